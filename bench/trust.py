@@ -17,19 +17,19 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from statistics import mean
 from typing import Final
 
 from bench import trust_report
 from bench.trust_people import EXPRESSIBLE, INEXPRESSIBLE, NOISY, World
+from bench.trust_run import SimulationRun
 from moot.protocol.operation import Json
 from moot.trust.budgets import UseTally
 from moot.trust.decision_ledger import Decision, RejectionRecord
-from moot.trust.learner import DEFAULTS, Suggestion, accepted, suggest
+from moot.trust.learner import DEFAULTS, Suggestion, accept_suggestion, suggest
 from moot.trust.proposal_case import Case
 from moot.trust.rules import Rule, evaluate
-from moot.trust.tripwires import PersonDecided, tripped
+from moot.trust.tripwires import PersonDecided, find_suspensions
 
 FIXED: Final = tuple(range(20))
 FRESH: Final = 20
@@ -47,26 +47,6 @@ LOOK: Final = 10
 OFTEN: Final = 150
 POLICIES: Final = EXPRESSIBLE | NOISY | INEXPRESSIBLE
 PERSON: Final = "person"
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One person's history. `curve` is the share that was automatic, stretch by stretch."""
-
-    policy: str
-    seed: int
-    after: float
-    curve: tuple[float, ...]
-    approvals: int
-    wrong_approvals: int
-    wrong_rejections: int
-    rules: int
-    suspended: int
-    # The largest bound that an accepted suggestion named, and rules that did worse than theirs.
-    bound: float
-    beyond: int
-    simple_after: float
-    simple_wrong: int
 
 
 class Simulation:
@@ -92,7 +72,7 @@ class Simulation:
                 case,
                 case.at,
                 {PERSON},
-                self.tally.counts(),
+                self.tally.times(),
                 suspended=self.suspended,
                 draw=self.draws.random(),
             )
@@ -100,7 +80,7 @@ class Simulation:
             if verdict.decision == "ask" or verdict.rule is None:
                 self._asked(case, said=said)
                 continue
-            self.tally.acted(verdict.rule.name, case.at)
+            self.tally.record(verdict.rule.name, case.at)
             wrong = wanted != (verdict.decision == "approve")
             self.acts.setdefault(verdict.rule.name, []).append(wrong)
             self.approvals += verdict.decision == "approve"
@@ -113,14 +93,14 @@ class Simulation:
         if not said:
             decision.rejections.append(RejectionRecord(PERSON, "disagree", at, f"{case.id}-d"))
         self.history.append(decision)
-        for suspension in tripped(self.rules, PersonDecided(decision), at):
+        for suspension in find_suspensions(self.rules, PersonDecided(decision), at):
             self.suspended[suspension.rule] = suspension.why
         if len(self.history) >= self._look_at:
             seen = len(self.history)
             self._look_at = seen + (LOOK if seen < OFTEN else seen // 3)
             active = [rule for rule in self.rules if rule.name not in self.suspended]
             for suggestion in suggest(self.history, active, now=at, settings=DEFAULTS):
-                self.rules = accepted(self.rules, suggestion, by=PERSON, now=at)
+                self.rules = accept_suggestion(self.rules, suggestion, by=PERSON, now=at)
                 self.suspended.pop(suggestion.rule.name, None)
                 self.suggested[suggestion.rule.name] = suggestion
 
@@ -133,14 +113,14 @@ class Simulation:
         )
 
 
-def simulate(policy: str, seed: int, proposals: int = PROPOSALS) -> Run:
+def simulate(policy: str, seed: int, proposals: int = PROPOSALS) -> SimulationRun:
     """One made-up person from the first proposal to the last."""
     rng = random.Random(f"{policy} {seed}")
     simulation = Simulation(POLICIES[policy](rng), seed)
     simulation.run(proposals)
     automatic = simulation.automatic
     simple_after, simple_wrong = simple(policy, seed, proposals)
-    return Run(
+    return SimulationRun(
         policy,
         seed,
         mean(automatic[AFTER : AFTER + WINDOW]),
@@ -165,7 +145,7 @@ def simple(policy: str, seed: int, proposals: int) -> tuple[float, int]:
     wrong = 0
     for case, wanted, said in world.proposals(proposals):
         tool = case.tool or ""
-        automatic.append(approved.get(tool, 0) >= DEFAULTS.approvals)
+        automatic.append(approved.get(tool, 0) >= DEFAULTS.min_approvals)
         if automatic[-1]:
             wrong += not wanted
         elif said:
@@ -173,11 +153,11 @@ def simple(policy: str, seed: int, proposals: int) -> tuple[float, int]:
     return mean(automatic[AFTER : AFTER + WINDOW]), wrong
 
 
-def _task(task: tuple[str, int, int]) -> Run:
+def _task(task: tuple[str, int, int]) -> SimulationRun:
     return simulate(*task)
 
 
-def measured(seeds: Sequence[int], *, workers: int = 2) -> dict[str, list[Run]]:
+def measured(seeds: Sequence[int], *, workers: int = 2) -> dict[str, list[SimulationRun]]:
     """Every policy with every seed; the slowest first, so that the cores end together."""
     tasks = [
         (policy, seed, PROPOSALS if policy in EXPRESSIBLE else FEWER)
@@ -193,7 +173,7 @@ def fresh_seeds(count: int) -> tuple[int, ...]:
     return tuple(secrets.randbelow(1 << 30) + len(FIXED) for _ in range(count))
 
 
-def promises(runs: dict[str, list[Run]]) -> Iterator[tuple[str, bool]]:
+def promises(runs: dict[str, list[SimulationRun]]) -> Iterator[tuple[str, bool]]:
     """What was promised, and whether these runs kept it."""
     expressible = [run for policy in EXPRESSIBLE for run in runs[policy]]
     wrong = sum(run.wrong_approvals for run in expressible)
@@ -210,7 +190,7 @@ def promises(runs: dict[str, list[Run]]) -> Iterator[tuple[str, bool]]:
     yield f"rules that were wrong more often than their bound: {beyond} of {rules}", beyond <= 0.05 * rules
 
 
-def as_json(runs: dict[str, list[Run]], seeds: Sequence[int], seconds: float) -> dict[str, Json]:
+def as_json(runs: dict[str, list[SimulationRun]], seeds: Sequence[int], seconds: float) -> dict[str, Json]:
     return {
         "people": sum(map(len, runs.values())),
         "proposals": sum(len(run.curve) * STEP for of_policy in runs.values() for run in of_policy),
@@ -246,7 +226,7 @@ def as_json(runs: dict[str, list[Run]], seeds: Sequence[int], seconds: float) ->
     }
 
 
-def run(fresh: int = FRESH) -> dict[str, list[Run]]:
+def run(fresh: int = FRESH) -> dict[str, list[SimulationRun]]:
     """Measure and print; one section of `make bench`."""
     seeds = (*FIXED, *fresh_seeds(fresh))
     runs = measured(seeds)

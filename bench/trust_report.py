@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bench.trust_people import EXPRESSIBLE, NOISY
-
-if TYPE_CHECKING:
-    from bench.trust import Run
+from bench.trust_run import SimulationRun
 
 PICTURE: Final = Path(__file__).resolve().parent.parent / "docs" / "trust.svg"
 _BARS: Final = " ▁▂▃▄▅▆▇█"
@@ -21,7 +19,7 @@ _STEP: Final = 50
 
 
 def lines(
-    runs: Mapping[str, list[Run]], promised: Sequence[tuple[str, bool]], seeds: Sequence[int]
+    runs: Mapping[str, list[SimulationRun]], promised: Sequence[tuple[str, bool]], seeds: Sequence[int]
 ) -> Iterator[str]:
     """Table, plot and promises."""
     count = sum(len(run.curve) * _STEP for of_policy in runs.values() for run in of_policy)
@@ -57,7 +55,7 @@ def lines(
         yield f"{words}: {'met' if kept else 'MISSED'}"
 
 
-def plot(runs: Mapping[str, list[Run]]) -> Iterator[str]:
+def plot(runs: Mapping[str, list[SimulationRun]]) -> Iterator[str]:
     """The share that is automatic, one column for each fifty decisions."""
     yield f"automatic, in steps of {_STEP} decisions from the first to the last (█ is all of them)"
     for policy, of_policy in runs.items():
@@ -66,12 +64,12 @@ def plot(runs: Mapping[str, list[Run]]) -> Iterator[str]:
         yield f"{policy:24}{bars}  {shares[-1]:.0%}"
 
 
-def shares_of(runs: Sequence[Run]) -> list[float]:
+def shares_of(runs: Sequence[SimulationRun]) -> list[float]:
     """The curve of one policy, all people together."""
     return [mean(run.curve[at] for run in runs) for at in range(len(runs[0].curve))]
 
 
-def svg(runs: Mapping[str, list[Run]]) -> str:
+def svg(runs: Mapping[str, list[SimulationRun]]) -> str:
     """The curves as a picture: policies that rules can say in colours, the others in grey."""
     parts = [
         f'<line x1="{_LEFT}" y1="{_y(share)}" x2="{_LEFT + _WIDTH}" y2="{_y(share)}" stroke="#ddd"/>'
@@ -115,5 +113,5 @@ def _y(share: float) -> float:
     return _TOP + _HEIGHT * (1 - share)
 
 
-def write_picture(runs: Mapping[str, list[Run]]) -> None:
+def write_picture(runs: Mapping[str, list[SimulationRun]]) -> None:
     PICTURE.write_text(svg(runs), "utf-8")

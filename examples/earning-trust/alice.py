@@ -31,7 +31,7 @@ class Alice:
             return
         if self.rule:
             await asyncio.sleep(PATIENCE_SECONDS)
-        # Somebody else was quicker, if it is settled.
+        # Somebody else was quicker, if it is values_recur.
         with suppress(ProposalSettled):
             await self.space.approve(seen)
             if path == DELICATE:

@@ -33,34 +33,37 @@ from moot.protocol.strict_json import encode
 from moot.tui.envelope_view import lines_of
 from moot.tui.operations import OPERATIONS
 from moot.tui.operations.decision_operations import argument_lines
-from moot.tui.operations.operation import SlashParser, capability, tool_arguments, word_of
+from moot.tui.operations.operation import SlashParser, error_code, read_capability_text, read_tool_arguments
 from tests.waiting import HANG_SECONDS
 
 
 def test_arguments_of_a_tool_are_text_json_or_one_object() -> None:
-    assert tool_arguments([]) == {}
-    assert tool_arguments(["a=1", "b:=1", "c:=[true]", "d=x=y", "e="]) == {
+    assert read_tool_arguments([]) == {}
+    assert read_tool_arguments(["a=1", "b:=1", "c:=[true]", "d=x=y", "e="]) == {
         "a": "1", "b": 1, "c": [True], "d": "x=y", "e": ""
     }  # fmt: skip
-    assert tool_arguments(['{"a": {"b": null}}']) == {"a": {"b": None}}
+    assert read_tool_arguments(['{"a": {"b": null}}']) == {"a": {"b": None}}
 
 
 @pytest.mark.parametrize("words", [["a"], ["=1"], [":=1"], ["a:={"], ["{"]])
 def test_what_is_no_argument_is_told(words: list[str]) -> None:
     with pytest.raises(UsageError):
-        tool_arguments(words)
+        read_tool_arguments(words)
 
 
 def test_capabilities_have_a_short_form() -> None:
-    assert capability("chat") == {"kind": "chat"}
-    assert capability("mcp/request:tools/*") == {"kind": "mcp/request", "payload": {"method": "tools/*"}}
-    assert capability("mcp/request:tools/call:a:b") == {
+    assert read_capability_text("chat") == {"kind": "chat"}
+    assert read_capability_text("mcp/request:tools/*") == {
+        "kind": "mcp/request",
+        "payload": {"method": "tools/*"},
+    }
+    assert read_capability_text("mcp/request:tools/call:a:b") == {
         "kind": "mcp/request",
         "payload": {"method": "tools/call", "params": {"name": "a:b"}},
     }
-    assert capability('{"kind": "chat", "to": ["a"]}') == {"kind": "chat", "to": ["a"]}
+    assert read_capability_text('{"kind": "chat", "to": ["a"]}') == {"kind": "chat", "to": ["a"]}
     with pytest.raises(UsageError):
-        capability(":x")
+        read_capability_text(":x")
 
 
 @pytest.mark.parametrize(
@@ -77,7 +80,7 @@ def test_capabilities_have_a_short_form() -> None:
     ],
 )
 def test_every_failure_has_an_exit_code_and_a_word(fault: MootError, code: int, word: str) -> None:
-    assert (exit_code_of(fault), word_of(fault)) == (code, word)
+    assert (exit_code_of(fault), error_code(fault)) == (code, word)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
@@ -88,7 +91,7 @@ def test_every_operation_explains_itself_in_the_shell_and_behind_a_slash(
 
     assert isinstance(operation, UserOperation)
     assert f"/{operation.name}" in operation.slash_parser().format_help()
-    if not operation.only_joined:
+    if not operation.interactive_only:
         group = [name for name, operations in GROUPS.items() if operation.name in operations]
         assert bool(group) != (operation.name in DAILY)
         with pytest.raises(SystemExit, match="0"):

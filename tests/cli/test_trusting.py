@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from moot.participant import JoinedSpace, SeenProposal, connect
-from moot.trust.approver import Approver, ApproverSettings
+from moot.trust.approver import Approver
+from moot.trust.approver_settings import ApproverSettings
 from moot.trust.decision_ledger import DecisionLedger
 from moot.trust.rule_store import RuleStore
 from tests.cli.town import SETTINGS, Town, town
@@ -40,21 +41,21 @@ def lab(
 
 @dataclass
 class Office:
-    """The approver of the lab, and its book."""
+    """The approver of the lab, and its store."""
 
     lab: Town
     approver: Approver
 
     @property
     def book(self) -> RuleStore:
-        return self.approver.book
+        return self.approver.store
 
     def suggested(self) -> str:
         """Alice approves what the agent proposes, until that bears a rule; its suggestion."""
         agent, alice, files = (self.lab.join(name) for name in ("agent", "alice", "files"))
         self.lab.do(_decide(agent, alice, files))
         self.lab.do(self.approver._suggest())
-        (name,) = self.book.suggested
+        (name,) = self.book.suggestions
         return name
 
 
@@ -141,4 +142,4 @@ def test_a_dismissed_suggestion_is_gone(office: Office) -> None:
     lab, name = office.lab, office.suggested()
     assert lab.told("rules", "dismiss", name) == f"dismissed {name}\n"
     assert "there is no suggestion" in lab.fails("rules", "dismiss", name)[1]
-    assert not office.book.suggested
+    assert not office.book.suggestions

@@ -11,7 +11,8 @@ from playwright.sync_api import Locator, Page
 from moot.errors import Rejected
 from moot.participant import JoinedSpace, SeenProposal
 from moot.protocol.operation import Json
-from moot.trust.approver import Approver, ApproverSettings
+from moot.trust.approver import Approver
+from moot.trust.approver_settings import ApproverSettings
 from moot.trust.decision_ledger import DecisionLedger
 from moot.trust.learner import DEFAULTS
 from moot.trust.rule_store import RuleStore
@@ -20,7 +21,7 @@ from tests.console.gateway_and_members import PEOPLE
 from tests.gateway.lab import participants, space_settings
 
 # Quick to learn, and nothing left to people as a check.
-LEARNING = replace(DEFAULTS, approvals=8, check=0.0)
+LEARNING = replace(DEFAULTS, min_approvals=8, check_share=0.0)
 APPROVER: Json = [
     {"kind": "mcp/request", "to": ["files"]},
     {"kind": "mcp/request", "payload": {"method": "tools/list"}},
@@ -45,7 +46,7 @@ class Office:
         self.mood = "approve"
         self.files, self.agent, self.second = member("files"), member("agent"), member("second")
         self.second.run(self._decide)
-        self.book = RuleStore.open(folder / "trust")
+        self.store = RuleStore.open(folder / "trust")
         self.approver: Approver
         self.begin(settings)
 
@@ -53,7 +54,7 @@ class Office:
         """The approver comes."""
         self.member = self._member("approver")
         chosen = settings or ApproverSettings(learning=LEARNING)
-        self.approver = Approver(self.member.space, self.book, DecisionLedger(), chosen)
+        self.approver = Approver(self.member.space, self.store, DecisionLedger(), chosen)
         self.member.start(lambda _: self.approver.run())
 
     def _decide(self, space: JoinedSpace) -> None:

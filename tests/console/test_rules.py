@@ -185,7 +185,7 @@ def test_a_dismissed_suggestion_is_gone_for_everybody(page_as: PageAs, office: O
     dialog(page, "Dismiss this suggestion?").get_by_label("Reason (optional)").press("Enter")
     expect(card(page)).to_have_count(0)
     expect(card(other)).to_have_count(0)
-    office.member.sees(lambda _: len(office.book.dismissed) == 1)
+    office.member.sees(lambda _: len(office.store.dismissed) == 1)
 
 
 def test_everything_is_stopped_with_two_presses_and_resumed(page_as: PageAs, office: Office) -> None:
@@ -196,7 +196,7 @@ def test_everything_is_stopped_with_two_presses_and_resumed(page_as: PageAs, off
     page.locator(".rules-body").evaluate("(node) => node.scrollTo(0, 1e6)")
     page.keyboard.press("Shift+S")
     expect(page.get_by_role("button", name="Yes, stop all rules")).to_be_focused()
-    assert office.book.stopped is None
+    assert office.store.stopped is None
     page.keyboard.press("Enter")
     expect(page.locator(".rules-box")).to_contain_text("All rules are stopped by human")
     expect(rule(page)).to_contain_text("stopped")
@@ -265,7 +265,7 @@ def test_who_may_not_accept_sees_and_may_object_and_nobody_else_can_suggest(
     expect(page.get_by_role("button", name="Dismiss…")).to_be_disabled()
     expect(page.get_by_role("button", name="Stop all rules")).to_be_enabled()
     # An agent that may speak of rules is no approver for it.
-    forged: Json = next(iter(office.book.suggested.values())) | {
+    forged: Json = next(iter(office.store.suggestions.values())) | {
         "suggestion": "s-forged",
         "words": "Trust me",
     }
@@ -301,8 +301,8 @@ def test_nothing_of_it_is_hard_to_use_or_dangerous(
     accept(page)
     office.mood = "leave"
     assert office.write("reports/day-20.md") == "by approver"
-    office.book.rules_file.write_text(
-        office.book.rules_file.read_text("utf-8")
+    office.store.rules_file.write_text(
+        office.store.rules_file.read_text("utf-8")
         + f"- name: odd\n  decision: reject\n  tool: x\n  words: {json.dumps(HOSTILE)}\n",
         "utf-8",
     )

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from moot.protocol.operation import Json
 from moot.trust.budgets import UseTally
-from moot.trust.learner import accepted, suggest
+from moot.trust.learner import accept_suggestion, suggest
 from moot.trust.rules import Rule, evaluate
-from moot.trust.tripwires import ProposalSeen, tripped
+from moot.trust.tripwires import ProposalSeen, find_suspensions
 from tests.trust.history import HOUR, START, call, history
 
 NOW = START + 86_400.0
@@ -23,7 +23,7 @@ def _earned() -> tuple[Rule, ...]:
     """Twenty good reports, one of them at each end of what was ever asked for."""
     good = history([{"path": f"/srv/reports/r-{n}.txt", "size": 10 + 5 * n} for n in range(10, 30)])
     (suggestion,) = suggest(good, now=NOW)
-    return accepted((), suggestion, by="alice", now=NOW)
+    return accept_suggestion((), suggestion, by="alice", now=NOW)
 
 
 RULES = _earned()
@@ -165,18 +165,18 @@ def test_a_burst_is_stopped_by_the_limit_that_came_with_the_rule() -> None:
     given = 0
     for number in range(500):
         case = call({"path": "/srv/reports/r-42.txt", "size": 100}, at=NOW + number)
-        verdict = evaluate(RULES, case, NOW + number, counts=tally.counts())
+        verdict = evaluate(RULES, case, NOW + number, times=tally.times())
         if verdict.decision == "approve":
-            tally.acted(RULES[0].name, NOW + number)
+            tally.record(RULES[0].name, NOW + number)
             given += 1
     assert given == RULES[0].limits.count == 40
-    assert tally.left(RULES[0], NOW + 499) == 0
-    assert tally.left(RULES[0], NOW + HOUR + 500) == 40
+    assert tally.remaining(RULES[0], NOW + 499) == 0
+    assert tally.remaining(RULES[0], NOW + HOUR + 500) == 40
 
 
 def test_trying_the_edge_suspends_the_rule_and_an_ordinary_miss_does_not() -> None:
     def after(arguments: dict[str, Json]) -> list[str]:
-        return [s.why for s in tripped(RULES, ProposalSeen(call(arguments)), NOW)]
+        return [s.why for s in find_suspensions(RULES, ProposalSeen(call(arguments)), NOW)]
 
     good = {"path": "/srv/reports/r-42.txt", "size": 100}
     assert after(good) == []

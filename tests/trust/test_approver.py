@@ -15,7 +15,8 @@ from moot.errors import MootError, Rejected
 from moot.participant import JoinedSpace, SeenProposal
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.trust.approver import Approver, ApproverSettings
+from moot.trust.approver import Approver
+from moot.trust.approver_settings import ApproverSettings
 from moot.trust.budgets import Budget
 from moot.trust.decision_ledger import DecisionLedger
 from moot.trust.learner import DEFAULTS
@@ -44,7 +45,7 @@ EDGES = (
     "repоrts/day-11.md",
 )
 # Quick to learn, and nothing left to people as a check.
-LEARNING = replace(DEFAULTS, approvals=8, check=0.0)
+LEARNING = replace(DEFAULTS, min_approvals=8, check_share=0.0)
 
 
 @dataclass
@@ -55,7 +56,7 @@ class Office:
     alice: JoinedSpace
     agent: JoinedSpace
     files: JoinedSpace
-    book: RuleStore
+    store: RuleStore
     approver: Approver
     written: list[str] = field(default_factory=list)
     trust: list[Envelope] = field(default_factory=list)
@@ -69,17 +70,17 @@ class Office:
         await asyncio.sleep(0)
 
     async def away(self) -> None:
-        """The approver leaves; its book stays."""
+        """The approver leaves; its store stays."""
         assert self.running is not None
         self.running.cancel()
         await asyncio.gather(self.running, return_exceptions=True)
         await self.approver.space.close()
 
     async def back(self) -> None:
-        """It comes again, knowing its book and what the gateway remembers."""
-        self.book = RuleStore.open(self.book.folder)
+        """It comes again, knowing its store and what the gateway remembers."""
+        self.store = RuleStore.open(self.store.folder)
         space = await self.party.join("approver")
-        self.approver = Approver(space, self.book, DecisionLedger(), self.approver.settings)
+        self.approver = Approver(space, self.store, DecisionLedger(), self.approver.settings)
         await self.begin()
 
     async def told(self, words: str) -> None:
@@ -114,7 +115,7 @@ class Office:
         await self.said("trust/suggestion")
         # The first may have been overtaken by what came after it.
         await self.approver._suggest()
-        (suggestion,) = self.book.suggested.values()
+        (suggestion,) = self.store.suggestions.values()
         await until(lambda: suggestion in [each.payload for each in self.trust])
         return dict(suggestion)
 
@@ -134,14 +135,14 @@ async def office(
         tmp_path, alice=["*"], agent=AGENT, files=FILES, approver=APPROVER, **more
     ) as party:
         alice, agent, files = [await party.join(name) for name in ("alice", "agent", "files")]
-        book = RuleStore.open(tmp_path / "trust")
+        store = RuleStore.open(tmp_path / "trust")
         approver = Approver(
             await party.join("approver"),
-            book,
+            store,
             DecisionLedger(),
             settings or ApproverSettings(learning=LEARNING),
         )
-        here = Office(party, alice, agent, files, book, approver)
+        here = Office(party, alice, agent, files, store, approver)
 
         @files.tool
         def write_file(path: str, text: str) -> str:
@@ -179,7 +180,7 @@ async def test_from_the_first_approval_to_automatic_fulfilment_to_a_trip_wire(tm
         assert suggestion["decisions"] >= 8
         assert suggestion["grant"] is not None
         # Nothing is active by itself.
-        assert here.book.rules == ()
+        assert here.store.rules == ()
         here.mood = "leave"
         await here.alice.send("trust/accept", {"suggestion": suggestion["suggestion"]}, confirm=True)
         rule = (await here.said("trust/rule", "active")).payload["rule"]
@@ -193,8 +194,8 @@ async def test_from_the_first_approval_to_automatic_fulfilment_to_a_trip_wire(tm
         here.mood = "leave"
         # A person objects to something that it did.
         await here.alice.send("trust/stop", {"reason": "I did not mean that one"}, about=decision.id)
-        tripped = (await here.said("trust/rule", "suspended")).payload
-        assert "alice complained: I did not mean that one" in tripped["why"]
+        find_suspensions = (await here.said("trust/rule", "suspended")).payload
+        assert "alice complained: I did not mean that one" in find_suspensions["why"]
         here.mood = "approve"
         assert await here.write("reports/day-28.md") == "by alice"
 
@@ -249,7 +250,7 @@ async def test_nobody_accepts_a_rule_for_their_own_proposals_and_nobody_widens_o
         wide = {**suggestion["rule"], "arguments": {"path": "*", "text": "*"}}
         await here.alice.send("trust/accept", {"suggestion": id, "rule": wide}, confirm=True)
         await until(lambda: any("may allow more than the suggestion" in text for text in chats))
-        assert here.book.rules == ()
+        assert here.store.rules == ()
         narrow = {
             **suggestion["rule"],
             "arguments": {**suggestion["rule"]["arguments"], "path": "reports/day-11.md"},
@@ -264,7 +265,7 @@ async def test_nobody_accepts_a_rule_for_their_own_proposals_and_nobody_widens_o
 async def test_a_changed_tool_suspends_the_rules_about_it(tmp_path: Path) -> None:
     async with office(tmp_path) as here:
         await here.accepted()
-        await until(lambda: "files/write_file" in here.book.definitions)
+        await until(lambda: "files/write_file" in here.store.definitions)
         here.files.offers.remove_tool("write_file")
 
         @here.files.tool
@@ -313,12 +314,12 @@ async def test_where_several_people_are_needed_the_approver_stands_back(tmp_path
         ]
     }
     async with office(tmp_path, rules=quorum) as here:
-        here.book.set_rules([])
-        (here.book.rules_file).write_text(
+        here.store.set_rules([])
+        (here.store.rules_file).write_text(
             "rules:\n  - {name: all, decision: approve, proposer: agent, tool: write_file, "
             "arguments: {path: '*', text: '*'}}\n"
         )
-        await until(lambda: len(here.book.rules) == 1)
+        await until(lambda: len(here.store.rules) == 1)
         here.mood = "leave"
         with pytest.raises(MootError):
             await here.agent.call("files", "write_file", {"path": "x", "text": "y"}, timeout_seconds=1.0)

@@ -12,7 +12,7 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
 from moot.trust.conditions import Hours, Range
 from moot.trust.generalisation import Generalisation, generalise, kind_of
-from moot.trust.text_patterns import MANY, cover_texts, literal
+from moot.trust.text_patterns import MIN_NEW_VALUES, cover_texts, literal
 from tests.trust.history import HOUR, START, call
 
 SOME = settings(deadline=None, max_examples=60)
@@ -65,7 +65,7 @@ def test_new_names_become_a_shape_in_the_folders_that_were_seen() -> None:
 
 
 def test_a_few_different_names_carry_no_shape() -> None:
-    assert cover_texts([f"/srv/{n}.txt" for n in range(MANY - 1)]) is None
+    assert cover_texts([f"/srv/{n}.txt" for n in range(MIN_NEW_VALUES - 1)]) is None
 
 
 def test_a_folder_that_is_new_each_time_becomes_a_shape_too() -> None:

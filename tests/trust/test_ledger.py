@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from moot.protocol.operation import Json
-from moot.trust.decision_ledger import Decision, DecisionLedger, chosen, export
-from moot.trust.ledger_reader import JournalReader, ledger_of
+from moot.trust.decision_ledger import Decision, DecisionLedger, export_lines, filter_decisions
+from moot.trust.ledger_reader import JournalReader, read_ledger
 from tests.store import journals
 from tests.trust.history import START, fulfilment, proposal, said
 
@@ -19,7 +19,7 @@ ANSWER = {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "te
 def _after(*envelopes: object, seconds: float = 10.0) -> DecisionLedger:
     ledger = DecisionLedger()
     for number, envelope in enumerate(envelopes):
-        ledger.hear(envelope, START + seconds * number)  # type: ignore[arg-type]
+        ledger.observe(envelope, START + seconds * number)  # type: ignore[arg-type]
     return ledger
 
 
@@ -34,7 +34,12 @@ def test_a_fulfilled_proposal_has_its_decider_its_time_and_its_result() -> None:
             proposal("p1"), fulfilment("r1", "p1"), said("mcp/response", "a1", "files", ANSWER, about=["r1"])
         )
     )
-    assert (decision.how, decision.by, decision.envelope, decision.took) == ("fulfilled", "alice", "r1", 10.0)
+    assert (decision.status, decision.by, decision.envelope, decision.duration_seconds) == (
+        "fulfilled",
+        "alice",
+        "r1",
+        10.0,
+    )
     assert (decision.result, decision.response) == ("ok", "a1")
     assert decision.lesson == "approve"
 
@@ -69,7 +74,7 @@ def test_a_rejection_keeps_its_reason_when_the_proposer_then_withdraws() -> None
             said("mcp/withdraw", "w1", "agent", {"reason": "no_longer_needed"}, about=["p1"]),
         )
     )
-    assert (decision.how, decision.by, decision.reason, decision.lesson) == (
+    assert (decision.status, decision.by, decision.reason, decision.lesson) == (
         "rejected",
         "alice",
         "unsafe",
@@ -86,22 +91,26 @@ def test_what_one_rejects_and_another_fulfils_teaches_to_ask() -> None:
             fulfilment("r1", "p1"),
         )
     )
-    assert (decision.how, decision.by, decision.lesson) == ("fulfilled", "alice", "reject")
+    assert (decision.status, decision.by, decision.lesson) == ("fulfilled", "alice", "reject")
 
 
 def test_a_withdrawn_one_and_an_expired_one_teach_nothing() -> None:
     ledger = _after(proposal("p1"), said("mcp/withdraw", "w1", "agent", {"reason": "timeout"}, about=["p1"]))
-    assert (_only(ledger).how, _only(ledger).lesson) == ("withdrawn", None)
+    assert (_only(ledger).status, _only(ledger).lesson) == ("withdrawn", None)
     waiting = _after(proposal("p1"))
-    waiting.pass_time(START + 86_400.0)
-    assert (_only(waiting).how, _only(waiting).took, _only(waiting).lesson) == ("expired", 86_400.0, None)
+    waiting.expire(START + 86_400.0)
+    assert (_only(waiting).status, _only(waiting).duration_seconds, _only(waiting).lesson) == (
+        "expired",
+        86_400.0,
+        None,
+    )
 
 
 def test_nobody_else_withdraws_it_and_nobody_learns_from_who_fulfils_their_own() -> None:
     ledger = _after(proposal("p1"), said("mcp/withdraw", "w1", "bob", {}, about=["p1"]))
-    assert _only(ledger).how == "open"
+    assert _only(ledger).status == "open"
     own = _only(_after(proposal("p1"), fulfilment("r1", "p1", sender="agent")))
-    assert (own.how, own.lesson) == ("fulfilled", None)
+    assert (own.status, own.lesson) == ("fulfilled", None)
 
 
 def test_a_quorum_is_listed_with_all_who_approved() -> None:
@@ -122,7 +131,7 @@ def test_a_quorum_is_listed_with_all_who_approved() -> None:
 def test_the_proposals_of_a_removed_member_are_withdrawn() -> None:
     """Decision 0015."""
     ledger = _after(proposal("p1"), said("space/kick", "k1", "alice", {"participant_id": "agent"}))
-    assert (_only(ledger).how, _only(ledger).reason) == ("withdrawn", "removed")
+    assert (_only(ledger).status, _only(ledger).reason) == ("withdrawn", "removed")
 
 
 def test_an_automated_act_names_its_rule_in_any_of_three_ways_and_teaches_nothing() -> None:
@@ -138,18 +147,18 @@ def test_an_automated_act_names_its_rule_in_any_of_three_ways_and_teaches_nothin
 
 def test_the_gateway_is_believed_when_it_took_what_our_clock_calls_expired() -> None:
     ledger = DecisionLedger(proposal_seconds=60.0)
-    ledger.hear(proposal("p1"), START)
-    ledger.hear(fulfilment("r1", "p1"), START + 120.0)
-    assert _only(ledger).how == "fulfilled"
+    ledger.observe(proposal("p1"), START)
+    ledger.observe(fulfilment("r1", "p1"), START + 120.0)
+    assert _only(ledger).status == "fulfilled"
 
 
 def test_the_ledger_is_bounded_and_finds_by_any_id() -> None:
-    ledger = DecisionLedger(most=2)
+    ledger = DecisionLedger(max_decisions=2)
     for number in range(3):
-        ledger.hear(proposal(f"p{number}"), START + number)
+        ledger.observe(proposal(f"p{number}"), START + number)
     assert [decision.id for decision in ledger] == ["p1", "p2"]
-    ledger.hear(fulfilment("r1", "p2"), START + 5)
-    ledger.hear(said("mcp/response", "a1", "files", ANSWER, about=["r1"]), START + 6)
+    ledger.observe(fulfilment("r1", "p2"), START + 5)
+    ledger.observe(said("mcp/response", "a1", "files", ANSWER, about=["r1"]), START + 6)
     assert {ledger.get(id) for id in ("p2", "r1", "a1")} == {ledger.get("p2")}
     assert ledger.get("nobody") is None
 
@@ -179,7 +188,7 @@ def _journal(tmp_path: Path) -> Path:
 @pytest.mark.requirement("MEW-1-5", "MCPX-1-5")
 def test_the_export_of_a_journal_ties_each_proposal_to_its_verdict_and_result(tmp_path: Path) -> None:
     """MEW 1, MCPx 1: decisions as training material, linked by the ids of their envelopes."""
-    lines = [orjson.loads(line) for line in export(ledger_of(_journal(tmp_path)))]
+    lines = [orjson.loads(line) for line in export_lines(read_ledger(_journal(tmp_path)))]
     first, second = lines
     assert (first["proposal"], first["envelope"], first["response"]) == ("p1", "r1", "a1")
     assert (first["decision"], first["by"], first["seconds"], first["result"]) == (
@@ -223,14 +232,14 @@ def test_a_proposal_in_mcpx_is_read_alike(tmp_path: Path) -> None:
         "payload": {"method": "tools/call", "params": params},
     }
     head = {"t": START, "in": "receive", "who": "agent", "dialect": "mcpx", "out": "accepted"}
-    journals.write_now(folder, [journals.members({**head, "kind": raw["kind"], "id": "p1", "raw": raw})])
-    case = _only(ledger_of(folder)).case
+    paper.write_now(folder, [paper.members({**head, "kind": raw["kind"], "id": "p1", "raw": raw})])
+    case = _only(read_ledger(folder)).case
     assert (case.proposer, case.tool, case.arguments) == ("agent", "write_file", {"path": "/srv/a.txt"})
 
 
 def test_decisions_are_chosen_by_whatever_is_given() -> None:
     ledger = _after(proposal("p1"), fulfilment("r1", "p1"), proposal("p2", "other"))
-    assert [d.id for d in chosen(ledger, how=["fulfilled"])] == ["p1"]
-    assert [d.id for d in chosen(ledger, proposer="other")] == ["p2"]
-    assert [d.id for d in chosen(ledger, by="alice", tool="write_file", automated=False)] == ["p1"]
-    assert [d.id for d in chosen(ledger, since=START + 1)] == ["p2"]
+    assert [d.id for d in filter_decisions(ledger, status=["fulfilled"])] == ["p1"]
+    assert [d.id for d in filter_decisions(ledger, proposer="other")] == ["p2"]
+    assert [d.id for d in filter_decisions(ledger, by="alice", tool="write_file", automated=False)] == ["p1"]
+    assert [d.id for d in filter_decisions(ledger, since=START + 1)] == ["p2"]

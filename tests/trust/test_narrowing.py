@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from moot.trust.conditions import Hours, Range
-from moot.trust.narrowing_proof import wider_in
+from moot.trust.narrowing_proof import find_wider_part
 from moot.trust.rules import Rule, RuleLimits
 
 SUGGESTED = Rule(
@@ -41,7 +41,7 @@ SUGGESTED = Rule(
     ],
 )
 def test_less_is_taken(changes: dict[str, object]) -> None:
-    assert wider_in(replace(SUGGESTED, **changes), SUGGESTED) is None  # type: ignore[arg-type]
+    assert find_wider_part(replace(SUGGESTED, **changes), SUGGESTED) is None  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -73,10 +73,10 @@ def test_less_is_taken(changes: dict[str, object]) -> None:
     ],
 )
 def test_more_is_not(changes: dict[str, object], where: str) -> None:
-    assert where in (wider_in(replace(SUGGESTED, **changes), SUGGESTED) or "")  # type: ignore[arg-type]
+    assert where in (find_wider_part(replace(SUGGESTED, **changes), SUGGESTED) or "")  # type: ignore[arg-type]
 
 
 def test_addressed_to_nobody_is_neither_somebody_nor_anybody() -> None:
     nobody = replace(SUGGESTED, to=())
-    assert wider_in(SUGGESTED, nobody) == "to"
-    assert wider_in(nobody, nobody) is None
+    assert find_wider_part(SUGGESTED, nobody) == "to"
+    assert find_wider_part(nobody, nobody) is None

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moot.protocol.operation import Json
-from moot.trust.conditions import Hours, Range, is_plain, read_hours, same
+from moot.trust.conditions import Hours, Range, is_plain, is_same_json, read_hours
 from moot.trust.proposal_case import case_of
 from moot.trust.rules import Rule, RuleLimits, evaluate
 from tests.trust.history import HOUR, START, call
@@ -144,7 +144,7 @@ def test_exact_values_are_the_same_json() -> None:
     assert _decision([rule], {"tags": ["a", 1]}) == "approve"
     for other in (["a", 1.0], ["a", True], [1, "a"], ["a"], "a"):
         assert _decision([rule], {"tags": other}) == "ask"
-    assert same({"a": 1, "b": 10**30}, {"b": 10**30, "a": 1})
+    assert is_same_json({"a": 1, "b": 10**30}, {"b": 10**30, "a": 1})
 
 
 def test_hours_go_past_midnight_and_know_zones() -> None:
@@ -172,10 +172,10 @@ def test_a_used_up_limit_asks_and_no_wider_rule_undoes_it() -> None:
     limited = replace(REPORTS, limits=RuleLimits(count=2, seconds=60.0))
     wider = Rule(name="wider", decision="approve", extra_arguments=True)
     acts = {"reports": [START - 50.0, START - 10.0]}
-    verdict = evaluate([limited, wider], call(_write()), START, counts=acts)
+    verdict = evaluate([limited, wider], call(_write()), START, times=acts)
     assert (verdict.decision, verdict.rule) == ("ask", limited)
     assert "2 decisions" in verdict.why
-    assert evaluate([limited], call(_write()), START + 20, counts=acts).decision == "approve"
+    assert evaluate([limited], call(_write()), START + 20, times=acts).decision == "approve"
 
 
 def test_a_rule_for_when_somebody_is_here_asks_when_they_are_not() -> None:
@@ -205,7 +205,7 @@ def test_a_proposal_without_a_host_needs_a_rule_that_says_so() -> None:
 
 
 def test_misfits_name_the_parts() -> None:
-    misfits = REPORTS.misfits(call(_write("/etc/x", force=1), proposer="eve"), START)
+    misfits = REPORTS.mismatches(call(_write("/etc/x", force=1), proposer="eve"), START)
     assert misfits == ("proposer", "arguments.path", "extra argument force")
 
 

@@ -15,7 +15,7 @@ from moot.trust.acceptance import Acceptance
 from moot.trust.people import people_among
 from moot.trust.rule_store import RuleStore
 from moot.trust.rules import Rule
-from moot.trust.tripwires import MemberKicked, ToolChanged, trip
+from moot.trust.tripwires import MemberKicked, ToolChanged, check_tripwires
 from tests.trust.test_approver import Office, office
 from tests.waiting import until
 
@@ -41,11 +41,11 @@ async def test_a_person_who_comes_for_a_moment_is_known_as_one(tmp_path: Path) -
     async with office(tmp_path, carol=["*"], dave=["chat"]) as here:
         for name in ("carol", "dave"):
             await (await here.party.join(name)).close()
-        await until(lambda: "carol" in here.book.people)
-        assert here.approver.learning().people == frozenset({"alice", "carol"})
+        await until(lambda: "carol" in here.store.people)
+        assert here.approver.learning_settings().people == frozenset({"alice", "carol"})
 
 
-async def settled(here: Office) -> None:
+async def values_recur(here: Office) -> None:
     """Until the approver has learned from all that was decided, and once more."""
     await here.approver._suggest()
 
@@ -63,9 +63,9 @@ async def test_an_agent_that_fulfils_what_others_propose_teaches_nothing(tmp_pat
 
         for number in range(10, 22):
             assert await here.write(f"reports/day-{number}.md") == "by helper"
-        await settled(here)
-        assert here.book.suggested == {}
-        report = here.approver.standing.report()
+        await values_recur(here)
+        assert here.store.suggestions == {}
+        report = here.approver.status.report()
         assert report["people"] == ["alice"]
         # The same decisions by a person are enough.
         await helper.close()
@@ -84,17 +84,17 @@ async def test_what_was_granted_instead_is_suggested_again_only_once_taken_back(
         given = await here.alice.admin.grant("agent", [grant["capability"]])
         accept = {"suggestion": id, "granted": True, "grant": given.id}
         await here.alice.send("trust/accept", accept, confirm=True)
-        await until(lambda: id in here.book.granted)
-        assert here.book.rules == ()
+        await until(lambda: id in here.store.granted)
+        assert here.store.rules == ()
         outcome = await here.agent.call("files", "write_file", {"path": "reports/day-20.md", "text": "x"})
         assert outcome.how == "direct"
-        await settled(here)
-        assert here.book.suggested == {}
+        await values_recur(here)
+        assert here.store.suggestions == {}
         await here.alice.admin.revoke("agent", grant_id=given.id)
-        await until(lambda: not here.book.granted)
-        await settled(here)
-        assert list(here.book.suggested) == [id]
-        assert RuleStore.open(here.book.folder).granted == {}
+        await until(lambda: not here.store.granted)
+        await values_recur(here)
+        assert list(here.store.suggestions) == [id]
+        assert RuleStore.open(here.store.folder).granted == {}
 
 
 async def test_whoever_narrows_a_suggestion_is_not_asked_for_the_rest_of_it(tmp_path: Path) -> None:
@@ -104,8 +104,8 @@ async def test_whoever_narrows_a_suggestion_is_not_asked_for_the_rest_of_it(tmp_
         narrow = {**rule, "arguments": {**rule["arguments"], "path": "reports/day-11.md"}}
         await here.alice.send("trust/accept", {"suggestion": suggestion["suggestion"], "rule": narrow})
         await here.said("trust/rule", "active")
-        await settled(here)
-        assert here.book.suggested == {}
+        await values_recur(here)
+        assert here.store.suggestions == {}
 
 
 async def test_a_stop_that_names_no_known_rule_is_answered_and_one_about_nothing_stops_all(
@@ -115,7 +115,7 @@ async def test_a_stop_that_names_no_known_rule_is_answered_and_one_about_nothing
         await here.accepted()
         await here.alice.send("trust/stop", {"rule": "reprots"})
         await here.told("not stopped: there is no rule reprots")
-        assert here.book.stopped is None
+        assert here.store.stopped is None
         await here.alice.send("trust/stop", {"reason": "odd"}, about="never-heard-of")
         why = (await here.said("trust/rule", "stopped")).payload["why"]
         assert why == "odd (no rule is known behind never-heard-of, so all rules are stopped)"
@@ -135,17 +135,17 @@ async def test_the_switch_holds_though_nobody_was_there_to_hear_it(tmp_path: Pat
         await here.away()
         await here.alice.send("trust/stop", {"reason": "now"}, confirm=True)
         await here.back()
-        await until(lambda: here.book.stopped is not None)
-        assert here.book.stopped is not None
-        assert (here.book.stopped.by, here.book.stopped.why) == ("alice", "now")
+        await until(lambda: here.store.stopped is not None)
+        assert here.store.stopped is not None
+        assert (here.store.stopped.by, here.store.stopped.why) == ("alice", "now")
         await here.alice.send("trust/accept", {"resume": True})
-        await until(lambda: here.book.stopped is None)
+        await until(lambda: here.store.stopped is None)
         # What was said before it was lifted is over, whoever remembers it.
         await here.away()
         await here.back()
         await until(lambda: len(here.approver.ledger) > 0)
         assert await here.write("reports/day-41.md") == "by approver"
-        assert here.book.stopped is None
+        assert here.store.stopped is None
 
 
 async def test_a_rejection_while_it_was_away_trips_and_one_from_before_a_lift_does_not(
@@ -158,21 +158,21 @@ async def test_a_rejection_while_it_was_away_trips_and_one_from_before_a_lift_do
         here.mood = "reject"
         assert await here.write("reports/day-21.md") == "no, alice: unsafe"
         await here.back()
-        await until(lambda: name in here.book.suspensions)
+        await until(lambda: name in here.store.suspensions)
         await here.alice.send("trust/accept", {"lift": name})
-        await until(lambda: name not in here.book.suspensions)
+        await until(lambda: name not in here.store.suspensions)
         here.mood = "leave"
         await here.away()
         await here.back()
         assert await here.write("reports/day-22.md") == "by approver"
         # Both that it did are counted, though one was before it left.
-        assert here.approver.tally.hits(name) == 2
-        assert here.book.suspensions == {}
+        assert here.approver.tally.count(name) == 2
+        assert here.store.suspensions == {}
 
 
 async def test_what_people_write_into_the_file_is_told_to_all(tmp_path: Path) -> None:
     async with office(tmp_path) as here:
-        file = here.book.rules_file
+        file = here.store.rules_file
         file.write_text("rules:\n  - {name: notes, decision: reject, tool: delete_file}\n")
         written = (await here.said("trust/rule", "active")).payload
         assert (written["rule"]["name"], written["why"]) == ("notes", "written in rules.yaml")
@@ -181,7 +181,7 @@ async def test_what_people_write_into_the_file_is_told_to_all(tmp_path: Path) ->
         file.write_text("")
         assert "can be read again" in (await here.said("trust/rule", "resumed")).payload["why"]
         file.write_text("rules:\n  - {name: notes, decision: reject, tool: delete_file}\n")
-        await until(lambda: len(here.book.rules) == 1)
+        await until(lambda: len(here.store.rules) == 1)
         file.unlink()
         assert (await here.said("trust/rule", "removed")).payload["rule"] == "notes"
 
@@ -190,7 +190,7 @@ def test_nobody_accepts_or_lifts_a_rule_whose_pattern_takes_their_own_proposals(
     acceptance = Acceptance(RuleStore.open(tmp_path), lambda *_, **__: None)
 
     def for_agent(proposer: Any) -> bool:
-        return acceptance.is_for(Rule(name="x", decision="approve", proposer=proposer), "agent-1")
+        return acceptance.is_about(Rule(name="x", decision="approve", proposer=proposer), "agent-1")
 
     assert [for_agent(each) for each in ("agent-1", "agent-*", ["bob", "agent-1"], "/agent-[0-9]/")] == [
         True
@@ -203,10 +203,12 @@ def test_nobody_accepts_or_lifts_a_rule_whose_pattern_takes_their_own_proposals(
 )
 def test_a_changed_tool_or_a_kick_trips_by_pattern_too(to: tuple[str, ...] | None, trips: bool) -> None:
     rule = Rule(name="x", decision="approve", proposer=["agent", "bot-*"], to=to, method="tools/call")
-    assert (trip(rule, ToolChanged("files", "write_file"), 1.0) is not None) is trips
-    assert trip(rule, MemberKicked("bot-7", "alice", "e"), 1.0) is not None
-    assert trip(rule, MemberKicked("carol", "alice", "e"), 1.0) is None
-    assert (trip(rule, MemberKicked("files", "alice", "e"), 1.0) is not None) is (trips and bool(to))
+    assert (check_tripwires(rule, ToolChanged("files", "write_file"), 1.0) is not None) is trips
+    assert check_tripwires(rule, MemberKicked("bot-7", "alice", "e"), 1.0) is not None
+    assert check_tripwires(rule, MemberKicked("carol", "alice", "e"), 1.0) is None
+    assert (check_tripwires(rule, MemberKicked("files", "alice", "e"), 1.0) is not None) is (
+        trips and bool(to)
+    )
 
 
 async def test_two_in_a_row_are_told_apart(tmp_path: Path) -> None:
@@ -218,4 +220,4 @@ async def test_two_in_a_row_are_told_apart(tmp_path: Path) -> None:
         await until(lambda: any(seen.status == "pending" for seen in here.alice.proposals.open()))
         await here.back()
         assert await open_one == "by approver"
-        assert here.approver.tally.hits(name) == 1
+        assert here.approver.tally.count(name) == 1

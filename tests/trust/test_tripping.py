@@ -13,7 +13,7 @@ from moot.trust.decision_ledger import Decision
 from moot.trust.explain import explain
 from moot.trust.proposal_case import Case
 from moot.trust.rule_grants import grant_of, why_no_grant
-from moot.trust.rule_words import rule_in_words
+from moot.trust.rule_words import describe_rule
 from moot.trust.rules import Rule, RuleLimits, RuleOrigin, evaluate
 from moot.trust.shadow import Shadow
 from moot.trust.tripwires import (
@@ -24,10 +24,10 @@ from moot.trust.tripwires import (
     ProposalSeen,
     Suspension,
     ToolChanged,
-    reasons,
-    trip,
-    tripped,
-    unusual,
+    check_tripwires,
+    find_anomaly,
+    find_suspensions,
+    suspension_reasons,
 )
 from tests.trust.history import START, call, decided
 
@@ -49,7 +49,7 @@ def _case(path: str = "/srv/reports/a.txt", **more: object) -> Case:
 
 
 def _why(event: Event, rule: Rule = REPORTS) -> str | None:
-    found = trip(rule, event, START, acts={"p-9": "reports"})
+    found = check_tripwires(rule, event, START, deciding_rules={"p-9": "reports"})
     return None if found is None else found.why
 
 
@@ -115,27 +115,27 @@ def test_a_tool_that_changed_suspends_the_rules_about_it() -> None:
     ],
 )
 def test_an_unusual_argument_suspends_it_in_words(case: Case, said: str) -> None:
-    found = unusual(REPORTS, case)
+    found = find_anomaly(REPORTS, case)
     assert found is not None
     assert said in found
     assert _why(ProposalSeen(case)) is not None
 
 
 def test_ordinary_misses_and_other_tools_are_not_unusual() -> None:
-    assert unusual(REPORTS, _case("/srv/other/a.txt")) is None
-    assert unusual(REPORTS, call({"path": "/../x"}, tool="read_file")) is None
-    assert unusual(REPORTS, call({"path": "/../x"}, proposer="other")) is None
+    assert find_anomaly(REPORTS, _case("/srv/other/a.txt")) is None
+    assert find_anomaly(REPORTS, call({"path": "/../x"}, tool="read_file")) is None
+    assert find_anomaly(REPORTS, call({"path": "/../x"}, proposer="other")) is None
     pay = Rule(name="pay", decision="approve", range={("amount",): Range(1, 100)})
-    assert unusual(pay, call({"amount": 200})) is None
-    assert unusual(pay, call({"amount": 2_000})) == "amount is 2000, far outside 1 to 100"
+    assert find_anomaly(pay, call({"amount": 200})) is None
+    assert find_anomaly(pay, call({"amount": 2_000})) == "amount is 2000, far outside 1 to 100"
 
 
 def test_a_suspended_rule_asks_and_is_not_suspended_twice() -> None:
     event = PersonDecided(decided(_case(), approved=False))
-    (suspension,) = tripped([REPORTS], event, START)
+    (suspension,) = find_suspensions([REPORTS], event, START)
     held = {suspension.rule: suspension}
-    assert tripped([REPORTS], event, START, suspended=held) == []
-    verdict = evaluate([REPORTS], _case(), START, suspended=reasons(held))
+    assert find_suspensions([REPORTS], event, START, suspended=held) == []
+    verdict = evaluate([REPORTS], _case(), START, suspended=suspension_reasons(held))
     assert verdict.decision == "ask"
     assert "alice rejected" in verdict.why
 
@@ -145,10 +145,10 @@ def test_shadow_mode_compares_and_bounds_how_wrong_a_rule_would_have_been() -> N
     for number in range(10):
         case = _case(f"/srv/reports/{number}.txt")
         shadow.predict(case.id, evaluate([REPORTS], case, START))
-        shadow.decided(decided(case, approved=number != 3))
+        shadow.compare(decided(case, approved=number != 3))
     asked = _case("/etc/x")
     shadow.predict(asked.id, evaluate([REPORTS], asked, START))
-    assert shadow.decided(decided(asked, approved=True)) is None
+    assert shadow.compare(decided(asked, approved=True)) is None
     record = shadow.record("reports")
     assert (record.agreements, record.conflicts) == (9, 1)
     assert record.bound == pytest.approx(0.3942, abs=1e-4)
@@ -159,8 +159,8 @@ def test_an_open_decision_is_compared_when_it_is_made() -> None:
     shadow = Shadow()
     case = _case()
     shadow.predict(case.id, evaluate([REPORTS], case, START))
-    assert shadow.decided(Decision(case)) is None
-    compared = shadow.decided(decided(case, approved=True))
+    assert shadow.compare(Decision(case)) is None
+    compared = shadow.compare(decided(case, approved=True))
     assert compared is not None
     assert compared.as_json()["agrees"] is True
 
@@ -168,14 +168,14 @@ def test_an_open_decision_is_compared_when_it_is_made() -> None:
 def test_one_budget_holds_for_all_rules_and_survives_a_restart() -> None:
     tally = UseTally()
     acts = [decided(_case(), approved=True, by="bot", rule=f"r{n % 2}") for n in range(4)]
-    tally.take(acts)
+    tally.record_past(acts)
     at = acts[0].at or 0.0
-    assert tally.spent(Budget(4, 60.0), at)
-    assert not tally.spent(Budget(5, 60.0), at)
-    assert not tally.spent(Budget(4, 60.0), at + 61)
-    assert (tally.hits("r0"), tally.hits("r9")) == (2, 0)
+    assert tally.is_used_up(Budget(4, 60.0), at)
+    assert not tally.is_used_up(Budget(5, 60.0), at)
+    assert not tally.is_used_up(Budget(4, 60.0), at + 61)
+    assert (tally.count("r0"), tally.count("r9")) == (2, 0)
     limited = replace(REPORTS, name="r0", limits=RuleLimits(count=3, seconds=60.0))
-    assert (tally.left(limited, at), tally.left(REPORTS, at)) == (1, None)
+    assert (tally.remaining(limited, at), tally.remaining(REPORTS, at)) == (1, None)
 
 
 def test_why_something_was_done() -> None:
@@ -194,7 +194,7 @@ def test_why_something_was_not_done() -> None:
     case = call({"path": "/etc/x", "mode": "x"})
     expired = replace(REPORTS, name="old", limits=RuleLimits(expires=START))
     found = explain(Decision(case), [REPORTS, expired], START)
-    assert found.done.endswith("the proposal is pending.")
+    assert found.outcome.endswith("the proposal is pending.")
     assert found.verdict.why == "no rule matches"
     assert "reports does not match: path does not match and there is an extra argument mode" in found.others
     assert any(other.startswith("old expired on 2026-01-05") for other in found.others)
@@ -206,13 +206,13 @@ def test_why_something_was_not_done() -> None:
 
 def test_every_way_to_end_has_its_sentence() -> None:
     no = decided(_case(), approved=False)
-    assert "alice rejected it after 30.0 s: unsafe" in explain(no, [], START).done
+    assert "alice rejected it after 30.0 s: unsafe" in explain(no, [], START).outcome
     both = decided(_case(), approved=False)
-    both.how, both.by = "fulfilled", "bob"
-    assert "alice had rejected it before." in explain(both, [], START).done
+    both.status, both.by = "fulfilled", "bob"
+    assert "alice had rejected it before." in explain(both, [], START).outcome
     for how, words in (("withdrawn", "it was withdrawn"), ("expired", "it expired without a decision")):
         over = Decision(_case(), how)  # type: ignore[arg-type]
-        assert words in explain(over, [], START).done
+        assert words in explain(over, [], START).outcome
 
 
 def test_a_wider_grant_is_said_to_be_wider() -> None:
@@ -236,10 +236,10 @@ def test_a_wider_grant_is_said_to_be_wider() -> None:
 
 
 def test_rules_in_plain_words() -> None:
-    assert rule_in_words(Rule(name="a", decision="ask")) == "Ask people when anyone proposes anything"
+    assert describe_rule(Rule(name="a", decision="ask")) == "Ask people when anyone proposes anything"
     limited = replace(REPORTS, range={("size",): Range(1, 9)}, limits=RuleLimits(3, 60.0))
     limited = replace(limited, hours=Hours(540, 1020))
-    assert rule_in_words(limited) == (
+    assert describe_rule(limited) == (
         "Approve when agent proposes write_file on files with path /srv/reports/* and size a whole number "
         "from 1 to 9 and no other arguments, between 09:00 and 17:00 UTC; at most 3 times in 1 minutes"
     )

@@ -13,54 +13,63 @@ from moot.protocol.operation import Json
 from moot.tui import dialogs
 from moot.tui.bound_decisions import check_unchanged
 from moot.tui.dialogs import ApproveDialog, GrantDialog, RejectDialog, ShownProposal
-from moot.tui.grant_scope import widths_of
+from moot.tui.grant_scope import grant_scopes
 from tests.participant.gateway_with_members import ReceivedEnvelopes
-from tests.tui.hall import drawn, hall, keep_picture, propose, settle, shown, typed, until
+from tests.tui.terminal_session import (
+    enter_line,
+    pane_text,
+    propose,
+    save_screenshot,
+    screen_text,
+    settle,
+    terminal_space,
+    until,
+)
 from tests.waiting import HANG_SECONDS
 from tests.waiting import until as until_so
 
 
 async def test_a_proposal_is_shown_in_full_and_approved_with_two_keys(tmp_path: Path) -> None:
-    async with hall(tmp_path) as here:
+    async with terminal_space(tmp_path) as here:
         await here.host()
         agent = await here.join("agent")
         async with here.terminal() as (app, pilot):
             proposal = await propose(agent, "first\nsecond")
-            await until(pilot, lambda: len(app.approvals.rows) == 1)
-            assert "#1 write_file on files" in shown(app.approvals)
-            await until(pilot, lambda: "1 pending" in drawn(app))
+            await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
+            assert "#1 write_file on files" in pane_text(app.panes.approvals)
+            await until(pilot, lambda: "1 pending" in screen_text(app))
             await pilot.press("escape", "2", "a")
             await settle(pilot)
             assert isinstance(app.screen, ApproveDialog)
             parts = ("agent proposes write_file on files", "path: notes.md", "+ first", "+ second")
-            await until(pilot, lambda: all(part in drawn(app) for part in parts))
-            keep_picture(app, "approve")
+            await until(pilot, lambda: all(part in screen_text(app) for part in parts))
+            save_screenshot(app, "approve")
             await pilot.press("y")
             assert (await proposal.outcome(HANG_SECONDS)).text == "made notes.md: 12 bytes"
-            await until(pilot, lambda: "✓ approved write_file" in shown(app.timeline))
-            await until(pilot, lambda: not app.approvals.rows)
+            await until(pilot, lambda: "✓ approved write_file" in pane_text(app.panes.timeline))
+            await until(pilot, lambda: not app.panes.approvals.rows)
 
 
 async def test_nothing_is_approved_by_accident(tmp_path: Path) -> None:
-    """Keys typed ahead, keys held down, Enter, and a yes to something that was not read to its end."""
-    async with hall(tmp_path) as here:
+    """Keys enter_line ahead, keys held down, Enter, and a yes to something that was not read to its end."""
+    async with terminal_space(tmp_path) as here:
         await here.host()
         agent = await here.join("agent")
         async with here.terminal(size=(100, 24)) as (app, pilot):
             long = "\n".join(f"line {number}" for number in range(200))
             proposal = await propose(agent, long)
-            await until(pilot, lambda: len(app.approvals.rows) == 1)
+            await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
             # In the line they are letters.
             await pilot.press("a", "y", "y", "enter")
-            await until(pilot, lambda: "ayy" in shown(app.timeline))
+            await until(pilot, lambda: "ayy" in pane_text(app.panes.timeline))
             await pilot.press("escape", "2", "a", "enter", "a", "a", "enter")
             await settle(pilot)
             await pilot.press("y")
             assert isinstance(app.screen, ApproveDialog)
-            await until(pilot, lambda: "more below" in drawn(app))
+            await until(pilot, lambda: "more below" in screen_text(app))
             assert proposal.state == "pending"
             await pilot.press("end")
-            await until(pilot, lambda: "line 199" in drawn(app))
+            await until(pilot, lambda: "line 199" in screen_text(app))
             await pilot.press("y")
             await proposal.outcome(HANG_SECONDS)
 
@@ -68,16 +77,16 @@ async def test_nothing_is_approved_by_accident(tmp_path: Path) -> None:
 async def test_what_is_typed_ahead_approves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A yes does not count before the dialog has been there for SETTLE_SECONDS."""
     monkeypatch.setattr(dialogs, "SETTLE_SECONDS", HANG_SECONDS * 10)
-    async with hall(tmp_path) as here:
+    async with terminal_space(tmp_path) as here:
         agent = await here.join("agent")
         async with here.terminal() as (app, pilot):
             proposal = await propose(agent)
-            await until(pilot, lambda: len(app.approvals.rows) == 1)
+            await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
             await pilot.press("escape", "2")
             for opening, yes in (("a", "y"), ("g", "y"), ("r", "enter")):
                 await pilot.press(opening, yes, yes)
                 await until(pilot, lambda: isinstance(app.screen, dialogs.ProposalDialog))
-                await until(pilot, lambda: "works in a moment" in drawn(app))
+                await until(pilot, lambda: "works in a moment" in screen_text(app))
                 await pilot.press("escape")
             assert proposal.state == "pending"
 
@@ -88,28 +97,28 @@ async def test_a_dialog_that_is_not_there_yet_has_not_settled() -> None:
 
 
 async def test_a_decision_of_somebody_else_is_told_where_ours_would_have_been(tmp_path: Path) -> None:
-    async with hall(tmp_path) as here:
+    async with terminal_space(tmp_path) as here:
         await here.host()
         agent, bob = await here.join("agent"), await here.join("bob")
         async with here.terminal() as (app, pilot):
             proposal = await propose(agent)
-            await until(pilot, lambda: len(app.approvals.rows) == 1)
+            await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
             await pilot.press("escape", "2", "a")
             await settle(pilot)
             await until(pilot, lambda: bob.proposals.get(proposal.id) is not None)
             await bob.approve(proposal.id)
-            await until(pilot, lambda: "too late: approved by bob" in drawn(app))
+            await until(pilot, lambda: "too late: approved by bob" in screen_text(app))
             await pilot.press("y")
             assert isinstance(app.screen, ApproveDialog)
             await pilot.press("escape")
-            await until(pilot, lambda: not app.approvals.rows)
+            await until(pilot, lambda: not app.panes.approvals.rows)
             # Typed instead: told as well.
-            await typed(pilot, f"/approve {proposal.id}")
-            await until(pilot, lambda: "! too late: approved by bob" in shown(app.timeline))
+            await enter_line(pilot, f"/approve {proposal.id}")
+            await until(pilot, lambda: "! too late: approved by bob" in pane_text(app.panes.timeline))
 
 
 async def test_a_decision_is_about_the_bytes_that_were_shown(tmp_path: Path) -> None:
-    async with hall(tmp_path) as here:
+    async with terminal_space(tmp_path) as here:
         agent, alice = await here.join("agent"), await here.join("alice")
         first = await propose(agent, "harmless")
         second = await propose(agent, "something else")
@@ -130,12 +139,12 @@ async def _seen(space: JoinedSpace, id: str) -> SeenProposal:
 
 
 async def test_rejecting_takes_a_reason_and_words(tmp_path: Path) -> None:
-    async with hall(tmp_path) as here:
+    async with terminal_space(tmp_path) as here:
         agent = await here.join("agent")
         heard = ReceivedEnvelopes(agent)
         async with here.terminal() as (app, pilot):
             proposal = await propose(agent)
-            await until(pilot, lambda: len(app.approvals.rows) == 1)
+            await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
             await pilot.press("escape", "2", "r")
             await settle(pilot)
             assert isinstance(app.screen, RejectDialog)
@@ -144,7 +153,7 @@ async def test_rejecting_takes_a_reason_and_words(tmp_path: Path) -> None:
                 await proposal.outcome(HANG_SECONDS)
             chat = await heard.wait("chat")
             assert chat.payload["text"] == "not_on_a_Friday"
-            await until(pilot, lambda: "✗ rejected write_file" in shown(app.timeline))
+            await until(pilot, lambda: "✗ rejected write_file" in pane_text(app.panes.timeline))
 
 
 @pytest.mark.parametrize(
@@ -158,19 +167,19 @@ async def test_rejecting_takes_a_reason_and_words(tmp_path: Path) -> None:
 async def test_approve_and_grant_gives_the_right_that_was_shown(
     tmp_path: Path, keys: list[str], arguments: Json
 ) -> None:
-    async with hall(tmp_path) as here:
+    async with terminal_space(tmp_path) as here:
         await here.host()
         agent = await here.join("agent")
         heard = ReceivedEnvelopes(agent)
         async with here.terminal() as (app, pilot):
             proposal = await propose(agent, path="docs/notes.md")
-            await until(pilot, lambda: len(app.approvals.rows) == 1)
+            await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
             await pilot.press("escape", "2", "g")
             await settle(pilot)
             dialog = app.screen
             assert isinstance(dialog, GrantDialog)
             await pilot.press(*keys)
-            keep_picture(app, f"grant-{keys[0]}")
+            save_screenshot(app, f"grant-{keys[0]}")
             told = json.loads(dialog._json(dialog._chosen))
             await pilot.press("y")
             await proposal.outcome(HANG_SECONDS)
@@ -183,26 +192,26 @@ async def test_approve_and_grant_gives_the_right_that_was_shown(
                 "payload": {"method": "tools/call", "params": params},
                 "to": ["files"],
             }
-            await until(pilot, lambda: "revokes it" in shown(app.timeline))
+            await until(pilot, lambda: "revokes it" in pane_text(app.panes.timeline))
             # It is a right now: no proposal is needed for the same.
             again = await agent.call("files", "write_file", {"path": "docs/notes.md", "text": "hello"})
             assert again.how == "direct"
 
 
 async def test_a_pattern_of_ones_own_has_to_allow_what_was_proposed(tmp_path: Path) -> None:
-    async with hall(tmp_path) as here:
+    async with terminal_space(tmp_path) as here:
         await here.host()
         agent = await here.join("agent")
         heard = ReceivedEnvelopes(agent)
         async with here.terminal() as (app, pilot):
             await propose(agent, path="docs/notes.md")
-            await until(pilot, lambda: len(app.approvals.rows) == 1)
+            await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
             await pilot.press("escape", "2", "g")
             await settle(pilot)
             dialog = app.screen
             assert isinstance(dialog, GrantDialog)
             await pilot.press("e")
-            field = dialog.query_one("#dialog-words")
+            field = dialog.query_one("#dialog-input")
             for wrong, told in (
                 ("{", "not valid JSON"),
                 ('{"kind": "mcp/request", "until": "noon"}', "until"),
@@ -210,7 +219,7 @@ async def test_a_pattern_of_ones_own_has_to_allow_what_was_proposed(tmp_path: Pa
             ):
                 field.value = wrong  # type: ignore[attr-defined]
                 await pilot.press("enter")
-                await until(pilot, lambda told=told: told in drawn(app))  # type: ignore[misc]
+                await until(pilot, lambda told=told: told in screen_text(app))  # type: ignore[misc]
             field.value = '{"kind": "mcp/request", "to": ["files"]}'  # type: ignore[attr-defined]
             await pilot.press("enter", "y")
             grant = await heard.wait("capability/grant")
@@ -219,13 +228,13 @@ async def test_a_pattern_of_ones_own_has_to_allow_what_was_proposed(tmp_path: Pa
 
 async def test_what_no_capability_states_exactly_is_not_offered(tmp_path: Path) -> None:
     """A list cannot be stated, and signs of the pattern language are taken for themselves."""
-    async with hall(tmp_path) as here:
+    async with terminal_space(tmp_path) as here:
         agent, alice = await here.join("agent"), await here.join("alice")
 
         async def widths(arguments: dict[str, Json]) -> dict[str, Json]:
             made = await agent.propose("files", "tools/call", {"name": "x", "arguments": arguments})
             seen = await _seen(alice, made.id)
-            return {each.name: each.capability or each.why_not for each in widths_of(alice, seen)}
+            return {each.name: each.capability or each.problem for each in grant_scopes(alice, seen)}
 
         listed = await widths({"items": [1, 2]})
         assert "a list" in listed["exact"]
@@ -244,20 +253,20 @@ async def test_votes_count_where_a_space_asks_for_several(tmp_path: Path) -> Non
     rules: dict[str, Json] = {
         "quorum": [{"payload": {"method": "tools/call"}, "approvals_needed": 2}],
     }
-    async with hall(tmp_path, rules=rules) as here:
+    async with terminal_space(tmp_path, rules=rules) as here:
         await here.host()
         agent, bob = await here.join("agent"), await here.join("bob")
         async with here.terminal() as (app, pilot):
             proposal = await propose(agent)
-            await until(pilot, lambda: len(app.approvals.rows) == 1)
+            await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
             await pilot.press("escape", "2", "a")
             await settle(pilot)
             await pilot.press("y")
-            await until(pilot, lambda: "press v to vote" in shown(app.timeline))
+            await until(pilot, lambda: "press v to vote" in pane_text(app.panes.timeline))
             await pilot.press("v")
-            await until(pilot, lambda: "✓ voted for" in shown(app.timeline))
+            await until(pilot, lambda: "✓ voted for" in pane_text(app.panes.timeline))
             await bob.vote(proposal.id)
-            await until(pilot, lambda: "2 votes" in shown(app.approvals))
+            await until(pilot, lambda: "2 votes" in pane_text(app.panes.approvals))
             await pilot.press("a")
             await settle(pilot)
             await pilot.press("y")
@@ -265,17 +274,17 @@ async def test_votes_count_where_a_space_asks_for_several(tmp_path: Path) -> Non
 
 
 async def test_a_change_is_compared_with_what_was_last_read(tmp_path: Path) -> None:
-    async with hall(tmp_path) as here:
+    async with terminal_space(tmp_path) as here:
         await here.host()
         agent, bob = await here.join("agent"), await here.join("bob")
         async with here.terminal() as (app, pilot):
             await bob.call("files", "read_file", {"path": "notes.md"})
             await propose(agent, "one\n2\nthree")
-            await until(pilot, lambda: len(app.approvals.rows) == 1)
+            await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
             await pilot.press("escape", "2", "a")
             await settle(pilot)
             parts = ("compared with the version files had at", "- two", "+ 2")
-            await until(pilot, lambda: all(part in drawn(app) for part in parts))
+            await until(pilot, lambda: all(part in screen_text(app) for part in parts))
             # The bytes themselves are one key away.
             await pilot.press("x")
-            await until(pilot, lambda: '"text":"one\\n2\\nthree"' in drawn(app))
+            await until(pilot, lambda: '"text":"one\\n2\\nthree"' in screen_text(app))

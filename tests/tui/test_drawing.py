@@ -1,4 +1,4 @@
-"""What is drawn of texts: folded, harmless, and only what fits a pane."""
+"""What is drawn of texts: wrapped, escaped, and only what fits a pane."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from textual.app import App, ComposeResult
 
 from moot.errors import UsageError
 from moot.protocol.envelope import Envelope
-from moot.tui.row_layout import PaneRow, folded, line, plain
-from moot.tui.rows import ROWS_KEPT, Rows
-from moot.tui.text_diff import DIFF_LINES, difference, edits_in, pair_in, whole_text_in
+from moot.tui.row_layout import PaneRow, line, plain_text, wrap_row
+from moot.tui.rows import MAX_ROWS, Rows
+from moot.tui.text_diff import MAX_DIFF_LINES, difference, edits_in, pair_in, whole_text_in
 from moot.tui.timeline_filter import read_filter
-from tests.tui.hall import shown
+from tests.tui.terminal_session import pane_text
 
 
 def texts_of(row: PaneRow, width: int) -> list[str]:
-    return ["".join(text for text, _ in each) for each in folded(row, width)]
+    return ["".join(text for text, _ in each) for each in wrap_row(row, width)]
 
 
 def test_a_line_is_folded_after_a_space_and_goes_on_further_in() -> None:
-    row = PaneRow("k", (line("the quick brown fox jumps over the lazy dog"),), hanging=4)
+    row = PaneRow("k", (line("the quick brown fox jumps over the lazy dog"),), indent=4)
     assert texts_of(row, 20) == ["the quick brown fox ", "    jumps over the ", "    lazy dog"]
 
 
@@ -35,8 +35,8 @@ def test_folding_loses_nothing_and_never_exceeds_the_width(seed: int) -> None:
     for _ in range(50):
         text = "".join(chance.choice(letters) for _ in range(chance.randrange(120)))
         width = chance.randrange(8, 60)
-        lines = texts_of(PaneRow("k", (line(text),), hanging=0), width)
-        assert "".join(lines) == plain(line(text))
+        lines = texts_of(PaneRow("k", (line(text),), indent=0), width)
+        assert "".join(lines) == plain_text(line(text))
         assert all(cell_len(each) <= width for each in lines)
 
 
@@ -58,7 +58,7 @@ def test_what_a_terminal_might_obey_is_shown_instead(written: str, drawn: str) -
 
 def test_a_line_feed_of_a_peer_begins_no_line_of_ours() -> None:
     """Nobody forges what somebody else said: every line of a message but its first is further in."""
-    row = PaneRow("k", (line("12:00:00 agent: hello\n12:00:01 bob: yes, do it"),), hanging=11)
+    row = PaneRow("k", (line("12:00:00 agent: hello\n12:00:01 bob: yes, do it"),), indent=11)
     assert texts_of(row, 80)[1].startswith(" " * 11)
 
 
@@ -66,22 +66,22 @@ def test_a_line_feed_of_a_peer_begins_no_line_of_ours() -> None:
 
 
 def signs(old: str, new: str) -> list[str]:
-    return [plain(each) for each in difference(old, new)]
+    return [plain_text(each) for each in difference(old, new)]
 
 
 def test_a_change_is_shown_with_signs_not_with_colour_alone() -> None:
     assert signs("a\nb\nc", "a\nx\nc") == ["@@ -1,3 +1,3 @@", "  a", "- b", "+ x", "  c"]
-    assert signs("a", "a") == ["no difference"]
+    assert signs("a", "a") == ["no changes"]
 
 
 def test_texts_too_long_to_compare_are_shown_whole() -> None:
     """A hostile pair would take minutes otherwise."""
     begin = time.process_time()
     lines = signs(
-        "\n".join("ab" * (n % 7) for n in range(DIFF_LINES)), "\n".join("ba" * (n % 5) for n in range(99))
+        "\n".join("ab" * (n % 7) for n in range(MAX_DIFF_LINES)), "\n".join("ba" * (n % 5) for n in range(99))
     )
-    assert lines[0] == f"more than {DIFF_LINES} lines: not compared"
-    assert len(lines) == 1 + DIFF_LINES + 99
+    assert lines[0] == f"more than {MAX_DIFF_LINES} lines: not compared"
+    assert len(lines) == 1 + MAX_DIFF_LINES + 99
     assert time.process_time() - begin < 5
 
 
@@ -109,7 +109,7 @@ def test_a_filter_chooses_by_sender_kind_and_words() -> None:
         "-notes": False, "'the notes'": True, "from:agent kind:mcp/*": False,
         "to:bob": True, "to:alice": False,
     }  # fmt: skip
-    assert {words: read_filter(words).wants(chat) for words in wanted} == wanted
+    assert {words: read_filter(words).matches(chat) for words in wanted} == wanted
 
 
 @pytest.mark.parametrize("words", ["from:", "'open"])
@@ -145,9 +145,8 @@ async def test_a_pane_of_ten_thousand_rows_is_bounded_and_quick() -> None:
         took = time.process_time() - begin
         await pilot.pause()
         # The latest are there, the first are not; a bound has a name.
-        assert ROWS_KEPT <= len(app.rows.rows) <= ROWS_KEPT + 500
+        assert MAX_ROWS <= len(app.rows.rows) <= MAX_ROWS + 500
         assert app.rows.rows[-1].key == "29999"
-        assert app.rows.dropped == 30_000 - len(app.rows.rows)
         assert app.rows.scroll_y == app.rows.max_scroll_y
         # Of CPU, whatever else the machine does; mostly a fraction of it.
         assert took < 15
@@ -165,20 +164,20 @@ async def test_whoever_has_gone_up_stays_there_while_more_comes() -> None:
         await pilot.pause()
         assert app.rows.is_at_end
         await pilot.press("home")
-        assert app.rows.chosen is not None
-        assert app.rows.chosen.key == "0"
+        assert app.rows.selected is not None
+        assert app.rows.selected.key == "0"
         app.rows.extend(rows(100, 100))
         await pilot.pause()
-        assert app.rows.chosen.key == "0"
+        assert app.rows.selected.key == "0"
         assert app.rows.scroll_y == 0
         await pilot.press("end")
-        assert app.rows.chosen.key == "199"
+        assert app.rows.selected.key == "199"
         # Less room: the end stays in sight.
         await pilot.resize_terminal(80, 5)
         await pilot.pause()
         assert app.rows.scroll_y == app.rows.max_scroll_y == 195
         app.rows.extend(rows(200, 1))
-        assert app.rows.chosen.key == "200"
+        assert app.rows.selected.key == "200"
 
 
 async def test_a_click_chooses_and_a_second_one_opens() -> None:
@@ -192,8 +191,8 @@ async def test_a_click_chooses_and_a_second_one_opens() -> None:
     async with app.run_test(size=(80, 10)) as pilot:
         app.rows.replace(rows(0, 5))
         await pilot.click(app.rows, offset=(4, 3))
-        assert app.rows.chosen is not None
-        assert (app.rows.chosen.key, opened) == ("3", [])
+        assert app.rows.selected is not None
+        assert (app.rows.selected.key, opened) == ("3", [])
         await pilot.click(app.rows, offset=(4, 3))
         assert opened == ["3"]
-        assert "row 4" in shown(app.rows)
+        assert "row 4" in pane_text(app.rows)

@@ -13,30 +13,38 @@ from textual.pilot import Pilot
 
 from moot.errors import Rejected, UsageError
 from moot.participant import JoinedSpace, SeenProposal
-from moot.trust.approver import Approver, ApproverSettings
+from moot.trust.approver import Approver
+from moot.trust.approver_settings import ApproverSettings
 from moot.trust.decision_ledger import DecisionLedger
 from moot.trust.rule_store import RuleStore
 from moot.tui.app import MootApp
-from moot.tui.rule_commands import narrowed
+from moot.tui.rule_commands import narrow_rule
 from moot.tui.rule_lines import bar
 from tests.trust.test_approver import APPROVER, LEARNING
-from tests.tui.hall import Hall, drawn, hall, shown, typed, until
+from tests.tui.terminal_session import (
+    TerminalSpace,
+    enter_line,
+    pane_text,
+    screen_text,
+    terminal_space,
+    until,
+)
 
 
-class Office:
+class RuleSpace:
     """Bob decides as he is in the mood for, the agent proposes, the approver learns; alice looks on."""
 
-    def __init__(self, here: Hall, book: RuleStore) -> None:
-        self.here = here
-        self.book = book
+    def __init__(self, space: TerminalSpace, store: RuleStore) -> None:
+        self.space = space
+        self.store = store
         self.mood = "approve"
         self.agent: JoinedSpace
         self.approver: Approver
 
     async def begin(self) -> asyncio.Task[None]:
-        await self.here.host()
-        self.agent = await self.here.join("agent")
-        bob = await self.here.join("bob")
+        await self.space.host()
+        self.agent = await self.space.join("agent")
+        bob = await self.space.join("bob")
 
         @bob.on_proposal
         async def decide(seen: SeenProposal) -> None:
@@ -45,8 +53,8 @@ class Office:
             elif self.mood == "reject":
                 await bob.reject(seen, "unsafe")
 
-        space = await self.here.join("approver")
-        self.approver = Approver(space, self.book, DecisionLedger(), ApproverSettings(learning=LEARNING))
+        space = await self.space.join("approver")
+        self.approver = Approver(space, self.store, DecisionLedger(), ApproverSettings(learning=LEARNING))
         return asyncio.create_task(self.approver.run())
 
     async def write(self, path: str) -> str:
@@ -60,14 +68,14 @@ class Office:
         for day in range(10, 20):
             assert await self.write(f"reports/day-{day}.md") == "by bob"
         await self.approver._suggest()
-        (name,) = self.book.suggested
+        (name,) = self.store.suggestions
         return name
 
 
 @asynccontextmanager
-async def office(folder: Path) -> AsyncIterator[Office]:
-    async with hall(folder, approver=APPROVER) as here:
-        opened = Office(here, RuleStore.open(folder / "trust"))
+async def rule_space(folder: Path) -> AsyncIterator[RuleSpace]:
+    async with terminal_space(folder, approver=APPROVER) as here:
+        opened = RuleSpace(here, RuleStore.open(folder / "trust"))
         running = await opened.begin()
         try:
             yield opened
@@ -77,39 +85,41 @@ async def office(folder: Path) -> AsyncIterator[Office]:
 
 
 async def says(pilot: Pilot[int], line: str, words: str) -> None:
-    """A line is typed, and this stands in the timeline then."""
+    """A line is enter_line, and this stands in the timeline then."""
     app = pilot.app
     assert isinstance(app, MootApp)
-    await typed(pilot, line)
-    await until(pilot, lambda: words in shown(app.timeline))
+    await enter_line(pilot, line)
+    await until(pilot, lambda: words in pane_text(app.panes.timeline))
 
 
 async def test_a_suggestion_is_accepted_by_keys_counted_and_explained(tmp_path: Path) -> None:
     """MEW 9.4, by keys: the pane, its suggestion, a rule, its decisions, and why."""
-    async with office(tmp_path) as here, here.here.terminal() as (app, pilot):
+    async with rule_space(tmp_path) as here, here.space.terminal() as (app, pilot):
         name = await here.suggested()
         await pilot.press("escape", "7")
-        await until(pilot, lambda: f"? {name}  suggested by approver" in shown(app.rules))
-        assert "error rate up to" in shown(app.rules)
+        await until(pilot, lambda: f"? {name}  suggested by approver" in pane_text(app.panes.rules))
+        assert "error rate up to" in pane_text(app.panes.rules)
         await pilot.press("enter")
         # It is made once enough was decided, which may be before the last of the ten.
-        await until(pilot, lambda: bool(re.search(r"agrees with (8|9|10) of \1 past decisions", drawn(app))))
-        assert "tool: write_file" in drawn(app)
+        await until(
+            pilot, lambda: bool(re.search(r"agrees with (8|9|10) of \1 past decisions", screen_text(app)))
+        )
+        assert "tool: write_file" in screen_text(app)
         await pilot.press("escape", "home", "a")
-        await until(pilot, lambda: app.prompt.value == f"/accept {name}")
+        await until(pilot, lambda: app.input_line.value == f"/accept {name}")
         await pilot.press("enter")
-        await until(pilot, lambda: "§ write_file-agent-" in shown(app.rules))
+        await until(pilot, lambda: "§ write_file-agent-" in pane_text(app.panes.rules))
         here.mood = "leave"
         for day in (20, 21):
             assert await here.write(f"reports/day-{day}.md") == "by approver"
-        await until(pilot, lambda: "active, 2 decisions" in shown(app.rules))
+        await until(pilot, lambda: "active, 2 decisions" in pane_text(app.panes.rules))
         automatic = [*here.approver.ledger][-1].id
         await says(pilot, f"/explain {automatic}", "alice accepted this rule from suggestion")
         await says(pilot, "/rules", "17% of 12")
 
 
 async def test_less_is_accepted_and_more_is_refused_in_the_approvers_words(tmp_path: Path) -> None:
-    async with office(tmp_path) as here, here.here.terminal() as (app, pilot):
+    async with rule_space(tmp_path) as here, here.space.terminal() as (app, pilot):
         name = await here.suggested()
         await says(pilot, "/suggestions", "can be granted instead: agent can call write_file on files")
         await says(pilot, f"/accept {name} --set path=*", "! approver: not accepted: it may allow more")
@@ -117,7 +127,7 @@ async def test_less_is_accepted_and_more_is_refused_in_the_approvers_words(tmp_p
         setting = 'path=["reports/day-10.md","reports/day-11.md"]'
         line = f"/accept {name} --set '{setting}' count=3 while_present=alice"
         await says(pilot, line, "active")
-        (rule,) = here.book.rules
+        (rule,) = here.store.rules
         assert (rule.limits.count, rule.limits.while_present) == (3, ("alice",))
         here.mood = "reject"
         assert await here.write("reports/day-11.md") == "by approver"
@@ -125,7 +135,7 @@ async def test_less_is_accepted_and_more_is_refused_in_the_approvers_words(tmp_p
 
 
 async def test_a_grant_instead_is_taken_back_with_the_command_that_was_told(tmp_path: Path) -> None:
-    async with office(tmp_path) as here, here.here.terminal() as (app, pilot):
+    async with rule_space(tmp_path) as here, here.space.terminal() as (app, pilot):
         name = await here.suggested()
         await says(pilot, "/suggestions", name)
         await says(pilot, f"/accept {name} --grant", "granted: agent can call write_file")
@@ -135,31 +145,31 @@ async def test_a_grant_instead_is_taken_back_with_the_command_that_was_told(tmp_
         await until(pilot, lambda: here.agent.may_request("files", "tools/call", call))
         assert (await here.agent.call("files", "write_file", arguments)).how == "direct"
         await until(pilot, lambda: not app.trust.open_suggestions())
-        (granted,) = here.book.granted.values()
-        await typed(pilot, f"/revoke agent --grant {granted.grant}")
-        await until(pilot, lambda: not here.book.granted)
+        (granted,) = here.store.granted.values()
+        await enter_line(pilot, f"/revoke agent --grant {granted.grant}")
+        await until(pilot, lambda: not here.store.granted)
         here.mood = "reject"
         assert await here.write("reports/day-21.md") == "no, bob"
 
 
 async def test_rules_are_stopped_resumed_suspended_and_lifted(tmp_path: Path) -> None:
-    async with office(tmp_path) as here, here.here.terminal() as (app, pilot):
+    async with rule_space(tmp_path) as here, here.space.terminal() as (app, pilot):
         name = await here.suggested()
         await says(pilot, "/suggestions", name)
-        await typed(pilot, f"/accept {name}")
+        await enter_line(pilot, f"/accept {name}")
         await until(pilot, lambda: len(app.trust.rules()) == 1)
         rule = app.trust.rules()[0].name
         await pilot.press("escape", "7", "S")
-        await until(pilot, lambda: app.prompt.value == "/stop-rules")
+        await until(pilot, lambda: app.input_line.value == "/stop-rules")
         await pilot.press("enter")
-        await until(pilot, lambda: "ALL RULES STOPPED by alice" in shown(app.rules))
+        await until(pilot, lambda: "ALL RULES STOPPED by alice" in pane_text(app.panes.rules))
         assert await here.write("reports/day-20.md") == "by bob"
         await says(pilot, "/resume-rules", "all rules resumed")
         here.mood = "leave"
         assert await here.write("reports/day-21.md") == "by approver"
         automatic = [*here.approver.ledger][-1].id
         await says(pilot, f"/stop-rules --about {automatic} --reason odd", f"{rule} suspended")
-        await until(pilot, lambda: "suspended: alice complained: odd" in shown(app.rules))
+        await until(pilot, lambda: "suspended: alice complained: odd" in pane_text(app.panes.rules))
         await says(pilot, f"/resume-rules {rule}", f"{rule} resumed")
         assert await here.write("reports/day-22.md") == "by approver"
         await says(pilot, "/stop-rules nothing", "! approver: not stopped: there is no rule nothing")
@@ -169,11 +179,11 @@ async def test_rules_are_stopped_resumed_suspended_and_lifted(tmp_path: Path) ->
 
 
 async def test_a_dismissed_suggestion_is_gone_and_without_an_approver_it_is_said(tmp_path: Path) -> None:
-    async with office(tmp_path) as here, here.here.terminal() as (app, pilot):
+    async with rule_space(tmp_path) as here, here.space.terminal() as (app, pilot):
         name = await here.suggested()
         await says(pilot, "/suggestions", name)
         await says(pilot, f"/dismiss {name[:6]} --reason no", f"dismissed suggestion {name}")
-        await until(pilot, lambda: len(here.book.dismissed) == 1)
+        await until(pilot, lambda: len(here.store.dismissed) == 1)
         assert app.trust.open_suggestions() == []
         await here.approver.space.close()
         await until(pilot, lambda: "approver" not in app.space.roster)
@@ -189,7 +199,7 @@ def test_what_is_set_of_a_rule_is_an_argument_a_limit_or_a_field() -> None:
         "arguments": {"path": "*"},
         "limits": {"count": 9},
     }
-    assert narrowed(rule, ["path=[1]", "count=2", "hours=09:00-17:00", "range.size=[1, 2]"]) == {
+    assert narrow_rule(rule, ["path=[1]", "count=2", "hours=09:00-17:00", "range.size=[1, 2]"]) == {
         "name": "x",
         "decision": "approve",
         "arguments": {"path": [1]},
@@ -199,11 +209,11 @@ def test_what_is_set_of_a_rule_is_an_argument_a_limit_or_a_field() -> None:
     }
     assert rule["arguments"] == {"path": "*"}
     with pytest.raises(UsageError, match=r"write FIELD=VALUE"):
-        narrowed(rule, ["path"])
+        narrow_rule(rule, ["path"])
     with pytest.raises(UsageError, match=r"is not an object"):
-        narrowed(rule, ["path.deep=1"])
+        narrow_rule(rule, ["path.deep=1"])
     with pytest.raises(UsageError, match=r"contains no rule"):
-        narrowed(None, [])
+        narrow_rule(None, [])
 
 
 def test_a_bar_is_as_long_as_its_share() -> None:

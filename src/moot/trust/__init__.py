@@ -4,5 +4,5 @@
                   ▲                     │ back-test, bound, near misses           │
                   └──── shadow, trip-wires, budgets ◀─────────────────────────────┘
 
-Everything here but `journal` is pure: told the time, told what is known, it opens and sends nothing.
+`ledger_reader` and `rule_store` read and write files, `approver` talks to a space; the rest is pure.
 """

@@ -9,25 +9,26 @@ from typing import Any
 from moot.errors import InvalidPattern, UsageError
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.trust.narrowing_proof import wider_in
+from moot.trust.learner import add_rule
+from moot.trust.narrowing_proof import find_wider_part
 from moot.trust.rule_store import GrantedRule, RuleStore
 from moot.trust.rule_yaml import rule_of_json
 from moot.trust.rules import Rule, RuleOrigin
 
-Say = Callable[..., None]
+Send = Callable[..., None]
 
 
 class Acceptance:
-    """What a `trust/accept` or `trust/dismiss` changes in the book."""
+    """Applies `trust/accept` and `trust/dismiss` to the rule store."""
 
-    def __init__(self, book: RuleStore, say: Say) -> None:
-        self._book = book
-        self._say = say
+    def __init__(self, store: RuleStore, send: Send) -> None:
+        self._store = store
+        self._send = send
 
     def accept(self, envelope: Envelope, now: float) -> Rule | None:
-        """The rule that is active now; None when the person granted it instead. Raises UsageError."""
-        book, payload = self._book, envelope.payload
-        id, suggestion = self._named(envelope)
+        """Make a suggestion a rule and return it; None if it was granted instead. Raises UsageError."""
+        store, payload = self._store, envelope.payload
+        id, suggestion = self._find_suggestion(envelope)
         suggested = rule_of_json(suggestion["rule"], "the suggested rule")
         rule = suggested
         if payload.get("rule") is not None:
@@ -35,72 +36,71 @@ class Acceptance:
                 rule = rule_of_json(payload["rule"])
             except InvalidPattern as fault:
                 raise UsageError(f"the rule cannot be read: {fault}") from None
-            wider = wider_in(rule, suggested)
+            wider = find_wider_part(rule, suggested)
             if wider is not None:
                 raise UsageError(
                     f"it may allow more than the suggestion, in: {wider}. Accept the suggestion unchanged, "
-                    f"narrow it, or write your own rule in {book.rules_file.name}"
+                    f"narrow it, or write your own rule in {store.rules_file.name}"
                 )
-        if self.is_for(rule, envelope.sender):
+        if self.is_about(rule, envelope.sender):
             raise UsageError("nobody can accept a rule for their own proposals")
         if payload.get("granted") is True:
-            # The agent got the right itself; a rule beside it would only do the same.
-            del book.suggested[id]
+            # The agent got the capability itself; a rule would only duplicate it.
+            del store.suggestions[id]
             grant = payload.get("grant")
-            book.granted[id] = GrantedRule(
+            store.granted[id] = GrantedRule(
                 suggested, envelope.sender, grant if isinstance(grant, str) else None
             )
-            book.save()
+            store.save()
             return None
         origin = RuleOrigin(id, envelope.sender, now)
         replaced: Any = suggestion.get("replaces") or ()
-        taken = _with(rule, origin, {each.name for each in book.rules if each.name not in replaced})
-        kept = [each for each in book.rules if each.name not in replaced]
-        # Rejecting rules come first, as `learning.accepted` has them.
-        book.set_rules((taken, *kept) if taken.decision == "reject" else (*kept, taken))
-        book.suggested.pop(id, None)
+        taken = _with_origin(rule, origin, {each.name for each in store.rules if each.name not in replaced})
+        kept = [each for each in store.rules if each.name not in replaced]
+        store.set_rules(add_rule(kept, taken))
+        store.suggestions.pop(id, None)
         if payload.get("rule") is not None:
-            # Whoever narrows it does not want the rest: it would be suggested again at once.
-            book.dismissed = (*book.dismissed, suggested)
-        book.look_at([taken.name], now)
-        book.save()
+            # The rest is not wanted: it would be suggested again at once.
+            store.dismissed = (*store.dismissed, suggested)
+        store.mark_reviewed([taken.name], now)
+        store.save()
         return taken
 
     def dismiss(self, envelope: Envelope) -> None:
-        """Nothing like it is suggested again."""
+        """Dismiss a suggestion: nothing like it is suggested again."""
         try:
-            id, suggestion = self._named(envelope)
+            id, suggestion = self._find_suggestion(envelope)
             rule = rule_of_json(suggestion["rule"], "the suggested rule")
         except UsageError as fault:
             words: dict[str, Json] = {"text": f"not dismissed: {fault}", "format": "plain"}
-            self._say("chat", words, to=envelope.sender, about=envelope.id)
+            self._send("chat", words, to=envelope.sender, about=envelope.id)
             return
-        del self._book.suggested[id]
-        self._book.dismissed = (*self._book.dismissed, rule)
-        self._book.save()
+        del self._store.suggestions[id]
+        self._store.dismissed = (*self._store.dismissed, rule)
+        self._store.save()
 
-    def revoked(self, grant: str) -> None:
-        """A grant was taken back: its suggestion may come again."""
-        gone = [id for id, each in self._book.granted.items() if each.grant == grant]
+    def forget_grant(self, grant: str) -> None:
+        """A grant was revoked: its suggestion may come again."""
+        gone = [id for id, each in self._store.granted.items() if each.grant == grant]
         for id in gone:
-            del self._book.granted[id]
+            del self._store.granted[id]
         if gone:
-            self._book.save()
+            self._store.save()
 
-    def is_for(self, rule: Rule, member: str) -> bool:
-        """Separation of duties: whether a rule is about what this member proposes; not one about anybody."""
-        return rule.proposer not in (None, "*") and rule.is_of(member)
+    def is_about(self, rule: Rule, member: str) -> bool:
+        """Separation of duties: whether a rule names this member as proposer."""
+        return rule.proposer not in (None, "*") and rule.covers_proposer(member)
 
-    def _named(self, envelope: Envelope) -> tuple[str, dict[str, Any]]:
+    def _find_suggestion(self, envelope: Envelope) -> tuple[str, dict[str, Any]]:
         id = envelope.payload.get("suggestion")
-        found = self._book.suggested.get(id) if isinstance(id, str) else None
+        found = self._store.suggestions.get(id) if isinstance(id, str) else None
         if not isinstance(id, str) or found is None:
             raise UsageError("this suggestion no longer exists; list the current ones")
         return id, found
 
 
-def _with(rule: Rule, origin: RuleOrigin, taken: set[str]) -> Rule:
-    """The rule with its origin, under a name that is free."""
+def _with_origin(rule: Rule, origin: RuleOrigin, taken: set[str]) -> Rule:
+    """The rule with its origin, under a name that is not used yet."""
     name, number = rule.name, 2
     while name in taken:
         name, number = f"{rule.name}-{number}", number + 1

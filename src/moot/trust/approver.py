@@ -1,13 +1,13 @@
 """The approver: a member that applies rules to proposals and leaves the rest to people (MEW 9.4; D-92).
 
 async with connect(url, "lab", token) as space:
-    await Approver(space, Book.open(folder), Ledger()).run()
+    await Approver(space, RuleStore.open(folder), DecisionLedger()).run()
 
-What it does is seen by all: fulfilments and rejections carry their rule (context `trust/rule/NAME`, or the
-payload), suggestions, rules and suspensions are envelopes of their own, and its tools tell how things stand.
-It acts within its own capabilities, never grants, and nothing becomes active unless a person says so:
+Everything it does is visible: approvals and rejections name their rule (context `trust/rule/NAME`, or the
+payload), suggestions, rules and suspensions are envelopes of their own, and its tools report its state. It
+acts within its own capabilities, never grants, and no rule becomes active before a person accepts it:
 
-    trust/suggestion  approver → all    a rule that the decisions so far would bear
+    trust/suggestion  approver → all    a rule that past decisions support
     trust/accept      person → all      {suggestion, rule?}: it, or a narrower one; {lift}; {resume};
                                         {suggestion, granted: true, grant?}: the agent was given it itself
     trust/dismiss     person → all      {suggestion}; nothing like it is suggested again
@@ -23,7 +23,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -35,17 +35,18 @@ from moot.participant.connection.roster import PresenceEvent
 from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
+from moot.trust.approver_settings import ApproverSettings
 from moot.trust.approver_status import ApproverStatus
-from moot.trust.budgets import Budget, UseTally
+from moot.trust.budgets import UseTally
 from moot.trust.decision_ledger import RULE_CONTEXT, Decision, DecisionLedger
-from moot.trust.definitions import Definitions
-from moot.trust.learner import DEFAULTS, LearningSettings, suggest
+from moot.trust.learner import LearningSettings, suggest
 from moot.trust.people import people_among
 from moot.trust.proposal_case import Case
 from moot.trust.rule_commands import RuleCommands
 from moot.trust.rule_store import RuleStore
 from moot.trust.rules import Rule, RuleVerdict, evaluate
 from moot.trust.shadow import Shadow
+from moot.trust.tool_watcher import ToolWatcher
 from moot.trust.tripwires import (
     Event,
     MemberKicked,
@@ -53,43 +54,28 @@ from moot.trust.tripwires import (
     ProposalSeen,
     Suspension,
     ToolChanged,
-    reasons,
-    trip,
+    check_tripwires,
+    suspension_reasons,
 )
 
 log = logging.getLogger(__name__)
 
-# After a decision, before the history is looked through again: people decide several in a row.
+# How long learning waits after a decision: people decide several in a row.
 LEARN_SECONDS: Final = 0.5
-# How many of the latest decisions are learned from; some 100 ms of computing.
-LEARN_FROM: Final = 5_000
-# How often the file of rules is looked at.
-REREAD_SECONDS: Final = 1.0
-REJECTED: Final = "policy"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApproverSettings:
-    """How an approver behaves."""
-
-    # Predict and compare, and do nothing.
-    shadow: bool = False
-    # All rules together; None: only each rule's own limits.
-    budget: Budget | None = None
-    learning: LearningSettings = DEFAULTS
-    # Whether suggestions are made at all.
-    suggests: bool = True
-    # How long a tool may take.
-    call_seconds: float = 300.0
+# How many of the latest decisions are learned from; takes some 100 ms.
+MAX_LEARNED_DECISIONS: Final = 5_000
+# How often the rules file is checked.
+RELOAD_SECONDS: Final = 1.0
+REJECT_REASON: Final = "policy"
 
 
 class Approver:
-    """One space's. `ledger` holds what was decided before; it hears everything from `run` on."""
+    """The approver of one space. `ledger` has past decisions; from `run` on it observes all new ones."""
 
     def __init__(
         self,
         space: JoinedSpace,
-        book: RuleStore,
+        store: RuleStore,
         ledger: DecisionLedger,
         settings: ApproverSettings | None = None,
         *,
@@ -97,151 +83,153 @@ class Approver:
         draw: Callable[[], float] = random.random,
     ) -> None:
         self.space = space
-        self.book = book
+        self.store = store
         self.ledger = ledger
         self.settings = settings or ApproverSettings()
         self.shadow = Shadow()
         self.tally = UseTally()
-        ledger.on_change = self._decided
+        ledger.on_change = self._observe_decision
         self._clock = clock
         self._draw = draw
-        # By which rule each proposal was decided, ours alone.
-        self._acts: dict[str, str] = {}
-        self._count_again()
-        self._told: set[str] = set()
-        # What was heard out of the gateway's memory and may be said to us once more.
+        # The rule that decided each proposal, for our decisions alone.
+        self._deciding_rules: dict[str, str] = {}
+        self._count_past_decisions()
+        self._reported_rules: set[str] = set()
+        # Messages from the gateway's history, which may be delivered to us once more.
         self._recalled: frozenset[str] = frozenset()
         self._learning = asyncio.Event()
-        self._definitions = Definitions(space, book)
-        self.standing = ApproverStatus(self)
-        self.steering = RuleCommands(self, clock)
-        book.look_at(book.unseen(), clock())
-        space.roster.on_change(self._look_round)
-        # Before anybody can ask: who joins is looked at right away.
-        self.standing.offer(space)
+        self._tool_watcher = ToolWatcher(space, store)
+        self.status = ApproverStatus(self)
+        self.commands = RuleCommands(self, clock)
+        store.mark_reviewed(store.unreviewed(), clock())
+        space.roster.on_change(self._update_people)
+        # Before `run`, so that the tools are there as soon as anyone sees us.
+        self.status.offer(space)
 
     async def run(self) -> None:
-        """Until the space ends, or cancelled."""
+        """Run until the connection ends or it is cancelled."""
         space = self.space
         reader = space.envelopes(own=True)
         if space.may("capability/grant"):
             log.warning("the approver holds capability/grant, which it never uses: remove that permission")
-        await self._look_back()
+        await self._catch_up()
         async with asyncio.TaskGroup() as group:
-            helpers = [group.create_task(self._learn()), group.create_task(self._reread())]
+            helpers = [group.create_task(self._learn()), group.create_task(self._reload_rules())]
             helpers.append(group.create_task(self._watch_definitions()))
             async for envelope in reader:
                 if isinstance(envelope, MissedMessages):
                     log.warning("some envelopes were missed")
-                    await self._look_back()
+                    await self._catch_up()
                 else:
-                    self._hear(self._named(envelope))
+                    self._process(self._with_names(envelope))
             for helper in helpers:
                 helper.cancel()
 
-    # Hearing
+    # Observing
 
-    async def _look_back(self) -> None:
-        """What was said before we were here, or missed, as far as the gateway remembers."""
+    async def _catch_up(self) -> None:
+        """Process what was sent before we joined, or missed, as far as the gateway's history goes."""
         await self.space.recall()
-        past = [self._named(envelope) for envelope in await self.space.history()]
+        past = [self._with_names(envelope) for envelope in await self.space.history()]
         for envelope in past:
             if self.ledger.get(envelope.id) is None:
-                self.ledger.hear(envelope, _moment(envelope, self._clock()))
+                self.ledger.observe(envelope, _sent_at(envelope, self._clock()))
         self._recalled = frozenset(envelope.id for envelope in past)
-        self._count_again()
+        self._count_past_decisions()
         for decision in list(self.ledger):
             self.trip(PersonDecided(decision), at=decision.at)
         for envelope in past:
-            # The switch holds though nobody was here to hear it.
+            # A stop is obeyed even if it was sent while we were away.
             if envelope.kind == "trust/stop" and envelope.sender != self.space.name:
-                self._stopped_meanwhile(envelope)
+                self._apply_missed_stop(envelope)
         for decision in list(self.ledger):
-            if decision.how == "open" and self._is_open(decision.id):
+            if decision.status == "open" and self._is_open(decision.id):
                 self.trip(ProposalSeen(decision.case))
-                self._judge(decision.case)
+                self._apply_rules(decision.case)
         self._learning.set()
 
-    def _stopped_meanwhile(self, envelope: Envelope) -> None:
-        at, rule = _moment(envelope, self._clock()), envelope.payload.get("rule")
+    def _apply_missed_stop(self, envelope: Envelope) -> None:
+        at, rule = _sent_at(envelope, self._clock()), envelope.payload.get("rule")
         if not isinstance(rule, str) or any(
-            each.name == rule and at > self.book.since(rule) and rule not in self.book.suspensions
-            for each in self.book.rules
+            each.name == rule and at > self.store.reviewed_at(rule) and rule not in self.store.suspensions
+            for each in self.store.rules
         ):
-            self.steering.stop(envelope, at)
+            self.commands.stop(envelope, at)
 
-    def _count_again(self) -> None:
-        """What rules did before, as far as it was not counted: a restart begins no budget anew."""
-        found = [each for each in self.ledger if each.rule is not None and each.id not in self._acts]
-        self._acts |= {each.id: each.rule for each in found if each.rule is not None}
-        self.tally.take(found)
+    def _count_past_decisions(self) -> None:
+        """Count decisions of rules that were not counted yet, so that a restart resets no budget."""
+        found = [
+            each for each in self.ledger if each.rule is not None and each.id not in self._deciding_rules
+        ]
+        self._deciding_rules |= {each.id: each.rule for each in found if each.rule is not None}
+        self.tally.record_past(found)
 
-    def _named(self, envelope: Envelope) -> Envelope:
+    def _with_names(self, envelope: Envelope) -> Envelope:
         """With logical names: rules are about people, not about connections (D-19)."""
         sender, *to = self.space.roster.names_of([envelope.sender, *envelope.to])
         return msgspec.structs.replace(envelope, sender=sender, to=to)
 
-    def _hear(self, envelope: Envelope) -> None:
+    def _process(self, envelope: Envelope) -> None:
         if envelope.kind.startswith("mcp/") and envelope.id in self._recalled:
             return
-        decision = self.ledger.hear(envelope, self._clock())
+        decision = self.ledger.observe(envelope, self._clock())
         if envelope.sender == self.space.name:
             return
         match envelope.kind:
             case "mcp/proposal" if decision is not None:
                 self.trip(ProposalSeen(decision.case))
-                self._judge(decision.case)
+                self._apply_rules(decision.case)
             case "space/kick":
                 member = envelope.payload.get("participant_id")
                 self.trip(MemberKicked(str(member), envelope.sender, envelope.id))
             case "mcp/request":
-                self._definitions.heard(envelope)
+                self._tool_watcher.observe(envelope)
             case _:
-                self.steering.hear(envelope)
+                self.commands.process(envelope)
 
-    def _decided(self, decision: Decision) -> None:
-        """Somebody decided, or a result came."""
-        if decision.how == "open" or decision.automated:
+    def _observe_decision(self, decision: Decision) -> None:
+        """Somebody decided, or a result arrived."""
+        if decision.status == "open" or decision.automated:
             return
         self.trip(PersonDecided(decision), at=decision.at)
-        self.shadow.decided(decision)
+        self.shadow.compare(decision)
         self._learning.set()
 
     # Deciding
 
     def verdict(self, case: Case, *, draw: float = 1.0) -> RuleVerdict:
         """What the rules say now; `draw` below 1 leaves the share of checks to people."""
-        book, now = self.book, self._clock()
-        if book.fault is not None:
-            return RuleVerdict("ask", None, f"the rules cannot be read: {book.fault}")
-        if book.stopped is not None:
-            return RuleVerdict("ask", None, f"{book.stopped.by} stopped all rules: {book.stopped.why}")
-        if self.settings.budget is not None and self.tally.spent(self.settings.budget, now):
+        store, now = self.store, self._clock()
+        if store.fault is not None:
+            return RuleVerdict("ask", None, f"the rules cannot be read: {store.fault}")
+        if store.stopped is not None:
+            return RuleVerdict("ask", None, f"{store.stopped.by} stopped all rules: {store.stopped.why}")
+        if self.settings.budget is not None and self.tally.is_used_up(self.settings.budget, now):
             return RuleVerdict("ask", None, "the budget for all rules is used up")
         present = [self.space.name, *(member.name for member in self.space.roster.values())]
         return evaluate(
-            book.rules,
+            store.rules,
             case,
             now,
             present,
-            self.tally.counts(),
-            suspended=reasons(book.suspensions),
+            self.tally.times(),
+            suspended=suspension_reasons(store.suspensions),
             me=self.space.name,
             draw=draw,
         )
 
-    def _judge(self, case: Case) -> None:
+    def _apply_rules(self, case: Case) -> None:
         verdict = self.verdict(case, draw=self._draw())
         if self.settings.shadow:
             self.shadow.predict(case.id, verdict)
             return
-        if verdict.rule is None or verdict.decision == "ask" or case.id in self._acts:
+        if verdict.rule is None or verdict.decision == "ask" or case.id in self._deciding_rules:
             return
-        # Counted before it is done: a burst must not get past a limit.
-        self._acts[case.id] = verdict.rule.name
-        self.tally.acted(verdict.rule.name, self._clock())
-        act = self._fulfil if verdict.decision == "approve" else self._reject
-        self.space.spawn(act(case, verdict.rule))
+        # Counted before it is sent, so that a burst cannot exceed a limit.
+        self._deciding_rules[case.id] = verdict.rule.name
+        self.tally.record(verdict.rule.name, self._clock())
+        decide = self._fulfil if verdict.decision == "approve" else self._reject
+        self.space.spawn(decide(case, verdict.rule))
 
     async def _fulfil(self, case: Case, rule: Rule) -> None:
         try:
@@ -249,135 +237,140 @@ class Approver:
                 case.id, timeout_seconds=self.settings.call_seconds, context=RULE_CONTEXT + rule.name
             )
         except (ProposalSettled, ApprovalRequired) as fault:
-            # Somebody was quicker, or it takes several people (D-28).
-            log.info("left alone", extra={"proposal": case.id, "why": str(fault)})
+            # Somebody else decided first, or several votes are required (D-28).
+            log.info("not decided", extra={"proposal": case.id, "why": str(fault)})
         except NotAllowed as fault:
-            self._tell_once(
+            self._report_once(
                 rule, f"rule {rule.name} would approve this, but I have no permission to: {fault}"
             )
         except MootError as fault:
-            log.info("fulfilled, with trouble", extra={"proposal": case.id, "why": str(fault)})
+            log.info("approved, but failed", extra={"proposal": case.id, "why": str(fault)})
 
     async def _reject(self, case: Case, rule: Rule) -> None:
         try:
-            payload: dict[str, Json] = {"reason": REJECTED, "rule": rule.name}
+            payload: dict[str, Json] = {"reason": REJECT_REASON, "rule": rule.name}
             await self.space.send("mcp/reject", payload, to=case.proposer, about=case.id, confirm=True)
         except MootError as fault:
-            self._tell_once(rule, f"rule {rule.name} would reject this, but I could not: {fault}")
+            self._report_once(rule, f"rule {rule.name} would reject this, but I could not: {fault}")
 
     def _is_open(self, id: str) -> bool:
         seen = self.space.proposals.get(id)
         return seen is not None and seen.status == "pending" and not seen.rejections
 
-    def _tell_once(self, rule: Rule, words: str) -> None:
-        if rule.name not in self._told:
-            self._told.add(rule.name)
-            self.say("chat", {"text": words, "format": "plain"})
+    def _report_once(self, rule: Rule, text: str) -> None:
+        if rule.name not in self._reported_rules:
+            self._reported_rules.add(rule.name)
+            self.send("chat", {"text": text, "format": "plain"})
 
-    # Trip-wires
+    # Tripwires
 
     def trip(self, event: Event, *, at: float | None = None) -> int:
-        """How many rules it suspends; none that a person looked at after it happened (`at`: not now)."""
-        book, now = self.book, self._clock()
+        """Suspend the rules that an event affects; returns how many.
+
+        With `at`, when the event happened, rules that a person has reviewed since are left alone.
+        """
+        store, now = self.store, self._clock()
         count = 0
-        for rule in book.rules:
-            if rule.name in book.suspensions or (at is not None and at <= book.since(rule.name)):
+        for rule in store.rules:
+            if rule.name in store.suspensions or (at is not None and at <= store.reviewed_at(rule.name)):
                 continue
-            suspension = trip(rule, event, now, acts=self._acts)
+            suspension = check_tripwires(rule, event, now, deciding_rules=self._deciding_rules)
             if suspension is not None:
                 self._suspend(suspension)
                 count += 1
         return count
 
     def _suspend(self, suspension: Suspension) -> None:
-        self.book.suspensions[suspension.rule] = suspension
-        self.book.save()
+        self.store.suspensions[suspension.rule] = suspension
+        self.store.save()
         log.warning("rule suspended", extra={"rule": suspension.rule, "why": suspension.why})
-        self.steering.say_rule(suspension.rule, "suspended", suspension.why, about=suspension.about)
+        self.commands.announce_rule(suspension.rule, "suspended", suspension.why, about=suspension.about)
 
-    def latest_acts(self, most: int) -> list[Json]:
+    def latest_decisions(self, count: int) -> list[Json]:
         """The proposals that rules decided last, oldest first."""
-        return list(self._acts)[-most:]
+        return list(self._deciding_rules)[-count:]
 
     def rule_behind(self, id: str) -> str | None:
-        """The rule that decided something, by the id of the proposal, the request or the answer."""
+        """The rule that decided a proposal, by the id of the proposal, the request or the response."""
         decision = self.ledger.get(id)
-        return None if decision is None else decision.rule or self._acts.get(decision.id)
+        return None if decision is None else decision.rule or self._deciding_rules.get(decision.id)
 
     def pin(self, rules: Iterable[Rule]) -> None:
-        """Take the tools of these rules as they are: a person has just looked."""
-        self.space.spawn(self._definitions.pin(list(rules)))
+        """Pin the tools of these rules as they are: a person has just reviewed them."""
+        self.space.spawn(self._tool_watcher.pin(list(rules)))
 
     async def _watch_definitions(self) -> None:
-        """D-87: a tool that is no longer what people decided by."""
-        await self._definitions.begin(self.book.rules)
-        async for host, tool, what in self._definitions.changes():
+        """Suspend rules whose tools have changed since people decided (D-87)."""
+        await self._tool_watcher.start(self.store.rules)
+        async for host, tool, what in self._tool_watcher.changes():
             self.trip(ToolChanged(host, tool, what))
 
     # Learning
 
-    def learning(self) -> LearningSettings:
-        """What it takes now: people are who may accept rules, unless the settings name them."""
+    def learning_settings(self) -> LearningSettings:
+        """The settings for learning; people are the members who can accept rules, unless the settings name
+        them.
+        """
         settings = self.settings.learning
         if settings.people is not None:
             return settings
-        self._look_round()
-        return replace(settings, people=self.book.people)
+        self._update_people()
+        return replace(settings, people=self.store.people)
 
-    def _look_round(self, _: PresenceEvent | None = None) -> None:
-        """Who is a person; at every change, since some come for a moment only: a command of the shell."""
+    def _update_people(self, _: PresenceEvent | None = None) -> None:
+        """Note who is a person; at every change, since a shell command joins for a moment only."""
         members = self.space.roster.values()
-        self.book.people = people_among(members, self.book.people, me=self.space.name)
+        self.store.people = people_among(members, self.store.people, me=self.space.name)
 
     async def _learn(self) -> None:
-        while self.settings.suggests:
+        while self.settings.makes_suggestions:
             await self._learning.wait()
             await asyncio.sleep(LEARN_SECONDS)
             self._learning.clear()
-            if self.book.fault is None:
+            if self.store.fault is None:
                 await self._suggest()
 
     async def _suggest(self) -> None:
-        book, now = self.book, self._clock()
-        history = list(self.ledger)[-LEARN_FROM:]
-        unwanted = (*book.dismissed, *(each.rule for each in book.granted.values()))
+        store, now = self.store, self._clock()
+        history = list(self.ledger)[-MAX_LEARNED_DECISIONS:]
+        unwanted = (*store.dismissed, *(each.rule for each in store.granted.values()))
         found = await asyncio.to_thread(
-            suggest, history, book.rules, dismissed=unwanted, now=now, settings=self.learning()
+            suggest, history, store.rules, dismissed=unwanted, now=now, settings=self.learning_settings()
         )
         fresh = {each.id: each.as_json() for each in found}
-        for id in [id for id in book.suggested if id not in fresh]:
-            # What it rested on has grown, or no longer bears it.
-            del book.suggested[id]
-            self.say("trust/dismiss", {"suggestion": id, "reason": "overtaken"})
+        for id in [id for id in store.suggestions if id not in fresh]:
+            # Its evidence has grown into another suggestion, or no longer supports it.
+            del store.suggestions[id]
+            self.send("trust/dismiss", {"suggestion": id, "reason": "overtaken"})
         for id, payload in fresh.items():
-            if id not in book.suggested:
-                book.suggested[id] = payload
-                self.say("trust/suggestion", payload)
-        book.save()
+            if id not in store.suggestions:
+                store.suggestions[id] = payload
+                self.send("trust/suggestion", payload)
+        store.save()
 
-    async def _reread(self) -> None:
+    async def _reload_rules(self) -> None:
         while True:
-            await asyncio.sleep(REREAD_SECONDS)
-            before, was_broken = self.book.rules, self.book.fault is not None
-            if self.book.reread():
-                self.steering.reread(before, was_broken=was_broken)
+            await asyncio.sleep(RELOAD_SECONDS)
+            before, was_broken = self.store.rules, self.store.fault is not None
+            if self.store.reload():
+                self.commands.announce_changes(before, was_broken=was_broken)
                 self._learning.set()
 
-    # Speaking
+    # Sending
 
-    def say(self, kind: str, payload: dict[str, Json], *, to: str = "", about: str | None = None) -> None:
-        """Said as far as we may; whoever is not told sees it in what our tools tell."""
-        self.space.spawn(self._said(kind, payload, to, about))
+    def send(self, kind: str, payload: dict[str, Json], *, to: str = "", about: str | None = None) -> None:
+        """Send in the background, as far as our capabilities allow; our tools report the same."""
+        self.space.spawn(self._send(kind, payload, to, about))
 
-    async def _said(self, kind: str, payload: dict[str, Json], to: str, about: str | None) -> None:
+    async def _send(self, kind: str, payload: dict[str, Json], to: str, about: str | None) -> None:
         try:
             await self.space.send(kind, payload, to=to or (), about=about or ())
         except MootError as fault:
-            log.warning("not said", extra={"kind": kind, "why": str(fault)})
+            log.warning("not sent", extra={"kind": kind, "why": str(fault)})
 
 
-def _moment(envelope: Envelope, now: float) -> float:
-    """When it was said, as its gateway or sender wrote it."""
+def _sent_at(envelope: Envelope, now: float) -> float:
+    """When an envelope was sent, by its own timestamp but not in the future."""
     try:
         return min(now, datetime.fromisoformat(envelope.ts.replace("Z", "+00:00")).timestamp())
     except ValueError:

@@ -1,36 +1,58 @@
-"""How things stand, as tools that anybody with the right to ask may call; and as values for `moot rules`."""
+"""The state of an approver, as tools that members with the permission can call."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from moot.participant import ToolError
 from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
-from moot.trust.decision_ledger import Decision
+from moot.trust.approver_settings import ApproverSettings
+from moot.trust.budgets import UseTally
+from moot.trust.decision_ledger import Decision, DecisionLedger
 from moot.trust.explain import explain
-from moot.trust.rule_words import rule_in_words
+from moot.trust.learner import LearningSettings
+from moot.trust.proposal_case import Case
+from moot.trust.rule_store import RuleStore
+from moot.trust.rule_words import describe_rule
 from moot.trust.rule_yaml import rule_as_json
-
-if TYPE_CHECKING:
-    from moot.trust.approver import Approver
+from moot.trust.rules import RuleVerdict
+from moot.trust.shadow import Shadow
 
 _DAY = 86_400.0
 # More than are decided while an answer is under way.
-_LATEST_ACTS = 50
+_MAX_LATEST = 50
+
+
+class StatusSource(Protocol):
+    """What the tools report of an approver."""
+
+    @property
+    def store(self) -> RuleStore: ...
+    @property
+    def ledger(self) -> DecisionLedger: ...
+    @property
+    def settings(self) -> ApproverSettings: ...
+    @property
+    def shadow(self) -> Shadow: ...
+    @property
+    def tally(self) -> UseTally: ...
+    def verdict(self, case: Case) -> RuleVerdict: ...
+    def learning_settings(self) -> LearningSettings: ...
+    def latest_decisions(self, count: int) -> list[Json]: ...
 
 
 class ApproverStatus:
-    """Of one approver."""
+    """The tools of one approver."""
 
-    def __init__(self, approver: Approver) -> None:
+    def __init__(self, approver: StatusSource) -> None:
         self._approver = approver
 
     def offer(self, space: JoinedSpace) -> None:
-        """Four tools that change nothing."""
+        """Offer four read-only tools."""
 
         @space.tool
         def trust_rules() -> dict[str, Json]:
@@ -40,7 +62,7 @@ class ApproverStatus:
         @space.tool
         def trust_suggestions() -> dict[str, Json]:
             """Lists the suggested rules that a person can accept, narrow or dismiss."""
-            return {"suggestions": list(self._approver.book.suggested.values())}
+            return {"suggestions": list(self._approver.store.suggestions.values())}
 
         @space.tool
         def trust_report() -> dict[str, Json]:
@@ -54,33 +76,34 @@ class ApproverStatus:
             Args:
                 id: The id of the proposal, or of the resulting request or response.
             """
-            return self.explained(id)
+            return self.explain_decision(id)
 
     def rules(self) -> dict[str, Json]:
         approver = self._approver
-        book, now = approver.book, time.time()
+        store, now = approver.store, time.time()
         listed: list[Json] = []
-        for rule in book.rules:
-            suspension = book.suspensions.get(rule.name)
+        for rule in store.rules:
+            suspension = store.suspensions.get(rule.name)
             expired = rule.limits.expires is not None and now >= rule.limits.expires
             state = "suspended" if suspension is not None else "expired" if expired else "active"
             listed.append(
                 {
                     "rule": rule_as_json(rule),
-                    "words": rule.words or rule_in_words(rule),
+                    "words": rule.words or describe_rule(rule),
                     "state": state,
                     "why": suspension.why if suspension is not None else None,
-                    "hits": approver.tally.hits(rule.name),
-                    "left": approver.tally.left(rule, now),
+                    "hits": approver.tally.count(rule.name),
+                    "left": approver.tally.remaining(rule, now),
                 }
             )
         return {
             "rules": listed,
-            "stopped": None if book.stopped is None else book.stopped.as_json(),
-            "fault": book.fault,
+            "stopped": None if store.stopped is None else store.stopped.as_json(),
+            "fault": store.fault,
             "shadow": approver.settings.shadow,
-            # In `hits` already, though perhaps heard after this: acts are counted before they are done.
-            "counted": approver.latest_acts(_LATEST_ACTS),
+            # Included in `hits`, though perhaps received after this: decisions are counted before they are
+            # sent.
+            "counted": approver.latest_decisions(_MAX_LATEST),
         }
 
     def report(self) -> dict[str, Json]:
@@ -95,28 +118,28 @@ class ApproverStatus:
                 "error_bound": round(record.bound, 4),
             }
         return {
-            "days": shares(approver.ledger),
+            "days": daily_shares(approver.ledger),
             "shadow": shadow,
-            "approvals": approver.settings.learning.approvals,
-            "people": sorted(approver.learning().people or ()),
+            "approvals": approver.settings.learning.min_approvals,
+            "people": sorted(approver.learning_settings().people or ()),
         }
 
-    def explained(self, id: str) -> dict[str, Json]:
+    def explain_decision(self, id: str) -> dict[str, Json]:
         approver = self._approver
         decision = approver.ledger.get(id)
         if decision is None:
             raise ToolError(f"unknown proposal, request or response {id!r}")
-        # The approver's own: it minds the switch, the budget and who is here.
+        # The approver's own verdict: it considers stops, the budget and who is present.
         verdict = approver.verdict(decision.case)
-        found = explain(decision, approver.book.rules, time.time(), verdict=verdict)
+        found = explain(decision, approver.store.rules, time.time(), verdict=verdict)
         return {**found.as_json(), "lines": list(found.lines())}
 
 
-def shares(decisions: Iterable[Decision]) -> list[Json]:
-    """What was decided each day, by people and by rules; the share that was automatic."""
+def daily_shares(decisions: Iterable[Decision]) -> list[Json]:
+    """Decisions per day, by people and by rules, and the automatic share."""
     days: dict[float, list[int]] = {}
     for decision in decisions:
-        if decision.how in ("fulfilled", "rejected") and decision.at is not None:
+        if decision.status in ("fulfilled", "rejected") and decision.at is not None:
             counts = days.setdefault(decision.at // _DAY * _DAY, [0, 0])
             counts[decision.automated] += 1
     return [

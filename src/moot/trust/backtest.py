@@ -1,4 +1,4 @@
-"""What rules would have done to the decisions that people took, and what they would just have missed."""
+"""Applies rules to past decisions: agreements, conflicts and near misses."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from moot.protocol.operation import Json
 from moot.trust.decision_ledger import Decision
 from moot.trust.rules import Rule, RuleVerdict, evaluate
 
-# Shown of each kind; the rest are counted.
-SHOWN = 5
+# Near misses that are kept.
+MAX_NEAR_MISSES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class NearMiss:
-    """A decision outside a rule by one part only."""
+    """A past decision that the rule misses by one part only."""
 
     proposal: str
     decision: str
@@ -27,7 +27,7 @@ class NearMiss:
 
 @dataclass(frozen=True, slots=True)
 class BackTest:
-    """A rule over a whole history, without its limits: what it would have decided, and who would not agree.
+    """The result of a rule on a whole history, without its limits.
 
     `undecided` were withdrawn or expired, `automated` were decided by a rule already.
     """
@@ -53,20 +53,20 @@ class BackTest:
 
 
 def back_test(rule: Rule, decisions: Iterable[Decision]) -> BackTest:
-    """The rule over every decision there is, each judged at the time when it was proposed."""
+    """Apply the rule to every past decision, at the time of its proposal."""
     history = covered = agreements = undecided = automated = 0
     conflicts: list[str] = []
     near: dict[tuple[str, str], NearMiss] = {}
     for decision in decisions:
-        if decision.how == "open":
+        if decision.status == "open":
             continue
         history += 1
-        misfits = rule.misfits(decision.case, decision.case.at)
+        mismatches = rule.mismatches(decision.case, decision.case.at)
         lesson = decision.lesson
-        if misfits:
-            if len(misfits) == 1 and lesson is not None:
-                # One of each part and each way is shown before a second one.
-                near.setdefault((misfits[0], lesson), NearMiss(decision.id, lesson, misfits[0]))
+        if mismatches:
+            if len(mismatches) == 1 and lesson is not None:
+                # One example for each part and outcome.
+                near.setdefault((mismatches[0], lesson), NearMiss(decision.id, lesson, mismatches[0]))
             continue
         covered += 1
         if decision.automated:
@@ -77,14 +77,14 @@ def back_test(rule: Rule, decisions: Iterable[Decision]) -> BackTest:
             agreements += 1
         else:
             conflicts.append(decision.id)
-    # Rejections first: they show where the line was drawn.
-    misses = sorted(near.values(), key=lambda miss: miss.decision != "reject")[:SHOWN]
+    # Rejections first: they show where people drew the line.
+    misses = sorted(near.values(), key=lambda miss: miss.decision != "reject")[:MAX_NEAR_MISSES]
     return BackTest(history, covered, agreements, tuple(conflicts), undecided, automated, tuple(misses))
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """All rules together over a history: how many they decide, how often people had decided otherwise."""
+    """The result of all rules together on a history."""
 
     decided: int
     automatic: int
@@ -97,7 +97,7 @@ class Replay:
 
 
 def replay(rules: Sequence[Rule], decisions: Iterable[Decision]) -> Replay:
-    """First match wins, as it would live; limits of count and presence are left out."""
+    """Apply all rules; the first match wins. Limits of count and presence are ignored."""
     decided = automatic = agreements = 0
     conflicts: list[tuple[str, RuleVerdict]] = []
     for decision in decisions:

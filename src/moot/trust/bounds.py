@@ -1,8 +1,8 @@
-"""How sure one may be after n decisions: bounds that say what silence does not prove.
+"""Confidence bounds: how often a rule may be wrong after n decisions without a contradiction.
 
-No rejection among n decisions does not mean that none will come. The share of rejections that would still
-leave such a history with a chance of 5 % is about 3/n ("rule of three"); Clopper and Pearson's interval is
-the exact form of it, and holds when there were some rejections, too.
+No rejection among n decisions does not mean that none will come. The rejection rate that would still produce
+such a history with a chance of 5 % is about 3/n ("rule of three"); the Clopper-Pearson interval is its exact
+form, and also covers histories with some rejections.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-# The chance that the truth is worse than the bound.
+# The chance that the true rate is above the bound: one minus the confidence.
 DOUBT: Final = 0.05
 
 
@@ -27,14 +27,14 @@ def upper_bound(bad: int, total: int, *, doubt: float = DOUBT) -> float:
     # 60 halvings are more than a double has digits.
     for _ in range(60):
         middle = (low + high) / 2
-        if _at_most(bad, total, middle) > doubt:
+        if _chance_of_at_most(bad, total, middle) > doubt:
             low = middle
         else:
             high = middle
     return high
 
 
-def _at_most(bad: int, total: int, share: float) -> float:
+def _chance_of_at_most(bad: int, total: int, share: float) -> float:
     """The chance of at most `bad` among `total`, each bad with this share."""
     if share >= 1.0:
         return 0.0
@@ -49,7 +49,7 @@ def _at_most(bad: int, total: int, share: float) -> float:
     return math.fsum(math.exp(value) for value in logs)
 
 
-def needed_for(share: float, chance: float) -> int:
+def decisions_needed(share: float, chance: float) -> int:
     """How many in a row it takes until luck alone explains them with at most this chance.
 
     `share` is how often one of them would come out this way if there were nothing behind it.
@@ -57,12 +57,12 @@ def needed_for(share: float, chance: float) -> int:
     if share <= 0.0:
         return 1
     if share >= 1.0:
-        raise ValueError("what always comes out this way proves nothing, however often")
+        raise ValueError("an outcome that always happens proves nothing")
     return math.ceil(math.log(chance) / math.log(share))
 
 
 def percent(share: float) -> str:
-    """A bound in words, never rounded down: 0.2589 is "26 %", 0.0001 is "0.1 %"."""
+    """A bound as text, never rounded down: 0.2589 is "26 %", 0.0001 is "0.1 %"."""
     if share >= 0.095:
         return f"{min(100, math.ceil(share * 100))} %"
     return f"{math.ceil(share * 1000) / 10:g} %"

@@ -1,4 +1,4 @@
-"""How often rules acted: what `evaluate` counts by, and one budget for all of them together."""
+"""How often rules decided, for their limits and for the budget of all rules together."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from typing import Final
 from moot.trust.decision_ledger import Decision
 from moot.trust.rules import Rule
 
-# Moments kept for one rule; no budget counts further.
-MAX_ACTS: Final = 10_000
+# Decisions kept for one rule; no budget is larger.
+MAX_DECISIONS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """At most `count` automated acts in `seconds`, by all rules together."""
+    """At most `count` automatic decisions in `seconds`, by all rules together."""
 
     count: int
     seconds: float
 
 
 class UseTally:
-    """The moments at which rules acted, oldest first, by rule."""
+    """The times of automatic decisions, oldest first, by rule."""
 
     def __init__(self) -> None:
-        self._acts: dict[str, deque[float]] = {}
-        self._all: deque[float] = deque(maxlen=MAX_ACTS)
+        self._times: dict[str, deque[float]] = {}
+        self._all: deque[float] = deque(maxlen=MAX_DECISIONS)
 
-    def acted(self, rule: str, at: float) -> None:
-        self._acts.setdefault(rule, deque(maxlen=MAX_ACTS)).append(at)
+    def record(self, rule: str, at: float) -> None:
+        self._times.setdefault(rule, deque(maxlen=MAX_DECISIONS)).append(at)
         self._all.append(at)
 
-    def take(self, decisions: Sequence[Decision]) -> None:
-        """What a ledger says was automated, so that a restart does not begin a budget anew."""
-        acts = [(d.at, d.rule) for d in decisions if d.rule is not None and d.at is not None]
-        for at, rule in sorted(acts):
-            self.acted(rule, at)
+    def record_past(self, decisions: Sequence[Decision]) -> None:
+        """Record the automatic decisions of a ledger, so that a restart does not reset a budget."""
+        past = [(d.at, d.rule) for d in decisions if d.rule is not None and d.at is not None]
+        for at, rule in sorted(past):
+            self.record(rule, at)
 
-    def counts(self) -> Mapping[str, Sequence[float]]:
-        """As `evaluate` takes them; live, not a copy."""
-        return self._acts
+    def times(self) -> Mapping[str, Sequence[float]]:
+        """The times by rule, as `evaluate` takes them; not a copy."""
+        return self._times
 
-    def hits(self, rule: str) -> int:
-        return len(self._acts.get(rule, ()))
+    def count(self, rule: str) -> int:
+        return len(self._times.get(rule, ()))
 
-    def spent(self, budget: Budget, now: float) -> bool:
-        """Whether all rules together have used the budget up."""
+    def is_used_up(self, budget: Budget, now: float) -> bool:
+        """Whether all rules together have used up the budget."""
         used = 0
         for at in reversed(self._all):
             if at <= now - budget.seconds:
@@ -55,10 +55,10 @@ class UseTally:
             used += 1
         return used >= budget.count
 
-    def left(self, rule: Rule, now: float) -> int | None:
-        """How often the rule may act before its limit; None without one."""
+    def remaining(self, rule: Rule, now: float) -> int | None:
+        """How many decisions the rule has left before its limit; None without one."""
         limits = rule.limits
         if limits.count is None:
             return None
-        used = sum(1 for at in self._acts.get(rule.name, ()) if now - limits.seconds < at <= now)
+        used = sum(1 for at in self._times.get(rule.name, ()) if now - limits.seconds < at <= now)
         return max(0, limits.count - used)

@@ -1,6 +1,6 @@
-"""What a rule can ask for beyond capability patterns: ranges, exact values, hours, before and after.
+"""Conditions of rules beyond capability patterns: ranges, exact values, hours, before and after.
 
-Capabilities know none of these, so a rule that has one never turns into a grant.
+Capabilities have none of these, so a rule with one cannot become a grant.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CLOCK: Final = re.compile(
 class Range:
     """Numbers from `low` to `high`, both included. Two whole bounds admit whole numbers only.
 
-    `100.00000000000000001` is read as 100.0 and still no whole number here: what was agreed to is 100.
+    `100.00000000000000001` is read as 100.0, which is not a whole number here.
     """
 
     low: float
@@ -67,7 +67,7 @@ class Hours:
 
 
 def read_hours(text: Json) -> Hours:
-    """`09:00-17:00`, or with a zone `09:00-17:00 Europe/Berlin`; raises UsageError."""
+    """Read `09:00-17:00`, or with a zone `09:00-17:00 Europe/Berlin`; raises UsageError."""
     found = _CLOCK.fullmatch(text) if isinstance(text, str) else None
     if found is None:
         raise UsageError('must be two times of day, as in "09:00-17:00" or "09:00-17:00 Europe/Berlin"')
@@ -91,8 +91,8 @@ def _zone(name: str) -> ZoneInfo:
     return ZoneInfo(name)
 
 
-def read_moment(value: Json) -> float:
-    """A moment in YAML (a date, or an RFC 3339 text) as seconds since 1970; raises UsageError."""
+def read_time(value: Json) -> float:
+    """Read a time in YAML (a date or RFC 3339 text) as seconds since 1970; raises UsageError."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
@@ -106,7 +106,7 @@ def read_moment(value: Json) -> float:
     return moment
 
 
-def same(one: Json, other: Json) -> bool:
+def is_same_json(one: Json, other: Json) -> bool:
     """Whether two JSON values are the same, types included: 1 is not true, and not 1.0."""
     return canonical(one) == canonical(other)
 
@@ -125,25 +125,25 @@ def _sorted(value: Json) -> Json:
     return [_sorted(inner) for inner in value] if isinstance(value, list) else value
 
 
-# Of a text that a wildcard takes. A backslash and a percent sign can hide a slash or dots from us and show
-# them to whoever runs the tool; controls, formats and private characters can hide anything from people.
-_HIDING: Final = frozenset("\\%")
-_UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+# For texts that a wildcard matches. A backslash and a percent sign can hide a slash or dots from us and show
+# them to the tool; control, format and private-use characters can hide anything from people.
+_ESCAPES: Final = frozenset("\\%")
+_INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def is_plain(text: str) -> bool:
-    """Whether a text means what it shows: no dots that climb, no escapes, nothing invisible or look-alike.
+    """Whether a text means what it shows: no `..`, no escapes, nothing invisible or look-alike.
 
-    Wildcards of an approving rule take plain texts only. Characters that turn into others when normalised
+    Wildcards of an approving rule match plain texts only. Characters that turn into others when normalised
     (full-width slashes, ligatures, combining accents that have a letter of their own) are not plain.
     """
     if text.isascii():
-        if not text.isprintable() or not _HIDING.isdisjoint(text):
+        if not text.isprintable() or not _ESCAPES.isdisjoint(text):
             return False
     elif (
-        not _HIDING.isdisjoint(text)
+        not _ESCAPES.isdisjoint(text)
         or unicodedata.normalize("NFKC", text) != text
-        or any(unicodedata.category(char) in _UNSEEN for char in text)
+        or any(unicodedata.category(char) in _INVISIBLE for char in text)
     ):
         return False
     if "/" not in text:

@@ -1,15 +1,15 @@
-"""Decisions: what was proposed, who decided, how, how long it took, and what came of it.
+"""Decisions: what was proposed, who decided, how, how long it took, and the result.
 
-One `Ledger` hears the accepted envelopes of a space in order, live or out of its journal, and keeps one
-`Decision` for each proposal:
+A `DecisionLedger` observes the accepted envelopes of a space in order, live or from its journal, and keeps
+one `Decision` for each proposal:
 
     open ── mcp/request that correlates ──▶ fulfilled ── mcp/response ──▶ with a result
       ├──── mcp/withdraw, or its proposer is removed ──▶ withdrawn
       ├──── time ──▶ expired
       └──── mcp/reject ──▶ rejected, unless somebody fulfils it all the same (D-28)
 
-What was decided by a rule is marked with the rule's name. There are three ways to say so, all visible:
-the act correlates to the `trust/rule` or `trust/accept` envelope of the rule, its context is
+A decision by a rule carries the rule's name. There are three ways to mark it, all visible: the decision
+correlates to the `trust/rule` or `trust/accept` envelope of the rule, its context is
 `trust/rule/NAME`, or (a rejection) its payload names the `rule`.
 """
 
@@ -24,16 +24,16 @@ from moot.protocol.envelope import Envelope, rfc3339
 from moot.protocol.operation import Json
 from moot.trust.proposal_case import Case, case_of
 
-How = Literal["open", "fulfilled", "rejected", "withdrawn", "expired"]
-HOWS: Final = ("open", "fulfilled", "rejected", "withdrawn", "expired")
-# What a decision teaches: yes, no, or nothing.
+Status = Literal["open", "fulfilled", "rejected", "withdrawn", "expired"]
+STATUSES: Final = ("open", "fulfilled", "rejected", "withdrawn", "expired")
+# What learning takes from a decision: an approval, a rejection, or nothing.
 Lesson = Literal["approve", "reject"]
 
 RULE_CONTEXT: Final = "trust/rule/"
 RULE_KINDS: Final = frozenset({"trust/rule", "trust/accept"})
-# D-28: `proposal_seconds` as it comes.
+# D-28: the default of `proposal_seconds`.
 PROPOSAL_SECONDS: Final = 86_400.0
-# A space of a million decisions is learned from by its latest ones; some 200 MB at most.
+# Only the latest are kept; some 200 MB at most.
 MAX_DECISIONS: Final = 100_000
 
 
@@ -60,7 +60,7 @@ class Decision:
     """One proposal and what became of it. Ids link it to its envelopes."""
 
     case: Case
-    how: How = "open"
+    status: Status = "open"
     # Who settled it, when, with which envelope; for a rejected one the first who rejected it.
     by: str | None = None
     at: float | None = None
@@ -69,11 +69,11 @@ class Decision:
     rule: str | None = None
     rejections: list[RejectionRecord] = field(default_factory=list)
     approvals: list[ApprovalVote] = field(default_factory=list)
-    # What came of the fulfilment.
+    # The result of the approved call.
     result: Literal["ok", "error"] | None = None
     error: str | None = None
     response: str | None = None
-    answered: float | None = None
+    answered_at: float | None = None
 
     @property
     def id(self) -> str:
@@ -85,27 +85,27 @@ class Decision:
 
     @property
     def by_quorum(self) -> bool:
-        return self.how == "fulfilled" and bool(self.approvals)
+        return self.status == "fulfilled" and bool(self.approvals)
 
     @property
-    def took(self) -> float | None:
-        """Seconds from the proposal to the decision."""
+    def duration_seconds(self) -> float | None:
+        """The time from the proposal to the decision."""
         return None if self.at is None else max(0.0, self.at - self.case.at)
 
     @property
     def lesson(self) -> Lesson | None:
-        """What people said by it. An automated decision teaches nothing, else a rule would prove itself.
+        """What people decided. An automatic decision counts for nothing, or a rule would confirm itself.
 
-        A fulfilment that anybody had rejected counts as a rejection: where people disagree, ask.
+        An approval that anyone had rejected counts as a rejection: where people disagree, ask.
         """
         if any(rejection.rule is None for rejection in self.rejections):
             return "reject"
-        if self.how == "fulfilled" and not self.automated and self.by != self.case.proposer:
+        if self.status == "fulfilled" and not self.automated and self.by != self.case.proposer:
             return "approve"
         return None
 
     def as_json(self) -> dict[str, Json]:
-        """One line of an export: the proposal, its verdict and its result, tied by ids."""
+        """One line of an export: the proposal, the decision and the result, linked by ids."""
         case = self.case
         return {
             "proposal": case.id,
@@ -115,10 +115,10 @@ class Decision:
             "method": case.method,
             "tool": case.tool,
             "arguments": case.arguments,
-            "decision": self.how,
+            "decision": self.status,
             "by": self.by,
             "decided": None if self.at is None else rfc3339(self.at),
-            "seconds": None if self.took is None else round(self.took, 3),
+            "seconds": None if self.duration_seconds is None else round(self.duration_seconds, 3),
             "reason": self.reason,
             "envelope": self.envelope,
             "automated": self.automated,
@@ -136,18 +136,18 @@ class Decision:
 
 
 class DecisionLedger:
-    """The decisions of one space in the order of their proposals. Bounded: the oldest go first."""
+    """The decisions of one space in the order of their proposals; the oldest are dropped first."""
 
     def __init__(
         self,
         *,
         proposal_seconds: float = PROPOSAL_SECONDS,
-        most: int = MAX_DECISIONS,
+        max_decisions: int = MAX_DECISIONS,
         on_change: Callable[[Decision], None] | None = None,
     ) -> None:
         self.proposal_seconds = proposal_seconds
-        self.most = most
-        # Called whenever something was decided or answered; live listeners hang here.
+        self.max_decisions = max_decisions
+        # Called whenever something was decided or answered.
         self.on_change = on_change
         self._decisions: dict[str, Decision] = {}
         self._open: dict[str, Decision] = {}
@@ -168,19 +168,19 @@ class DecisionLedger:
     def lessons(self) -> list[Decision]:
         return [decision for decision in self if decision.lesson is not None]
 
-    def hear(self, envelope: Envelope, now: float, *, sender: str = "") -> Decision | None:
-        """Take in one accepted envelope; the decision that it is about, if any."""
-        self.pass_time(now)
+    def observe(self, envelope: Envelope, now: float, *, sender: str = "") -> Decision | None:
+        """Process one accepted envelope; returns the decision that it is about, if any."""
+        self.expire(now)
         sender = envelope.sender or sender
         match envelope.kind:
             case "mcp/proposal":
-                return self._proposed(envelope, sender, now)
+                return self._add_proposal(envelope, sender, now)
             case "mcp/request" | "mcp/reject" | "mcp/withdraw" | "moot/approve":
-                return self._decided(envelope, sender, now)
+                return self._add_decision(envelope, sender, now)
             case "mcp/response":
-                return self._answered(envelope, now)
+                return self._add_answer(envelope, now)
             case "space/kick":
-                self.removed(_word(envelope.payload.get("participant_id")), now, reason="removed")
+                self.withdraw_of(_word(envelope.payload.get("participant_id")), now, reason="removed")
             case kind if kind in RULE_KINDS:
                 rule = envelope.payload.get("rule")
                 name = rule.get("name") if isinstance(rule, dict) else rule
@@ -188,11 +188,11 @@ class DecisionLedger:
                     self._rules[envelope.id] = name
         return None
 
-    def _proposed(self, envelope: Envelope, sender: str, now: float) -> Decision:
+    def _add_proposal(self, envelope: Envelope, sender: str, now: float) -> Decision:
         case = case_of(envelope.id, sender, tuple(envelope.to), envelope.payload, at=now)
         decision = Decision(case)
         self._decisions[case.id] = self._open[case.id] = decision
-        while len(self._decisions) > self.most:
+        while len(self._decisions) > self.max_decisions:
             self._forget(next(iter(self._decisions)))
         return decision
 
@@ -202,13 +202,13 @@ class DecisionLedger:
         if gone.envelope is not None:
             self._requests.pop(gone.envelope, None)
 
-    def _decided(self, envelope: Envelope, sender: str, now: float) -> Decision | None:
+    def _add_decision(self, envelope: Envelope, sender: str, now: float) -> Decision | None:
         found = None
         rule = self._rule_of(envelope)
         for id in envelope.correlation_id:
             decision = self._open.get(id) or self._decisions.get(id)
-            # The gateway took it, so it was open there, whatever our clock says.
-            if decision is None or (id not in self._open and decision.how != "expired"):
+            # The gateway accepted it, so it was open there, whatever our clock says.
+            if decision is None or (id not in self._open and decision.status != "expired"):
                 continue
             found = decision
             match envelope.kind:
@@ -217,22 +217,22 @@ class DecisionLedger:
                     self._settle(decision, "fulfilled", sender, now, envelope.id, None, rule)
                 case "mcp/withdraw" if sender == decision.case.proposer:
                     reason = _word(envelope.payload.get("reason")) or None
-                    # Whoever is told no and takes it back was rejected; the SDK does so by itself.
-                    if decision.how == "rejected":
+                    # A withdrawal after a rejection is still a rejection; the SDK withdraws by itself.
+                    if decision.status == "rejected":
                         self._close(decision)
                     else:
                         self._settle(decision, "withdrawn", sender, now, envelope.id, reason, None)
                 case "mcp/reject":
                     reason = _word(envelope.payload.get("reason")) or "other"
                     decision.rejections.append(RejectionRecord(sender, reason, now, envelope.id, rule))
-                    if decision.how in ("open", "expired"):
-                        decision.how, decision.by, decision.at = "rejected", sender, now
+                    if decision.status in ("open", "expired"):
+                        decision.status, decision.by, decision.at = "rejected", sender, now
                         decision.envelope, decision.reason, decision.rule = envelope.id, reason, rule
-                    self._tell(decision)
+                    self._notify(decision)
                 case "moot/approve":
                     if all(approval.by != sender for approval in decision.approvals):
                         decision.approvals.append(ApprovalVote(sender, now, envelope.id))
-                    self._tell(decision)
+                    self._notify(decision)
         return found
 
     def _rule_of(self, envelope: Envelope) -> str | None:
@@ -244,32 +244,32 @@ class DecisionLedger:
             return named
         return next((self._rules[id] for id in envelope.correlation_id if id in self._rules), None)
 
-    def _answered(self, envelope: Envelope, now: float) -> Decision | None:
+    def _add_answer(self, envelope: Envelope, now: float) -> Decision | None:
         for id in envelope.correlation_id:
             decision = self._requests.get(id)
             if decision is None or decision.response is not None:
                 continue
-            decision.response, decision.answered = envelope.id, now
+            decision.response, decision.answered_at = envelope.id, now
             decision.result, decision.error = _result_of(envelope.payload)
-            self._tell(decision)
+            self._notify(decision)
             return decision
         return None
 
-    def removed(self, member: str, now: float, *, reason: str) -> None:
+    def withdraw_of(self, member: str, now: float, *, reason: str) -> None:
         """A removed member's proposals are withdrawn (decision 0015)."""
         for decision in [d for d in self._open.values() if d.case.proposer == member]:
-            if decision.how == "open":
+            if decision.status == "open":
                 self._settle(decision, "withdrawn", None, now, None, reason, None)
             else:
                 self._close(decision)
 
-    def pass_time(self, now: float) -> None:
-        """What nobody decided in time has expired."""
+    def expire(self, now: float) -> None:
+        """Mark proposals as expired that nobody decided in time."""
         while self._open:
             decision = next(iter(self._open.values()))
             if now < decision.case.at + self.proposal_seconds:
                 return
-            if decision.how == "open":
+            if decision.status == "open":
                 at = decision.case.at + self.proposal_seconds
                 self._settle(decision, "expired", None, at, None, None, None)
             else:
@@ -278,36 +278,36 @@ class DecisionLedger:
     def _settle(
         self,
         decision: Decision,
-        how: How,
+        status: Status,
         by: str | None,
         at: float,
         envelope: str | None,
         reason: str | None,
         rule: str | None,
     ) -> None:
-        decision.how, decision.by, decision.at = how, by, at
+        decision.status, decision.by, decision.at = status, by, at
         decision.envelope, decision.reason, decision.rule = envelope, reason, rule
         self._close(decision)
-        self._tell(decision)
+        self._notify(decision)
 
     def _close(self, decision: Decision) -> None:
         self._open.pop(decision.id, None)
 
-    def _tell(self, decision: Decision) -> None:
+    def _notify(self, decision: Decision) -> None:
         if self.on_change is not None:
             self.on_change(decision)
 
 
-def export(decisions: Iterable[Decision]) -> Iterator[bytes]:
-    """JSON lines, one decision each: training material, tables, whatever reads JSON (MEW 1, MCPx 1)."""
+def export_lines(decisions: Iterable[Decision]) -> Iterator[bytes]:
+    """JSON lines, one decision each (MEW 1, MCPx 1)."""
     for decision in decisions:
         yield strict_json.encode(decision.as_json()) + b"\n"
 
 
-def chosen(
+def filter_decisions(
     decisions: Iterable[Decision],
     *,
-    how: Sequence[str] = (),
+    status: Sequence[str] = (),
     proposer: str | None = None,
     by: str | None = None,
     tool: str | None = None,
@@ -316,11 +316,11 @@ def chosen(
     since: float | None = None,
     until: float | None = None,
 ) -> Iterator[Decision]:
-    """The decisions that fit all that is given."""
+    """The decisions that match all given conditions."""
     for decision in decisions:
         case = decision.case
         if (
-            (not how or decision.how in how)
+            (not status or decision.status in status)
             and proposer in (None, case.proposer)
             and by in (None, decision.by)
             and tool in (None, case.tool)

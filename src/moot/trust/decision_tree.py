@@ -1,10 +1,10 @@
-"""Finding what tells approvals from rejections: a tree of few, significant questions.
+"""Finds what separates approvals from rejections: a tree of few, significant splits.
 
-A split is asked for when the narrowest rule over all approvals would take rejections along. Candidates are
+A split is needed if the narrowest rule for all approvals would match rejections. Candidates are
 thresholds on numbers and on the time of day, and the values of texts, of their first segments and of their
 endings. The one least likely by chance is taken, if it is unlikely enough (G-test, corrected for the number
-of candidates). What no question separates is *mixed*: people decide by something that is not in the
-proposals, and everything else has to clear a higher bar.
+of candidates). What no split separates is *mixed*: people decide by something that is not in the
+proposals, and everything else needs more evidence.
 """
 
 from __future__ import annotations
@@ -21,52 +21,52 @@ from moot.trust.conditions import canonical
 from moot.trust.generalisation import CaseKind, Example
 from moot.trust.proposal_case import Path
 
-# A question must be this unlikely by chance, all candidates together.
+# A split must be this unlikely by chance, all candidates together.
 SIGNIFICANT: Final = 0.01
-# Questions one after the other; people's policies have few parts, and each level thins the evidence.
-DEEPEST: Final = 5
-# Values with fewer cases are no group of their own.
-_FEW: Final = 2
-_MOST_GROUPS: Final = 40
+# People's policies have few parts, and each level has less evidence.
+MAX_DEPTH: Final = 5
+# Values with fewer cases are not a group of their own.
+_MIN_GROUP: Final = 2
+_MAX_GROUPS: Final = 40
 
 
 # The time of day, or the path of an argument that is a number.
-Line = Path | Literal["hours"]
+Axis = Path | Literal["hours"]
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The groups of one question, each (these, those), and which line was cut in two, if one was."""
+    """The groups of one split, each (these, those), and the axis that was cut in two, if any."""
 
     groups: tuple[tuple[list[Example], list[Example]], ...]
     chance: float
-    line: Line | None = None
+    axis: Axis | None = None
 
 
 def best_split(kind: CaseKind, these: Sequence[Example], those: Sequence[Example]) -> Split | None:
-    """The question that best separates the two, None when none does better than luck."""
-    asked = list(_candidates(kind, these, those))
-    found = [split for split in asked if split is not None]
+    """The split that best separates the two; None if none is better than chance."""
+    tried = list(_candidates(kind, these, those))
+    found = [split for split in tried if split is not None]
     if not found:
         return None
     best = min(found, key=lambda split: split.chance)
-    return best if best.chance * len(asked) <= SIGNIFICANT else None
+    return best if best.chance * len(tried) <= SIGNIFICANT else None
 
 
 def _candidates(kind: CaseKind, these: Sequence[Example], those: Sequence[Example]) -> Iterator[Split | None]:
-    yield _threshold(these, those, lambda example: example.minute, line="hours")
+    yield _threshold(these, those, lambda example: example.minute, axis="hours")
     for path, type in kind.shape:
 
         def value(example: Example, path: Path = path) -> Json:
             return example.values[path]
 
         if type == "number":
-            yield _threshold(these, those, value, line=path)
+            yield _threshold(these, those, value, axis=path)
         elif type == "text":
             for key in _text_keys(value, [*these, *those]):
                 yield _groups(these, those, key)
         else:
-            yield _groups(these, those, partial(_as_it_is, path))
+            yield _groups(these, those, partial(_canonical_value, path))
 
 
 def _text_keys(
@@ -80,7 +80,7 @@ def _text_keys(
         yield partial(_first_segments, value, at + 1)
 
 
-def _as_it_is(path: Path, example: Example) -> bytes:
+def _canonical_value(path: Path, example: Example) -> bytes:
     return canonical(example.values[path])
 
 
@@ -91,7 +91,7 @@ def _first_segments(value: Callable[[Example], str], count: int, example: Exampl
 def split_by(
     key: Callable[[Example], object], these: Sequence[Example], those: Sequence[Example] = ()
 ) -> Split | None:
-    """The groups of one key's values, without asking whether they matter."""
+    """Split by the values of one key, whether or not that is significant."""
     return _groups(these, those, key)
 
 
@@ -99,8 +99,8 @@ def _groups(
     these: Sequence[Example], those: Sequence[Example], key: Callable[[Example], object]
 ) -> Split | None:
     yes, no = Counter(map(key, these)), Counter(map(key, those))
-    values = [value for value in yes | no if yes[value] + no[value] >= _FEW]
-    if len(values) < 2 or len(values) > _MOST_GROUPS:
+    values = [value for value in yes | no if yes[value] + no[value] >= _MIN_GROUP]
+    if len(values) < 2 or len(values) > _MAX_GROUPS:
         return None
     table = [(yes[value], no[value]) for value in values]
     statistic = _g(table)
@@ -115,9 +115,9 @@ def _threshold(
     those: Sequence[Example],
     value: Callable[[Example], float],
     *,
-    line: Line,
+    axis: Axis,
 ) -> Split | None:
-    """The best place to cut a line of numbers in two."""
+    """The best threshold for numbers."""
     points = sorted([(value(e), True) for e in these] + [(value(e), False) for e in those])
     total_yes, total = len(these), len(points)
     best, cut = 0.0, None
@@ -137,9 +137,9 @@ def _threshold(
         ([e for e in these if (value(e) < cut) == left], [e for e in those if (value(e) < cut) == left])
         for left in (True, False)
     )
-    # Neighbouring cuts are nearly the same question; this many count as different ones.
+    # Neighbouring cuts are nearly the same split; this many count as different ones.
     tries = min(cuts, 10)
-    return Split(groups, min(1.0, tries * _survival(best, 1)), line)
+    return Split(groups, min(1.0, tries * _survival(best, 1)), axis)
 
 
 def _g(table: Sequence[tuple[int, int]]) -> float:

@@ -1,4 +1,4 @@
-"""Why something was done, or was not: the answer of `moot proposal explain ID`, in sentences."""
+"""Explains in sentences why a proposal was or was not decided by a rule."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.trust.decision_ledger import Decision
 from moot.trust.proposal_case import Case
-from moot.trust.rule_words import list_of, rule_in_words
+from moot.trust.rule_words import describe_rule, join_names
 from moot.trust.rules import Rule, RuleVerdict, evaluate
-from moot.trust.tripwires import Suspension, reasons
+from moot.trust.tripwires import Suspension, suspension_reasons
 
-# Rules that do not match are named up to this number, the nearest first.
-MOST_RULES: Final = 5
+# How many rules that do not match are named, the nearest first.
+MAX_OTHER_RULES: Final = 5
 _PARTS: Final = {
     "proposer": "it is for another proposer",
     "to": "it is for another host",
@@ -29,21 +29,21 @@ _PARTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What is known of one proposal: what was done, what the rules say of it now, and why not more."""
+    """What happened to one proposal, what the rules say about it now, and why other rules do not match."""
 
     proposal: str
-    done: str
+    outcome: str
     verdict: RuleVerdict
     others: tuple[str, ...]
 
     def lines(self) -> list[str]:
-        said = [self.done, f"Current rules: {self.verdict.decision} ({self.verdict.why})."]
-        return said + [f"  {other}" for other in self.others]
+        lines = [self.outcome, f"Current rules: {self.verdict.decision} ({self.verdict.why})."]
+        return lines + [f"  {other}" for other in self.others]
 
     def as_json(self) -> dict[str, Json]:
         return {
             "proposal": self.proposal,
-            "done": self.done,
+            "done": self.outcome,
             "verdict": self.verdict.decision,
             "rule": None if self.verdict.rule is None else self.verdict.rule.name,
             "why": self.verdict.why,
@@ -61,29 +61,29 @@ def explain(
     suspensions: Mapping[str, Suspension] | None = None,
     verdict: RuleVerdict | None = None,
 ) -> Explanation:
-    """Everything that can be said about one proposal; `verdict` of who knows more than the rules say."""
+    """Explain one proposal; `verdict` replaces evaluating the rules, for a caller that knows more."""
     suspended = suspensions or {}
     verdict = verdict or evaluate(
-        rules, decision.case, now, presence, counts or {}, suspended=reasons(suspended)
+        rules, decision.case, now, presence, counts or {}, suspended=suspension_reasons(suspended)
     )
     others = _others(decision.case, rules, now, verdict)
-    return Explanation(decision.id, _done(decision, rules), verdict, others)
+    return Explanation(decision.id, _outcome(decision, rules), verdict, others)
 
 
-def _done(decision: Decision, rules: Sequence[Rule]) -> str:
+def _outcome(decision: Decision, rules: Sequence[Rule]) -> str:
     case = decision.case
     what = f"{case.proposer} proposed {case.tool or case.method or 'something without a method'}"
     if case.to:
-        what += f" on {list_of(case.to)}"
+        what += f" on {join_names(case.to)}"
     what += f" at {rfc3339(case.at)}; "
-    took = "" if decision.took is None else f" after {decision.took:.1f} s"
-    match decision.how:
+    took = "" if decision.duration_seconds is None else f" after {decision.duration_seconds:.1f} s"
+    match decision.status:
         case "open":
             what += "the proposal is pending."
         case "fulfilled":
             what += f"{decision.by} approved it{took} (envelope {decision.envelope})"
             if decision.approvals:
-                what += f", after votes by {list_of(approval.by for approval in decision.approvals)}"
+                what += f", after votes by {join_names(approval.by for approval in decision.approvals)}"
             what += "." if decision.result is None else f"; the result was {_result(decision)}."
         case "rejected":
             what += f"{decision.by} rejected it{took}: {decision.reason} (envelope {decision.envelope})."
@@ -91,32 +91,32 @@ def _done(decision: Decision, rules: Sequence[Rule]) -> str:
             what += f"it was withdrawn{took}{f' ({decision.reason})' if decision.reason else ''}."
         case "expired":
             what += "it expired without a decision."
-    if decision.how == "fulfilled" and decision.rejections:
-        what += f" {list_of(r.by for r in decision.rejections)} had rejected it before."
-    return what + _by_rule(decision, rules)
+    if decision.status == "fulfilled" and decision.rejections:
+        what += f" {join_names(r.by for r in decision.rejections)} had rejected it before."
+    return what + _deciding_rule(decision, rules)
 
 
 def _result(decision: Decision) -> str:
     return "ok" if decision.result == "ok" else f"an error: {decision.error}"
 
 
-def _by_rule(decision: Decision, rules: Sequence[Rule]) -> str:
+def _deciding_rule(decision: Decision, rules: Sequence[Rule]) -> str:
     if decision.rule is None:
         return ""
     rule = next((rule for rule in rules if rule.name == decision.rule), None)
     if rule is None:
         return f" Decided automatically by rule {decision.rule}, which no longer exists."
-    said = f" Decided automatically by rule {rule.name}: {rule.words or rule_in_words(rule)}."
+    text = f" Decided automatically by rule {rule.name}: {rule.words or describe_rule(rule)}."
     origin = rule.origin
     if origin.accepted_by is not None:
         when = "" if origin.accepted is None else f" on {rfc3339(origin.accepted)}"
         source = "" if origin.suggestion is None else f" from suggestion {origin.suggestion}"
-        said += f" {origin.accepted_by} accepted this rule{source}{when}."
-    return said
+        text += f" {origin.accepted_by} accepted this rule{source}{when}."
+    return text
 
 
 def _others(case: Case, rules: Sequence[Rule], now: float, verdict: RuleVerdict) -> tuple[str, ...]:
-    """Why the rules that did not decide did not, the nearest first."""
+    """Why other rules do not match, the nearest first."""
     misses: list[tuple[int, int, str]] = []
     for position, rule in enumerate(rules):
         if rule is verdict.rule:
@@ -125,14 +125,14 @@ def _others(case: Case, rules: Sequence[Rule], now: float, verdict: RuleVerdict)
         if expires is not None and now >= expires:
             misses.append((0, position, f"{rule.name} expired on {rfc3339(expires)}"))
             continue
-        misfits = rule.misfits(case, now)
-        if misfits:
-            why = list_of([_because(part) for part in misfits[:3]])
-            misses.append((len(misfits), position, f"{rule.name} does not match: {why}"))
-    return tuple(text for _, _, text in sorted(misses)[:MOST_RULES])
+        mismatches = rule.mismatches(case, now)
+        if mismatches:
+            why = join_names([_mismatch_text(part) for part in mismatches[:3]])
+            misses.append((len(mismatches), position, f"{rule.name} does not match: {why}"))
+    return tuple(text for _, _, text in sorted(misses)[:MAX_OTHER_RULES])
 
 
-def _because(part: str) -> str:
+def _mismatch_text(part: str) -> str:
     if part in _PARTS:
         return _PARTS[part]
     if part.startswith("extra argument"):

@@ -1,19 +1,19 @@
-"""The narrowest rule over some proposals of one kind: constants stay, what varies goes as far as it was seen.
+"""The narrowest rule for some proposals of one kind: constants stay, variable parts reach as far as was seen.
 
 Proposals are compared only within a *kind*: the same proposer, host, method, tool, and the same arguments by
 name and type. Within it every argument has its own cover:
 
     the same value each time       that value
     values that keep coming back   the list of them
-    texts that are new             a shape (`texts`)
+    texts that are new             a shape (`text_patterns`)
     numbers that are new           the range seen
     lists, deep objects            only as the very same JSON
 
 Hours are added when decisions were spread over days and keep to some part of the day, or when hours are what
 tells approvals from rejections.
 
-The rule is a product: each value of one part with each of another. Whether the examples carry that is
-another question (`combining`).
+The rule is a product: each value of one part with each of another. `value_products` checks whether the
+examples support that.
 """
 
 from __future__ import annotations
@@ -27,13 +27,20 @@ from moot.errors import InvalidPattern
 from moot.protocol.operation import Json
 from moot.protocol.patterns.globs import is_wild
 from moot.trust.conditions import DAY_MINUTES, Hours, Range, canonical, minute_of_day
-from moot.trust.proposal_case import Case, Path, leaves, shown_path, type_of
-from moot.trust.rules import Decide, Rule
-from moot.trust.text_patterns import MANY, TWICE, TextCover, cover_texts, literal, settled
+from moot.trust.proposal_case import Case, Path, leaves, path_text, type_of
+from moot.trust.rules import Rule, RuleDecision
+from moot.trust.text_patterns import (
+    MIN_NEW_VALUES,
+    MIN_REPEATS,
+    TextCover,
+    cover_texts,
+    literal,
+    values_recur,
+)
 
-# A part of the day without a single decision, in minutes, from which on hours are said.
-GAP_MINUTES: Final = 180
-# Decisions within this time are one sitting and tell nothing about hours.
+# The shortest gap in the day without a decision for which a rule gets hours.
+MIN_GAP_MINUTES: Final = 180
+# Decisions within this time say nothing about hours.
 SITTING_SECONDS: Final = 6 * 3600.0
 
 
@@ -50,7 +57,7 @@ class CaseKind:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A case with its arguments taken apart once."""
+    """A case with its arguments as leaves."""
 
     case: Case
     values: Mapping[Path, Json]
@@ -59,7 +66,9 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Generalisation:
-    """A rule over examples, what it says of each argument, and the fewest first times behind a wild part."""
+    """A rule for examples, the description of each argument, and the fewest distinct values behind a
+    wildcard.
+    """
 
     rule: Rule
     parts: Mapping[str, str]
@@ -68,9 +77,9 @@ class Generalisation:
 
 
 def kind_of(case: Case) -> tuple[CaseKind, Example] | None:
-    """The kind of a proposal; None when no rule of ours could say it (several hosts, odd names, strays)."""
+    """The kind of a proposal; None if no rule can express it (several hosts, unexpected fields)."""
     values = dict(leaves(case.arguments))
-    if case.stray or len(case.to) > 1 or not case.method:
+    if case.unexpected_fields or len(case.to) > 1 or not case.method:
         return None
     if any(is_wild(key) or key.startswith("$") for path in values for key in path):
         return None
@@ -80,7 +89,7 @@ def kind_of(case: Case) -> tuple[CaseKind, Example] | None:
 
 
 def _type(value: Json) -> str:
-    # 5 and 5.5 are amounts alike; what is whole in all examples stays whole in the rule.
+    # 5 and 5.5 are both amounts; what is whole in all examples stays whole in the rule.
     return "number" if type_of(value) == "whole number" else type_of(value)
 
 
@@ -89,12 +98,12 @@ def generalise(
     examples: Sequence[Example],
     *,
     name: str,
-    decision: Decide = "approve",
+    decision: RuleDecision = "approve",
     hours: bool | None = None,
 ) -> Generalisation | None:
-    """The narrowest rule over these examples; None when they do not carry one.
+    """The narrowest rule for these examples; None if they support none.
 
-    `hours`: True says them whatever the spread, False never, None when the examples carry them.
+    `hours`: True always adds them, False never, None if the examples support them.
     """
     arguments: dict[str, Json] = {}
     spans: dict[Path, Range] = {}
@@ -103,14 +112,14 @@ def generalise(
     first_times: list[int] = []
     for path, type in kind.shape:
         values = [example.values[path] for example in examples]
-        shown = shown_path(path)
+        shown = path_text(path)
         match type:
             case "text":
                 cover = cover_texts(values)
                 if cover is None:
                     return None
                 _put(arguments, path, _alternatives(cover))
-                parts[shown] = cover.words
+                parts[shown] = cover.description
                 if cover.first_times is not None:
                     first_times.append(cover.first_times)
             case "number":
@@ -126,7 +135,9 @@ def generalise(
                     parts[shown] = " or ".join(str(value) for value in span)
             case "boolean" | "null":
                 seen = Counter(canonical(value) for value in values)
-                kept = [v for v in dict.fromkeys(values) if seen[canonical(v)] >= TWICE or len(seen) == 1]
+                kept = [
+                    v for v in dict.fromkeys(values) if seen[canonical(v)] >= MIN_REPEATS or len(seen) == 1
+                ]
                 if not kept:
                     return None
                 _put(arguments, path, kept if len(kept) > 1 else kept[0])
@@ -149,7 +160,7 @@ def generalise(
 def _rule(
     kind: CaseKind,
     name: str,
-    decision: Decide,
+    decision: RuleDecision,
     arguments: Mapping[str, Json],
     spans: Mapping[Path, Range],
     equals: Mapping[str, Json],
@@ -175,7 +186,7 @@ def _rule(
             hours=hours,
         )
     except InvalidPattern:
-        return None  # more than one capability may hold; nobody would read it either
+        return None  # larger than a capability may be
 
 
 def _put(arguments: dict[str, Json], path: Path, pattern: Json) -> None:
@@ -193,10 +204,10 @@ def _numbers(values: Sequence[float]) -> Range | list[float] | None:
     counts = Counter(values)
     if len(counts) == 1:
         return [values[0]]
-    if settled(Counter(map(repr, values))):
-        return sorted(value for value, n in counts.items() if n >= TWICE)
-    if len(counts) < MANY:
-        return sorted(value for value, n in counts.items() if n >= TWICE) or None
+    if values_recur(Counter(map(repr, values))):
+        return sorted(value for value, n in counts.items() if n >= MIN_REPEATS)
+    if len(counts) < MIN_NEW_VALUES:
+        return sorted(value for value, n in counts.items() if n >= MIN_REPEATS) or None
     low, high = min(counts), max(counts)
     if not all(isinstance(value, int) for value in values):
         return Range(float(low), float(high))
@@ -211,11 +222,11 @@ def _hours(examples: Sequence[Example], wanted: bool | None) -> Hours | None:
         moments = [example.case.at for example in examples]
         if max(moments) - min(moments) < SITTING_SECONDS:
             return None
-    # The longest pause on the clock's circle.
-    pause, start, end = max(
+    # The longest gap around the clock.
+    gap, start, end = max(
         ((after - before) % DAY_MINUTES or DAY_MINUTES, after, before)
         for before, after in zip(minutes, [*minutes[1:], minutes[0]], strict=True)
     )
-    if wanted is None and pause < GAP_MINUTES:
+    if wanted is None and gap < MIN_GAP_MINUTES:
         return None
     return Hours(start, end)

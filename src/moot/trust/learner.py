@@ -1,12 +1,12 @@
 """From decisions to suggestions: the narrowest rules that cover enough approvals and no rejection.
 
-Only what people decided counts; what a rule decided proves nothing about the rule. Proposals of one kind are
-generalised together (`generalising`) and split where they have to be (`splitting`). A rule is suggested when
+Only decisions by people count; what a rule decided proves nothing about the rule. Proposals of one kind are
+generalised together (`generalisation`) and split if needed (`decision_tree`). A rule is suggested if
 
 - it covers at least `approvals` of them and not a single rejection (or the other way round, to reject),
-- luck does not explain it: where people decide by something that cannot be seen in proposals, a row of
-  approvals must be longer than chance would bring, given how mixed their decisions are,
-- it would have spared people some questions that the rules there are do not.
+- chance does not explain it: where people decide by something that is not in the proposals, a row of
+  approvals must be longer than chance would produce, given how mixed their decisions are,
+- it would have decided some proposals that the existing rules do not.
 
 Nothing becomes active here: a suggestion is a value, and a person accepts, narrows or dismisses it.
 """
@@ -23,44 +23,45 @@ from typing import Final
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 from moot.trust.backtest import BackTest, back_test
-from moot.trust.bounds import DOUBT, needed_for, percent, upper_bound
+from moot.trust.bounds import DOUBT, decisions_needed, percent, upper_bound
 from moot.trust.conditions import canonical
 from moot.trust.decision_ledger import Decision, Lesson
-from moot.trust.decision_tree import DEEPEST, Line, Split, best_split
+from moot.trust.decision_tree import MAX_DEPTH, Axis, Split, best_split
 from moot.trust.generalisation import CaseKind, Example, Generalisation, generalise, kind_of
-from moot.trust.narrowing_proof import wider_in
+from moot.trust.narrowing_proof import find_wider_part
 from moot.trust.rule_grants import RuleGrant, grant_of, why_no_grant
-from moot.trust.rule_words import counted, list_of, rule_in_words
+from moot.trust.rule_words import count_text, describe_rule, join_names
 from moot.trust.rule_yaml import rule_as_json
 from moot.trust.rules import Rule, RuleLimits, RuleOrigin
-from moot.trust.value_products import goes_together, uneven
+from moot.trust.value_products import ranges_are_independent, split_uneven
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningSettings:
-    """What it takes to be suggested."""
+    """What a suggestion requires, and the limits of a suggested rule."""
 
-    # k: ten in a row leave room for one rejection in four (`bounds`), which is what a suggestion then says.
-    approvals: int = 10
-    # By how many decisions a suggestion must go beyond the rules that there are.
-    fresh: int = 3
-    # How likely luck may be where decisions are mixed; small, since it is tried again with every decision.
-    chance: float = 1e-4
-    # Mixed decisions from which on people are taken to decide by something unseen.
-    mixed: int = 5
-    # The share that stays with people, so that a rule that goes wrong is noticed.
-    check: float = 0.05
-    # How often in an hour a rule may act: times the most that people approved in one, and at least so often.
-    burst: float = 2.0
-    least_count: int = 10
-    # A rule that nobody renews ends.
+    # Ten in a row still allow an error rate of one in four (`bounds`), which the suggestion states.
+    min_approvals: int = 10
+    # Decisions that a suggestion must cover beyond the existing rules.
+    min_new_decisions: int = 3
+    # How likely chance may be where decisions are mixed; small, since it is tried again with every decision.
+    max_chance: float = 1e-4
+    # From this many mixed decisions on, people are assumed to decide by something that proposals do not show.
+    min_mixed: int = 5
+    # The share of matches that people still decide, so that a wrong rule is noticed.
+    check_share: float = 0.05
+    # The hourly limit of a rule: this factor times the most that people approved in one hour, at least
+    # min_hourly.
+    burst_factor: float = 2.0
+    min_hourly: int = 10
+    # A rule that nobody renews expires.
     expires_days: float = 90.0
     # Whether to suggest rejecting rules, too.
     rejecting: bool = True
-    # Rules come out of the latest so many decisions by people (some seconds of work); none that any older
-    # rejection contradicts is suggested.
-    latest: int = 5_000
-    # Whose approvals teach; None: everybody's who could fulfil. Anybody's rejection counts.
+    # Rules are learned from this many of the latest decisions by people (some seconds of work); older
+    # rejections still prevent suggestions.
+    max_decisions: int = 5_000
+    # Whose approvals count; None: those of everyone who could fulfil. Anyone's rejection counts.
     people: frozenset[str] | None = None
 
 
@@ -69,7 +70,7 @@ DEFAULTS: Final = LearningSettings()
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A rule that a person could accept, and all that they should know before."""
+    """A rule that a person could accept, and what they should know before."""
 
     id: str
     rule: Rule
@@ -107,7 +108,7 @@ class Suggestion:
 
 @dataclass(slots=True)
 class _Lessons:
-    """What people said about one kind of proposal."""
+    """What people decided about one kind of proposal."""
 
     approve: list[Example] = field(default_factory=list)
     reject: list[Example] = field(default_factory=list)
@@ -118,7 +119,7 @@ class _Lessons:
 
 @dataclass(slots=True)
 class _Search:
-    """One look through all kinds: the cells found, and how mixed the rest is."""
+    """The result of searching all kinds: the cells found, and how mixed the rest is."""
 
     cells: list[tuple[CaseKind, Lesson, Generalisation]] = field(default_factory=list)
     approved: int = 0
@@ -133,14 +134,14 @@ def suggest(
     now: float,
     settings: LearningSettings = DEFAULTS,
 ) -> list[Suggestion]:
-    """What the history would let people automate next, the most sparing first. Pure, and the same each time.
+    """Suggest rules from the history, those that cover the most decisions first. Pure and deterministic.
 
     `dismissed` are rules that people did not want: nothing is suggested that adds little to them.
     """
     history = list(decisions)
-    lessons = [decision for decision in history if _teaches(decision, settings)]
-    kinds = _kinds(lessons[-settings.latest :])
-    search = _searched(kinds, settings)
+    lessons = [decision for decision in history if _counts(decision, settings)]
+    kinds = _kinds(lessons[-settings.max_decisions :])
+    search = _search_cells(kinds, settings)
     alive = [rule for rule in rules if rule.limits.expires is None or now < rule.limits.expires]
     known = (*alive, *dismissed)
     found: list[Suggestion] = []
@@ -148,13 +149,13 @@ def suggest(
         these, those = kinds[kind].of(lesson), kinds[kind].of("reject" if lesson == "approve" else "approve")
         rule = cell.rule
         covered = [example for example in these if rule.matches(example.case, example.case.at)]
-        # Parts are narrowed one by one, and a narrower part can be a wider pattern: look at all again.
+        # Parts are narrowed one by one, and a narrower part can be a wider pattern: check all again.
         if any(rule.matches(example.case, example.case.at) for example in those):
             continue
-        if len(covered) < _needed(search, lesson, settings):
+        if len(covered) < _min_decisions(search, lesson, settings):
             continue
         fresh = sum(1 for example in covered if not _decided_by(known, example, lesson))
-        if fresh < min(settings.fresh, len(covered)):
+        if fresh < min(settings.min_new_decisions, len(covered)):
             continue
         suggestion = _suggestion(kind, cell, covered, history, alive, len(search.cells), now, settings)
         if not suggestion.back_test.conflicts:
@@ -163,7 +164,7 @@ def suggest(
     return found
 
 
-def _teaches(decision: Decision, settings: LearningSettings) -> bool:
+def _counts(decision: Decision, settings: LearningSettings) -> bool:
     lesson = decision.lesson
     return lesson == "reject" or (
         lesson == "approve" and (settings.people is None or decision.by in settings.people)
@@ -180,7 +181,7 @@ def _kinds(history: Iterable[Decision]) -> dict[CaseKind, _Lessons]:
     return kinds
 
 
-def _searched(kinds: dict[CaseKind, _Lessons], settings: LearningSettings) -> _Search:
+def _search_cells(kinds: dict[CaseKind, _Lessons], settings: LearningSettings) -> _Search:
     search = _Search()
     for kind, lessons in kinds.items():
         approving = list(_cells(kind, lessons.approve, lessons.reject, "approve"))
@@ -195,33 +196,35 @@ def _searched(kinds: dict[CaseKind, _Lessons], settings: LearningSettings) -> _S
         )
         for lesson, leaves in both[: 1 + settings.rejecting]:
             for leaf in leaves:
-                # Where cutting lines into pieces left some of it mixed, the pieces are luck, too.
-                if isinstance(leaf, _Cell) and not (mixed and leaf.lines):
+                # If splitting an axis left some of it mixed, the pieces are chance, too.
+                if isinstance(leaf, _Cell) and not (mixed and leaf.axes):
                     search.cells.append((kind, lesson, leaf.general))
     return search
 
 
-def _needed(search: _Search, lesson: Lesson, settings: LearningSettings) -> int:
-    """How many decisions a cell takes: more, the more of the others are mixed without a visible reason."""
+def _min_decisions(search: _Search, lesson: Lesson, settings: LearningSettings) -> int:
+    """How many decisions a cell needs: more, the more of the others are mixed without a visible reason."""
     mixed = search.approved + search.rejected
-    if mixed < settings.mixed:
-        return settings.approvals
+    if mixed < settings.min_mixed:
+        return settings.min_approvals
     this_way = search.approved if lesson == "approve" else search.rejected
     share = (this_way + 0.5) / (mixed + 1)
-    return max(settings.approvals, needed_for(share, settings.chance / max(1, len(search.cells))))
+    return max(
+        settings.min_approvals, decisions_needed(share, settings.max_chance / max(1, len(search.cells)))
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """A rule over part of a kind, and the lines that had to be cut to get there."""
+    """A rule for part of a kind, and the axes that were split to get it."""
 
     general: Generalisation
-    lines: frozenset[Line]
+    axes: frozenset[Axis]
 
 
 @dataclass(frozen=True, slots=True)
 class _Mixed:
-    """What no question told apart."""
+    """Decisions that no split separates."""
 
     these: int
     those: int
@@ -234,35 +237,35 @@ def _cells(
     decision: Lesson,
     *,
     against: Sequence[Example] | None = None,
-    lines: frozenset[Line] = frozenset(),
+    axes: frozenset[Axis] = frozenset(),
     depth: int = 0,
 ) -> Iterator[_Cell | _Mixed]:
-    """Rules over parts of these that take none of those along, and what stayed mixed."""
+    """Rules for parts of `these` that match none of `those`, and what stayed mixed."""
     if not these:
         return
     against = those if against is None else against
-    hours = True if "hours" in lines else None
+    hours = True if "hours" in axes else None
     general = generalise(kind, these, name="suggested", decision=decision, hours=hours)
     taken = list(those)
     if general is not None:
         rule = general.rule
         taken = [example for example in against if rule.matches(example.case, example.case.at)]
         if not taken:
-            split = uneven(kind, these) if depth < DEEPEST else None
+            split = split_uneven(kind, these) if depth < MAX_DEPTH else None
             if split is not None:
-                yield from _within(kind, split, against, decision, lines, depth)
-            elif goes_together(kind, these):
-                yield _Cell(general, lines)
+                yield from _within(kind, split, against, decision, axes, depth)
+            elif ranges_are_independent(kind, these):
+                yield _Cell(general, axes)
             return
     if not taken:
         return
-    split = best_split(kind, these, taken) if depth < DEEPEST else None
-    # Two numbers that have to be cut in turns are compared with each other, which no rule can say.
-    numbers = {line for line in (*lines, split.line if split else None) if line not in (None, "hours")}
+    split = best_split(kind, these, taken) if depth < MAX_DEPTH else None
+    # Two numbers that are split in turns are compared with each other, which no rule can express.
+    numbers = {axis for axis in (*axes, split.axis if split else None) if axis not in (None, "hours")}
     if split is None or len(numbers) > 1:
         yield _Mixed(len(these), len(taken))
         return
-    yield from _within(kind, split, against, decision, lines, depth)
+    yield from _within(kind, split, against, decision, axes, depth)
 
 
 def _within(
@@ -270,20 +273,20 @@ def _within(
     split: Split,
     against: Sequence[Example],
     decision: Lesson,
-    lines: frozenset[Line],
+    axes: frozenset[Axis],
     depth: int,
 ) -> Iterator[_Cell | _Mixed]:
-    if split.line is not None:
-        lines |= {split.line}
+    if split.axis is not None:
+        axes |= {split.axis}
     for these, those in split.groups:
-        yield from _cells(kind, these, those, decision, against=against, lines=lines, depth=depth + 1)
+        yield from _cells(kind, these, those, decision, against=against, axes=axes, depth=depth + 1)
 
 
 def _decided_by(rules: Sequence[Rule], example: Example, lesson: Lesson) -> bool:
     return any(rule.decision == lesson and rule.matches(example.case, example.case.at) for rule in rules)
 
 
-# Putting it into words
+# Building a suggestion
 
 
 def _suggestion(
@@ -301,13 +304,13 @@ def _suggestion(
     digest = hashlib.sha256(canonical(bare)).hexdigest()[:8]
     id = f"s-{digest}"
     limits = RuleLimits(
-        count=_burst(covered, settings),
+        count=_hourly_limit(covered, settings),
         seconds=3600.0,
         expires=float(round(now + settings.expires_days * 86_400)),
-        check=settings.check,
+        check=settings.check_share,
     )
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{kind.tool or kind.method}-{kind.proposer}")[:54].strip("-._")
-    words = rule_in_words(cell.rule, cell.parts)
+    words = describe_rule(cell.rule, cell.parts)
     rule = replace(
         cell.rule,
         name=f"{name or 'rule'}-{digest}",
@@ -315,7 +318,7 @@ def _suggestion(
         origin=RuleOrigin(suggestion=id),
         words=words,
     )
-    # Looked for in many places, so each of them may be luck: the doubt is shared out among them.
+    # Many cells were searched, and each may be chance: the doubt is divided among them.
     doubt = DOUBT / max(1, cells)
     bound = upper_bound(0, len(covered), doubt=doubt)
     new_bound = None if cell.first_times is None else upper_bound(0, cell.first_times, doubt=doubt)
@@ -325,7 +328,7 @@ def _suggestion(
         id=id,
         rule=rule,
         words=words,
-        evidence=_evidence(rule, len(covered), deciders, bound, cell.first_times, new_bound),
+        evidence=_evidence_text(rule, len(covered), deciders, bound, cell.first_times, new_bound),
         decisions=len(covered),
         deciders=deciders,
         error_bound=bound,
@@ -333,11 +336,11 @@ def _suggestion(
         back_test=back_test(cell.rule, history),
         grant=grant_of(rule),
         no_grant=why_no_grant(rule),
-        replaces=_replaced(rule, rules, history),
+        replaces=_replaced_rules(rule, rules, history),
     )
 
 
-def _evidence(
+def _evidence_text(
     rule: Rule,
     count: int,
     deciders: Sequence[str],
@@ -346,17 +349,17 @@ def _evidence(
     new_bound: float | None,
 ) -> str:
     done, otherwise = ("approval", "rejection") if rule.decision == "approve" else ("rejection", "approval")
-    said = (
-        f"Based on {counted(count, done)} by {list_of(deciders)} and no {otherwise}s; "
+    text = (
+        f"Based on {count_text(count, done)} by {join_names(deciders)} and no {otherwise}s; "
         f"error rate up to {percent(bound)} (95 % confidence)."
     )
     if first_times is not None and new_bound is not None and new_bound > bound:
-        said += f" For values not seen before, of which there were {first_times}: up to {percent(new_bound)}."
-    return said
+        text += f" For values not seen before, of which there were {first_times}: up to {percent(new_bound)}."
+    return text
 
 
-def _burst(covered: Sequence[Example], settings: LearningSettings) -> int:
-    """The most of them within one hour, times what a rule may exceed it by."""
+def _hourly_limit(covered: Sequence[Example], settings: LearningSettings) -> int:
+    """The hourly limit: a multiple of the most decisions within one hour."""
     window: deque[float] = deque()
     most = 0
     for moment in sorted(example.case.at for example in covered):
@@ -364,11 +367,11 @@ def _burst(covered: Sequence[Example], settings: LearningSettings) -> int:
         while window[0] <= moment - 3600.0:
             window.popleft()
         most = max(most, len(window))
-    return max(settings.least_count, round(settings.burst * most))
+    return max(settings.min_hourly, round(settings.burst_factor * most))
 
 
-def _replaced(rule: Rule, rules: Sequence[Rule], history: Sequence[Decision]) -> tuple[str, ...]:
-    """Learned rules for the same kind that decide nothing in this history that the new one does not."""
+def _replaced_rules(rule: Rule, rules: Sequence[Rule], history: Sequence[Decision]) -> tuple[str, ...]:
+    """Learned rules for the same kind whose past matches the new rule all covers."""
     names = []
     for old in rules:
         same = all(
@@ -382,22 +385,22 @@ def _replaced(rule: Rule, rules: Sequence[Rule], history: Sequence[Decision]) ->
     return tuple(names)
 
 
-def accepted(
+def accept_suggestion(
     rules: Sequence[Rule], suggestion: Suggestion, *, by: str, now: float, rule: Rule | None = None
 ) -> tuple[Rule, ...]:
-    """The rules with a suggestion taken in; `rule` is what the person made of it, when they narrowed it.
+    """The rules with a suggestion added; `rule` is the narrowed version, if the person narrowed it.
 
-    Raises UsageError when that is wider than what was suggested.
+    Raises UsageError if that is wider than the suggestion.
     """
     taken = rule or suggestion.rule
-    wider = wider_in(taken, suggestion.rule)
+    wider = find_wider_part(taken, suggestion.rule)
     if wider is not None:
         raise UsageError(f"{wider} is wider than in the suggestion; a suggestion can only be narrowed")
     taken = replace(taken, origin=RuleOrigin(suggestion.id, by, now))
-    return with_rule(rules, taken, replaces=suggestion.replaces)
+    return add_rule(rules, taken, replaces=suggestion.replaces)
 
 
-def with_rule(rules: Sequence[Rule], rule: Rule, *, replaces: Sequence[str] = ()) -> tuple[Rule, ...]:
-    """The rules with one more, without those it takes the place of; rejecting rules come first."""
+def add_rule(rules: Sequence[Rule], rule: Rule, *, replaces: Sequence[str] = ()) -> tuple[Rule, ...]:
+    """The rules with one added, without those it replaces; rejecting rules come first."""
     kept = [old for old in rules if old.name not in replaces and old.name != rule.name]
     return (rule, *kept) if rule.decision == "reject" else (*kept, rule)

@@ -1,7 +1,6 @@
-"""The ledger of a journal: the one module here that reads a disk.
+"""Reads the decisions of a journal into a ledger.
 
-Refused envelopes decided nothing and are passed over. A journal of another time may hold what no dialect
-reads any more; such a record is passed over, too, and counted.
+Refused envelopes decided nothing and are skipped. Records that no dialect can read are skipped and counted.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from moot.store.journal_reader import JournalRecord, read_records
 from moot.trust.decision_ledger import MAX_DECISIONS, PROPOSAL_SECONDS, RULE_KINDS, Decision, DecisionLedger
 
 # What was accepted once is read again, whatever the limits are now.
-_ANY_SIZE: Final = EnvelopeLimits(**dict.fromkeys(EnvelopeLimits.__struct_fields__, 1 << 62))
-_SPOKEN: Final = frozenset({"receive", "post"})
-# The wire kinds of MCPx and m3p begin or are spelled otherwise; these parts tell them all.
-_WANTED: Final = ("mcp", "moot/approve", "space/kick", *sorted(RULE_KINDS))
+_NO_LIMITS: Final = EnvelopeLimits(**dict.fromkeys(EnvelopeLimits.__struct_fields__, 1 << 62))
+_MESSAGE_INPUTS: Final = frozenset({"receive", "post"})
+# Prefixes that cover the spellings of all dialects.
+_KIND_PREFIXES: Final = ("mcp", "moot/approve", "space/kick", *sorted(RULE_KINDS))
 
 
 class JournalReader:
@@ -33,55 +32,57 @@ class JournalReader:
         self.position = 0
         self.skipped = 0
 
-    def take(self, record: JournalRecord) -> None:
-        """One record, in the order of their numbers."""
+    def read(self, record: JournalRecord) -> None:
+        """Read one record, in the order of their numbers."""
         self.position = record.number
         if record.text("out") not in ("", "accepted"):
             return
-        if record.text("in") not in _SPOKEN:
+        if record.text("in") not in _MESSAGE_INPUTS:
             if record.text("in") == "expire":
-                self.ledger.pass_time(record.time)
+                self.ledger.expire(record.time)
             return
-        if not record.kind.startswith(_WANTED):
+        if not record.kind.startswith(_KIND_PREFIXES):
             return
         raw = record.envelope
-        spoken_in = record.text("dialect") or "mew"
-        dialect = next((dialect for name, dialect in DIALECTS.items() if name == spoken_in), None)
+        dialect_name = record.text("dialect") or "mew"
+        dialect = next((dialect for name, dialect in DIALECTS.items() if name == dialect_name), None)
         if raw is None or dialect is None:
             self.skipped += 1
             return
         try:
             # Whatever version it names, it was accepted.
-            spoken = frozenset(p for p in (record.envelope_fields.get("protocol"),) if isinstance(p, str))
-            envelope = dialect.decode(raw, _ANY_SIZE, accept_protocols=spoken)
+            protocols = frozenset(p for p in (record.envelope_fields.get("protocol"),) if isinstance(p, str))
+            envelope = dialect.decode(raw, _NO_LIMITS, accept_protocols=protocols)
         except MalformedEnvelope:
             self.skipped += 1
             return
         if not envelope.id:
             # The gateway gave it one; the journal has it beside the sender's own bytes.
             envelope = msgspec.structs.replace(envelope, id=record.id)
-        self.ledger.hear(envelope, record.time, sender=record.text("who"))
+        self.ledger.observe(envelope, record.time, sender=record.text("who"))
 
-    def take_all(self, records: Iterable[JournalRecord]) -> None:
+    def read_all(self, records: Iterable[JournalRecord]) -> None:
         for record in records:
-            self.take(record)
+            self.read(record)
 
     def catch_up(self, folder: Path) -> None:
-        """What the journal holds since the last call."""
-        self.take_all(read_records(folder, self.position))
+        """Read what the journal has since the last call."""
+        self.read_all(read_records(folder, self.position))
 
 
-def ledger_of(
+def read_ledger(
     folder: Path,
     *,
     now: float | None = None,
     proposal_seconds: float = PROPOSAL_SECONDS,
-    most: int = MAX_DECISIONS,
+    max_decisions: int = MAX_DECISIONS,
     on_change: Callable[[Decision], None] | None = None,
 ) -> DecisionLedger:
-    """All decisions of a journal folder (`DATA/spaces/NAME/journal`); `now` lets open ones expire."""
-    ledger = DecisionLedger(proposal_seconds=proposal_seconds, most=most, on_change=on_change)
-    JournalReader(ledger).take_all(read_records(folder))
+    """Read all decisions of a journal folder (`DATA/spaces/NAME/journal`); `now` expires open ones."""
+    ledger = DecisionLedger(
+        proposal_seconds=proposal_seconds, max_decisions=max_decisions, on_change=on_change
+    )
+    JournalReader(ledger).read_all(read_records(folder))
     if now is not None:
-        ledger.pass_time(now)
+        ledger.expire(now)
     return ledger

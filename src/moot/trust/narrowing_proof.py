@@ -1,4 +1,4 @@
-"""Whether a rule that a person edited takes no more than the one that was suggested. Unprovable is no."""
+"""Proves that an edited rule matches no more than the suggested one; unproved counts as wider."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Mapping
 
 from moot.protocol.operation import Json
 from moot.protocol.patterns import covers, read_capability
-from moot.trust.conditions import Hours, same
+from moot.trust.conditions import Hours, is_same_json
 from moot.trust.rules import Rule
 
 
-def wider_in(edited: Rule, suggested: Rule) -> str | None:
-    """The first part in which the edited rule may take more; None: it takes less, or the same."""
+def find_wider_part(edited: Rule, suggested: Rule) -> str | None:
+    """The first part in which the edited rule may match more; None if it matches the same or less."""
     if edited.decision != suggested.decision:
         return "decision"
     if not covers(read_capability(_patterns(suggested)), read_capability(_patterns(edited))):
         return "proposer, to, method, tool or arguments"
-    # Nobody addressed, which a capability cannot say, is neither somebody nor anybody.
+    # A rule without a host, which a capability cannot express, covers neither named hosts nor any host.
     if suggested.to is not None and (edited.to is None or bool(edited.to) != bool(suggested.to)):
         return "to"
     if edited.extra_arguments and not suggested.extra_arguments:
         return "extra_arguments"
-    # What a closed rule names, it admits: a name more is an argument more.
+    # A closed rule admits the arguments it names, so another name admits another argument.
     if not suggested.extra_arguments and _named(edited) - _named(suggested):
         return "arguments"
     for path, span in suggested.range.items():
@@ -29,12 +29,12 @@ def wider_in(edited: Rule, suggested: Rule) -> str | None:
         if other is None or other.low < span.low or other.high > span.high or span.whole > other.whole:
             return f"range of {'.'.join(path)}"
     for name, value in suggested.equals.items():
-        if name not in edited.equals or not same(edited.equals[name], value):
+        if name not in edited.equals or not is_same_json(edited.equals[name], value):
             return f"equals of {name}"
-    return _later_or_oftener(edited, suggested)
+    return _wider_time_or_limit(edited, suggested)
 
 
-def _later_or_oftener(edited: Rule, suggested: Rule) -> str | None:
+def _wider_time_or_limit(edited: Rule, suggested: Rule) -> str | None:
     if suggested.hours is not None and not _within(edited.hours, suggested.hours):
         return "hours"
     if suggested.after is not None and (edited.after is None or edited.after < suggested.after):
@@ -42,7 +42,7 @@ def _later_or_oftener(edited: Rule, suggested: Rule) -> str | None:
     if suggested.before is not None and (edited.before is None or edited.before > suggested.before):
         return "before"
     mine, theirs = edited.limits, suggested.limits
-    # Not as rates: ten an hour is less than 240 a day, which may all come at once.
+    # Not compared as rates: 240 a day may all come in one hour.
     if theirs.count is not None and (
         mine.count is None or mine.count > theirs.count or mine.seconds < theirs.seconds
     ):

@@ -1,11 +1,11 @@
-"""Whose approvals teach: people, told apart from agents and tool servers by a right that only they hold.
+"""Whose approvals count for learning: people, recognised by a capability that only they hold.
 
-A person of a space is a member who may say `trust/accept`, as its rights in the roster show. Whoever may not
-accept a rule does not teach one either: an agent that may call tools itself and fulfils what others propose,
-a bridge, another approver. Anybody's rejection counts, since it only keeps rules from being suggested.
+A person is a member who may send `trust/accept`, as the roster shows. Approvals of other members do not
+count: an agent that may call tools itself and fulfils what others propose, a bridge, another approver.
+Anyone's rejection counts, since it only prevents suggestions.
 
-Rights are seen of members who are here, so what was seen last is kept: Alice's approvals of yesterday teach
-while she is away, and no longer once she came back without the right.
+Capabilities are only visible of members who are present, so the last known state is kept: Alice's approvals
+of yesterday count while she is away, and no longer once she has come back without the capability.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Final, Protocol
 
 ACCEPT: Final = "trust/accept"
-# More than a space has members; beyond it nobody new is learned from.
+# More than a space has members; beyond this nobody is added.
 MAX_PEOPLE: Final = 10_000
 
 
@@ -27,9 +27,9 @@ class SeenMember(Protocol):
 
 
 def people_among(members: Iterable[SeenMember], before: frozenset[str], *, me: str) -> frozenset[str]:
-    """The people known so far, with what the rights of those who are here say now. We are never one."""
+    """The people known so far, updated by the capabilities of the present members. `me` is never one."""
     present = list(members)
-    # One member may be here twice, under several runtime ids: every one of them must hold the right.
+    # A member may be connected several times: every connection must hold the capability.
     without = {member.name for member in present if not member.may(ACCEPT)} | {me}
     found = (before | {member.name for member in present}) - without
     return found if len(found) <= MAX_PEOPLE else before - without

@@ -1,8 +1,8 @@
-"""What a proposal asks for, in the parts that rules and learning speak about.
+"""A proposal in the parts that rules and learning work with.
 
-A `Case` is a proposal taken apart: who, to whom, which method, which tool, which arguments. What does not
-fit into these parts is listed in `stray`, and no rule ever approves a case that has strays: what nobody can
-name in a rule, nobody has agreed to.
+A `Case` has the proposer, the hosts, the method, the tool and the arguments. Fields that fit none of these
+parts are listed in `unexpected_fields`, and no rule approves a case that has any: what no rule can name,
+nobody has agreed to.
 """
 
 from __future__ import annotations
@@ -11,20 +11,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from moot.protocol.envelope import Envelope
 from moot.protocol.operation import CONTEXT_PATHS, Json, Payload, context_of
 
 # Methods whose arguments stand under `arguments`; of all others the params are the arguments.
 WITH_ARGUMENTS: Final = frozenset({"tools/call", "prompts/get"})
 # Deeper arguments are compared as a whole and never generalised.
-LEAF_DEPTH: Final = 8
+MAX_LEAF_DEPTH: Final = 8
 
 Path = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One proposal as it is judged. `at` is when it was made, in seconds since 1970."""
+    """One proposal as rules see it. `at` is when it was made, in seconds since 1970."""
 
     id: str
     proposer: str
@@ -34,47 +33,42 @@ class Case:
     arguments: Mapping[str, Json]
     payload: Payload
     at: float = 0.0
-    stray: tuple[str, ...] = ()
+    unexpected_fields: tuple[str, ...] = ()
 
 
 def case_of(id: str, proposer: str, to: Sequence[str], payload: Payload, *, at: float = 0.0) -> Case:
-    """The parts of a proposal's payload, whatever it holds: nothing is raised."""
+    """Read the parts of a proposal's payload; never raises."""
     method = payload.get("method")
     method = method if isinstance(method, str) else ""
     params = payload.get("params", {})
-    stray: list[str] = []
+    unexpected_fields: list[str] = []
     arguments: Mapping[str, Json] = {}
     if not isinstance(params, dict):
-        stray.append("params")
+        unexpected_fields.append("params")
         params = {}
     if method in WITH_ARGUMENTS:
         given = params.get("arguments", {})
         if isinstance(given, dict):
             arguments = given
         else:
-            stray.append("params.arguments")
-        stray += [f"params.{key}" for key in params if key not in ("name", "arguments", "_meta")]
+            unexpected_fields.append("params.arguments")
+        unexpected_fields += [f"params.{key}" for key in params if key not in ("name", "arguments", "_meta")]
     else:
         named = {path[1] for path in CONTEXT_PATHS.get(method, ()) if len(path) == 2}
         arguments = {key: value for key, value in params.items() if key != "_meta" and key not in named}
     tool = context_of(method, payload)
     if method in CONTEXT_PATHS and tool is None:
-        stray.append("params.name")
+        unexpected_fields.append("params.name")
     meta = params.get("_meta", {})
-    # A progress token says where news go, not what is done.
+    # A progress token does not change what is done.
     if not isinstance(meta, dict) or not meta.keys() <= {"progressToken"}:
-        stray.append("params._meta")
-    return Case(id, proposer, tuple(to), method, tool, arguments, payload, at, tuple(stray))
-
-
-def case_of_envelope(envelope: Envelope, at: float, *, sender: str = "") -> Case:
-    """The case of a proposal's envelope as it was heard."""
-    return case_of(envelope.id, envelope.sender or sender, tuple(envelope.to), envelope.payload, at=at)
+        unexpected_fields.append("params._meta")
+    return Case(id, proposer, tuple(to), method, tool, arguments, payload, at, tuple(unexpected_fields))
 
 
 def leaves(arguments: Mapping[str, Json]) -> Iterator[tuple[Path, Json]]:
     """Every argument that is no object, with its path; an empty object and what is too deep are leaves."""
-    yield from _leaves(arguments, (), LEAF_DEPTH)
+    yield from _leaves(arguments, (), MAX_LEAF_DEPTH)
 
 
 def _leaves(value: Mapping[str, Json], path: Path, depth: int) -> Iterator[tuple[Path, Json]]:
@@ -103,5 +97,5 @@ def type_of(value: Json) -> str:
     return "object"
 
 
-def shown_path(path: Path) -> str:
+def path_text(path: Path) -> str:
     return ".".join(path)

@@ -1,8 +1,8 @@
-"""From a rule to a right of the agent's own (MEW 9.2): proposals only, a tool with these arguments, the tool.
+"""From a rule to a capability for the agent itself (MEW 9.2).
 
-A capability knows patterns and hosts, nothing else. A rule that asks for ranges, hours, moments or exact
-lists cannot become one. What a capability cannot say either, but a rule does, is listed in `loses`, so that
-nobody gives more than they know: a grant does not expire, counts nothing, and minds no further arguments.
+A capability has patterns and hosts, nothing else, so a rule with ranges, hours, times or exact lists cannot
+become one. Restrictions of a rule that the capability would lose are listed in `loses`, so that nobody grants
+more than they know: a grant does not expire, has no limit, and allows further arguments.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from moot.protocol.operation import CONTEXT_PATHS, Json
 from moot.protocol.patterns import read_capability
 from moot.protocol.patterns.globs import is_wild
 from moot.trust.proposal_case import WITH_ARGUMENTS
-from moot.trust.rule_words import list_of
+from moot.trust.rule_words import join_names
 from moot.trust.rules import Rule
 
 Step = Literal["arguments", "tool"]
-# The chain, each step wider than the one before.
+# From narrow to wide.
 STEPS: Final = ("proposal", "arguments", "tool")
 
 
 @dataclass(frozen=True, slots=True)
 class RuleGrant:
-    """A capability that a member could be given, and what it would allow beyond the rule."""
+    """A capability that a member could be granted, and what it would allow beyond the rule."""
 
     participant: str
     step: Step
@@ -44,7 +44,7 @@ class RuleGrant:
 
 
 def why_no_grant(rule: Rule) -> str | None:
-    """Why a rule cannot become a capability; None when it can."""
+    """Why a rule cannot become a capability; None if it can."""
     if rule.decision != "approve":
         return "only rules that approve can become a permission"
     if not isinstance(rule.proposer, str) or is_wild(rule.proposer) or rule.proposer[:1] in ("/", "!"):
@@ -63,11 +63,11 @@ def why_no_grant(rule: Rule) -> str | None:
         (rule.before, "an end time"),
     ]
     found = [name for condition, name in conditions if condition]
-    return f"a capability cannot express {list_of(found)}" if found else None
+    return f"a capability cannot express {join_names(found)}" if found else None
 
 
 def grant_of(rule: Rule, step: Step = "arguments") -> RuleGrant | None:
-    """The capability that this rule could become, None when a capability cannot say it."""
+    """The capability that this rule could become; None if it cannot."""
     if why_no_grant(rule) is not None or not rule.to:
         return None
     ((_, field),) = CONTEXT_PATHS[rule.method]
@@ -94,7 +94,7 @@ def grant_of(rule: Rule, step: Step = "arguments") -> RuleGrant | None:
     if rule.limits.expires is not None:
         loses.append("it does not expire")
     if rule.limits.while_present:
-        loses.append(f"it also applies while {list_of(rule.limits.while_present)} is away")
+        loses.append(f"it also applies while {join_names(rule.limits.while_present)} is away")
     which = "with these arguments" if step == "arguments" and rule.arguments else "with any arguments"
-    words = f"{rule.proposer} can call {rule.tool} on {list_of(rule.to)} {which} without asking"
+    words = f"{rule.proposer} can call {rule.tool} on {join_names(rule.to)} {which} without asking"
     return RuleGrant(rule.proposer, step, capability, tuple(loses), words)

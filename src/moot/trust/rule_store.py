@@ -1,11 +1,12 @@
-"""What an approver keeps between its runs: rules for people to read and edit, and what became of them.
+"""What an approver keeps between its runs: rules that people can read and edit, and their state.
 
-    rules.yaml    the rules in their order; whoever may write this file may change them, and it is read again
-    state.json    suspensions, suggestions (open, dismissed, granted), pinned tool definitions, the switch,
-                  who is known as a person, and when a person last looked at each rule
+    rules.yaml    the rules in their order; whoever can write this file can change them, and it is read again
+    state.json    suspensions, suggestions (open, dismissed, granted), pinned tool definitions, whether all
+    rules
+                  are stopped, who is known as a person, and when a person last reviewed each rule
 
-Both are replaced as a whole, so a crash leaves the one from before. A rules.yaml that cannot be read stops
-all rules, and says so: half of somebody's rules may be the wrong half.
+Both are replaced as a whole, so a crash leaves the previous version. A rules.yaml that cannot be read stops
+all rules: half of somebody's rules may be the wrong half.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from moot.trust.tripwires import Suspension
 
 RULES_NAME: Final = "rules.yaml"
 STATE_NAME: Final = "state.json"
-# Beyond these nobody looks at them; the oldest go first.
+# The oldest are dropped first.
 MAX_SUGGESTIONS: Final = 100
 MAX_DISMISSED: Final = 500
 
@@ -44,7 +45,7 @@ class RuleStop:
 
 @dataclass(frozen=True, slots=True)
 class GrantedRule:
-    """A suggestion that became a right of the agent's own, and the grant that gave it, if it was named."""
+    """A suggestion that became a capability of the agent, and the grant that gave it, if it was named."""
 
     rule: Rule
     by: str
@@ -56,49 +57,49 @@ class GrantedRule:
 
 @dataclass(slots=True)
 class RuleStore:
-    """The rules of one space and their standing. `save` after every change."""
+    """The rules of one space and their state. `save` after every change."""
 
     folder: Path
     rules: tuple[Rule, ...] = ()
     suspensions: dict[str, Suspension] = field(default_factory=dict)
     dismissed: tuple[Rule, ...] = ()
     # Open suggestions as they were sent, by id.
-    suggested: dict[str, dict[str, Json]] = field(default_factory=dict)
+    suggestions: dict[str, dict[str, Json]] = field(default_factory=dict)
     # Suggestions that were granted instead, by id; nothing like them is suggested while the grant stands.
     granted: dict[str, GrantedRule] = field(default_factory=dict)
-    # Who may accept rules, as the roster last showed it (`people`).
+    # Who can accept rules, as the roster last showed it (`people`).
     people: frozenset[str] = frozenset()
-    # When a person last looked at a rule: wrote, accepted or lifted it. What happened before trips nothing.
-    looked: dict[str, float] = field(default_factory=dict)
-    resumed: float = 0.0
+    # When a person last reviewed a rule: wrote, accepted or resumed it. Earlier events suspend nothing.
+    reviewed: dict[str, float] = field(default_factory=dict)
+    resumed_at: float = 0.0
     # `host/tool` → hash of the definition that people decided by.
     definitions: dict[str, str] = field(default_factory=dict)
     stopped: RuleStop | None = None
-    # Why the file of rules cannot be used; None: it can.
+    # Why the rules file cannot be used; None if it can.
     fault: str | None = None
     _stamp: tuple[int, int] | None = None
 
     @classmethod
     def open(cls, folder: Path) -> RuleStore:
-        """The book in a folder, which is made where there is none; raises UsageError.
+        """Open the store in a folder, which is created if needed; raises UsageError.
 
-        The caller says with `look_at` since when rules that nobody accepted are known.
+        The caller marks rules that nobody accepted as reviewed (`unreviewed`, `mark_reviewed`).
         """
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as fault:
             raise UsageError(f"cannot use {folder}: {fault.strerror}. Name another with --state") from None
-        book = cls(folder)
-        book._read_state()
-        book.reread()
-        return book
+        store = cls(folder)
+        store._read_state()
+        store.reload()
+        return store
 
     @property
     def rules_file(self) -> Path:
         return self.folder / RULES_NAME
 
-    def reread(self) -> bool:
-        """Take the file of rules as it is now; whether it is another one than before."""
+    def reload(self) -> bool:
+        """Read the rules file if it changed; returns whether it did."""
         stamp = _stamp_of(self.rules_file)
         if stamp == self._stamp:
             return False
@@ -115,20 +116,22 @@ class RuleStore:
             self.suspensions = {name: s for name, s in self.suspensions.items() if name in names}
         return True
 
-    def look_at(self, names: Iterable[str], now: float) -> None:
-        """A person has looked at these rules."""
-        self.looked |= dict.fromkeys(names, now)
+    def mark_reviewed(self, names: Iterable[str], now: float) -> None:
+        """A person has reviewed these rules."""
+        self.reviewed |= dict.fromkeys(names, now)
 
-    def unseen(self) -> list[str]:
-        """Rules of the file that are new to us: a person wrote them."""
-        return [rule.name for rule in self.rules if rule.name not in self.looked]
+    def unreviewed(self) -> list[str]:
+        """Rules that nobody is known to have reviewed: a person wrote them into the file."""
+        return [rule.name for rule in self.rules if rule.name not in self.reviewed]
 
-    def since(self, rule: str) -> float:
-        """What happened at this moment or before says nothing about the rule any more."""
-        return self.looked.get(rule, 0.0)
+    def reviewed_at(self, rule: str) -> float:
+        """When a person last reviewed the rule: earlier events do not suspend it."""
+        return self.reviewed.get(rule, 0.0)
 
     def set_rules(self, rules: Iterable[Rule]) -> None:
-        """Write another list of rules; raises UsageError while the file is broken, since it would be lost."""
+        """Write a new list of rules; raises UsageError while the file cannot be read, since it would be
+        lost.
+        """
         if self.fault is not None:
             raise UsageError(f"correct {self.rules_file} first: {self.fault}")
         self.rules = tuple(rules)
@@ -137,22 +140,22 @@ class RuleStore:
         self.save()
 
     def save(self) -> None:
-        while len(self.suggested) > MAX_SUGGESTIONS:
-            del self.suggested[next(iter(self.suggested))]
+        while len(self.suggestions) > MAX_SUGGESTIONS:
+            del self.suggestions[next(iter(self.suggestions))]
         while len(self.granted) > MAX_DISMISSED:
             del self.granted[next(iter(self.granted))]
         self.dismissed = self.dismissed[-MAX_DISMISSED:]
         if self.fault is None:
             names = {rule.name for rule in self.rules}
-            self.looked = {name: at for name, at in self.looked.items() if name in names}
+            self.reviewed = {name: at for name, at in self.reviewed.items() if name in names}
         state: dict[str, Json] = {
             "suspensions": [each.as_json() for each in self.suspensions.values()],
             "dismissed": [rule_as_json(rule) for rule in self.dismissed],
-            "suggested": self.suggested,
+            "suggested": self.suggestions,
             "granted": {id: each.as_json() for id, each in self.granted.items()},
             "people": sorted(self.people),
-            "looked": self.looked,
-            "resumed": self.resumed,
+            "looked": self.reviewed,
+            "resumed": self.resumed_at,
             "definitions": self.definitions,
             "stopped": None if self.stopped is None else self.stopped.as_json(),
         }
@@ -169,14 +172,14 @@ class RuleStore:
         try:
             self.suspensions = {each["rule"]: Suspension(**each) for each in state["suspensions"]}
             self.dismissed = tuple(rule_of_json(each) for each in state["dismissed"])
-            self.suggested = dict(state["suggested"])
+            self.suggestions = dict(state["suggested"])
             self.granted = {
                 id: GrantedRule(rule_of_json(each["rule"]), each["by"], each["grant"])
                 for id, each in state.get("granted", {}).items()
             }
             self.people = frozenset(state.get("people", ()))
-            self.looked = dict(state.get("looked", {}))
-            self.resumed = float(state.get("resumed", 0.0))
+            self.reviewed = dict(state.get("looked", {}))
+            self.resumed_at = float(state.get("resumed", 0.0))
             self.definitions = dict(state["definitions"])
             self.stopped = None if state["stopped"] is None else RuleStop(**state["stopped"])
         except (KeyError, TypeError, ValueError, AttributeError, UsageError) as fault:

@@ -1,4 +1,4 @@
-"""Rules as YAML, and back: what is written is what is read, and whatever is not understood is refused.
+"""Reads and writes rules as YAML.
 
     rules:
       - name: reports
@@ -13,8 +13,8 @@
         limits: {count: 20, per: 1h, expires: 2027-01-01T00:00:00Z, while_present: alice}
         origin: {suggestion: s-1, accepted_by: alice, accepted: 2026-11-15T09:00:00Z}
 
-An error names the place, as in `rules[2].limits.per`. A misspelled limit would be no limit, so unknown keys
-are errors.
+An error names the place, as in `rules[2].limits.per`. Unknown keys are errors: a misspelled limit would be no
+limit.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from moot.config.strict_yaml import read_yaml
 from moot.errors import InvalidPattern, UsageError
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
-from moot.trust.conditions import Range, read_hours, read_moment
+from moot.trust.conditions import Range, read_hours, read_time
 from moot.trust.proposal_case import Path
 from moot.trust.rules import DECISIONS, Rule, RuleLimits, RuleOrigin
 
-# Rules of one space: beyond this nobody reads them.
+# For one space.
 MAX_RULES: Final = 500
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
-_LASTS: Final = re.compile(r"(\d{1,6})(s|m|h|d|w)", re.ASCII)
+_DURATION: Final = re.compile(r"(\d{1,6})(s|m|h|d|w)", re.ASCII)
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _RULE_KEYS: Final = (
     "name",
@@ -63,52 +63,50 @@ T = TypeVar("T")
 
 
 def read_rules(text: str) -> tuple[Rule, ...]:
-    """The rules of a YAML text; raises UsageError with the place of what is wrong."""
+    """Read the rules of a YAML text; raises UsageError with the place of the mistake."""
     value = read_yaml(text)
     if value is None:
         return ()
     top = _mapping(value, "the file", ("rules",))
     listed = top.get("rules") or []
     if not isinstance(listed, list):
-        raise _wrong("rules", "must be a list: `rules:` followed by lines of `- name: …`")
+        raise _error("rules", "must be a list: `rules:` followed by lines of `- name: …`")
     if len(listed) > MAX_RULES:
-        raise _wrong(
+        raise _error(
             "rules", f"has {len(listed)} rules, more than the limit of {MAX_RULES}; merge or remove some"
         )
     rules = tuple(rule_of_json(value, f"rules[{at}]") for at, value in enumerate(listed))
     seen: set[str] = set()
     for at, rule in enumerate(rules):
         if rule.name in seen:
-            raise _wrong(f"rules[{at}].name", f"{rule.name!r} is used twice; names must be unique")
+            raise _error(f"rules[{at}].name", f"{rule.name!r} is used twice; names must be unique")
         seen.add(rule.name)
     return rules
 
 
 def rule_of_json(value: Json, where: str = "rule") -> Rule:
-    """One rule, as it stands in YAML or in an envelope; raises UsageError with the place."""
+    """Read one rule from YAML or from an envelope; raises UsageError with the place of the mistake."""
     fields = _mapping(value, where, _RULE_KEYS)
     name = fields.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise _wrong(f"{where}.name", "must be 1 to 64 letters, digits, dots, dashes or underscores")
+        raise _error(f"{where}.name", "must be 1 to 64 letters, digits, dots, dashes or underscores")
     decision = fields.get("decision")
     if decision not in DECISIONS:
-        raise _wrong(f"{where}.decision", "must be approve, reject or ask")
+        raise _error(f"{where}.decision", "must be approve, reject or ask")
     tool = fields.get("tool")
-    # A tool is called; other methods are named.
-    method = fields.get("method", None if tool is None else "tools/call")
+    method = fields.get("method")
     arguments = _mapping(fields.get("arguments", {}), f"{where}.arguments")
     equals = _mapping(fields.get("equals", {}), f"{where}.equals")
     for name_ in equals:
         if name_ in arguments:
-            raise _wrong(f"{where}.equals.{name_}", "is also in arguments; write it once")
+            raise _error(f"{where}.equals.{name_}", "is also in arguments; write it once")
     spans = dict(_ranges(_mapping(fields.get("range", {}), f"{where}.range"), (), f"{where}.range"))
     try:
         return Rule(
             name=name,
             decision=decision,
             proposer=_pattern(fields.get("proposer"), f"{where}.proposer"),
-            to=_addressees(fields.get("to"), f"{where}.to"),
-            # A tool is called; other methods are named.
+            to=_hosts(fields.get("to"), f"{where}.to"),
             method="tools/call"
             if method is None and tool is not None
             else _pattern(method, f"{where}.method"),
@@ -117,16 +115,16 @@ def rule_of_json(value: Json, where: str = "rule") -> Rule:
             range=spans,
             equals=equals,
             hours=_optional(fields.get("hours"), read_hours, f"{where}.hours"),
-            after=_optional(fields.get("after"), read_moment, f"{where}.after"),
-            before=_optional(fields.get("before"), read_moment, f"{where}.before"),
+            after=_optional(fields.get("after"), read_time, f"{where}.after"),
+            before=_optional(fields.get("before"), read_time, f"{where}.before"),
             extra_arguments=_boolean(fields.get("extra_arguments", False), f"{where}.extra_arguments"),
             limits=_limits(fields.get("limits"), f"{where}.limits"),
             origin=_origin(fields.get("origin"), f"{where}.origin"),
             words=_text(fields.get("words", ""), f"{where}.words"),
         )
     except InvalidPattern as fault:
-        said = fault.message.removeprefix("capability: ").removeprefix("payload.")
-        raise _wrong(f"{where}.{said.split(' ', 1)[0]}", said.split(" ", 1)[-1]) from None
+        message = fault.message.removeprefix("capability: ").removeprefix("payload.")
+        raise _error(f"{where}.{message.split(' ', 1)[0]}", message.split(" ", 1)[-1]) from None
 
 
 def _limits(value: Json, where: str) -> RuleLimits:
@@ -135,37 +133,37 @@ def _limits(value: Json, where: str) -> RuleLimits:
     fields = _mapping(value, where, _LIMIT_KEYS)
     count = fields.get("count")
     if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
-        raise _wrong(f"{where}.count", "must be a whole number of at least 1")
+        raise _error(f"{where}.count", "must be a whole number of at least 1")
     if ("per" in fields) != (count is not None):
-        raise _wrong(where, "needs count and per together, as in {count: 20, per: 1h}")
+        raise _error(where, "needs count and per together, as in {count: 20, per: 1h}")
     check = fields.get("check", 0.0)
     if isinstance(check, bool) or not isinstance(check, int | float) or not 0 <= check <= 1:
-        raise _wrong(
+        raise _error(
             f"{where}.check",
             "must be a number from 0 to 1: the share of matches left to people as a spot check",
         )
     present = fields.get("while_present", [])
     present = [present] if isinstance(present, str) else present
     if not isinstance(present, list) or not all(isinstance(name, str) and name for name in present):
-        raise _wrong(f"{where}.while_present", "must be the name of a member, or a list of names")
+        raise _error(f"{where}.while_present", "must be the name of a member, or a list of names")
     return RuleLimits(
         count=count,
-        seconds=read_lasting(fields["per"], f"{where}.per") if "per" in fields else RuleLimits().seconds,
-        expires=_optional(fields.get("expires"), read_moment, f"{where}.expires"),
+        seconds=read_duration(fields["per"], f"{where}.per") if "per" in fields else RuleLimits().seconds,
+        expires=_optional(fields.get("expires"), read_time, f"{where}.expires"),
         while_present=tuple(present),
         check=float(check),
     )
 
 
-def read_lasting(value: Json, where: str) -> float:
-    """`90s`, `15m`, `1h`, `7d`, `2w` in seconds."""
-    found = _LASTS.fullmatch(value) if isinstance(value, str) else None
+def read_duration(value: Json, where: str) -> float:
+    """Read `90s`, `15m`, `1h`, `7d` or `2w` as seconds."""
+    found = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if found is None or not int(found[1]):
-        raise _wrong(where, "must be a duration such as 90s, 15m, 1h or 7d")
+        raise _error(where, "must be a duration such as 90s, 15m, 1h or 7d")
     return int(found[1]) * _UNITS[found[2]]
 
 
-def _lasting(seconds: float) -> str:
+def _duration_text(seconds: float) -> str:
     for unit in ("w", "d", "h", "m"):
         if seconds % _UNITS[unit] == 0:
             return f"{seconds / _UNITS[unit]:.0f}{unit}"
@@ -179,11 +177,11 @@ def _origin(value: Json, where: str) -> RuleOrigin:
     texts = {key: _optional(fields.get(key), lambda v: v, where) for key in ("suggestion", "accepted_by")}
     for key, text in texts.items():
         if text is not None and not isinstance(text, str):
-            raise _wrong(f"{where}.{key}", "must be text")
+            raise _error(f"{where}.{key}", "must be text")
     return RuleOrigin(
         texts["suggestion"],
         texts["accepted_by"],
-        _optional(fields.get("accepted"), read_moment, f"{where}.accepted"),
+        _optional(fields.get("accepted"), read_time, f"{where}.accepted"),
     )
 
 
@@ -196,10 +194,10 @@ def _ranges(value: Mapping[str, Json], path: Path, where: str) -> list[tuple[Pat
             continue
         numbers = isinstance(inner, list) and [n for n in inner if isinstance(n, int | float)]
         if not isinstance(inner, list) or len(inner) != 2 or numbers != inner or True in map(_is_bool, inner):
-            raise _wrong(here, "must be two numbers, the lowest and the highest, as in [1, 100]")
+            raise _error(here, "must be two numbers, the lowest and the highest, as in [1, 100]")
         low, high = inner
         if not low <= high:
-            raise _wrong(here, f"runs from {low} down to {high}; the lowest comes first")
+            raise _error(here, f"runs from {low} down to {high}; the lowest comes first")
         found.append(((*path, key), Range(low, high)))
     return found
 
@@ -213,26 +211,26 @@ def _pattern(value: Json, where: str) -> Json:
         return value
     if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
         return value
-    raise _wrong(where, "must be a text pattern or a list of text patterns")
+    raise _error(where, "must be a text pattern or a list of text patterns")
 
 
-def _addressees(value: Json, where: str) -> tuple[str, ...] | None:
+def _hosts(value: Json, where: str) -> tuple[str, ...] | None:
     if value is None:
         return None
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-        raise _wrong(where, "must be member names, or [] for proposals without a host")
+        raise _error(where, "must be member names, or [] for proposals without a host")
     return tuple(names)
 
 
 def _mapping(value: Json, where: str, keys: Sequence[str] | None = None) -> dict[str, Json]:
     if not isinstance(value, dict):
-        raise _wrong(where, "must be a mapping of keys and values")
+        raise _error(where, "must be a mapping of keys and values")
     for key in value:
         if not isinstance(key, str):
-            raise _wrong(where, f"has the key {key!r}, which is not text; put it in quotes")
+            raise _error(where, f"has the key {key!r}, which is not text; put it in quotes")
         if keys is not None and key not in keys:
-            raise _wrong(f"{where}.{key}", f"is not a known key; known keys: {', '.join(keys)}")
+            raise _error(f"{where}.{key}", f"is not a known key; known keys: {', '.join(keys)}")
     return value
 
 
@@ -242,22 +240,22 @@ def _optional(value: Json, read: Callable[[Any], T], where: str) -> T | None:
     try:
         return read(value)
     except UsageError as fault:
-        raise _wrong(where, str(fault)) from None
+        raise _error(where, str(fault)) from None
 
 
 def _boolean(value: Json, where: str) -> bool:
     if not isinstance(value, bool):
-        raise _wrong(where, "must be true or false")
+        raise _error(where, "must be true or false")
     return value
 
 
 def _text(value: Json, where: str) -> str:
     if not isinstance(value, str):
-        raise _wrong(where, "must be text")
+        raise _error(where, "must be text")
     return value
 
 
-def _wrong(where: str, what: str) -> UsageError:
+def _error(where: str, what: str) -> UsageError:
     return UsageError(f"{where} {what}")
 
 
@@ -265,7 +263,7 @@ def _wrong(where: str, what: str) -> UsageError:
 
 
 def rule_as_json(rule: Rule) -> dict[str, Json]:
-    """The rule as `rule_of_json` reads it, without what is as it always is."""
+    """The rule as `rule_of_json` reads it, without default values."""
     written: dict[str, Json] = {"name": rule.name, "decision": rule.decision}
     if rule.words:
         written["words"] = rule.words
@@ -302,7 +300,7 @@ def rule_as_json(rule: Rule) -> dict[str, Json]:
 def _limits_as_json(limits: RuleLimits) -> dict[str, Json]:
     written: dict[str, Json] = {}
     if limits.count is not None:
-        written |= {"count": limits.count, "per": _lasting(limits.seconds)}
+        written |= {"count": limits.count, "per": _duration_text(limits.seconds)}
     if limits.expires is not None:
         written["expires"] = rfc3339(limits.expires)
     if limits.while_present:
@@ -329,13 +327,13 @@ def write_rules(rules: Sequence[Rule]) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Texts with anything that cannot be seen are escaped: to YAML, U+0085 is white space like any other."""
+    """Escapes texts with invisible characters: to YAML, U+0085 is ordinary white space."""
 
 
-def _written_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     seen = text.isprintable() or all(char.isprintable() or char == "\n" for char in text)
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if seen else '"')
 
 
-_Dumper.add_representer(str, _written_text)
+_Dumper.add_representer(str, _represent_text)
 _Dumper.ignore_aliases = lambda *_: True  # type: ignore[method-assign]

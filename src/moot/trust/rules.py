@@ -1,16 +1,17 @@
-"""Rules: ordered, each a pattern with a decision, limits and where it came from.
+"""Rules: an ordered list, each with patterns, a decision, limits and its origin.
 
 A rule looks at five parts of a proposal: proposer, to, method, tool and arguments. Their patterns are those
 of capabilities (`moot.protocol.patterns`). `evaluate` goes through the rules in order:
 
     does not match, expired          next rule
-    matches, suspended               ask, and say why
-    matches, a limit is used up      ask, and say which (a wider rule below must not undo a limit)
-    matches                          its decision, but rejecting beats approving at the same width
+    matches, suspended               ask, with the reason
+    matches, a limit is used up      ask, with the limit (a wider rule below must not undo a limit)
+    matches                          its decision, but rejecting beats approving at the same breadth
     none                             ask
 
-An approving rule is *closed*: arguments that it does not name keep it from matching (`extra_arguments: true`
-opens it), so does anything else in the params, and its wildcards take plain texts only (`is_plain`).
+An approving rule is *closed*: it does not match if there are arguments that it does not name
+(`extra_arguments: true` allows them) or other fields in the params, and its wildcards match plain texts only
+(`is_plain`).
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
 from moot.protocol.patterns.globs import glob
 from moot.protocol.patterns.pattern import Fields, Node, NotText, OneOf, Pattern, Regex, Text
-from moot.trust.conditions import Hours, Range, is_plain, same
-from moot.trust.proposal_case import Case, Path, shown_path
+from moot.trust.conditions import Hours, Range, is_plain, is_same_json
+from moot.trust.proposal_case import Case, Path, path_text
 
-Decide = Literal["approve", "reject", "ask"]
+RuleDecision = Literal["approve", "reject", "ask"]
 DECISIONS: Final = ("approve", "reject", "ask")
 _PARTS: Final = ("proposer", "method", "tool", "arguments")
-_NO_COUNTS: Final[Mapping[str, Sequence[float]]] = {}
+_NO_TIMES: Final[Mapping[str, Sequence[float]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class RuleLimits:
-    """How far a rule may go. `count` acts in `seconds`; `check` is the share left to people anyway."""
+    """At most `count` decisions in `seconds`; `check` is the share of matches that people still decide."""
 
     count: int | None = None
     seconds: float = 3600.0
@@ -58,14 +59,14 @@ NO_ORIGIN: Final = RuleOrigin()
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. Raises InvalidPattern when a pattern cannot be read.
+    """One rule. Raises InvalidPattern if a pattern cannot be read.
 
-    `to` None is whoever is addressed, () a proposal that names no host. `range` holds paths of arguments,
-    `equals` whole arguments that must be exactly this JSON.
+    `to` is None for any host and () for proposals without a host. `range` has paths of arguments, `equals`
+    whole arguments that must be exactly this JSON.
     """
 
     name: str
-    decision: Decide
+    decision: RuleDecision
     proposer: Json = None
     to: tuple[str, ...] | None = None
     method: Json = None
@@ -96,27 +97,27 @@ class Rule:
         object.__setattr__(self, "_nodes", dict(pattern.payload.literal) if pattern.payload else {})
 
     @property
-    def careful(self) -> bool:
-        """Approving takes no more than was said; to reject or ask, a rule may see through tricks."""
+    def is_careful(self) -> bool:
+        """Whether wildcards match plain texts only: for approving; rejecting and asking may match more."""
         return self.decision == "approve"
 
     def matches(self, case: Case, now: float) -> bool:
-        return next(self._misfits(case, now), None) is None
+        return next(self._iter_mismatches(case, now), None) is None
 
-    def misfits(self, case: Case, now: float) -> tuple[str, ...]:
-        """What of the proposal does not fit, in words that begin with the part; empty when it matches."""
-        return tuple(self._misfits(case, now))
+    def mismatches(self, case: Case, now: float) -> tuple[str, ...]:
+        """The parts of the proposal that do not match; empty if the rule matches."""
+        return tuple(self._iter_mismatches(case, now))
 
-    def _misfits(self, case: Case, now: float) -> Iterator[str]:
+    def _iter_mismatches(self, case: Case, now: float) -> Iterator[str]:
         nodes = self._nodes
         for part, value in (("tool", case.tool), ("proposer", case.proposer), ("method", case.method)):
-            if part in nodes and not admits(nodes[part], value, careful=self.careful):
+            if part in nodes and not admits(nodes[part], value, careful=self.is_careful):
                 yield part
-        if not self._addressed(case.to):
+        if not self._matches_hosts(case.to):
             yield "to"
-        yield from self._misfitting_arguments(case)
-        if self.careful and case.stray:
-            yield from case.stray
+        yield from self._argument_mismatches(case)
+        if self.is_careful and case.unexpected_fields:
+            yield from case.unexpected_fields
         if self.hours is not None and not self.hours.admits(now):
             yield "hours"
         if self.after is not None and now < self.after:
@@ -124,16 +125,16 @@ class Rule:
         if self.before is not None and now >= self.before:
             yield "before"
 
-    def is_of(self, proposer: str) -> bool:
-        """Whether it is about what this member proposes, by its patterns."""
+    def covers_proposer(self, proposer: str) -> bool:
+        """Whether it can match proposals of this member."""
         node = self._nodes.get("proposer")
         return node is None or node.matches(proposer)
 
-    def is_at(self, host: str) -> bool:
-        """Whether it is about what this host may be asked for; without a host named, any may be."""
+    def covers_host(self, host: str) -> bool:
+        """Whether it can match proposals for this host; a rule without hosts matches any."""
         return not self.to or any(glob(name).matches(host) for name in self.to)
 
-    def _addressed(self, to: tuple[str, ...]) -> bool:
+    def _matches_hosts(self, to: tuple[str, ...]) -> bool:
         if self.to is None:
             return True
         if not self.to or not to:
@@ -141,38 +142,40 @@ class Rule:
         globs = self._pattern.to or ()
         return all(
             any(
-                g.matches(name) and (not self.careful or g.literal is not None or is_plain(name))
+                g.matches(name) and (not self.is_careful or g.literal is not None or is_plain(name))
                 for g in globs
             )
             for name in to
         )
 
-    def _misfitting_arguments(self, case: Case) -> Iterator[str]:
+    def _argument_mismatches(self, case: Case) -> Iterator[str]:
         node = self._nodes.get("arguments")
         if isinstance(node, Fields):
             for name, inner in node.literal:
                 if name not in case.arguments or not admits(
-                    inner, case.arguments[name], careful=self.careful
+                    inner, case.arguments[name], careful=self.is_careful
                 ):
                     yield f"arguments.{name}"
             if node.searches and not Fields((), node.searches).matches(dict(case.arguments)):
                 yield "arguments"
         for path, span in self.range.items():
             if not span.admits(_at(case.arguments, path)):
-                yield f"range.{shown_path(path)}"
+                yield f"range.{path_text(path)}"
         for name, value in self.equals.items():
-            if name not in case.arguments or not same(case.arguments[name], value):
+            if name not in case.arguments or not is_same_json(case.arguments[name], value):
                 yield f"equals.{name}"
-        if self.careful and not self.extra_arguments:
-            yield from (f"extra argument {shown_path(path)}" for path in self.unnamed(case.arguments))
+        if self.is_careful and not self.extra_arguments:
+            yield from (
+                f"extra argument {path_text(path)}" for path in self.unnamed_arguments(case.arguments)
+            )
 
     def argument(self, name: str) -> Node | None:
-        """The pattern of one argument, None when only ranges and exact values say something about it."""
+        """The pattern of one argument; None if it has none."""
         node = self._nodes.get("arguments")
         return dict(node.literal).get(name) if isinstance(node, Fields) else None
 
-    def unnamed(self, arguments: Mapping[str, Json]) -> Iterator[Path]:
-        """The arguments that the rule says nothing about."""
+    def unnamed_arguments(self, arguments: Mapping[str, Json]) -> Iterator[Path]:
+        """The arguments that the rule does not name."""
         node = self._nodes.get("arguments")
         named = dict(node.literal) if isinstance(node, Fields) else {}
         spans = {path[0]: path for path in self.range}
@@ -195,8 +198,8 @@ class Rule:
             elif isinstance(inner, dict):
                 yield from self._unnamed_within(inner, named.get(name), here)
 
-    def width(self) -> tuple[tuple[str, int], ...]:
-        """How wide each part is: 0 one value, 1 several, 2 a pattern or range, 3 anything."""
+    def breadth(self) -> tuple[tuple[str, int], ...]:
+        """How broad each part is: 0 one value, 1 several, 2 a pattern or range, 3 anything."""
         ranks = {part: _rank(self._nodes.get(part)) for part in _PARTS[:3]}
         addressed = 3 if self.to is None else int(len(self.to) > 1)
         ranks["to"] = 2 if any(glob(name).literal is None for name in self.to or ()) else addressed
@@ -204,7 +207,7 @@ class Rule:
         if isinstance(node, Fields):
             ranks |= {f"arguments.{name}": _rank(inner) for name, inner in node.literal}
             ranks |= {f"arguments.{search.key}": 3 for search in node.searches}
-        ranks |= {f"arguments.{shown_path(path)}": 2 for path in self.range}
+        ranks |= {f"arguments.{path_text(path)}": 2 for path in self.range}
         ranks |= {f"arguments.{name}": 0 for name in self.equals}
         if self.hours is not None:
             ranks["hours"] = 2
@@ -221,7 +224,7 @@ def _at(arguments: Mapping[str, Json], path: Path) -> Json:
 
 
 def admits(node: Node, value: Json, *, careful: bool = True) -> bool:
-    """As capabilities match; in an approving rule a wildcard takes no text that is not plain."""
+    """Match as capabilities do; with `careful`, a wildcard matches plain texts only."""
     if not careful:
         return node.matches(value)
     match node:
@@ -255,9 +258,9 @@ def _rank(node: Node | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RuleVerdict:
-    """What to do with a proposal, by which rule, and why in words."""
+    """What to do with a proposal, by which rule, and why."""
 
-    decision: Decide
+    decision: RuleDecision
     rule: Rule | None
     why: str
 
@@ -266,18 +269,18 @@ def evaluate(
     rules: Sequence[Rule],
     case: Case,
     now: float,
-    presence: Collection[str] = (),
-    counts: Mapping[str, Sequence[float]] = _NO_COUNTS,
+    present: Collection[str] = (),
+    times: Mapping[str, Sequence[float]] = _NO_TIMES,
     *,
     suspended: Mapping[str, str] | None = None,
     me: str | None = None,
     draw: float = 1.0,
 ) -> RuleVerdict:
-    """The first rule that matches decides; `ask` when none does, or when its limits say so.
+    """The first rule that matches decides; `ask` if none does or its limits are used up.
 
-    `presence` are the members who are here, `counts` the moments at which each rule acted, `suspended` why a
-    rule is, `me` who would decide (nobody approves their own), `draw` a fresh random number below 1 for the
-    share that is left to people (1.0: none).
+    `present` are the members who are present, `times` when each rule decided, `suspended` the reasons by
+    rule, `me` who would decide (nobody approves their own proposals), `draw` a random number below 1 for spot
+    checks (1.0: no spot check).
     """
     for position, rule in enumerate(rules):
         expires = rule.limits.expires
@@ -286,7 +289,7 @@ def evaluate(
         if suspended and rule.name in suspended:
             return RuleVerdict("ask", rule, f"rule {rule.name} is suspended: {suspended[rule.name]}")
         if rule.decision == "approve":
-            stricter = _rejecting_as_wide(rules[position + 1 :], rule, case, now)
+            stricter = _equally_broad_rejection(rules[position + 1 :], rule, case, now)
             if stricter is not None:
                 why = f"rule {stricter.name} rejects and is as broad as rule {rule.name}, which would approve"
                 return RuleVerdict("reject", stricter, why)
@@ -294,37 +297,37 @@ def evaluate(
                 return RuleVerdict("ask", rule, "nobody can approve their own proposal")
         if rule.decision == "ask":
             return RuleVerdict("ask", rule, f"rule {rule.name} leaves the decision to people")
-        spent = _spent(rule, now, presence, counts)
-        if spent:
-            return RuleVerdict("ask", rule, f"rule {rule.name} matches, but {spent}")
+        used_up = _used_up_limit(rule, now, present, times)
+        if used_up:
+            return RuleVerdict("ask", rule, f"rule {rule.name} matches, but {used_up}")
         if draw < rule.limits.check:
             return RuleVerdict("ask", rule, f"rule {rule.name} matches; this one is a spot check by people")
         return RuleVerdict(rule.decision, rule, f"rule {rule.name} matches")
     return RuleVerdict("ask", None, "no rule matches")
 
 
-def _rejecting_as_wide(rules: Sequence[Rule], approving: Rule, case: Case, now: float) -> Rule | None:
+def _equally_broad_rejection(rules: Sequence[Rule], approving: Rule, case: Case, now: float) -> Rule | None:
     for rule in rules:
         alive = rule.limits.expires is None or now < rule.limits.expires
         if (
             rule.decision == "reject"
             and alive
-            and rule.width() == approving.width()
+            and rule.breadth() == approving.breadth()
             and rule.matches(case, now)
         ):
             return rule
     return None
 
 
-def _spent(
-    rule: Rule, now: float, presence: Collection[str], counts: Mapping[str, Sequence[float]]
+def _used_up_limit(
+    rule: Rule, now: float, present: Collection[str], times: Mapping[str, Sequence[float]]
 ) -> str | None:
     limits = rule.limits
-    missing = [name for name in limits.while_present if name not in presence]
+    missing = [name for name in limits.while_present if name not in present]
     if missing:
         return f"{missing[0]} is not present"
     if limits.count is not None:
-        used = sum(1 for at in counts.get(rule.name, ()) if now - limits.seconds < at <= now)
+        used = sum(1 for at in times.get(rule.name, ()) if now - limits.seconds < at <= now)
         if used >= limits.count:
             return f"it has reached its limit of {limits.count} decisions in {limits.seconds:g} seconds"
     return None

@@ -1,4 +1,4 @@
-"""Shadow mode: rules predict, people decide, and the two are compared. Nothing is done."""
+"""Shadow mode: rules predict, people decide, and the two are compared. No rule decides."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from moot.trust.bounds import upper_bound
 from moot.trust.decision_ledger import Decision
 from moot.trust.rules import RuleVerdict
 
-# Predictions that wait for a decision, and comparisons kept; the oldest go first.
-MAX_WAITING: Final = 10_000
-MAX_KEPT: Final = 10_000
+# Predictions without a decision yet, and comparisons that are kept; the oldest are dropped first.
+MAX_PREDICTIONS: Final = 10_000
+MAX_COMPARISONS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class ShadowRecord:
-    """How a rule did in the shadow: an upper bound on how often it would have been wrong (95 %)."""
+    """The results of a rule in shadow mode, with an upper bound of its error rate (95 % confidence)."""
 
     agreements: int
     conflicts: int
@@ -58,31 +58,31 @@ class Shadow:
     """Predictions of one space, compared as decisions come."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, RuleVerdict] = {}
+        self._predictions: dict[str, RuleVerdict] = {}
         self.comparisons: list[Comparison] = []
 
     def predict(self, proposal: str, verdict: RuleVerdict) -> None:
-        """Keep what the rules would have done; asking predicts nothing."""
+        """Keep what the rules would have decided; `ask` is no prediction."""
         if verdict.rule is None or verdict.decision == "ask":
             return
-        self._waiting[proposal] = verdict
-        while len(self._waiting) > MAX_WAITING:
-            del self._waiting[next(iter(self._waiting))]
+        self._predictions[proposal] = verdict
+        while len(self._predictions) > MAX_PREDICTIONS:
+            del self._predictions[next(iter(self._predictions))]
 
-    def decided(self, decision: Decision) -> Comparison | None:
-        """What came of a prediction; None for one that taught nothing (withdrawn, expired, automated)."""
-        if decision.how == "open":
+    def compare(self, decision: Decision) -> Comparison | None:
+        """Compare a decision with its prediction; None if there is none, or nobody decided."""
+        if decision.status == "open":
             return None
-        verdict = self._waiting.get(decision.id)
+        verdict = self._predictions.get(decision.id)
         lesson = decision.lesson
         if verdict is None or verdict.rule is None or lesson is None:
             return None
-        del self._waiting[decision.id]
+        del self._predictions[decision.id]
         compared = Comparison(
             decision.id, verdict.rule.name, verdict.decision, lesson, decision.by, decision.at
         )
         self.comparisons.append(compared)
-        del self.comparisons[:-MAX_KEPT]
+        del self.comparisons[:-MAX_COMPARISONS]
         return compared
 
     def record(self, rule: str) -> ShadowRecord:

@@ -1,9 +1,9 @@
-"""The narrowest patterns that cover the texts seen: one value, some values, or a shape with a wild part.
+"""The narrowest patterns that cover the texts seen: one value, some values, or a shape with a wildcard.
 
-A text is read segment by segment (`/`). A segment that keeps coming back stays as it is; one that is new most
-of the time becomes a shape: the letters that were seen, as many as were seen, what they begin and end with.
-The patterns are anchored RE2 expressions over ASCII, so what they admit can be read off: no `..`, no escape,
-no look-alike, no other case, nothing longer. They are capability patterns, so a rule can become a grant.
+A text is read segment by segment (`/`). A segment that recurs stays as it is; one that is mostly new becomes
+a shape: the kinds of characters that were seen, the lengths, the common start and ending. The patterns are
+anchored RE2 expressions over ASCII, so what they match can be read from them: no `..`, no escape, no look-
+alike, nothing longer. They are capability patterns, so a rule can become a grant.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from moot.protocol.patterns.compiler import MAX_STRING_BYTES
 from moot.protocol.patterns.globs import is_wild
 from moot.protocol.patterns.pattern import is_regex
 
-# Values that were never seen twice tell little by themselves: this many different ones make a shape.
-MANY: Final = 5
-# A value belongs to a set when it was approved this often.
-TWICE: Final = 2
+# This many different values make a shape.
+MIN_NEW_VALUES: Final = 5
+# A value belongs to a list if it was approved this often.
+MIN_REPEATS: Final = 2
 # More alternatives than a person reads in one rule.
-MOST_VALUES: Final = 24
-# Values seen only once, of all: above this new ones keep coming (Good and Turing's estimate).
-NEW: Final = 0.1
-# Of prose; longer texts are said to be any text. RE2 counts to 1000, and its memory is bounded.
-_LONGEST: Final = 400
-_LONGEST_SEGMENT: Final = 200
-# Signs that a wild segment may hold beside letters and digits, where they were seen. No `%` and no `\\`.
+MAX_VALUES: Final = 24
+# The share of values seen only once above which new ones are expected (Good-Turing estimate).
+MAX_SINGLE_SHARE: Final = 0.1
+# For prose; longer texts become any text. RE2 counts to 1000, and its memory is limited.
+_MAX_PROSE_CHARS: Final = 400
+_MAX_SEGMENT_CHARS: Final = 200
+# Characters besides letters and digits that a wild segment may contain if they were seen. No `%` and no `\\`.
 _SIGNS: Final = frozenset("-_.@+=,:#~ ")
-# Of a text with this many different signs, all printable ASCII.
-_SIGNS_OF_PROSE: Final = 10
+# A text with this many different signs may contain all printable ASCII.
+_PROSE_SIGNS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class TextCover:
-    """Patterns of which one must match. `first_times`: the fewest different values behind a wild part."""
+    """Patterns of which one must match. `first_times`: the fewest different values behind a wildcard."""
 
     patterns: tuple[str, ...]
     first_times: int | None
-    words: str
+    description: str
 
 
 def literal(text: str) -> str | None:
-    """The pattern that matches this text alone; None when it is too long to be written as one."""
+    """The pattern that matches this text alone; None if it is too long."""
     if not (is_wild(text) or text.startswith("!") or is_regex(text)):
         return text if len(text.encode(errors="surrogatepass")) <= MAX_STRING_BYTES else None
     return anchored(quoted(text))
@@ -68,17 +68,17 @@ def _quoted(char: str) -> str:
 
 
 def cover_texts(values: Sequence[str]) -> TextCover | None:
-    """The narrowest patterns over these texts as far as they carry; None when they carry nothing.
+    """The narrowest patterns for these texts, as far as they support any; None if they support none.
 
-    Some of the texts may stay outside: what was seen once, or looks like nothing else.
+    Some texts may stay outside: those seen once, or unlike all others.
     """
     counts = Counter(values)
     if len(counts) == 1:
         return _one_of(counts)
-    if settled(counts):
-        return _one_of({text: n for text, n in counts.items() if n >= TWICE})
+    if values_recur(counts):
+        return _one_of({text: n for text, n in counts.items() if n >= MIN_REPEATS})
     if all(_is_prose(text) for text in counts):
-        return _prose(counts) or _one_of({text: n for text, n in counts.items() if n >= TWICE})
+        return _prose(counts) or _one_of({text: n for text, n in counts.items() if n >= MIN_REPEATS})
     found: list[_Shape] = []
     by_depth: dict[int, list[tuple[str, ...]]] = {}
     for text in values:
@@ -91,17 +91,21 @@ def cover_texts(values: Sequence[str]) -> TextCover | None:
     return _covered(found)
 
 
-def settled(counts: Counter[str]) -> bool:
-    """Whether the same values keep coming back, so that a list of them is enough."""
+def values_recur(counts: Counter[str]) -> bool:
+    """Whether the same values recur, so that a list of them is enough."""
     total = counts.total()
     single = sum(1 for n in counts.values() if n == 1)
-    return len(counts) <= MOST_VALUES and single <= NEW * total and len(counts) * TWICE <= total
+    return (
+        len(counts) <= MAX_VALUES
+        and single <= MAX_SINGLE_SHARE * total
+        and len(counts) * MIN_REPEATS <= total
+    )
 
 
 def _one_of(texts: Iterable[str]) -> TextCover | None:
     patterns = {text: literal(text) for text in texts}
     kept = [pattern for pattern in patterns.values() if pattern is not None]
-    if not kept or len(kept) > MOST_VALUES:
+    if not kept or len(kept) > MAX_VALUES:
         return None
     shown = " or ".join(f"“{text}”" for text, pattern in patterns.items() if pattern is not None)
     return TextCover(tuple(kept), None, shown)
@@ -126,10 +130,10 @@ def _shapes(rows: Sequence[tuple[str, ...]], at: int) -> list[_Shape]:
         return [_Shape((), (), len(rows), None)]
     counts = Counter(row[at] for row in rows)
     single = sum(1 for n in counts.values() if n == 1)
-    if len(counts) >= MANY and (single > NEW * len(rows) or len(counts) > MOST_VALUES):
+    if len(counts) >= MIN_NEW_VALUES and (single > MAX_SINGLE_SHARE * len(rows) or len(counts) > MAX_VALUES):
         wild = [row for row in rows if _may_be_wild(row[at])]
         names = sorted({row[at] for row in wild})
-        if len(names) >= MANY:
+        if len(names) >= MIN_NEW_VALUES:
             expression, words = _segment(names, Counter(row[at] for row in wild))
             return [
                 _Shape(
@@ -141,8 +145,8 @@ def _shapes(rows: Sequence[tuple[str, ...]], at: int) -> list[_Shape]:
                 for rest in _shapes(wild, at + 1)
             ]
     found: list[_Shape] = []
-    for value, count in counts.most_common(MOST_VALUES):
-        if count < TWICE:
+    for value, count in counts.most_common(MAX_VALUES):
+        if count < MIN_REPEATS:
             continue
         inside = [row for row in rows if row[at] == value]
         found += [
@@ -154,7 +158,7 @@ def _shapes(rows: Sequence[tuple[str, ...]], at: int) -> list[_Shape]:
 
 def _may_be_wild(segment: str) -> bool:
     return (
-        0 < len(segment) <= _LONGEST_SEGMENT
+        0 < len(segment) <= _MAX_SEGMENT_CHARS
         and segment[0] != "."
         and all(char.isascii() and (char.isalnum() or char in _SIGNS) for char in segment)
     )
@@ -167,7 +171,7 @@ def _segment(names: Sequence[str], counts: Counter[str]) -> tuple[str, str]:
         endings[_ending(name)] += count
     stems = names
     tail, tail_words = "", ""
-    if "" not in endings and len(endings) <= 4 and min(endings.values()) >= TWICE:
+    if "" not in endings and len(endings) <= 4 and min(endings.values()) >= MIN_REPEATS:
         listed = sorted(endings)
         tail = quoted(listed[0]) if len(listed) == 1 else f"(?:{'|'.join(quoted(e) for e in listed)})"
         tail_words = listed[0] if len(listed) == 1 else f"({' or '.join(listed)})"
@@ -178,7 +182,7 @@ def _segment(names: Sequence[str], counts: Counter[str]) -> tuple[str, str]:
     if most == 0:
         return quoted(head) + tail, head + tail_words
     letters = _letters("".join(rests))
-    # Nothing begins with a dot that was not seen to: `..` and hidden files stay outside.
+    # Nothing starts with a dot unless it was seen: `..` and hidden files stay outside.
     first = _letters("".join(rest[:1] for rest in rests)) if not head else letters
     if first == letters or not least:
         wild = f"[{letters}]{{{least},{most}}}"
@@ -231,7 +235,7 @@ def _covered(shapes: Sequence[_Shape]) -> TextCover | None:
     patterns: list[str] = []
     words: list[str] = []
     first_times: list[int] = []
-    for shape in sorted(shapes, key=lambda shape: -shape.support)[:MOST_VALUES]:
+    for shape in sorted(shapes, key=lambda shape: -shape.support)[:MAX_VALUES]:
         said = "/".join(shape.words)
         pattern = literal(said) if shape.first_times is None else anchored("/".join(shape.expressions))
         if pattern is None:
@@ -249,24 +253,24 @@ def _covered(shapes: Sequence[_Shape]) -> TextCover | None:
 
 
 def _is_prose(text: str) -> bool:
-    """Whether it is no name and no path: lines, much text, or words without a slash.
+    """Whether a text is neither a name nor a path: several lines, long, or with spaces and no slash.
 
-    All texts of an argument must be. One path with a space in it must not open the argument to any text.
+    All texts of an argument must be prose: one path with a space must not open the argument to any text.
     """
-    return len(text) > _LONGEST_SEGMENT or "\n" in text or (" " in text and "/" not in text)
+    return len(text) > _MAX_SEGMENT_CHARS or "\n" in text or (" " in text and "/" not in text)
 
 
 def _prose(counts: Counter[str]) -> TextCover | None:
-    """Texts that people or models write: the letters seen, a blank in it, no longer than the longest."""
-    if len(counts) < MANY:
+    """A pattern for texts that people or models write: the characters seen, no longer than the longest."""
+    if len(counts) < MIN_NEW_VALUES:
         return None
     least, longest = min(map(len, counts)), max(map(len, counts))
     everything = "".join(sorted(set("".join(counts))))
     foreign = {char for char in everything if not char.isascii()}
-    if longest > _LONGEST or len(foreign) > MANY:
+    if longest > _MAX_PROSE_CHARS or len(foreign) > MIN_NEW_VALUES:
         return TextCover(("*",), len(counts), "any text")
     signs = {char for char in everything if char.isascii() and char.isprintable() and not char.isalnum()}
-    if len(signs) >= _SIGNS_OF_PROSE:
+    if len(signs) >= _PROSE_SIGNS:
         rest = [char for char in everything if not (char.isascii() and char.isprintable())]
         letters = " -~" + "".join(_in_class(char) for char in rest)
     else:

@@ -1,13 +1,13 @@
-"""Whether examples carry a product: all values of one part together with all of another.
+"""Whether examples support a product: all values of one part together with all of another.
 
-A rule that lists two folders and a range of sizes says that every size is fine in both. Examples show that
-only if they show it for each: a person may let large files into one folder and small ones into the other. So
+A rule that lists two folders and a range of sizes says that every size is fine in both. Examples support that
+only if they show it for each: a person may allow large files in one folder and small ones in the other. So
 
-- where numbers have a range, every listed value gets a rule of its own, with the range that it was seen with,
+- where numbers have a range, every listed value gets a rule of its own, with the range seen for it,
 - two lists are combined when each pair was seen,
-- two ranges are combined when all four corners were seen and the numbers do not rise together,
-- a list is combined with hours when none of its values keeps to a part of the day that others do not,
-- a range has no hole that nobody went through.
+- two ranges are combined when all four corners were seen and the numbers are not correlated,
+- a list is combined with hours when none of its values is restricted to a part of the day,
+- a range has no large gap.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from moot.trust.conditions import DAY_MINUTES, canonical
 from moot.trust.decision_tree import Split, split_by
 from moot.trust.generalisation import CaseKind, Example
 from moot.trust.proposal_case import Path
-from moot.trust.text_patterns import MANY, MOST_VALUES, TWICE, settled
+from moot.trust.text_patterns import MAX_VALUES, MIN_NEW_VALUES, MIN_REPEATS, values_recur
 
-# What chance would bring less often than this is not taken for chance.
-ODD: Final = 0.01
+# Below this probability something is not taken for chance.
+SIGNIFICANCE: Final = 0.01
 
 Key = Callable[[Example], object]
 
 
-def uneven(kind: CaseKind, examples: Sequence[Example]) -> Split | None:
-    """How to split examples of which the product would say too much; None when it does not."""
+def split_uneven(kind: CaseKind, examples: Sequence[Example]) -> Split | None:
+    """How to split examples whose product would cover too much; None if it does not."""
     listed = _listed(kind, examples)
     ranged = _ranged(kind, examples)
     for key in listed:
-        if ranged or any(_pairs_missing(key, other, examples) for other in listed if other is not key):
+        if ranged or any(_has_missing_pairs(key, other, examples) for other in listed if other is not key):
             return split_by(key, examples)
-        if _keeps_hours(key, examples):
+        if _has_own_hours(key, examples):
             return split_by(key, examples)
-    return _at_hole(ranged, examples)
+    return _split_at_gap(ranged, examples)
 
 
-def goes_together(kind: CaseKind, examples: Sequence[Example]) -> bool:
+def ranges_are_independent(kind: CaseKind, examples: Sequence[Example]) -> bool:
     """Whether any two ranges were seen in all combinations: large with small, small with large, and so on.
 
-    A person who compares two numbers leaves one corner empty for ever, and makes them rise together.
+    A person who compares two numbers leaves one corner empty and makes them correlated.
     """
     for one, other in combinations(_ranged(kind, examples), 2):
         first = [example.values[one] for example in examples]
         second = [example.values[other] for example in examples]
-        if not _corners_seen(first, second) or _rise_together(first, second):
+        if not _corners_seen(first, second) or _are_correlated(first, second):
             return False
     return True
 
@@ -65,7 +65,7 @@ def _corners_seen(first: Sequence[float], second: Sequence[float]) -> bool:
         for a, b in zip(first, second, strict=True)
         if (a <= low or a >= high) and (b <= left or b >= right)
     )
-    return len(seen) == 4 and min(seen.values()) >= TWICE
+    return len(seen) == 4 and min(seen.values()) >= MIN_REPEATS
 
 
 def _outer_quarters(values: Sequence[float]) -> tuple[float, float]:
@@ -74,7 +74,7 @@ def _outer_quarters(values: Sequence[float]) -> tuple[float, float]:
     return ordered[quarter - 1], ordered[-quarter]
 
 
-def _rise_together(first: Sequence[float], second: Sequence[float]) -> bool:
+def _are_correlated(first: Sequence[float], second: Sequence[float]) -> bool:
     """Spearman's rank correlation, either way, beyond what chance brings."""
     count = len(first)
     one, other = _ranks(first), _ranks(second)
@@ -82,7 +82,7 @@ def _rise_together(first: Sequence[float], second: Sequence[float]) -> bool:
     above = math.fsum((a - middle) * (b - middle) for a, b in zip(one, other, strict=True))
     spread = math.fsum((a - middle) ** 2 for a in range(count))
     # Without a tie to each other the correlation is near normal, with a spread of 1/sqrt(n - 1).
-    return math.erfc(abs(above / spread) * math.sqrt((count - 1) / 2)) < ODD
+    return math.erfc(abs(above / spread) * math.sqrt((count - 1) / 2)) < SIGNIFICANCE
 
 
 def _ranks(values: Sequence[float]) -> list[int]:
@@ -98,7 +98,7 @@ def _ranged(kind: CaseKind, examples: Sequence[Example]) -> list[Path]:
     for path, type in kind.shape:
         if type == "number":
             counts = Counter(repr(example.values[path]) for example in examples)
-            if len(counts) >= MANY and not settled(counts):
+            if len(counts) >= MIN_NEW_VALUES and not values_recur(counts):
                 found.append(path)
     return found
 
@@ -114,7 +114,7 @@ def _listed(kind: CaseKind, examples: Sequence[Example]) -> list[Key]:
             keys = (partial(_value, path),)
         for key in keys:
             counts = Counter(str(key(example)) for example in examples)
-            if 1 < len(counts) <= MOST_VALUES and settled(counts):
+            if 1 < len(counts) <= MAX_VALUES and values_recur(counts):
                 found.append(key)
                 break
     return found
@@ -129,31 +129,32 @@ def _folder(path: Path, example: Example) -> str:
     return folder
 
 
-def _pairs_missing(one: Key, other: Key, examples: Sequence[Example]) -> bool:
+def _has_missing_pairs(one: Key, other: Key, examples: Sequence[Example]) -> bool:
     firsts, seconds = {one(example) for example in examples}, {other(example) for example in examples}
     return len({(one(e), other(e)) for e in examples}) < len(firsts) * len(seconds)
 
 
-def _keeps_hours(key: Key, examples: Sequence[Example]) -> bool:
+def _has_own_hours(key: Key, examples: Sequence[Example]) -> bool:
     """Whether a value leaves out a part of the day in which the others came often enough to tell."""
     for value, count in Counter(map(key, examples)).items():
         minutes = sorted({example.minute for example in examples if key(example) == value})
         if len(minutes) < 2:
             continue
-        pause, before = max(
+        gap, before = max(
             ((after - before) % DAY_MINUTES, before)
             for before, after in zip(minutes, [*minutes[1:], minutes[0]], strict=True)
         )
-        others = sum(1 for example in examples if 0 < (example.minute - before) % DAY_MINUTES < pause)
-        if (1 - others / len(examples)) ** count < ODD:
+        others = sum(1 for example in examples if 0 < (example.minute - before) % DAY_MINUTES < gap)
+        if (1 - others / len(examples)) ** count < SIGNIFICANCE:
             return True
     return False
 
 
-def _at_hole(ranged: Sequence[Path], examples: Sequence[Example]) -> Split | None:
-    """The groups on both sides of a stretch of numbers that nobody went through.
+def _split_at_gap(ranged: Sequence[Path], examples: Sequence[Example]) -> Split | None:
+    """The groups on both sides of a large gap in the numbers.
 
-    Of n even draws the longest gap is near ln(n)/n of the whole; six times that, or half of it, is a hole.
+    Of n uniform draws the longest gap is near ln(n)/n of the range; six times that, or half of the range, is
+    large.
     """
     count = len(examples)
     allowed = min(0.5, 6 * math.log(count) / count) if count > 1 else 1.0

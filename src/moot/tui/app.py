@@ -1,70 +1,72 @@
-"""`moot join` in full screen: what is said on the left, what to decide on the right, what you say below.
+"""`moot join` in full screen: messages on the left, pending proposals on the right, the input line below.
 
-One task hears and only queues; a timer shows what was queued, a few times a second, so that a busy space
-costs no more drawing than a quiet one. Whatever waits for an answer runs in a task of its own, and what came
-of it is told in the timeline. Words of peers reach the screen through `wrapping` alone, which makes them
-harmless; no markup of Textual is ever read in them.
+One task receives messages and only queues them; a timer shows what was queued a few times a second, so that a
+busy space costs no more drawing than a quiet one. Whatever waits for an answer runs in a task of its own, and
+its result is shown in the timeline. Text from other members reaches the screen through `row_layout` alone,
+which escapes it; it is never read as Textual markup.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from textual import events
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.color import Color, ColorParseError
-from textual.containers import Horizontal, Vertical
-from textual.content import Content
-from textual.widgets import ContentSwitcher, Input
+from textual.widget import Widget
+from textual.widgets import Input
 
 from moot.errors import MootError, UsageError
 from moot.participant import JoinedSpace, MissedMessages, StreamInfo
 from moot.protocol.envelope import Envelope
 from moot.tui import manual
-from moot.tui.actions import SHOW_SECONDS, Actions
-from moot.tui.bars import KeyBar, PaneTab, StatusBar
-from moot.tui.commands import PANES, parse, table
+from moot.tui.background_tasks import BackgroundTasks
+from moot.tui.bars import KeyBar, StatusBar
+from moot.tui.commands import command_table, parse_command
 from moot.tui.completion import Completion, complete
-from moot.tui.detail_view import member_lines
+from moot.tui.decision_flow import DecisionFlow
+from moot.tui.detail_dialogs import DetailDialogs
 from moot.tui.dialogs import DetailDialog
+from moot.tui.incoming_messages import IncomingMessages
 from moot.tui.input_line import InputLine
 from moot.tui.name_completion import KnownNames, KnownTools
+from moot.tui.operations.message_operations import stop_reasoning
 from moot.tui.operations.operation import ClientContext, UserOperation
-from moot.tui.panes import ApprovalPane, ChatPane, MemberPane, ReasoningPane, StreamPane
-from moot.tui.row_layout import line
+from moot.tui.pane_set import PaneSet
+from moot.tui.panes import PANES, ApprovalPane, ChatPane, CommandPane, ReasoningPane
+from moot.tui.row_layout import Line, line
 from moot.tui.rows import Rows
 from moot.tui.rule_commands import TrustCommands
-from moot.tui.rules_pane import RulesPane, in_full
 from moot.tui.terminal_escape import printable
 from moot.tui.theme import DEFAULT_THEME, THEMES
 from moot.tui.timeline import Timeline
 from moot.tui.timeline_filter import read_filter
 from moot.tui.trust_log import TrustLog
-from moot.tui.unseen_messages import UnseenMessages
 
-# How often the state of the connection is looked at.
-_LOOK_SECONDS: Final = 0.25
+# How often queued messages are shown, the connection's state is checked, and ages are updated.
+_SHOW_SECONDS: Final = 0.05
+_STATUS_SECONDS: Final = 0.25
 _AGE_SECONDS: Final = 5.0
-# Below this width a pane is shown at a time.
-WIDE: Final = 100
+# Below this width one pane is shown at a time.
+WIDE_COLUMNS: Final = 100
 
-# How far from the ground quiet letters and frames are: the former keep a contrast of 4.5 to 1 and more.
-_DIM: Final = 0.66
-_LINE: Final = 0.3
+# How far dim text and frames are blended from the background; dim text keeps a contrast of at least 4.5 to 1.
+_DIM_BLEND: Final = 0.66
+_LINE_BLEND: Final = 0.3
 
-EXIT_ENDED: Final = 5
+EXIT_DISCONNECTED: Final = 5
 
 
-class MootApp(Actions):
-    """One person in one space."""
+class MootApp(App[int]):
+    """One person in one space: owns the widgets, and passes what keys, commands and messages ask for on."""
 
     CSS_PATH = "moot.tcss"
     ENABLE_COMMAND_PALETTE = False
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide")]  # noqa: RUF012  # as Textual declares it
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE_COLUMNS, "-wide")]  # noqa: RUF012  # as Textual declares it
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(f"{number},f{number + 1}", f"app.pane('{name}')", name, show=False)
           for number, name in enumerate(PANES, 1)),
@@ -78,65 +80,65 @@ class MootApp(Actions):
     def __init__(
         self,
         space: JoinedSpace,
-        coming: AsyncIterator[Envelope | MissedMessages],
+        messages: AsyncIterator[Envelope | MissedMessages],
         group: asyncio.TaskGroup,
         *,
-        seat: ClientContext,
-        place: str,
+        context: ClientContext,
+        space_label: str,
         verbose: bool = False,
         theme: str = DEFAULT_THEME,
-        rings: bool = False,
-        more: Iterable[UserOperation] = (),
+        bell: bool = False,
+        extra_commands: Iterable[UserOperation] = (),
     ) -> None:
-        super().__init__(group)
+        super().__init__()
         self.space = space
-        self.seat = seat
-        self.title = printable(f"moot {place}")
-        self._place = place
-        self._coming = coming
+        self.context = context
+        self.title = printable(f"moot {space_label}")
+        self._space_label = space_label
+        self._messages = messages
+        self._is_stale = True
         self._stale_ticks = 0
-        self._wanted_theme = theme
-        self._rings = rings
-        self._counts = dict.fromkeys(PANES, 0)
+        self._initial_theme = theme
+        self._bell = bell
+        self.background = BackgroundTasks(group)
         self.trust = TrustLog()
-        self.timeline = Timeline(verbose=verbose)
-        self.tools = KnownTools(space, self.begin, self._tools_changed)
-        self.names = KnownNames(seat, self.tools, self.timeline, self.trust, lambda: self.available_themes)
-        self.commands = table(self, (*TrustCommands(self.trust).operations(), *more))
-        self.approvals, self.people, self.thoughts = ApprovalPane(), MemberPane(), ReasoningPane()
-        self.streams, self.chats, self.rules = StreamPane(), ChatPane(), RulesPane()
-        self.head, self.keys, self.tabs = StatusBar(), KeyBar(), tuple(map(PaneTab, PANES))
-        self.switch = ContentSwitcher(initial="approvals", id="switch")
-        self.heard = UnseenMessages(self.tools, self.trust, self.people)
-        self.offered = Rows(id="offered", empty="")
-        self.offered.can_focus, self.offered.is_always_marked = False, True
-        self.prompt = InputLine(self._complete, self.offered)
+        self.panes = panes = PaneSet(verbose=verbose)
+        self.status_bar, self.key_bar = StatusBar(), KeyBar()
+        self.tools = KnownTools(space, self.background.start, self._tools_changed)
+        self.names = KnownNames(
+            context, self.tools, panes.timeline, self.trust, lambda: self.available_themes
+        )
+        self.incoming = IncomingMessages(self.tools, self.trust, panes.people)
+        self.decisions = DecisionFlow(
+            context, self.incoming.texts, show=self.push_screen, perform=self._perform
+        )
+        self.details = DetailDialogs(
+            space, timeline=panes.timeline, streams=panes.streams, trust=self.trust, show=self.push_screen
+        )
+        operations = (*TrustCommands(self.trust).operations(), *extra_commands)
+        self.commands = command_table(self, self.decisions, self.details, operations)
+        self.completions = Rows(id="completions", empty="")
+        self.completions.can_focus, self.completions.is_always_marked = False, True
+        self.input_line = InputLine(self._complete, self.completions)
 
     # The screen
 
     def compose(self) -> ComposeResult:
-        yield self.head
-        with Horizontal(id="tabs"):
-            yield from self.tabs
-        with Horizontal(id="panes"):
-            yield self.timeline
-            with Vertical(id="side"), self.switch:
-                yield self.approvals
-                yield self.people
-                yield self.thoughts
-                yield self.streams
-                yield self.chats
-                yield self.rules
-        yield self.offered
-        yield self.prompt
-        yield self.keys
+        yield self.status_bar
+        yield from self.panes.compose()
+        yield self.completions
+        yield self.input_line
+        yield self.key_bar
 
     def get_css_variables(self) -> dict[str, str]:
-        """Textual's, and two shades between the letters and the ground, whatever the theme."""
+        """Adds two shades between text and background to Textual's variables, whatever the theme."""
         variables = super().get_css_variables()
         try:
-            ground, letters = Color.parse(variables["background"]), Color.parse(variables["foreground"])
-            shades = {"dim": ground.blend(letters, _DIM).hex6, "line": ground.blend(letters, _LINE).hex6}
+            background, text = Color.parse(variables["background"]), Color.parse(variables["foreground"])
+            shades = {
+                "dim": background.blend(text, _DIM_BLEND).hex6,
+                "line": background.blend(text, _LINE_BLEND).hex6,
+            }
         except (KeyError, ColorParseError):
             shades = {"dim": "ansi_bright_black", "line": "ansi_bright_black"}
         if self.current_theme.ansi:
@@ -146,51 +148,39 @@ class MootApp(Actions):
     def on_mount(self) -> None:
         for theme in THEMES:
             self.register_theme(theme)
-        self.use_theme(self._wanted_theme if self._wanted_theme in self.available_themes else DEFAULT_THEME)
-        for name, pane in self._panes().items():
-            pane.border_title = Content(f"{PANES.index(name) + 1} {name}")
+        self.use_theme(self._initial_theme if self._initial_theme in self.available_themes else DEFAULT_THEME)
+        self.panes.add_titles()
         self.screen.add_class("-main")
-        self.timeline.me = self.space.me
-        self.prompt.focus()
-        self.begin(self._hear())
-        self.begin(self._watch_end())
+        self.panes.timeline.me = self.space.me
+        self.input_line.focus()
+        self.background.start(self._receive())
+        self.background.start(self._watch_connection())
         self.space.streams.on_open(self._stream_opened)
         for info in self.space.streams:
             self._stream_opened(info)
-        self.set_interval(SHOW_SECONDS, self.show_heard)
-        self.set_interval(_LOOK_SECONDS, self._tell_state)
-        # What is known changes by itself, too: proposals grow old and expire.
-        self.set_interval(_AGE_SECONDS, self._grow_old)
-        self._tell_state()
+        self.set_interval(_SHOW_SECONDS, self._show_incoming)
+        self.set_interval(_STATUS_SECONDS, self._show_status)
+        # Some of what is shown changes without a message: proposals age and expire.
+        self.set_interval(_AGE_SECONDS, self._mark_stale)
+        self._show_status()
 
-    def _panes(self) -> dict[str, Rows]:
-        return {
-            "timeline": self.timeline,
-            "approvals": self.approvals,
-            "people": self.people,
-            "reasoning": self.thoughts,
-            "streams": self.streams,
-            "chats": self.chats,
-            "rules": self.rules,
-        }
+    # Receiving and showing
 
-    # Hearing and showing
-
-    async def _hear(self) -> None:
-        self.heard.put(await self.space.recall())
-        self.show_heard()
+    async def _receive(self) -> None:
+        self.incoming.put(await self.space.recall())
+        self._show_incoming()
         others = (
             f"Also here: {', '.join(self.space.roster)}." if self.space.roster else "Nobody else is here."
         )
-        words = f"Joined {self._place} as {self.space.me}. {others} F1 for help, / for commands"
-        self.note(line((words, "note")))
-        async for item in self._coming:
-            self.heard.put([item])
+        text = f"Joined {self._space_label} as {self.space.me}. {others} F1 for help, / for commands"
+        self.note(line((text, "note")))
+        async for item in self._messages:
+            self.incoming.put([item])
 
-    def show_heard(self) -> None:
-        """Show what has come since the last time."""
-        if len(self.heard):
-            self.timeline.hear(self.heard.take())
+    def _show_incoming(self) -> None:
+        """Show what has arrived since the last time."""
+        if len(self.incoming):
+            self.panes.timeline.add_messages(self.incoming.take())
             self._is_stale = True
         self._stale_ticks += 1
         if self._is_stale and self._stale_ticks >= 2:
@@ -199,52 +189,70 @@ class MootApp(Actions):
 
     def _show_panes(self) -> None:
         self._is_stale = False
-        counts = self._counts
-        before = counts["approvals"]
-        counts["approvals"] = self.approvals.show(self.seat)
-        counts["people"] = self.people.show(self.space)
-        counts["reasoning"] = self.thoughts.show(self.space)
-        counts["streams"] = self.streams.show()
-        counts["chats"] = self.chats.show(self.space)
-        counts["rules"] = self.rules.show(self.trust)
-        if self._rings and counts["approvals"] > before:
+        before = self.panes.counts["approvals"]
+        self.panes.show(self.context, self.trust)
+        if self._bell and self.panes.counts["approvals"] > before:
             self.bell()
-        is_narrow = self.size.width < WIDE
-        for tab in self.tabs:
-            tab.tell(counts[tab.pane], is_narrow=is_narrow)
-            pane = self._panes()[tab.pane]
-            tab.set_class(pane.region.width > 0, "-open")
-            tab.set_class(self.screen_stack[0].focused is pane, "-active")
+        self.panes.show_tabs(self.screen_stack[0].focused, is_narrow=self.size.width < WIDE_COLUMNS)
         if isinstance(self.screen, DetailDialog):
             self.screen.refill()
 
-    def _tell_state(self) -> None:
-        more: list[str] = []
-        if self.seat.default_to:
-            more.append(f"to {', '.join(self.seat.default_to)}")
-        if self.timeline.filter:
-            more.append(f"filter {self.timeline.filter.words}")
-        if not self.timeline.is_at_end:
-            more.append("▼ End: jump to end")
-        self.head.tell(self.space, self._place, waiting=self._counts["approvals"], more=more)
+    def _show_status(self) -> None:
+        extra: list[str] = []
+        if self.context.default_to:
+            extra.append(f"to {', '.join(self.context.default_to)}")
+        if self.panes.timeline.filter:
+            extra.append(f"filter {self.panes.timeline.filter.text}")
+        if not self.panes.timeline.is_at_end:
+            extra.append("▼ End: jump to end")
+        self.status_bar.show_status(
+            self.space, self._space_label, pending=self.panes.counts["approvals"], extra=extra
+        )
 
-    def _grow_old(self) -> None:
+    def _mark_stale(self) -> None:
         self._is_stale = True
 
-    async def _watch_end(self) -> None:
+    async def _watch_connection(self) -> None:
         ending = await self.space.stay()
         self.note(line((f"■ connection closed: {ending.code} {ending.reason} · q quits", "bad")))
 
     def _stream_opened(self, info: StreamInfo) -> None:
-        self.streams.opened(info)
-        self.begin(self._read(info))
+        self.panes.streams.add_stream(info)
+        self.background.start(self._read_stream(info))
 
-    async def _read(self, info: StreamInfo) -> None:
+    async def _read_stream(self, info: StreamInfo) -> None:
         with suppress(MootError):
             async for item in self.space.streams.read(info.id):
-                self.streams.hear(info.id, item)
+                self.panes.streams.add_frame(info.id, item)
                 self._is_stale = True
         self._is_stale = True
+
+    # Notes of our own in the timeline
+
+    def note(self, *lines: Line) -> None:
+        self.panes.timeline.note(*lines)
+
+    def _note_error(self, text: str) -> None:
+        self.note(line(("! ", "bad"), text))
+
+    async def _note_result(self, lines: Sequence[str], command: str = "") -> None:
+        # The messages that led to a result come first.
+        await asyncio.sleep(_SHOW_SECONDS)
+        self._show_incoming()
+        head = [line(("» ", "note"), (command, "dim"))] if command else []
+        self.note(*head, *(line("  ", each) for each in lines))
+
+    def _perform(self, work: Coroutine[Any, Any, Sequence[str]]) -> None:
+        """Run something in the background; its lines, or its error, are shown in the timeline."""
+
+        async def run() -> None:
+            try:
+                await self._note_result(await work)
+            except MootError as fault:
+                self._note_error(str(fault))
+            self._is_stale = True
+
+        self.background.start(run())
 
     # Typing
 
@@ -252,36 +260,45 @@ class MootApp(Actions):
         return complete(text, self.commands, self.names)
 
     def _tools_changed(self) -> None:
-        if self.prompt.has_focus:
-            self.prompt.offer()
+        if self.input_line.has_focus:
+            self.input_line.show_completions()
 
-    def on_input_line_typed(self, event: InputLine.Typed) -> None:
-        self.timeline.action_last()
-        self.begin(self._carry_out(event.text))
+    def on_input_line_entered(self, event: InputLine.Entered) -> None:
+        self.panes.timeline.action_last()
+        self.background.start(self._run_line(event.text))
 
-    def on_input_line_left(self) -> None:
-        self.action_pane("timeline" if self.screen.has_class("-main") else self.side)
+    def on_input_line_escaped(self) -> None:
+        self.action_pane("timeline" if self.screen.has_class("-main") else self.panes.side)
 
-    async def _carry_out(self, text: str) -> None:
-        """One line: chat or an operation. What goes wrong is told, and ends nothing."""
+    async def _run_line(self, text: str) -> None:
+        """Send one line as chat, or run it as a command. An error is shown and ends nothing."""
         try:
             if text.startswith("/") and not text.startswith("//"):
-                operation, chosen = parse(text[1:], self.commands)
-                answer = await operation.run(self.seat, chosen)
-                if answer.lines:
-                    await self._catch_up()
-                    self._tell(answer.lines, before=text)
+                operation, args = parse_command(text[1:], self.commands)
+                result = await operation.run(self.context, args)
+                if result.lines:
+                    await self._note_result(result.lines, command=text)
             else:
-                said = text[1:] if text.startswith("//") else text
-                await self.space.chat(said, to=self.seat.default_to)
+                await self.space.chat(text.removeprefix("/"), to=self.context.default_to)
         except MootError as fault:
-            self.note(line(("! ", "bad"), str(fault)))
+            self._note_error(str(fault))
 
-    # What keys and mouse do
+    def type_in_line(self, text: str | None = None) -> None:
+        """Move the focus to the input line; `text` replaces what is in it."""
+        if text is not None:
+            self.input_line.value = text
+            self.input_line.cursor_position = len(text)
+        self._focus_now(self.input_line)
 
-    @property
-    def side(self) -> str:
-        return self.switch.current or "approvals"
+    def _focus_now(self, widget: Widget) -> None:
+        """Move the focus now: `focus()` would do it later, and the next key might come before that."""
+        main = self.screen_stack[0]
+        main.set_focus(widget)
+        if main.focused is not widget:
+            # It is about to be shown, and cannot have the focus before it is.
+            widget.focus()
+
+    # Keys and mouse
 
     def action_pane(self, name: str) -> None:
         main = self.screen_stack[0]
@@ -289,21 +306,21 @@ class MootApp(Actions):
         main.set_class(is_main, "-main")
         main.set_class(not is_main, "-side")
         if not is_main:
-            self.switch.current = name
-        if name == "rules" and self.trust.told is None and self.trust.approver(self.space) is not None:
-            # What was before we came; asked for when somebody looks, since all see the question.
-            self.begin(self._learn_rules())
-        self.go_to(self._panes()[name])
+            self.panes.show_beside(name)
+        if name == "rules" and self.trust.report is None and self.trust.find_approver(self.space) is not None:
+            # Older rules are asked for only when somebody looks, since everyone sees the request.
+            self.background.start(self._refresh_rules())
+        self._focus_now(self.panes.by_name[name])
         self._show_panes()
 
-    async def _learn_rules(self) -> None:
-        why_not = await self.trust.learn(self.space)
-        if why_not is not None:
-            self.note(line(("! ", "bad"), why_not))
+    async def _refresh_rules(self) -> None:
+        problem = await self.trust.refresh(self.space)
+        if problem is not None:
+            self._note_error(problem)
         self._is_stale = True
 
     def action_type(self, text: str = "") -> None:
-        self.go_to_line(text if text and not self.prompt.value else None)
+        self.type_in_line(text if text and not self.input_line.value else None)
 
     def action_leave(self) -> None:
         self.leave()
@@ -313,52 +330,78 @@ class MootApp(Actions):
 
     def on_rows_opened(self, event: Rows.Opened) -> None:
         match event.rows.id:
-            case "offered":
-                self.prompt.action_take()
-                self.go_to_line()
-            case "timeline":
-                self._open_envelope(event.key)
+            case "completions":
+                self.input_line.action_complete()
+                self.type_in_line()
+            case "timeline" | "chats":
+                self.details.show_envelope(event.key)
             case "approvals":
-                self.action_decide("approve")
+                self.panes.approvals.action_decide("approve")
             case "people":
-                self.push_screen(DetailDialog(event.key, lambda: member_lines(self.space, event.key)))
+                self.details.show_member(event.key)
             case "reasoning":
-                self._look_at_thoughts(event.key)
+                self.details.show_reasoning(event.key)
             case "streams":
-                self.look_at_stream(event.key)
-            case "chats":
-                self._open_envelope(event.key)
+                self.details.show_stream(event.key)
             case "rules":
-                self._look_at_rule(event.key)
+                self.details.show_rule(event.key)
 
-    def _look_at_rule(self, key: str) -> None:
-        found = in_full(self.trust, key)
-        if found is not None:
-            title, lines = found
-            self.push_screen(DetailDialog(title, lambda: lines))
+    def on_approval_pane_decision_requested(self, event: ApprovalPane.DecisionRequested) -> None:
+        seen = self.space.proposals.get(event.proposal)
+        if seen is None:
+            return
+        match event.decision:
+            case "approve":
+                self.decisions.approve(seen)
+            case "reject":
+                self.decisions.reject(seen)
+            case "grant":
+                self.decisions.grant(seen)
+            case "vote":
+                self.decisions.vote(seen)
 
-    def on_timeline_filter_wanted(self) -> None:
-        self.go_to_line(f"/filter {self.timeline.filter.words}")
+    def on_reasoning_pane_stop_requested(self, event: ReasoningPane.StopRequested) -> None:
+        async def stop() -> Sequence[str]:
+            return (await stop_reasoning(self.context, event.sequence, "superseded")).lines
+
+        self._perform(stop())
+
+    def on_chat_pane_acknowledged(self, event: ChatPane.Acknowledged) -> None:
+        async def acknowledge() -> Sequence[str]:
+            chat = next((each for each in self.space.chats.pending() if each.id == event.chat), None)
+            await self.space.chats.acknowledge(event.chat if chat is None else chat, "read")
+            return ()
+
+        self._perform(acknowledge())
+
+    def on_command_pane_command_requested(self, event: CommandPane.CommandRequested) -> None:
+        self.type_in_line(event.command)
+
+    def on_command_pane_unprintable_name(self) -> None:
+        self._note_error("this name contains control characters: type it yourself")
+
+    def on_timeline_filter_requested(self) -> None:
+        self.type_in_line(f"/filter {self.panes.timeline.filter.text}")
 
     def on_timeline_not_found(self, event: Timeline.NotFound) -> None:
-        self.notify(event.words, markup=False, timeout=3)
+        self.notify(event.text, markup=False, timeout=3)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
 
     def on_key(self, event: events.Key) -> None:
-        """What was typed for the line reaches it, though the focus was on its way there.
+        """Pass keys on that were typed for the input line while the focus was still moving there.
 
-        Keys come in bursts over a slow connection: those behind a `/` went to the pane that had the focus.
-        The line itself lets no letter through to here.
+        Keys come in bursts over a slow connection: those after a `/` went to the pane that had the focus.
+        The input line itself lets no letter through to here.
         """
-        if event.is_printable and event.character and self.focused is self.prompt:
-            self.prompt.insert_text_at_cursor(event.character)
+        if event.is_printable and event.character and self.focused is self.input_line:
+            self.input_line.insert_text_at_cursor(event.character)
             event.stop()
             event.prevent_default()
 
     def on_descendant_focus(self) -> None:
-        self.keys.tell()
+        self.key_bar.show_keys()
 
     def on_resize(self) -> None:
         self._is_stale = True
@@ -366,11 +409,11 @@ class MootApp(Actions):
     # What commands of the terminal do (`commands.Terminal`)
 
     def leave(self) -> None:
-        self.exit(EXIT_ENDED if self.space.close_reason is not None else 0)
+        self.exit(EXIT_DISCONNECTED if self.space.close_reason is not None else 0)
 
     def filter_by(self, text: str) -> None:
-        self.timeline.set_filter(read_filter(text))
-        self._tell_state()
+        self.panes.timeline.set_filter(read_filter(text))
+        self._show_status()
 
     def use_theme(self, name: str) -> None:
         if name not in self.available_themes:
@@ -381,5 +424,5 @@ class MootApp(Actions):
         self.action_pane(name)
 
     def show_help(self, command: str | None) -> None:
-        lines = manual.about(self.commands, command)
+        lines = manual.help_lines(self.commands, command)
         self.push_screen(DetailDialog("Help", lambda: lines))

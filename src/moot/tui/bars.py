@@ -1,4 +1,4 @@
-"""The lines around the panes: how things stand, the panes by number, and what keys do here."""
+"""The lines around the panes: the status, the tabs of the panes, and what keys do here."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from textual.content import Content
 from textual.widgets import Static
 
 from moot.participant import JoinedSpace
-from moot.tui.commands import PANES
+from moot.tui.panes import PANES
 from moot.tui.terminal_escape import printable
 
-# The panes where there is little room: sixty columns hold them all, with numbers of two digits.
-_SHORT: Final[Mapping[str, str]] = {
+# Short names, so that sixty columns hold all tabs.
+_SHORT_NAMES: Final[Mapping[str, str]] = {
     "timeline": "time",
     "approvals": "ask",
     "people": "who",
@@ -25,32 +25,34 @@ _SHORT: Final[Mapping[str, str]] = {
 
 
 class PaneTab(Static):
-    """The name of a pane and how much is in it; a click opens it."""
+    """The name of a pane and how many items it has; a click opens it."""
 
     def __init__(self, pane: str) -> None:
         super().__init__(Content(""), id=f"tab-{pane}", classes="tab", markup=False)
         self.pane = pane
-        self._words = ""
+        self._text = ""
 
-    def tell(self, count: int, *, is_narrow: bool) -> None:
-        name = _SHORT[self.pane] if is_narrow else self.pane
-        words = f"{PANES.index(self.pane) + 1} {name}{f'({count})' if count else ''}"
-        if words != self._words:
-            self._words = words
-            self.update(Content(words))
+    def show_count(self, count: int, *, is_narrow: bool) -> None:
+        name = _SHORT_NAMES[self.pane] if is_narrow else self.pane
+        text = f"{PANES.index(self.pane) + 1} {name}{f'({count})' if count else ''}"
+        if text != self._text:
+            self._text = text
+            self.update(Content(text))
 
     async def on_click(self) -> None:
         await self.app.run_action(f"app.pane('{self.pane}')")
 
 
 class StatusBar(Static):
-    """Where we are, as whom, and whether the connection stands."""
+    """The space, our name in it, and the state of the connection."""
 
     def __init__(self) -> None:
-        super().__init__(Content(""), id="head", markup=False)
-        self._words = ""
+        super().__init__(Content(""), id="status", markup=False)
+        self._text = ""
 
-    def tell(self, space: JoinedSpace, place: str, *, waiting: int, more: Sequence[str]) -> None:
+    def show_status(
+        self, space: JoinedSpace, space_label: str, *, pending: int, extra: Sequence[str]
+    ) -> None:
         match space.state:
             case "joined":
                 state = "● joined"
@@ -61,29 +63,29 @@ class StatusBar(Static):
                 state = (
                     "■ disconnected" if ending is None else f"■ disconnected: {ending.code} {ending.reason}"
                 )
-        parts = [state, f"{place} as {space.me}"]
+        parts = [state, f"{space_label} as {space.me}"]
         if space.paused is not None:
             parts.append(f"‖ paused by {space.paused.by}")
-        parts.append(f"{waiting} pending" if waiting else "nothing pending")
-        words = printable("  ".join([*parts, *more]))
-        if words != self._words:
-            self._words = words
-            self.update(Content(words))
+        parts.append(f"{pending} pending" if pending else "nothing pending")
+        text = printable("  ".join([*parts, *extra]))
+        if text != self._text:
+            self._text = text
+            self.update(Content(text))
         self.set_class(space.state != "joined", "-away")
 
 
 class KeyBar(Static):
-    """What keys do where the focus is. Textual's own footer makes itself anew whenever that moves."""
+    """What keys do where the focus is. Textual's own footer rebuilds itself whenever the focus moves."""
 
     def __init__(self) -> None:
         super().__init__(Content(""), id="keys", markup=False)
 
-    def tell(self) -> None:
+    def show_keys(self) -> None:
         found: dict[str, str] = {}
         for _, binding, is_enabled, _ in self.app.screen.active_bindings.values():
             if binding.show and is_enabled and binding.description:
                 found.setdefault(binding.description, self.app.get_key_display(binding))
         parts: list[Content | tuple[str, str]] = []
-        for words, key in found.items():
-            parts += [(key, "bold $accent"), (f" {words}  ", "")]
+        for text, key in found.items():
+            parts += [(key, "bold $accent"), (f" {text}  ", "")]
         self.update(Content.assemble(*parts))

@@ -1,4 +1,4 @@
-"""Carrying out what somebody decided, bound to what they saw."""
+"""Carry out a decision, bound to the proposal that was shown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from moot.errors import ApprovalRequired, MootError, ProposalSettled, UsageError
 from moot.participant import JoinedSpace
 from moot.tui.dialogs import GrantChoice, RejectChoice, ShownProposal
-from moot.tui.operations.operation import ClientContext, short
+from moot.tui.operations.operation import ClientContext, short_id
 from moot.tui.proposal_lines import state_of, title_of
 
 _REASON: Final = "approved, and allowed from now on"
@@ -17,7 +17,7 @@ _ACKNOWLEDGE_SECONDS: Final = 2.0
 
 
 def check_unchanged(space: JoinedSpace, shown: ShownProposal) -> None:
-    """Raises UsageError when there is nothing to decide any more, or it is not what was shown."""
+    """Raises UsageError if the proposal is no longer pending, or is not the one that was shown."""
     seen = space.proposals.get(shown.seen.id)
     if seen is None:
         raise UsageError("this proposal is no longer kept: too many newer ones have arrived")
@@ -27,36 +27,36 @@ def check_unchanged(space: JoinedSpace, shown: ShownProposal) -> None:
         raise ProposalSettled(f"too late: {state_of(seen)[0]}", state=seen.status)
 
 
-async def approve(seat: ClientContext, shown: ShownProposal, *, to: Sequence[str] = ()) -> list[str]:
-    """Make the request that was proposed, exactly so; lines that tell what came of it."""
-    check_unchanged(seat.space, shown)
+async def approve(context: ClientContext, shown: ShownProposal, *, to: Sequence[str] = ()) -> list[str]:
+    """Send exactly the request that was proposed; returns lines about its result."""
+    check_unchanged(context.space, shown)
     seen = shown.seen
     try:
-        outcome = await seat.space.approve(seen, to=to, timeout_seconds=seat.timeout)
+        outcome = await context.space.approve(seen, to=to, timeout_seconds=context.timeout_seconds)
     except ApprovalRequired as refusal:
         raise UsageError(f"{refusal.message}: press v to vote; others have to vote too") from None
     word = "failed" if outcome.is_error else "answered"
     text = outcome.text or ("(no text)" if outcome.result else "(empty result)")
-    return [f"✓ approved {title_of(seen)} ({short(seen.id)}); {outcome.host} {word}: {text}"]
+    return [f"✓ approved {title_of(seen)} ({short_id(seen.id)}); {outcome.host} {word}: {text}"]
 
 
-async def reject(seat: ClientContext, decided: RejectChoice) -> list[str]:
-    check_unchanged(seat.space, decided.shown)
-    seen = decided.shown.seen
-    await seat.space.reject(seen, decided.reason, explanation=decided.explanation)
-    return [f"✗ rejected {title_of(seen)} ({short(seen.id)}): {decided.reason}"]
+async def reject(context: ClientContext, choice: RejectChoice) -> list[str]:
+    check_unchanged(context.space, choice.shown)
+    seen = choice.shown.seen
+    await context.space.reject(seen, choice.reason, explanation=choice.explanation)
+    return [f"✗ rejected {title_of(seen)} ({short_id(seen.id)}): {choice.reason}"]
 
 
-async def approve_and_grant(seat: ClientContext, decided: GrantChoice) -> list[str]:
-    """The approval first: a right is only given with a decision that stands."""
-    lines = await approve(seat, decided.shown)
-    proposer = decided.shown.seen.proposer
+async def approve_and_grant(context: ClientContext, choice: GrantChoice) -> list[str]:
+    """Approve first: nothing is granted if the approval fails."""
+    lines = await approve(context, choice.shown)
+    proposer = choice.shown.seen.proposer
     try:
-        given = await seat.space.admin.grant(
+        given = await context.space.admin.grant(
             proposer,
-            [decided.capability],
+            [choice.capability],
             reason=_REASON,
-            ack_timeout_seconds=seat.timeout or _ACKNOWLEDGE_SECONDS,
+            ack_timeout_seconds=context.timeout_seconds or _ACKNOWLEDGE_SECONDS,
         )
     except MootError as fault:
         raise MootError(f"approved, but nothing was granted to {proposer}: {fault}") from None
@@ -66,7 +66,7 @@ async def approve_and_grant(seat: ClientContext, decided: GrantChoice) -> list[s
     ]
 
 
-async def vote(seat: ClientContext, shown: ShownProposal) -> list[str]:
-    check_unchanged(seat.space, shown)
-    await seat.space.vote(shown.seen)
-    return [f"✓ voted for {title_of(shown.seen)} ({short(shown.seen.id)})"]
+async def vote(context: ClientContext, shown: ShownProposal) -> list[str]:
+    check_unchanged(context.space, shown)
+    await context.space.vote(shown.seen)
+    return [f"✓ voted for {title_of(shown.seen)} ({short_id(shown.seen.id)})"]

@@ -1,8 +1,7 @@
-"""Completing what is typed behind a slash: commands, options, and the names of what is there.
+"""Completion of slash commands: commands, options, and names.
 
-What a word may be is read from the command's own arguments, so that a new operation is completed without
-being mentioned here. Names that hold anything a terminal might obey are never offered: what is inserted into
-the line is what was seen.
+What a word can be is read from the command's own arguments, so a new operation needs no change here. Names
+with control characters are never offered: what is inserted into the line is what was seen.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from moot.protocol.kinds import KINDS
 from moot.tui.operations.operation import SlashParser, UserOperation
 from moot.tui.terminal_escape import printable
 
-# More than a screen of them helps nobody; typing another letter does.
-CANDIDATES: Final = 50
+# More than a screen of candidates does not help.
+MAX_CANDIDATES: Final = 50
 
 METHODS: Final = (
     "tools/list", "tools/call", "resources/list", "resources/read", "resources/templates/list",
@@ -29,12 +28,12 @@ METHODS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What may stand here, and a word on it."""
+    """A possible word, with a short description."""
 
     text: str
     help: str = ""
-    # Whether more of the same word is expected, so that no space follows.
-    goes_on: bool = False
+    # Whether the word is unfinished, so that no space follows.
+    is_partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +43,14 @@ class Completion:
     start: int
     candidates: tuple[Candidate, ...] = ()
 
-    def applied(self, line: str, candidate: Candidate) -> str:
+    def apply(self, line: str, candidate: Candidate) -> str:
         """The line with the candidate in place of the word."""
-        text = candidate.text if candidate.goes_on else f"{_quoted(candidate.text)} "
+        text = candidate.text if candidate.is_partial else f"{_quoted(candidate.text)} "
         return line[: self.start] + text
 
 
 class NameSource(Protocol):
-    """What is there to be named."""
+    """The names that exist, by what they name."""
 
     def members(self) -> Iterable[Candidate]: ...
     def tools(self, member: str) -> Iterable[Candidate]: ...
@@ -67,7 +66,7 @@ class NameSource(Protocol):
 
 
 def complete(line: str, commands: Mapping[str, UserOperation], names: NameSource) -> Completion:
-    """What the last word of a line may become; nothing for chat."""
+    """Completions for the last word of a line; none for chat."""
     if not line.startswith("/") or line.startswith("//"):
         return Completion(0)
     start, words, typed = _split(line)
@@ -78,7 +77,7 @@ def complete(line: str, commands: Mapping[str, UserOperation], names: NameSource
     if operation is None:
         return Completion(start)
     parser = operation.slash_parser()
-    return Completion(start, _matching(_for_word(parser, words[1:], typed, commands, names), typed))
+    return Completion(start, _matching(_word_candidates(parser, words[1:], typed, commands, names), typed))
 
 
 def _split(line: str) -> tuple[int, list[str], str]:
@@ -101,7 +100,7 @@ def _split(line: str) -> tuple[int, list[str], str]:
     return start, words, line[start:].strip("'\"")
 
 
-def _for_word(
+def _word_candidates(
     parser: SlashParser,
     words: Sequence[str],
     typed: str,
@@ -110,12 +109,12 @@ def _for_word(
 ) -> Iterable[Candidate]:
     options = {name: action for action in parser._actions for name in action.option_strings}
     if words and words[-1] in options and options[words[-1]].nargs != 0:
-        return _for_action(options[words[-1]], [], commands, names)
+        return _action_candidates(options[words[-1]], [], commands, names)
     given = _positionals(words, options)
     if typed.startswith("-"):
         return [Candidate(name, action.help or "") for name, action in options.items()]
-    action = _action_at(parser, len(given))
-    found = list(_for_action(action, given, commands, names)) if action is not None else []
+    action = _positional_at(parser, len(given))
+    found = list(_action_candidates(action, given, commands, names)) if action is not None else []
     if not typed:
         found += [Candidate(name, action.help or "") for name, action in options.items() if name not in words]
     return found
@@ -134,7 +133,7 @@ def _positionals(words: Sequence[str], options: Mapping[str, argparse.Action]) -
     return given
 
 
-def _action_at(parser: SlashParser, place: int) -> argparse.Action | None:
+def _positional_at(parser: SlashParser, place: int) -> argparse.Action | None:
     """The argument that a further word belongs to."""
     for action in parser._actions:
         if action.option_strings:
@@ -145,7 +144,7 @@ def _action_at(parser: SlashParser, place: int) -> argparse.Action | None:
     return None
 
 
-def _for_action(
+def _action_candidates(
     action: argparse.Action, given: Sequence[str], commands: Mapping[str, UserOperation], names: NameSource
 ) -> Iterable[Candidate]:
     if action.choices is not None:
@@ -180,7 +179,7 @@ def _for_action(
         case "method":
             return [Candidate(method) for method in METHODS]
         case "conditions":
-            return [Candidate(f"{field}:", goes_on=True) for field in ("from", "to", "kind")]
+            return [Candidate(f"{field}:", is_partial=True) for field in ("from", "to", "kind")]
         case "reason" if "disagree" in (action.help or ""):
             return [Candidate(reason) for reason in REJECT_REASONS]
         case _:
@@ -188,7 +187,7 @@ def _for_action(
 
 
 def _matching(candidates: Iterable[Candidate], typed: str) -> tuple[Candidate, ...]:
-    """Those that begin with what was typed, then those that hold it."""
+    """Candidates that start with what was typed, then those that contain it."""
     wanted = typed.casefold()
     first: list[Candidate] = []
     then: list[Candidate] = []
@@ -200,7 +199,7 @@ def _matching(candidates: Iterable[Candidate], typed: str) -> tuple[Candidate, .
             first.append(each)
         elif wanted.removeprefix("/") in text:
             then.append(each)
-    return tuple([*first, *then][:CANDIDATES])
+    return tuple([*first, *then][:MAX_CANDIDATES])
 
 
 def _quoted(text: str) -> str:

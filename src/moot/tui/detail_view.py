@@ -1,4 +1,4 @@
-"""Something in full: an envelope, a member."""
+"""An envelope or a member in full."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def envelope_lines(envelope: Envelope) -> list[Line]:
 
 
 def member_lines(space: JoinedSpace, id: str) -> list[Line]:
-    """A member and all its rights, in words and as they are written."""
+    """A member and all its capabilities, in words and as JSON."""
     if id == space.me:
         name, held = space.name, space.rights.capabilities
     elif id in space.roster:

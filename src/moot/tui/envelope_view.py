@@ -1,4 +1,4 @@
-"""One envelope as a person reads it: who, to whom, what. Nothing is escaped yet; whoever prints does that."""
+"""One envelope as a person reads it: who, to whom, what. Whoever prints the text escapes it."""
 
 from __future__ import annotations
 
@@ -10,68 +10,68 @@ from typing import Final
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.tui.capability_text import in_words
-from moot.tui.operations.operation import short
+from moot.tui.operations.operation import short_id
 
-# What is longer is cut where somebody only follows; proposals are shown in full by `proposals`.
-_CUT: Final = 300
-_NOT_SHOWN: Final = frozenset({"system/welcome"})
+# Longer texts are cut in the timeline; `proposals` shows proposals in full.
+_MAX_CHARS: Final = 300
+_HIDDEN_KINDS: Final = frozenset({"system/welcome"})
 # The wire's words for changes of a rule that read better otherwise.
 _RULE_STATES: Final = {"lifted": "active again", "resumed": "active again"}
 
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeView:
-    """An envelope in words: when, who to whom, and what; presence names its subject in the words."""
+    """When, who to whom, and what; presence names its subject in the text."""
 
     when: str
     sender: str
     to: str
-    words: str
+    text: str
 
     @property
     def head(self) -> str:
         return f"{self.when} {self.sender}{self.to}"
 
 
-def said_of(envelope: Envelope, *, verbose: bool = False) -> EnvelopeView | None:
-    """The words for one envelope; None for what only matters to programs, unless `verbose`."""
-    if envelope.kind in _NOT_SHOWN and not verbose:
+def view_of(envelope: Envelope, *, verbose: bool = False) -> EnvelopeView | None:
+    """An envelope in words; None for what only programs need, unless `verbose`."""
+    if envelope.kind in _HIDDEN_KINDS and not verbose:
         return None
-    words = _words(envelope)
-    if words is None:
+    text = _text_of(envelope)
+    if text is None:
         if not verbose:
             return None
-        words = _fallback(envelope)
+        text = _fallback(envelope)
     to = f" → {', '.join(envelope.to)}" if envelope.to and envelope.kind == "chat" else ""
     # Presence is about somebody else than its sender.
     sender = "" if envelope.kind == "system/presence" else envelope.sender
-    return EnvelopeView(clock(envelope.ts), sender, to, words)
+    return EnvelopeView(clock(envelope.ts), sender, to, text)
 
 
 def lines_of(envelope: Envelope, *, verbose: bool = False) -> list[str]:
-    """The same as lines of text; none for what only matters to programs."""
-    said = said_of(envelope, verbose=verbose)
-    if said is None:
+    """The same as lines of text; none for what only programs need."""
+    view = view_of(envelope, verbose=verbose)
+    if view is None:
         return []
-    first, *rest = said.words.split("\n")
-    return [f"{said.head}{first}", *(f"{' ' * 9}{line}" for line in rest)]
+    first, *rest = view.text.split("\n")
+    return [f"{view.head}{first}", *(f"{' ' * 9}{line}" for line in rest)]
 
 
 def clock(ts: str) -> str:
-    """The time of day here."""
+    """The local time of day."""
     try:
         return datetime.fromisoformat(ts).astimezone().strftime("%H:%M:%S")
     except ValueError:
         return "--:--:--"
 
 
-def _words(envelope: Envelope) -> str | None:
+def _text_of(envelope: Envelope) -> str | None:
     payload = envelope.payload
     match envelope.kind:
         case "chat":
             return f": {payload.get('text')}"
         case "mcp/proposal":
-            return f" proposes {_operation(envelope)}  [{short(envelope.id)}]"
+            return f" proposes {_operation(envelope)}  [{short_id(envelope.id)}]"
         case "mcp/request":
             return _request(envelope)
         case "mcp/response":
@@ -83,7 +83,7 @@ def _words(envelope: Envelope) -> str | None:
         case "moot/approve":
             return f" votes for {_about(envelope)}"
         case "reasoning/start":
-            return f" starts reasoning: {payload.get('message')}  [{short(envelope.id)}]"
+            return f" starts reasoning: {payload.get('message')}  [{short_id(envelope.id)}]"
         case "reasoning/thought":
             return f" thinks: {payload.get('message')}"
         case "reasoning/conclusion":
@@ -164,7 +164,7 @@ def _result(payload: Json) -> str:
 
 
 def _listed(result: Json) -> str:
-    """What a list names; its descriptions are for programs."""
+    """The names in a list result, without descriptions."""
     for what in ("tools", "prompts", "resources"):
         items = result.get(what) if isinstance(result, dict) else None
         if isinstance(items, list):
@@ -201,7 +201,7 @@ def _reason(payload: Json) -> str:
 
 
 def _about(envelope: Envelope) -> str:
-    return ", ".join(short(id) for id in envelope.correlation_id) or "something"
+    return ", ".join(short_id(id) for id in envelope.correlation_id) or "something"
 
 
 def _fallback(envelope: Envelope) -> str:
@@ -210,4 +210,4 @@ def _fallback(envelope: Envelope) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _CUT else f"{text[:_CUT]}…"
+    return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]}…"

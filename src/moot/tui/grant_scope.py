@@ -1,11 +1,11 @@
-"""How wide a grant is that follows an approval, always shown as the capability that it creates.
+"""The scope of a grant that follows an approval, always shown as the capability that it creates.
 
-    exact    this very call: the tool, the host and all arguments as they were proposed
-    tool     this tool at this host, with any arguments
+    exact    the tool, the host and all arguments as they were proposed
+    tool     this tool on this host, with any arguments
     pattern  something between, to be edited: folders for paths, anything for long texts
 
-A capability cannot forbid arguments that it does not name, so even the exact one says so. What cannot be
-written as a pattern that matches the proposal itself is not offered, with the reason.
+A capability cannot forbid arguments that it does not name, so even the exact one allows further ones. A scope
+that cannot be written as a pattern that matches the proposal itself is not offered, with the reason.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ from moot.protocol.patterns.pattern import is_regex
 from moot.tui.terminal_escape import printable
 from moot.tui.text_diff import PATHS, TEXTS
 
-WidthName = Literal["exact", "tool", "pattern"]
+ScopeName = Literal["exact", "tool", "pattern"]
 
-# A text longer than this is what a tool is given to work on, not what tells one call from another.
-_LONG: Final = 60
+# A longer text is content for the tool, not what distinguishes one call from another.
+_MAX_LITERAL_CHARS: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
 class GrantScope:
-    """One choice: the capability it makes, or why it cannot be made."""
+    """One choice: the capability it creates, or the problem that prevents it."""
 
-    name: WidthName
-    words: str
+    name: ScopeName
+    description: str
     capability: dict[str, Json] | None
-    why_not: str = ""
+    problem: str = ""
 
     def as_json(self) -> str:
-        """As it is shown and edited: JSON that holds nothing a terminal might obey."""
+        """The capability as it is shown and edited: JSON without control characters."""
         text = json.dumps(self.capability, ensure_ascii=False)
         return text if printable(text) == text else json.dumps(self.capability)
 
 
 class _Inexpressible(Exception):
-    """A value that no pattern states exactly."""
+    """A value that no pattern matches exactly."""
 
 
-def widths_of(space: JoinedSpace, seen: SeenProposal) -> tuple[GrantScope, ...]:
+def grant_scopes(space: JoinedSpace, seen: SeenProposal) -> tuple[GrantScope, ...]:
     """The three choices for a proposal, narrowest first."""
     return (
-        _width(space, seen, "exact", "exactly these arguments"),
-        _width(space, seen, "tool", f"{_what(seen)} with any arguments"),
-        _width(space, seen, "pattern", "a custom pattern (e edits it)"),
+        _scope(space, seen, "exact", "exactly these arguments"),
+        _scope(space, seen, "tool", f"{_what(seen)} with any arguments"),
+        _scope(space, seen, "pattern", "a custom pattern (e edits it)"),
     )
 
 
@@ -66,64 +66,69 @@ def _what(seen: SeenProposal) -> str:
     return name if isinstance(name, str) else seen.method
 
 
-def _width(space: JoinedSpace, seen: SeenProposal, name: WidthName, words: str) -> GrantScope:
+def _scope(space: JoinedSpace, seen: SeenProposal, name: ScopeName, description: str) -> GrantScope:
     try:
         params = _params(seen.params, name)
         payload: dict[str, Json] = {"method": _literal(seen.method)} | ({"params": params} if params else {})
         capability: dict[str, Json] = {"kind": "mcp/request", "payload": payload}
         if seen.to:
             capability["to"] = [_no_wildcard(host) for host in space.roster.names_of(seen.to)]
-        check_width(space, seen, capability)
+        check_scope(space, seen, capability)
     except (_Inexpressible, MootError) as fault:
-        return GrantScope(name, words, None, str(fault))
-    return GrantScope(name, words, capability)
+        return GrantScope(name, description, None, str(fault))
+    return GrantScope(name, description, capability)
 
 
-def read_width(space: JoinedSpace, seen: SeenProposal, text: str) -> dict[str, Json]:
-    """A capability as somebody edited it; raises UsageError saying what is wrong with it."""
+def read_scope(space: JoinedSpace, seen: SeenProposal, text: str) -> dict[str, Json]:
+    """Read a capability that a person edited; raises UsageError."""
     try:
         value = json.loads(text)
     except ValueError as fault:
         raise UsageError(f"not valid JSON: {fault}") from None
     if not isinstance(value, dict):
         raise UsageError('a capability is a JSON object, such as {"kind": "mcp/request"}')
-    check_width(space, seen, value)
+    check_scope(space, seen, value)
     return value
 
 
-def check_width(space: JoinedSpace, seen: SeenProposal, capability: Mapping[str, Json]) -> None:
-    """Raises what is wrong: it cannot be read, or would not even let this call through."""
+def check_scope(space: JoinedSpace, seen: SeenProposal, capability: Mapping[str, Json]) -> None:
+    """Raises MootError if it cannot be read or would not allow the proposed call."""
     pattern = read_capability(dict(capability))
     payload = {"jsonrpc": "2.0", "id": 0, **seen.envelope.payload}
     if not pattern.matches("mcp/request", payload, space.roster.names_of(seen.to)):
         raise UsageError("this would not allow the proposed call")
 
 
-def _params(params: Mapping[str, Json], width: WidthName) -> dict[str, Json]:
+def _params(params: Mapping[str, Json], scope: ScopeName) -> dict[str, Json]:
     found: dict[str, Json] = {}
     for name, value in params.items():
         if name == "_meta":
             continue  # progress tokens and the like: another one each time
         if name == "arguments" and isinstance(value, dict):
-            if width == "tool":
+            if scope == "tool":
                 continue
-            stated = _arguments(value, width)
+            stated = _arguments(value, scope)
             if stated:
                 found[name] = stated
-        elif width != "tool" or name in ("name", "uri"):
+        elif scope != "tool" or name in ("name", "uri"):
             found[_key(name)] = _exactly(value)
     return found
 
 
-def _arguments(arguments: Mapping[str, Json], width: WidthName) -> dict[str, Json]:
-    if width == "exact":
+def _arguments(arguments: Mapping[str, Json], scope: ScopeName) -> dict[str, Json]:
+    if scope == "exact":
         return {_key(name): _exactly(value) for name, value in arguments.items()}
     stated: dict[str, Json] = {}
     for name, value in arguments.items():
         if isinstance(value, str) and name in PATHS and "/" in value.strip("/"):
             folder = value.rpartition("/")[0]
             stated[name] = f"{_no_wildcard(folder)}/**"
-        elif isinstance(value, str) and name not in TEXTS and len(value) <= _LONG and "\n" not in value:
+        elif (
+            isinstance(value, str)
+            and name not in TEXTS
+            and len(value) <= _MAX_LITERAL_CHARS
+            and "\n" not in value
+        ):
             stated[_key(name)] = _literal(value)
         elif isinstance(value, bool | int | float) or value is None:
             stated[_key(name)] = value
@@ -141,7 +146,7 @@ def _exactly(value: Json) -> Json:
 
 
 def _literal(text: str) -> str:
-    """A text that matches itself and nothing else, though it may hold signs of the pattern language."""
+    """A pattern that matches this text alone, even if it contains pattern characters."""
     if is_wild(text) or text.startswith("!") or is_regex(text):
         text = f"/^{re2.escape(text)}$/"
     if len(text.encode(errors="replace")) > MAX_STRING_BYTES:

@@ -1,4 +1,4 @@
-"""The line in which a person types: chat, or a slash command with completion and a memory."""
+"""The input line: chat, or a slash command with completion and history."""
 
 from __future__ import annotations
 
@@ -15,126 +15,126 @@ from moot.tui.row_layout import PaneRow, line
 from moot.tui.rows import Rows
 from moot.tui.terminal_escape import printable
 
-# Lines that can be called back, and the longest one: an envelope has at most 1 MiB, nobody types more.
-REMEMBERED: Final = 500
-LINE_CHARS: Final = 200_000
-# Candidates that stand above the line at once.
-_OFFERED: Final = 50
+# Lines in the history, and the longest one; an envelope has at most 1 MiB.
+MAX_HISTORY_LINES: Final = 500
+MAX_LINE_CHARS: Final = 200_000
+# Completions that are shown above the line.
+_MAX_COMPLETIONS: Final = 50
 
 
 class InputLine(Input):
-    """Chat or a command. Tab takes what is offered, up and down choose it or call earlier lines back."""
+    """Chat or a command. Tab accepts a completion, up and down select one or recall earlier lines."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab", "take", "Complete", show=False),
+        Binding("tab", "complete", "Complete", show=False),
         Binding("up", "older", "Earlier line", show=False),
         Binding("down", "newer", "Later line", show=False),
         Binding("escape", "leave", "Panes"),
     ]
 
-    class Typed(Message):
-        """A line is done."""
+    class Entered(Message):
+        """A line was entered."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
 
-    class Left(Message):
-        """Somebody wants to go to the panes."""
+    class Escaped(Message):
+        """A person wants to go to the panes."""
 
-    def __init__(self, complete: Callable[[str], Completion], offered: Rows) -> None:
+    def __init__(self, complete: Callable[[str], Completion], completions: Rows) -> None:
         super().__init__(
             placeholder="Message, or / for commands · Esc for panes · F1 for help",
-            id="prompt",
-            max_length=LINE_CHARS,
+            id="input-line",
+            max_length=MAX_LINE_CHARS,
             select_on_focus=False,
         )
         self._complete = complete
-        self._offered = offered
+        self._completions = completions
         self._completion = Completion(0)
-        self._past: list[str] = []
-        self._place = 0
+        self._history: list[str] = []
+        self._position = 0
         self._unfinished = ""
 
-    # Completing
+    # Completion
 
     def watch_value(self, value: str) -> None:
-        self.offer(value)
+        self.show_completions(value)
 
-    def offer(self, value: str | None = None) -> None:
-        """Show what the last word may become."""
+    def show_completions(self, value: str | None = None) -> None:
+        """Show completions for the last word."""
         text = self.value if value is None else value
         self._completion = self._complete(text)
         rows = [
             PaneRow(each.text, (line((each.text, "strong"), (f"  {each.help}" if each.help else "", "dim")),))
-            for each in self._completion.candidates[:_OFFERED]
+            for each in self._completion.candidates[:_MAX_COMPLETIONS]
         ]
-        self._offered.display = bool(rows)
-        self._offered.replace(rows)
+        self._completions.display = bool(rows)
+        self._completions.replace(rows)
         if rows:
-            self._offered.action_first()
+            self._completions.action_first()
 
     @property
-    def is_offering(self) -> bool:
+    def has_completions(self) -> bool:
         return bool(self._completion.candidates)
 
-    def action_take(self) -> None:
-        """Take the candidate that is chosen; without one, on to the next pane."""
-        chosen = self._offered.chosen
+    def action_complete(self) -> None:
+        """Accept the selected completion; without one, move to the next pane."""
+        selected = self._completions.selected
         found = [
-            each for each in self._completion.candidates if chosen is not None and each.text == chosen.key
+            each for each in self._completion.candidates if selected is not None and each.text == selected.key
         ]
         if found:
-            self.value = self._completion.applied(self.value, found[0])
+            self.value = self._completion.apply(self.value, found[0])
             self.cursor_position = len(self.value)
         elif not self.value:
             self.screen.focus_next()
 
-    # Earlier lines
+    # History
 
     def action_older(self) -> None:
-        if self.is_offering:
-            self._offered.action_move(-1)
+        if self.has_completions:
+            self._completions.action_move(-1)
             return
-        if self._place == len(self._past):
+        if self._position == len(self._history):
             self._unfinished = self.value
-        self._recall(self._place - 1)
+        self._recall(self._position - 1)
 
     def action_newer(self) -> None:
-        if self.is_offering:
-            self._offered.action_move(1)
+        if self.has_completions:
+            self._completions.action_move(1)
         else:
-            self._recall(self._place + 1)
+            self._recall(self._position + 1)
 
-    def _recall(self, place: int) -> None:
-        if not 0 <= place <= len(self._past):
+    def _recall(self, position: int) -> None:
+        if not 0 <= position <= len(self._history):
             return
-        self._place = place
-        self.value = self._past[place] if place < len(self._past) else self._unfinished
+        self._position = position
+        self.value = self._history[position] if position < len(self._history) else self._unfinished
         self.cursor_position = len(self.value)
 
-    # Done
+    # Submitting
 
     async def action_submit(self) -> None:
         text = self.value
         self.value = ""
         if not text.strip():
             return
-        if not self._past or self._past[-1] != text:
-            self._past = [*self._past[1 - REMEMBERED :], text]
-        self._place, self._unfinished = len(self._past), ""
-        self.post_message(self.Typed(text))
+        if not self._history or self._history[-1] != text:
+            self._history = [*self._history[1 - MAX_HISTORY_LINES :], text]
+        self._position, self._unfinished = len(self._history), ""
+        self.post_message(self.Entered(text))
 
     def action_leave(self) -> None:
-        """First what is offered goes, then we."""
-        if self.is_offering:
+        """Hide the completions; without any, leave the line."""
+        if self.has_completions:
             self._completion = Completion(0)
-            self._offered.display = False
+            self._completions.display = False
         else:
-            self.post_message(self.Left())
+            self.post_message(self.Escaped())
 
     def _on_paste(self, event: events.Paste) -> None:
-        # What is pasted may come from anywhere: it becomes one line that obeys nothing.
+        # Pasted text may come from anywhere: it becomes one line without control characters.
         text = " ".join(event.text.splitlines())
         self.insert_text_at_cursor(printable(text))
         event.stop()

@@ -44,8 +44,8 @@ KEYS: Final = (
 )
 
 
-def about(commands: Mapping[str, UserOperation], command: str | None) -> list[Line]:
-    """The lines of the help; raises UsageError for a command that there is not."""
+def help_lines(commands: Mapping[str, UserOperation], command: str | None) -> list[Line]:
+    """The lines of the help; raises UsageError for an unknown command."""
     if command is not None:
         operation = commands.get(command.removeprefix("/"))
         if operation is None:
@@ -53,11 +53,11 @@ def about(commands: Mapping[str, UserOperation], command: str | None) -> list[Li
         text = operation.slash_parser().format_help().rstrip()
         examples = operation.examples.replace("  moot ", "  /").rstrip()
         return [line(each) for each in f"{text}\n\n{examples}".rstrip().split("\n")]
-    width = max(len(keys) for keys, words in KEYS if words)
+    width = max(len(keys) for keys, text in KEYS if text)
     lines: list[Line] = []
-    for keys, words in KEYS:
-        if words:
-            lines.append(line((f"  {keys:<{width}}  ", "strong"), words))
+    for keys, text in KEYS:
+        if text:
+            lines.append(line((f"  {keys:<{width}}  ", "strong"), text))
         else:
             lines += [(), line((keys, "note"))]
     lines += [(), line(("Commands", "note"), (" (/help COMMAND explains one)", "dim"))]

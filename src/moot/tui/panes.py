@@ -1,65 +1,113 @@
-"""The panes beside the timeline: approvals, people, thoughts, streams, and chats to be acknowledged."""
+"""The panes beside the timeline: approvals, people, reasoning, streams, and chats to be acknowledged.
+
+A pane knows nothing of the application: its keys post messages that say what is wanted of which row.
+"""
 
 from __future__ import annotations
 
+import shlex
 from collections import deque
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from textual.binding import Binding, BindingType
+from textual.message import Message
 
 from moot.participant import Chunk, JoinedSpace, MissedMessages, ReasoningSequence, StreamInfo
 from moot.tui.capability_text import in_words
 from moot.tui.envelope_view import clock
-from moot.tui.operations.operation import ClientContext, short
-from moot.tui.proposal_lines import summary
+from moot.tui.operations.operation import ClientContext, short_id
+from moot.tui.proposal_lines import summary_lines
 from moot.tui.row_layout import Line, PaneRow, Part, Tone, line
 from moot.tui.rows import Rows
+from moot.tui.terminal_escape import printable
 
-# Of the text of a stream so much is kept for looking at it again.
-STREAM_LINES: Final = 2_000
-STREAM_LINE_CHARS: Final = 4_000
-# How much of a stream, of a sequence and of a member's rights stands in the pane; Enter shows the rest.
-_TAIL: Final = 6
-_THOUGHTS: Final = 8
-_RIGHTS: Final = 4
+PANES: Final = ("timeline", "approvals", "people", "reasoning", "streams", "chats", "rules")
+
+# How much of a stream is kept.
+MAX_STREAM_LINES: Final = 2_000
+MAX_LINE_CHARS: Final = 4_000
+_MAX_CLOSED_STREAMS: Final = 10
+# How much of a stream, of reasoning and of a member's permissions is in the pane; Enter shows the rest.
+_TAIL_LINES: Final = 6
+_MAX_THOUGHTS: Final = 8
+_MAX_PERMISSIONS: Final = 4
 
 
-class ApprovalPane(Rows):
-    """Open proposals, oldest first. No key here approves: they open a dialog that asks."""
+class CommandPane(Rows):
+    """A pane whose keys write a command about the selected row into the input line; Enter runs it."""
+
+    class CommandRequested(Message):
+        """A command should be written into the input line."""
+
+        def __init__(self, command: str) -> None:
+            super().__init__()
+            self.command = command
+
+    class UnprintableName(Message):
+        """The selected row cannot be named in a command: its name contains control characters."""
+
+    def action_write(self, command: str) -> None:
+        """Ask for a command in the input line; `{}` stands for the selected row."""
+        if "{}" in command:
+            if self.selected is None:
+                return
+            if printable(self.selected.key) != self.selected.key:
+                self.post_message(self.UnprintableName())
+                return
+            command = command.replace("{}", shlex.quote(self.selected.key))
+        self.post_message(self.CommandRequested(command))
+
+
+class ApprovalPane(CommandPane):
+    """Pending proposals, oldest first. No key here approves: they open a dialog that asks."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("a", "app.decide('approve')", "Approve once"),
-        Binding("r", "app.decide('reject')", "Reject"),
-        Binding("g", "app.decide('grant')", "Approve and grant"),
-        Binding("v", "app.decide('vote')", "Vote"),
-        Binding("w", "app.decide('withdraw')", "Withdraw", show=False),
+        Binding("a", "decide('approve')", "Approve once"),
+        Binding("r", "decide('reject')", "Reject"),
+        Binding("g", "decide('grant')", "Approve and grant"),
+        Binding("v", "decide('vote')", "Vote"),
+        Binding("w", "write('/withdraw {}')", "Withdraw", show=False),
     ]
+
+    class DecisionRequested(Message):
+        """A person wants to approve, reject, grant or vote for a proposal."""
+
+        def __init__(self, proposal: str, decision: str) -> None:
+            super().__init__()
+            self.proposal = proposal
+            self.decision = decision
 
     def __init__(self) -> None:
         super().__init__(id="approvals", empty="No pending proposals")
 
-    def show(self, seat: ClientContext) -> int:
-        """Fill it; how many wait."""
-        found = seat.space.proposals.open()
-        self.replace(PaneRow(seen.id, summary(seen, seat.number(seen.id)), hanging=3) for seen in found)
+    def action_decide(self, decision: str) -> None:
+        if self.selected is not None:
+            self.post_message(self.DecisionRequested(self.selected.key, decision))
+
+    def show(self, context: ClientContext) -> int:
+        """Fill the pane; returns how many proposals are pending."""
+        found = context.space.proposals.open()
+        self.replace(
+            PaneRow(seen.id, summary_lines(seen, context.number(seen.id)), indent=3) for seen in found
+        )
         return len(found)
 
 
-class MemberPane(Rows):
-    """Who is here and what they may do. The keys write a command; Enter carries it out."""
+class MemberPane(CommandPane):
+    """The members and their permissions."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("p", "app.write('/pause {} ')", "Pause"),
-        Binding("u", "app.write('/resume {}')", "Resume"),
-        Binding("s", "app.write('/status {}')", "Status"),
-        Binding("t", "app.write('/tools {}')", "Tools"),
-        Binding("m", "app.write('/to {}')", "Address"),
-        Binding("plus", "app.write('/grant {} ')", "Grant", show=False),
-        Binding("minus", "app.write('/revoke {} ')", "Revoke", show=False),
-        Binding("x", "app.write('/kick {} ')", "Kick"),
-        Binding("S", "app.write('/shutdown {} ')", "Shutdown"),
-        Binding("n", "app.write('/invite ')", "Invite"),
+        Binding("p", "write('/pause {} ')", "Pause"),
+        Binding("u", "write('/resume {}')", "Resume"),
+        Binding("s", "write('/status {}')", "Status"),
+        Binding("t", "write('/tools {}')", "Tools"),
+        Binding("m", "write('/to {}')", "Address"),
+        Binding("plus", "write('/grant {} ')", "Grant", show=False),
+        Binding("minus", "write('/revoke {} ')", "Revoke", show=False),
+        Binding("x", "write('/kick {} ')", "Kick"),
+        Binding("S", "write('/shutdown {} ')", "Shutdown"),
+        Binding("n", "write('/invite ')", "Invite"),
     ]
 
     def __init__(self) -> None:
@@ -70,26 +118,26 @@ class MemberPane(Rows):
         own = [each.original for each in space.rights.capabilities]
         rows = [PaneRow(space.me, tuple(self._lines(space.me, own, "you")))]
         for member in sorted(space.roster.values(), key=lambda each: each.id):
-            rights = [each.original for each in member.capabilities]
+            capabilities = [each.original for each in member.capabilities]
             other = "" if member.name == member.id else f"({member.name})"
-            rows.append(PaneRow(member.id, tuple(self._lines(member.id, rights, other))))
+            rows.append(PaneRow(member.id, tuple(self._lines(member.id, capabilities, other))))
         self.replace(rows)
         return len(rows)
 
-    def _lines(self, id: str, rights: list[object], note: str) -> list[Line]:
+    def _lines(self, id: str, capabilities: list[object], note: str) -> list[Line]:
         tone: Tone = "me" if note == "you" else "name"
         head: list[Part] = [("● ", "good"), (id, tone), (f"  {note}" if note else "", "dim")]
         if id in self.paused:
             head.append((f"  paused by {self.paused[id]}", "warn"))
-        words = [in_words(each) for each in rights]
+        texts = [in_words(each) for each in capabilities]
         lines: list[Line] = [line(*head)]
-        lines += [line(("    may ", "dim"), each) for each in words[:_RIGHTS]]
-        if len(words) > _RIGHTS:
-            lines.append(line((f"    {len(words) - _RIGHTS} more: Enter", "dim")))
-        return lines if words else [*lines, line(("    no permissions visible to you", "dim"))]
+        lines += [line(("    may ", "dim"), each) for each in texts[:_MAX_PERMISSIONS]]
+        if len(texts) > _MAX_PERMISSIONS:
+            lines.append(line((f"    {len(texts) - _MAX_PERMISSIONS} more: Enter", "dim")))
+        return lines if texts else [*lines, line(("    no permissions visible to you", "dim"))]
 
-    def hear(self, kind: str, sender: str, to: tuple[str, ...]) -> None:
-        """Pauses and resumes; whom one without addressees means is everybody else."""
+    def observe_control(self, kind: str, sender: str, to: tuple[str, ...]) -> None:
+        """Note pauses and resumes; one without addressees means everyone else."""
         if kind == "participant/pause":
             self.paused |= dict.fromkeys(to, sender)
         elif kind == "participant/resume":
@@ -98,17 +146,30 @@ class MemberPane(Rows):
 
 
 class ReasoningPane(Rows):
-    """Who thinks about what, as it grows; `s` asks them to stop."""
+    """The reasoning of members as it grows; `s` asks one to stop."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("s", "app.stop_thinking", "Stop")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("s", "stop", "Stop")]
+
+    class StopRequested(Message):
+        """A person wants a member to stop reasoning."""
+
+        def __init__(self, sequence: str) -> None:
+            super().__init__()
+            self.sequence = sequence
 
     def __init__(self) -> None:
         super().__init__(id="reasoning", empty="Nobody is sharing reasoning")
 
+    def action_stop(self) -> None:
+        if self.selected is not None:
+            self.post_message(self.StopRequested(self.selected.key))
+
     def show(self, space: JoinedSpace) -> int:
         found = list(space.contexts)
         found.sort(key=lambda each: each.state != "active")
-        self.replace(PaneRow(each.id, tuple(_thought_lines(each, _THOUGHTS)), hanging=6) for each in found)
+        self.replace(
+            PaneRow(each.id, tuple(_sequence_lines(each, _MAX_THOUGHTS)), indent=6) for each in found
+        )
         return sum(each.state == "active" for each in found)
 
 
@@ -119,15 +180,15 @@ _STATES: Final[Mapping[str, tuple[str, Tone]]] = {
 }
 
 
-def _thought_lines(sequence: ReasoningSequence, most: int) -> list[Line]:
-    words, tone = _STATES[sequence.state]
+def _sequence_lines(sequence: ReasoningSequence, max_thoughts: int) -> list[Line]:
+    label, tone = _STATES[sequence.state]
     lines: list[Line] = [
-        line((f"{words} ", tone), (sequence.owner, "name"), f": {sequence.message}"),
+        line((f"{label} ", tone), (sequence.owner, "name"), f": {sequence.message}"),
     ]
     thoughts = sequence.thoughts()
-    if len(thoughts) > most:
-        lines.append(line((f"    … {len(thoughts) - most} earlier: Enter shows them", "dim")))
-    lines += [line(("    ∴ ", "dim"), each) for each in thoughts[-most:]]
+    if len(thoughts) > max_thoughts:
+        lines.append(line((f"    … {len(thoughts) - max_thoughts} earlier: Enter shows them", "dim")))
+    lines += [line(("    ∴ ", "dim"), each) for each in thoughts[-max_thoughts:]]
     if sequence.conclusion is not None:
         lines.append(line(("    ✓ ", "good"), sequence.conclusion))
     if sequence.state == "cancelled":
@@ -135,18 +196,18 @@ def _thought_lines(sequence: ReasoningSequence, most: int) -> list[Line]:
     return lines
 
 
-def whole_trace(sequence: ReasoningSequence) -> list[Line]:
-    """All of a sequence that is kept."""
-    return _thought_lines(sequence, len(sequence.items) + 1)
+def reasoning_lines(sequence: ReasoningSequence) -> list[Line]:
+    """All of a member's reasoning that is kept."""
+    return _sequence_lines(sequence, len(sequence.items) + 1)
 
 
-class StreamPane(Rows):
-    """The open streams and the end of what they said."""
+class StreamPane(CommandPane):
+    """The open streams, and the last lines of each."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "app.write('/open ')", "Open"),
-        Binding("w", "app.write('/write {} ')", "Write"),
-        Binding("x", "app.write('/close {}')", "Close"),
+        Binding("n", "write('/open ')", "Open"),
+        Binding("w", "write('/write {} ')", "Write"),
+        Binding("x", "write('/close {}')", "Close"),
     ]
 
     def __init__(self) -> None:
@@ -154,15 +215,15 @@ class StreamPane(Rows):
         self._tails: dict[str, deque[Line]] = {}
         self._infos: dict[str, StreamInfo] = {}
 
-    def opened(self, info: StreamInfo) -> None:
+    def add_stream(self, info: StreamInfo) -> None:
         self._infos[info.id] = info
-        self._tails.setdefault(info.id, deque(maxlen=STREAM_LINES))
-        # The latest that ended stay to be looked at; their number is bounded as that of open ones is.
-        over = [id for id, each in self._infos.items() if each.closed is not None]
-        for id in over[:-10]:
+        self._tails.setdefault(info.id, deque(maxlen=MAX_STREAM_LINES))
+        # The latest closed streams stay visible.
+        closed = [id for id, each in self._infos.items() if each.closed is not None]
+        for id in closed[:-_MAX_CLOSED_STREAMS]:
             del self._infos[id], self._tails[id]
 
-    def hear(self, id: str, item: Chunk | MissedMessages) -> None:
+    def add_frame(self, id: str, item: Chunk | MissedMessages) -> None:
         tail = self._tails.get(id)
         if tail is None:
             return
@@ -171,7 +232,7 @@ class StreamPane(Rows):
         elif item.binary:
             tail.append(line((f"[{len(item.data)} bytes]", "dim")))
         else:
-            tail.extend(line(each[:STREAM_LINE_CHARS]) for each in item.text.split("\n"))
+            tail.extend(line(each[:MAX_LINE_CHARS]) for each in item.text.split("\n"))
 
     def tail(self, id: str) -> list[Line]:
         return list(self._tails.get(id, ()))
@@ -193,37 +254,45 @@ class StreamPane(Rows):
                 f"writers: {', '.join(info.writers)}" if info.closed is None else f"closed: {info.closed}"
             )
             second = line(("    ", "dim"), about, (f"  {writers}" if about else writers, "dim"))
-            tail = [line(("    │ ", "dim"), *each) for each in list(self._tails[info.id])[-_TAIL:]]
-            rows.append(PaneRow(info.id, (head, second, *tail), hanging=6))
+            tail = [line(("    │ ", "dim"), *each) for each in list(self._tails[info.id])[-_TAIL_LINES:]]
+            rows.append(PaneRow(info.id, (head, second, *tail), indent=6))
         self.replace(rows)
         return sum(info.closed is None for info in self._infos.values())
 
 
-def _short_name(id: str) -> str:
-    """Enough of a stream's id to name it by."""
-    return id if len(id) <= 20 else f"{id[:15]}…"
-
-
-class ChatPane(Rows):
-    """Chats for us that nobody has acknowledged for us yet."""
+class ChatPane(CommandPane):
+    """Chat messages for us that we have not acknowledged yet."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "app.acknowledge", "Acknowledge"),
-        Binding("o", "app.write('/chat --about {} ')", "Reply"),
-        Binding("x", "app.write('/cancel {}')", "No reply needed"),
+        Binding("space", "acknowledge", "Acknowledge"),
+        Binding("o", "write('/chat --about {} ')", "Reply"),
+        Binding("x", "write('/cancel {}')", "No reply needed"),
     ]
 
+    class Acknowledged(Message):
+        """A person has read a chat message."""
+
+        def __init__(self, chat: str) -> None:
+            super().__init__()
+            self.chat = chat
+
     def __init__(self) -> None:
-        super().__init__(id="chats", empty="No messages to acknowledge", follows=False)
+        super().__init__(id="chats", empty="No messages to acknowledge")
+
+    def action_acknowledge(self) -> None:
+        if self.selected is not None:
+            self.post_message(self.Acknowledged(self.selected.key))
 
     def show(self, space: JoinedSpace) -> int:
         waiting = space.chats.pending()
         rows: list[PaneRow] = []
         for chat in waiting:
-            text = str(chat.payload.get("text"))[:STREAM_LINE_CHARS]
-            first, *rest = text.split("\n")[:_TAIL]
-            head = line((f"{clock(chat.ts)} ", "dim"), (chat.sender, "name"), (f" [{short(chat.id)}]", "dim"))
+            text = str(chat.payload.get("text"))[:MAX_LINE_CHARS]
+            first, *rest = text.split("\n")[:_TAIL_LINES]
+            head = line(
+                (f"{clock(chat.ts)} ", "dim"), (chat.sender, "name"), (f" [{short_id(chat.id)}]", "dim")
+            )
             lines = (head, *(line("    ", each) for each in (first, *rest)))
-            rows.append(PaneRow(chat.id, lines, hanging=4))
+            rows.append(PaneRow(chat.id, lines, indent=4))
         self.replace(rows)
         return len(waiting)

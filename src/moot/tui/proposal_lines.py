@@ -1,4 +1,4 @@
-"""One proposal for whoever decides on it: who, what, where, and every argument in full."""
+"""One proposal for the person who decides on it: who, what, where, and every argument in full."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from moot.tui.text_diff import KnownTexts, difference, edits_in, pair_in, whole_
 
 
 def title_of(seen: SeenProposal) -> str:
-    """What is to be done, in a few words."""
+    """The proposed operation in a few words."""
     name = seen.params.get("name") or seen.params.get("uri")
     what = str(name) if isinstance(name, str) else seen.method
     return what if seen.method == "tools/call" else f"{seen.method} {what}" if what != seen.method else what
@@ -27,7 +27,7 @@ def host_of(seen: SeenProposal) -> str:
 
 
 def state_of(seen: SeenProposal) -> tuple[str, Tone]:
-    """How it stands, in words."""
+    """The state of a proposal in words, with its tone."""
     by = f" by {seen.fulfilled_by}" if seen.fulfilled_by else ""
     match seen.status:
         case "pending":
@@ -44,15 +44,15 @@ def _votes(count: int) -> str:
     return f"{count} {'vote' if count == 1 else 'votes'}"
 
 
-def summary(seen: SeenProposal, number: int) -> tuple[Line, ...]:
+def summary_lines(seen: SeenProposal, number: int) -> tuple[Line, ...]:
     """Two lines for a list of them."""
-    words, tone = state_of(seen)
-    said_no = f" · rejected by {', '.join(each.by for each in seen.rejections)}" if seen.rejections else ""
-    said_yes = f" · {_votes(len(seen.votes))}" if seen.votes else ""
+    state, tone = state_of(seen)
+    rejections = f" · rejected by {', '.join(each.by for each in seen.rejections)}" if seen.rejections else ""
+    votes = f" · {_votes(len(seen.votes))}" if seen.votes else ""
     return (
         line((f"#{number} ", "dim"), (title_of(seen), "strong"), (" on ", "dim"), (host_of(seen), "name")),
         line(
-            (f"   {seen.proposer}", "name"), (f" · {age(seen)} · ", "dim"), (words, tone), said_no, said_yes
+            (f"   {seen.proposer}", "name"), (f" · {age(seen)} · ", "dim"), (state, tone), rejections, votes
         ),
     )
 
@@ -69,9 +69,9 @@ def age(seen: SeenProposal) -> str:
     return "just now" if seconds < 5 else f"{int(seconds)} s ago"
 
 
-def in_full(seen: SeenProposal, texts: KnownTexts | None = None) -> list[Line]:
-    """Everything that a decision is about; what is approved is exactly this."""
-    words, tone = state_of(seen)
+def full_lines(seen: SeenProposal, texts: KnownTexts | None = None) -> list[Line]:
+    """Everything that a decision is about."""
+    state, tone = state_of(seen)
     what: tuple[Part, ...] = ((title_of(seen), "strong"), (" on ", "text"), (host_of(seen), "name"))
     lines: list[Line] = [line((seen.proposer, "name"), " proposes ", *what)]
     if seen.uncertain:
@@ -87,7 +87,7 @@ def in_full(seen: SeenProposal, texts: KnownTexts | None = None) -> list[Line]:
     lines += [(), line(("method  ", "dim"), seen.method)]
     if seen.envelope.context:
         lines.append(line(("context ", "dim"), seen.envelope.context))
-    lines.append(line(("state   ", "dim"), (words, tone), (f" · proposed {age(seen)}", "dim")))
+    lines.append(line(("state   ", "dim"), (state, tone), (f" · proposed {age(seen)}", "dim")))
     lines.append(line(("id      ", "dim"), (seen.id, "dim")))
     return lines
 
@@ -165,7 +165,7 @@ def _size(text: str) -> str:
 
 
 def _value(name: str, value: Json) -> Iterator[Line]:
-    """One argument; texts keep their lines, for that is what will be done."""
+    """One argument; texts keep their lines."""
     label: Part = (f"  {name}: ", "strong")
     if isinstance(value, str):
         if "\n" not in value:
@@ -188,12 +188,12 @@ class _ProposalEnvelope(msgspec.Struct):
     payload: _ProposalBody
 
 
-_wholes = msgspec.json.Decoder(_ProposalEnvelope)
+_envelope_decoder = msgspec.json.Decoder(_ProposalEnvelope)
 
 
-def as_bytes(seen: SeenProposal) -> list[Line]:
-    """Method and params in the proposer's own bytes, which are what a fulfilment repeats (D-28)."""
-    body = _wholes.decode(seen.envelope.raw).payload
+def raw_lines(seen: SeenProposal) -> list[Line]:
+    """Method and params in the proposer's own bytes, which an approval repeats (D-28)."""
+    body = _envelope_decoder.decode(seen.envelope.raw).payload
     lines = [line(("these exact bytes are sent when it is approved", "note")), ()]
     lines.append(line(("method  ", "dim"), bytes(body.method).decode("utf-8", "replace")))
     if not isinstance(body.params, msgspec.UnsetType):

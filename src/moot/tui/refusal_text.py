@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from moot.protocol.envelope import Envelope
-from moot.tui.operations.operation import short
+from moot.tui.operations.operation import short_id
 
-# What to do, by the word of the wire (MEW 3.8.2, D-42).
+# What to do, by the error code on the wire (MEW 3.8.2, D-42).
 _ADVICE: Final[Mapping[str, str]] = {
     "invalid_envelope": "the message is malformed: see the details above, correct it and send it again",
     "invalid_json": "the message is not valid JSON, or has duplicate keys: correct it and send it again",
@@ -42,13 +42,13 @@ def is_refusal(envelope: Envelope) -> bool:
     return envelope.kind == "system/error"
 
 
-def explained(refusal: Envelope, about: Envelope | None) -> list[str]:
-    """The refusal in words: what was refused, why, and what can be done."""
+def explain_refusal(refusal: Envelope, about: Envelope | None) -> list[str]:
+    """What was refused, why, and what can be done about it."""
     payload = refusal.payload
     code = str(payload.get("error"))
-    what = ", ".join(short(id) for id in refusal.correlation_id) or "a frame of a stream"
+    what = ", ".join(short_id(id) for id in refusal.correlation_id) or "a frame of a stream"
     if about is not None:
-        what = f"{about.kind} of {about.sender} ({short(about.id)})"
+        what = f"{about.kind} of {about.sender} ({short_id(about.id)})"
     lines = [f"! {what} was refused: {code}", f"  {payload.get('message')}"]
     for name, value in payload.items():
         if name not in ("error", "message"):

@@ -1,8 +1,8 @@
-"""Lines of toned text, folded to the width of a pane.
+"""Lines of styled text, wrapped to the width of a pane.
 
-A part is a text with a tone; a tone is a name that the theme gives a style. Texts are made harmless here, at
-the one place where they are cut into what is drawn, so that no pane can forget it (D-86). There is no markup:
-`[red]` or `[@click=…]` of a peer are six or so ordinary characters.
+A part is a text with a tone; the theme gives each tone a style. Text is escaped here, in the one place that
+every drawn line passes, so that no pane can forget it (D-86). There is no markup: `[red]` or `[@click=…]` in
+a message are ordinary characters.
 """
 
 from __future__ import annotations
@@ -19,20 +19,17 @@ Tone = Literal["text", "dim", "name", "me", "good", "bad", "warn", "note", "stro
 Part = tuple[str, Tone]
 Line = tuple[Part, ...]
 
-# Below this a pane cannot be read anyway; it also keeps folding from making a line of every character.
-LEAST_WIDTH: Final = 8
+# A narrower pane cannot be read anyway, and wrapping would put each character on its own line.
+MIN_WIDTH: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class PaneRow:
-    """Something in a pane that can be chosen: its key, and the lines that show it.
-
-    What does not fit a line goes on below, `hanging` columns further in.
-    """
+    """A row that can be selected: its key and its lines, which wrap `indent` columns further in."""
 
     key: str
     lines: tuple[Line, ...]
-    hanging: int = 2
+    indent: int = 2
 
 
 def line(*parts: Part | str) -> Line:
@@ -40,30 +37,30 @@ def line(*parts: Part | str) -> Line:
     return tuple((part, "text") if isinstance(part, str) else part for part in parts)
 
 
-def harmless(parts: Line) -> Line:
-    """The same with everything escaped that a terminal might obey."""
+def escape_line(parts: Line) -> Line:
+    """The same line without anything that a terminal would interpret."""
     return tuple((printable(text), tone) for text, tone in parts)
 
 
-def plain(parts: Line) -> str:
-    return "".join(text for text, _ in harmless(parts))
+def plain_text(parts: Line) -> str:
+    return "".join(text for text, _ in escape_line(parts))
 
 
-def folded(row: PaneRow, width: int) -> list[Line]:
-    """All lines of a row at this width, harmless."""
-    width = max(width, LEAST_WIDTH)
+def wrap_row(row: PaneRow, width: int) -> list[Line]:
+    """All lines of a row at this width, escaped."""
+    width = max(width, MIN_WIDTH)
     found: list[Line] = []
-    hanging = min(row.hanging, width // 2)
+    indent = min(row.indent, width // 2)
     for each in row.lines:
-        first, *rest = _at_line_feeds(each)
-        found += _fold(harmless(first), width, hanging)
-        # Further in, so that no text of a peer begins where a line of ours does.
+        first, *rest = _split_lines(each)
+        found += _wrap_line(escape_line(first), width, indent)
+        # Indented, so that no text of another member starts where a line of ours does.
         for more in rest:
-            found += _fold(harmless(((" " * hanging, "text"), *more)), width, hanging)
+            found += _wrap_line(escape_line(((" " * indent, "text"), *more)), width, indent)
     return found or [()]
 
 
-def _at_line_feeds(parts: Line) -> list[Line]:
+def _split_lines(parts: Line) -> list[Line]:
     if not any("\n" in text for text, _ in parts):
         return [parts]
     lines: list[list[Part]] = [[]]
@@ -74,19 +71,19 @@ def _at_line_feeds(parts: Line) -> list[Line]:
     return [tuple(each) for each in lines]
 
 
-def _fold(parts: Line, width: int, hanging: int) -> Sequence[Line]:
+def _wrap_line(parts: Line, width: int, indent: int) -> Sequence[Line]:
     text = "".join(text for text, _ in parts)
     if len(text) <= width and (text.isascii() or cell_len(text) <= width):
         return [parts]
-    places = _breaks_ascii(text, width, hanging) if text.isascii() else _breaks(text, width, hanging)
+    places = _breaks_ascii(text, width, indent) if text.isascii() else _breaks(text, width, indent)
     lines: list[Line] = []
     for number, (start, end) in enumerate(places):
         cut = _cut(parts, start, end)
-        lines.append(cut if number == 0 or not hanging else ((" " * hanging, "text"), *cut))
+        lines.append(cut if number == 0 or not indent else ((" " * indent, "text"), *cut))
     return lines
 
 
-def _breaks_ascii(text: str, width: int, hanging: int) -> list[tuple[int, int]]:
+def _breaks_ascii(text: str, width: int, indent: int) -> list[tuple[int, int]]:
     places: list[tuple[int, int]] = []
     start, room = 0, width
     while len(text) - start > room:
@@ -94,12 +91,12 @@ def _breaks_ascii(text: str, width: int, hanging: int) -> list[tuple[int, int]]:
         space = text.rfind(" ", start + room // 2, start + room)
         end = space + 1 if space > 0 else start + room
         places.append((start, end))
-        start, room = end, width - hanging
+        start, room = end, width - indent
     places.append((start, len(text)))
     return places
 
 
-def _breaks(text: str, width: int, hanging: int) -> list[tuple[int, int]]:
+def _breaks(text: str, width: int, indent: int) -> list[tuple[int, int]]:
     places: list[tuple[int, int]] = []
     start, used, room, space = 0, 0, width, -1
     at = 0
@@ -109,7 +106,7 @@ def _breaks(text: str, width: int, hanging: int) -> list[tuple[int, int]]:
             end = space + 1 if space >= start + room // 4 else at
             places.append((start, end))
             start = at = end
-            used, room, space = 0, width - hanging, -1
+            used, room, space = 0, width - indent, -1
             continue
         if text[at] == " ":
             space = at

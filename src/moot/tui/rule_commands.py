@@ -1,4 +1,4 @@
-"""What a person types about rules: look, accept, narrow, grant, dismiss, stop, lift, resume, explain."""
+"""The slash commands for rules: list, accept, narrow, grant, dismiss, stop, resume, explain."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from moot.errors import UsageError
 from moot.participant import JoinedSpace, SentEnvelope
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.tui.operations.operation import ClientContext, OperationResult, Run, UserOperation
+from moot.tui.operations.operation import ClientContext, OperationResult, Run, UserOperation, no_arguments
 from moot.tui.rule_lines import (
-    indented,
+    indent_lines,
     rule_head,
     rule_lines,
     share_lines,
-    standing_lines,
+    status_lines,
     suggestion_head,
     suggestion_lines,
 )
-from moot.tui.trust_log import TrustLog, ask
+from moot.tui.trust_log import TrustLog, call_approver
 
 # The approver answers at once unless it is busy learning.
 ANSWER_SECONDS: Final = 5.0
@@ -36,7 +36,7 @@ _LIMITS: Final = frozenset({"count", "per", "expires", "while_present", "check"}
 
 
 class TrustCommands:
-    """The operations; `log` is what is known."""
+    """The operations, with `log` as what is known of rules."""
 
     def __init__(self, log: TrustLog) -> None:
         self._log = log
@@ -46,95 +46,95 @@ class TrustCommands:
             (
                 "suggestions",
                 "list suggested rules",
-                _nothing,
+                no_arguments,
                 self._suggestions,
             ),
             (
                 "rules",
                 "list the rules, how often each decided, and the share of automatic decisions",
-                _nothing,
+                no_arguments,
                 self._rules,
             ),
             (
                 "accept",
                 "accept a suggestion as a rule, narrow it, or grant the permission instead",
-                _accepting,
+                _accept_arguments,
                 self._accept,
             ),
-            ("dismiss", "dismiss a suggestion for good", _dismissing, self._dismiss),
-            ("stop-rules", "suspend a rule, or stop all rules at once", _stopping, self._stop),
-            ("resume-rules", "resume a suspended rule, or all rules", _resuming, self._resume),
+            ("dismiss", "dismiss a suggestion for good", _dismiss_arguments, self._dismiss),
+            ("stop-rules", "suspend a rule, or stop all rules at once", _stop_arguments, self._stop),
+            ("resume-rules", "resume a suspended rule, or all rules", _resume_arguments, self._resume),
             (
                 "explain",
                 "explain why a proposal was or was not decided by a rule",
-                _explaining,
+                _explain_arguments,
                 self._explain,
             ),
         )
         return tuple(
-            UserOperation(name=name, help=help, arguments=arguments, run=run, only_joined=True)
+            UserOperation(name=name, help=help, arguments=arguments, run=run, interactive_only=True)
             for name, help, arguments, run in rows
         )
 
-    # Looking
+    # Lists and explanations
 
-    async def _suggestions(self, seat: ClientContext, _: argparse.Namespace) -> OperationResult:
-        why_not = await self._log.learn(seat.space)
+    async def _suggestions(self, context: ClientContext, _: argparse.Namespace) -> OperationResult:
+        problem = await self._log.refresh(context.space)
         shown = self._log.open_suggestions()
         lines = [
-            text for each in shown for text in (suggestion_head(each), *indented(suggestion_lines(each)))
+            text for each in shown for text in (suggestion_head(each), *indent_lines(suggestion_lines(each)))
         ]
-        none = [f"no suggestions{f' since you joined; {why_not}' if why_not else ''}"]
+        none = [f"no suggestions{f' since you joined; {problem}' if problem else ''}"]
         return OperationResult([each.payload for each in shown], lines or none)
 
-    async def _rules(self, seat: ClientContext, _: argparse.Namespace) -> OperationResult:
-        why_not = await self._log.learn(seat.space)
+    async def _rules(self, context: ClientContext, _: argparse.Namespace) -> OperationResult:
+        problem = await self._log.refresh(context.space)
         shown = self._log.rules()
-        lines = standing_lines(self._log)
-        lines += [text for each in shown for text in (rule_head(each), *indented(rule_lines(each)))]
+        lines = status_lines(self._log)
+        lines += [text for each in shown for text in (rule_head(each), *indent_lines(rule_lines(each)))]
         if not shown:
             lines.append(
-                f"no rules announced since you joined; {why_not}"
-                if why_not
+                f"no rules announced since you joined; {problem}"
+                if problem
                 else "No rules yet: you are asked every time"
             )
-        if self._log.told is not None:
-            lines += share_lines(self._log.told.days)
+        if self._log.report is not None:
+            lines += share_lines(self._log.report.days)
         return OperationResult([asdict(each) for each in shown], lines)
 
-    async def _explain(self, seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-        approver = self._log.approver(seat.space)
+    async def _explain(self, context: ClientContext, args: argparse.Namespace) -> OperationResult:
+        approver = self._log.find_approver(context.space)
         if approver is None:
             raise UsageError(
                 "no approver is in this space; where the journal is, `moot proposal explain ID` explains it"
             )
-        found = self._whole(seat, chosen.proposal)
-        told = await ask(seat.space, approver, "trust_explain", {"id": found})
-        lines = told.get("lines")
-        return OperationResult(told, [str(each) for each in lines] if isinstance(lines, list) else [])
+        found = self._full_id(context, args.proposal)
+        answer = await call_approver(context.space, approver, "trust_explain", {"id": found})
+        lines = answer.get("lines")
+        return OperationResult(answer, [str(each) for each in lines] if isinstance(lines, list) else [])
 
-    def _whole(self, seat: ClientContext, named: str) -> str:
+    def _full_id(self, context: ClientContext, named: str) -> str:
         try:
-            return seat.proposal(named).id
+            return context.proposal(named).id
         except UsageError:
             return named
 
-    # Answering
+    # Answers to the approver
 
-    async def _accept(self, seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-        found = self._log.suggestion(chosen.suggestion)
-        payload: dict[str, Json] = {"suggestion": found.name, **_reason(chosen)}
-        if chosen.grant:
-            return await self._grant(seat, found.payload, payload, found.envelope)
-        if chosen.set:
-            payload["rule"] = narrowed(found.payload.get("rule"), chosen.set)
-        words = f"accepted suggestion {found.name}"
-        return await self._told(seat, "trust/accept", payload, words, to=found.sender, about=found.envelope)
+    async def _accept(self, context: ClientContext, args: argparse.Namespace) -> OperationResult:
+        found = self._log.suggestion(args.suggestion)
+        payload: dict[str, Json] = {"suggestion": found.name, **_reason(args)}
+        if args.grant:
+            return await self._grant(context, found.payload, payload, found.envelope)
+        if args.set:
+            payload["rule"] = narrow_rule(found.payload.get("rule"), args.set)
+        text = f"accepted suggestion {found.name}"
+        return await self._send(context, "trust/accept", payload, text, to=found.sender, about=found.envelope)
 
     async def _grant(
-        self, seat: ClientContext, suggestion: Json, payload: dict[str, Json], about: str
+        self, context: ClientContext, suggestion: Json, payload: dict[str, Json], about: str
     ) -> OperationResult:
-        """The person gives the right; the approver only hears of it."""
+        """The person grants the permission; the approver is only informed."""
         grant = suggestion.get("grant")
         if not isinstance(grant, dict):
             raise UsageError(
@@ -142,45 +142,47 @@ class TrustCommands:
             )
         who = str(grant.get("participant"))
         reason = f"suggestion {payload['suggestion']}"
-        given = await seat.space.admin.grant(who, [grant.get("capability")], reason=reason)
+        given = await context.space.admin.grant(who, [grant.get("capability")], reason=reason)
         payload |= {"granted": True, "grant": given.id}
         back = f"granted: {grant.get('words')}. /revoke {who} --grant {given.id} revokes it"
-        return await self._told(seat, "trust/accept", payload, back, about=about)
+        return await self._send(context, "trust/accept", payload, back, about=about)
 
-    async def _dismiss(self, seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-        found = self._log.suggestion(chosen.suggestion)
-        payload = {"suggestion": found.name, **_reason(chosen)}
+    async def _dismiss(self, context: ClientContext, args: argparse.Namespace) -> OperationResult:
+        found = self._log.suggestion(args.suggestion)
+        payload = {"suggestion": found.name, **_reason(args)}
         about = [found.envelope] if found.envelope else []
-        sent = await seat.space.send("trust/dismiss", payload, about=about, confirm=True)
+        sent = await context.space.send("trust/dismiss", payload, about=about, confirm=True)
         return OperationResult({"id": sent.id}, [f"dismissed suggestion {found.name}"])
 
-    async def _stop(self, seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-        payload = _reason(chosen) | ({} if chosen.rule is None else {"rule": chosen.rule})
-        about = "" if chosen.about is None else self._whole(seat, chosen.about)
-        words = f"asked to stop {chosen.rule or ('the rule behind it' if about else 'all rules')}"
-        return await self._told(seat, "trust/stop", payload, words, about=about)
+    async def _stop(self, context: ClientContext, args: argparse.Namespace) -> OperationResult:
+        payload = _reason(args) | ({} if args.rule is None else {"rule": args.rule})
+        about = "" if args.about is None else self._full_id(context, args.about)
+        text = f"asked to stop {args.rule or ('the rule behind it' if about else 'all rules')}"
+        return await self._send(context, "trust/stop", payload, text, about=about)
 
-    async def _resume(self, seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-        payload: dict[str, Json] = {"resume": True} if chosen.rule is None else {"lift": chosen.rule}
-        words = f"asked to resume {chosen.rule or 'all rules'}"
-        return await self._told(seat, "trust/accept", payload, words)
+    async def _resume(self, context: ClientContext, args: argparse.Namespace) -> OperationResult:
+        payload: dict[str, Json] = {"resume": True} if args.rule is None else {"lift": args.rule}
+        text = f"asked to resume {args.rule or 'all rules'}"
+        return await self._send(context, "trust/accept", payload, text)
 
-    async def _told(
+    async def _send(
         self,
-        seat: ClientContext,
+        context: ClientContext,
         kind: str,
         payload: dict[str, Json],
-        words: str,
+        text: str,
         *,
         to: str = "",
         about: str = "",
     ) -> OperationResult:
-        """Say it, and what the approver answers; raises UsageError when it says no."""
-        approver = self._log.approver(seat.space)
-        sent, answer = await said(seat.space, kind, payload, to=to, about=about, approver=approver)
+        """Send it and wait for the approver's answer; raises UsageError if it refuses."""
+        approver = self._log.find_approver(context.space)
+        sent, answer = await send_and_wait(
+            context.space, kind, payload, to=to, about=about, approver=approver
+        )
         if answer is not None and answer.kind == "chat":
             raise UsageError(f"{approver}: {answer.payload.get('text')}")
-        lines = [words]
+        lines = [text]
         if answer is not None and answer.kind == "trust/rule":
             rule: Json = answer.payload.get("rule")
             name = rule.get("name") if isinstance(rule, dict) else rule
@@ -191,7 +193,7 @@ class TrustCommands:
         return OperationResult({"id": sent.id}, lines)
 
 
-async def said(
+async def send_and_wait(
     space: JoinedSpace,
     kind: str,
     payload: dict[str, Json],
@@ -200,32 +202,32 @@ async def said(
     about: str,
     approver: str | None,
 ) -> tuple[SentEnvelope, Envelope | None]:
-    """What we said, and what the approver answered; None when it said nothing in time."""
-    coming = space.envelopes()
+    """What was sent, and the approver's answer; None if there was none in time."""
+    messages = space.envelopes()
     try:
         sent = await space.send(kind, payload, to=to or (), about=about or (), confirm=True)
         if approver is None:
             return sent, None
         async with asyncio.timeout(ANSWER_SECONDS):
-            async for item in coming:
+            async for item in messages:
                 if isinstance(item, Envelope) and item.sender == approver and sent.id in item.correlation_id:
                     return sent, item
         return sent, None
     except TimeoutError:
         return sent, None
     finally:
-        await coming.aclose()
+        await messages.aclose()
 
 
-def narrowed(rule: Json, settings: Sequence[str]) -> Json:
+def narrow_rule(rule: Json, settings: Sequence[str]) -> Json:
     """A rule with some fields set, as `path=reports/a.md` or `count=5`; raises UsageError.
 
-    Whether that is narrower the approver says.
+    The approver checks whether the result is narrower.
     """
     if not isinstance(rule, dict):
         raise UsageError("the suggestion contains no rule to narrow")
     edited = copy.deepcopy(rule)
-    # What it says in words was about the wider one.
+    # The description was about the wider rule.
     edited.pop("words", None)
     for setting in settings:
         key, sign, text = setting.partition("=")
@@ -254,12 +256,12 @@ def _value(text: str, before: Json) -> Json:
         return text
 
 
-def _reason(chosen: argparse.Namespace) -> dict[str, Json]:
-    reason = getattr(chosen, "reason", None)
+def _reason(args: argparse.Namespace) -> dict[str, Json]:
+    reason = getattr(args, "reason", None)
     return {} if reason is None else {"reason": reason}
 
 
-def _accepting(parser: argparse.ArgumentParser) -> None:
+def _accept_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("suggestion", metavar="ID", help="its id, or the start of it")
     parser.add_argument(
         "--set",
@@ -271,24 +273,20 @@ def _accepting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--grant", action="store_true", help="grant the agent the permission instead")
 
 
-def _dismissing(parser: argparse.ArgumentParser) -> None:
+def _dismiss_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("suggestion", metavar="ID", help="its id, or the start of it")
     parser.add_argument("--reason", metavar="TEXT", help="why")
 
 
-def _stopping(parser: argparse.ArgumentParser) -> None:
+def _stop_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("rule", nargs="?", metavar="RULE", help="the rule (default: all rules)")
     parser.add_argument("--about", metavar="ID", help="a proposal: suspends the rule that decided it")
     parser.add_argument("--reason", metavar="TEXT", help="why")
 
 
-def _resuming(parser: argparse.ArgumentParser) -> None:
+def _resume_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("rule", nargs="?", metavar="RULE", help="a suspended rule (default: all rules)")
 
 
-def _nothing(parser: argparse.ArgumentParser) -> None:
-    del parser
-
-
-def _explaining(parser: argparse.ArgumentParser) -> None:
+def _explain_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("proposal", metavar="ID", help="of a proposal, its approval or its result")

@@ -1,4 +1,4 @@
-"""Suggestions, rules and the share that is automatic, in lines of words."""
+"""Suggestions, rules and the share of automatic decisions as lines of text."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from moot.tui.trust_log import RuleEntry, SuggestionEntry, TrustLog
 # Bars of the plot, by eighths.
 _BAR: Final = " ▏▎▍▌▋▊▉█"
 _BAR_CELLS: Final = 20
-_DAYS: Final = 14
-_NEAR: Final = 3
+_MAX_DAYS: Final = 14
+_MAX_NEAR_MISSES: Final = 3
 
 
 def suggestion_head(suggested: SuggestionEntry) -> str:
     state = suggested.answer or "open"
-    return f"{suggested.name[:24]}  {suggested.words} (suggested by {suggested.sender}, {state})"
+    return f"{suggested.name[:24]}  {suggested.text} (suggested by {suggested.sender}, {state})"
 
 
 def suggestion_lines(suggested: SuggestionEntry) -> list[str]:
@@ -47,7 +47,7 @@ def _back_test(test: Json) -> list[str]:
         f"matches {test.get('covered')} of {test.get('history')} past proposals"
     ]
     near: Json = test.get("near_misses")
-    for each in near[:_NEAR] if isinstance(near, list) else ():
+    for each in near[:_MAX_NEAR_MISSES] if isinstance(near, list) else ():
         if isinstance(each, dict):
             word = "rejected" if each.get("decision") == "reject" else "approved"
             lines.append(f"near miss: {str(each.get('proposal'))[:8]}, {word}; differs in {each.get('part')}")
@@ -65,21 +65,21 @@ def rule_lines(ruled: RuleEntry) -> list[str]:
     return [*lines, f"suspended: {ruled.why}"] if ruled.why else lines
 
 
-def standing_lines(log: TrustLog) -> list[str]:
-    """What holds for all rules together."""
-    told = log.told
+def status_lines(log: TrustLog) -> list[str]:
+    """What keeps all rules from deciding."""
+    report = log.report
     lines = [] if log.stopped is None else [f"ALL RULES STOPPED {log.stopped}"]
-    if told is not None and told.fault:
-        lines.append(f"the rules cannot be read, so none is active: {told.fault}")
-    if told is not None and told.shadow:
+    if report is not None and report.fault:
+        lines.append(f"the rules cannot be read, so none is active: {report.fault}")
+    if report is not None and report.shadow:
         lines.append("Shadow mode: rules only predict; people decide")
     return lines
 
 
 def share_lines(days: Sequence[Json]) -> list[str]:
-    """The share that was automatic, a bar a day."""
+    """The share of automatic decisions, one bar a day."""
     lines: list[str] = []
-    for day in days[-_DAYS:]:
+    for day in days[-_MAX_DAYS:]:
         share, people, rules = (day.get(key) for key in ("share", "people", "rules"))
         if isinstance(share, int | float) and isinstance(people, int) and isinstance(rules, int):
             lines.append(f"{day.get('day')!s:10} {bar(share)} {share:4.0%} of {people + rules}")
@@ -92,8 +92,8 @@ def bar(share: float, cells: int = _BAR_CELLS) -> str:
     return ("█" * whole + (_BAR[rest] if rest else "")).ljust(cells, "·")
 
 
-def yaml_like(rule: Json) -> list[str]:
-    """A rule as it would stand in rules.yaml."""
+def rule_yaml(rule: Json) -> list[str]:
+    """A rule as it is written in rules.yaml."""
     from moot.errors import UsageError
     from moot.trust.rule_yaml import rule_of_json, write_rules
 
@@ -103,5 +103,5 @@ def yaml_like(rule: Json) -> list[str]:
         return [f"this rule cannot be read: {fault}"]
 
 
-def indented(lines: Iterable[str]) -> list[str]:
+def indent_lines(lines: Iterable[str]) -> list[str]:
     return [f"    {each}" for each in lines]

@@ -1,4 +1,4 @@
-"""Running the full screen around a connection that is open already."""
+"""Run the full screen over an open connection."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from moot.tui.app import MootApp
 from moot.tui.operations.operation import ClientContext, UserOperation
 from moot.tui.theme import DEFAULT_THEME
 
-# A closed window or a lost ssh connection is a way to leave as good as any.
-_LEAVING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# A closed window or a lost ssh connection ends it like Ctrl-C.
+_EXIT_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 async def run_terminal(
     space: JoinedSpace,
-    coming: AsyncIterator[Envelope | MissedMessages],
-    seat: ClientContext,
+    messages: AsyncIterator[Envelope | MissedMessages],
+    context: ClientContext,
     *,
-    place: str,
+    space_label: str,
     verbose: bool = False,
     theme: str = DEFAULT_THEME,
-    rings: bool = False,
-    more: Iterable[UserOperation] = (),
+    bell: bool = False,
+    extra_commands: Iterable[UserOperation] = (),
 ) -> int:
-    """Until the person leaves; the exit code. `more` are further slash commands."""
+    """Run until the person leaves; returns the exit code."""
     loop = asyncio.get_running_loop()
     async with asyncio.TaskGroup() as group:
         app = MootApp(
             space,
-            coming,
+            messages,
             group,
-            seat=seat,
-            place=place,
+            context=context,
+            space_label=space_label,
             verbose=verbose,
             theme=theme,
-            rings=rings,
-            more=more,
+            bell=bell,
+            extra_commands=extra_commands,
         )
-        for number in _LEAVING:
+        for number in _EXIT_SIGNALS:
             loop.add_signal_handler(number, app.leave)
         try:
             code = await app.run_async()
         finally:
-            for number in _LEAVING:
+            for number in _EXIT_SIGNALS:
                 with suppress(ValueError):
                     loop.remove_signal_handler(number)
-            app.end_tasks()
+            app.background.cancel()
     return app.return_code or 0 if code is None else code

@@ -1,8 +1,8 @@
-"""File-like changes as people read them: what goes, what comes.
+"""Changes of files as people read them: removed and added lines.
 
-An argument pair such as `old` and `new` is compared with itself. A whole text for a path is compared with
-what was last read or written there in this space, if that was heard; that is what a member said, and shown as
-such. Nothing here decides anything: what is approved are the arguments.
+The two texts of an argument pair such as `old` and `new` are compared. The whole text for a path is compared
+with what was last read or written there in this space, if that was seen; this is what a member claimed,
+and it is shown as such. The comparison decides nothing: what is approved are the arguments.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from moot.protocol.operation import Json
 from moot.tui.envelope_view import clock
 from moot.tui.row_layout import Line
 
-# What common tools call the passage that goes and the one that takes its place.
+# The names that common tools use for the old and the new passage.
 PAIRS: Final = (
     ("old", "new"),
     ("old_string", "new_string"),
@@ -30,19 +30,19 @@ PAIRS: Final = (
 PATHS: Final = ("path", "file_path", "file", "filename", "uri")
 TEXTS: Final = ("text", "content", "contents", "file_text", "new_content")
 
-# Comparing takes time that grows with the square: beyond so many lines both sides are shown as they are.
-DIFF_LINES: Final = 2_000
-# Texts that are remembered for comparing, and requests whose answers are waited for.
-TEXTS_KEPT: Final = 200
-TEXTS_BYTES: Final = 8 << 20
-_WAITING: Final = 512
+# The time to compare grows with the square: with more lines both sides are shown as they are.
+MAX_DIFF_LINES: Final = 2_000
+# Texts that are kept for comparing, their size, and requests without an answer yet.
+MAX_TEXTS: Final = 200
+MAX_TEXT_BYTES: Final = 8 << 20
+_MAX_REQUESTS: Final = 512
 
 
 def difference(old: str, new: str) -> Iterator[Line]:
-    """A unified comparison; the signs tell it without colour, too."""
+    """A unified diff; signs as well as colours mark the lines."""
     before, after = old.split("\n"), new.split("\n")
-    if len(before) + len(after) > DIFF_LINES:
-        yield ((f"more than {DIFF_LINES} lines: not compared", "dim"),)
+    if len(before) + len(after) > MAX_DIFF_LINES:
+        yield ((f"more than {MAX_DIFF_LINES} lines: not compared", "dim"),)
         yield from ((("- ", "bad"), (each, "bad")) for each in before)
         yield from ((("+ ", "good"), (each, "good")) for each in after)
         return
@@ -61,7 +61,7 @@ def difference(old: str, new: str) -> Iterator[Line]:
 
 
 def pair_in(arguments: Mapping[str, Json]) -> tuple[str, str] | None:
-    """The names of the passage that goes and of the one that comes, if these arguments have both."""
+    """The names of the old and the new passage, if these arguments have both."""
     for old, new in PAIRS:
         if isinstance(arguments.get(old), str) and isinstance(arguments.get(new), str):
             return old, new
@@ -69,7 +69,7 @@ def pair_in(arguments: Mapping[str, Json]) -> tuple[str, str] | None:
 
 
 def whole_text_in(arguments: Mapping[str, Json]) -> tuple[str, str] | None:
-    """Path and the name of the argument that holds the whole text for it, if that is what they say."""
+    """The path, and the name of the argument with the whole text for it, if there are both."""
     path = next((arguments[name] for name in PATHS if isinstance(arguments.get(name), str)), None)
     text = next((name for name in TEXTS if isinstance(arguments.get(name), str)), None)
     return None if path is None or text is None else (path, text)
@@ -77,48 +77,48 @@ def whole_text_in(arguments: Mapping[str, Json]) -> tuple[str, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class KnownText:
-    """What a member said stands somewhere, and when."""
+    """The text of a file as a member reported it, and when."""
 
     text: str
     when: str
 
 
 class KnownTexts:
-    """The latest texts of paths, overheard: whole reads that were answered, writes that succeeded."""
+    """The latest texts of paths: from whole reads that were answered and writes that succeeded."""
 
     def __init__(self) -> None:
         self._texts: OrderedDict[tuple[str, str], KnownText] = OrderedDict()
         self._bytes = 0
-        self._waiting: OrderedDict[str, tuple[str, str, str | None]] = OrderedDict()
+        self._requests: OrderedDict[str, tuple[str, str, str | None]] = OrderedDict()
 
     def get(self, host: str, path: str) -> KnownText | None:
         return self._texts.get((host, path))
 
-    def hear(self, envelope: Envelope) -> None:
+    def observe(self, envelope: Envelope) -> None:
         if envelope.kind == "mcp/request":
-            self._asked(envelope)
+            self._observe_request(envelope)
         elif envelope.kind == "mcp/response":
             for id in envelope.correlation_id:
-                asked = self._waiting.pop(id, None)
-                if asked is not None and asked[0] == envelope.sender:
-                    self._answered(asked, envelope)
+                request = self._requests.pop(id, None)
+                if request is not None and request[0] == envelope.sender:
+                    self._observe_answer(request, envelope)
 
-    def _asked(self, envelope: Envelope) -> None:
+    def _observe_request(self, envelope: Envelope) -> None:
         params: Json = envelope.payload.get("params")
         arguments = params.get("arguments") if isinstance(params, dict) else None
         if len(envelope.to) != 1 or not isinstance(arguments, dict):
             return
         path = next((arguments[name] for name in PATHS if isinstance(arguments.get(name), str)), None)
         whole = whole_text_in(arguments)
-        # A read of a part tells nothing of the rest.
+        # A partial read says nothing about the rest.
         if path is None or (whole is None and len(arguments) > 1):
             return
-        self._waiting[envelope.id] = (envelope.to[0], path, None if whole is None else arguments[whole[1]])
-        while len(self._waiting) > _WAITING:
-            self._waiting.popitem(last=False)
+        self._requests[envelope.id] = (envelope.to[0], path, None if whole is None else arguments[whole[1]])
+        while len(self._requests) > _MAX_REQUESTS:
+            self._requests.popitem(last=False)
 
-    def _answered(self, asked: tuple[str, str, str | None], envelope: Envelope) -> None:
-        host, path, written = asked
+    def _observe_answer(self, request: tuple[str, str, str | None], envelope: Envelope) -> None:
+        host, path, written = request
         result: Json = envelope.payload.get("result")
         if not isinstance(result, dict) or result.get("isError") is True:
             return
@@ -128,7 +128,7 @@ class KnownTexts:
         before = self._texts.pop((host, path), None)
         self._bytes += len(text) - (0 if before is None else len(before.text))
         self._texts[host, path] = KnownText(text, clock(envelope.ts))
-        while len(self._texts) > TEXTS_KEPT or (self._bytes > TEXTS_BYTES and self._texts):
+        while len(self._texts) > MAX_TEXTS or (self._bytes > MAX_TEXT_BYTES and self._texts):
             self._bytes -= len(self._texts.popitem(last=False)[1].text)
 
 

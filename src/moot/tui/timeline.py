@@ -1,4 +1,4 @@
-"""Everything that is said in the space, as it is said; the latest of it, within bounds that are named."""
+"""The latest messages of the space, in order, up to a maximum number and size."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from textual.message import Message
 
 from moot.participant import MissedMessages
 from moot.protocol.envelope import Envelope
-from moot.tui.envelope_view import said_of
+from moot.tui.envelope_view import view_of
 from moot.tui.row_layout import Line, PaneRow, Tone
-from moot.tui.rows import ROWS_KEPT, Rows
+from moot.tui.rows import MAX_ROWS, Rows
 from moot.tui.timeline_filter import TimelineFilter
 
-# Envelopes that can be opened again: the latest of them, and no more than so many bytes.
-ENVELOPES_KEPT: Final = ROWS_KEPT
-BYTES_KEPT: Final = 64 << 20
-# Of one message so much stands in the timeline; Enter shows all of it.
-_MESSAGE_LINES: Final = 12
-_MESSAGE_CHARS: Final = 2_000
+# How many envelopes are kept to be opened, and their total size.
+MAX_ENVELOPES: Final = MAX_ROWS
+MAX_BYTES: Final = 64 << 20
+# How much of one message the timeline shows; Enter shows all of it.
+_MAX_LINES: Final = 12
+_MAX_CHARS: Final = 2_000
 
-# A sign and a tone for what a line is, so that nothing is told by colour alone.
+# A sign as well as a tone for each kind, so that colour is never the only difference.
 _SIGNS: Final[Mapping[str, tuple[str, Tone]]] = {
     "chat": ("│", "text"),
     "mcp/proposal": ("?", "warn"),
@@ -46,7 +46,7 @@ _SIGNS: Final[Mapping[str, tuple[str, Tone]]] = {
 
 
 def sign_of(envelope: Envelope) -> tuple[str, Tone]:
-    """What kind of thing was said, as one character."""
+    """The kind of a message as one character, with its tone."""
     if envelope.kind == "mcp/request" and envelope.correlation_id:
         return "✓", "good"
     if envelope.kind.startswith("stream/"):
@@ -59,29 +59,29 @@ def sign_of(envelope: Envelope) -> tuple[str, Tone]:
 
 
 def row_of(envelope: Envelope, *, me: str, verbose: bool) -> PaneRow | None:
-    """The row for an envelope; None for what only programs care for."""
-    said = said_of(envelope, verbose=verbose)
-    if said is None:
+    """The row for an envelope; None for what only programs need."""
+    view = view_of(envelope, verbose=verbose)
+    if view is None:
         return None
     sign, tone = sign_of(envelope)
-    words = said.words
-    is_cut = len(words) > _MESSAGE_CHARS
-    first, *rest = words[:_MESSAGE_CHARS].split("\n")
-    if len(rest) >= _MESSAGE_LINES:
-        rest, is_cut = rest[: _MESSAGE_LINES - 1], True
+    text = view.text
+    is_cut = len(text) > _MAX_CHARS
+    first, *rest = text[:_MAX_CHARS].split("\n")
+    if len(rest) >= _MAX_LINES:
+        rest, is_cut = rest[: _MAX_LINES - 1], True
     named: Tone = "me" if envelope.sender == me else "name"
     quiet: Tone = "dim" if tone == "dim" else "text"
     lines: list[Line] = [
-        ((f"{said.when} ", "dim"), (f"{sign} ", tone), (said.sender, named), (said.to, "dim"), (first, quiet))
+        ((f"{view.when} ", "dim"), (f"{sign} ", tone), (view.sender, named), (view.to, "dim"), (first, quiet))
     ]
     lines += [((" " * 11, "text"), (each, quiet)) for each in rest]
     if is_cut:
         lines.append(((" " * 11, "text"), ("… Enter shows it in full", "dim")))
-    return PaneRow(envelope.id, tuple(lines), hanging=11)
+    return PaneRow(envelope.id, tuple(lines), indent=11)
 
 
 class Timeline(Rows):
-    """All that was said; Enter opens an envelope, `c` goes to what it refers to, `e` to what refers to it."""
+    """Enter opens a message, `c` goes to the one it refers to, `e` to the first that refers to it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "cause", "Cause"),
@@ -89,18 +89,18 @@ class Timeline(Rows):
         Binding("f", "filter", "Filter"),
     ]
 
-    class FilterWanted(Message):
-        """Somebody wants to type a filter."""
+    class FilterRequested(Message):
+        """A person wants to type a filter."""
 
     class NotFound(Message):
         """There is nothing to jump to."""
 
-        def __init__(self, words: str) -> None:
+        def __init__(self, text: str) -> None:
             super().__init__()
-            self.words = words
+            self.text = text
 
-    def __init__(self, *, id: str = "timeline", verbose: bool = False, kept: int = ROWS_KEPT) -> None:
-        super().__init__(id=id, empty="No messages yet", follows=True, kept=kept)
+    def __init__(self, *, id: str = "timeline", verbose: bool = False, max_rows: int = MAX_ROWS) -> None:
+        super().__init__(id=id, empty="No messages yet", follows=True, max_rows=max_rows)
         self.me = ""
         self.filter = TimelineFilter()
         self._verbose = verbose
@@ -111,8 +111,8 @@ class Timeline(Rows):
 
     # Filling
 
-    def hear(self, items: Iterable[Envelope | MissedMessages]) -> None:
-        """Show what has come."""
+    def add_messages(self, items: Iterable[Envelope | MissedMessages]) -> None:
+        """Add received messages at the end."""
         rows: list[PaneRow] = []
         for item in items:
             if isinstance(item, MissedMessages):
@@ -122,18 +122,18 @@ class Timeline(Rows):
                 continue
             self._keep(item)
             shown = row_of(item, me=self.me, verbose=self._verbose)
-            if shown is not None and self.filter.wants(item):
+            if shown is not None and self.filter.matches(item):
                 rows.append(shown)
         self.extend(rows)
 
     def note(self, *lines: Line) -> None:
-        """Words of the terminal itself, which only we see."""
+        """Add lines of the terminal itself, which only this person sees."""
         row = self._note_row(lines)
         self._keep(row)
         self.extend([row])
 
     def find(self, id: str) -> Envelope | None:
-        """An envelope of the latest ones, by its id or the beginning of it."""
+        """A recent envelope by its id or the start of it."""
         found = self._envelopes.get(id)
         if found is not None or len(id) < 4:
             return found
@@ -143,14 +143,14 @@ class Timeline(Rows):
     def envelopes(self) -> list[Envelope]:
         return [item for item in self._items if isinstance(item, Envelope)]
 
-    def set_filter(self, wanted: TimelineFilter) -> None:
-        """Show only what is wanted, of what was and what comes."""
-        self.filter = wanted
+    def set_filter(self, filter: TimelineFilter) -> None:
+        """Show only the messages that match, old and new."""
+        self.filter = filter
         rows: list[PaneRow] = []
         for item in self._items:
             if isinstance(item, PaneRow):
                 rows.append(item)
-            elif wanted.wants(item):
+            elif filter.matches(item):
                 shown = row_of(item, me=self.me, verbose=self._verbose)
                 if shown is not None:
                     rows.append(shown)
@@ -162,7 +162,7 @@ class Timeline(Rows):
         if isinstance(item, Envelope):
             self._envelopes[item.id] = item
             self._bytes += len(item.raw)
-        while len(self._items) > ENVELOPES_KEPT or (self._bytes > BYTES_KEPT and len(self._items) > 1):
+        while len(self._items) > MAX_ENVELOPES or (self._bytes > MAX_BYTES and len(self._items) > 1):
             gone = self._items.popleft()
             if isinstance(gone, Envelope):
                 self._bytes -= len(gone.raw)
@@ -177,30 +177,30 @@ class Timeline(Rows):
     def _note_row(self, lines: Iterable[Line]) -> PaneRow:
         self._notes += 1
         # No envelope has such an id: a line feed is a control character.
-        return PaneRow(f"note\n{self._notes}", tuple(lines), hanging=2)
+        return PaneRow(f"note\n{self._notes}", tuple(lines), indent=2)
 
     # Jumping
 
     def action_cause(self) -> None:
-        """To what the chosen envelope refers to."""
-        envelope = self._chosen_envelope()
+        """Select the message that the selected one refers to."""
+        envelope = self._selected_envelope()
         if envelope is None or not envelope.correlation_id:
             self.post_message(self.NotFound("This message refers to no other message"))
-        elif not any(self.choose(id) for id in envelope.correlation_id):
+        elif not any(self.select(id) for id in envelope.correlation_id):
             self.post_message(
                 self.NotFound("The message it refers to is not shown: too old, or filtered out")
             )
 
     def action_effect(self) -> None:
-        """To the first that refers to the chosen envelope."""
-        envelope = self._chosen_envelope()
+        """Select the first message that refers to the selected one."""
+        envelope = self._selected_envelope()
         for each in self.envelopes() if envelope is not None else ():
-            if envelope is not None and envelope.id in each.correlation_id and self.choose(each.id):
+            if envelope is not None and envelope.id in each.correlation_id and self.select(each.id):
                 return
         self.post_message(self.NotFound("No message shown refers to this one"))
 
-    def _chosen_envelope(self) -> Envelope | None:
-        return None if self.chosen is None else self._envelopes.get(self.chosen.key)
+    def _selected_envelope(self) -> Envelope | None:
+        return None if self.selected is None else self._envelopes.get(self.selected.key)
 
     def action_filter(self) -> None:
-        self.post_message(self.FilterWanted())
+        self.post_message(self.FilterRequested())

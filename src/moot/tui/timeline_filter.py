@@ -1,4 +1,4 @@
-"""What of a timeline is wanted: who, which kind, which words.
+"""A filter for the timeline: sender, addressee, kind, text.
 
 from:agent kind:mcp/* notes      of agent, any MCP kind, with "notes" somewhere in it
 -kind:reasoning/*                everything but that
@@ -16,13 +16,13 @@ from moot.protocol.envelope import Envelope
 
 @dataclass(frozen=True, slots=True)
 class FilterCondition:
-    """One word of a filter."""
+    """One part of a filter."""
 
     field: str  # from, to, kind, or text
     value: str
     negated: bool = False
 
-    def holds(self, envelope: Envelope) -> bool:
+    def matches(self, envelope: Envelope) -> bool:
         match self.field:
             case "from":
                 found = fnmatchcase(envelope.sender, self.value)
@@ -40,18 +40,18 @@ class TimelineFilter:
     """All of its conditions hold; conditions on one field are alternatives, negated ones are not."""
 
     conditions: tuple[FilterCondition, ...] = ()
-    words: str = ""
+    text: str = ""
 
-    def wants(self, envelope: Envelope) -> bool:
-        wanted: dict[str, bool] = {}
+    def matches(self, envelope: Envelope) -> bool:
+        alternatives: dict[str, bool] = {}
         for each in self.conditions:
-            holds = each.holds(envelope)
+            holds = each.matches(envelope)
             if each.negated or each.field == "text":
                 if not holds:
                     return False
             else:
-                wanted[each.field] = wanted.get(each.field, False) or holds
-        return all(wanted.values())
+                alternatives[each.field] = alternatives.get(each.field, False) or holds
+        return all(alternatives.values())
 
     def __bool__(self) -> bool:
         return bool(self.conditions)
@@ -61,7 +61,7 @@ FIELDS = ("from", "to", "kind")
 
 
 def read_filter(text: str) -> TimelineFilter:
-    """A filter as it is typed; raises UsageError."""
+    """Read a filter as a person types it; raises UsageError."""
     try:
         words = shlex.split(text)
     except ValueError as fault:

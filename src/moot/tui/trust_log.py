@@ -1,8 +1,8 @@
-"""What the space learns from decisions: suggestions, rules and how often they decided (D-92).
+"""Suggestions, rules and how often they decided, as this terminal knows them (D-92).
 
-All of it is said aloud in ordinary envelopes; this keeps what was heard. What was before we came the approver
-tells when it is asked (`learn`), with its tools. Whoever else speaks of rules is shown under its own name;
-what the approver tells replaces nothing of theirs.
+All of it is announced in ordinary envelopes, and this keeps what was received. What was announced before we
+joined, the approver's tools report on request (`refresh`). Announcements of other members are kept under
+their own names; a report of the approver does not replace them.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 
-# Suggestions and rules that are kept; those that were said last win.
-TRUST_KEPT: Final = 512
+# Suggestions and rules that are kept; the latest win.
+MAX_KEPT: Final = 512
 _RULE_CONTEXT: Final = "trust/rule/"
 _ASK_SECONDS: Final = 10.0
 # More than are decided while the approver answers.
-_ACTS_KEPT: Final = 50
+_MAX_DECISIONS: Final = 50
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class SuggestionEntry:
-    """A rule that somebody suggested; `answer` is what a person said to it."""
+    """A rule that somebody suggested; `answer` says who accepted or dismissed it."""
 
     name: str
     payload: Json
@@ -38,14 +38,14 @@ class SuggestionEntry:
     answer: str | None = None
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         found = (self.payload.get(key) for key in ("words", "summary", "text"))
         return next((text for text in found if isinstance(text, str)), "")
 
 
 @dataclass(slots=True)
 class RuleEntry:
-    """A rule and how it stands. `hits` counts what it decided, as far as it was told and heard."""
+    """A rule and its state. `hits` counts its decisions as far as they were reported or seen."""
 
     name: str
     rule: Json
@@ -59,7 +59,7 @@ class RuleEntry:
 
 @dataclass(slots=True)
 class ApproverReport:
-    """What the approver told of all rules together."""
+    """What the approver reported about all rules together."""
 
     approver: str
     stopped: str | None = None
@@ -77,23 +77,23 @@ class TrustLog:
         self._rules: OrderedDict[str, RuleEntry] = OrderedDict()
         # Which suggestion each trust/accept was about: it may be refused.
         self._accepts: OrderedDict[str, str] = OrderedDict()
-        self.told: ApproverReport | None = None
+        self.report: ApproverReport | None = None
         self.stopped: str | None = None
-        # What rules decided since the approver was asked: the rule, who decided, about what.
-        self._acts: deque[tuple[str, str, frozenset[str]]] = deque(maxlen=_ACTS_KEPT)
-        # Proposals that the told hits hold already.
+        # Decisions by rules since the last report: the rule, who decided, about which proposals.
+        self._decisions: deque[tuple[str, str, frozenset[str]]] = deque(maxlen=_MAX_DECISIONS)
+        # Proposals that the reported hits include already.
         self._included: set[str] = set()
 
-    # Hearing
+    # Observing
 
-    def hear(self, envelope: Envelope) -> None:
+    def observe(self, envelope: Envelope) -> None:
         payload = envelope.payload
         match envelope.kind:
             case "trust/suggestion":
                 name = _text(payload.get("suggestion")) or envelope.id
                 _keep(self._suggestions, name, SuggestionEntry(name, payload, envelope.sender, envelope.id))
             case "trust/rule":
-                self._ruled(envelope)
+                self._observe_rule(envelope)
             case "trust/accept" | "trust/dismiss":
                 named = [_text(payload.get("suggestion")), *envelope.correlation_id]
                 word = "accepted" if envelope.kind == "trust/accept" else "dismissed"
@@ -105,10 +105,10 @@ class TrustLog:
                 for id in envelope.correlation_id:
                     asked = self._suggestions.get(self._accepts.get(id, ""))
                     if asked is not None and asked.sender == envelope.sender:
-                        # The approver answers in words what it does not do.
+                        # The approver answers with a chat what it refuses to do.
                         asked.answer = None
 
-    def _ruled(self, envelope: Envelope) -> None:
+    def _observe_rule(self, envelope: Envelope) -> None:
         payload, state = envelope.payload, _text(envelope.payload.get("state"))
         why, by = _text(payload.get("why")), _text(payload.get("by"))
         given: Json = payload.get("rule")
@@ -128,14 +128,14 @@ class TrustLog:
         ruled.state = "active" if state == "lifted" else state
         ruled.why = why if state == "suspended" else ""
 
-    def count(self, envelope: Envelope) -> None:
-        """A rule decided something."""
+    def count_decision(self, envelope: Envelope) -> None:
+        """Count a decision that a rule made."""
         context = envelope.context or ""
         named: Json = envelope.payload.get("rule") if envelope.kind == "mcp/reject" else None
         name = context[len(_RULE_CONTEXT) :] if context.startswith(_RULE_CONTEXT) else named
         if isinstance(name, str):
-            self._acts.append((name, envelope.sender, frozenset(envelope.correlation_id)))
-            self._count(*self._acts[-1])
+            self._decisions.append((name, envelope.sender, frozenset(envelope.correlation_id)))
+            self._count(*self._decisions[-1])
 
     def _count(self, name: str, sender: str, about: frozenset[str]) -> None:
         ruled = self._rules.get(name)
@@ -144,38 +144,38 @@ class TrustLog:
 
     # Asking
 
-    def approver(self, space: JoinedSpace) -> str | None:
-        """Who decides by rules here, as far as it can be seen; None if nobody does."""
-        said = [self.told.approver] if self.told is not None else []
-        said += [ruled.sender for ruled in self._rules.values()]
-        said += [suggested.sender for suggested in self._suggestions.values()]
+    def find_approver(self, space: JoinedSpace) -> str | None:
+        """The approver of this space, as far as it can be seen; None without one."""
+        names = [self.report.approver] if self.report is not None else []
+        names += [ruled.sender for ruled in self._rules.values()]
+        names += [suggested.sender for suggested in self._suggestions.values()]
         # Whoever may remove members is a person.
         able = [
             member.id
             for member in space.roster.values()
             if member.may("trust/rule") and not member.may("space/kick")
         ]
-        return next((name for name in (*said, "approver", *able) if name in space.roster), None)
+        return next((name for name in (*names, "approver", *able) if name in space.roster), None)
 
-    async def learn(self, space: JoinedSpace) -> str | None:
-        """Ask the approver how things stand; why that was not possible, in words."""
-        name = self.approver(space)
+    async def refresh(self, space: JoinedSpace) -> str | None:
+        """Ask the approver for its rules and suggestions; returns why that was not possible."""
+        name = self.find_approver(space)
         if name is None:
             return "no approver is in this space: `moot rules run` starts one"
-        self._acts.clear()
+        self._decisions.clear()
         try:
-            rules = await ask(space, name, "trust_rules")
-            suggestions = await ask(space, name, "trust_suggestions")
-            report = await ask(space, name, "trust_report")
+            rules = await call_approver(space, name, "trust_rules")
+            suggestions = await call_approver(space, name, "trust_suggestions")
+            report = await call_approver(space, name, "trust_report")
         except MootError as fault:
             return f"{name} did not answer: {fault}"
-        self._take(name, rules, suggestions, report)
+        self._apply_report(name, rules, suggestions, report)
         return None
 
-    def _take(self, approver: str, rules: Json, suggestions: Json, report: Json) -> None:
+    def _apply_report(self, approver: str, rules: Json, suggestions: Json, report: Json) -> None:
         stopped = rules.get("stopped")
         self.stopped = f"by {stopped.get('by')}: {stopped.get('why')}" if isinstance(stopped, dict) else None
-        self.told = ApproverReport(
+        self.report = ApproverReport(
             approver,
             self.stopped,
             _text(rules.get("fault")) or None,
@@ -200,10 +200,10 @@ class TrustLog:
                 hits if isinstance(hits, int) else 0,
                 left if isinstance(left, int) else None,
             )
-        # Acts are counted before they are done, so that some are told of before they are heard.
+        # The approver counts a decision before it sends it, so a report may be ahead of what we received.
         self._included = {str(each) for each in _list(rules.get("counted"))}
-        for act in self._acts:
-            self._count(*act)
+        for decision in self._decisions:
+            self._count(*decision)
         open_ones = {_text(each.get("suggestion")): each for each in _objects(suggestions.get("suggestions"))}
         for old in self._suggestions.values():
             if old.sender == approver and old.name not in open_ones and old.answer is None:
@@ -233,8 +233,10 @@ class TrustLog:
         raise UsageError(f"unknown suggestion {named}: /suggestions lists them")
 
 
-async def ask(space: JoinedSpace, approver: str, tool: str, arguments: dict[str, Json] | None = None) -> Json:
-    """One of the approver's tools; raises MootError."""
+async def call_approver(
+    space: JoinedSpace, approver: str, tool: str, arguments: dict[str, Json] | None = None
+) -> Json:
+    """Call one of the approver's tools; raises MootError."""
     given = arguments or {}
     if not space.may_request(approver, "tools/call", {"name": tool, "arguments": given}):
         raise UsageError(f"you have no permission to call it (mcp/request to {approver})")
@@ -252,7 +254,7 @@ def _keep(table: OrderedDict[str, T], id: str, value: T, *, move: bool = True) -
     table[id] = value
     if move:
         table.move_to_end(id)
-    while len(table) > TRUST_KEPT:
+    while len(table) > MAX_KEPT:
         table.popitem(last=False)
 
 

@@ -128,15 +128,17 @@ async def _full_screen(
     from moot.tui.run_terminal import run_terminal
     from moot.tui.theme import DEFAULT_THEME
 
-    seat = ClientContext(space, default_to=where.default_to, timeout=options.timeout, stays=True)
+    context = ClientContext(
+        space, default_to=where.default_to, timeout_seconds=options.timeout, is_interactive=True
+    )
     code = await run_terminal(
         space,
         coming,
-        seat,
-        place=where.space or "the space",
+        context,
+        space_label=where.space or "the space",
         verbose=options.all,
         theme=options.theme or DEFAULT_THEME,
-        rings=options.bell,
+        bell=options.bell,
     )
     if space.close_reason is not None:
         words = f"the connection ended: {space.close_reason.code} {space.close_reason.reason}".rstrip()
@@ -152,7 +154,9 @@ class Person:
     ) -> None:
         from moot.tui.operations import OPERATIONS
 
-        self.seat = ClientContext(space, default_to=where.default_to, timeout=options.timeout, stays=True)
+        self.context = ClientContext(
+            space, default_to=where.default_to, timeout_seconds=options.timeout, is_interactive=True
+        )
         self._where = where
         self._screen = screen
         self._options = options
@@ -163,7 +167,7 @@ class Person:
 
     async def stay(self, coming: AsyncIterator[Envelope | MissedMessages]) -> int:
         """Until the input ends, /quit, or the gateway's own end; the exit code. Cancelling leaves."""
-        space = self.seat.space
+        space = self.context.space
         await self._begin()
         async with asyncio.TaskGroup() as group:
             self._group = group
@@ -196,7 +200,7 @@ class Person:
         """What was said before, who is here, and what waits for a decision."""
         from moot.tui.operations.decision_operations import described
 
-        space, screen = self.seat.space, self._screen
+        space, screen = self.context.space, self._screen
         before = await space.recall()
         if screen.as_json:
             return
@@ -208,7 +212,7 @@ class Person:
         known = {envelope.id for envelope in before}
         for seen in space.proposals.open():
             if seen.id in known:
-                screen.lines([*described(self.seat, seen), *self._hint(seen.id)])
+                screen.lines([*described(self.context, seen), *self._hint(seen.id)])
 
     # Hearing
 
@@ -226,17 +230,17 @@ class Person:
 
         seen = None
         if envelope.kind == "mcp/proposal" and not self._screen.as_json:
-            seen = self.seat.space.proposals.get(envelope.id)
+            seen = self.context.space.proposals.get(envelope.id)
         if seen is None:
-            own_chat = envelope.kind == "chat" and envelope.sender == self.seat.space.me
+            own_chat = envelope.kind == "chat" and envelope.sender == self.context.space.me
             if not (own_chat and self._screen.is_terminal):
                 self._screen.envelope(envelope)
             return
-        mine = seen.proposer == self.seat.space.me
-        self._screen.lines([*described(self.seat, seen), *([] if mine else self._hint(seen.id))])
+        mine = seen.proposer == self.context.space.me
+        self._screen.lines([*described(self.context, seen), *([] if mine else self._hint(seen.id))])
 
     def _hint(self, id: str) -> list[str]:
-        number = self.seat.number(id)
+        number = self.context.number(id)
         return [f"    /approve {number} does it, /reject {number} declines it"]
 
     def _stream_opened(self, info: StreamInfo) -> None:
@@ -247,7 +251,7 @@ class Person:
         from moot.participant import MissedMessages
 
         with suppress(MootError):
-            async for chunk in self.seat.space.streams.read(info.id):
+            async for chunk in self.context.space.streams.read(info.id):
                 if isinstance(chunk, MissedMessages):
                     self._screen.gap(chunk)
                 elif self._screen.as_json:
@@ -283,7 +287,7 @@ class Person:
                 await self._operate(line[1:])
             else:
                 text = line[1:] if line.startswith("//") else line
-                await self.seat.space.chat(text, to=self.seat.default_to)
+                await self.context.space.chat(text, to=self.context.default_to)
         except MootError as fault:
             self._failed = True
             self._screen.fault(fault)
@@ -300,7 +304,7 @@ class Person:
             case "help":
                 self._screen.answer("help", self._help(rest))
             case "to":
-                self.seat.default_to = tuple(rest)
+                self.context.default_to = tuple(rest)
                 whom = ", ".join(rest) or "nobody in particular"
                 self._screen.answer("to", OperationResult({"to": rest}, [f"your chat is for {whom}"]))
             case _:
@@ -308,7 +312,7 @@ class Person:
                 if operation is None:
                     raise UsageError(f"there is no /{name}: /help lists what there is")
                 options = operation.slash_parser().parse_args(rest)
-                self._screen.answer(name, await operation.run(self.seat, options))
+                self._screen.answer(name, await operation.run(self.context, options))
 
     def _help(self, names: list[str]) -> OperationResult:
         if names:

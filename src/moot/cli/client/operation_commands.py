@@ -72,7 +72,7 @@ def _add_operation(commands: Any, name: str) -> None:
         commands,
         name,
         help=operation.help,
-        about=operation.about,
+        about=operation.description,
         examples=f"{operation.examples}\n{CONNECT_HELP}",
     )
     operation.arguments(parser)
@@ -107,9 +107,9 @@ async def _perform(options: argparse.Namespace) -> int:
     async with connect(
         settings.url, settings.space, token, passive=True, reconnect=False, limits=limits
     ) as space:
-        context = ClientContext(space, default_to=settings.default_to, timeout=options.timeout)
-        if operation.recalls:
-            context.recalled = await space.recall()
+        context = ClientContext(space, default_to=settings.default_to, timeout_seconds=options.timeout)
+        if operation.needs_history:
+            context.history = await space.recall()
         result = await operation.run(context, options)
     print_result(result, as_json=options.json)
     return result.code

@@ -9,7 +9,7 @@ from moot.cli.escape_output import printable
 from moot.cli.exit_codes import exit_code_of
 from moot.cli.program import complain
 from moot.errors import MootError
-from moot.tui.operations.operation import OperationResult, word_of
+from moot.tui.operations.operation import OperationResult, error_code
 
 
 def print_result(result: OperationResult, *, as_json: bool) -> None:
@@ -26,7 +26,7 @@ def print_result(result: OperationResult, *, as_json: bool) -> None:
 def print_error(fault: MootError, *, as_json: bool) -> int:
     """Print why it did not work; the exit code for it."""
     if as_json:
-        print(json.dumps({"error": word_of(fault), "message": str(fault)}), flush=True)
+        print(json.dumps({"error": error_code(fault), "message": str(fault)}), flush=True)
     else:
         for line in str(fault).split("\n"):
             complain(f"moot: {printable(line)}")

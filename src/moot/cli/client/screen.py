@@ -16,7 +16,7 @@ from moot.cli.escape_output import printable, printable_json
 from moot.errors import MootError
 from moot.protocol.operation import Json
 from moot.tui.envelope_view import lines_of
-from moot.tui.operations.operation import OperationResult, word_of
+from moot.tui.operations.operation import OperationResult, error_code
 
 if TYPE_CHECKING:
     from moot.participant import MissedMessages
@@ -83,7 +83,7 @@ class Screen:
         self.lines(answer.lines)
 
     def fault(self, fault: MootError | str) -> None:
-        word = word_of(fault) if isinstance(fault, MootError) else "ended"
+        word = error_code(fault) if isinstance(fault, MootError) else "ended"
         self.value({"error": word, "message": str(fault)})
         self.lines([f"! {fault}"])
 

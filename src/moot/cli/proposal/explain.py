@@ -34,11 +34,11 @@ def add_command(commands: Any, name: str) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from moot.trust.explain import explain
-    from moot.trust.ledger_reader import ledger_of
+    from moot.trust.ledger_reader import read_ledger
     from moot.trust.rule_store import RuleStore
 
     journal = journal_folder_of(options)
-    ledger = ledger_of(journal, now=time.time())
+    ledger = read_ledger(journal, now=time.time())
     decision = ledger.get(options.id)
     if decision is None:
         raise UsageError(
@@ -46,15 +46,15 @@ def run(options: argparse.Namespace) -> int:
             " them"
         )
     state = options.state or Path(".moot") / "trust" / journal.parent.name
-    book = RuleStore.open(state) if state.is_dir() else None
-    rules = () if book is None else book.rules
-    suspensions = {} if book is None else book.suspensions
+    store = RuleStore.open(state) if state.is_dir() else None
+    rules = () if store is None else store.rules
+    suspensions = {} if store is None else store.suspensions
     found = explain(decision, rules, time.time(), suspensions=suspensions)
     if options.json:
         print(json.dumps(found.as_json(), ensure_ascii=False))
         return 0
     for line in found.lines():
         print(printable(line))
-    if book is not None and book.stopped is not None:
-        print(printable(f"All rules were stopped by {book.stopped.by}: {book.stopped.why}."))
+    if store is not None and store.stopped is not None:
+        print(printable(f"All rules were stopped by {store.stopped.by}: {store.stopped.why}."))
     return 0

@@ -61,16 +61,15 @@ def add_command(commands: Any, name: str) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from moot.trust.approver_status import shares
-    from moot.trust.decision_ledger import chosen as select_decisions
-    from moot.trust.decision_ledger import export
-    from moot.trust.ledger_reader import ledger_of
+    from moot.trust.approver_status import daily_shares
+    from moot.trust.decision_ledger import export_lines, filter_decisions
+    from moot.trust.ledger_reader import read_ledger
 
     automated = True if options.automatic else False if options.people else None
     found = list(
-        select_decisions(
-            ledger_of(journal_folder_of(options), now=time.time()),
-            how=options.how,
+        filter_decisions(
+            read_ledger(journal_folder_of(options), now=time.time()),
+            status=options.how,
             proposer=options.proposer,
             by=options.by,
             tool=options.tool,
@@ -81,12 +80,12 @@ def _run(options: argparse.Namespace) -> int:
         )
     )
     if options.json:
-        for line in export(found):
+        for line in export_lines(found):
             sys.stdout.write(line.decode())
         return 0
     if options.summary:
         print(f"{'day':12}{'people':>8}{'rules':>8}{'automatic':>11}")
-        for day in shares(found):
+        for day in daily_shares(found):
             assert isinstance(day, dict)  # noqa: S101  # as `shares` makes it
             print(f"{day['day']:12}{day['people']:8}{day['rules']:8}{day['share']:11.0%}")
         return 0
@@ -100,14 +99,15 @@ def _print(found: Iterable[Decision]) -> None:
     for decision in found:
         case = decision.case
         what = printable(case.tool or case.method or "?")
-        took = "" if decision.took is None else f" after {decision.took:.0f} s"
+        took = "" if decision.duration_seconds is None else f" after {decision.duration_seconds:.0f} s"
         by = f" by {printable(decision.by)}" if decision.by else ""
         rule = f" (rule {printable(decision.rule)})" if decision.rule else ""
         reason = f": {printable(decision.reason)}" if decision.reason else ""
         result = f", {decision.result}" if decision.result else ""
         when = rfc3339(case.at)[:19].replace("T", " ")
         print(
-            f"{when}  {printable(case.proposer):12} {what:24} {decision.how}{by}{took}{rule}{reason}{result}"
+            f"{when}  {printable(case.proposer):12} {what:24} {decision.status}{by}{took}"
+            f"{rule}{reason}{result}"
         )
         print(f"{'':21}{printable(case.id)}  {printable(_short(case.arguments))}")
 

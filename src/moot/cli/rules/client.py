@@ -138,7 +138,7 @@ async def _suggestions(space: JoinedSpace, options: argparse.Namespace) -> Any:
             print("nothing is suggested")
         for each in found:
             shown = SuggestionEntry(each["suggestion"], each, options.approver, "")
-            print(printable(f"{shown.name}  {shown.words}"))
+            print(printable(f"{shown.name}  {shown.text}"))
             for line in suggestion_lines(shown):
                 print(printable(f"    {line}"))
     return found
@@ -247,26 +247,28 @@ def _read_narrowed_rule(file: Path) -> Any:
 
 
 async def _dismiss(space: JoinedSpace, options: argparse.Namespace) -> Any:
-    from moot.tui.rule_commands import said
+    from moot.tui.rule_commands import send_and_wait
 
     looked = await _find_suggestion(space, options)
     payload = {"suggestion": options.suggestion} | ({"reason": options.reason} if options.reason else {})
     # A dismissal is carried out in silence; who could not look waits for a word that it was not.
     listened = options.approver if looked is None else None
-    sent, answer = await said(space, "trust/dismiss", payload, to="", about="", approver=listened)
+    sent, answer = await send_and_wait(space, "trust/dismiss", payload, to="", about="", approver=listened)
     _check_agreed(options, answer)
     return _print_sent(options, "trust/dismiss", sent, f"dismissed {options.suggestion}")
 
 
 async def _stop(space: JoinedSpace, options: argparse.Namespace) -> Any:
-    from moot.tui.rule_commands import said
+    from moot.tui.rule_commands import send_and_wait
 
     payload: dict[str, Any] = {"reason": options.reason} if options.reason else {}
     if options.rule:
         payload["rule"] = options.rule
     if options.approver not in space.roster:
         # Said all the same: an approver that comes back obeys a stop that it missed.
-        sent, _ = await said(space, "trust/stop", payload, to="", about=options.about or "", approver=None)
+        sent, _ = await send_and_wait(
+            space, "trust/stop", payload, to="", about=options.about or "", approver=None
+        )
         away = f"said, but no member {options.approver} is here: it takes effect when one comes"
         return _print_sent(options, "trust/stop", sent, away)
     sent, answer = await _send_and_wait(space, options, "trust/stop", payload, about=options.about or "")
@@ -297,9 +299,9 @@ async def _send_and_wait(
     space: JoinedSpace, options: argparse.Namespace, kind: str, payload: Any, about: str = ""
 ) -> tuple[SentEnvelope, Envelope]:
     """Said to all, and what the approver answered; raises UsageError when it says no, TimedOut if nothing."""
-    from moot.tui.rule_commands import ANSWER_SECONDS, said
+    from moot.tui.rule_commands import ANSWER_SECONDS, send_and_wait
 
-    sent, answer = await said(space, kind, payload, to="", about=about, approver=options.approver)
+    sent, answer = await send_and_wait(space, kind, payload, to="", about=about, approver=options.approver)
     _check_agreed(options, answer)
     if answer is None:
         raise TimedOut(

@@ -12,7 +12,7 @@ from moot.cli.client.connect_options import add_connect_options, connect_setting
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
-    from moot.trust.approver import ApproverSettings
+    from moot.trust.approver_settings import ApproverSettings
     from moot.trust.budgets import Budget
     from moot.trust.decision_ledger import DecisionLedger
 
@@ -92,13 +92,13 @@ async def _stay(options: argparse.Namespace) -> int:
     logs.set_up(options.log_level, "text")
     async with connect(connection.url, connection.space, connection.token.reveal()) as space:
         folder = options.state or Path(".moot") / "trust" / space.space
-        book = RuleStore.open(folder)
+        store = RuleStore.open(folder)
         ledger = _history(options, space.space)
-        approver = Approver(space, book, ledger, settings)
+        approver = Approver(space, store, ledger, settings)
         doing = "watching, deciding nothing (--shadow)" if options.shadow else "deciding by rules"
         print(
             f"the approver is {space.name} in {space.space}: {doing}; "
-            f"{len(book.rules)} rules in {book.rules_file}, {len(ledger)} decisions known",
+            f"{len(store.rules)} rules in {store.rules_file}, {len(ledger)} decisions known",
             flush=True,
         )
         await approver.run()
@@ -110,23 +110,23 @@ async def _stay(options: argparse.Namespace) -> int:
 def _settings(options: argparse.Namespace) -> ApproverSettings:
     from dataclasses import replace
 
-    from moot.trust.approver import ApproverSettings
+    from moot.trust.approver_settings import ApproverSettings
     from moot.trust.learner import DEFAULTS
 
     learning = DEFAULTS
     if options.approvals is not None:
         if options.approvals < 2:
             raise UsageError(f"--approvals {options.approvals}: one decision is no pattern; 2 at least")
-        learning = replace(learning, approvals=options.approvals)
+        learning = replace(learning, min_approvals=options.approvals)
     if options.check is not None:
         if not 0 <= options.check < 1:
             raise UsageError(f"--check {options.check:g}: a share below 1, such as 0.05")
-        learning = replace(learning, check=options.check)
+        learning = replace(learning, check_share=options.check)
     return ApproverSettings(
         shadow=options.shadow,
         budget=options.budget,
         learning=learning,
-        suggests=not options.no_suggestions,
+        makes_suggestions=not options.no_suggestions,
         call_seconds=options.call_seconds,
     )
 
@@ -136,11 +136,11 @@ def _history(options: argparse.Namespace, space: str) -> DecisionLedger:
     import time
 
     from moot.trust.decision_ledger import DecisionLedger
-    from moot.trust.ledger_reader import ledger_of
+    from moot.trust.ledger_reader import read_ledger
 
     folder = options.journal or Path(".moot") / "spaces" / space / "journal"
     if folder.is_dir():
-        return ledger_of(folder, now=time.time())
+        return read_ledger(folder, now=time.time())
     if options.journal is not None:
         raise UsageError(f"--journal {options.journal}: no such folder; it is DATA/spaces/{space}/journal")
     return DecisionLedger()

@@ -7,14 +7,14 @@ import json
 
 from moot.errors import McpError, UsageError
 from moot.protocol.operation import Json
-from moot.tui.operations.message_operations import stop_thinking
+from moot.tui.operations.message_operations import stop_reasoning
 from moot.tui.operations.operation import (
     ClientContext,
     OperationResult,
     UserOperation,
-    json_argument,
-    short,
-    tool_arguments,
+    read_json,
+    read_tool_arguments,
+    short_id,
 )
 
 # Members on the same machine answer in milliseconds; one far away or just starting needs a moment.
@@ -25,13 +25,15 @@ def _tools_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("member", nargs="?", metavar="MEMBER", help="only the tools of this member")
 
 
-async def _tools(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    space = seat.space
-    if chosen.member is not None:
-        seat.check_here(chosen.member)
-        found = {chosen.member: await space.list_all(chosen.member, "tools", timeout_seconds=seat.timeout)}
+async def _tools(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    space = context.space
+    if args.member is not None:
+        context.check_member(args.member)
+        found = {
+            args.member: await space.list_all(args.member, "tools", timeout_seconds=context.timeout_seconds)
+        }
     else:
-        within = _LIST_SECONDS if seat.timeout is None else seat.timeout
+        within = _LIST_SECONDS if context.timeout_seconds is None else context.timeout_seconds
         answers = await space.request_all("tools/list", timeout_seconds=within)
         found = {
             member: [tool for tool in result.get("tools", []) if isinstance(tool, dict)]
@@ -71,18 +73,18 @@ def _tool_call_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-async def _call(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
+async def _call(context: ClientContext, args: argparse.Namespace) -> OperationResult:
     # A proposal can wait for its host; a request cannot.
-    seat.check_here(chosen.member, may_come=chosen.propose)
-    if chosen.no_wait:
-        return await _propose_without_waiting(seat, chosen)
-    outcome = await seat.space.perform(
-        chosen.member,
+    context.check_member(args.member, may_join_later=args.propose)
+    if args.no_wait:
+        return await _propose_without_waiting(context, args)
+    outcome = await context.space.perform(
+        args.member,
         "tools/call",
-        {"name": chosen.tool, "arguments": tool_arguments(chosen.arguments)},
-        timeout_seconds=seat.timeout,
-        wait_for_others=chosen.wait_for_others,
-        propose="never" if chosen.direct else "always" if chosen.propose else "auto",
+        {"name": args.tool, "arguments": read_tool_arguments(args.arguments)},
+        timeout_seconds=context.timeout_seconds,
+        wait_for_others=args.wait_for_others,
+        propose="never" if args.direct else "always" if args.propose else "auto",
     )
     value: Json = {
         "host": outcome.host,
@@ -119,18 +121,18 @@ def _propose_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wait-for-others", action="store_true", help="keep waiting after a rejection")
 
 
-async def _propose(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    chosen.direct, chosen.propose = False, True
-    return await _call(seat, chosen)
+async def _propose(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    args.direct, args.propose = False, True
+    return await _call(context, args)
 
 
-async def _propose_without_waiting(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    if not chosen.propose:
+async def _propose_without_waiting(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    if not args.propose:
         raise UsageError("--no-wait needs --propose: a direct call waits for its result")
-    params: dict[str, Json] = {"name": chosen.tool, "arguments": tool_arguments(chosen.arguments)}
+    params: dict[str, Json] = {"name": args.tool, "arguments": read_tool_arguments(args.arguments)}
     # Not `propose`: that follows the proposal, and withdraws it when we leave.
     payload: dict[str, Json] = {"method": "tools/call", "params": params}
-    sent = await seat.space.send("mcp/proposal", payload, to=chosen.member, confirm=True)
+    sent = await context.space.send("mcp/proposal", payload, to=args.member, confirm=True)
     return OperationResult({"proposal": sent.id}, [f"proposed: {sent.id}"])
 
 
@@ -141,17 +143,17 @@ def _request_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--direct", action="store_true", help="call it or fail; never propose")
 
 
-async def _request(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    params: Json = None if chosen.params is None else json_argument(chosen.params, "PARAMS")
+async def _request(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    params: Json = None if args.params is None else read_json(args.params, "PARAMS")
     if params is not None and not isinstance(params, dict):
         raise UsageError("PARAMS must be one JSON object")
-    seat.check_here(chosen.member)
-    outcome = await seat.space.perform(
-        chosen.member,
-        chosen.method,
+    context.check_member(args.member)
+    outcome = await context.space.perform(
+        args.member,
+        args.method,
         params,
-        timeout_seconds=seat.timeout,
-        propose="never" if chosen.direct else "auto",
+        timeout_seconds=context.timeout_seconds,
+        propose="never" if args.direct else "auto",
     )
     return OperationResult(outcome.result, [json.dumps(outcome.result, indent=2, ensure_ascii=False)])
 
@@ -162,15 +164,15 @@ def _reasoning_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", default="superseded", metavar="TEXT", help="why")
 
 
-async def _reasoning(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    if chosen.action == "cancel":
-        return await stop_thinking(seat, chosen.sequence, chosen.reason)
-    found = seat.space.contexts.active()
+async def _reasoning(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    if args.action == "cancel":
+        return await stop_reasoning(context, args.sequence, args.reason)
+    found = context.space.contexts.active()
     value: Json = [
         {"id": each.id, "by": each.owner, "about": each.message, "thoughts": each.thoughts()}
         for each in found
     ]
-    lines = [f"{short(each.id)}  {each.owner}: {each.message}" for each in found]
+    lines = [f"{short_id(each.id)}  {each.owner}: {each.message}" for each in found]
     return OperationResult(value, lines or ["nobody is sharing reasoning"])
 
 
@@ -178,7 +180,7 @@ OPERATIONS = (
     UserOperation(
         name="tools",
         help="list the tools that members offer",
-        about="Lists the tools of all members, or of one member, with their arguments.",
+        description="Lists the tools of all members, or of one member, with their arguments.",
         examples="  moot tools\n  moot tools files --json\n",
         arguments=_tools_arguments,
         run=_tools,
@@ -186,7 +188,7 @@ OPERATIONS = (
     UserOperation(
         name="call",
         help="call a tool, or propose the call if you lack the permission",
-        about="Calls a tool and prints the result. If you may not call it, the call is proposed, and "
+        description="Calls a tool and prints the result. If you may not call it, the call is proposed, and "
         "the command waits until somebody decides; Ctrl-C withdraws the proposal.",
         examples="""\
   moot call files read_file path=notes.md
@@ -203,7 +205,7 @@ OPERATIONS = (
         examples="  /propose files write_file path=a.md text=hello --no-wait\n",
         arguments=_propose_arguments,
         run=_propose,
-        only_joined=True,
+        interactive_only=True,
     ),
     UserOperation(
         name="request",
@@ -217,6 +219,6 @@ OPERATIONS = (
         help="list active reasoning; with cancel, ask a member to stop",
         arguments=_reasoning_arguments,
         run=_reasoning,
-        only_joined=True,
+        interactive_only=True,
     ),
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from moot.errors import ApprovalRequired, UsageError
 from moot.protocol.operation import Json
-from moot.tui.operations.operation import ClientContext, OperationResult, UserOperation, short
+from moot.tui.operations.operation import ClientContext, OperationResult, UserOperation, short_id
 
 if TYPE_CHECKING:
     from moot.participant import SeenProposal
@@ -20,12 +20,12 @@ def _proposals_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="include decided proposals, as far as known")
 
 
-async def _proposals(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    ledger = seat.space.proposals
-    found = list(ledger) if chosen.all else ledger.open()
+async def _proposals(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    ledger = context.space.proposals
+    found = list(ledger) if args.all else ledger.open()
     lines: list[str] = []
     for seen in found:
-        lines += described(seat, seen)
+        lines += described(context, seen)
     if not found:
         lines = ["no pending proposals"]
     return OperationResult([record(seen) for seen in found], lines)
@@ -40,9 +40,9 @@ def record(seen: SeenProposal) -> dict[str, Json]:
     }
 
 
-def described(seat: ClientContext, seen: SeenProposal) -> list[str]:
+def described(context: ClientContext, seen: SeenProposal) -> list[str]:
     """One proposal for people: all of it, since they decide on it."""
-    name = f"#{seat.number(seen.id)} {short(seen.id)}" if seat.stays else short(seen.id)
+    name = f"#{context.number(seen.id)} {short_id(seen.id)}" if context.is_interactive else short_id(seen.id)
     host = ", ".join(seen.to) or "anyone"
     lines = [f"{name}  {seen.proposer} proposes {operation(seen)} on {host}"]
     lines += [f"    {line}" for line in argument_lines(seen.params)]
@@ -79,16 +79,16 @@ def _approve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", metavar="NAME", help="who should run it, if the proposal names no one")
 
 
-async def _approve(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    seen = seat.proposal(chosen.proposal)
+async def _approve(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    seen = context.proposal(args.proposal)
     try:
-        to = (chosen.to,) if chosen.to else ()
-        outcome = await seat.space.approve(seen, to=to, timeout_seconds=seat.timeout)
+        to = (args.to,) if args.to else ()
+        outcome = await context.space.approve(seen, to=to, timeout_seconds=context.timeout_seconds)
     except ApprovalRequired as refusal:
         raise ApprovalRequired(
-            f"{refusal.message}: `moot proposal vote {short(seen.id)}` adds your vote; others vote too"
+            f"{refusal.message}: `moot proposal vote {short_id(seen.id)}` adds your vote; others vote too"
         ) from None
-    lines = [f"approved {short(seen.id)}; {outcome.host} answered:", *outcome.text.split("\n")]
+    lines = [f"approved {short_id(seen.id)}; {outcome.host} answered:", *outcome.text.split("\n")]
     value: Json = {"proposal": seen.id, "host": outcome.host, "result": outcome.result}
     return OperationResult(value, lines, 1 if outcome.is_error else 0)
 
@@ -97,10 +97,10 @@ def _one_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("proposal", metavar="ID", help=_ID)
 
 
-async def _vote(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    seen = seat.proposal(chosen.proposal)
-    sent = await seat.space.vote(seen)
-    return OperationResult({"id": sent.id, "proposal": seen.id}, [f"voted for {short(seen.id)}"])
+async def _vote(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    seen = context.proposal(args.proposal)
+    sent = await context.space.vote(seen)
+    return OperationResult({"id": sent.id, "proposal": seen.id}, [f"voted for {short_id(seen.id)}"])
 
 
 def _reject_arguments(parser: argparse.ArgumentParser) -> None:
@@ -114,11 +114,11 @@ def _reject_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--explain", metavar="TEXT", help="a comment for the proposer")
 
 
-async def _reject(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    seen = seat.proposal(chosen.proposal)
-    sent = await seat.space.reject(seen, chosen.reason, explanation=chosen.explain)
+async def _reject(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    seen = context.proposal(args.proposal)
+    sent = await context.space.reject(seen, args.reason, explanation=args.explain)
     return OperationResult(
-        {"id": sent.id, "proposal": seen.id}, [f"rejected {short(seen.id)}: {chosen.reason}"]
+        {"id": sent.id, "proposal": seen.id}, [f"rejected {short_id(seen.id)}: {args.reason}"]
     )
 
 
@@ -127,53 +127,53 @@ def _withdraw_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", default="no_longer_needed", metavar="WORD", help="why")
 
 
-async def _withdraw(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    seen = seat.proposal(chosen.proposal)
+async def _withdraw(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    seen = context.proposal(args.proposal)
     seen.check_open()
-    if seen.proposer not in (seat.space.me, seat.space.name):
-        raise UsageError(f"{short(seen.id)} is a proposal of {seen.proposer}: only they can withdraw it")
-    payload: dict[str, Json] = {"reason": chosen.reason}
-    sent = await seat.space.send("mcp/withdraw", payload, about=seen.id, confirm=True)
-    return OperationResult({"id": sent.id, "proposal": seen.id}, [f"withdrew {short(seen.id)}"])
+    if seen.proposer not in (context.space.me, context.space.name):
+        raise UsageError(f"{short_id(seen.id)} is a proposal of {seen.proposer}: only they can withdraw it")
+    payload: dict[str, Json] = {"reason": args.reason}
+    sent = await context.space.send("mcp/withdraw", payload, about=seen.id, confirm=True)
+    return OperationResult({"id": sent.id, "proposal": seen.id}, [f"withdrew {short_id(seen.id)}"])
 
 
 OPERATIONS = (
     UserOperation(
         name="proposals",
         help="list pending proposals",
-        about="Lists pending proposals with all arguments. What you approve is exactly what is shown.",
+        description="Lists pending proposals with all arguments. What you approve is exactly what is shown.",
         examples="  moot proposals\n  moot proposals --all --json | jq '.[].status'\n",
         arguments=_proposals_arguments,
         run=_proposals,
-        recalls=True,
+        needs_history=True,
     ),
     UserOperation(
         name="approve",
         help="approve a proposal and run it",
-        about="Sends exactly the request that was proposed and prints its result. It runs at most once. "
-        "In a space that requires several votes, `moot proposal vote` adds yours.",
+        description="Sends exactly the request that was proposed and prints its result. It runs at most "
+        "once. In a space that requires several votes, `moot proposal vote` adds yours.",
         examples="  moot proposals\n  moot approve 3f1c22ab\n",
         arguments=_approve_arguments,
         run=_approve,
-        recalls=True,
+        needs_history=True,
     ),
     UserOperation(
         name="vote",
         help="vote for a proposal, in spaces that require several votes",
-        about="Votes for a proposal. This runs nothing: once there are enough votes, somebody approves it.",
+        description="Votes for a proposal. This runs nothing: with enough votes, somebody can approve it.",
         examples="  moot proposal vote 3f1c22ab\n",
         arguments=_one_arguments,
         run=_vote,
-        recalls=True,
+        needs_history=True,
     ),
     UserOperation(
         name="reject",
         help="reject a proposal",
-        about="Rejects a proposal with a reason. Everyone sees it; others can still approve the proposal.",
+        description="Rejects a proposal with a reason. Everyone sees it; others can still approve it.",
         examples='  moot reject 3f1c22ab --reason unsafe --explain "not on a Friday"\n',
         arguments=_reject_arguments,
         run=_reject,
-        recalls=True,
+        needs_history=True,
     ),
     UserOperation(
         name="withdraw",
@@ -181,6 +181,6 @@ OPERATIONS = (
         examples="  moot proposal withdraw 3f1c22ab --reason superseded\n",
         arguments=_withdraw_arguments,
         run=_withdraw,
-        recalls=True,
+        needs_history=True,
     ),
 )

@@ -16,8 +16,9 @@ from moot.tui.operations.operation import (
     ClientContext,
     OperationResult,
     UserOperation,
-    capability,
-    short,
+    no_arguments,
+    read_capability_text,
+    short_id,
 )
 
 if TYPE_CHECKING:
@@ -27,12 +28,8 @@ if TYPE_CHECKING:
 _ACKNOWLEDGE_SECONDS: Final = 2.0
 
 
-def _nothing(parser: argparse.ArgumentParser) -> None:
-    del parser
-
-
-async def _members(seat: ClientContext, _: argparse.Namespace) -> OperationResult:
-    space = seat.space
+async def _members(context: ClientContext, _: argparse.Namespace) -> OperationResult:
+    space = context.space
     own = [each.original for each in space.rights.capabilities]
     rows: list[dict[str, Json]] = [{"id": space.me, "name": space.name, "you": True, "capabilities": own}]
     rows += [
@@ -70,20 +67,20 @@ def _invite_arguments(parser: argparse.ArgumentParser) -> None:
     add("--token-out", type=Path, metavar="FILE", help="write the token there instead of printing it")
 
 
-async def _invite(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    wanted = [capability(text) for text in chosen.capabilities or ("chat", "mcp/proposal")]
-    file: Path | None = chosen.token_out
+async def _invite(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    wanted = [read_capability_text(text) for text in args.capabilities or ("chat", "mcp/proposal")]
+    file: Path | None = args.token_out
     # Before anybody is invited: a token that cannot be kept would be lost.
     handle = None if file is None else _new_secret(file)
     made = None
     try:
-        made = await seat.space.admin.invite(chosen.name, wanted, email=chosen.email, reason=chosen.reason)
+        made = await context.space.admin.invite(args.name, wanted, email=args.email, reason=args.reason)
         if made.token is None:
             if made.status == "already_exists":
                 raise MootError(
-                    f"{chosen.name} was not invited: a participant with that name exists. Choose another name"
+                    f"{args.name} was not invited: a participant with that name exists. Choose another name"
                 )
-            raise MootError(f"{chosen.name} was not invited: {made.message or made.status}")
+            raise MootError(f"{args.name} was not invited: {made.message or made.status}")
         if handle is not None:
             os.write(handle, f"{made.token}\n".encode("ascii"))
     finally:
@@ -120,15 +117,15 @@ def _grant_arguments(parser: argparse.ArgumentParser) -> None:
     add("--reason", metavar="TEXT", help="the reason, shown to everyone")
 
 
-async def _grant(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    wanted = [capability(text) for text in chosen.capabilities]
-    given = await seat.space.admin.grant(
-        chosen.member, wanted, reason=chosen.reason, ack_timeout_seconds=seat.timeout or 2.0
+async def _grant(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    wanted = [read_capability_text(text) for text in args.capabilities]
+    given = await context.space.admin.grant(
+        args.member, wanted, reason=args.reason, ack_timeout_seconds=context.timeout_seconds or 2.0
     )
     said = given.acknowledged or "not acknowledged, but in effect"
-    undo = f"moot member revoke {chosen.member} --grant {given.id}"
+    undo = f"moot member revoke {args.member} --grant {given.id}"
     value: Json = {"grant": given.id, "recipient": given.recipient, "acknowledged": given.acknowledged}
-    return OperationResult(value, [f"granted to {chosen.member} ({said}); undo: {undo}"])
+    return OperationResult(value, [f"granted to {args.member} ({said}); undo: {undo}"])
 
 
 def _revoke_arguments(parser: argparse.ArgumentParser) -> None:
@@ -139,36 +136,36 @@ def _revoke_arguments(parser: argparse.ArgumentParser) -> None:
     add("--reason", metavar="TEXT", help="the reason, shown to everyone")
 
 
-async def _revoke(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    wanted = [capability(text) for text in chosen.capabilities]
-    if bool(wanted) == (chosen.grant is not None):
+async def _revoke(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    wanted = [read_capability_text(text) for text in args.capabilities]
+    if bool(wanted) == (args.grant is not None):
         raise UsageError("name either --grant ID for one grant, or capabilities for every grant they cover")
-    covered = _covered(seat, chosen.member, wanted)
-    done = await seat.space.admin.revoke(
-        chosen.member, grant_id=chosen.grant, capabilities=wanted or None, reason=chosen.reason
+    covered = _covered(context, args.member, wanted)
+    done = await context.space.admin.revoke(
+        args.member, grant_id=args.grant, capabilities=wanted or None, reason=args.reason
     )
     # The gateway reports what remains, not what it removed: that follows from what was held before.
     removed: list[Json] | None = None if covered is None else [r for r in covered if r not in done.remaining]
     value: Json = {"id": done.id, "member": done.recipient, "removed": removed, "remaining": done.remaining}
-    lines = [f"revoked from {chosen.member}"]
+    lines = [f"revoked from {args.member}"]
     if wanted and removed is None and not done.remaining:
-        lines = [f"{chosen.member} holds nothing that this covers any more"]
+        lines = [f"{args.member} holds nothing that this covers any more"]
     elif wanted and not removed:
-        lines = [f"nothing was removed: no grant to {chosen.member} is covered by this"]
+        lines = [f"nothing was removed: no grant to {args.member} is covered by this"]
     if done.remaining:
         lines.append(f"still held from other sources: {_rights(done.remaining)}")
     failed = bool(wanted) and not removed and (removed is not None or bool(done.remaining))
     return OperationResult(value, lines, 1 if failed else 0)
 
 
-def _covered(seat: ClientContext, member: str, patterns: list[Json]) -> list[Json] | None:
+def _covered(context: ClientContext, member: str, patterns: list[Json]) -> list[Json] | None:
     """The rights of a member that the patterns cover; None of one that is not connected."""
     from moot.protocol.patterns import covers, read_capability
 
-    if member not in seat.space.roster:
+    if member not in context.space.roster:
         return None
     read = [read_capability(pattern) for pattern in patterns]
-    held = seat.space.roster[member].capabilities
+    held = context.space.roster[member].capabilities
     return [each.original for each in held if any(covers(pattern, each) for pattern in read)]
 
 
@@ -177,9 +174,9 @@ def _member_and_reason(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", metavar="TEXT", help="the reason, shown to everyone")
 
 
-async def _kick(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    sent = await seat.space.admin.kick(chosen.member, chosen.reason)
-    return OperationResult({"id": sent.id}, [f"{chosen.member} was removed, and its token is revoked"])
+async def _kick(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    sent = await context.space.admin.kick(args.member, args.reason)
+    return OperationResult({"id": sent.id}, [f"{args.member} was removed, and its token is revoked"])
 
 
 def _pause_arguments(parser: argparse.ArgumentParser) -> None:
@@ -187,21 +184,21 @@ def _pause_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--for", dest="seconds", type=float, metavar="SECONDS", help="resume after this time")
 
 
-async def _pause(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    if chosen.seconds is not None and not 0 < chosen.seconds < float("inf"):
+async def _pause(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    if args.seconds is not None and not 0 < args.seconds < float("inf"):
         raise UsageError("--for must be a positive number of seconds")
-    sent = await seat.space.admin.pause(chosen.member, reason=chosen.reason, timeout_seconds=chosen.seconds)
-    until = "until resumed" if chosen.seconds is None else f"for {chosen.seconds:g} s"
-    return OperationResult({"id": sent.id}, [f"{chosen.member} is paused {until}"])
+    sent = await context.space.admin.pause(args.member, reason=args.reason, timeout_seconds=args.seconds)
+    until = "until resumed" if args.seconds is None else f"for {args.seconds:g} s"
+    return OperationResult({"id": sent.id}, [f"{args.member} is paused {until}"])
 
 
 def _member_only(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("member", metavar="MEMBER", help="who")
 
 
-async def _resume(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    sent = await seat.space.admin.resume(chosen.member)
-    return OperationResult({"id": sent.id}, [f"{chosen.member} resumed"])
+async def _resume(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    sent = await context.space.admin.resume(args.member)
+    return OperationResult({"id": sent.id}, [f"{args.member} resumed"])
 
 
 def _status_arguments(parser: argparse.ArgumentParser) -> None:
@@ -209,24 +206,24 @@ def _status_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("fields", nargs="*", metavar="FIELD", help="only these metrics")
 
 
-async def _status(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    told = await seat.space.admin.request_status(
-        chosen.member, chosen.fields or None, timeout_seconds=seat.timeout
+async def _status(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    told = await context.space.admin.request_status(
+        args.member, args.fields or None, timeout_seconds=context.timeout_seconds
     )
     return OperationResult(told, [f"{name}: {json.dumps(value)}" for name, value in told.items()])
 
 
-async def _shutdown(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    sent = await seat.space.admin.shutdown(chosen.member, reason=chosen.reason)
-    return OperationResult({"id": sent.id}, [f"{chosen.member} was asked to shut down ({short(sent.id)})"])
+async def _shutdown(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    sent = await context.space.admin.shutdown(args.member, reason=args.reason)
+    return OperationResult({"id": sent.id}, [f"{args.member} was asked to shut down ({short_id(sent.id)})"])
 
 
 def _capabilities_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("member", nargs="?", metavar="MEMBER", help="whose permissions (default: yours)")
 
 
-async def _capabilities(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    space, named = seat.space, chosen.member
+async def _capabilities(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    space, named = context.space, args.member
     if named is None or named in (space.me, space.name):
         named, held = space.me, space.rights.capabilities
     elif named in space.roster:
@@ -251,23 +248,25 @@ def _control_arguments(parser: argparse.ArgumentParser) -> None:
     add("--target-tokens", type=int, metavar="N", help="compact: to this many tokens")
 
 
-async def _control(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    space, member, timeout = seat.space, chosen.member, seat.timeout
-    match chosen.action:
+async def _control(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    space, member, timeout = context.space, args.member, context.timeout_seconds
+    match args.action:
         case "forget":
-            end: Direction = "newest" if chosen.newest else "oldest"
-            told = (await space.admin.forget(member, end, chosen.entries, timeout_seconds=timeout)).payload
+            end: Direction = "newest" if args.newest else "oldest"
+            told = (await space.admin.forget(member, end, args.entries, timeout_seconds=timeout)).payload
         case "compact":
             told = await space.admin.compact(
-                member, reason=chosen.reason, target_tokens=chosen.target_tokens, timeout_seconds=timeout
+                member, reason=args.reason, target_tokens=args.target_tokens, timeout=timeout
             )
         case "clear":
             told = (await space.admin.clear(member, timeout_seconds=timeout)).payload
         case "restart":
             told = (await space.admin.restart(member, timeout_seconds=timeout)).payload
         case _:
-            sent = await space.admin.shutdown(member, reason=chosen.reason)
-            return OperationResult({"id": sent.id}, [f"{member} was asked to shut down ({short(sent.id)})"])
+            sent = await space.admin.shutdown(member, reason=args.reason)
+            return OperationResult(
+                {"id": sent.id}, [f"{member} was asked to shut down ({short_id(sent.id)})"]
+            )
     return OperationResult(dict(told), [f"{member}: {json.dumps(told, ensure_ascii=False)}"])
 
 
@@ -276,13 +275,13 @@ OPERATIONS = (
         name="members",
         help="list the members and their permissions",
         examples="  moot members\n  moot members --json | jq '.[].name'\n",
-        arguments=_nothing,
+        arguments=no_arguments,
         run=_members,
     ),
     UserOperation(
         name="invite",
         help="invite a new participant and print its token",
-        about=f"Creates a new participant and prints its token.\n\n{CAPABILITIES}",
+        description=f"Creates a new participant and prints its token.\n\n{CAPABILITIES}",
         examples="  moot member invite bob chat mcp/proposal --token-out bob.token\n",
         arguments=_invite_arguments,
         run=_invite,
@@ -290,7 +289,7 @@ OPERATIONS = (
     UserOperation(
         name="grant",
         help="grant a member permissions that you hold",
-        about=f"Grants a member permissions that you hold yourself.\n\n{CAPABILITIES}",
+        description=f"Grants a member permissions that you hold yourself.\n\n{CAPABILITIES}",
         examples="  moot member grant agent mcp/request:tools/call:read_file --reason 'proved reliable'\n",
         arguments=_grant_arguments,
         run=_grant,
@@ -298,7 +297,7 @@ OPERATIONS = (
     UserOperation(
         name="revoke",
         help="revoke granted permissions",
-        about=f"Revokes one grant, or every grant that the given capabilities cover.\n\n{CAPABILITIES}",
+        description=f"Revokes one grant, or every grant that the given capabilities cover.\n\n{CAPABILITIES}",
         examples="  moot member revoke agent --grant 5d1e…\n  moot member revoke agent 'mcp/request'\n",
         arguments=_revoke_arguments,
         run=_revoke,
@@ -329,14 +328,14 @@ OPERATIONS = (
         help="ask a member to shut down",
         arguments=_member_and_reason,
         run=_shutdown,
-        only_joined=True,
+        interactive_only=True,
     ),
     UserOperation(
         name="capabilities",
         help="list the permissions of a member in words",
         arguments=_capabilities_arguments,
         run=_capabilities,
-        only_joined=True,
+        interactive_only=True,
     ),
     UserOperation(
         name="status",
@@ -348,7 +347,7 @@ OPERATIONS = (
     UserOperation(
         name="control",
         help="make a member forget, compact, clear, restart or shut down",
-        about="Sends one of the other controls to a member and prints its answer.",
+        description="Sends one of the other controls to a member and prints its answer.",
         examples="  moot member control compact agent --target-tokens 2000\n"
         "  moot member control shutdown agent\n",
         arguments=_control_arguments,

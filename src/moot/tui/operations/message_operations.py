@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from moot.errors import UsageError
 from moot.protocol.operation import Json
-from moot.tui.operations.operation import ClientContext, OperationResult, UserOperation, json_argument, short
+from moot.tui.operations.operation import ClientContext, OperationResult, UserOperation, read_json, short_id
 
 
 def _send_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,28 +23,28 @@ def _send_arguments(parser: argparse.ArgumentParser) -> None:
     add("--kind", metavar="KIND", help="send this kind instead of chat; TEXT is its payload as JSON")
 
 
-async def _send(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    text = _words(chosen.text)
-    to = tuple(chosen.to) or seat.default_to
-    if chosen.kind is None:
+async def _send(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    text = _words(args.text)
+    to = tuple(args.to) or context.default_to
+    if args.kind is None:
         if not text.strip():
             raise UsageError("there is no text to send: moot send TEXT")
-        sent = await seat.space.chat(
+        sent = await context.space.chat(
             text,
             to=to,
-            about=chosen.about,
-            context=chosen.context,
-            format="markdown" if chosen.markdown else None,
+            about=args.about,
+            context=args.context,
+            format="markdown" if args.markdown else None,
         )
     else:
-        payload: Json = json_argument(text, "the payload") if text.strip() else {}
+        payload: Json = read_json(text, "the payload") if text.strip() else {}
         if not isinstance(payload, dict):
             raise UsageError("a payload must be one JSON object")
-        sent = await seat.space.send(
-            chosen.kind, payload, to=chosen.to, about=chosen.about, context=chosen.context, confirm=True
+        sent = await context.space.send(
+            args.kind, payload, to=args.to, about=args.about, context=args.context, confirm=True
         )
-    here = {seat.space.me, seat.space.name, *seat.space.roster}
-    here |= {member.name for member in seat.space.roster.values()}
+    here = {context.space.me, context.space.name, *context.space.roster}
+    here |= {member.name for member in context.space.roster.values()}
     away = [name for name in to if name not in here]
     lines = [f"note: {', '.join(away)} is not in the space and did not receive it"] if away else []
     return OperationResult({"id": sent.id, "kind": sent.kind, "ts": sent.ts, "absent": away}, lines)
@@ -59,10 +59,10 @@ def _acknowledge_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--status", default="received", metavar="WORD", help="received (default), read, …")
 
 
-async def _acknowledge(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    chosen.chat = seat.chat(chosen.chat)
-    sent = await seat.space.chats.acknowledge(chosen.chat, chosen.status)
-    return OperationResult({"id": sent.id}, [f"acknowledged {short(chosen.chat)}"])
+async def _acknowledge(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    args.chat = context.chat(args.chat)
+    sent = await context.space.chats.acknowledge(args.chat, args.status)
+    return OperationResult({"id": sent.id}, [f"acknowledged {short_id(args.chat)}"])
 
 
 def _cancel_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,10 +70,10 @@ def _cancel_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", default="handled_elsewhere", metavar="TEXT", help="why")
 
 
-async def _cancel(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    chosen.chat = seat.chat(chosen.chat)
-    sent = await seat.space.chats.cancel(chosen.chat, chosen.reason)
-    return OperationResult({"id": sent.id}, [f"marked {short(chosen.chat)}: no reply needed"])
+async def _cancel(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    args.chat = context.chat(args.chat)
+    sent = await context.space.chats.cancel(args.chat, args.reason)
+    return OperationResult({"id": sent.id}, [f"marked {short_id(args.chat)}: no reply needed"])
 
 
 def _stop_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,31 +81,31 @@ def _stop_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", default="superseded", metavar="TEXT", help="why")
 
 
-async def _stop(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    return await stop_thinking(seat, chosen.sequence, chosen.reason)
+async def _stop(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    return await stop_reasoning(context, args.sequence, args.reason)
 
 
-async def stop_thinking(seat: ClientContext, named: str | None, reason: str) -> OperationResult:
+async def stop_reasoning(context: ClientContext, named: str | None, reason: str) -> OperationResult:
     """MEW 3.5.5: end a sequence of anybody; without a name the only one that is going on."""
     if named is None:
-        active = [each.id for each in seat.space.contexts.active()]
+        active = [each.id for each in context.space.contexts.active()]
         if len(active) != 1:
-            going = ", ".join(short(id) for id in active) or "nobody is sharing reasoning"
+            going = ", ".join(short_id(id) for id in active) or "nobody is sharing reasoning"
             raise UsageError(f"name one: {going}")
         named = active[0]
-    like = [each.id for each in seat.space.contexts if each.id.startswith(named)]
+    like = [each.id for each in context.space.contexts if each.id.startswith(named)]
     if not like:
-        going = ", ".join(short(each.id) for each in seat.space.contexts.active())
+        going = ", ".join(short_id(each.id) for each in context.space.contexts.active())
         raise UsageError(f"unknown reasoning {named}: {f'active: {going}' if going else 'none is active'}")
     sequence = like[0] if len(like) == 1 else named
-    sent = await seat.space.cancel_reasoning(sequence, reason)
-    return OperationResult({"id": sent.id}, [f"asked to stop reasoning: {short(sequence)}"])
+    sent = await context.space.cancel_reasoning(sequence, reason)
+    return OperationResult({"id": sent.id}, [f"asked to stop reasoning: {short_id(sequence)}"])
 
 
 SEND = UserOperation(
     name="send",
     help="send a message, or any other envelope",
-    about="Sends a chat message to everyone in the space, or an envelope of any kind that you may send.",
+    description="Sends a chat message to everyone in the space, or any envelope that you may send.",
     examples="""\
   moot send "the build is green"
   moot send --to agent "look at notes.md, please"
@@ -121,7 +121,7 @@ ACKNOWLEDGE = UserOperation(
     examples="  moot message ack 3f1c22ab --status read\n",
     arguments=_acknowledge_arguments,
     run=_acknowledge,
-    recalls=True,
+    needs_history=True,
 )
 CANCEL = UserOperation(
     name="cancel",
@@ -129,7 +129,7 @@ CANCEL = UserOperation(
     examples="  moot message cancel 3f1c22ab --reason 'answered by phone'\n",
     arguments=_cancel_arguments,
     run=_cancel,
-    recalls=True,
+    needs_history=True,
 )
 STOP = UserOperation(
     name="stop",
@@ -137,8 +137,8 @@ STOP = UserOperation(
     examples="  moot message stop 77aa01bc --reason 'found it'\n",
     arguments=_stop_arguments,
     run=_stop,
-    recalls=True,
+    needs_history=True,
 )
 # The word that people look for first.
-CHAT = replace(SEND, name="chat", examples="", only_joined=True)
+CHAT = replace(SEND, name="chat", examples="", interactive_only=True)
 OPERATIONS = (SEND, CHAT, ACKNOWLEDGE, CANCEL, STOP)

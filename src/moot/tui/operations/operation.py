@@ -1,7 +1,8 @@
-"""What a person can do in a space, each defined once: as a command of the shell, and as a slash command.
+"""What a person can do in a space, defined once for the shell and for slash commands.
 
-An operation says which arguments it takes and what it does with a `Seat`; its answer is a value for machines
-and lines for people. Whoever shows the lines escapes them (D-86), so they may hold what others wrote.
+An operation declares its arguments and what it does with a `ClientContext`; its result is a value for
+programs and lines for people. Whoever prints the lines escapes them (D-86): they may
+contain what others wrote.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ if TYPE_CHECKING:
     from moot.participant import JoinedSpace, SeenProposal
     from moot.protocol.envelope import Envelope
 
-# How much of an id is shown, and how little of one is enough to name it.
-SHORT_ID: Final = 8
-_LEAST_PREFIX: Final = 4
-# How many of those that could be meant are listed.
-_LISTED: Final = 8
-# A kind as a person types it: words, slashes, and stars for anything.
-_WORD: Final = re.compile(r"[A-Za-z0-9_*.-]+(/[A-Za-z0-9_*.-]+)*")
+# How much of an id is shown, and how much of one has to be typed.
+SHORT_ID_CHARS: Final = 8
+_MIN_PREFIX_CHARS: Final = 4
+# How many ambiguous matches are listed.
+_MAX_LISTED: Final = 8
+# A kind as a person types it: names, slashes, and stars for anything.
+_KIND: Final = re.compile(r"[A-Za-z0-9_*.-]+(/[A-Za-z0-9_*.-]+)*")
 
 
 @dataclass(frozen=True, slots=True)
 class OperationResult:
-    """What came of an operation."""
+    """The result of an operation: a value for programs, lines for people, and an exit code."""
 
     value: Json
     lines: Sequence[str] = ()
@@ -41,27 +42,28 @@ class OperationResult:
 
 @dataclass(slots=True)
 class ClientContext:
-    """A person's place in a space: the connection, and what was numbered for them."""
+    """A person's connection to a space, with their defaults and the numbers of listed proposals."""
 
     space: JoinedSpace
     default_to: tuple[str, ...] = ()
-    # Seconds for what has no bound of its own; None: as the SDK has it.
-    timeout: float | None = None
-    # What /approve 1 means: ids of proposals in the order in which they were shown. Only who stays has
-    # numbers: from one command to the next they could come to mean another proposal.
-    stays: bool = False
+    # For calls without a timeout of their own; None: the SDK's default.
+    timeout_seconds: float | None = None
+    # Whether the connection stays open between commands. Only then proposals have numbers: between separate
+    # commands a number could come to mean another proposal.
+    is_interactive: bool = False
+    # The ids of proposals in the order in which they were shown; `/approve 1` means the first.
     numbered: list[str] = field(default_factory=list)
-    # What the gateway remembered when a command came in for a moment; empty where that is not known.
-    recalled: Sequence[Envelope] = ()
+    # Recent messages that the gateway sent when a single command joined; empty if not requested.
+    history: Sequence[Envelope] = ()
 
     def number(self, id: str) -> int:
-        """The number under which something is shown, given at first sight."""
+        """The number of a proposal, assigned when it is first shown."""
         if id not in self.numbered:
             self.numbered.append(id)
         return self.numbered.index(id) + 1
 
     def proposal(self, named: str) -> SeenProposal:
-        """The proposal of a number, an id, or the beginning of one; raises UsageError."""
+        """Find a proposal by its number, its id, or the start of its id; raises UsageError."""
         ledger = self.space.proposals
         if named.removeprefix("#").isdigit() and 0 < int(named.removeprefix("#")) <= len(self.numbered):
             named = self.numbered[int(named.removeprefix("#")) - 1]
@@ -69,21 +71,21 @@ class ClientContext:
         if found is not None:
             return found
         like = [seen for seen in ledger if seen.id.startswith(named)] if named else []
-        if len(like) == 1 and len(named) >= _LEAST_PREFIX:
+        if len(like) == 1 and len(named) >= _MIN_PREFIX_CHARS:
             return like[0]
         if like:
-            raise UsageError(_several(named, like))
-        waiting = ", ".join(short(seen.id) for seen in ledger.open())
+            raise UsageError(_ambiguous_text(named, like))
+        waiting = ", ".join(short_id(seen.id) for seen in ledger.open())
         raise UsageError(
             f"unknown proposal {named}: {'pending: ' + waiting if waiting else 'none is pending'}"
         )
 
     def chat(self, named: str) -> str:
-        """The id of a chat: all of it, or its beginning; raises UsageError if the gateway knows of none."""
-        if not self.recalled:
+        """The id of a chat message by its id or the start of it; raises UsageError."""
+        if not self.history:
             return named
-        chats = [each.id for each in self.recalled if each.kind == "chat"]
-        like = [id for id in chats if id.startswith(named)] if len(named) >= _LEAST_PREFIX else []
+        chats = [each.id for each in self.history if each.kind == "chat"]
+        like = [id for id in chats if id.startswith(named)] if len(named) >= _MIN_PREFIX_CHARS else []
         if named in chats:
             return named
         if len(like) != 1:
@@ -93,10 +95,10 @@ class ClientContext:
             )
         return like[0]
 
-    def check_here(self, member: str, *, may_come: bool = False) -> None:
-        """Raises UsageError if nobody of that name is in the space, with who is.
+    def check_member(self, member: str, *, may_join_later: bool = False) -> None:
+        """Raises UsageError if no member of that name is in the space.
 
-        Where somebody who `may_come` later will do, only what looks like a typing error is refused.
+        With `may_join_later` only what looks like a typing error is refused.
         """
         space = self.space
         here = {space.me, space.name, *space.roster, *(each.name for each in space.roster.values())}
@@ -105,12 +107,12 @@ class ClientContext:
         others = sorted(space.roster)
         close = difflib.get_close_matches(member, others, n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
-        if may_come and not close:
+        if may_join_later and not close:
             return
         raise UsageError(f"{member} is not in the space.{hint} Members: {', '.join(others) or 'only you'}")
 
     def stream(self, named: str) -> str:
-        """The id of an open stream: all of it, its beginning, or - for our own latest; raises UsageError."""
+        """The id of a stream by its id, the start of it, or - for our latest own one; raises UsageError."""
         streams = self.space.streams
         if named == "-":
             own = streams.owned()
@@ -123,14 +125,14 @@ class ClientContext:
         return like[0]
 
 
-def _several(named: str, like: Sequence[SeenProposal]) -> str:
-    """What to say when the beginning of an id does not tell which one is meant."""
+def _ambiguous_text(named: str, like: Sequence[SeenProposal]) -> str:
+    """The error for a start of an id that fits several proposals."""
     many = f"{len(like)} proposals start" if len(like) > 1 else "only one proposal starts"
-    # Open ones first: somebody who types this wants to decide.
-    shown = sorted(like, key=lambda seen: seen.status != "pending")[:_LISTED]
-    lines = [f"  {short(seen.id)}  {seen.status}  {_call_of(seen)}" for seen in shown]
+    # Pending ones first: whoever types this wants to decide.
+    shown = sorted(like, key=lambda seen: seen.status != "pending")[:_MAX_LISTED]
+    lines = [f"  {short_id(seen.id)}  {seen.status}  {_call_of(seen)}" for seen in shown]
     more = [f"  and {len(like) - len(shown)} more"] if len(like) > len(shown) else []
-    least = f"type more of the id, at least {_LEAST_PREFIX} characters"
+    least = f"type more of the id, at least {_MIN_PREFIX_CHARS} characters"
     return "\n".join([f"{many} with {named}: {least}", *lines, *more])
 
 
@@ -146,38 +148,38 @@ Run = Callable[[ClientContext, argparse.Namespace], Awaitable[OperationResult]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserOperation:
-    """One thing to do. `recalls`: needs what was said before; `only_joined`: makes no sense for a moment."""
+    """One operation. `needs_history`: it needs earlier messages; `interactive_only`: a slash command only."""
 
     name: str
     help: str
-    about: str = ""
+    description: str = ""
     examples: str = ""
     arguments: Arguments
     run: Run
-    recalls: bool = False
-    only_joined: bool = False
+    needs_history: bool = False
+    interactive_only: bool = False
 
     def slash_parser(self) -> SlashParser:
-        about = self.about or f"{self.help[:1].upper()}{self.help[1:]}."
-        parser = SlashParser(prog=f"/{self.name}", description=about, add_help=False)
+        description = self.description or f"{self.help[:1].upper()}{self.help[1:]}."
+        parser = SlashParser(prog=f"/{self.name}", description=description, add_help=False)
         self.arguments(parser)
         return parser
 
 
 class SlashParser(argparse.ArgumentParser):
-    """Reads the words behind a slash command; a mistake is a UsageError and ends nothing."""
+    """Parses the arguments of a slash command; a mistake raises UsageError instead of exiting."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}. {' '.join(self.format_usage().split())}")
 
 
-def short(id: str) -> str:
-    """As much of an id as a person needs."""
-    return id[:SHORT_ID]
+def short_id(id: str) -> str:
+    """As much of an id as people need to see."""
+    return id[:SHORT_ID_CHARS]
 
 
-def word_of(fault: MootError) -> str:
-    """The wire's word for a refusal, else the name of the error in the same spelling."""
+def error_code(fault: MootError) -> str:
+    """The wire's code of a refusal, else the name of the error class in snake case."""
     if isinstance(fault, Refused):
         return fault.code
     name = type(fault).__name__
@@ -187,18 +189,22 @@ def word_of(fault: MootError) -> str:
 # Arguments that several operations take
 
 
-def json_argument(text: str, what: str) -> Any:
-    """A JSON value; raises UsageError."""
+def no_arguments(parser: argparse.ArgumentParser) -> None:
+    del parser
+
+
+def read_json(text: str, what: str) -> Any:
+    """Read a JSON value; raises UsageError."""
     try:
         return json.loads(text)
     except ValueError as fault:
         raise UsageError(f"{what} is not valid JSON: {fault}") from None
 
 
-def tool_arguments(words: Sequence[str]) -> dict[str, Json]:
+def read_tool_arguments(words: Sequence[str]) -> dict[str, Json]:
     """`name=text`, `name:=JSON`, or one JSON object; raises UsageError."""
     if len(words) == 1 and words[0].lstrip().startswith("{"):
-        value = json_argument(words[0], "the arguments")
+        value = read_json(words[0], "the arguments")
         if not isinstance(value, dict):
             raise UsageError("the arguments of a tool must be one JSON object")
         return value
@@ -208,26 +214,26 @@ def tool_arguments(words: Sequence[str]) -> dict[str, Json]:
         if not equals or not name.rstrip(":"):
             raise UsageError(f"{word!r} is not an argument: write name=text, name:=JSON, or one JSON object")
         if name.endswith(":"):
-            arguments[name[:-1]] = json_argument(value, f"the argument {name[:-1]}")
+            arguments[name[:-1]] = read_json(value, f"the argument {name[:-1]}")
         else:
             arguments[name] = value
     return arguments
 
 
-def capability(text: str) -> Json:
+def read_capability_text(text: str) -> Json:
     """KIND, KIND:METHOD, KIND:METHOD:NAME, or a capability as JSON; raises UsageError.
 
-    What looks like a typing error is refused: it would give a right to something that nobody ever says.
-    Whoever means it writes it as JSON.
+    What looks like a typing error is refused, since it would grant something that is never sent. It can
+    still be written as JSON.
     """
     if text.lstrip().startswith("{"):
-        return json_argument(text, "a capability")
+        return read_json(text, "a capability")
     from moot.protocol.kinds import OPERATION_KINDS
     from moot.protocol.operation import CONTEXT_PATHS
     from moot.protocol.patterns.capability_typos import misspelt_kind, misspelt_method
 
     kind, *parts = text.split(":", 2)
-    if not all((kind, *parts)) or _WORD.fullmatch(kind) is None:
+    if not all((kind, *parts)) or _KIND.fullmatch(kind) is None:
         raise UsageError(f"{text!r} is not a capability. {CAPABILITIES}")
     if meant := misspelt_kind(kind):
         raise UsageError(_typo(text, "kind", kind, meant))
@@ -242,7 +248,7 @@ def capability(text: str) -> Json:
         raise UsageError(_typo(text, "method", method, meant))
     found["payload"] = {"method": method}
     if len(parts) > 1:
-        # Where a method keeps what it is done to: tools/call its name, resources/read its uri.
+        # Where a method has the name of its target: tools/call in name, resources/read in uri.
         inner: Json = parts[1]
         for key in reversed(CONTEXT_PATHS.get(method, (("params", "name"),))[0][1:]):
             inner = {key: inner}

@@ -6,24 +6,20 @@ import argparse
 
 from moot.errors import UsageError
 from moot.protocol.operation import Json
-from moot.tui.operations.operation import ClientContext, OperationResult, Run, UserOperation
+from moot.tui.operations.operation import ClientContext, OperationResult, Run, UserOperation, no_arguments
 
 _ID = "the stream: its id, the start of it, or - for your latest own one"
 
 
-def _nothing(parser: argparse.ArgumentParser) -> None:
-    del parser
-
-
-async def _streams(seat: ClientContext, _: argparse.Namespace) -> OperationResult:
+async def _streams(context: ClientContext, _: argparse.Namespace) -> OperationResult:
     value: Json = [
         {"id": info.id, "owner": info.owner, "writers": list(info.writers), "target": info.target}
-        for info in seat.space.streams
+        for info in context.space.streams
     ]
     lines = [
         f"{info.id}  of {info.owner} to {', '.join(info.target or ()) or 'all'}"
         f"  {info.details.get('description', '')}".rstrip()
-        for info in seat.space.streams
+        for info in context.space.streams
     ]
     return OperationResult(value, lines or ["no open streams"])
 
@@ -36,9 +32,9 @@ def _open_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--content-type", metavar="TYPE", help="such as text/csv")
 
 
-async def _open(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    words = " ".join(chosen.description) or None
-    handle = await seat.space.streams.open(chosen.to, description=words, content_type=chosen.content_type)
+async def _open(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    words = " ".join(args.description) or None
+    handle = await context.space.streams.open(args.to, description=words, content_type=args.content_type)
     return OperationResult({"stream": handle.id}, [f"opened stream {handle.id}: /write - TEXT writes to it"])
 
 
@@ -47,10 +43,10 @@ def _write_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", nargs="+", metavar="TEXT", help="the text of one frame")
 
 
-async def _write(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    text = " ".join(chosen.text)
-    stream = seat.stream(chosen.stream)
-    await seat.space.streams.writer(stream).write(text)
+async def _write(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    text = " ".join(args.text)
+    stream = context.stream(args.stream)
+    await context.space.streams.writer(stream).write(text)
     return OperationResult({"stream": stream, "bytes": len(text.encode())})
 
 
@@ -58,9 +54,9 @@ def _id_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("stream", metavar="ID", help=_ID)
 
 
-async def _close(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    stream = seat.stream(chosen.stream)
-    await seat.space.streams.writer(stream).close()
+async def _close(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    stream = context.stream(args.stream)
+    await context.space.streams.writer(stream).close()
     return OperationResult({"stream": stream}, [f"closed stream {stream}"])
 
 
@@ -71,15 +67,15 @@ def _writer_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("member", metavar="MEMBER", help="the member")
 
 
-async def _writer(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-    handle = seat.space.streams.writer(seat.stream(chosen.stream))
-    match chosen.action:
+async def _writer(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    handle = context.space.streams.writer(context.stream(args.stream))
+    match args.action:
         case "let":
-            writers = await handle.grant_write(chosen.member)
+            writers = await handle.grant_write(args.member)
         case "stop":
-            writers = await handle.revoke_write(chosen.member)
+            writers = await handle.revoke_write(args.member)
         case "transfer":
-            writers = await handle.transfer(chosen.member)
+            writers = await handle.transfer(args.member)
         case _:
             raise UsageError("let, stop or transfer")
     return OperationResult(
@@ -93,17 +89,17 @@ def _member_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _with_action(action: str) -> Run:
-    async def run(seat: ClientContext, chosen: argparse.Namespace) -> OperationResult:
-        chosen.action = action
-        return await _writer(seat, chosen)
+    async def run(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+        args.action = action
+        return await _writer(context, args)
 
     return run
 
 
 OPERATIONS = tuple(
-    UserOperation(name=name, help=help, arguments=arguments, run=run, only_joined=True)
+    UserOperation(name=name, help=help, arguments=arguments, run=run, interactive_only=True)
     for name, help, arguments, run in (
-        ("streams", "list open streams", _nothing, _streams),
+        ("streams", "list open streams", no_arguments, _streams),
         ("open", "open a stream", _open_arguments, _open),
         ("write", "write a frame to a stream", _write_arguments, _write),
         ("close", "close one of your streams", _id_arguments, _close),

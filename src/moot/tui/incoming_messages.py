@@ -1,4 +1,4 @@
-"""What was heard and not shown yet, and what is learned from it on the way."""
+"""Messages that were received and not shown yet, and what the terminal learns from them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from moot.tui.panes import MemberPane
 from moot.tui.text_diff import KnownTexts
 from moot.tui.trust_log import TrustLog
 
-# Heard and not shown yet; the oldest beyond that are told as a gap.
-HEARD_AHEAD: Final = 20_000
+# The oldest beyond this are dropped and shown as a gap.
+MAX_QUEUED_MESSAGES: Final = 20_000
 
 
-class UnseenMessages:
-    """A bounded queue between the task that hears and the timer that shows."""
+class IncomingMessages:
+    """A bounded queue between the task that receives and the timer that shows."""
 
     def __init__(self, tools: KnownTools, trust: TrustLog, people: MemberPane) -> None:
         self.texts = KnownTexts()
@@ -34,12 +34,12 @@ class UnseenMessages:
     def put(self, items: Iterable[Envelope | MissedMessages]) -> None:
         for item in items:
             self._queue.append(item)
-            if len(self._queue) > HEARD_AHEAD:
+            if len(self._queue) > MAX_QUEUED_MESSAGES:
                 self._queue.popleft()
                 self._missed += 1
 
     def take(self) -> list[Envelope | MissedMessages]:
-        """All that waits, in order, learned from."""
+        """All queued messages in order; what can be learned from them is noted."""
         items = list(self._queue)
         self._queue.clear()
         if self._missed:
@@ -47,16 +47,16 @@ class UnseenMessages:
             self._missed = 0
         for item in items:
             if isinstance(item, Envelope):
-                self._learn(item)
+                self._observe(item)
         return items
 
-    def _learn(self, envelope: Envelope) -> None:
+    def _observe(self, envelope: Envelope) -> None:
         kind = envelope.kind
         if kind.startswith("mcp/") or kind == "system/presence":
-            self.texts.hear(envelope)
-            self._tools.hear(envelope)
-            self._trust.count(envelope)
+            self.texts.observe(envelope)
+            self._tools.observe(envelope)
+            self._trust.count_decision(envelope)
         elif kind.startswith("trust/") or kind == "chat":
-            self._trust.hear(envelope)
+            self._trust.observe(envelope)
         elif kind.startswith("participant/"):
-            self._people.hear(kind, envelope.sender, tuple(envelope.to))
+            self._people.observe_control(kind, envelope.sender, tuple(envelope.to))

@@ -1,4 +1,4 @@
-"""The tools that rules are about, as they were when people decided (D-87): a change is told, once."""
+"""Watches the definitions of tools that rules are about, and reports each change once (D-87)."""
 
 from __future__ import annotations
 
@@ -20,52 +20,52 @@ from moot.trust.rules import Rule
 log = logging.getLogger(__name__)
 
 LIST_CHANGED: Final = "notifications/tools/list_changed"
-# A host that is asked for its tools answers within this, or is asked another time.
+# How long a host has to list its tools; without an answer it is asked another time.
 LIST_SECONDS: Final = 15.0
 
 Change = tuple[str, str, str]
 
 
-class Definitions:
-    """Asks hosts for their tools when these may have changed; needs the right to `tools/list`."""
+class ToolWatcher:
+    """Lists the tools of hosts when these may have changed; needs a capability for `tools/list`."""
 
-    def __init__(self, space: JoinedSpace, book: RuleStore) -> None:
+    def __init__(self, space: JoinedSpace, store: RuleStore) -> None:
         self._space = space
-        self._book = book
-        self._wanted: asyncio.Queue[str] = asyncio.Queue()
-        self._asked: set[str] = set()
-        space.roster.on_change(self._presence)
+        self._store = store
+        self._queue: asyncio.Queue[str] = asyncio.Queue()
+        self._queued: set[str] = set()
+        space.roster.on_change(self._observe_presence)
 
-    async def begin(self, rules: Iterable[Rule]) -> None:
-        """Hosts that are known are compared with what is known of them; the others are taken as they are."""
+    async def start(self, rules: Iterable[Rule]) -> None:
+        """Compare known hosts with their stored definitions; pin the tools of the others as they are."""
         listed = list(rules)
-        known = {key.partition("/")[0] for key in self._book.definitions}
+        known = {key.partition("/")[0] for key in self._store.definitions}
         await self.pin([rule for rule in listed if not known & set(rule.to or ())])
         for host in known:
-            self._want(host)
+            self._enqueue(host)
 
     async def pin(self, rules: Iterable[Rule]) -> None:
-        """Take the tools of these rules' hosts as they are now: a person has just looked at them."""
+        """Store the tools of these rules' hosts as they are now, since a person has just reviewed them."""
         hosts = {host for rule in rules if rule.tool is not None for host in rule.to or ()}
         for host in sorted(hosts):
             tools = await self._tools(host)
             for name, digest in tools.items():
-                self._book.definitions[f"{host}/{name}"] = digest
+                self._store.definitions[f"{host}/{name}"] = digest
         if hosts:
-            self._book.save()
+            self._store.save()
 
-    def heard(self, envelope: Envelope) -> None:
+    def observe(self, envelope: Envelope) -> None:
         if envelope.payload.get("method") == LIST_CHANGED:
-            self._want(envelope.sender)
+            self._enqueue(envelope.sender)
 
     async def changes(self) -> AsyncIterator[Change]:
-        """Host, tool, and what about it; until cancelled."""
+        """Yield host, tool and what changed; runs until cancelled."""
         while True:
-            host = await self._wanted.get()
-            self._asked.discard(host)
+            host = await self._queue.get()
+            self._queued.discard(host)
             known = {
                 key.partition("/")[2]: digest
-                for key, digest in self._book.definitions.items()
+                for key, digest in self._store.definitions.items()
                 if key.partition("/")[0] == host
             }
             if not known:
@@ -76,26 +76,26 @@ class Definitions:
             for name, digest in known.items():
                 if now.get(name) == digest:
                     continue
-                # Told once: from here on the new one is what is known.
+                # Reported once: from now on the new definition is the known one.
                 key = f"{host}/{name}"
                 if name in now:
-                    self._book.definitions[key] = now[name]
+                    self._store.definitions[key] = now[name]
                 else:
-                    del self._book.definitions[key]
+                    del self._store.definitions[key]
                 yield host, name, "its definition changed" if name in now else "it no longer exists"
-            self._book.save()
+            self._store.save()
 
-    def _presence(self, event: PresenceEvent) -> None:
+    def _observe_presence(self, event: PresenceEvent) -> None:
         if event.event == "join" and event.member is not None:
-            self._want(event.member.name)
+            self._enqueue(event.member.name)
 
-    def _want(self, host: str) -> None:
-        if host not in self._asked:
-            self._asked.add(host)
-            self._wanted.put_nowait(host)
+    def _enqueue(self, host: str) -> None:
+        if host not in self._queued:
+            self._queued.add(host)
+            self._queue.put_nowait(host)
 
     async def _tools(self, host: str) -> dict[str, str]:
-        """By name, a hash of each definition; empty when they cannot be had."""
+        """A hash of each definition by name; empty if they cannot be listed."""
         if host not in self._space.roster or not self._space.may_request(host, "tools/list"):
             return {}
         try:

@@ -1,6 +1,6 @@
-"""A real gateway with members of the SDK, and one of them at the full-screen terminal under a pilot.
+"""A real gateway with SDK members, one of them at the full-screen terminal, driven by a Textual pilot.
 
-async with hall(tmp_path) as here, here.terminal() as (app, pilot): ...
+async with terminal_space(tmp_path) as here, here.terminal() as (app, pilot): ...
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from textual.pilot import Pilot
 
 from moot.participant import JoinedSpace, ParticipantLimits, Proposal
@@ -20,7 +19,7 @@ from moot.protocol.operation import Json
 from moot.tui.app import MootApp
 from moot.tui.dialogs import Dialog
 from moot.tui.operations.operation import ClientContext
-from moot.tui.row_layout import plain
+from moot.tui.row_layout import plain_text
 from moot.tui.rows import Rows
 from tests.participant.gateway_with_members import (
     PROPOSER,
@@ -35,8 +34,8 @@ AGENT: Sequence[Json] = (*PROPOSER, "reasoning/*", "stream/*")
 EVERYTHING: Sequence[Json] = ("*",)
 
 
-class Hall:
-    """The people of these tests: alice at the terminal, bob beside her, an agent that proposes, a host."""
+class TerminalSpace:
+    """A space with alice at the terminal, bob, an agent that proposes, and a host of tools."""
 
     def __init__(self, party: GatewayWithMembers) -> None:
         self.party = party
@@ -72,19 +71,28 @@ class Hall:
         **options: Any,
     ) -> AsyncIterator[tuple[MootApp, Pilot[int]]]:
         space = await self.join(name, limits=limits)
-        coming = space.envelopes(own=True)
+        messages = space.envelopes(own=True)
         async with asyncio.TaskGroup() as group:
-            app = MootApp(space, coming, group, seat=ClientContext(space, stays=True), place="lab", **options)
+            app = MootApp(
+                space,
+                messages,
+                group,
+                context=ClientContext(space, is_interactive=True),
+                space_label="lab",
+                **options,
+            )
             try:
                 async with app.run_test(size=size) as pilot:
-                    await until(pilot, lambda: "Joined lab as" in shown(app.timeline))
+                    await until(pilot, lambda: "Joined lab as" in pane_text(app.panes.timeline))
                     yield app, pilot
             finally:
-                app.end_tasks()
+                app.background.cancel()
 
 
 @asynccontextmanager
-async def hall(folder: Path, *, rules: dict[str, Json] | None = None, **more: Any) -> AsyncIterator[Hall]:
+async def terminal_space(
+    folder: Path, *, rules: dict[str, Json] | None = None, **more: Any
+) -> AsyncIterator[TerminalSpace]:
     people: dict[str, Any] = {
         "alice": EVERYTHING,
         "bob": EVERYTHING,
@@ -92,15 +100,15 @@ async def hall(folder: Path, *, rules: dict[str, Json] | None = None, **more: An
         "files": TOOL_HOST,
     }
     async with gateway_with(folder, rules=rules, **(people | more)) as party:
-        yield Hall(party)
+        yield TerminalSpace(party)
 
 
-def shown(rows: Rows) -> str:
+def pane_text(rows: Rows) -> str:
     """All text of a pane, as it is drawn."""
-    return "\n".join(plain(line) for row in rows.rows for line in row.lines)
+    return "\n".join(plain_text(line) for row in rows.rows for line in row.lines)
 
 
-def drawn(app: MootApp) -> str:
+def screen_text(app: MootApp) -> str:
     """The whole screen as text."""
     lines = app.screen._compositor.render_strips()
     return "\n".join("".join(segment.text for segment in strip) for strip in lines)
@@ -121,16 +129,16 @@ async def settle(pilot: Pilot[int]) -> None:
         return isinstance(screen, Dialog) and screen.has_settled
 
     await until(pilot, has_settled)
-    # What it says is laid out and drawn.
+    # What it says is laid out and screen_text.
     await pilot.pause()
 
 
-async def typed(pilot: Pilot[int], text: str) -> None:
+async def enter_line(pilot: Pilot[int], text: str) -> None:
     """Type a line and send it."""
     app = pilot.app
     assert isinstance(app, MootApp)
-    app.prompt.focus()
-    app.prompt.value = text
+    app.input_line.focus()
+    app.input_line.value = text
     await pilot.press("enter")
 
 
@@ -139,14 +147,9 @@ async def propose(agent: JoinedSpace, text: str = "hello", path: str = "notes.md
     return await agent.propose("files", "tools/call", params)
 
 
-def keep_picture(app: MootApp, name: str) -> None:
+def save_screenshot(app: MootApp, name: str) -> None:
     """A picture of the screen, where somebody wants to look at it (MOOT_SCREENSHOTS=folder)."""
     folder = os.environ.get("MOOT_SCREENSHOTS")
     if folder:
         Path(folder).mkdir(parents=True, exist_ok=True)
         (Path(folder) / f"{name}.svg").write_text(app.export_screenshot(title="moot join"), "utf-8")
-
-
-__all__ = [
-    "Hall", "drawn", "hall", "keep_picture", "propose", "pytest", "settle", "shown", "typed", "until",
-]  # fmt: skip

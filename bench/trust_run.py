@@ -1,0 +1,25 @@
+"""The results of one simulated person in `bench.trust`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationRun:
+    """The results for one simulated person. `curve` is the automatic share in each stretch of decisions."""
+
+    policy: str
+    seed: int
+    after: float
+    curve: tuple[float, ...]
+    approvals: int
+    wrong_approvals: int
+    wrong_rejections: int
+    rules: int
+    suspended: int
+    # The largest bound of an accepted suggestion, and the number of rules that exceeded theirs.
+    bound: float
+    beyond: int
+    simple_after: float
+    simple_wrong: int

@@ -1,0 +1,24 @@
+"""Tasks that run beside the screen until the person leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+
+class BackgroundTasks:
+    """Starts tasks in a group that somebody else owns, and cancels those that still run."""
+
+    def __init__(self, group: asyncio.TaskGroup) -> None:
+        self._group = group
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._group.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def cancel(self) -> None:
+        for task in tuple(self._tasks):
+            task.cancel()
