@@ -112,7 +112,7 @@ async def test_an_accepted_rule_goes_on_deciding(written: Path) -> None:
     (written / "space").rename(written / ".moot")
     (written / "shared").mkdir()
     people = PEOPLE | {
-        "approver": PEOPLE["approver"] | {"command": "moot", "args": ["approver", "--check", "0"]}
+        "approver": PEOPLE["approver"] | {"command": "moot", "args": ["rules", "run", "--check", "0"]}
     }
     del people["files"]
     servers = {"files": {"command": "python3", "args": ["-m", "moot.up.servers.files", "${FOLDER}/shared"]}}
