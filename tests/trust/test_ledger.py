@@ -232,7 +232,7 @@ def test_a_proposal_in_mcpx_is_read_alike(tmp_path: Path) -> None:
         "payload": {"method": "tools/call", "params": params},
     }
     head = {"t": START, "in": "receive", "who": "agent", "dialect": "mcpx", "out": "accepted"}
-    paper.write_now(folder, [paper.members({**head, "kind": raw["kind"], "id": "p1", "raw": raw})])
+    journals.write_now(folder, [journals.members({**head, "kind": raw["kind"], "id": "p1", "raw": raw})])
     case = _only(read_ledger(folder)).case
     assert (case.proposer, case.tool, case.arguments) == ("agent", "write_file", {"path": "/srv/a.txt"})
 

@@ -256,7 +256,7 @@ async def _control(context: ClientContext, args: argparse.Namespace) -> Operatio
             told = (await space.admin.forget(member, end, args.entries, timeout_seconds=timeout)).payload
         case "compact":
             told = await space.admin.compact(
-                member, reason=args.reason, target_tokens=args.target_tokens, timeout=timeout
+                member, reason=args.reason, target_tokens=args.target_tokens, timeout_seconds=timeout
             )
         case "clear":
             told = (await space.admin.clear(member, timeout_seconds=timeout)).payload
