@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeVar, Unpack, overload
 
 from moot.errors import McpError, ToolFailed, UsageError
+from moot.mcp.eras import LISTS
 from moot.participant.calls.call_options import (
     ApproveOptions,
     PerformOptions,
@@ -32,12 +33,7 @@ from moot.protocol.patterns import Rights
 
 F = TypeVar("F", bound=Callable[..., Any])
 # The list methods of MCP, by the name of the list in their results.
-_LIST_METHODS: Final[Mapping[str, str]] = {
-    "tools": "tools/list",
-    "resources": "resources/list",
-    "resourceTemplates": "resources/templates/list",
-    "prompts": "prompts/list",
-}
+LIST_METHODS: Final[Mapping[str, str]] = {kind: method for method, kind in LISTS.items()}
 
 
 class JoinedSpace:
@@ -309,9 +305,9 @@ class JoinedSpace:
         self, member: str, what: str, *, timeout_seconds: float | None = None
     ) -> list[dict[str, Any]]:
         """All tools, resources, resourceTemplates or prompts of a member; follows its cursors."""
-        method = _LIST_METHODS.get(what)
+        method = LIST_METHODS.get(what)
         if method is None:
-            raise UsageError(f"a member lists {', '.join(_LIST_METHODS)}; not {what!r}")
+            raise UsageError(f"a member lists {', '.join(LIST_METHODS)}; not {what!r}")
         found: list[dict[str, Any]] = []
         params: dict[str, Json] | None = None
         for _ in range(self.limits.max_list_pages):

@@ -17,18 +17,12 @@ from moot.errors import MootError
 from moot.mcp.eras import LIST_CHANGED, LISTS, OFFER_KINDS, OfferKind
 from moot.offers.offer_table import OfferTable
 from moot.participant.connection.roster import PresenceEvent
-from moot.participant.joined_space import JoinedSpace
+from moot.participant.joined_space import LIST_METHODS, JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 
 log = logging.getLogger(__name__)
 
-METHODS: Final[Mapping[OfferKind, str]] = {
-    "tools": "tools/list",
-    "resources": "resources/list",
-    "resourceTemplates": "resources/templates/list",
-    "prompts": "prompts/list",
-}
 _ANNOUNCED: Final[Mapping[str, tuple[OfferKind, ...]]] = {
     "tools": ("tools",),
     "resources": ("resources", "resourceTemplates"),
@@ -100,7 +94,7 @@ class OfferDiscovery:
             key = (member, kind)
             if key in self._requesting:
                 self._again.add(key)
-            elif self._space.may_request(member, METHODS[kind]):
+            elif self._space.may_request(member, LIST_METHODS[kind]):
                 task = self._group.create_task(self._request(member, kind))
                 self._requesting[key] = task
                 self._tasks.add(task)
@@ -174,14 +168,13 @@ class OfferDiscovery:
             return
         if method in LIST_CHANGED:
             kinds = _ANNOUNCED[LIST_CHANGED[method]]
-            if self._space.may_request(envelope.sender, METHODS[kinds[0]]):
+            if self._space.may_request(envelope.sender, LIST_METHODS[kinds[0]]):
                 self._announced.add((envelope.sender, kinds[0]))
             self.refresh(envelope.sender, kinds)
         elif method in LISTS and "id" in envelope.payload:
             params: Json = envelope.payload.get("params")
             more = isinstance(params, dict) and params.get("cursor") is not None
-            kind = next(kind for kind, name in METHODS.items() if name == method)
-            self._observed[envelope.id] = _ListRequest(kind, more)
+            self._observed[envelope.id] = _ListRequest(LISTS[method], more)
             while len(self._observed) > _MAX_OBSERVED:
                 self._observed.popitem(last=False)
 
@@ -193,7 +186,7 @@ class OfferDiscovery:
             asked = self._observed.get(id)
             if asked is None:
                 continue
-            items = result.get(LISTS[METHODS[asked.kind]])
+            items = result.get(asked.kind)
             if isinstance(items, list) and (envelope.sender, asked.kind) not in self._requesting:
                 self._update(envelope.sender, asked.kind, items, more=asked.more)
 
