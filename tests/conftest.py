@@ -22,13 +22,13 @@ _IN_A_BROWSER = ("/tests/console/", "/tests/deploy/")
 # times as slow and finds nothing that their neighbours do not.
 _UNMEASURED = (
     *_IN_A_BROWSER,
-    "/tests/gateway/test_lanes_differ",
+    "/tests/gateway/test_fast_path_equivalence",
     "/tests/gateway/test_load",
     "/tests/participant/test_checking",
     "/tests/protocol/test_dialects_properties",
     "/tests/protocol/test_fingerprint",
     "/tests/protocol/test_patterns_twin",
-    "/tests/protocol/test_plain",
+    "/tests/protocol/test_scan_envelope",
     "/tests/space/test_attacks_load",
     "/tests/space/test_machine",
     "/tests/trust/test_bench",

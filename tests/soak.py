@@ -9,7 +9,7 @@ from collections.abc import Callable
 from tests.gateway.crash_soak import run_gateway_crashes
 from tests.protocol.decoder_soak import run_decoder_soak
 from tests.protocol.pattern_soak import run_pattern_soak
-from tests.protocol.plain_soak import run_plain_soak
+from tests.protocol.scan_envelope_soak import run_scan_envelope_soak
 from tests.space.walk import run_space_walk
 from tests.store.crash_soak import run_journal_crashes
 from tests.xprotocol.event_soak import run_event_soak
@@ -18,7 +18,7 @@ from tests.xprotocol.event_soak import run_event_soak
 SOAKS: dict[str, tuple[Callable[[int, int], str], int]] = {
     "patterns": (run_pattern_soak, 4_000_000),
     "decoder": (run_decoder_soak, 2_000_000),
-    "plain": (run_plain_soak, 4_000_000),
+    "scan_envelope": (run_scan_envelope_soak, 4_000_000),
     "space": (run_space_walk, 300_000),
     "journal": (run_journal_crashes, 100),
     "gateway": (run_gateway_crashes, 100),

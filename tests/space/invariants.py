@@ -13,11 +13,13 @@ from typing import Any, Final
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
 from moot.protocol.frames import Frame
+from moot.protocol.kinds import KINDS, UNKNOWN
 from moot.protocol.patterns import Capability, covers
 from moot.protocol.payloads import GatewayNotice
 from moot.space.effects import Deliver, Disconnect, Effect, Reply, Result
 
 from .spelling import body_of
+from .verdicts import verdicts
 from .world import Ear, Step, World
 
 # D-25 and D-26, word for word.
@@ -335,6 +337,16 @@ def _named(effect: Effect) -> list[str]:
     return [effect.session] if isinstance(effect, Result) and effect.session is not None else []
 
 
+def no_change_of_a_verdict_is_missed(world: World) -> None:
+    """The fast path keeps verdicts for one epoch: a changed one needs a new epoch, a chat does not."""
+    step, state = world.last, world.space.state
+    if step is None:
+        return
+    assert state.verdict_epoch > step.epoch or verdicts(state) == step.verdicts
+    if step.envelope is not None and not KINDS.get(step.envelope.kind, UNKNOWN).changes_verdict:
+        assert state.verdict_epoch == step.epoch, f"{step.envelope.kind} began an epoch"
+
+
 def tables_agree(world: World) -> None:
     """The tables hold what follows from each other: pins, counters, sessions, aliases, writers."""
     state = world.space.state
@@ -390,6 +402,7 @@ CHEAP: Final[tuple[Check, ...]] = (
     only_the_gateway_speaks_for_itself,
     time_moves_on,
     effects_name_living_sessions,
+    no_change_of_a_verdict_is_missed,
 )
 ALL: Final[tuple[Check, ...]] = (
     *CHEAP,

@@ -201,6 +201,11 @@ class SpaceMachine(RuleBasedStateMachine):
         invariants.effects_name_living_sessions(self.world)
 
     @invariant()
+    def no_change_of_a_verdict_is_missed(self) -> None:
+        """The fast path keeps verdicts for one epoch."""
+        invariants.no_change_of_a_verdict_is_missed(self.world)
+
+    @invariant()
     def tables_agree(self) -> None:
         """Pins, counters, sessions, aliases and writers follow from each other."""
         invariants.tables_agree(self.world)

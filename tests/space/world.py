@@ -24,6 +24,7 @@ from moot.space.space import Space
 
 from .inputs import APPROVALS_FOR_DELETING, CONFIG, Input, RecordingMint, feed
 from .spelling import body_of, spelled
+from .verdicts import verdicts
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,9 @@ class Step:
     proposals: dict[str, Proposed] = field(default_factory=dict)
     asked: dict[str, frozenset[str]] = field(default_factory=dict)
     streams: dict[str, tuple[list[str], list[str] | None]] = field(default_factory=dict)
+    # What the verdict on relayed envelopes depends on.
+    verdicts: Any = None
+    epoch: int = 0
 
 
 class World:
@@ -163,7 +167,8 @@ class World:
 
     def put(self, what: str, *arguments: Any) -> Step:
         given = Input(what, arguments, self.now)
-        step = Step(given, self._ears())
+        state = self.space.state
+        step = Step(given, self._ears(), verdicts=verdicts(state), epoch=state.verdict_epoch)
         if what in ("receive", "frame"):
             self._look_at_speaker(step, str(arguments[0]))
         self.mint.draws = []

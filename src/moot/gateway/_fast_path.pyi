@@ -1,37 +1,42 @@
 from moot.gateway.delivery import HistoryEntry, MessageHistory
 from moot.net.outbox import Outbox, Outgoing
-from moot.space.id_window import IdWindow, SeenEnvelope
+from moot.space.id_window import SeenEnvelope
 from moot.space.send_rate import SendRate, SendRateTable
+from moot.space.state import State
 from moot.store.journal import Journal
 
-class Shared:
+class SpaceFastPath:
     @property
-    def heard(self) -> int: ...
+    def accepted(self) -> int: ...
     @property
     def delivered(self) -> int: ...
     def __init__(
-        self, journal: Journal, outgoing: Outgoing, past: MessageHistory, heard_type: type[HistoryEntry]
+        self,
+        state: State,
+        journal: Journal,
+        outgoing: Outgoing,
+        history: MessageHistory,
+        entry_type: type[HistoryEntry],
     ) -> None: ...
-    def close(self) -> None: ...
-    def settle(self) -> None: ...
+    def invalidate(self) -> None: ...
+    def count_stored(self) -> int: ...
 
-class Lane:
-    def __init__(self, shared: Shared, sender: str) -> None: ...
-    def wants(self, kind: str, ts: str) -> bool: ...
-    def pass_by(self, kind: str) -> None: ...
-    def open(
+class SessionFastPath:
+    def __init__(self, space: SpaceFastPath, sender: str) -> None: ...
+    def needs_verdict(self, kind: str, ts: str) -> bool: ...
+    def mark_slow(self, kind: str) -> None: ...
+    def mark_fast(
         self,
         kind: str,
         ts: str,
         *,
         record: SeenEnvelope,
         common: bytes,
-        window: IdWindow,
         pace: SendRate,
         throttle: SendRateTable,
         audience: list[Outbox],
-        before: int,
-        most_bytes: int,
+        slow_from: int,
+        max_bytes: int,
         max_id_chars: int,
     ) -> None: ...
-    def hear(self, data: bytes) -> bool: ...
+    def accept(self, data: bytes) -> bool: ...

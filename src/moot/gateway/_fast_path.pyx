@@ -1,5 +1,17 @@
 # cython: language_level=3, cdivision=True
-"""The compiled part of the short way; `lanes.py` says what that is and when it is open."""
+"""The compiled part of the fast path; `fast_path.py` says what that is, and why it is safe.
+
+What it does by itself, so that it need not call Python, must have the same outcome as the method on the right.
+`tests/gateway/test_fast_path_equivalence.py` runs random stories both ways and compares all that can be seen.
+
+    SpaceFastPath.remember      IdWindow.remember            space/id_window.py
+    SpaceFastPath.write         Journal.append               store/journal.py
+    SpaceFastPath.send          Outgoing.append              net/outbox.py
+    SpaceFastPath.keep          MessageHistory.add           gateway/delivery.py
+    SessionFastPath._check_rate SendRateTable.check_rate     space/send_rate.py
+    RecordBatch.add             RecordEncoder.record, line   gateway/space_records.py, store/record_chain.py
+    _framed                     framed                       net/websocket_frame.py
+"""
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -8,28 +20,28 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
-from moot.protocol._scan_envelope cimport Plain, Span, read_plain
+from moot.protocol._scan_envelope cimport ScannedEnvelope, Span, scan_envelope
 
 cdef enum:
-    # Larger ones are rare, and beside them the long way costs little. A frame's head has two bytes for the size.
-    MOST_BYTES = 0xFFFF
-    MOST_KINDS = 16
-    # What a timestamp begins with: 2026-01-31T12:00:00
-    SECOND = 19
+    # Larger ones are rare, and the slow path costs little beside them. A frame's head has two bytes for the size.
+    MAX_MESSAGE_BYTES = 0xFFFF
+    MAX_KINDS = 16
+    # The length of a timestamp up to its second: 2026-01-31T12:00:00
+    SECOND_CHARS = 19
     # Records that wait for the journal in one piece.
-    MOST_RUN = 1 << 16
-    # Messages that the past may hold beyond its bounds until they are counted.
-    MOST_KEPT = 256
-    MOST_KEPT_BYTES = 1 << 18
-    # Of a record before the id: number, time and the words around them.
-    MOST_FRONT = 96
-    MOST_DIGITS = 20
+    MAX_BATCH_BYTES = 1 << 16
+    # Messages that the history may hold beyond its bounds until they are counted.
+    MAX_UNCOUNTED = 256
+    MAX_UNCOUNTED_BYTES = 1 << 18
+    # Of a record before the id: number, time and the text around them.
+    MAX_FRONT_BYTES = 96
+    MAX_DIGITS = 20
 
 cdef double BURST_SECONDS = 1.0  # as in space/send_rate.py
 
 
-cdef class Run:
-    """Records of one tick, one behind the other, as the journal takes them: a buffer to be read."""
+cdef class RecordBatch:
+    """Records of one tick, one behind the other, as the journal takes them: a readable buffer."""
 
     cdef unsigned char *_text
     cdef Py_ssize_t _room
@@ -50,7 +62,7 @@ cdef class Run:
         self._readers -= 1
 
     cdef bint is_open(self) noexcept:
-        return self._size < MOST_RUN and self._readers == 0
+        return self._size < MAX_BATCH_BYTES and self._readers == 0
 
     cdef int add(
         self,
@@ -61,8 +73,8 @@ cdef class Run:
         Span id,
         bytes common,
     ) except -1:
-        """One more record, as `store.chain.line` makes it: number, time, id, what such records share, envelope."""
-        cdef Py_ssize_t least = self._size + MOST_FRONT + id.size + len(common) + size
+        """One more record: number, time, id, what such records have in common, and the envelope."""
+        cdef Py_ssize_t least = self._size + MAX_FRONT_BYTES + id.size + len(common) + size
         cdef unsigned char *into
         if least > self._room:
             into = <unsigned char *> realloc(self._text, 2 * least)
@@ -88,40 +100,64 @@ cdef class Run:
         return 0
 
 
-cdef class Shared:
-    """What all lanes of one space have in common."""
+cdef class SpaceFastPath:
+    """What the fast paths of all sessions of one space have in common."""
 
-    cdef readonly long long heard
+    cdef readonly long long accepted
     cdef readonly long long delivered
-    cdef long long _epoch
-    cdef object _journal
+    # Of the space: its `verdict_epoch` says for how long a verdict holds.
+    cdef object _state
+    # The same for what the gateway does: see `invalidate`.
+    cdef long long _order_epoch
+    # Of the window: by id, open ones by id, in the order in which they came.
+    cdef dict _recent
+    cdef dict _pinned
+    cdef object _order
+    cdef object _append_id
+    cdef object _pop_id
     # Of the journal: what waits to be written.
-    cdef bint _writes
+    cdef object _journal
+    cdef bint _is_written
     cdef list _pending
-    cdef Run _run
+    cdef RecordBatch _batch
     cdef object _outgoing
-    cdef object _past
-    cdef object _heard_type
-    cdef object _keep
-    cdef object _let_go
-    # Not counted yet.
-    cdef int _kept
-    cdef long long _kept_bytes
+    # Of the history, and what was added to it and not counted yet.
+    cdef object _history
+    cdef object _entry_type
+    cdef object _append_entry
+    cdef int _uncounted
+    cdef long long _uncounted_bytes
 
-    def __init__(self, journal, outgoing, past, heard_type):
+    def __init__(self, state, journal, outgoing, history, entry_type):
+        self._state = state
+        window = state.window
+        self._recent = window.recent
+        self._pinned = window.pinned
+        self._order = window.order
+        self._append_id = window.order.append
+        self._pop_id = window.order.popleft
         self._journal = journal
         self._pending = journal.pending
-        self._writes = journal.is_written
+        self._is_written = journal.is_written
         self._outgoing = outgoing
-        self._past = past
-        self._heard_type = heard_type
-        self._keep = past.kept.append
-        self._let_go = past.kept.popleft
-        past.settle = self.settle
+        self._history = history
+        self._entry_type = entry_type
+        self._append_entry = history.stored.append
+        history.count_stored = self.count_stored
 
-    def close(self):
-        """All lanes have to be opened anew."""
-        self._epoch += 1
+    def invalidate(self):
+        """Every session has to take the slow path once."""
+        self._order_epoch += 1
+
+    cdef bint knows(self, str id) except -1:
+        return id in self._recent or id in self._pinned
+
+    cdef int remember(self, str id, record, Py_ssize_t window_size) except -1:
+        self._recent[id] = record
+        self._append_id(id)
+        if len(self._order) > window_size:
+            del self._recent[self._pop_id()]
+        return 0
 
     cdef int write(
         self,
@@ -132,20 +168,19 @@ cdef class Shared:
         Span id,
         bytes common,
     ) except -1:
-        """`Journal.append`: behind what this tick has brought already, or into a new run."""
+        """Append a record: to the batch that this tick has begun, or to a new one."""
         cdef Py_ssize_t waiting = len(self._pending)
-        cdef Run run = self._run
-        if waiting and self._pending[waiting - 1] is run and run.is_open():
-            return run.add(number, micros, text, size, id, common)
-        run = Run()
-        run.add(number, micros, text, size, id, common)
-        self._pending.append(run)
-        self._run = run
+        cdef RecordBatch batch = self._batch
+        if waiting and self._pending[waiting - 1] is batch and batch.is_open():
+            return batch.add(number, micros, text, size, id, common)
+        batch = RecordBatch()
+        batch.add(number, micros, text, size, id, common)
+        self._pending.append(batch)
+        self._batch = batch
         self._journal.schedule()
         return 0
 
     cdef int send(self, list audience, bytes frame) except -1:
-        """`Outgoing.append`."""
         cdef dict lanes
         batch = self._outgoing.batch
         self.delivered += len(audience)
@@ -157,135 +192,125 @@ cdef class Shared:
         self._outgoing.append(audience, 'mew', frame)
         return 0
 
-    cdef int keep(self, heard, Py_ssize_t size) except -1:
-        """`Past.add`, counted later: at the latest when somebody looks."""
-        self._keep(heard)
-        self._kept += 1
-        self._kept_bytes += size
-        if self._kept >= MOST_KEPT or self._kept_bytes >= MOST_KEPT_BYTES:
-            self.settle()
+    cdef int keep(self, entry, Py_ssize_t size) except -1:
+        """Add to the history; it is counted later, at the latest when somebody reads it."""
+        self._append_entry(entry)
+        self._uncounted += 1
+        self._uncounted_bytes += size
+        if self._uncounted >= MAX_UNCOUNTED or self._uncounted_bytes >= MAX_UNCOUNTED_BYTES:
+            self._history.trim(self.count_stored())
         return 0
 
-    def settle(self):
-        """Count what was kept since, and let go of what is too long past."""
-        past = self._past
-        cdef Py_ssize_t over = len(past.kept) - <Py_ssize_t> past.messages
-        cdef long long left = past.bytes + self._kept_bytes
-        cdef long long most = past.most_bytes
-        self._kept = self._kept_bytes = 0
-        while over > 0 or left > most:
-            left -= self._let_go().size
-            over -= 1
-        past.bytes = left
+    def count_stored(self):
+        """The bytes that were added to the history since the last call."""
+        cdef long long size = self._uncounted_bytes
+        self._uncounted = self._uncounted_bytes = 0
+        return size
 
 
-cdef class Lane:
-    """The short way of one session."""
+cdef class SessionFastPath:
+    """The fast path of one session."""
 
-    cdef Shared _shared
+    cdef SpaceFastPath _space
     cdef bytes _sender
-    cdef long long _epoch
+    # The epochs in which the verdicts below were given. An epoch is one object, so that `is` compares it.
+    cdef object _verdict_epoch
+    cdef long long _order_epoch
     cdef bytes _second
-    # By kind: (kind, its bytes, what the window keeps, what its records share). The third is None for those
-    # that have to go the long way.
+    # By kind: (kind, its bytes, what the window keeps, what its records have in common). The third is None for
+    # kinds that have to take the slow path.
     cdef list _kinds
-    cdef Py_ssize_t _longest
-    cdef Py_ssize_t _longest_id
-    cdef long long _before
-    # The window: by id, open ones by id, in the order in which they came.
-    cdef dict _recent
-    cdef dict _pinned
-    cdef object _order
-    cdef object _remember
-    cdef object _forget
-    cdef Py_ssize_t _window
+    cdef Py_ssize_t _max_bytes
+    cdef Py_ssize_t _max_id_bytes
+    cdef long long _slow_from
+    cdef Py_ssize_t _window_size
     # The rate; None without one.
     cdef object _throttle
     cdef double _per_message
     cdef double _per_byte
     cdef list _audience
 
-    def __init__(self, Shared shared not None, str sender not None):
-        self._shared = shared
+    def __init__(self, SpaceFastPath space not None, str sender not None):
+        self._space = space
         self._sender = sender.encode()
-        self._epoch = -1
-        self._second = bytes(SECOND)
+        self._second = bytes(SECOND_CHARS)
         self._kinds = []
 
-    def wants(self, str kind not None, str ts not None):
+    cdef bint _is_current(self) except -1:
+        return (
+            self._order_epoch == self._space._order_epoch
+            and self._verdict_epoch is self._space._state.verdict_epoch
+        )
+
+    def needs_verdict(self, str kind not None, str ts not None):
         """Whether nothing is known of such an envelope yet."""
         cdef tuple row
-        if self._epoch != self._shared._epoch:
+        if not self._is_current():
             return True
         for row in self._kinds:
             if row[0] == kind:
-                return row[2] is not None and ts[:SECOND].encode() != self._second
+                return row[2] is not None and ts[:SECOND_CHARS].encode() != self._second
         return True
 
-    def pass_by(self, str kind not None):
-        """This kind has to go the long way."""
+    def mark_slow(self, str kind not None):
+        """This kind has to take the slow path."""
         self._begin()
         self._kinds.append((kind, b'', None, b''))
 
-    def open(
+    def mark_fast(
         self,
         str kind not None,
         str ts not None,
         *,
         record,
         bytes common not None,
-        window,
         pace,
         throttle,
         list audience not None,
-        long long before,
-        Py_ssize_t most_bytes,
+        long long slow_from,
+        Py_ssize_t max_bytes,
         Py_ssize_t max_id_chars,
     ):
-        """From now on envelopes of this kind, sent within this second, may take the lane."""
-        cdef bytes second = ts[:SECOND].encode()
-        if len(second) != SECOND:
+        """From now on envelopes of this kind, sent within this second, may take the fast path."""
+        cdef bytes second = ts[:SECOND_CHARS].encode()
+        if len(second) != SECOND_CHARS:
             return
         self._begin()
         self._kinds[:] = [row for row in self._kinds if row[0] != kind]
         self._kinds.append((kind, kind.encode(), record, common))
         self._second = second
-        self._longest = min(most_bytes, MOST_BYTES)
-        self._longest_id = max_id_chars - len(self._sender)
-        self._before = before
-        self._recent = window.recent
-        self._pinned = window.pinned
-        self._order = window.order
-        self._remember = window.order.append
-        self._forget = window.order.popleft
-        self._window = window.size
+        self._max_bytes = min(max_bytes, MAX_MESSAGE_BYTES)
+        self._max_id_bytes = max_id_chars - len(self._sender)
+        self._slow_from = slow_from
+        self._window_size = self._space._state.window.size
         self._per_message, self._per_byte = pace
         self._throttle = throttle if self._per_message or self._per_byte else None
         self._audience = audience
 
     cdef int _begin(self) except -1:
-        if self._epoch != self._shared._epoch or len(self._kinds) >= MOST_KINDS:
-            self._epoch = self._shared._epoch
+        if not self._is_current() or len(self._kinds) >= MAX_KINDS:
+            self._verdict_epoch = self._space._state.verdict_epoch
+            self._order_epoch = self._space._order_epoch
             self._kinds.clear()
         return 0
 
-    def hear(self, bytes data not None):
-        """Take one message, whole and in valid UTF-8; False if it has to go the long way: nothing happened then."""
-        cdef Shared shared = self._shared
+    def accept(self, bytes data not None):
+        """Take one message, whole and in valid UTF-8. False: nothing happened, it has to take the slow path."""
+        cdef SpaceFastPath space = self._space
         cdef const unsigned char *text = data
         cdef Py_ssize_t size = len(data)
-        cdef Plain found
+        cdef ScannedEnvelope found
         cdef timespec time
         cdef long long number, micros
         cdef double now
         cdef str id
         cdef tuple row
-        if self._epoch != shared._epoch or size > self._longest or not read_plain(text, size, &found):
+        if not self._is_current() or size > self._max_bytes or not scan_envelope(text, size, &found):
             return False
         if not (
             _is(text, found.sender, self._sender)
-            and found.id.size <= self._longest_id
-            and memcmp(text + found.ts.start, PyBytes_AS_STRING(self._second), SECOND) == 0
+            and found.id.size <= self._max_id_bytes
+            and memcmp(text + found.ts.start, PyBytes_AS_STRING(self._second), SECOND_CHARS) == 0
         ):
             return False
         for row in self._kinds:
@@ -294,11 +319,11 @@ cdef class Lane:
         else:
             return False
         id = PyUnicode_DecodeASCII(<const char *> text + found.id.start, found.id.size, NULL)
-        if id in self._recent or id in self._pinned:
+        if space.knows(id):
             return False
-        journal = shared._journal
+        journal = space._journal
         number = journal.next_number
-        if number >= self._before or not journal.able:
+        if number >= self._slow_from or not journal.able:
             return False
         clock_gettime(CLOCK_REALTIME, &time)
         if time.tv_sec <= 0:
@@ -306,23 +331,20 @@ cdef class Lane:
         # Whole microseconds, rounded up, so that they are written quickly and read again as the same number.
         micros = <long long> time.tv_sec * 1_000_000 + time.tv_nsec // 1_000 + 1
         now = micros / 1e6
-        if self._throttle is not None and not self._keeps_pace(size, now):
+        if self._throttle is not None and not self._check_rate(size, now):
             return False
         # It is accepted. The record comes first: whatever fails behind it, the journal is whole.
-        if shared._writes:
-            shared.write(number, micros, text, size, found.id, <bytes> row[3])
+        if space._is_written:
+            space.write(number, micros, text, size, found.id, <bytes> row[3])
         journal.next_number = number + 1
-        shared.heard += 1
-        self._recent[id] = row[2]
-        self._remember(id)
-        if len(self._order) > self._window:
-            del self._recent[self._forget()]
-        shared.send(self._audience, _framed(text, size))
-        shared.keep(shared._heard_type(now, data, None, size), size)
+        space.accepted += 1
+        space.remember(id, row[2], self._window_size)
+        space.send(self._audience, _framed(text, size))
+        space.keep(space._entry_type(now, data, None, size), size)
         return True
 
-    cdef bint _keeps_pace(self, Py_ssize_t size, double now) except -1:
-        """`Throttle.check_rate`, but that it does not raise: the long way says what is too fast."""
+    cdef bint _check_rate(self, Py_ssize_t size, double now) except -1:
+        """False where `check_rate` raises, and where the clock went back: the slow path answers for both."""
         throttle = self._throttle
         cdef double messages = throttle.messages_drained
         cdef double octets = throttle.bytes_drained
@@ -354,7 +376,7 @@ cdef inline unsigned char *_put(unsigned char *into, const void *what, Py_ssize_
 
 cdef unsigned char *_put_number(unsigned char *into, long long number, int least) noexcept nogil:
     """In decimal, with at least so many digits."""
-    cdef unsigned char digits[MOST_DIGITS]
+    cdef unsigned char digits[MAX_DIGITS]
     cdef int count = 0
     while number or count < least:
         digits[count] = <unsigned char> (c'0' + number % 10)
@@ -368,7 +390,7 @@ cdef unsigned char *_put_number(unsigned char *into, long long number, int least
 
 
 cdef bytes _framed(const unsigned char *text, Py_ssize_t size):
-    """`net.framing.framed` for at most MOST_BYTES of text."""
+    """A WebSocket text frame of at most MAX_MESSAGE_BYTES."""
     cdef Py_ssize_t head = 2 if size < 126 else 4
     cdef bytes frame = PyBytes_FromStringAndSize(NULL, head + size)
     cdef unsigned char *into = <unsigned char *> PyBytes_AS_STRING(frame)

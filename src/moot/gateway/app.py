@@ -17,6 +17,7 @@ from moot import __version__
 from moot.config.configuration import Configuration
 from moot.config.gateway_config import GatewayConfig
 from moot.errors import UsageError
+from moot.gateway import fast_path
 from moot.gateway.access import HostOriginPolicy, SpaceDirectory
 from moot.gateway.gateway_metrics import GatewayMeasures
 from moot.gateway.http_routes import Endpoints, HttpSettings
@@ -74,6 +75,7 @@ class Gateway:
             why = f"cannot use {self.config.data}: {fault.strerror}. Name another with --data"
             raise UsageError(why) from fault
         try:
+            log.info("fast path", extra={"compiled": fast_path.COMPILED})
             await self._open(listening)
         except BaseException:
             await self.stop()

@@ -46,38 +46,46 @@ class HistoryEntry(msgspec.Struct, frozen=True, gc=False):
 class MessageHistory:
     """The latest messages of a space, bounded by count and bytes, for HTTP polling."""
 
-    def __init__(self, messages: int, size: int) -> None:
-        self.kept: deque[HistoryEntry] = deque()
-        self.messages = messages
-        self.most_bytes = size
+    def __init__(self, max_messages: int, max_bytes: int) -> None:
+        self.max_messages = max_messages
+        self.max_bytes = max_bytes
         self.bytes = 0
+        # The fast path adds to `stored` itself and counts later: how many bytes it has added since.
+        self.stored: deque[HistoryEntry] = deque()
+        self.count_stored: Callable[[], int] = lambda: 0
         self._hidden_before: dict[str, float] = {}
-        # Whoever adds to `kept` by itself counts later (see `lanes`); called before anybody looks.
-        self.settle: Callable[[], None] = lambda: None
 
     @property
-    def heard(self) -> deque[HistoryEntry]:
+    def entries(self) -> deque[HistoryEntry]:
         """What is kept, oldest first."""
-        self.settle()
-        return self.kept
+        self.trim(self.count_stored())
+        return self.stored
 
     def add(
         self, at: float, effect: Deliver, members: frozenset[str] | None, notice_bytes: int = _NOTICE_BYTES
     ) -> None:
         """`notice_bytes`: how long a notice was when it was sent. A welcome lists all that are present."""
-        message, heard = effect.message, self.heard
+        message = effect.message
         if isinstance(message, Envelope):
             raw, dialect = message.raw, message.dialect
             size = len(raw)
-            heard.append(HistoryEntry(at, raw, members, size, dialect, effect.operation, effect.proposer))
+            entry = HistoryEntry(at, raw, members, size, dialect, effect.operation, effect.proposer)
         elif isinstance(message, GatewayNotice):
             size = notice_bytes
-            heard.append(HistoryEntry(at, message, members, size, hidden_from=effect.hidden_from))
+            entry = HistoryEntry(at, message, members, size, hidden_from=effect.hidden_from)
         else:
             return
-        self.bytes += size
-        while len(heard) > self.messages or self.bytes > self.most_bytes:
-            self.bytes -= heard.popleft().size
+        self.stored.append(entry)
+        self.trim(size + self.count_stored())
+
+    def trim(self, added_bytes: int) -> None:
+        """Count what was added, and drop the oldest messages beyond the bounds."""
+        stored = self.stored
+        over, left = len(stored) - self.max_messages, self.bytes + added_bytes
+        while over > 0 or left > self.max_bytes:
+            left -= stored.popleft().size
+            over -= 1
+        self.bytes = left
 
     def hide_before(self, member: str, moment: float) -> None:
         """Earlier messages are not for this member: it joined the space or got its token then (D-40)."""
@@ -88,11 +96,11 @@ class MessageHistory:
         return self._hidden_before.get(member, 0.0)
 
     def since(self, moment: float, member: str) -> Iterator[HistoryEntry]:
-        """What this member was to hear strictly after a moment, oldest first."""
-        for heard in self.heard:
-            meant_for = heard.members is None or member in heard.members
-            if heard.at > moment and meant_for and heard.hidden_from != member:
-                yield heard
+        """The messages for this member strictly after a moment, oldest first."""
+        for entry in self.entries:
+            meant_for = entry.members is None or member in entry.members
+            if entry.at > moment and meant_for and entry.hidden_from != member:
+                yield entry
 
 
 class SessionOutbox(msgspec.Struct, gc=False):
@@ -196,7 +204,7 @@ class Delivery:
             if message.__class__ is Frame:
                 return
         if self.on_envelope is not None:
-            self.on_envelope(_spelled(effect, "mew") or b"")
+            self.on_envelope(_encode_message(effect, "mew") or b"")
         self.history.add(now, effect, audience.members if effect.private else None)
 
     def audience_of(self, sessions: Sequence[SessionId]) -> DeliveryAudience:
@@ -238,11 +246,11 @@ def _frame(effect: Deliver, dialect: DialectName) -> bytes | None:
     message = effect.message
     if isinstance(message, Frame):
         return encode_frame(message.raw, BINARY if message.binary else TEXT)
-    raw = _spelled(effect, dialect)
+    raw = _encode_message(effect, dialect)
     return None if raw is None else encode_frame(raw)
 
 
-def _spelled(effect: Deliver, dialect: DialectName) -> bytes | None:
+def _encode_message(effect: Deliver, dialect: DialectName) -> bytes | None:
     message = effect.message
     if isinstance(message, Envelope):
         return DIALECTS[dialect].encode(message, operation=effect.operation, proposer=effect.proposer)
@@ -251,7 +259,7 @@ def _spelled(effect: Deliver, dialect: DialectName) -> bytes | None:
     return None
 
 
-def spelled(heard: HistoryEntry, dialect: DialectName) -> bytes | None:
+def encode_entry(heard: HistoryEntry, dialect: DialectName) -> bytes | None:
     """A message of the past in the dialect of whoever asks for it."""
     raw = heard.message
     if isinstance(raw, GatewayNotice):

@@ -1,19 +1,25 @@
-"""The short way: what is plainly said goes from its socket to journal and outboxes in one compiled step.
+"""The fast path: ordinary messages go from their socket to journal and outboxes in one compiled step.
 
-Most of a busy space is chat and thoughts: envelopes that nobody has to answer and on which nothing is
-executed, from members who hold a capability for their kind as a whole. Once the ladder has let one of them
-through, the next one of that kind from that session differs in little: is it well formed, does it name its
-sender, is its id new, does it come too fast. A *lane* is the verdict on all the rest. While it is open, the
-compiled part (`_lane.pyx`) looks at that little and does what the long way would do: window, record, past,
-outboxes. What it hesitates at it leaves untouched to the long way, which decides and finds the words; it
-never refuses anything.
+Most of a busy space is chat and thoughts: envelopes that nobody has to answer and that the gateway only
+relays, from members who hold a capability for their kind as a whole. Once the ladder has accepted one of
+them, the next one of that kind from that session differs in little: is it well formed, does it name its
+sender, is its id new, does it come too fast. The compiled part (`_fast_path.pyx`) checks that little, and
+then does what the slow path would do: window, record, outboxes, history. It refuses nothing. Whatever it
+does not recognise is left untouched for the slow path, which decides and answers.
 
-Every input that could change a verdict closes all lanes of its space: all but envelopes whose only effect is
-to be heard. The next plain envelope that goes the long way opens its lane again. So nobody has to keep a
-list of what a verdict rests on.
+Why that is safe:
+
+- A verdict is given by the ladder, for one kind of one session (`fast_path_record`), and never for a kind
+  that can change a verdict (`Kind.changes_verdict`).
+- It holds for one epoch. `State.verdict_epoch` counts up wherever the state changes that a verdict depends
+  on: members, rights, pauses, shutdowns, the configuration. `tests/space/test_verdict_epoch.py` runs every
+  kind and every other input and compares.
+- The gateway ends all verdicts itself (`FastPaths.invalidate`) when effects have to wait for the disk, which
+  nothing may overtake, when a snapshot is taken, and when a connection goes.
+- The next envelope on the slow path gets a verdict again.
 
 The compiled part is built where there is a C compiler. Without it, or with MOOT_PURE_PYTHON set, everything
-goes the long way, with the same outcome.
+takes the slow path, with the same outcome. The log says at the start which it is.
 """
 
 from __future__ import annotations
@@ -31,8 +37,8 @@ from moot.space.state import State
 from moot.store.journal import Journal
 
 try:
-    from moot.gateway._fast_path import Lane, Shared
-    from moot.protocol._scan_envelope import MOST_NAME_BYTES, MOST_NAMES
+    from moot.gateway._fast_path import SessionFastPath, SpaceFastPath
+    from moot.protocol._scan_envelope import MAX_NAME_BYTES, MAX_NAMES
 except ImportError:
     _is_built = False
 else:
@@ -42,61 +48,63 @@ COMPILED: Final = _is_built and not os.environ.get("MOOT_PURE_PYTHON")
 
 
 class FastPaths:
-    """The lanes of one space."""
+    """The fast paths of all sessions of one space."""
 
-    def __init__(self, journal: Journal, delivery: Delivery) -> None:
+    def __init__(self, state: State, journal: Journal, delivery: Delivery) -> None:
+        self._state = state
         self._delivery = delivery
-        self._shared = (
-            Shared(journal, delivery.outgoing, delivery.history, HistoryEntry) if COMPILED else None
-        )
-        self._lanes: dict[SessionId, Lane] = {}
+        self._space: SpaceFastPath | None = None
+        if COMPILED:
+            self._space = SpaceFastPath(state, journal, delivery.outgoing, delivery.history, HistoryEntry)
+        self._sessions: dict[SessionId, SessionFastPath] = {}
 
     @property
-    def heard(self) -> int:
-        """How many envelopes took the short way."""
-        return 0 if self._shared is None else self._shared.heard
+    def accepted(self) -> int:
+        """How many envelopes took the fast path."""
+        return 0 if self._space is None else self._space.accepted
 
     @property
     def delivered(self) -> int:
         """How many messages they became."""
-        return 0 if self._shared is None else self._shared.delivered
+        return 0 if self._space is None else self._space.delivered
 
     def begin(self, session: SessionId, sender: str) -> None:
-        """A session that speaks MEW has joined; it signs its envelopes like this."""
-        if self._shared is not None:
-            self._lanes[session] = Lane(self._shared, sender)
+        """A MEW session has joined, whose envelopes name this sender."""
+        if self._space is not None:
+            self._sessions[session] = SessionFastPath(self._space, sender)
 
     def end(self, session: SessionId) -> None:
-        self._lanes.pop(session, None)
-        self.close()
+        self._sessions.pop(session, None)
+        self.invalidate()
 
-    def entrance(self, session: SessionId) -> Callable[[bytes], bool] | None:
-        """Takes a text message of this session, or says that it has to go the long way."""
-        lane = self._lanes.get(session)
-        return None if lane is None else lane.hear
+    def acceptor_of(self, session: SessionId) -> Callable[[bytes], bool] | None:
+        """Accepts a text message of this session, or returns False: it has to take the slow path."""
+        path = self._sessions.get(session)
+        return None if path is None else path.accept
 
-    def close(self) -> None:
-        """Something happened that could change a verdict."""
-        if self._shared is not None:
-            self._shared.close()
+    def invalidate(self) -> None:
+        """Let every session take the slow path once."""
+        if self._space is not None:
+            self._space.invalidate()
 
-    def passed(
+    def learn(
         self,
-        state: State,
         id: SessionId,
         envelope: Envelope,
         common: Callable[[str], bytes],
         clock: Callable[[], float],
-        before: int,
+        slow_from: int,
     ) -> None:
-        """The long way let this through to all who listen; open the lane if the next one may be spared it.
+        """The slow path has delivered this to everybody; let the next ones take the fast path if they may.
 
-        `common` spells what records of a kind share; records from number `before` on go the long way.
+        `common` encodes what records of a kind have in common; records from number `slow_from` on take the
+        slow path.
         """
-        lane = self._lanes.get(id)
+        path = self._sessions.get(id)
         kind = envelope.kind
-        if lane is None or envelope.missing or not lane.wants(kind, envelope.ts):
+        if path is None or envelope.missing or not path.needs_verdict(kind, envelope.ts):
             return
+        state = self._state
         session = state.roster.sessions[id]
         everyone = state.everyone() if session.options.echo else state.all_but(session)
         audience = self._delivery.audience_of(everyone)
@@ -108,21 +116,20 @@ class FastPaths:
             or self._delivery.on_envelope is not None
             # The compiled part reads the clock itself, and lists of names up to its own bounds.
             or clock is not time.time
-            or min(limits.max_recipients, limits.max_correlations) < MOST_NAMES
-            or limits.max_id_chars < MOST_NAME_BYTES
+            or min(limits.max_recipients, limits.max_correlations) < MAX_NAMES
+            or limits.max_id_chars < MAX_NAME_BYTES
         ):
-            lane.pass_by(kind)
+            path.mark_slow(kind)
             return
-        lane.open(
+        path.mark_fast(
             kind,
             envelope.ts,
             record=record,
             common=common(kind),
-            window=state.window,
             pace=state.pace,
             throttle=session.member.throttle,
             audience=audience.outboxes,
-            before=before,
-            most_bytes=limits.max_bytes,
+            slow_from=slow_from,
+            max_bytes=limits.max_bytes,
             max_id_chars=limits.max_id_chars,
         )

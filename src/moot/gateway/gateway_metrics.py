@@ -109,7 +109,7 @@ class GatewayMeasures:
         self._hosts.append(host)
         SESSIONS.gauge(registry, space=space).read = lambda: len(host.space.state.roster.sessions)
         RECEIVED.counter(registry, space=space).read = lambda: host.received
-        FAST_PATH.counter(registry, space=space).read = lambda: host.fast_paths.heard
+        FAST_PATH.counter(registry, space=space).read = lambda: host.fast_paths.accepted
         DELIVERED.counter(registry, space=space).read = lambda: host.delivered
         OPEN_PROPOSALS.gauge(registry, space=space).read = lambda: len(host.space.state.ledger.all_open())
         JOURNAL_WRITABLE.gauge(registry, space=space).read = lambda: float(host.journal.able)

@@ -23,7 +23,7 @@ from moot.store.journal_reader import last_records
 
 def restore_history(history: MessageHistory, folder: Path, config: SpaceConfig) -> None:
     """Fill the history of a space with the latest messages of its journal."""
-    for at, envelope in _accepted_envelopes(folder, history.messages, config):
+    for at, envelope in _accepted_envelopes(folder, history.max_messages, config):
         if envelope.kind == "space/invite":
             history.hide_before(str(envelope.payload.get("participant_id")), at)
         if KINDS.get(envelope.kind, UNKNOWN).relayed and not _is_narrowed(envelope.kind, config):

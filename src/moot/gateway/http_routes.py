@@ -18,7 +18,7 @@ from starlette.routing import Route
 from moot.errors import InvalidEnvelope, InvalidRequest, Refused, Unauthorized
 from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory, TokenIdentity, bearer
 from moot.gateway.console import PAGE, Console
-from moot.gateway.delivery import spelled
+from moot.gateway.delivery import encode_entry
 from moot.gateway.http_replies import (
     HEADERS,
     RequestRefused,
@@ -246,7 +246,7 @@ class Endpoints:
         messages = []
         latest = since
         for heard in history.since(since, identity.name):
-            raw = spelled(heard, dialect)
+            raw = encode_entry(heard, dialect)
             if raw is not None:
                 messages.append(orjson.Fragment(raw))
             latest = heard.at

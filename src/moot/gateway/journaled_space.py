@@ -69,7 +69,7 @@ class JournaledSpace:
         self.space = space
         self.journal = journal
         self.delivery = delivery
-        self.fast_paths = FastPaths(journal, delivery)
+        self.fast_paths = FastPaths(space.state, journal, delivery)
         self.clock = options.clock
         self.pending: deque[PendingEffects] = deque()
         # The number of the record that calls for the next snapshot.
@@ -128,8 +128,9 @@ class JournaledSpace:
         results: asyncio.Future[list[Result]] | None = None,
     ) -> None:
         """Carry out the effects of record `number`, with `waits` when it is on disk."""
-        self.fast_paths.close()
         if self.pending or ((waits or self._strict) and self.journal.able):
+            # Nothing may overtake them.
+            self.fast_paths.invalidate()
             self.pending.append(PendingEffects(number, effects, now, results))
             if self.journal.is_written:
                 self.journal.when_durable(number, self._release)
@@ -173,7 +174,8 @@ class JournaledSpace:
         state = self.space.save() | {"config": save_config(self.space.state.config)}
         saving = self._database.save_snapshot(self.name, position, strict_json.encode(state))
         self.snapshot_due = number + self._snapshot_records
-        self.fast_paths.close()
+        # They know the number at which the one before was due.
+        self.fast_paths.invalidate()
         saving.add_done_callback(lambda done: self._note_saved(number, position, done))
         return saving
 

@@ -22,6 +22,7 @@ from moot.gateway.space_records import ACCEPTED, RecordEncoder, filled_id, membe
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.frames import read_frame
+from moot.protocol.kinds import KINDS, UNKNOWN
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability
 from moot.space.config import SessionId, SpaceConfig
@@ -31,17 +32,6 @@ from moot.space.space import Space
 
 log = logging.getLogger(__name__)
 
-# What gives or takes rights: seen by nobody before it is on disk.
-_CHANGES_RIGHTS: Final = frozenset(
-    {"capability/grant", "capability/revoke", "space/invite", "space/kick", "participant/pause"}
-    | {"participant/resume", "participant/shutdown", "moot/approve"}
-)
-# D-85: these always work; their records find room in memory when the disk fails and others no longer do.
-_SHRINKS_RIGHTS: Final = frozenset(
-    {"space/kick", "capability/revoke", "participant/pause", "participant/shutdown"}
-    | {"mcp/reject", "mcp/withdraw", "reasoning/cancel"}
-)
-_ABOUT_RIGHTS: Final = _CHANGES_RIGHTS | _SHRINKS_RIGHTS
 _HASH: Final = ord("#")
 
 
@@ -93,7 +83,7 @@ class SpaceHost:
     @property
     def received(self) -> int:
         """How many envelopes came, by socket and by HTTP."""
-        return self._received + self.fast_paths.heard
+        return self._received + self.fast_paths.accepted
 
     @property
     def delivered(self) -> int:
@@ -113,7 +103,6 @@ class SpaceHost:
         attach: Callable[[], None],
     ) -> None:
         """Let somebody in; raises Refused. `attach` connects the line before anything is sent to it."""
-        self.fast_paths.close()
         now, mint = self.journaled.clock(), FreshMint()
         effects = self.space.join(session, who, dialect, options, now, mint)
         self._connected_at[session] = now
@@ -166,9 +155,10 @@ class SpaceHost:
             mint = self._mint = FreshMint()
         effects = space.receive(session, envelope, now, mint)
         self._received += 1
-        kind = envelope.kind
-        if len(effects) == 1 and effects[0].__class__ is Deliver and kind not in _ABOUT_RIGHTS:
-            # Nearly all that is said: heard by everybody and nothing else.
+        row = KINDS.get(envelope.kind, UNKNOWN)
+        only = effects[0] if len(effects) == 1 else None
+        if isinstance(only, Deliver) and not row.changes_verdict and not row.shrinks_rights:
+            # Nearly everything: it is delivered, and nothing else happens.
             encoder = self._encoders[session]
             journal = self.journal
             if journal.is_written:
@@ -178,17 +168,17 @@ class SpaceHost:
             if not journaled.sends_at_once:
                 journaled.carry_out(effects, number, now)
                 return
-            journaled.deliver_at_once(effects[0], number, now)
+            journaled.deliver_at_once(only, number, now)
             if dialect == "mew":
                 clock, due = journaled.clock, journaled.snapshot_due
-                self.fast_paths.passed(space.state, session, envelope, encoder.common, clock, due)
+                self.fast_paths.learn(session, envelope, encoder.common, clock, due)
             return
         out = _outcome(effects)
         if out != ACCEPTED:
             data = self._refused(space_member(space, session), envelope, out, data)
         head = self._encoders[session].record(now, envelope, out, mint)
-        number = self.journal.append(head, data, vital=kind in _SHRINKS_RIGHTS)
-        self.journaled.carry_out(effects, number, now, waits=kind in _CHANGES_RIGHTS and out == ACCEPTED)
+        number = self.journal.append(head, data, vital=row.shrinks_rights)
+        journaled.carry_out(effects, number, now, waits=row.changes_verdict and out == ACCEPTED)
 
     def _refused(self, who: str, envelope: Envelope, code: str, raw: bytes) -> bytes:
         """Count a refusal; what is journaled of it. A join holds a token, and no record ever does."""
@@ -234,7 +224,6 @@ class SpaceHost:
         self, who: str, dialect: DialectName, body: bytes, options: Options
     ) -> list[Result] | Reply:
         """An envelope over HTTP, up the same ladder (D-40). A refusal is the answer it would have been."""
-        self.fast_paths.close()
         now, mint, session = self.journaled.clock(), FreshMint(), self.new_session()
         space = self.space
         config = space.state.config
@@ -245,7 +234,8 @@ class SpaceHost:
         except MalformedEnvelope as refusal:
             self._record_malformed(session, who, refusal, len(body), now, mint)
             raise
-        if envelope.kind not in _SHRINKS_RIGHTS:
+        vital = KINDS.get(envelope.kind, UNKNOWN).shrinks_rights
+        if not vital:
             # HTTP 200 says that it is kept (D-41), which nobody can say now; a socket is not told so much.
             self._check_journal()
         space.join(session, who, dialect, options, now, mint)
@@ -259,7 +249,6 @@ class SpaceHost:
         if out != ACCEPTED:
             body = self._refused(who, envelope, out, body)
         head = members("post", now, mint, session=session, who=who, dialect=dialect, out=out, **facts)
-        vital = envelope.kind in _SHRINKS_RIGHTS
         number = self.journal.append(head + b',"raw":', body, vital=vital)
         if out != ACCEPTED:
             answer = effects[0]

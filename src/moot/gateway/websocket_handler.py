@@ -122,8 +122,8 @@ class MemberSocket:
         self._wish = wish
         self._identity = identity
         self._connection: ServerSocket | None = None
-        # Takes what is plainly said (see `lanes`); None before joining, and where it is not built.
-        self._short_way: Callable[[bytes], bool] | None = None
+        # None before joining, and where the fast path is not built.
+        self._accept_fast: Callable[[bytes], bool] | None = None
         self._outbox = Outbox(self.dialect, reception.settings.outbox, self._too_slow)
         self._join_timer: asyncio.TimerHandle | None = None
         self._full_timer: asyncio.TimerHandle | None = None
@@ -146,8 +146,8 @@ class MemberSocket:
         self._join_timer = loop.call_later(seconds, self._turn_away, "unauthorized", late)
 
     def received(self, data: bytes, binary: bool) -> None:
-        take = self._short_way
-        if take is not None and not binary and take(data):
+        accept = self._accept_fast
+        if accept is not None and not binary and accept(data):
             return
         host, session = self.host, self.session
         if host is None or session is None:
@@ -201,7 +201,7 @@ class MemberSocket:
 
         def attach() -> None:
             self.host, self.session = host, session
-            self._short_way = host.fast_paths.entrance(session)
+            self._accept_fast = host.fast_paths.acceptor_of(session)
             host.delivery.attach(
                 session, SessionOutbox(self._outbox, self.dialect, identity.name, self.close)
             )

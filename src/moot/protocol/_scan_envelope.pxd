@@ -3,11 +3,11 @@ cdef struct Span:
     Py_ssize_t size
 
 
-cdef struct Plain:
+cdef struct ScannedEnvelope:
     Span id
     Span ts
     Span sender
     Span kind
 
 
-cdef bint read_plain(const unsigned char *text, Py_ssize_t size, Plain *found) noexcept nogil
+cdef bint scan_envelope(const unsigned char *text, Py_ssize_t size, ScannedEnvelope *found) noexcept nogil

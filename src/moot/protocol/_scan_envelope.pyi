@@ -1,4 +1,4 @@
-MOST_NAMES: int
-MOST_NAME_BYTES: int
+MAX_NAMES: int
+MAX_NAME_BYTES: int
 
-def plain(raw: bytes) -> tuple[str, str, str, str] | None: ...
+def scan(raw: bytes) -> tuple[str, str, str, str] | None: ...

@@ -1,27 +1,27 @@
 # cython: language_level=3
-"""Plain MEW envelopes, recognised where they stand: nothing is parsed, only looked over (D-83).
+"""Recognising ordinary MEW envelopes without parsing them, for the fast path (D-83).
 
-Plain is what clients send nearly always: `protocol`, `id`, `ts`, `from`, `kind` and `payload`, perhaps `to` and
+Ordinary is what clients send nearly always: `protocol`, `id`, `ts`, `from`, `kind` and `payload`, perhaps `to` and
 `correlation_id`, each once, each as `protocol/dialects/mew.py` wants it, and a payload that every reader reads
-alike. `read_plain` says where they stand, or that it hesitates. It refuses nothing: whatever it hesitates at
-goes the long way, and whatever it takes, the long way would take too (tests/protocol/test_plain.py holds
-them against each other), but for what is left to the caller: that sender, kind and the second of the moment
-are ones that the long way has accepted before, and that id and text are not too long.
+alike. `scan_envelope` says where they are, or that the envelope is not ordinary. It refuses nothing: whatever is
+not ordinary takes the slow path, and whatever is, the slow path would accept too
+(`tests/protocol/test_scan_envelope.py` compares them), but for what is left to the caller: that sender, kind and
+the second of the timestamp are ones that the slow path has accepted before, and that id and text are not too long.
 
 The text must be valid UTF-8 and end in a zero byte, which is not counted, as CPython's `bytes` do. A zero is
-never skipped, for it is no part of JSON, and nobody looks further ahead than one byte behind what was seen: so
+never skipped, for it is no part of JSON, and nothing looks further ahead than one byte behind what was seen: so
 nothing outside of the text is ever read. Where a stretch is looked at as a whole, `size` bounds it.
 """
 
 from libc.string cimport memchr, memcmp
 
 cdef enum:
-    # Deeper or wider is not wrong, only not plain. The long way allows 64 levels and counts from the envelope.
-    MOST_LEVELS = 24
-    MOST_KEYS = 24
+    # Deeper or wider is not wrong, only not ordinary. The slow path allows 64 levels and counts from the envelope.
+    MAX_LEVELS = 24
+    MAX_KEYS = 24
     NAMES = 32
     NAME_BYTES = 256
-    MOST_DIGITS = 15
+    MAX_DIGITS = 15
     # Members of an envelope, as bits.
     PROTOCOL = 1
     ID = 2
@@ -31,13 +31,13 @@ cdef enum:
     PAYLOAD = 32
     TO = 64
     CORRELATION_ID = 128
-    NEEDED = 63
+    REQUIRED = 63
 
     NO = -1
 
-# Where a space allows less, nothing is plain.
-MOST_NAMES = NAMES
-MOST_NAME_BYTES = NAME_BYTES
+# Where a space allows less, nothing is ordinary.
+MAX_NAMES = NAMES
+MAX_NAME_BYTES = NAME_BYTES
 
 
 cdef inline Py_ssize_t _space(const unsigned char *text, Py_ssize_t at) noexcept nogil:
@@ -65,7 +65,7 @@ cdef Py_ssize_t _bare(const unsigned char *text, Py_ssize_t size, Py_ssize_t at)
     if quote is NULL:
         return NO
     end = quote - text
-    # Without a way out, so that a compiler looks at sixteen at a time.
+    # No early exit, so that the compiler looks at sixteen bytes at a time.
     for each in range(at, end):
         odd |= (text[each] < 0x20) | (text[each] == c'\\')
     return NO if odd else end + 1
@@ -91,7 +91,7 @@ cdef Py_ssize_t _string(const unsigned char *text, Py_ssize_t size, Py_ssize_t a
             if first < 0:
                 return NO
             second = _hex(text[at + 2])
-            # Half a surrogate pair may stand alone; the long way knows.
+            # Half a surrogate pair may stand alone; the slow path finds out.
             if second < 0 or (first == 13 and second >= 8):
                 return NO
             if _hex(text[at + 3]) < 0 or _hex(text[at + 4]) < 0:
@@ -107,7 +107,7 @@ cdef Py_ssize_t _digits(const unsigned char *text, Py_ssize_t at) noexcept nogil
     cdef Py_ssize_t start = at
     while c'0' <= text[at] <= c'9':
         at += 1
-    return at if 0 < at - start <= MOST_DIGITS else NO
+    return at if 0 < at - start <= MAX_DIGITS else NO
 
 
 cdef Py_ssize_t _number(const unsigned char *text, Py_ssize_t at) noexcept nogil:
@@ -180,7 +180,7 @@ cdef Py_ssize_t _object(
     const unsigned char *text, Py_ssize_t size, Py_ssize_t at, int levels
 ) noexcept nogil:
     """Behind the object that begins here, no key of which stands twice."""
-    cdef Span keys[MOST_KEYS]
+    cdef Span keys[MAX_KEYS]
     cdef int known = 0, each
     cdef Span key
     if levels == 0:
@@ -189,7 +189,7 @@ cdef Py_ssize_t _object(
     if text[at] == c'}':
         return at + 1
     while True:
-        if text[at] != c'"' or known == MOST_KEYS:
+        if text[at] != c'"' or known == MAX_KEYS:
             return NO
         key.start = at + 1
         at = _bare(text, size, key.start)
@@ -305,7 +305,7 @@ cdef int _member(const unsigned char *key, Py_ssize_t size) noexcept nogil:
     return 0
 
 
-cdef bint read_plain(const unsigned char *text, Py_ssize_t size, Plain *found) noexcept nogil:
+cdef bint scan_envelope(const unsigned char *text, Py_ssize_t size, ScannedEnvelope *found) noexcept nogil:
     cdef Py_ssize_t at, end
     cdef int seen = 0, member
     cdef Span protocol
@@ -327,7 +327,7 @@ cdef bint read_plain(const unsigned char *text, Py_ssize_t size, Plain *found) n
             return False
         at = _space(text, at + 1)
         if member == PAYLOAD:
-            at = _object(text, size, at, MOST_LEVELS) if text[at] == c'{' else NO
+            at = _object(text, size, at, MAX_LEVELS) if text[at] == c'{' else NO
         elif member == ID:
             at = _text(text, size, at, &found.id)
         elif member == TS:
@@ -350,16 +350,16 @@ cdef bint read_plain(const unsigned char *text, Py_ssize_t size, Plain *found) n
         if text[at] != c',':
             return False
         at = _space(text, at + 1)
-    if seen & NEEDED != NEEDED or _space(text, at + 1) != size:
+    if seen & REQUIRED != REQUIRED or _space(text, at + 1) != size:
         return False
     return _is_printable(text, found.id) and _ends_second(text, found.ts)
 
 
-def plain(bytes raw not None):
-    """Id, timestamp, sender and kind of a plain envelope; None for what is not plain."""
-    cdef Plain found
+def scan(bytes raw not None):
+    """Id, timestamp, sender and kind of an ordinary envelope; None for any other."""
+    cdef ScannedEnvelope found
     cdef const unsigned char *text = raw
-    if not read_plain(text, len(raw), &found):
+    if not scan_envelope(text, len(raw), &found):
         return None
     return tuple([
         raw[span.start : span.start + span.size].decode()

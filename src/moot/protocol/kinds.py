@@ -1,8 +1,9 @@
 """Every kind of MEW v0.4 in one table (MEW 3), and the words MCPx and m3p have for it.
 
 The gateway's behaviour towards a kind is read from its row: who may send it, what it must correlate
-to, which room executes it, whether it is relayed, and what still passes when the sender is paused,
-shut down, or the journal cannot be written. Kinds that are not here pass as vendor kinds (D-08).
+to, which module executes it, whether it is relayed, whether it can change a verdict, and what still passes
+when the sender is paused, shut down, or the journal cannot be written. Kinds that are not here pass as
+vendor kinds (D-08).
 """
 
 from __future__ import annotations
@@ -23,6 +24,12 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     section: str
+    # Whether it can change what members may do afterwards: rights, members, pauses, approvals. Required, so
+    # that nobody forgets to think of it. Such a kind is seen by nobody before it is on disk (D-41), never
+    # takes the fast path, and counts up `State.verdict_epoch`.
+    changes_verdict: bool
+    # D-85: it only takes something away, so it works while the disk fails, and its record is kept longest.
+    shrinks_rights: bool = False
     sender: Sender = "member"
     # What `correlation_id` has to name; empty: nothing is required.
     answers: tuple[str, ...] = ()
@@ -46,18 +53,35 @@ _CONTROLS = (
 )
 
 _ROWS: Final = (
-    Kind(name="mcp/request", section="MEW 3.1.1", handler="requests", audited=True, bridging="native"),
+    Kind(
+        name="mcp/request",
+        section="MEW 3.1.1",
+        changes_verdict=False,
+        handler="requests",
+        audited=True,
+        bridging="native",
+    ),
     Kind(
         name="mcp/response",
         section="MEW 3.1.2",
+        changes_verdict=False,
         answers=("mcp/request",),
         handler="requests",
         bridging="native",
     ),
-    Kind(name="mcp/proposal", section="MEW 3.2", handler="proposals", audited=True, bridging="native"),
+    Kind(
+        name="mcp/proposal",
+        section="MEW 3.2",
+        changes_verdict=False,
+        handler="proposals",
+        audited=True,
+        bridging="native",
+    ),
     Kind(
         name="mcp/withdraw",
         section="MEW 3.3.1",
+        changes_verdict=False,
+        shrinks_rights=True,
         answers=("mcp/proposal",),
         handler="proposals",
         passes_pause=True,
@@ -66,93 +90,191 @@ _ROWS: Final = (
     Kind(
         name="mcp/reject",
         section="MEW 3.3.2",
+        changes_verdict=False,
+        shrinks_rights=True,
         answers=("mcp/proposal",),
         handler="proposals",
         passes_pause=True,
         bridging="extension",
     ),
-    Kind(name="chat", section="MEW 3.4", bridging="native"),
+    Kind(name="chat", section="MEW 3.4", changes_verdict=False, bridging="native"),
     Kind(
         name="chat/acknowledge",
         section="MEW 3.4.1",
+        changes_verdict=False,
         answers=("chat", "participant/shutdown"),
         passes_pause=True,
         passes_shutdown=True,
     ),
-    Kind(name="chat/cancel", section="MEW 3.4.2", answers=("chat",), passes_pause=True),
-    Kind(name="reasoning/start", section="MEW 3.5.2"),
-    Kind(name="reasoning/thought", section="MEW 3.5.3"),
-    Kind(name="reasoning/conclusion", section="MEW 3.5.4"),
-    Kind(name="reasoning/cancel", section="MEW 3.5.5", passes_pause=True),
-    Kind(name="capability/grant", section="MEW 3.6.1", handler="grants", audited=True),
-    Kind(name="capability/revoke", section="MEW 3.6.2", handler="grants"),
-    Kind(name="capability/grant-ack", section="MEW 3.6.3", answers=("capability/grant",), passes_pause=True),
-    Kind(name="space/invite", section="MEW 3.6.5", handler="invites", relayed=False, audited=True),
-    Kind(name="space/invite-ack", section="MEW 3.6.6", sender="gateway", answers=("space/invite",)),
-    Kind(name="space/kick", section="MEW 3.6.7", handler="roster"),
-    Kind(name="participant/pause", section="MEW 3.9.1", handler="control"),
+    Kind(
+        name="chat/cancel", section="MEW 3.4.2", changes_verdict=False, answers=("chat",), passes_pause=True
+    ),
+    Kind(name="reasoning/start", section="MEW 3.5.2", changes_verdict=False),
+    Kind(name="reasoning/thought", section="MEW 3.5.3", changes_verdict=False),
+    Kind(name="reasoning/conclusion", section="MEW 3.5.4", changes_verdict=False),
+    Kind(
+        name="reasoning/cancel",
+        section="MEW 3.5.5",
+        changes_verdict=False,
+        shrinks_rights=True,
+        passes_pause=True,
+    ),
+    Kind(name="capability/grant", section="MEW 3.6.1", changes_verdict=True, handler="grants", audited=True),
+    Kind(
+        name="capability/revoke",
+        section="MEW 3.6.2",
+        changes_verdict=True,
+        shrinks_rights=True,
+        handler="grants",
+    ),
+    Kind(
+        name="capability/grant-ack",
+        section="MEW 3.6.3",
+        changes_verdict=False,
+        answers=("capability/grant",),
+        passes_pause=True,
+    ),
+    Kind(
+        name="space/invite",
+        section="MEW 3.6.5",
+        changes_verdict=True,
+        handler="invites",
+        relayed=False,
+        audited=True,
+    ),
+    Kind(
+        name="space/invite-ack",
+        section="MEW 3.6.6",
+        changes_verdict=False,
+        sender="gateway",
+        answers=("space/invite",),
+    ),
+    Kind(name="space/kick", section="MEW 3.6.7", changes_verdict=True, shrinks_rights=True, handler="roster"),
+    Kind(
+        name="participant/pause",
+        section="MEW 3.9.1",
+        changes_verdict=True,
+        shrinks_rights=True,
+        handler="control",
+    ),
     Kind(
         name="participant/resume",
         section="MEW 3.9.2",
+        changes_verdict=True,
         answers=("participant/pause",),
         handler="control",
         passes_pause=True,
     ),
-    Kind(name="participant/request-status", section="MEW 3.9.3", handler="control"),
+    Kind(name="participant/request-status", section="MEW 3.9.3", changes_verdict=False, handler="control"),
     Kind(
         name="participant/status",
         section="MEW 3.9.4",
+        changes_verdict=False,
         answers=_CONTROLS,
         passes_pause=True,
         passes_shutdown=True,
     ),
-    Kind(name="participant/forget", section="MEW 3.9.5", handler="control"),
-    Kind(name="participant/compact", section="MEW 3.9.6", handler="control"),
+    Kind(name="participant/forget", section="MEW 3.9.5", changes_verdict=False, handler="control"),
+    Kind(name="participant/compact", section="MEW 3.9.6", changes_verdict=False, handler="control"),
     Kind(
         name="participant/compact-done",
         section="MEW 3.9.7",
+        changes_verdict=False,
         answers=("participant/compact",),
         passes_pause=True,
     ),
-    Kind(name="participant/clear", section="MEW 3.9.8", handler="control"),
-    Kind(name="participant/restart", section="MEW 3.9.9", handler="control"),
-    Kind(name="participant/shutdown", section="MEW 3.9.10", handler="control"),
-    Kind(name="stream/request", section="MEW 3.10.1", handler="streams"),
-    Kind(name="stream/open", section="MEW 3.10.2", sender="gateway", answers=("stream/request",)),
+    Kind(name="participant/clear", section="MEW 3.9.8", changes_verdict=False, handler="control"),
+    Kind(name="participant/restart", section="MEW 3.9.9", changes_verdict=False, handler="control"),
+    Kind(
+        name="participant/shutdown",
+        section="MEW 3.9.10",
+        changes_verdict=True,
+        shrinks_rights=True,
+        handler="control",
+    ),
+    Kind(name="stream/request", section="MEW 3.10.1", changes_verdict=False, handler="streams"),
+    Kind(
+        name="stream/open",
+        section="MEW 3.10.2",
+        changes_verdict=False,
+        sender="gateway",
+        answers=("stream/request",),
+    ),
     Kind(
         name="stream/close",
         section="MEW 3.10.4",
+        changes_verdict=False,
         answers=("stream/open",),
         handler="streams",
         passes_pause=True,
         passes_shutdown=True,
     ),
-    Kind(name="stream/grant-write", section="MEW 3.10.5", handler="streams", relayed=False),
-    Kind(name="stream/revoke-write", section="MEW 3.10.6", handler="streams", relayed=False),
-    Kind(name="stream/transfer-ownership", section="MEW 3.10.7", handler="streams", relayed=False),
     Kind(
-        name="stream/write-granted", section="MEW 3.10.5", sender="gateway", answers=("stream/grant-write",)
+        name="stream/grant-write",
+        section="MEW 3.10.5",
+        changes_verdict=False,
+        handler="streams",
+        relayed=False,
     ),
     Kind(
-        name="stream/write-revoked", section="MEW 3.10.6", sender="gateway", answers=("stream/revoke-write",)
+        name="stream/revoke-write",
+        section="MEW 3.10.6",
+        changes_verdict=False,
+        handler="streams",
+        relayed=False,
+    ),
+    Kind(
+        name="stream/transfer-ownership",
+        section="MEW 3.10.7",
+        changes_verdict=False,
+        handler="streams",
+        relayed=False,
+    ),
+    Kind(
+        name="stream/write-granted",
+        section="MEW 3.10.5",
+        changes_verdict=False,
+        sender="gateway",
+        answers=("stream/grant-write",),
+    ),
+    Kind(
+        name="stream/write-revoked",
+        section="MEW 3.10.6",
+        changes_verdict=False,
+        sender="gateway",
+        answers=("stream/revoke-write",),
     ),
     Kind(
         name="stream/ownership-transferred",
         section="MEW 3.10.7",
+        changes_verdict=False,
         sender="gateway",
         answers=("stream/transfer-ownership",),
     ),
-    Kind(name="system/presence", section="MEW 3.7", sender="gateway", bridging="native"),
-    Kind(name="system/welcome", section="MEW 3.8.1", sender="gateway", bridging="native"),
-    Kind(name="system/error", section="MEW 3.8.2", sender="gateway", bridging="native"),
+    Kind(
+        name="system/presence", section="MEW 3.7", changes_verdict=False, sender="gateway", bridging="native"
+    ),
+    Kind(
+        name="system/welcome", section="MEW 3.8.1", changes_verdict=False, sender="gateway", bridging="native"
+    ),
+    Kind(
+        name="system/error", section="MEW 3.8.2", changes_verdict=False, sender="gateway", bridging="native"
+    ),
     # D-28, D-92: ours, visible and capability-bound like any other.
-    Kind(name="moot/approve", section="D-28", answers=("mcp/proposal",), handler="proposals", audited=True),
+    Kind(
+        name="moot/approve",
+        section="D-28",
+        changes_verdict=True,
+        answers=("mcp/proposal",),
+        handler="proposals",
+        audited=True,
+    ),
 )
 
 KINDS: Final[Mapping[str, Kind]] = {row.name: row for row in _ROWS}
 
 # Vendor kinds, and those of ours that the gateway only carries (trust/*).
-UNKNOWN: Final = Kind(name="", section="D-08")
+UNKNOWN: Final = Kind(name="", section="D-08", changes_verdict=False)
 
 # D-15: which answers a member owes, and to what; they need no capability of their own.
 OBLIGED: Final[dict[str, frozenset[str]]] = {

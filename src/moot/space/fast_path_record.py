@@ -1,4 +1,4 @@
-"""What the ladder would say of all envelopes of one kind from one session, whatever else stands in them."""
+"""The ladder's verdict on all envelopes of one kind from one session, whatever else they contain."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from moot.space.state import State
 
 
 def fast_path_record(state: State, session: Session, kind: str) -> SeenEnvelope | None:
-    """What the window keeps of each, if rungs 4 and 6 to 13 let them all pass and everybody hears them.
+    """What the window keeps of each, if rungs 4 and 6 to 13 let them all pass and everybody receives them.
 
-    None if one has to look. Rungs 1, 2, 3 and 5 (form, rate, sender, id) are for each envelope by itself. It
-    holds until an input changes members, rights, pauses or the configuration.
+    None if each has to be looked at. Rungs 1, 2, 3 and 5 (form, rate, sender, id) are checked for every
+    envelope. The verdict holds for the current `State.verdict_epoch`.
     """
     row = KINDS.get(kind)
     if (
         row is None
         or row.sender == "gateway"
+        or row.changes_verdict
         or kind in EXECUTED
         or session.dialect != "mew"
         or session.options.injected
         or session.closing_at is not None
         or session.member.pause is not None
-        or state.alike is None
+        or state.uniform_audience is None
         or not session.rights.allow_all(kind)
     ):
         return None

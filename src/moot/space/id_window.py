@@ -32,7 +32,11 @@ class SeenEnvelope(msgspec.Struct, gc=False):
 
 
 class IdWindow:
-    """The most recent envelopes by id, and those whose object is still open."""
+    """The most recent envelopes by id, and those whose object is still open.
+
+    The fast path reads and fills `recent` and `order` itself: what `remember` does, it does too
+    (`gateway/_fast_path.pyx`). The three containers stay the same objects for the life of a space.
+    """
 
     def __init__(self, size: int) -> None:
         self.size = size

@@ -121,9 +121,11 @@ def process_envelope(
             agreed = _check_claims(state, session, envelope, to, now)
         prepare = _ACTS.get(kind)
         # Most of what is said only needs to be heard: nothing below concerns it.
-        if prepare is None and agreed and state.alike is not None and not session.options.injected:
+        if prepare is None and agreed and state.uniform_audience is not None and not session.options.injected:
             window.remember(envelope.id, member.said(kind))
-            return [Deliver(state.alike if session.options.echo else state.all_but(session), envelope)]
+            return [
+                Deliver(state.uniform_audience if session.options.echo else state.all_but(session), envelope)
+            ]
         # 9
         if kind == "mcp/response":
             requests.check_may_answer(state, session, envelope)

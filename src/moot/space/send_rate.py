@@ -28,7 +28,8 @@ class SendRateTable:
     """Two leaky buckets, each kept as the moment at which it will have drained.
 
     A refused message takes nothing from them. One message larger than a second's worth of bytes passes
-    when nothing is owed: how large a message may be is another limit.
+    when nothing is owed: how large a message may be is another limit. The fast path counts the messages that
+    it takes as `check_rate` does (`gateway/_fast_path.pyx`).
     """
 
     __slots__ = ("bytes_drained", "messages_drained")

@@ -38,7 +38,6 @@ from moot.space.config import Name, ParticipantConfig, SessionId, SpaceConfig
 from moot.space.effects import Credential, Deliver, Disconnect, Effect, Mint, Reply, Result, Token
 from moot.space.ladder import check_free_to_speak, process_envelope
 from moot.space.roster import Options, SpaceMember
-from moot.space.send_rate import SendRate
 from moot.space.state import State
 
 
@@ -186,14 +185,9 @@ class Space:
             impostor = state.roster.aliases.get(name) or state.roster.members.get(Name(name))
             if impostor is not None and (impostor.anonymous or impostor.name != name):
                 effects += self._turn_out(impostor, f"the name {name} is taken now", now, mint)
-        state.config = config
-        state.limits = config.limits
-        state.pace = SendRate.of(config.limits)
-        state.window.resize(config.limits.max_recent_ids)
-        state.ledger.most_settled = config.limits.max_settled_proposals
+        state.configure(config)
         for name, participant in config.participants.items():
             effects += self._configure(Name(name), participant)
-        state.membership_changed()
         return effects + state.welcome_again(state.let_grants_fall(), now, mint)
 
     def _configure(self, name: Name, participant: ParticipantConfig) -> list[Effect]:
@@ -287,6 +281,7 @@ class Space:
     def health(self, *, journal_able: bool) -> list[Effect]:
         """D-85: whether the journal can be written decides what is accepted."""
         self.state.journal_able = journal_able
+        self.state.verdicts_changed()
         return []
 
 

@@ -47,9 +47,25 @@ class State:
         self.scheduled = 0
         self._most_deadlines = 256
         self._everyone: tuple[SessionId, ...] | None = None
-        # Everyone, while all hear everything of others that is relayed; None when that has to be looked at.
-        self.alike: tuple[SessionId, ...] | None = None
+        # Everyone, while everyone receives whatever others send; None while that depends on the envelope.
+        self.uniform_audience: tuple[SessionId, ...] | None = None
         self._all_but: dict[SessionId, tuple[SessionId, ...]] = {}
+        # Counts up with every change of what the ladder's verdict on later envelopes depends on, so that a
+        # verdict may be kept while it stays the same (the fast path does).
+        self.verdict_epoch = 0
+
+    def verdicts_changed(self) -> None:
+        """Call after any change of members, rights, pauses, shutdowns, approvals or the configuration."""
+        self.verdict_epoch += 1
+
+    def configure(self, config: SpaceConfig) -> None:
+        """Take new rules and limits over."""
+        self.config = config
+        self.limits = config.limits
+        self.pace = SendRate.of(config.limits)
+        self.window.resize(config.limits.max_recent_ids)
+        self.ledger.most_settled = config.limits.max_settled_proposals
+        self.membership_changed()
 
     # Rights
 
@@ -71,6 +87,7 @@ class State:
         member.shown = None
         for session in member.sessions.values():
             session.refresh()
+        self.verdicts_changed()
         return True
 
     def let_grants_fall(self) -> list[SpaceMember]:
@@ -93,10 +110,10 @@ class State:
         if self._everyone is None:
             listening = [session for session in self.roster.sessions.values() if not session.options.injected]
             self._everyone = tuple(session.id for session in listening)
-            self.alike = self._everyone if self._hear_alike(listening) else None
+            self.uniform_audience = self._everyone if self._is_uniform(listening) else None
         return self._everyone
 
-    def _hear_alike(self, listening: list[Session]) -> bool:
+    def _is_uniform(self, listening: list[Session]) -> bool:
         config = self.config
         return (
             not self.roster.aliases
@@ -107,8 +124,9 @@ class State:
 
     def membership_changed(self) -> None:
         """Call after any session came or went."""
-        self._everyone = self.alike = None
+        self._everyone = self.uniform_audience = None
         self._all_but.clear()
+        self.verdicts_changed()
 
     def all_but(self, origin: Session) -> tuple[SessionId, ...]:
         """Everyone else, as the same object each time: who carries it out knows it again."""
@@ -125,7 +143,7 @@ class State:
         A response is for its `proposer` too, in the dialects that are told so (D-30).
         """
         everyone = self.everyone()
-        if self.alike is not None and translated:
+        if self.uniform_audience is not None and translated:
             return everyone if hears_itself(origin.options, envelope) else self.all_but(origin)
         kept_away = self._is_kept_away(envelope.kind)
         addressed = {*envelope.to, proposer} if envelope.to else None

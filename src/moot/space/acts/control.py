@@ -31,6 +31,7 @@ def prepare_pause(state: State, session: Session, envelope: Envelope) -> Act:
         for member in paused:
             lift_pause(state, member)
             member.pause = PauseRecord(envelope.id, session.member.name, until)
+            state.verdicts_changed()
             state.window.pin(envelope.id)
             if until is not None:
                 state.schedule(until, "pause", member.name)
@@ -67,6 +68,7 @@ def lift_pause(state: State, member: SpaceMember) -> None:
             state.paid(member.pause.id, record, member.name)
         state.window.unpin(member.pause.id)
         member.pause = None
+        state.verdicts_changed()
 
 
 def prepare_question(state: State, session: Session, envelope: Envelope) -> Act:
@@ -105,6 +107,7 @@ def prepare_shutdown(state: State, session: Session, envelope: Envelope) -> Act:
         # Asked twice, the first time counts: nobody gains time by it.
         ending = [member for member in members if member.shut_down is None]
         for member in ending:
+            state.verdicts_changed()
             member.shut_down = closing_at
             for other in member.sessions.values():
                 if other.closing_at is None:

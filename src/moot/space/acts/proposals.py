@@ -138,6 +138,7 @@ def prepare_approve(state: State, session: Session, envelope: Envelope) -> Act:
         for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
             if session.member.name not in proposal.approved_by:
                 proposal.approved_by.append(session.member.name)
+                state.verdicts_changed()
         return []
 
     return Act(execute)

@@ -1,4 +1,4 @@
-"""The compiled reader of plain envelopes takes nothing that the decoder would not read alike (D-83)."""
+"""The compiled scanner accepts nothing that the decoder would not read in the same way (D-83)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moot.protocol._scan_envelope import MOST_NAME_BYTES, MOST_NAMES, plain
+from moot.protocol._scan_envelope import MAX_NAME_BYTES, MAX_NAMES, scan
 from moot.protocol.dialects.mew import MEW
 from moot.protocol.operation import Json
 from tests.protocol.corpus import REFUSALS, TS, Refusal
-from tests.protocol.plain_soak import SEEDS, check_case, in_payload, outcomes, said, with_payload
+from tests.protocol.scan_envelope_soak import SEEDS, check_case, in_payload, outcomes, said, with_payload
 
 SOME = settings(max_examples=200, derandomize=True, deadline=None)
 
-# The reader's own bounds; wider or deeper is not wrong, only not plain.
+# The scanner's own bounds; wider or deeper is not wrong, only not ordinary.
 LEVELS = 24
 KEYS = 24
 DIGITS = 15
@@ -38,7 +38,7 @@ def keys(count: int) -> bytes:
     return json.dumps({f"k{each}": each for each in range(count)}).encode()
 
 
-PLAIN: dict[str, bytes] = {
+ORDINARY: dict[str, bytes] = {
     **{f"seed {number}": seed for number, seed in enumerate(SEEDS)},
     "compact": CHAT,
     "with spaces": json.dumps(json.loads(CHAT)).encode(),
@@ -69,8 +69,8 @@ PLAIN: dict[str, bytes] = {
     "a long list": in_payload(json.dumps(list(range(1000))).encode()),
     "to nobody": said(to=[]),
     "to somebody": said(to=["bob"]),
-    "to many": said(to=["bob"] * MOST_NAMES),
-    "to a long name": said(to=["b" * MOST_NAME_BYTES]),
+    "to many": said(to=["bob"] * MAX_NAMES),
+    "to a long name": said(to=["b" * MAX_NAME_BYTES]),
     "to a foreign name": said(to=["jürgen"]),
     "correlated": said(correlation_id=["e0", "e-1"]),
     "both lists, spaced": json.dumps(
@@ -88,7 +88,7 @@ PLAIN: dict[str, bytes] = {
     "ts from isoformat": said(ts="2026-01-31T12:00:00.123456+00:00"),
 }
 
-NOT_PLAIN: dict[str, bytes] = {
+NOT_ORDINARY: dict[str, bytes] = {
     "a doubled key": with_payload(b'{"a":1,"a":2}'),
     "a doubled key with the same value": with_payload(b'{"a":1,"a":1}'),
     "a doubled key, spaced": with_payload(b'{ "a" : 1 ,\t"a"\r: 1 }'),
@@ -184,11 +184,11 @@ NOT_PLAIN: dict[str, bytes] = {
     "a sender with an escape": said(from_="a\\b"),
     "a kind of nothing": said(kind=""),
     "a kind with an escape": said(kind="cha\t"),
-    "too many names": said(to=["bob"] * (MOST_NAMES + 1)),
-    "too many correlations": said(correlation_id=["e0"] * (MOST_NAMES + 1)),
+    "too many names": said(to=["bob"] * (MAX_NAMES + 1)),
+    "too many correlations": said(correlation_id=["e0"] * (MAX_NAMES + 1)),
     "a name of nothing": said(to=["bob", ""]),
-    "a name too long": said(to=["b" * (MOST_NAME_BYTES + 1)]),
-    "a foreign name of too many bytes": said(to=["é" * (MOST_NAME_BYTES // 2 + 1)]),
+    "a name too long": said(to=["b" * (MAX_NAME_BYTES + 1)]),
+    "a foreign name of too many bytes": said(to=["é" * (MAX_NAME_BYTES // 2 + 1)]),
     "a name with an escape": said(correlation_id=["a\\"]),
     "a list among names": said(to=[["bob"]]),
     "a number among names": said(to=["bob", 1]),
@@ -212,14 +212,14 @@ NOT_PLAIN: dict[str, bytes] = {
 }
 for _member in ("protocol", "id", "ts", "from_", "kind", "payload"):
     _name = _member.removesuffix("_")
-    NOT_PLAIN[f"{_name} missing"] = said(**{_member: ...})
-    NOT_PLAIN[f"{_name} null"] = said(**{_member: None})
-    NOT_PLAIN[f"{_name} a number"] = said(**{_member: 1})
-    NOT_PLAIN[f"{_name} a list"] = said(**{_member: ["a"]})
+    NOT_ORDINARY[f"{_name} missing"] = said(**{_member: ...})
+    NOT_ORDINARY[f"{_name} null"] = said(**{_member: None})
+    NOT_ORDINARY[f"{_name} a number"] = said(**{_member: 1})
+    NOT_ORDINARY[f"{_name} a list"] = said(**{_member: ["a"]})
 for _name, _value in json.loads(TIGHT).items():
     _again = f'"{_name}":{json.dumps(_value)}'.encode()
-    NOT_PLAIN[f"{_name} twice"] = TIGHT[:-1] + b"," + _again + b"}"
-    NOT_PLAIN[f"{_name} twice, spaced"] = b"{\t" + _again.replace(b":", b" : ", 1) + b" ," + TIGHT[1:]
+    NOT_ORDINARY[f"{_name} twice"] = TIGHT[:-1] + b"," + _again + b"}"
+    NOT_ORDINARY[f"{_name} twice, spaced"] = b"{\t" + _again.replace(b":", b" : ", 1) + b" ," + TIGHT[1:]
 
 
 @pytest.mark.parametrize("name", ["moot.protocol._scan_envelope", "moot.gateway._fast_path"])
@@ -231,45 +231,45 @@ def test_the_compiled_part_is_there(name: str) -> None:
     assert found.origin.endswith(tuple(EXTENSION_SUFFIXES))
 
 
-@pytest.mark.parametrize("raw", PLAIN.values(), ids=PLAIN)
-def test_what_clients_send_is_plain_and_decoded_alike(raw: bytes) -> None:
-    assert check_case(raw) == "plain"
+@pytest.mark.parametrize("raw", ORDINARY.values(), ids=ORDINARY)
+def test_what_clients_send_is_ordinary_and_decoded_alike(raw: bytes) -> None:
+    assert check_case(raw) == "ordinary"
 
 
-@pytest.mark.parametrize("raw", NOT_PLAIN.values(), ids=NOT_PLAIN)
-def test_what_one_has_to_look_at_is_not_plain(raw: bytes) -> None:
-    assert plain(raw) is None
+@pytest.mark.parametrize("raw", NOT_ORDINARY.values(), ids=NOT_ORDINARY)
+def test_what_one_has_to_look_at_is_not_ordinary(raw: bytes) -> None:
+    assert scan(raw) is None
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.name)
-def test_what_the_decoder_refuses_is_not_plain_or_left_to_the_caller(refusal: Refusal) -> None:
-    assert check_case(refusal.raw) != "plain"
+def test_what_the_decoder_refuses_is_not_ordinary_or_left_to_the_caller(refusal: Refusal) -> None:
+    assert check_case(refusal.raw) != "ordinary"
 
 
 def test_members_are_found_wherever_they_stand() -> None:
     payload = {"id": "x", "ts": "x", "from": "x", "kind": "x", "payload": {"id": "x"}}
     for raw in (said(payload=payload), said(protocol=..., payload=payload)[:-1] + b',"protocol":"mew/v0.4"}'):
-        assert plain(raw) == ("e1", TS, "alice", "chat")
+        assert scan(raw) == ("e1", TS, "alice", "chat")
 
 
-def test_no_envelope_is_plain_before_its_last_byte() -> None:
+def test_no_envelope_is_ordinary_before_its_last_byte() -> None:
     for raw in (TIGHT, *(seed.rstrip() for seed in SEEDS)):
-        assert plain(raw) is not None
-        assert [end for end in range(len(raw)) if plain(raw[:end]) is not None] == []
+        assert scan(raw) is not None
+        assert [end for end in range(len(raw)) if scan(raw[:end]) is not None] == []
 
 
 @pytest.mark.parametrize("byte", [0, *range(1, 9), *range(0x0B, 0x0D), *range(0x0E, 0x20)])
-def test_a_control_character_is_plain_nowhere(byte: int) -> None:
+def test_a_control_character_is_ordinary_nowhere(byte: int) -> None:
     for at in range(len(TIGHT) + 1):
-        assert plain(TIGHT[:at] + bytes([byte]) + TIGHT[at:]) is None
+        assert scan(TIGHT[:at] + bytes([byte]) + TIGHT[at:]) is None
 
 
-def test_a_line_feed_is_plain_nowhere() -> None:
+def test_a_line_feed_is_ordinary_nowhere() -> None:
     """The decoder takes it between tokens, but a record of the journal is one line."""
     raw = CHAT + b"\n"
     assert MEW.decode(raw).raw == raw
     for seed in SEEDS:
-        assert [at for at in range(len(seed) + 1) if plain(seed[:at] + b"\n" + seed[at:]) is not None] == []
+        assert [at for at in range(len(seed) + 1) if scan(seed[:at] + b"\n" + seed[at:]) is not None] == []
 
 
 def test_a_second_that_does_not_exist_is_left_to_the_caller() -> None:
@@ -285,10 +285,10 @@ def test_a_kind_a_sender_and_a_length_are_left_to_the_caller() -> None:
     assert check_case(said(id="i" * 257)) == "left to the caller"
 
 
-def test_twenty_thousand_mishaps_make_nothing_plain_that_is_not() -> None:
+def test_twenty_thousand_mishaps_make_nothing_ordinary_that_is_not() -> None:
     counted = outcomes(20_000, seed=7)
     # Were nearly all of them broken or all of them whole, the comparison would say little.
-    assert 2_000 < counted["plain"] < 10_000
+    assert 2_000 < counted["ordinary"] < 10_000
 
 
 numbers = st.integers(-(10**DIGITS) + 1, 10**DIGITS - 1)
@@ -317,23 +317,23 @@ separators = st.sampled_from([(",", ":"), (", ", ": "), (" ,\t", "\r: ")])
 
 @SOME
 @given(payloads(wild_numbers, texts), separators, st.booleans())
-def test_any_payload_is_decoded_alike_if_it_is_plain(
+def test_any_payload_is_decoded_alike_if_it_is_ordinary(
     payload: dict[str, Json], separators: tuple[str, str], ensure_ascii: bool
 ) -> None:
     raw = written(payload, separators, ensure_ascii)
-    if check_case(raw) == "plain":
+    if check_case(raw) == "ordinary":
         assert MEW.decode(raw).payload == payload
 
 
 @SOME
 @given(payloads(numbers, names), separators)
-def test_a_payload_of_words_lists_and_short_numbers_is_plain(
+def test_a_payload_of_words_lists_and_short_numbers_is_ordinary(
     payload: dict[str, Json], separators: tuple[str, str]
 ) -> None:
-    assert check_case(written(payload, separators, ensure_ascii=False)) == "plain"
+    assert check_case(written(payload, separators, ensure_ascii=False)) == "ordinary"
 
 
 @SOME
 @given(st.permutations(list(json.loads(TIGHT).items())), separators)
 def test_members_may_stand_in_any_order(members: list[tuple[str, Json]], separators: tuple[str, str]) -> None:
-    assert check_case(json.dumps(dict(members), separators=separators).encode()) == "plain"
+    assert check_case(json.dumps(dict(members), separators=separators).encode()) == "ordinary"

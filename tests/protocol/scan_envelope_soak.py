@@ -1,7 +1,7 @@
-"""Texts around the edge of what is plain: `make soak` runs millions of them, the tests some thousands.
+"""Texts around the edge of what is ordinary: `make soak` runs millions of them, the tests some thousands.
 
-Each case takes plain envelopes apart. What must hold is in `check_case`: the compiled reader takes nothing
-that the decoder would not read in the same way. The first violation ends the walk with the bytes that
+Each case takes ordinary envelopes apart. What must hold is in `check_case`: the compiled scanner accepts
+nothing that the decoder would not read in the same way. The first violation ends the walk with the bytes that
 caused it.
 """
 
@@ -15,7 +15,7 @@ import orjson
 
 from moot.errors import InvalidEnvelope
 from moot.protocol import strict_json
-from moot.protocol._scan_envelope import plain
+from moot.protocol._scan_envelope import scan
 from moot.protocol.dialects.mew import MEW, check_canonical_kind
 from moot.protocol.dialects.translation import check_sender
 from moot.protocol.envelope import DEFAULT_LIMITS, check_kind, check_timestamp
@@ -44,7 +44,7 @@ def said(**members: Json) -> bytes:
     return text("mew", "chat", **({"payload": {"text": "hi"}} | members))
 
 
-# Plain ones, where mutations start.
+# Ordinary envelopes, where mutations start.
 SEEDS: tuple[bytes, ...] = (
     said(),
     said(payload={}, to=["bob", "carol-2"], correlation_id=["e0"]),
@@ -85,10 +85,10 @@ _VALUES: tuple[bytes, ...] = tuple(
 )  # fmt: skip
 
 
-def run_plain_soak(cases: int, seed: int) -> str:
+def run_scan_envelope_soak(cases: int, seed: int) -> str:
     """Runs that many cases and says how they went; raises AssertionError on the first violation."""
     told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes(cases, seed).items()))
-    return f"plain soak: {cases} cases from seed {seed}: {told}"
+    return f"scan_envelope soak: {cases} cases from seed {seed}: {told}"
 
 
 def outcomes(cases: int, seed: int) -> Counter[str]:
@@ -105,7 +105,7 @@ def outcomes(cases: int, seed: int) -> Counter[str]:
 
 
 def mutated(random: Random) -> bytes:
-    """A plain envelope after one to three mishaps."""
+    """An ordinary envelope after one to three mishaps."""
     raw = bytearray(random.choice(SEEDS))
     for _ in range(random.choice((1, 1, 1, 2, 3))):
         match random.randrange(12):
@@ -154,10 +154,10 @@ def check_case(raw: bytes) -> str:
     except UnicodeDecodeError:
         # The connection has closed by then: the reader is promised valid UTF-8.
         return "no text"
-    found = plain(raw)
+    found = scan(raw)
     if found is None:
-        return "not plain"
-    # A lane has rows for no kind and no sender at all, so nothing must look like one.
+        return "not ordinary"
+    # The fast path knows only kinds and senders that are not empty, so none may be found empty.
     assert all(found)
     assert b"\n" not in raw, "a record of the journal is one line"
     fields = strict_json.parse(raw)
@@ -174,11 +174,11 @@ def check_case(raw: bytes) -> str:
     assert list(envelope.to) == fields.get("to", [])
     assert list(envelope.correlation_id) == fields.get("correlation_id", [])
     assert envelope.context is None
-    return "plain"
+    return "ordinary"
 
 
 def _caller_would_take(id: str, ts: str, sender: str, kind: str) -> bool:
-    """What the reader does not judge: a lane compares it with what the decoder has accepted before."""
+    """What is left to the fast path, which compares it with what the decoder has accepted before."""
     try:
         check_timestamp(ts[:SECOND] + "Z")
         check_sender(sender, DEFAULT_LIMITS)

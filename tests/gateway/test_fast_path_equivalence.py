@@ -1,8 +1,8 @@
-"""Two gateways, one with lanes and one without, live through the same stories and cannot be told apart.
+"""Two gateways, one with the fast path and one without, run the same random stories and cannot be told apart.
 
 A story is a list of steps drawn from a seed, before anybody plays it. What is compared after each chapter is
-all that `House.seen` sees: what every session was written, the journal, the state, the past, the figures; and
-all of it once more after both gateways were started again from disk.
+all that `SocketlessGateway.seen` sees: what every session was written, the journal, the state, the
+history, the metrics; and all of it once more after both gateways were started again from disk.
 """
 
 from __future__ import annotations
@@ -23,11 +23,20 @@ from moot.protocol.patterns import read_capabilities
 from moot.space.effects import Reply
 from moot.space.roster import Options
 from tests.gateway.lab import CALL, gateway_settings, participants, space_settings
-from tests.gateway.lane_pairs import ODD, SECOND, House, Seat, check_alike, house, members, spelt
+from tests.gateway.socketless_gateway import (
+    ODD,
+    SECOND,
+    SocketlessGateway,
+    SocketlessSession,
+    check_same,
+    encode,
+    members,
+    socketless_gateway,
+)
 from tests.waiting import until
 
 NAMES: Final = ("alice", "bob", "carol", "dora")
-# The first ones are what busy spaces say; the others are let through the long way, or refused.
+# The first ones are what busy spaces say; the others are let through the slow path, or refused.
 PLAIN_KINDS: Final = ("chat", "chat", "chat", "reasoning/thought", "reasoning/start", "chat/cancel")
 OTHER_KINDS: Final = (
     "x/vendor",
@@ -85,13 +94,13 @@ class Join(NamedTuple):
 
 
 class Leave(NamedTuple):
-    seat: int
+    session: int
 
 
 class Say(NamedTuple):
     """`line` makes the message for whoever sits there: their own name is in it."""
 
-    seat: int
+    session: int
     line: Callable[[str], bytes]
     binary: bool = False
     # Whether what comes of it is waited for; most of the time the next step comes in the same tick.
@@ -101,7 +110,7 @@ class Say(NamedTuple):
 class Frame(NamedTuple):
     """A stream frame to the n-th stream that is open, or to none."""
 
-    seat: int
+    session: int
     stream: int
     binary: bool
 
@@ -156,26 +165,28 @@ class Author:
         return story
 
     def _scene(self) -> list[Step]:
-        chance, seat = self._chance, self._chance.randrange(8)
+        chance, session = self._chance, self._chance.randrange(8)
         match chance.choices(range(9), (24, 8, 6, 4, 2, 2, 1, 2, 1))[0]:
             case 0:
-                # A run of plain ones by one member: the first opens the lane.
+                # A run of ordinary ones by one member: the first opens the fast path.
                 kind, rests = chance.choice(PLAIN_KINDS), chance.random() < 0.3
-                return [Say(seat, self._plain(kind), rest=rests) for _ in range(chance.randrange(2, 8))]
+                return [Say(session, self._ordinary(kind), rest=rests) for _ in range(chance.randrange(2, 8))]
             case 1:
-                odd = [Say(seat, self._odd(), binary=chance.random() < 0.1) for _ in range(3)]
-                return [Say(seat, self._plain("chat")), Say(seat, self._plain("chat")), *odd]
+                odd = [Say(session, self._odd(), binary=chance.random() < 0.1) for _ in range(3)]
+                return [Say(session, self._ordinary("chat")), Say(session, self._ordinary("chat")), *odd]
             case 2:
-                act = self._act(seat)
-                return [act, *(Say(n, self._plain("chat")) for n in range(4)), Time()]
+                act = self._act(session)
+                return [act, *(Say(n, self._ordinary("chat")) for n in range(4)), Time()]
             case 3:
                 name, token = chance.choice(NAMES), chance.choice(("", "", "t-bob-less"))
                 return [
-                    Join(name, chance.choice(self._queries), token) if chance.random() < 0.5 else Leave(seat)
+                    Join(name, chance.choice(self._queries), token)
+                    if chance.random() < 0.5
+                    else Leave(session)
                 ]
             case 4:
                 # For a while somebody listens who reads another spelling.
-                said = [Say(seat, self._plain("chat")) for _ in range(4)]
+                said = [Say(session, self._ordinary("chat")) for _ in range(4)]
                 return [Join("alice", "&dialect=mcpx"), *said[:2], Leave(-1), *said[2:]]
             case 5:
                 opening = Say(0, self._line("stream/request", {"direction": "upload"}), rest=True)
@@ -187,7 +198,7 @@ class Author:
                 right = chance.choice(RIGHTS)
                 return [Post(name, self._odd()) if what == "post" else Operator(name, what, right)]
             case _:
-                hurried = tuple(Say(seat, self._plain("chat")) for _ in range(5))
+                hurried = tuple(Say(session, self._ordinary("chat")) for _ in range(5))
                 return [Hurry(self.ruled(limits=chance.choice(PACES)), hurried), Reload(self.ruled())]
 
     # What is said
@@ -198,9 +209,9 @@ class Author:
 
     def _line(self, kind: str, payload: Json = None, **more: Json) -> Callable[[str], bytes]:
         id = self._id()
-        return lambda name: spelt(members(name, id, kind, payload, **more))
+        return lambda name: encode(members(name, id, kind, payload, **more))
 
-    def _plain(self, kind: str) -> Callable[[str], bytes]:
+    def _ordinary(self, kind: str) -> Callable[[str], bytes]:
         chance = self._chance
         more: dict[str, Json] = {}
         if chance.random() < 0.2:
@@ -214,11 +225,11 @@ class Author:
         return self._line(kind, **more)
 
     def _odd(self) -> Callable[[str], bytes]:
-        """Something that a lane may hesitate at, and should where the long way would not just pass it on."""
+        """Something that the fast path may leave to the slow path, and must if that would not relay it."""
         id, taken, odd = self._id(), self._chance.choice(self._open), self._chance.choice(ODD)
         return lambda name: odd(name, id, taken)
 
-    def _act(self, seat: int) -> Say:
+    def _act(self, session: int) -> Say:
         """What members do besides talking."""
         chance = self._chance
         who, other = chance.choice(NAMES), chance.choice(NAMES)
@@ -252,29 +263,29 @@ class Author:
         # What ends by itself is followed up within the tick: later might be too late, on a slow disk.
         ends = kind == "participant/shutdown" or "timeout_seconds" in payload
         rests = not ends and chance.random() < 0.5
-        return Say(seat, self._line(kind, payload, **more), rest=rests)
+        return Say(session, self._line(kind, payload, **more), rest=rests)
 
 
-async def _played(step: Step, home: House) -> str:
+async def _played(step: Step, home: SocketlessGateway) -> str:
     host = home.host
     match step:
         case Join():
             came = home.try_join(*step[:2], token=step.token)
             await home.rest()
-            return "" if isinstance(came, Seat) else f"{step} {came}"
+            return "" if isinstance(came, SocketlessSession) else f"{step} {came}"
         case Leave():
-            if (seat := _seat(home, step.seat)) is not None:
-                seat.leave()
+            if (session := _session(home, step.session)) is not None:
+                session.leave()
                 await home.rest()
         case Say():
-            if (seat := _seat(home, step.seat)) is not None:
-                seat.say(step.line(seat.name), step.binary)
+            if (session := _session(home, step.session)) is not None:
+                session.say(step.line(session.name), step.binary)
                 if step.rest:
                     await home.rest()
         case Frame():
-            if (seat := _seat(home, step.seat)) is not None:
+            if (session := _session(home, step.session)) is not None:
                 streams = [*host.space.state.streams.open, "nobody"]
-                seat.say(b"#%b#data" % streams[step.stream % len(streams)].encode(), step.binary)
+                session.say(b"#%b#data" % streams[step.stream % len(streams)].encode(), step.binary)
         case Post():
             try:
                 answer = await host.post(step.name, "mew", step.line(step.name), Options(injected=True))
@@ -317,40 +328,40 @@ async def _played(step: Step, home: House) -> str:
     return ""
 
 
-def _forget_debts(home: House) -> None:
+def _forget_debts(home: SocketlessGateway) -> None:
     for member in home.host.space.state.roster:
         member.throttle.messages_drained = member.throttle.bytes_drained = 0.0
 
 
-def _seat(home: House, number: int) -> Seat | None:
-    here = [seat for seat in home.seats if seat.here]
+def _session(home: SocketlessGateway, number: int) -> SocketlessSession | None:
+    here = [session for session in home.sessions if session.here]
     return here[number % len(here)] if here else None
 
 
 async def lived(folder: Path, author: Author) -> tuple[int, int]:
-    """A story, a restart from disk, and another chapter; how many steps, and what took the short way."""
+    """A story, a restart from disk, and another chapter; how many steps, and what took the fast path."""
     ruled = author.ruled()
     received = heard = 0
     async with (
-        house(folder / "short", ruled) as short,
-        house(folder / "long", ruled, with_lanes=False) as long,
+        socketless_gateway(folder / "fast", ruled) as fast,
+        socketless_gateway(folder / "slow", ruled, with_fast_path=False) as slow,
     ):
         for steps in (120, 120, 120, 0, 60):
             if not steps:
-                for home in (short, long):
+                for home in (fast, slow):
                     await home.close()
                     await home.open()
-                await check_alike(short, long, "started again")
+                await check_same(fast, slow, "started again")
                 continue
             story = author.chapter(steps)
-            before = short.host.fast_paths.heard
-            for home in (short, long):
+            before = fast.host.fast_paths.accepted
+            for home in (fast, slow):
                 for step in story:
                     home.notes.append(await _played(step, home))
             received += len(story)
-            heard += short.host.fast_paths.heard - before
-            await check_alike(short, long, f"after {received} steps")
-        assert long.host.fast_paths.heard == 0
+            heard += fast.host.fast_paths.accepted - before
+            await check_same(fast, slow, f"after {received} steps")
+        assert slow.host.fast_paths.accepted == 0
     return received, heard
 
 
@@ -358,7 +369,7 @@ QUERIES: Final = ("", "", "&echo=0", "&echo=unanswered")
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_a_gateway_with_lanes_does_what_one_without_does(tmp_path: Path, seed: int) -> None:
+async def test_a_gateway_with_fast_path_does_what_one_without_does(tmp_path: Path, seed: int) -> None:
     steps, heard = await lived(tmp_path, Author(seed, settings, QUERIES))
     assert heard > steps / 20
 

@@ -1,13 +1,13 @@
-"""Gateways without sockets, and two of them side by side: one with lanes, one that goes the long way only.
+"""Gateways without sockets, and two of them side by side: one with the fast path and one without.
 
-    async with house(folder, settings) as one:
+    async with socketless_gateway(folder, settings) as one:
         alice = one.join("alice")
         alice.say(chat("alice", "c-1"))
         await one.rest()
-        assert one.host.fast_paths.heard == 0     # the first one opens the lane, the second would take it
+        assert one.host.fast_paths.accepted == 0     # the next one would take the fast path
 
-A `Seat` stands where a WebSocket stands: messages go in whole, and what is written to it is kept as it came.
-`seen` writes down all that can be seen of a house, line by line, so that two of them can be compared. It
+A `SocketlessSession` is in the place of a WebSocket: messages go in whole, and what is written to it is kept.
+`seen` writes down all that can be seen of a gateway, line by line, so that two of them can be compared. It
 hides what a gateway draws by chance or reads off a clock, and nothing else: clients in these tests sign their
 envelopes in the year 2001, so that every later moment is a gateway's own.
 """
@@ -30,7 +30,7 @@ from picows import WSTransport
 from moot.config import load
 from moot.gateway import fast_path
 from moot.gateway.app import Gateway
-from moot.gateway.delivery import spelled
+from moot.gateway.delivery import encode_entry
 from moot.gateway.error_reply_limiter import ErrorReplyLimiter
 from moot.gateway.space_host import SpaceHost
 from moot.net.websocket_server import ServerSocket, SocketLimits, Upgrade, UpgradeRefusal
@@ -41,7 +41,7 @@ from tests.gateway.lab import write_config
 SECOND: Final = "2001-09-09T01:46:40"
 
 
-def spelt(fields: Json) -> bytes:
+def encode(fields: Json) -> bytes:
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -52,8 +52,8 @@ def members(sender: str, id: str, kind: str = "chat", payload: Json = None, **mo
 
 
 def chat(sender: str, id: str, **more: Json) -> bytes:
-    """What a lane takes, if it is open."""
-    return spelt(members(sender, id, **more))
+    """An ordinary message, which takes the fast path if that is open."""
+    return encode(members(sender, id, **more))
 
 
 def _nested(levels: int) -> Json:
@@ -64,7 +64,7 @@ def _nested(levels: int) -> Json:
 
 
 def _without(member: str) -> Callable[[str, str, str], bytes]:
-    return lambda me, own, taken: spelt({k: v for k, v in members(me, own).items() if k != member})
+    return lambda me, own, taken: encode({k: v for k, v in members(me, own).items() if k != member})
 
 
 def _with(**more: Json) -> Callable[[str, str, str], bytes]:
@@ -75,7 +75,7 @@ def _changed(old: bytes, new: bytes) -> Callable[[str, str, str], bytes]:
     return lambda me, own, taken: chat(me, own).replace(old, new)
 
 
-# Messages by (who says it, an id of its own, an id that may be taken): each is plain but for one thing.
+# Messages by (who says it, an id of its own, an id that may be taken): each is ordinary but for one thing.
 ODD: Final[tuple[Callable[[str, str, str], bytes], ...]] = (
     lambda me, own, taken: chat(me, "e-1"),
     lambda me, own, taken: chat(me, taken),
@@ -85,8 +85,8 @@ ODD: Final[tuple[Callable[[str, str, str], bytes], ...]] = (
     lambda me, own, taken: chat(me, own + "x" * 20),
     lambda me, own, taken: chat(me, own + "x" * 250),
     lambda me, own, taken: chat(me, ""),
-    lambda me, own, taken: spelt(members(me, own) | {"id": 7}),
-    lambda me, own, taken: spelt(dict(sorted(members(me, own).items()))),
+    lambda me, own, taken: encode(members(me, own) | {"id": 7}),
+    lambda me, own, taken: encode(dict(sorted(members(me, own).items()))),
     lambda me, own, taken: chat(me, own).replace(b",", b" ,\t").replace(b":{", b": {") + b"\r ",
     lambda me, own, taken: b" " + chat(me, own),
     lambda me, own, taken: chat(me, own)[:-1],
@@ -157,7 +157,7 @@ class Wire:
             gone.on_ws_disconnected(cast("WSTransport", self))
 
 
-class Seat:
+class SocketlessSession:
     """One session, seen from its member's side."""
 
     def __init__(self, name: str, connection: ServerSocket) -> None:
@@ -190,43 +190,43 @@ class Seat:
             yield data[at] & 0x0F, data[start : start + size]
             at = start + size
 
-    def heard(self) -> list[dict[str, Any]]:
+    def messages(self) -> list[dict[str, Any]]:
         return [json.loads(text) for opcode, text in self.frames() if opcode == 1 and text[:1] == b"{"]
 
     def last_refusal(self) -> dict[str, Any]:
         """What the last error said."""
-        payload: dict[str, Any] = [e for e in self.heard() if e["kind"] == "system/error"][-1]["payload"]
+        payload: dict[str, Any] = [e for e in self.messages() if e["kind"] == "system/error"][-1]["payload"]
         return payload
 
     def ids(self, kind: str = "chat") -> list[str]:
-        return [each["id"] for each in self.heard() if each["kind"] == kind]
+        return [each["id"] for each in self.messages() if each["kind"] == kind]
 
 
-class House:
-    """A gateway with one space, `lab`, and all who ever sat in it."""
+class SocketlessGateway:
+    """A gateway with one space, `lab`, and all sessions that it ever had."""
 
-    def __init__(self, file: Path, *, with_lanes: bool = True) -> None:
+    def __init__(self, file: Path, *, with_fast_path: bool = True) -> None:
         self.file = file
-        self.seats: list[Seat] = []
+        self.sessions: list[SocketlessSession] = []
         # Tokens that members were given since the configuration was read.
         self.tokens: dict[str, str] = {}
         # What came of steps that are answered otherwise than by a message.
         self.notes: list[str] = []
-        self._with_lanes = with_lanes
+        self._with_fast_path = with_fast_path
         self.gateway: Gateway
 
     async def open(self) -> None:
         self.gateway = Gateway(load(self.file, environ={}))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(fast_path, "COMPILED", self._with_lanes and fast_path.COMPILED)
+            patch.setattr(fast_path, "COMPILED", self._with_fast_path and fast_path.COMPILED)
             await self.gateway.start()
         # How often a mistake is answered depends on the clock, and nothing here does.
         self.host.stream_error_replies = ErrorReplyLimiter(1e6)
 
     async def close(self) -> None:
         """All leave in the order in which they came, then the gateway stops."""
-        for seat in self.seats:
-            seat.leave()
+        for session in self.sessions:
+            session.leave()
         await self.rest()
         await self.gateway.stop()
 
@@ -238,7 +238,7 @@ class House:
     def journal(self) -> Path:
         return self.gateway.config.data / "spaces" / "lab" / "journal"
 
-    def try_join(self, name: str, query: str = "", *, token: str = "") -> Seat | int:
+    def try_join(self, name: str, query: str = "", *, token: str = "") -> SocketlessSession | int:
         """A new session, or the HTTP status that says why not."""
         headers = {
             "host": f"127.0.0.1:{self.gateway.port}",
@@ -248,14 +248,14 @@ class House:
         answer = self.gateway._reception.admit(Upgrade(f"/ws?space=lab{query}", headers, "here"))
         if isinstance(answer, UpgradeRefusal):
             return answer.status
-        seat = Seat(name, ServerSocket(answer, SocketLimits()))
-        self.seats.append(seat)
-        return seat
+        session = SocketlessSession(name, ServerSocket(answer, SocketLimits()))
+        self.sessions.append(session)
+        return session
 
-    def join(self, name: str, query: str = "", *, token: str = "") -> Seat:
-        seat = self.try_join(name, query, token=token)
-        assert isinstance(seat, Seat), seat
-        return seat
+    def join(self, name: str, query: str = "", *, token: str = "") -> SocketlessSession:
+        session = self.try_join(name, query, token=token)
+        assert isinstance(session, SocketlessSession), session
+        return session
 
     async def tick(self) -> None:
         await asyncio.sleep(0)
@@ -284,9 +284,9 @@ class House:
     # What can be seen
 
     async def seen(self) -> list[str]:
-        """Everything, line by line; equal for two houses in which the same happened."""
+        """Everything, line by line; equal for two gateways in which the same happened."""
         await self.rest()
-        lines = [*self._records(), *self._state(), *self._past(), *self._frames(), *self.notes]
+        lines = [*self._records(), *self._state(), *self._history(), *self._frames(), *self.notes]
         host = self.host
         lines += [f"received {host.received}", f"delivered {host.delivered}"]
         lines += [f"refused {sorted(host.refusals.items())}", f"next {host.journal.next_number}"]
@@ -316,23 +316,23 @@ class House:
         for table, content in saved.items():
             yield f"state {table} {json.dumps(content)}"
 
-    def _past(self) -> Iterator[str]:
-        past = self.host.delivery.history
-        numbers = {id(heard): number for number, heard in enumerate(past.heard)}
-        for heard in past.heard:
+    def _history(self) -> Iterator[str]:
+        history = self.host.delivery.history
+        numbers = {id(heard): number for number, heard in enumerate(history.entries)}
+        for heard in history.entries:
             # A notice is as long as the digits of a wait that it names.
             size = heard.size if isinstance(heard.message, bytes) else ""
-            yield f"past {size} {spelled(heard, 'mew')!r} {spelled(heard, 'mcpx')!r}"
+            yield f"history {size} {encode_entry(heard, 'mew')!r} {encode_entry(heard, 'mcpx')!r}"
         for name in self.host.space.state.roster.members:
-            polled = [numbers[id(heard)] for heard in past.since(past.visible_since(name), name)]
+            polled = [numbers[id(heard)] for heard in history.since(history.visible_since(name), name)]
             yield f"polled by {name} {polled}"
 
     def _frames(self) -> Iterator[str]:
-        for number, seat in enumerate(self.seats):
-            yield f"seat {number} {seat.name}"
-            for opcode, text in seat.frames():
+        for number, session in enumerate(self.sessions):
+            yield f"session {number} {session.name}"
+            for opcode, text in session.frames():
                 yield f"frame {opcode} {text!r}"
-            yield f"end {seat.wire.closed}"
+            yield f"end {session.wire.closed}"
 
 
 _DRAWN = re.compile(
@@ -362,10 +362,12 @@ def hidden(lines: Sequence[str]) -> list[str]:
 
 
 @asynccontextmanager
-async def house(folder: Path, settings: Json, *, with_lanes: bool = True) -> AsyncIterator[House]:
+async def socketless_gateway(
+    folder: Path, settings: Json, *, with_fast_path: bool = True
+) -> AsyncIterator[SocketlessGateway]:
     """One gateway, stopped when the block ends."""
     folder.mkdir(exist_ok=True)
-    one = House(write_config(folder, settings), with_lanes=with_lanes)
+    one = SocketlessGateway(write_config(folder, settings), with_fast_path=with_fast_path)
     await one.open()
     try:
         yield one
@@ -373,12 +375,12 @@ async def house(folder: Path, settings: Json, *, with_lanes: bool = True) -> Asy
         await one.close()
 
 
-async def check_alike(short: House, long: House, when: str) -> None:
-    """Raises with the first line in which two houses part, and what stands around it."""
-    lines, others = await short.seen(), await long.seen()
+async def check_same(fast: SocketlessGateway, slow: SocketlessGateway, when: str) -> None:
+    """Raises with the first line in which two gateways differ, and the lines before it."""
+    lines, others = await fast.seen(), await slow.seen()
     for at, (line, other) in enumerate(zip_longest(lines, others, fillvalue="nothing")):
         if line != other:
             before = "\n".join(each[:300] for each in lines[max(0, at - 3) : at])
             same = next(n for n, (a, b) in enumerate(zip_longest(line, other)) if a != b)
             cut = slice(max(0, same - 300), same + 600)
-            raise AssertionError(f"{when}\n{before}\nshort: {line[cut]}\nlong:  {other[cut]}")
+            raise AssertionError(f"{when}\n{before}\nfast: {line[cut]}\nslow: {other[cut]}")

@@ -1,6 +1,6 @@
-"""The short way, story by story: whatever could change a verdict closes the lanes, and nothing odd gets by.
+"""The fast path, case by case: whatever could change a verdict sends the next message the slow path.
 
-Every story first shows that the lane was open, so that what follows is decided in spite of it.
+Every test first shows that the fast path is open, so that what follows is decided in spite of it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,15 @@ from moot.protocol.patterns import read_capabilities
 from moot.store.journal_reader import read_records, verify
 from tests.gateway.disk import no_room_on_disk
 from tests.gateway.lab import CALL, gateway_settings, participants, space_settings, write_config
-from tests.gateway.lane_pairs import House, Seat, chat, house, members, spelt
 from tests.gateway.served import served
+from tests.gateway.socketless_gateway import (
+    SocketlessGateway,
+    SocketlessSession,
+    chat,
+    encode,
+    members,
+    socketless_gateway,
+)
 from tests.waiting import until
 
 PEOPLE: Final[dict[str, Any]] = {
@@ -38,69 +45,71 @@ def settings(
     return gateway_settings({"lab": space}, **gateway)
 
 
-def takes_the_lane(one: House, seat: Seat, said: bytes) -> bool:
-    """Say this, and tell whether it took the short way."""
-    before = one.host.fast_paths.heard
-    seat.say(said)
-    return one.host.fast_paths.heard > before
+def takes_the_fast_path(one: SocketlessGateway, session: SocketlessSession, said: bytes) -> bool:
+    """Say this, and tell whether it took the fast path."""
+    before = one.host.fast_paths.accepted
+    session.say(said)
+    return one.host.fast_paths.accepted > before
 
 
-def open_lane(one: House, seat: Seat, kind: str = "chat") -> None:
-    """The first one goes the long way, the second does not."""
+def open_fast_path(one: SocketlessGateway, session: SocketlessSession, kind: str = "chat") -> None:
+    """The first one goes the slow path, the second does not."""
     number = one.host.received
-    assert not takes_the_lane(one, seat, chat(seat.name, f"open-{number}", kind=kind))
-    assert takes_the_lane(one, seat, chat(seat.name, f"opened-{number}", kind=kind))
+    assert not takes_the_fast_path(one, session, chat(session.name, f"open-{number}", kind=kind))
+    assert takes_the_fast_path(one, session, chat(session.name, f"opened-{number}", kind=kind))
 
 
 @asynccontextmanager
-async def talking(folder: Path, *args: Any, **more: Any) -> AsyncIterator[tuple[House, Seat, Seat]]:
-    """A house with alice and bob in it; bob's lane is open."""
-    async with house(folder, settings(*args, **more)) as one:
+async def talking(
+    folder: Path, *args: Any, **more: Any
+) -> AsyncIterator[tuple[SocketlessGateway, SocketlessSession, SocketlessSession]]:
+    """A gateway with alice and bob; bob's fast path is open."""
+    async with socketless_gateway(folder, settings(*args, **more)) as one:
         alice, bob = one.join("alice"), one.join("bob")
         await one.rest()
-        open_lane(one, bob)
+        open_fast_path(one, bob)
         yield one, alice, bob
 
 
-async def refusal_of(one: House, seat: Seat, said: bytes) -> dict[str, Any]:
-    """What this is answered with; nobody hears it, and it does not take the lane."""
-    others = [other for other in one.seats if other is not seat and other.here]
-    assert not takes_the_lane(one, seat, said)
+async def refusal_of(one: SocketlessGateway, session: SocketlessSession, said: bytes) -> dict[str, Any]:
+    """What this is answered with; nobody hears it, and it does not take the fast path."""
+    others = [other for other in one.sessions if other is not session and other.here]
+    assert not takes_the_fast_path(one, session, said)
     await one.rest()
     assert all("c-next" not in other.ids() for other in others)
-    return seat.last_refusal()
+    return session.last_refusal()
 
 
 # Something happens, and the very next message is another matter.
 
 
-async def _pause(one: House, alice: Seat) -> str:
-    alice.say(spelt(members("alice", "p-1", "participant/pause", {}, to=["bob"])))
+async def _pause(one: SocketlessGateway, alice: SocketlessSession) -> str:
+    alice.say(encode(members("alice", "p-1", "participant/pause", {}, to=["bob"])))
     return "participant_paused"
 
 
-async def _shutdown(one: House, alice: Seat) -> str:
-    alice.say(spelt(members("alice", "s-1", "participant/shutdown", {}, to=["bob"])))
+async def _shutdown(one: SocketlessGateway, alice: SocketlessSession) -> str:
+    alice.say(encode(members("alice", "s-1", "participant/shutdown", {}, to=["bob"])))
     return "participant_shutdown"
 
 
-async def _reload_rights(one: House, alice: Seat) -> str:
+async def _reload_rights(one: SocketlessGateway, alice: SocketlessSession) -> str:
     one.reload(settings(people={"bob": ["mcp/*"]}))
     return "capability_violation"
 
 
-async def _reload_size(one: House, alice: Seat) -> str:
+async def _reload_size(one: SocketlessGateway, alice: SocketlessSession) -> str:
     one.reload(settings(limits={"max_bytes": 100}))
     return "invalid_envelope"
 
 
-async def _reload_rate(one: House, alice: Seat) -> str:
+async def _reload_rate(one: SocketlessGateway, alice: SocketlessSession) -> str:
     # Less than one in the second that may come at once: nothing passes.
     one.reload(settings(limits={"messages_per_second": 0.9}))
     return "rate_limited"
 
 
-async def _administer(one: House, alice: Seat) -> str:
+async def _administer(one: SocketlessGateway, alice: SocketlessSession) -> str:
     await one.host.change_capabilities("bob", (), read_capabilities([{"kind": "chat"}]), "root")
     return "capability_violation"
 
@@ -109,7 +118,7 @@ async def _administer(one: House, alice: Seat) -> str:
     "happens", [_pause, _shutdown, _reload_rights, _reload_size, _reload_rate, _administer]
 )
 async def test_the_very_next_message_is_decided_anew(
-    tmp_path: Path, happens: Callable[[House, Seat], Awaitable[str]]
+    tmp_path: Path, happens: Callable[[SocketlessGateway, SocketlessSession], Awaitable[str]]
 ) -> None:
     async with talking(tmp_path, people={"bob": ["chat", "mcp/*"]}) as (one, alice, bob):
         code = await happens(one, alice)
@@ -120,20 +129,20 @@ async def test_whoever_was_resumed_talks_as_before(tmp_path: Path) -> None:
     async with talking(tmp_path) as (one, alice, bob):
         await _pause(one, alice)
         assert (await refusal_of(one, bob, chat("bob", "c-next")))["error"] == "participant_paused"
-        alice.say(spelt(members("alice", "p-2", "participant/resume", {}, to=["bob"])))
+        alice.say(encode(members("alice", "p-2", "participant/resume", {}, to=["bob"])))
         await one.rest()
-        open_lane(one, bob)
+        open_fast_path(one, bob)
 
 
 async def test_a_right_that_was_lent_is_gone_with_its_revocation(tmp_path: Path) -> None:
     async with talking(tmp_path) as (one, alice, _bob):
         carol = one.join("carol")
         lent: Json = {"recipient": "carol", "capabilities": [{"kind": "chat"}]}
-        alice.say(spelt(members("alice", "g-1", "capability/grant", lent)))
+        alice.say(encode(members("alice", "g-1", "capability/grant", lent)))
         await one.rest()
-        open_lane(one, carol)
+        open_fast_path(one, carol)
         alice.say(
-            spelt(members("alice", "g-2", "capability/revoke", {"recipient": "carol", "grant_id": "g-1"}))
+            encode(members("alice", "g-2", "capability/revoke", {"recipient": "carol", "grant_id": "g-1"}))
         )
         assert (await refusal_of(one, carol, chat("carol", "c-next")))["error"] == "capability_violation"
 
@@ -141,21 +150,21 @@ async def test_a_right_that_was_lent_is_gone_with_its_revocation(tmp_path: Path)
 async def test_nobody_hears_from_whoever_was_kicked(tmp_path: Path) -> None:
     """Also while the close that says so still waits for the disk."""
     async with talking(tmp_path) as (one, alice, bob):
-        alice.say(spelt(members("alice", "k-1", "space/kick", {"participant_id": "bob"})))
+        alice.say(encode(members("alice", "k-1", "space/kick", {"participant_id": "bob"})))
         assert bob.here
-        assert not takes_the_lane(one, bob, chat("bob", "c-next"))
+        assert not takes_the_fast_path(one, bob, chat("bob", "c-next"))
         await one.rest()
         assert not bob.here
         assert "c-next" not in alice.ids()
         assert "c-next" not in [record.id for record in read_records(one.journal)]
 
 
-async def test_a_token_with_fewer_rights_has_a_lane_of_its_own(tmp_path: Path) -> None:
+async def test_a_token_with_fewer_rights_has_a_fast_path_of_its_own(tmp_path: Path) -> None:
     async with talking(tmp_path) as (one, _alice, bob):
         less = one.join("bob", token="t-less")
         await one.rest()
-        open_lane(one, bob)
-        open_lane(one, less, "reasoning/thought")
+        open_fast_path(one, bob)
+        open_fast_path(one, less, "reasoning/thought")
         assert (await refusal_of(one, less, chat("bob", "c-next")))["error"] == "capability_violation"
 
 
@@ -175,20 +184,20 @@ async def test_a_token_with_fewer_rights_has_a_lane_of_its_own(tmp_path: Path) -
         (chat("bob", "c-next")[:-1], "invalid_json"),
     ],
 )
-async def test_an_open_lane_refuses_nothing_and_lets_nothing_odd_through(
+async def test_an_open_fast_path_refuses_nothing_and_lets_nothing_odd_through(
     tmp_path: Path, said: bytes, code: str
 ) -> None:
-    async with house(tmp_path, settings({"max_recent_ids": 4, "max_bytes": 1_000})) as one:
+    async with socketless_gateway(tmp_path, settings({"max_recent_ids": 4, "max_bytes": 1_000})) as one:
         alice, bob = one.join("alice"), one.join("bob")
         await one.rest()
         # Open ones: their ids stay taken although many others came since.
-        alice.say(spelt(members("alice", "asked", "mcp/request", CALL, to=["bob"])))
-        alice.say(spelt(members("alice", "proposed", "mcp/proposal", CALL)))
-        open_lane(one, bob)
+        alice.say(encode(members("alice", "asked", "mcp/request", CALL, to=["bob"])))
+        alice.say(encode(members("alice", "proposed", "mcp/proposal", CALL)))
+        open_fast_path(one, bob)
         for number in range(4):
-            assert takes_the_lane(one, bob, chat("bob", f"c-{number}"))
-        # Known to the lane as a kind that always goes the long way.
-        assert not takes_the_lane(one, bob, chat("bob", "v-1", kind="x/vendor"))
+            assert takes_the_fast_path(one, bob, chat("bob", f"c-{number}"))
+        # Known to the fast path as a kind that always takes the slow path.
+        assert not takes_the_fast_path(one, bob, chat("bob", "v-1", kind="x/vendor"))
         assert (await refusal_of(one, bob, said))["error"] == code
         assert verify(one.journal).ok
 
@@ -201,30 +210,32 @@ async def test_an_open_lane_refuses_nothing_and_lets_nothing_odd_through(
     ],
 )
 async def test_too_fast_is_told_when_to_try_again(tmp_path: Path, limits: Json, limit: str) -> None:
-    """One that the long way takes, one that the lane takes; the third owes half a second and more."""
+    """One that the slow path takes, one that the fast path takes; the third owes half a second and more."""
     async with talking(tmp_path, limits) as (one, _alice, bob):
         refusal = await refusal_of(one, bob, chat("bob", "c-next"))
         assert (refusal["error"], refusal["limit"]) == ("rate_limited", limit)
         assert 0 < refusal["retry_after"] <= 1
 
 
-# Where there are no lanes.
+# Where nothing takes the fast path.
 
 
-async def _never_takes_the_lane(one: House, seat: Seat) -> None:
+async def _never_takes_the_fast_path(one: SocketlessGateway, session: SocketlessSession) -> None:
     await one.rest()
     ids = [f"n-{one.host.received}-{number}" for number in range(4)]
     for id in ids:
-        assert not takes_the_lane(one, seat, chat(seat.name, id, to=["alice"], correlation_id=["m-1"]))
+        assert not takes_the_fast_path(
+            one, session, chat(session.name, id, to=["alice"], correlation_id=["m-1"])
+        )
     await one.rest()
-    assert one.seats[0].ids()[-4:] == ids
+    assert one.sessions[0].ids()[-4:] == ids
 
 
 @pytest.mark.parametrize("limit", [{"max_recipients": 31}, {"max_correlations": 31}, {"max_id_chars": 255}])
-async def test_narrower_limits_than_a_lane_knows_keep_it_shut(tmp_path: Path, limit: Json) -> None:
+async def test_narrower_limits_than_a_fast_path_knows_keep_it_shut(tmp_path: Path, limit: Json) -> None:
     async with talking(tmp_path) as (one, _alice, bob):
         one.reload(settings(limit))
-        await _never_takes_the_lane(one, bob)
+        await _never_takes_the_fast_path(one, bob)
 
 
 @pytest.mark.parametrize(
@@ -235,36 +246,36 @@ async def test_narrower_limits_than_a_lane_knows_keep_it_shut(tmp_path: Path, li
         {"people": {"bob": [{"kind": "chat", "to": ["alice"]}]}},
     ],
 )
-async def test_some_gateways_open_no_lane(tmp_path: Path, more: Any) -> None:
+async def test_some_gateways_open_no_fast_path(tmp_path: Path, more: Any) -> None:
     """What waits for the disk, what is written to a file as well, and rights that look at each message."""
-    async with house(tmp_path, settings(**more)) as one:
+    async with socketless_gateway(tmp_path, settings(**more)) as one:
         one.join("alice")
-        await _never_takes_the_lane(one, one.join("bob"))
+        await _never_takes_the_fast_path(one, one.join("bob"))
 
 
-async def test_while_somebody_reads_another_spelling_there_is_no_lane(tmp_path: Path) -> None:
+async def test_while_somebody_reads_another_spelling_there_is_no_fast_path(tmp_path: Path) -> None:
     async with talking(tmp_path) as (one, _alice, bob):
         visitor = one.join("alice", "&dialect=mcpx")
-        await _never_takes_the_lane(one, bob)
+        await _never_takes_the_fast_path(one, bob)
         visitor.leave()
         await one.rest()
-        open_lane(one, bob)
+        open_fast_path(one, bob)
 
 
-# The journal, the past, the figures.
+# The journal, the history, the metrics.
 
 
-async def test_a_full_disk_closes_the_lane_and_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
+async def test_a_full_disk_closes_the_fast_path_and_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
     async with talking(tmp_path) as (one, alice, bob):
         await one.durable()
         with no_room_on_disk(one.journal):
-            assert takes_the_lane(one, bob, chat("bob", "d-0"))
+            assert takes_the_fast_path(one, bob, chat("bob", "d-0"))
             await until(lambda: not one.host.journal.able)
             for number in range(1, 4):
-                assert not takes_the_lane(one, bob, chat("bob", f"d-{number}"))
+                assert not takes_the_fast_path(one, bob, chat("bob", f"d-{number}"))
             await one.rest()
         await until(lambda: one.host.journal.able and one.host.space.state.journal_able)
-        open_lane(one, bob)
+        open_fast_path(one, bob)
         await one.rest()
         said = [id for id in alice.ids() if id.startswith("d-")]
         assert said == ["d-0", "d-1", "d-2", "d-3"]
@@ -276,9 +287,9 @@ async def test_a_full_disk_closes_the_lane_and_nothing_is_lost_or_doubled(tmp_pa
 async def test_snapshots_come_in_between_and_a_restart_knows_every_id(tmp_path: Path) -> None:
     async with talking(tmp_path, snapshot_records=6) as (one, _alice, bob):
         ids = [f"c-{number}" for number in range(40)]
-        short = sum(takes_the_lane(one, bob, chat("bob", id)) for id in ids)
-        # One in six calls for a snapshot, and the next opens the lane again.
-        assert 20 <= short < 35
+        fast = sum(takes_the_fast_path(one, bob, chat("bob", id)) for id in ids)
+        # One in six calls for a snapshot, and the next opens the fast path again.
+        assert 20 <= fast < 35
         await one.close()
         await one.open()
         bob = one.join("bob")
@@ -288,25 +299,25 @@ async def test_snapshots_come_in_between_and_a_restart_knows_every_id(tmp_path: 
         assert one.host.refusals == {"duplicate_id": 40}
 
 
-async def test_the_past_keeps_to_its_bounds(tmp_path: Path) -> None:
-    """However many the lane takes in one tick, and whoever else speaks in it."""
+async def test_the_history_keeps_to_its_bounds(tmp_path: Path) -> None:
+    """However many the fast path takes in one tick, and whoever else speaks in it."""
     async with talking(tmp_path, poll_messages=5, poll_bytes=2_000) as (one, alice, bob):
-        past = one.host.delivery.history
+        history = one.host.delivery.history
         for tick in range(20):
-            alice.say(chat("alice", f"a-{tick}", context="goes the long way"))
+            alice.say(chat("alice", f"a-{tick}", context="goes the slow path"))
             for number in range(8):
                 bob.say(chat("bob", f"b-{tick}-{number}", payload={"text": "x" * 300}))
             await one.rest()
-            assert len(past.heard) <= 5
-            assert sum(heard.size for heard in past.heard) <= 2_000
-            assert past.bytes == sum(heard.size for heard in past.heard)
-        assert one.host.fast_paths.heard > 100
+            assert len(history.entries) <= 5
+            assert sum(heard.size for heard in history.entries) <= 2_000
+            assert history.bytes == sum(heard.size for heard in history.entries)
+        assert one.host.fast_paths.accepted > 100
 
 
-async def test_figures_count_both_ways(tmp_path: Path) -> None:
+async def test_metrics_count_both_paths(tmp_path: Path) -> None:
     async with talking(tmp_path) as (one, _alice, bob):
         for number in range(10):
-            assert takes_the_lane(one, bob, chat("bob", f"c-{number}"))
+            assert takes_the_fast_path(one, bob, chat("bob", f"c-{number}"))
         shown = one.gateway.metrics()
         assert 'moot_envelopes_received_total{space="lab"} 12\n' in shown
         assert 'moot_envelopes_fast_path_total{space="lab"} 11\n' in shown
@@ -314,9 +325,9 @@ async def test_figures_count_both_ways(tmp_path: Path) -> None:
         assert 'moot_messages_delivered_total{space="lab"} 27\n' in shown
 
 
-@pytest.mark.parametrize(("environ", "short"), [({}, 3), ({"MOOT_PURE_PYTHON": "1"}, 0)])
+@pytest.mark.parametrize(("environ", "fast"), [({}, 3), ({"MOOT_PURE_PYTHON": "1"}, 0)])
 async def test_pure_python_can_be_had_by_a_variable(
-    tmp_path: Path, environ: dict[str, str], short: int
+    tmp_path: Path, environ: dict[str, str], fast: int
 ) -> None:
     async with served(write_config(tmp_path, settings()), environ=environ) as gateway:
         bob = await gateway.join("bob")
@@ -325,4 +336,16 @@ async def test_pure_python_can_be_had_by_a_variable(
         await bob.fence()
         assert [each["id"] for each in bob.heard if each["kind"] == "chat"] == [f"c-{n}" for n in range(4)]
         shown = (await gateway.http.get("/metrics")).text
-        assert f'moot_envelopes_fast_path_total{{space="lab"}} {short}\n' in shown
+        assert f'moot_envelopes_fast_path_total{{space="lab"}} {fast}\n' in shown
+
+
+async def test_the_log_says_at_the_start_whether_the_fast_path_is_compiled(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for with_fast_path in (True, False):
+        caplog.clear()
+        with caplog.at_level("INFO", "moot.gateway.app"):
+            async with socketless_gateway(tmp_path, settings(), with_fast_path=with_fast_path):
+                pass
+        (line,) = [record for record in caplog.records if record.getMessage() == "fast path"]
+        assert line.__dict__["compiled"] is with_fast_path

@@ -1,0 +1,192 @@
+"""The fast path keeps the ladder's verdicts for one `State.verdict_epoch`: no change of a verdict is missed.
+
+Every kind is run through the ladder. One that is marked as leaving verdicts alone must leave all of them and
+the epoch as they were; one that is marked as changing them must begin a new epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from moot.protocol.kinds import KINDS, Kind
+from moot.protocol.operation import Json
+from moot.protocol.patterns import read_capabilities
+from moot.space.config_json import load_config, save_config
+from moot.space.effects import Token
+
+from .lab import CALL, Lab
+from .verdicts import verdicts
+
+GRANT: Final[Json] = {"recipient": "bob", "capabilities": [{"kind": "x/y"}]}
+
+Said = tuple[str, str, Json, dict[str, Any]]
+
+
+def said(session: str, kind: str, payload: Json = None, **more: Any) -> Said:
+    return session, kind, payload or {}, more
+
+
+REQUESTED = said("alice", "mcp/request", CALL, to=["bob"], id="r1")
+PROPOSED = said("bob", "mcp/proposal", CALL, id="p1")
+CHATTED = said("bob", "chat", {"text": "hello"}, id="c1")
+GRANTED = said("alice", "capability/grant", GRANT, id="g1")
+PAUSED = said("alice", "participant/pause", {}, to=["bob"], id="z1")
+OPENED = said("alice", "stream/request", {"direction": "upload"}, id="s1")
+TO_BOB: Final[dict[str, Any]] = {"to": ["bob"]}
+
+# By kind: envelopes that lead up to one of that kind, which comes last and is accepted.
+STORIES: Final[dict[str, list[Said]]] = {
+    "mcp/request": [REQUESTED],
+    "mcp/response": [REQUESTED, said("bob", "mcp/response", {"result": {}}, to=["alice"], about=["r1"])],
+    "mcp/proposal": [PROPOSED],
+    "mcp/withdraw": [PROPOSED, said("bob", "mcp/withdraw", about=["p1"])],
+    "mcp/reject": [PROPOSED, said("alice", "mcp/reject", about=["p1"])],
+    "chat": [CHATTED],
+    "chat/acknowledge": [CHATTED, said("alice", "chat/acknowledge", about=["c1"])],
+    "chat/cancel": [CHATTED, said("bob", "chat/cancel", about=["c1"])],
+    "reasoning/start": [said("alice", "reasoning/start")],
+    "reasoning/thought": [said("alice", "reasoning/thought")],
+    "reasoning/conclusion": [said("alice", "reasoning/conclusion")],
+    "reasoning/cancel": [said("alice", "reasoning/cancel")],
+    "capability/grant": [GRANTED],
+    "capability/revoke": [
+        GRANTED,
+        said("alice", "capability/revoke", {"recipient": "bob", "grant_id": "g1"}),
+    ],
+    "capability/grant-ack": [GRANTED, said("bob", "capability/grant-ack", about=["g1"])],
+    "space/invite": [
+        said("alice", "space/invite", {"participant_id": "ina", "initial_capabilities": [{"kind": "chat"}]})
+    ],
+    "space/kick": [said("alice", "space/kick", {"participant_id": "bob"})],
+    "participant/pause": [PAUSED],
+    "participant/resume": [PAUSED, said("alice", "participant/resume", **TO_BOB)],
+    "participant/request-status": [said("alice", "participant/request-status", **TO_BOB)],
+    "participant/status": [
+        said("alice", "participant/request-status", id="q1", **TO_BOB),
+        said("bob", "participant/status", about=["q1"]),
+    ],
+    "participant/forget": [said("alice", "participant/forget", **TO_BOB)],
+    "participant/compact": [said("alice", "participant/compact", **TO_BOB)],
+    "participant/compact-done": [
+        said("alice", "participant/compact", id="q1", **TO_BOB),
+        said("bob", "participant/compact-done", about=["q1"]),
+    ],
+    "participant/clear": [said("alice", "participant/clear", **TO_BOB)],
+    "participant/restart": [said("alice", "participant/restart", **TO_BOB)],
+    "participant/shutdown": [said("alice", "participant/shutdown", **TO_BOB)],
+    "stream/request": [OPENED],
+    "stream/close": [OPENED, said("alice", "stream/close", about=["s1"])],
+    "stream/grant-write": [OPENED, said("alice", "stream/grant-write", {"participant_id": "bob"})],
+    "stream/revoke-write": [
+        OPENED,
+        said("alice", "stream/grant-write", {"participant_id": "bob"}),
+        said("alice", "stream/revoke-write", {"participant_id": "bob"}),
+    ],
+    "stream/transfer-ownership": [OPENED, said("alice", "stream/transfer-ownership", {"new_owner": "bob"})],
+    "moot/approve": [PROPOSED, said("alice", "moot/approve", about=["p1"])],
+}
+
+
+def two_members(**settings: Json) -> Lab:
+    rights: Json = ["mcp/proposal", "mcp/withdraw", "chat", "chat/*", "reasoning/*"]
+    lab = Lab(participants={"alice": ["*"], "bob": rights}, **settings)
+    lab.enter("alice", "bob")
+    return lab
+
+
+def say(lab: Lab, envelope: Said) -> str | None:
+    session, kind, payload, more = envelope
+    if kind.startswith("stream/") and kind != "stream/request":
+        (stream,) = lab.space.state.streams.open
+        payload = {**payload, "stream_id": stream}
+    return lab.says(session, kind, payload, **more)
+
+
+def test_there_is_a_story_for_every_kind_that_members_send() -> None:
+    assert set(STORIES) == {kind for kind, row in KINDS.items() if row.sender == "member"}
+
+
+@pytest.mark.parametrize("kind", STORIES)
+def test_a_kind_changes_verdicts_exactly_if_its_row_says_so(kind: str) -> None:
+    lab = two_members()
+    *before, last = STORIES[kind]
+    for envelope in before:
+        assert say(lab, envelope) is None
+    assert last[1] == kind
+    state = lab.space.state
+    epoch, known = state.verdict_epoch, verdicts(state, KINDS)
+    assert say(lab, last) is None
+    if KINDS[kind].changes_verdict:
+        assert state.verdict_epoch > epoch
+    else:
+        assert verdicts(state, KINDS) == known
+        assert state.verdict_epoch == epoch
+
+
+@pytest.mark.parametrize("kind", [kind for kind, row in KINDS.items() if row.sender == "gateway"])
+def test_what_only_the_gateway_sends_is_refused_and_changes_nothing(kind: str) -> None:
+    lab = two_members()
+    state = lab.space.state
+    epoch, known = state.verdict_epoch, verdicts(state, KINDS)
+    assert lab.says("alice", kind, {}) == "capability_violation"
+    assert (state.verdict_epoch, verdicts(state, KINDS)) == (epoch, known)
+    assert not KINDS[kind].changes_verdict
+
+
+def test_a_refused_envelope_changes_nothing() -> None:
+    lab = two_members()
+    state = lab.space.state
+    epoch, known = state.verdict_epoch, verdicts(state, KINDS)
+    assert lab.says("bob", "space/kick", {"participant_id": "alice"}) == "capability_violation"
+    assert (state.verdict_epoch, verdicts(state, KINDS)) == (epoch, known)
+
+
+def test_a_kind_cannot_be_added_without_saying_whether_it_changes_verdicts() -> None:
+    with pytest.raises(TypeError, match="changes_verdict"):
+        Kind(name="x/y", section="D-08")  # type: ignore[call-arg]
+
+
+def _reload(lab: Lab) -> None:
+    saved: Any = save_config(lab.space.state.config)
+    saved["limits"]["messages_per_second"] = 7
+    lab.space.reload(load_config(saved), lab.now, lab.mint)
+
+
+def _expire_pause(lab: Lab) -> None:
+    lab.now += 60
+    lab.space.expire(lab.now, lab.mint)
+
+
+INPUTS: Final[dict[str, Callable[[Lab], object]]] = {
+    "join": lambda lab: lab.enter("alice-2", **{"as": "alice"}),
+    "leave": lambda lab: lab.leave("bob"),
+    "reload": _reload,
+    "restart": lambda lab: lab.space.restart(lab.now, lab.mint),
+    "expire": _expire_pause,
+    "health": lambda lab: lab.space.health(journal_able=False),
+    "change_capabilities": lambda lab: lab.space.change_capabilities(
+        "bob", (), read_capabilities([{"kind": "chat"}]), "root", lab.now, lab.mint
+    ),
+}
+
+
+@pytest.mark.parametrize("input", INPUTS)
+def test_every_other_input_that_changes_verdicts_begins_an_epoch(input: str) -> None:
+    lab = two_members()
+    assert lab.says("alice", "participant/pause", {"timeout_seconds": 30}, to=["bob"]) is None
+    state = lab.space.state
+    epoch, known = state.verdict_epoch, verdicts(state, KINDS)
+    INPUTS[input](lab)
+    assert verdicts(state, KINDS) != known
+    assert state.verdict_epoch > epoch
+
+
+def test_a_rotated_token_leaves_verdicts_alone() -> None:
+    lab = two_members()
+    state = lab.space.state
+    epoch, known = state.verdict_epoch, verdicts(state, KINDS)
+    lab.space.rotate_credential("bob", Token("h1"), keep=False)
+    assert (state.verdict_epoch, verdicts(state, KINDS)) == (epoch, known)
