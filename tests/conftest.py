@@ -27,7 +27,7 @@ _UNMEASURED = (
     "/tests/participant/test_checking",
     "/tests/protocol/test_dialects_properties",
     "/tests/protocol/test_fingerprint",
-    "/tests/protocol/test_patterns_twin",
+    "/tests/protocol/test_patterns_reference",
     "/tests/protocol/test_scan_envelope",
     "/tests/space/test_attacks_load",
     "/tests/space/test_machine",

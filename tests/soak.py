@@ -10,7 +10,7 @@ from tests.gateway.crash_soak import run_gateway_crashes
 from tests.protocol.decoder_soak import run_decoder_soak
 from tests.protocol.pattern_soak import run_pattern_soak
 from tests.protocol.scan_envelope_soak import run_scan_envelope_soak
-from tests.space.walk import run_space_walk
+from tests.space.random_walk import run_space_walk
 from tests.store.crash_soak import run_journal_crashes
 from tests.xprotocol.event_soak import run_event_soak
 

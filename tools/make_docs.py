@@ -39,7 +39,7 @@ from moot.metrics import Description
 from moot.offers.search_settings import SearchSettings
 from moot.protocol.close_codes import CLOSE_CODES
 from moot.protocol.dialects import M3P, MCPX
-from moot.protocol.dialects.mcpx import Legacy
+from moot.protocol.dialects.mcpx import LegacyDialect
 from moot.protocol.envelope import EnvelopeLimits
 from moot.protocol.kinds import KINDS, OPERATION_KINDS
 from moot.protocol.operation import Operation
@@ -73,7 +73,7 @@ def kinds_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _spelling(dialect: Legacy, kind: str) -> str:
+def _spelling(dialect: LegacyDialect, kind: str) -> str:
     if kind in OPERATION_KINDS:
         return f"`{dialect.spelling(kind, Operation('METHOD', 'CONTEXT'))}`"
     spelled = dialect.spelling(kind, Operation(None, None))

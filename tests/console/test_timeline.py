@@ -105,7 +105,7 @@ def test_a_response_says_by_its_kind_alone_what_it_answers(
                 if json.loads(message)["id"] == "q1":
                     break
             # Too late for whoever comes now: the gateway keeps none of it for polling.
-            gateway.gateway.doors.hosts["lab"].delivery.history.entries.clear()
+            gateway.gateway.directory.hosts["lab"].delivery.history.entries.clear()
             joined.set()
             await asyncio.to_thread(ready.wait)
             answer = _mcpx("a1", "mcp/response:tools/call:read_file", {"result": {"content": []}})

@@ -232,7 +232,7 @@ class SocketlessGateway:
 
     @property
     def host(self) -> SpaceHost:
-        return self.gateway.doors.hosts["lab"]
+        return self.gateway.directory.hosts["lab"]
 
     @property
     def journal(self) -> Path:
@@ -244,8 +244,8 @@ class SocketlessGateway:
             "host": f"127.0.0.1:{self.gateway.port}",
             "authorization": f"Bearer {token or self.tokens.get(name, f't-{name}')}",
         }
-        assert self.gateway._reception is not None
-        answer = self.gateway._reception.admit(Upgrade(f"/ws?space=lab{query}", headers, "here"))
+        assert self.gateway._upgrade_handler is not None
+        answer = self.gateway._upgrade_handler.admit(Upgrade(f"/ws?space=lab{query}", headers, "here"))
         if isinstance(answer, UpgradeRefusal):
             return answer.status
         session = SocketlessSession(name, ServerSocket(answer, SocketLimits()))
@@ -290,7 +290,7 @@ class SocketlessGateway:
         host = self.host
         lines += [f"received {host.received}", f"delivered {host.delivered}"]
         lines += [f"refused {sorted(host.refusals.items())}", f"next {host.journal.next_number}"]
-        lines.append(f"silent {host.error_replies.silent}")
+        lines.append(f"silent {host.error_replies.suppressed}")
         return hidden(lines)
 
     def records(self) -> list[dict[str, Any]]:

@@ -80,12 +80,12 @@ class Running:
             section = {"capabilities": entry} if isinstance(entry, list) else dict(entry)
             participants[who] = section | {"tokens": [tokens[who]]}
         configuration = self._read(name, settings | {"participants": participants})
-        assert self.gateway._opener is not None
-        self._do(self.gateway._opener.open(name, configuration.spaces[name]))
+        assert self.gateway._space_factory is not None
+        self._do(self.gateway._space_factory.open(name, configuration.spaces[name]))
         return LiveDriver(self.address, tokens, space=name, hands=self._hands(name))
 
     def _hands(self, name: str) -> GatewayControl:
-        host = self.gateway.doors.hosts[name]
+        host = self.gateway.directory.hosts[name]
         clock = host.journaled.clock = Clock()
 
         def wait(seconds: float) -> None:

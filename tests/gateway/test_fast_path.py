@@ -274,7 +274,7 @@ async def test_a_full_disk_closes_the_fast_path_and_nothing_is_lost_or_doubled(t
             for number in range(1, 4):
                 assert not takes_the_fast_path(one, bob, chat("bob", f"d-{number}"))
             await one.rest()
-        await until(lambda: one.host.journal.able and one.host.space.state.journal_able)
+        await until(lambda: one.host.journal.able and one.host.space.state.journal_writable)
         open_fast_path(one, bob)
         await one.rest()
         said = [id for id in alice.ids() if id.startswith("d-")]

@@ -330,7 +330,7 @@ async def _played(step: Step, home: SocketlessGateway) -> str:
 
 def _forget_debts(home: SocketlessGateway) -> None:
     for member in home.host.space.state.roster:
-        member.throttle.messages_drained = member.throttle.bytes_drained = 0.0
+        member.send_limiter.messages_drained = member.send_limiter.bytes_drained = 0.0
 
 
 def _session(home: SocketlessGateway, number: int) -> SocketlessSession | None:

@@ -70,7 +70,7 @@ async def test_everything_that_is_described_is_exposed_and_nothing_else(tmp_path
 
 async def test_proposals_are_counted_while_open_and_timed_when_decided(tmp_path: Path) -> None:
     async with lab(tmp_path, PEOPLE, rules={"limits": {"proposal_seconds": 1_000}}) as room:
-        host = room.gateway.doors.hosts["lab"]
+        host = room.gateway.directory.hosts["lab"]
         now = host.journaled.clock()
         host.journaled.clock = lambda: now
         alice, agent, _ = await room.join("alice"), await room.join("agent"), await room.join("files")
@@ -117,7 +117,7 @@ async def test_what_was_decided_before_a_restart_is_not_counted_again_and_what_w
         labels = {"space": "lab", "outcome": "fulfilled"}
         assert await value(room, "moot_proposal_decision_seconds_count", **labels) == 0
         assert await value(room, "moot_open_proposals", space="lab") == 1
-        host = room.gateway.doors.hosts["lab"]
+        host = room.gateway.directory.hosts["lab"]
         proposal = host.space.state.ledger.get("p2")
         assert proposal is not None
         later = proposal.proposed_at + 100

@@ -263,7 +263,7 @@ async def test_a_flood_is_told_when_to_come_back_and_the_others_lose_nothing(tmp
 async def test_a_flood_of_posts_is_told_when_to_come_back(tmp_path: Path) -> None:
     """Who waits as long as told is not refused again."""
     async with lab(tmp_path, PEOPLE, rules={"limits": {"messages_per_second": 2}}) as room:
-        host, now = room.gateway.doors.hosts["lab"], time.time()
+        host, now = room.gateway.directory.hosts["lab"], time.time()
         host.journaled.clock = lambda: now
         answers = [await room.post("mallory", fields("chat")) for _ in range(12)]
         refused = [answer for answer in answers if answer.status_code == 429]

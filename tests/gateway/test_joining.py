@@ -287,7 +287,7 @@ async def test_who_is_shut_down_is_closed_4002_after_its_last_words_and_may_rejo
         await alice.ask("participant/shutdown", {"reason": "night"}, id="down", to=["bob"])
         assert await bob.refused("chat") == "participant_shutdown"
         assert await bob.refused("chat/acknowledge", to=["alice"], about=["down"]) is None
-        host = room.gateway.doors.hosts["lab"]
+        host = room.gateway.directory.hosts["lab"]
         host.journaled.clock = lambda: time.time() + 601
         host.journaled.expire_due()
         assert (await bob.closed())[0] == 4002

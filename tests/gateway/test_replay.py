@@ -83,7 +83,7 @@ class Traffic:
         name, about = choice(NAMES), choice(self.ids)
         tool: Json = {"method": "tools/call", "params": {"name": choice(["read_file", "delete_all"])}}
         stream = {
-            "stream_id": next(iter(self.room.gateway.doors.hosts["lab"].space.state.streams.open), "none")
+            "stream_id": next(iter(self.room.gateway.directory.hosts["lab"].space.state.streams.open), "none")
         }
         kind, payload = choice(
             [
@@ -162,7 +162,7 @@ def comparable(space: Space) -> Any:
 
 async def states(room: Lab) -> list[Any]:
     """The state that the gateway is in, that of its whole journal, and that from its newest snapshot on."""
-    host = room.gateway.doors.hosts["lab"]
+    host = room.gateway.directory.hosts["lab"]
     config = host.space.state.config
     async with bounded():
         database = Database.open(room.gateway.config.data / "moot.sqlite")

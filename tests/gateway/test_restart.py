@@ -171,7 +171,7 @@ async def test_restarting_many_times_changes_nothing_and_grows_nothing(tmp_path:
                 assert await alice.refused("capability/grant", grant) is None
             for _ in range(number):
                 assert await alice.refused("chat") is None
-            snapshot = len(room.gateway.doors.hosts["lab"].space.save()["deadlines"])
+            snapshot = len(room.gateway.directory.hosts["lab"].space.save()["deadlines"])
             assert snapshot <= 2
     assert seen[0]["capabilities"] == [{"kind": "chat"}]
     assert {str(each) for each in seen[1:]} == {str(seen[1])}
@@ -275,7 +275,7 @@ async def test_a_pause_ends_on_time_and_a_proposal_expires_across_a_restart(tmp_
         assert await carol.refused("chat") == "participant_paused"
     async with lab(tmp_path, file=file) as room:
         alice, carol = await room.join("alice"), await room.join("carol")
-        host, now = room.gateway.doors.hosts["lab"], time.time()
+        host, now = room.gateway.directory.hosts["lab"], time.time()
         host.journaled.clock = lambda: now
         left = (await carol.ask("chat"))["payload"]["retry_after"]
         assert 1_800 < left <= 3_600

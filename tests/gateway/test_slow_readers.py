@@ -160,5 +160,5 @@ async def test_many_slow_readers_at_once_do_not_hold_up_the_others(tmp_path: Pat
         assert [each["id"] for each in carol.heard if each["kind"] == "chat"] == said
         await until(lambda: len(left(alice)) == 12)
         # What was kept for them is let go of.
-        outboxes = [line.outbox for line in room.gateway.doors.hosts["lab"].delivery.lines.values()]
+        outboxes = [line.outbox for line in room.gateway.directory.hosts["lab"].delivery.sessions.values()]
         assert len(outboxes) == 2

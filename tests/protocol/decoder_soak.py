@@ -15,14 +15,14 @@ from random import Random
 from moot.errors import InvalidEnvelope, KindPayloadMismatch, MalformedEnvelope
 from moot.protocol.agreement import check_agreement
 from moot.protocol.dialects import DIALECTS, Dialect
-from moot.protocol.dialects.mew import _decode_carefully
-from moot.protocol.dialects.translation import CAPABILITY_LISTS, CHAT_FORMATS, shown_operation
-from moot.protocol.envelope import DEFAULT_LIMITS, Envelope, completed
+from moot.protocol.dialects.mew import _decode_slow
+from moot.protocol.dialects.translation import CAPABILITY_LISTS, CHAT_FORMATS, operation_for_copy
+from moot.protocol.envelope import DEFAULT_LIMITS, Envelope, fill_missing
 from moot.protocol.frames import is_frame, read_frame
 from moot.protocol.kinds import KINDS, OPERATION_KINDS, is_reserved
 from moot.protocol.operation import Json, Operation
 from tests.protocol.corpus import REFUSALS, SEEDS, TS
-from tests.protocol.mishaps import mishap
+from tests.protocol.mutations import mutate
 
 _DIALECTS: tuple[Dialect, ...] = tuple(DIALECTS.values())
 _ASKED = Operation("resources/read", "file:///a:b.c")
@@ -154,7 +154,7 @@ def _written(random: Random, fields: dict[str, Json]) -> bytes:
 def _mutated(random: Random, dialect: Dialect) -> bytes:
     raw = bytearray(_seed_of(random, dialect))
     for _ in range(random.randrange(1, 4)):
-        mishap(random, raw, _TOKENS, _seed_of(random, dialect))
+        mutate(random, raw, _TOKENS, _seed_of(random, dialect))
     return bytes(raw)
 
 
@@ -201,7 +201,7 @@ def _check_careful_way(raw: bytes, expected: Envelope | MalformedEnvelope) -> No
         return
     fields: Json = json.loads(raw)
     try:
-        slowly: Envelope | MalformedEnvelope = _decode_carefully(raw, fields, DEFAULT_LIMITS, frozenset())
+        slowly: Envelope | MalformedEnvelope = _decode_slow(raw, fields, DEFAULT_LIMITS, frozenset())
     except MalformedEnvelope as refusal:
         slowly = refusal
     if isinstance(expected, MalformedEnvelope):
@@ -237,7 +237,7 @@ def _no_constant(name: str) -> Json:
 
 def _check_completion(dialect: Dialect, envelope: Envelope) -> Envelope:
     """D-05: filling in leaves every given byte where it was."""
-    whole = completed(envelope, protocol=dialect.protocol, id="filled", ts=TS, sender="filler")
+    whole = fill_missing(envelope, protocol=dialect.protocol, id="filled", ts=TS, sender="filler")
     assert whole.raw.startswith(envelope.raw.rstrip(b" \t\r\n")[:-1])
     again = dialect.decode(whole.raw)
     assert again == whole
@@ -281,7 +281,7 @@ def _check_copy(envelope: Envelope, dialect: Dialect, other: Dialect, agrees: bo
     assert members["x_origin"] == {"protocol": dialect.protocol, "kind": envelope.wire_kind}
     if other.name != "mew":
         if envelope.kind in OPERATION_KINDS:
-            told = shown_operation(envelope, _ASKED)
+            told = operation_for_copy(envelope, _ASKED)
             assert copy.claim is not None
             assert copy.claim.method == told.method
             assert copy.claim.context in (None, told.context)

@@ -25,7 +25,7 @@ from moot.protocol.patterns import (
     read_capability,
 )
 from moot.protocol.patterns.globs import glob, includes, meet
-from tests.protocol import pattern_twin as twin
+from tests.protocol import reference_patterns as twin
 
 Json = Any
 

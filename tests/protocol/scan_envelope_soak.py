@@ -21,7 +21,7 @@ from moot.protocol.dialects.translation import check_sender
 from moot.protocol.envelope import DEFAULT_LIMITS, check_kind, check_timestamp
 from moot.protocol.operation import Json
 from tests.protocol.corpus import TS, call, text
-from tests.protocol.mishaps import mishap
+from tests.protocol.mutations import mutate
 
 MEMBERS = frozenset({"protocol", "id", "ts", "from", "kind", "payload"})
 OPTIONAL = frozenset({"to", "correlation_id"})
@@ -124,7 +124,7 @@ def mutated(random: Random) -> bytes:
             case 4 | 5:
                 _change_a_value(random, raw)
             case _:
-                mishap(random, raw, _TOKENS, random.choice(SEEDS))
+                mutate(random, raw, _TOKENS, random.choice(SEEDS))
     return bytes(raw)
 
 

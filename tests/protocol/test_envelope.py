@@ -12,13 +12,13 @@ from moot.errors import InvalidEnvelope
 from moot.protocol.dialects import MEW
 from moot.protocol.envelope import (
     EnvelopeLimits,
-    addressed,
     append_members,
     check_context,
     check_id,
     check_names,
     check_timestamp,
-    completed,
+    fill_missing,
+    readdress,
     rewrite,
     rfc3339,
 )
@@ -100,7 +100,7 @@ def test_what_is_missing_is_filled_and_what_was_given_keeps_its_bytes(absent: se
     envelope = MEW.decode(raw)
     assert envelope.missing == tuple(name for name in MISSING if name in absent)
 
-    whole = completed(envelope, protocol="mew/v0.4", id="new", ts="2027-01-01T00:00:00Z", sender="me")
+    whole = fill_missing(envelope, protocol="mew/v0.4", id="new", ts="2027-01-01T00:00:00Z", sender="me")
 
     assert whole.raw.startswith(raw[:-1])
     filled = {"protocol": "mew/v0.4", "id": "new", "ts": "2027-01-01T00:00:00Z", "from": "me"}
@@ -110,13 +110,13 @@ def test_what_is_missing_is_filled_and_what_was_given_keeps_its_bytes(absent: se
 
 def test_an_envelope_that_lacks_nothing_is_completed_by_itself() -> None:
     envelope = read("mew", "chat", payload={})
-    assert completed(envelope, protocol="mew/v0.4", id="x", ts=TS, sender="bob") is envelope
+    assert fill_missing(envelope, protocol="mew/v0.4", id="x", ts=TS, sender="bob") is envelope
 
 
 def test_addressing_by_runtime_id_changes_only_to() -> None:
     """D-19."""
     envelope = read("mew", "chat", to=["Bob"], payload={"text": "hi"}, x_unknown=1.50)
-    moved = addressed(envelope, ["bob-2"])
+    moved = readdress(envelope, ["bob-2"])
     assert moved.to == ["bob-2"]
     assert moved.raw == envelope.raw.replace(b'["Bob"]', b'["bob-2"]')
     assert MEW.decode(moved.raw) == moved

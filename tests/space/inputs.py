@@ -1,4 +1,4 @@
-"""The room that is tested, its inputs, and how one input is carried out."""
+"""The configuration of the space under test, its inputs, and how one input is applied."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def feed(space: Space, given: Input, mint: Mint) -> list[Effect]:
         case "restore_member":
             timed: tuple[Any, ...] = (mint,)
         case "health":
-            return space.health(journal_able=arguments[0])
+            return space.health(journal_writable=arguments[0])
         case _:
             timed = (now, mint)
     effects: list[Effect] = getattr(space, given.what)(*arguments, *timed)

@@ -18,9 +18,9 @@ from moot.protocol.patterns import Capability, covers
 from moot.protocol.payloads import GatewayNotice
 from moot.space.effects import Deliver, Disconnect, Effect, Reply, Result
 
-from .spelling import body_of
+from .client_encoding import body_of
+from .reference_model import Listener, ReferenceModel, Step
 from .verdicts import verdicts
-from .world import Ear, Step, World
 
 # D-25 and D-26, word for word.
 PASSES_A_PAUSE: Final = frozenset(
@@ -66,17 +66,17 @@ QUESTIONS: Final = frozenset(
 )
 SECRET: Final = b"secret-"
 
-Check = Callable[[World], None]
+Check = Callable[[ReferenceModel], None]
 
 
-def every_right_has_a_chain(world: World) -> None:
+def every_right_has_a_chain(model: ReferenceModel) -> None:
     """D-16, D-18: a right is static, or a chain of grants leads to a static one."""
-    state = world.space.state
+    state = model.space.state
     known: list[tuple[str, Capability]] = [
         (member.name, capability)
         for member in state.roster
         if not member.kicked
-        for capability in world.static[member.name]
+        for capability in model.static_capabilities[member.name]
     ]
     grants = [(g.granter, g.recipient, c) for g in state.grants.by_id.values() for c in g.capabilities]
     grown = True
@@ -94,13 +94,13 @@ def every_right_has_a_chain(world: World) -> None:
         assert guest not in state.config.participants, f"guest {guest} bears a participant's name"
 
 
-def nobody_does_what_no_capability_allows(world: World) -> None:
+def nobody_does_what_no_capability_allows(model: ReferenceModel) -> None:
     """MEW 4.2, D-15: what is accepted matches a right of its sender, or is an answer that can be owed."""
-    step = world.last
+    step = model.last
     if step is None or step.envelope is None or not step.accepted:
         return
     said = step.envelope
-    asked = [world.space.state.window.get(id) for id in said.correlation_id]
+    asked = [model.space.state.window.get(id) for id in said.correlation_id]
     operations = [record.operation for record in asked if record and record.kind == "mcp/request"] or [None]
     allowed = all(
         any(
@@ -112,9 +112,9 @@ def nobody_does_what_no_capability_allows(world: World) -> None:
     assert allowed or (said.kind in OWED and said.correlation_id), f"{said.kind} without a right to it"
 
 
-def a_proposal_runs_once_and_as_it_was_reviewed(world: World) -> None:
+def a_proposal_runs_once_and_as_it_was_reviewed(model: ReferenceModel) -> None:
     """D-28: at most one execution, of exactly what was proposed, by whom and when the rules allow."""
-    step = world.last
+    step = model.last
     if step is None or step.envelope is None or step.speaker is None or not step.accepted:
         return
 
@@ -141,9 +141,9 @@ def same(one: Any, other: Any) -> bool:
     return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
-def only_the_asked_answer(world: World) -> None:
+def only_the_asked_answer(model: ReferenceModel) -> None:
     """D-80: a request that names members is answered by one of them."""
-    step = world.last
+    step = model.last
     if step is None or step.envelope is None or step.speaker is None or not step.accepted:
         return
     if step.envelope.kind == "mcp/response":
@@ -151,10 +151,10 @@ def only_the_asked_answer(world: World) -> None:
             assert not to or step.speaker.member in to, f"{id} was answered by {step.speaker.member}"
 
 
-def a_kicked_member_is_nowhere(world: World) -> None:
+def a_kicked_member_is_nowhere(model: ReferenceModel) -> None:
     """D-24: no session, grant, stream, open proposal, and on no list."""
-    state = world.space.state
-    for name in world.kicked:
+    state = model.space.state
+    for name in model.kicked:
         member = state.roster.members[name]  # type: ignore[index]
         assert member.kicked, f"{name} is back without invitation"
         assert not member.sessions
@@ -166,46 +166,46 @@ def a_kicked_member_is_nowhere(world: World) -> None:
             assert name not in (stream.owner, *stream.writers, *stream.granted, *(stream.target or ()))
         assert all(p.proposer != name or p.state != "open" for p in state.ledger.proposals.values())
         assert state.roster.resolve(name) is None
-    if world.last is not None:
-        for notice in _notices(world.last.effects):
+    if model.last is not None:
+        for notice in _notices(model.last.effects):
             shown = notice.payload["participants"] if notice.kind == "system/welcome" else []
-            assert not {p["id"] for p in shown} & world.kicked, "a kicked member is in a welcome"
+            assert not {p["id"] for p in shown} & model.kicked, "a kicked member is in a welcome"
             if notice.kind == "system/presence" and notice.payload["event"] != "leave":
-                assert notice.payload["participant"]["id"] not in world.kicked
+                assert notice.payload["participant"]["id"] not in model.kicked
 
 
-def the_paused_keep_quiet(world: World) -> None:
+def the_paused_keep_quiet(model: ReferenceModel) -> None:
     """D-25: a paused member says only what the list allows, on every session; and who is paused is known."""
-    step = world.last
+    step = model.last
     if step is not None and step.paused:
         if step.envelope is not None:
             assert not step.accepted or step.envelope.kind in PASSES_A_PAUSE, step.envelope.kind
         else:
             assert not any(isinstance(effect, Deliver) for effect in step.effects), "a paused member's frame"
     paused = {
-        m.name for m in world.space.state.roster if m.pause is not None and not m.pause_is_over(world.now)
+        m.name for m in model.space.state.roster if m.pause is not None and not m.pause_is_over(model.now)
     }
-    assert paused == set(world.pauses), (paused, world.pauses)
+    assert paused == set(model.pauses), (paused, model.pauses)
 
 
-def the_shut_down_keep_quiet(world: World) -> None:
+def the_shut_down_keep_quiet(model: ReferenceModel) -> None:
     """D-26: five seconds for three kinds, then nothing on that session."""
-    step = world.last
+    step = model.last
     if step is not None and step.closing_at is not None:
         if step.envelope is not None and step.accepted:
             assert step.envelope.kind in PASSES_A_SHUTDOWN
-            assert world.now < step.closing_at
+            assert model.now < step.closing_at
         if step.envelope is None:
             assert not any(isinstance(effect, Deliver) for effect in step.effects)
     closing = {
-        s.id: s.closing_at for s in world.space.state.roster.sessions.values() if s.closing_at is not None
+        s.id: s.closing_at for s in model.space.state.roster.sessions.values() if s.closing_at is not None
     }
-    assert closing == world.closing
+    assert closing == model.closing
 
 
-def everyone_hears_once(world: World) -> None:
+def everyone_hears_once(model: ReferenceModel) -> None:
     """D-01, D-02, D-54: an accepted envelope reaches each listening session once; a refused one nobody."""
-    step = world.last
+    step = model.last
     if step is None or step.envelope is None or step.speaker is None:
         return
     relayed = [e for e in step.effects if isinstance(e, Deliver) and isinstance(e.message, Envelope)]
@@ -223,21 +223,27 @@ def everyone_hears_once(world: World) -> None:
     assert isinstance(message, Envelope)
     assert message.id == step.envelope.id
     assert message.sender == step.speaker.id
-    expected = [ear.session for ear in step.ears.values() if _hears(ear, step, relayed[0].proposer)]
+    expected = [
+        listener.session
+        for listener in step.listeners.values()
+        if _hears(listener, step, relayed[0].proposer)
+    ]
     assert sorted(relayed[0].sessions) == sorted(expected), (step.envelope.kind, step.to)
 
 
-def _hears(ear: Ear, step: Step, proposer: str | None) -> bool:
+def _hears(listener: Listener, step: Step, proposer: str | None) -> bool:
     assert step.speaker is not None
-    if not ear.listens or (ear.session == step.speaker.session and not ear.options.echo):
+    if not listener.listens or (listener.session == step.speaker.session and not listener.options.echo):
         return False
     named = (*step.to, *((proposer,) if step.envelope and step.envelope.kind == "mcp/response" else ()))
-    return ear.options.routing == "all" or not step.to or ear.member in named or ear.id in named
+    return (
+        listener.options.routing == "all" or not step.to or listener.member in named or listener.id in named
+    )
 
 
-def frames_reach_their_targets(world: World) -> None:
+def frames_reach_their_targets(model: ReferenceModel) -> None:
     """D-36, D-57: from a writer alone; to the targets, or to all who take frames; never to anybody else."""
-    step = world.last
+    step = model.last
     if step is None or step.speaker is None or step.envelope is not None:
         return
     frames = [e for e in step.effects if isinstance(e, Deliver) and isinstance(e.message, Frame)]
@@ -246,63 +252,63 @@ def frames_reach_their_targets(world: World) -> None:
         return
     assert step.speaker.member in writers, "a frame from somebody who may not write"
     expected = [
-        ear.session
-        for ear in step.ears.values()
-        if ear.listens
-        and ear.takes_frames
-        and (target is None or ear.member in target)
-        and (ear.options.echo or ear.session != step.speaker.session)
+        listener.session
+        for listener in step.listeners.values()
+        if listener.listens
+        and listener.takes_frames
+        and (target is None or listener.member in target)
+        and (listener.options.echo or listener.session != step.speaker.session)
     ]
     assert len(frames) == 1
     assert sorted(frames[0].sessions) == sorted(expected)
 
 
-def secrets_go_to_the_inviter_alone(world: World) -> None:
+def secrets_go_to_the_inviter_alone(model: ReferenceModel) -> None:
     """MEW 3.6.6: a token stands in the invite-ack of the asking session and nowhere else."""
-    if world.last is None:
+    if model.last is None:
         return
-    for effect in world.last.effects:
+    for effect in model.last.effects:
         if isinstance(effect, Deliver):
             assert SECRET not in _bytes(effect.message), "a token was delivered to all"
         elif isinstance(effect, Reply) and SECRET in _bytes(effect.notice):
             assert effect.notice.kind == "space/invite-ack"
-            assert world.last.speaker is not None
-            assert effect.session == world.last.speaker.session
+            assert model.last.speaker is not None
+            assert effect.session == model.last.speaker.session
         elif isinstance(effect, Result) and SECRET in str(effect.fields).encode():
             # An operator's restore has no session to answer to.
-            assert effect.session is None or effect.session == world.last.given.arguments[0]
+            assert effect.session is None or effect.session == model.last.given.arguments[0]
 
 
-def only_the_gateway_speaks_for_itself(world: World) -> None:
+def only_the_gateway_speaks_for_itself(model: ReferenceModel) -> None:
     """D-10: what reserved kinds are delivered comes from the gateway."""
-    if world.last is not None:
-        for effect in world.last.effects:
+    if model.last is not None:
+        for effect in model.last.effects:
             if isinstance(effect, Deliver) and isinstance(effect.message, Envelope):
                 kind = effect.message.kind
                 assert not kind.startswith("system/"), kind
                 assert kind not in ("space/invite-ack", "stream/open", "stream/write-granted"), kind
 
 
-def no_id_is_taken_twice(world: World) -> None:
+def no_id_is_taken_twice(model: ReferenceModel) -> None:
     """D-07: not within the window, and never while what it names is open."""
-    step = world.last
+    step = model.last
     if step is not None and step.envelope is not None and step.accepted:
         assert not step.seen, f"{step.envelope.id} was taken twice"
-    state = world.space.state
-    for id in world.open_ids():
+    state = model.space.state
+    for id in model.open_ids():
         assert id in state.window, f"{id} is open and was forgotten"
-    for id in world.accepted[-state.limits.max_recent_ids :]:
+    for id in model.accepted[-state.limits.max_recent_ids :]:
         assert id in state.window, f"{id} is recent and was forgotten"
 
 
-def time_moves_on(world: World) -> None:
+def time_moves_on(model: ReferenceModel) -> None:
     """After `expire` nothing that is due is left, and whatever waits for somebody has an end."""
-    state, now = world.space.state, world.now
+    state, now = model.space.state, model.now
     for stream in state.streams.open.values():
         assert state.roster.members[stream.owner].present or stream.closes_at is not None, stream.id
-    if world.last is None or world.last.given.what != "expire":
+    if model.last is None or model.last.given.what != "expire":
         return
-    deadline = world.space.next_deadline()
+    deadline = model.space.next_deadline()
     assert deadline is None or deadline > now
     ends = [
         *(stream.closes_at for stream in state.streams.open.values()),
@@ -314,14 +320,14 @@ def time_moves_on(world: World) -> None:
     assert all(end is None or end > now for end in ends)
 
 
-def effects_name_living_sessions(world: World) -> None:
+def effects_name_living_sessions(model: ReferenceModel) -> None:
     """Every effect goes to a session that was there, and none to one that was just closed."""
-    if world.last is None:
+    if model.last is None:
         return
-    there = set(world.last.ears)
-    if world.last.given.what == "join":
-        there.add(world.last.given.arguments[0])
-    for effect in world.last.effects:
+    there = set(model.last.listeners)
+    if model.last.given.what == "join":
+        there.add(model.last.given.arguments[0])
+    for effect in model.last.effects:
         named = _named(effect)
         assert set(named) <= there, f"{effect} names {set(named) - there}"
         assert len(set(named)) == len(named), f"{effect} names a session twice"
@@ -337,9 +343,9 @@ def _named(effect: Effect) -> list[str]:
     return [effect.session] if isinstance(effect, Result) and effect.session is not None else []
 
 
-def no_change_of_a_verdict_is_missed(world: World) -> None:
+def no_change_of_a_verdict_is_missed(model: ReferenceModel) -> None:
     """The fast path keeps verdicts for one epoch: a changed one needs a new epoch, a chat does not."""
-    step, state = world.last, world.space.state
+    step, state = model.last, model.space.state
     if step is None:
         return
     assert state.verdict_epoch > step.epoch or verdicts(state) == step.verdicts
@@ -347,11 +353,11 @@ def no_change_of_a_verdict_is_missed(world: World) -> None:
         assert state.verdict_epoch == step.epoch, f"{step.envelope.kind} began an epoch"
 
 
-def tables_agree(world: World) -> None:
+def tables_agree(model: ReferenceModel) -> None:
     """The tables hold what follows from each other: pins, counters, sessions, aliases, writers."""
-    state = world.space.state
+    state = model.space.state
     roster, window = state.roster, state.window
-    assert Counter(window._pins) == world.open_ids(), "pins and open objects differ"
+    assert Counter(window._pins) == model.open_ids(), "pins and open objects differ"
     records = (window.pinned | window.recent).values()
     asking = Counter(record.author for record in records if record.owed and record.kind in QUESTIONS)
     for member in roster:

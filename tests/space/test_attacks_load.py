@@ -14,19 +14,19 @@ from moot.protocol.dialects import MEW
 from moot.protocol.operation import Json
 from moot.space.config import SessionId
 
-from .lab import CALL, Lab
+from .space_driver import CALL, SpaceDriver
 
 
-def room(**settings: Json) -> Lab:
-    lab = Lab(participants={"human": ["*"], "agent": ["chat"], "pal": ["*"]}, **settings)
-    lab.enter("human", "agent", "pal")
-    return lab
+def room(**settings: Json) -> SpaceDriver:
+    driver = SpaceDriver(participants={"human": ["*"], "agent": ["chat"], "pal": ["*"]}, **settings)
+    driver.enter("human", "agent", "pal")
+    return driver
 
 
-def largest_table(lab: Lab) -> int:
+def largest_table(driver: SpaceDriver) -> int:
     """The size of the largest container that the space holds on to."""
     seen: set[int] = set()
-    waiting: list[Any] = [lab.space.state]
+    waiting: list[Any] = [driver.space.state]
     largest = 0
     while waiting:
         value = waiting.pop()
@@ -42,11 +42,11 @@ def largest_table(lab: Lab) -> int:
 
 def test_fifty_thousand_made_up_kinds_and_ids_leave_every_table_bounded() -> None:
     """D-09: a bounded window; who makes words up only empties their own memos."""
-    lab = room(limits={"messages_per_second": 0, "bytes_per_second": 0, "max_recent_ids": 2_000})
+    driver = room(limits={"messages_per_second": 0, "bytes_per_second": 0, "max_recent_ids": 2_000})
     for number in range(50_000):
         text = f'{{"kind":"made/up-{number}","id":"id-{number}","payload":{{"k{number}":{number}}}}}'
-        lab.space.receive(SessionId("pal"), MEW.decode(text.encode()), lab.now, lab.mint)
-    assert largest_table(lab) <= 4_200
+        driver.space.receive(SessionId("pal"), MEW.decode(text.encode()), driver.now, driver.mint)
+    assert largest_table(driver) <= 4_200
 
 
 @pytest.mark.parametrize(
@@ -67,31 +67,31 @@ def test_opening_and_closing_for_ever_leaves_nothing_behind(steps: list[tuple[st
         "max_recent_ids": 500,
         "max_settled_proposals": 500,
     }
-    lab = room(limits=limits)
+    driver = room(limits=limits)
     for number in range(3_000):
-        lab.now += 0.001
+        driver.now += 0.001
         for session, kind, fields in steps:
             filled = json.loads(json.dumps(fields).replace("{}", f"id-{number}"))
-            lab.says(session, kind, {"timeout_seconds": 1e6, "method": "x"}, **filled)
-    assert largest_table(lab) <= 2_500
+            driver.says(session, kind, {"timeout_seconds": 1e6, "method": "x"}, **filled)
+    assert largest_table(driver) <= 2_500
 
 
 def test_guests_who_come_and_go_under_ever_new_names_are_forgotten() -> None:
     """D-17: nothing of a guest outlives its connection but what the window keeps of its words."""
-    lab = room(anonymous=["*"], limits={"max_recent_ids": 100, "max_settled_proposals": 100})
-    lab.says("human", "mcp/proposal", CALL, id="open")
-    lab.says("human", "mcp/proposal", CALL, id="over")
-    lab.says("human", "mcp/withdraw", {}, about=["over"])
+    driver = room(anonymous=["*"], limits={"max_recent_ids": 100, "max_settled_proposals": 100})
+    driver.says("human", "mcp/proposal", CALL, id="open")
+    driver.says("human", "mcp/proposal", CALL, id="over")
+    driver.says("human", "mcp/withdraw", {}, about=["over"])
     for number in range(2_500):
         name = f"guest-{number}"
-        lab.enter(name, anonymous=True)
+        driver.enter(name, anonymous=True)
         for kind in ("mcp/proposal", "mcp/request", "stream/request", "vendor/x"):
-            lab.says(name, kind, {"method": "x", "direction": "upload"}, to=["human"])
-        lab.says(name, "mcp/reject", {}, about=["open", "over"])
-        lab.leave(name)
+            driver.says(name, kind, {"method": "x", "direction": "upload"}, to=["human"])
+        driver.says(name, "mcp/reject", {}, about=["open", "over"])
+        driver.leave(name)
     # Deadlines of what is over are cleared away a thousand at a time.
-    assert largest_table(lab) <= 1_600
-    state = lab.space.state
+    assert largest_table(driver) <= 1_600
+    state = driver.space.state
     assert state.window.pinned.keys() == state.ledger.proposals.keys()
 
 
@@ -100,11 +100,11 @@ def test_guests_who_come_and_go_under_ever_new_names_are_forgotten() -> None:
 
 def test_nobody_can_be_granted_rights_without_number() -> None:
     """Ladder step 13: every right is compared with every other when one falls."""
-    lab = Lab(participants={"a": ["capability/grant", "vendor/*"], "b": []})
-    lab.enter("a", "b")
+    driver = SpaceDriver(participants={"a": ["capability/grant", "vendor/*"], "b": []})
+    driver.enter("a", "b")
     for number in range(32):
         rights = [{"kind": f"vendor/x{number}-{each}"} for each in range(64)]
-        refusal = lab.says("a", "capability/grant", {"recipient": "b", "capabilities": rights})
+        refusal = driver.says("a", "capability/grant", {"recipient": "b", "capabilities": rights})
         if refusal is not None:
             break
     assert refusal == "resource_limit"
@@ -113,20 +113,20 @@ def test_nobody_can_be_granted_rights_without_number() -> None:
 @pytest.mark.parametrize("kind", ["capability/grant", "capability/revoke"])
 def test_a_list_of_rights_is_counted_before_it_is_read(kind: str) -> None:
     """Ladder step 13: reading ten thousand patterns takes seconds."""
-    lab = room()
+    driver = room()
     many = [{"kind": f"/x{number}/"} for number in range(9_999)]
     payload = {"recipient": "agent", "capabilities": [*many, {"unreadable": True}]}
-    assert lab.says("human", kind, payload) == "resource_limit"
+    assert driver.says("human", kind, payload) == "resource_limit"
 
 
 def test_naming_many_proposals_costs_no_more_than_naming_one() -> None:
     """D-28: the body is read once, however many proposals it is compared with."""
     body = {"method": "tools/call", "params": {"numbers": list(range(20_000))}}
-    lab = room(limits={"max_open_proposals": 200, "messages_per_second": 0, "bytes_per_second": 0})
+    driver = room(limits={"max_open_proposals": 200, "messages_per_second": 0, "bytes_per_second": 0})
     for number in range(200):
-        assert lab.says("pal", "mcp/proposal", body, id=f"p{number}") is None
+        assert driver.says("pal", "mcp/proposal", body, id=f"p{number}") is None
     before = process_time()
-    assert lab.says("human", "mcp/request", body, about=["p0"]) is None
+    assert driver.says("human", "mcp/request", body, about=["p0"]) is None
     for_one = process_time() - before
-    assert lab.says("human", "mcp/request", body, about=[f"p{number}" for number in range(1, 200)]) is None
+    assert driver.says("human", "mcp/request", body, about=[f"p{number}" for number in range(1, 200)]) is None
     assert process_time() - before < 20 * for_one + 0.2

@@ -9,18 +9,18 @@ import pytest
 from moot.config.space_reader import read_space
 from moot.protocol.operation import Json
 
-from .lab import CALL, Lab
+from .space_driver import CALL, SpaceDriver
 
 READ = {"kind": "mcp/request", "payload": {"method": "tools/call", "params": {"name": "read_file"}}}
 GIVER = ["capability/grant", "capability/revoke", "chat"]
 
 
-def grant(lab: Lab, giver: str, taker: str, *rights: Json, id: str = "") -> str | None:
-    return lab.says(giver, "capability/grant", {"recipient": taker, "capabilities": list(rights)}, id=id)
+def grant(driver: SpaceDriver, giver: str, taker: str, *rights: Json, id: str = "") -> str | None:
+    return driver.says(giver, "capability/grant", {"recipient": taker, "capabilities": list(rights)}, id=id)
 
 
-def revoke(lab: Lab, revoker: str, holder: str, **what: Json) -> str | None:
-    return lab.says(revoker, "capability/revoke", {"recipient": holder, **what})
+def revoke(driver: SpaceDriver, revoker: str, holder: str, **what: Json) -> str | None:
+    return driver.says(revoker, "capability/revoke", {"recipient": holder, **what})
 
 
 # Laundering
@@ -41,87 +41,89 @@ def revoke(lab: Lab, revoker: str, holder: str, **what: Json) -> str | None:
 )
 def test_nobody_hands_on_more_than_one_right_of_theirs_covers(held: list[Json], wanted: Json) -> None:
     """D-16: covered by ONE held pattern, never by a union; the whole grant is refused."""
-    lab = Lab(participants={"giver": [*GIVER, *held], "taker": []})
-    lab.enter("giver", "taker")
-    assert grant(lab, "giver", "taker", {"kind": "chat/acknowledge"}, wanted) == "capability_violation"
-    assert lab.rights("taker") == []
+    driver = SpaceDriver(participants={"giver": [*GIVER, *held], "taker": []})
+    driver.enter("giver", "taker")
+    assert grant(driver, "giver", "taker", {"kind": "chat/acknowledge"}, wanted) == "capability_violation"
+    assert driver.rights("taker") == []
 
 
 def test_an_invitation_is_no_way_around_the_rule_of_grants() -> None:
     """D-23: initial capabilities are covered by the inviter's rights or the baseline."""
-    lab = Lab(participants={"mallory": ["space/invite"]})
-    lab.enter("mallory")
+    driver = SpaceDriver(participants={"mallory": ["space/invite"]})
+    driver.enter("mallory")
     wide = {"participant_id": "puppet", "initial_capabilities": [{"kind": "mcp/request"}]}
-    lab.says("mallory", "space/invite", wide)
-    assert lab.heard["mallory"][0]["payload"]["status"] == "error"
-    assert lab.comes("puppet") == "participant_not_found"
+    driver.says("mallory", "space/invite", wide)
+    assert driver.heard["mallory"][0]["payload"]["status"] == "error"
+    assert driver.comes("puppet") == "participant_not_found"
 
 
 def test_a_right_lent_through_an_invitation_falls_with_the_right_it_was_lent_from() -> None:
     """D-18: a chain from a static right must support it; an invite is a link like any other."""
-    lab = Lab(participants={"human": ["*"], "mallory": ["space/invite"]})
-    lab.enter("human", "mallory")
-    grant(lab, "human", "mallory", READ, id="g1")
-    lab.says("mallory", "space/invite", {"participant_id": "puppet", "initial_capabilities": [READ]})
-    lab.enter("puppet")
-    assert lab.says("puppet", "mcp/request", CALL) is None
-    assert revoke(lab, "human", "mallory", grant_id="g1") is None
-    assert lab.says("puppet", "mcp/request", CALL) == "capability_violation"
+    driver = SpaceDriver(participants={"human": ["*"], "mallory": ["space/invite"]})
+    driver.enter("human", "mallory")
+    grant(driver, "human", "mallory", READ, id="g1")
+    driver.says("mallory", "space/invite", {"participant_id": "puppet", "initial_capabilities": [READ]})
+    driver.enter("puppet")
+    assert driver.says("puppet", "mcp/request", CALL) is None
+    assert revoke(driver, "human", "mallory", grant_id="g1") is None
+    assert driver.says("puppet", "mcp/request", CALL) == "capability_violation"
 
 
 def test_grants_in_a_circle_do_not_hold_each_other_up() -> None:
     """D-18: no self-supporting cycles."""
-    lab = Lab(participants={"human": ["*"], "a": GIVER, "b": GIVER})
-    lab.enter("human", "a", "b")
-    grant(lab, "human", "a", READ, id="root")
-    assert grant(lab, "a", "b", READ) is None
-    assert grant(lab, "b", "a", READ) is None
-    assert revoke(lab, "human", "a", grant_id="root") is None
-    assert lab.says("a", "mcp/request", CALL) == "capability_violation"
-    assert lab.says("b", "mcp/request", CALL) == "capability_violation"
-    assert not lab.space.state.grants.by_id
+    driver = SpaceDriver(participants={"human": ["*"], "a": GIVER, "b": GIVER})
+    driver.enter("human", "a", "b")
+    grant(driver, "human", "a", READ, id="root")
+    assert grant(driver, "a", "b", READ) is None
+    assert grant(driver, "b", "a", READ) is None
+    assert revoke(driver, "human", "a", grant_id="root") is None
+    assert driver.says("a", "mcp/request", CALL) == "capability_violation"
+    assert driver.says("b", "mcp/request", CALL) == "capability_violation"
+    assert not driver.space.state.grants.by_id
 
 
 @pytest.mark.requirement("MEW-3.6.8-4")
 def test_a_revoked_right_is_neither_used_nor_handed_on_in_the_same_moment() -> None:
     """D-18: gone for the very next envelope."""
-    lab = Lab(participants={"human": ["*"], "a": GIVER, "b": []})
-    lab.enter("human", "a", "b")
-    grant(lab, "human", "a", READ, id="g1")
-    revoke(lab, "human", "a", grant_id="g1")
-    assert grant(lab, "a", "b", READ) == "capability_violation"
-    assert lab.says("a", "mcp/request", CALL) == "capability_violation"
-    assert revoke(lab, "human", "a", grant_id="g1") == "invalid_request"
+    driver = SpaceDriver(participants={"human": ["*"], "a": GIVER, "b": []})
+    driver.enter("human", "a", "b")
+    grant(driver, "human", "a", READ, id="g1")
+    revoke(driver, "human", "a", grant_id="g1")
+    assert grant(driver, "a", "b", READ) == "capability_violation"
+    assert driver.says("a", "mcp/request", CALL) == "capability_violation"
+    assert revoke(driver, "human", "a", grant_id="g1") == "invalid_request"
 
 
 def test_a_stranger_to_a_grant_does_not_revoke_it() -> None:
     """D-18: the granter, an ancestor, or a holder of the same right; by id and by pattern alike."""
-    lab = Lab(participants={"human": ["*"], "a": [], "mallory": GIVER})
-    lab.enter("human", "a", "mallory")
-    grant(lab, "human", "a", READ, id="g1")
-    assert revoke(lab, "mallory", "a", grant_id="g1") == "unauthorized"
-    assert revoke(lab, "mallory", "a", capabilities=[{"kind": "*"}]) == "unauthorized"
-    assert lab.says("a", "mcp/request", CALL) is None
+    driver = SpaceDriver(participants={"human": ["*"], "a": [], "mallory": GIVER})
+    driver.enter("human", "a", "mallory")
+    grant(driver, "human", "a", READ, id="g1")
+    assert revoke(driver, "mallory", "a", grant_id="g1") == "unauthorized"
+    assert revoke(driver, "mallory", "a", capabilities=[{"kind": "*"}]) == "unauthorized"
+    assert driver.says("a", "mcp/request", CALL) is None
 
 
 def test_who_lent_one_right_of_a_grant_does_not_revoke_the_others_in_it() -> None:
     """D-18: an ancestor in the chain of that right."""
-    lab = Lab(participants={"one": [*GIVER, READ], "two": [*GIVER, "vendor/x"], "mid": GIVER, "end": []})
-    lab.enter("one", "two", "mid", "end")
-    grant(lab, "one", "mid", READ)
-    grant(lab, "two", "mid", {"kind": "vendor/x"})
-    assert grant(lab, "mid", "end", READ, {"kind": "vendor/x"}) is None
-    assert revoke(lab, "one", "end", capabilities=[{"kind": "vendor/*"}]) == "unauthorized"
-    assert lab.says("end", "vendor/x", {}) is None
+    driver = SpaceDriver(
+        participants={"one": [*GIVER, READ], "two": [*GIVER, "vendor/x"], "mid": GIVER, "end": []}
+    )
+    driver.enter("one", "two", "mid", "end")
+    grant(driver, "one", "mid", READ)
+    grant(driver, "two", "mid", {"kind": "vendor/x"})
+    assert grant(driver, "mid", "end", READ, {"kind": "vendor/x"}) is None
+    assert revoke(driver, "one", "end", capabilities=[{"kind": "vendor/*"}]) == "unauthorized"
+    assert driver.says("end", "vendor/x", {}) is None
 
 
 @pytest.mark.parametrize("to", [["other"], ["taker", "other"]])
 def test_who_is_told_and_who_gains_are_the_same(to: list[str]) -> None:
     """D-82: a confused deputy."""
-    lab = Lab(participants={"human": ["*"], "taker": [], "other": []})
-    lab.enter("human", "taker", "other")
+    driver = SpaceDriver(participants={"human": ["*"], "taker": [], "other": []})
+    driver.enter("human", "taker", "other")
     payload = {"recipient": "taker", "capabilities": [READ]}
-    assert lab.says("human", "capability/grant", payload, to=to) == "invalid_request"
+    assert driver.says("human", "capability/grant", payload, to=to) == "invalid_request"
 
 
 # Names
@@ -129,23 +131,23 @@ def test_who_is_told_and_who_gains_are_the_same(to: list[str]) -> None:
 
 def test_a_grant_stays_with_the_member_and_not_with_the_runtime_id_it_was_given_to() -> None:
     """D-17, D-19: bound to the logical participant."""
-    lab = Lab(participants={"human": ["*"], "agent": [], "mallory": []})
-    lab.enter("human")
-    lab.enter("agent", runtime_id="worker-1")
-    assert grant(lab, "human", "worker-1", READ) is None
-    lab.leave("agent")
-    lab.enter("mallory", runtime_id="worker-1")
-    lab.enter("agent", runtime_id="worker-2")
-    assert lab.says("mallory", "mcp/request", CALL) == "capability_violation"
-    assert lab.says("agent", "mcp/request", CALL) is None
+    driver = SpaceDriver(participants={"human": ["*"], "agent": [], "mallory": []})
+    driver.enter("human")
+    driver.enter("agent", runtime_id="worker-1")
+    assert grant(driver, "human", "worker-1", READ) is None
+    driver.leave("agent")
+    driver.enter("mallory", runtime_id="worker-1")
+    driver.enter("agent", runtime_id="worker-2")
+    assert driver.says("mallory", "mcp/request", CALL) == "capability_violation"
+    assert driver.says("agent", "mcp/request", CALL) is None
 
 
 def test_nobody_grants_to_themselves_under_their_other_name() -> None:
     """D-16: self-grant is `invalid_operation`."""
-    lab = Lab(participants={"human": ["*"]})
-    lab.enter("human", runtime_id="desk")
-    assert grant(lab, "human", "human", READ) == "invalid_operation"
-    assert grant(lab, "human", "desk", READ) == "invalid_operation"
+    driver = SpaceDriver(participants={"human": ["*"]})
+    driver.enter("human", runtime_id="desk")
+    assert grant(driver, "human", "human", READ) == "invalid_operation"
+    assert grant(driver, "human", "desk", READ) == "invalid_operation"
 
 
 @pytest.mark.parametrize(
@@ -169,64 +171,66 @@ def test_nobody_grants_to_themselves_under_their_other_name() -> None:
 )
 def test_a_runtime_id_cannot_be_the_gateways_or_anybody_elses_name_nor_look_like_one(id: str) -> None:
     """D-03, D-19, D-23: reserved, taken (here, invited, removed or as a runtime id) or not plain."""
-    lab = Lab(participants={"human": ["*"], "boss": [], "gone": [], "mallory": ["chat"]}, anonymous=["chat"])
-    lab.enter("human")
-    lab.enter("boss", runtime_id="desk")
-    lab.says("human", "space/invite", {"participant_id": "ivy"})
-    lab.says("human", "space/kick", {"participant_id": "gone"})
-    before = lab.space.save()
-    assert lab.comes("mallory", runtime_id=id) == "invalid_request"
-    assert lab.comes("some-guest", anonymous=True, runtime_id=id) == "invalid_request"
-    assert lab.space.save() == before
+    driver = SpaceDriver(
+        participants={"human": ["*"], "boss": [], "gone": [], "mallory": ["chat"]}, anonymous=["chat"]
+    )
+    driver.enter("human")
+    driver.enter("boss", runtime_id="desk")
+    driver.says("human", "space/invite", {"participant_id": "ivy"})
+    driver.says("human", "space/kick", {"participant_id": "gone"})
+    before = driver.space.save()
+    assert driver.comes("mallory", runtime_id=id) == "invalid_request"
+    assert driver.comes("some-guest", anonymous=True, runtime_id=id) == "invalid_request"
+    assert driver.space.save() == before
 
 
 @pytest.mark.parametrize("name", ["human", "desk", "ivy", "gone", "gateway", "system:x", "hum\u0430n"])
 def test_a_guest_cannot_take_anybodys_name(name: str) -> None:
     """D-03, D-19, D-24: a refused guest leaves no trace, and the removed stay removed."""
-    lab = Lab(participants={"human": ["*"], "boss": [], "gone": []}, anonymous=["chat"])
-    lab.enter("human")
-    lab.enter("boss", runtime_id="desk")
-    lab.says("human", "space/invite", {"participant_id": "ivy"})
-    lab.says("human", "space/kick", {"participant_id": "gone"})
-    before = lab.space.save()
-    lab.heard = lab.join("guest", {"as": name, "anonymous": True})
-    assert lab.heard["guest"][0]["refused"] == "invalid_request"
-    lab.leave("guest")
-    assert lab.space.save() == before
+    driver = SpaceDriver(participants={"human": ["*"], "boss": [], "gone": []}, anonymous=["chat"])
+    driver.enter("human")
+    driver.enter("boss", runtime_id="desk")
+    driver.says("human", "space/invite", {"participant_id": "ivy"})
+    driver.says("human", "space/kick", {"participant_id": "gone"})
+    before = driver.space.save()
+    driver.heard = driver.join("guest", {"as": name, "anonymous": True})
+    assert driver.heard["guest"][0]["refused"] == "invalid_request"
+    driver.leave("guest")
+    assert driver.space.save() == before
 
 
 def test_a_second_connection_cannot_take_a_second_id() -> None:
     """D-88: all sockets of a member share one runtime id."""
-    lab = Lab(participants={"agent": ["chat"]})
-    lab.enter("agent", runtime_id="one")
-    assert lab.comes("agent/2", **{"as": "agent", "runtime_id": "two"}) == "invalid_request"
-    assert lab.comes("agent/3", **{"as": "agent"}) is None
-    assert lab.says("agent/3", "chat", {"text": "hi"}, **{"from": "one"}) is None
+    driver = SpaceDriver(participants={"agent": ["chat"]})
+    driver.enter("agent", runtime_id="one")
+    assert driver.comes("agent/2", **{"as": "agent", "runtime_id": "two"}) == "invalid_request"
+    assert driver.comes("agent/3", **{"as": "agent"}) is None
+    assert driver.says("agent/3", "chat", {"text": "hi"}, **{"from": "one"}) is None
 
 
 @pytest.mark.requirement("MEW-7.2-3")
 @pytest.mark.parametrize("sender", ["human", "system:gateway", "gateway", "mallory2", "Mallory"])
 def test_nobody_speaks_under_another_name(sender: str) -> None:
     """D-05: `from` differing from the session is refused."""
-    lab = Lab(participants={"human": ["*"], "mallory": ["*"]})
-    lab.enter("human", "mallory")
-    assert lab.says("mallory", "chat", {"text": "trust me"}, **{"from": sender}) == "auth_violation"
-    assert lab.kinds("human") == []
+    driver = SpaceDriver(participants={"human": ["*"], "mallory": ["*"]})
+    driver.enter("human", "mallory")
+    assert driver.says("mallory", "chat", {"text": "trust me"}, **{"from": sender}) == "auth_violation"
+    assert driver.kinds("human") == []
 
 
 def test_a_participant_named_by_a_reload_takes_its_name_back_from_whoever_used_it() -> None:
     """D-19: a guest does not grow into the participant, and a runtime id does not stand beside it."""
     before: dict[str, Any] = {"participants": {"human": ["*"], "bob": ["chat"]}, "anonymous": ["chat"]}
-    lab = Lab(**before)
-    lab.enter("human")
-    lab.enter("bob", runtime_id="dora")
-    lab.enter("carol", anonymous=True)
+    driver = SpaceDriver(**before)
+    driver.enter("human")
+    driver.enter("bob", runtime_id="dora")
+    driver.enter("carol", anonymous=True)
     after = {**before, "participants": {**before["participants"], "carol": ["*"], "dora": ["*"]}}
     config = read_space("lab", {"dialects": ["mew", "mcpx", "m3p"], **after})
-    lab.space.reload(config, lab.now, lab.mint)
-    assert {s.member.name for s in lab.space.state.roster.sessions.values()} == {"human"}
-    assert lab.rights("carol") == ["*"]
-    lab.enter("dora", "carol")
+    driver.space.reload(config, driver.now, driver.mint)
+    assert {s.member.name for s in driver.space.state.roster.sessions.values()} == {"human"}
+    assert driver.rights("carol") == ["*"]
+    driver.enter("dora", "carol")
 
 
 # Reserved words
@@ -260,12 +264,12 @@ def test_a_participant_named_by_a_reload_takes_its_name_back_from_whoever_used_i
 )
 def test_only_the_gateway_says_what_is_the_gateways_in_every_dialect(dialect: str, kind: str) -> None:
     """D-10, D-44: whatever capabilities a member holds."""
-    lab = Lab(participants={"human": ["*"], "mallory": ["*", "system/*"]})
-    lab.enter("human")
-    lab.enter("mallory", dialect=dialect)
-    assert lab.says("mallory", kind, {"event": "join"}) == "capability_violation"
-    assert lab.heard["mallory"][-1]["payload"]["detail"] == "reserved_kind"
-    assert lab.kinds("human") == []
+    driver = SpaceDriver(participants={"human": ["*"], "mallory": ["*", "system/*"]})
+    driver.enter("human")
+    driver.enter("mallory", dialect=dialect)
+    assert driver.says("mallory", kind, {"event": "join"}) == "capability_violation"
+    assert driver.heard["mallory"][-1]["payload"]["detail"] == "reserved_kind"
+    assert driver.kinds("human") == []
 
 
 @pytest.mark.parametrize(
@@ -273,10 +277,10 @@ def test_only_the_gateway_says_what_is_the_gateways_in_every_dialect(dialect: st
 )
 def test_m3p_has_no_second_spelling_to_hide_behind(kind: str) -> None:
     """D-47, D-50: every kind has one spelling."""
-    lab = Lab(participants={"human": ["*"], "mallory": ["*"]})
-    lab.enter("human")
-    lab.enter("mallory", dialect="m3p")
-    assert lab.says("mallory", kind, {}) == "invalid_envelope"
+    driver = SpaceDriver(participants={"human": ["*"], "mallory": ["*"]})
+    driver.enter("human")
+    driver.enter("mallory", dialect="m3p")
+    assert driver.says("mallory", kind, {}) == "invalid_envelope"
 
 
 # The kind says one thing, the payload does another
@@ -288,38 +292,38 @@ def test_a_kind_that_claims_another_call_than_its_payload_goes_nowhere(
     rights: list[Json], dialect: str, kind: str
 ) -> None:
     """D-48: METHOD and CONTEXT in the kind must equal the payload, under strings and objects alike."""
-    lab = Lab(participants={"human": ["*"], "mallory": rights})
-    lab.enter("human")
-    lab.enter("mallory", dialect=dialect)
+    driver = SpaceDriver(participants={"human": ["*"], "mallory": rights})
+    driver.enter("human")
+    driver.enter("mallory", dialect=dialect)
     danger = {"method": "tools/call", "params": {"name": "danger"}}
     for claim in ("tools/call:safe", "tools/list", "tools/call:dange", "tools/call:danger2"):
-        assert lab.says("mallory", kind + claim, danger) == "kind_payload_mismatch"
-    assert lab.kinds("human") == []
+        assert driver.says("mallory", kind + claim, danger) == "kind_payload_mismatch"
+    assert driver.kinds("human") == []
 
 
 @pytest.mark.parametrize("kind", ["mcp/request:tools/call", "mcp/request:tools/callx:read_file"])
 def test_a_shorter_or_longer_kind_is_no_way_around_a_right_with_a_context(kind: str) -> None:
     """D-46: a short kind is refused under a contextual right, and parts are compared whole."""
-    lab = Lab(participants={"mallory": ["mcp/request:tools/call:read_*"]})
-    lab.enter("mallory", dialect="mcpx")
+    driver = SpaceDriver(participants={"mallory": ["mcp/request:tools/call:read_*"]})
+    driver.enter("mallory", dialect="mcpx")
     method = kind.split(":")[1]
     payload = {"method": method, "params": {"name": "read_file"}}
-    assert lab.says("mallory", kind, payload) == "capability_violation"
+    assert driver.says("mallory", kind, payload) == "capability_violation"
 
 
 def test_a_lazy_space_keeps_a_mismatch_within_its_dialect() -> None:
     """D-48: never translated into another dialect, and never under an object capability."""
-    lab = Lab(
+    driver = SpaceDriver(
         participants={"mew": ["*"], "dot": [], "x": [], "mallory": ["mcp/request:tools/call:safe"]},
         kind_validation="lazy",
     )
-    lab.enter("mew")
-    lab.enter("dot", dialect="m3p")
-    lab.enter("x", "mallory", dialect="mcpx")
+    driver.enter("mew")
+    driver.enter("dot", dialect="m3p")
+    driver.enter("x", "mallory", dialect="mcpx")
     danger = {"method": "tools/call", "params": {"name": "danger"}}
-    lab.says("mallory", "mcp/request:tools/call:safe", danger, id="r1")
-    assert (lab.kinds("mew"), lab.kinds("dot")) == ([], [])
-    assert lab.kinds("x") == ["mcp/request:tools/call:safe"]
-    assert lab.refusal("mallory") == "kind_payload_mismatch"
-    grant(lab, "mew", "x", {"kind": "mcp/request"})
-    assert lab.says("x", "mcp/request:tools/call:safe", danger) == "capability_violation"
+    driver.says("mallory", "mcp/request:tools/call:safe", danger, id="r1")
+    assert (driver.kinds("mew"), driver.kinds("dot")) == ([], [])
+    assert driver.kinds("x") == ["mcp/request:tools/call:safe"]
+    assert driver.refusal("mallory") == "kind_payload_mismatch"
+    grant(driver, "mew", "x", {"kind": "mcp/request"})
+    assert driver.says("x", "mcp/request:tools/call:safe", danger) == "capability_violation"

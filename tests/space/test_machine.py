@@ -1,7 +1,7 @@
 """A whole space under every input there is, in every order that Hypothesis can think of.
 
-The moves are in `moves`, what must hold after each of them in `invariants`. The seed is fixed, so that a
-run in CI is the same run everywhere; `MOOT_MACHINE_EXAMPLES=5000` looks further, with fresh seeds.
+The moves are in `random_moves`, what must hold after each of them in `invariants`. The seed is fixed, so that
+a run in CI is the same run everywhere; `MOOT_MACHINE_EXAMPLES=5000` looks further, with fresh seeds.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from . import invariants, moves
-from .moves import MOVES, T
-from .walk import clear_the_room, run_space_walk
-from .world import World
+from . import invariants, random_moves
+from .random_moves import MOVES, T
+from .random_walk import remove_everybody, run_space_walk
+from .reference_model import ReferenceModel
 
 EXAMPLES = int(os.environ.get("MOOT_MACHINE_EXAMPLES", "0"))
 
@@ -36,14 +36,14 @@ class SpaceMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World()
+        self.model = ReferenceModel()
 
     def _move(self, name: str, data: st.DataObject) -> None:
-        MOVES[name](self.world, DataDraw(data))
+        MOVES[name](self.model, DataDraw(data))
 
     @initialize(data=st.data())
     def populate(self, data: st.DataObject) -> None:
-        moves.populate(self.world, DataDraw(data))
+        random_moves.populate(self.model, DataDraw(data))
 
     @rule(data=st.data())
     def join(self, data: st.DataObject) -> None:
@@ -133,86 +133,86 @@ class SpaceMachine(RuleBasedStateMachine):
     @invariant()
     def every_right_has_a_chain(self) -> None:
         """D-16, D-18: a right is static, or a chain of grants leads to a static one."""
-        invariants.every_right_has_a_chain(self.world)
+        invariants.every_right_has_a_chain(self.model)
 
     @invariant()
     def nobody_does_what_no_capability_allows(self) -> None:
         """MEW 4.2, D-15: what is accepted matches a right of its sender, or is owed."""
-        invariants.nobody_does_what_no_capability_allows(self.world)
+        invariants.nobody_does_what_no_capability_allows(self.model)
 
     @invariant()
     def a_proposal_runs_once_and_as_it_was_reviewed(self) -> None:
         """D-28: at most one execution, of exactly what was proposed."""
-        invariants.a_proposal_runs_once_and_as_it_was_reviewed(self.world)
+        invariants.a_proposal_runs_once_and_as_it_was_reviewed(self.model)
 
     @invariant()
     def only_the_asked_answer(self) -> None:
         """D-80: a request that names members is answered by one of them."""
-        invariants.only_the_asked_answer(self.world)
+        invariants.only_the_asked_answer(self.model)
 
     @invariant()
     def a_kicked_member_is_nowhere(self) -> None:
         """D-24: no session, grant, stream, open proposal, and on no list."""
-        invariants.a_kicked_member_is_nowhere(self.world)
+        invariants.a_kicked_member_is_nowhere(self.model)
 
     @invariant()
     def the_paused_keep_quiet(self) -> None:
         """D-25: a paused member says only what the list allows."""
-        invariants.the_paused_keep_quiet(self.world)
+        invariants.the_paused_keep_quiet(self.model)
 
     @invariant()
     def the_shut_down_keep_quiet(self) -> None:
         """D-26: five seconds for three kinds, then nothing."""
-        invariants.the_shut_down_keep_quiet(self.world)
+        invariants.the_shut_down_keep_quiet(self.model)
 
     @invariant()
     def everyone_hears_once(self) -> None:
         """D-01, D-02, D-54: accepted, it reaches each listening session once; refused, nobody."""
-        invariants.everyone_hears_once(self.world)
+        invariants.everyone_hears_once(self.model)
 
     @invariant()
     def frames_reach_their_targets(self) -> None:
         """D-36, D-57: from a writer, to the targets or to all who take frames."""
-        invariants.frames_reach_their_targets(self.world)
+        invariants.frames_reach_their_targets(self.model)
 
     @invariant()
     def secrets_go_to_the_inviter_alone(self) -> None:
         """MEW 3.6.6: a token stands in the inviter's ack and nowhere else."""
-        invariants.secrets_go_to_the_inviter_alone(self.world)
+        invariants.secrets_go_to_the_inviter_alone(self.model)
 
     @invariant()
     def only_the_gateway_speaks_for_itself(self) -> None:
         """D-10: reserved kinds come from the gateway."""
-        invariants.only_the_gateway_speaks_for_itself(self.world)
+        invariants.only_the_gateway_speaks_for_itself(self.model)
 
     @invariant()
     def no_id_is_taken_twice(self) -> None:
         """D-07: not within the window, and never while what it names is open."""
-        invariants.no_id_is_taken_twice(self.world)
+        invariants.no_id_is_taken_twice(self.model)
 
     @invariant()
     def time_moves_on(self) -> None:
         """After `expire` nothing that is due is left."""
-        invariants.time_moves_on(self.world)
+        invariants.time_moves_on(self.model)
 
     @invariant()
     def effects_name_living_sessions(self) -> None:
         """Every effect goes to a session that was there when it was made."""
-        invariants.effects_name_living_sessions(self.world)
+        invariants.effects_name_living_sessions(self.model)
 
     @invariant()
     def no_change_of_a_verdict_is_missed(self) -> None:
         """The fast path keeps verdicts for one epoch."""
-        invariants.no_change_of_a_verdict_is_missed(self.world)
+        invariants.no_change_of_a_verdict_is_missed(self.model)
 
     @invariant()
     def tables_agree(self) -> None:
         """Pins, counters, sessions, aliases and writers follow from each other."""
-        invariants.tables_agree(self.world)
+        invariants.tables_agree(self.model)
 
     def teardown(self) -> None:
         """Everybody removed and all time passed: nothing may be left behind."""
-        clear_the_room(self.world)
+        remove_everybody(self.model)
 
 
 TestSpaceMachine = SpaceMachine.TestCase

@@ -20,7 +20,7 @@ from moot.space.space import Space
 PARTICIPANTS: Json = {"alice": [{"kind": "*"}], "bob": ["chat"]}
 
 
-def lab(**settings: Json) -> PureDriver:
+def new_driver(**settings: Json) -> PureDriver:
     driver = PureDriver({"participants": PARTICIPANTS} | settings)
     for name in ("alice", "bob"):
         driver.join(name, {})
@@ -30,7 +30,7 @@ def lab(**settings: Json) -> PureDriver:
 @pytest.mark.requirement("MCPX-10.3-2", "MCPX-10.3-3")
 def test_an_admin_change_is_live_at_once_and_told_with_a_new_welcome() -> None:
     """MCPx 10.3, D-55."""
-    driver = lab()
+    driver = new_driver()
     add, remove = read_capabilities(["mcp/proposal"]), read_capabilities(["chat"])
     effects = driver.space.change_capabilities("bob", add, remove, "root", driver.now, driver.mint)
     heard = driver._carry_out(effects)
@@ -46,12 +46,12 @@ def test_an_admin_change_is_live_at_once_and_told_with_a_new_welcome() -> None:
 
 def test_an_admin_change_for_nobody_is_refused() -> None:
     with pytest.raises(ParticipantNotFound):
-        lab().space.change_capabilities("zoe", (), (), "root", 0.0, CountingMint())
+        new_driver().space.change_capabilities("zoe", (), (), "root", 0.0, CountingMint())
 
 
 def test_rights_that_rested_on_a_static_right_fall_with_it() -> None:
     """D-18, through the operator's door."""
-    driver = lab()
+    driver = new_driver()
     grant: Json = {"recipient": "bob", "capabilities": [{"kind": "mcp/proposal"}]}
     driver.send("alice", {"kind": "capability/grant", "payload": grant})
     wide, narrow = read_capabilities([{"kind": "*"}]), read_capabilities(["chat"])
@@ -61,14 +61,14 @@ def test_rights_that_rested_on_a_static_right_fall_with_it() -> None:
 
 def test_restore_lifts_a_kick_and_mints_another_token() -> None:
     """D-24."""
-    driver = lab()
+    driver = new_driver()
     driver.send("alice", {"kind": "space/kick", "payload": {"participant_id": "bob", "reason": "x"}})
     assert Credential("bob", ()) in driver.effects  # type: ignore[arg-type]
     with pytest.raises(ParticipantNotFound):
         driver.space.join(SessionId("b2"), "bob", "mew", Options(), driver.now, driver.mint)
     effects = driver.space.restore_member("bob", driver.mint)
     (credential,) = [effect for effect in effects if isinstance(effect, Credential)]
-    assert driver.space.admits(credential.hashes[0]) == "bob"
+    assert driver.space.find_token_owner(credential.hashes[0]) == "bob"
     driver.join("bob", {})
     with pytest.raises(InvalidOperation):
         driver.space.restore_member("bob", driver.mint)
@@ -77,16 +77,20 @@ def test_restore_lifts_a_kick_and_mints_another_token() -> None:
 
 
 def test_a_token_can_be_rotated_with_or_without_the_old_one() -> None:
-    space = lab().space
+    space = new_driver().space
     space.rotate_credential("bob", Token("h1"), keep=False)
     space.rotate_credential("bob", Token("h2"), keep=True)
-    assert (space.admits("h1"), space.admits("h2")) == ("bob", "bob")
+    assert (space.find_token_owner("h1"), space.find_token_owner("h2")) == ("bob", "bob")
     space.rotate_credential("bob", Token("h3"), keep=False)
-    assert (space.admits("h1"), space.admits("h3"), space.admits("")) == (None, "bob", None)
+    assert (space.find_token_owner("h1"), space.find_token_owner("h3"), space.find_token_owner("")) == (
+        None,
+        "bob",
+        None,
+    )
 
 
 def test_reload_changes_rights_without_dropping_anyone_who_stays() -> None:
-    driver = lab()
+    driver = new_driver()
     config = read_space(
         "lab", {"participants": {"alice": [{"kind": "*"}], "bob": ["mcp/proposal"], "new": []}}
     )
@@ -97,7 +101,7 @@ def test_reload_changes_rights_without_dropping_anyone_who_stays() -> None:
 
 
 def test_reload_removes_who_is_no_longer_named_and_keeps_the_invited() -> None:
-    driver = lab()
+    driver = new_driver()
     driver.send("alice", {"kind": "space/invite", "payload": {"participant_id": "ina"}})
     driver.join("ina", {})
     config = read_space("lab", {"participants": {"alice": [{"kind": "*"}]}})
@@ -110,27 +114,27 @@ def test_reload_removes_who_is_no_longer_named_and_keeps_the_invited() -> None:
 
 def test_an_invitation_by_mail_says_where_and_the_token_is_in_no_repr() -> None:
     """MEW 3.6.5."""
-    driver = lab(connection_url="ws://x/participants/{id}/ws?space=lab")
+    driver = new_driver(connection_url="ws://x/participants/{id}/ws?space=lab")
     invite: Json = {"participant_id": "ina", "email": "ina@example.org"}
     driver.send("alice", {"kind": "space/invite", "payload": invite})
     (mail,) = [effect for effect in driver.effects if isinstance(effect, Mail)]
     assert (mail.address, mail.connection_url) == ("ina@example.org", "ws://x/participants/ina/ws?space=lab")
     assert mail.token.secret is not None
     assert mail.token.secret not in repr(mail)
-    assert driver.space.admits(mail.token.hash) == "ina"
+    assert driver.space.find_token_owner(mail.token.hash) == "ina"
     assert mail.token.secret not in json.dumps(driver.space.save())
 
 
 @pytest.mark.parametrize("email", [3, "nobody", "a@b\r\nBcc: c@d"])
 def test_an_address_that_is_none_is_refused(email: Json) -> None:
-    driver = lab()
+    driver = new_driver()
     invite: Json = {"participant_id": "ina", "email": email}
     heard = driver.send("alice", {"kind": "space/invite", "payload": invite})
     assert heard["alice"][0]["payload"]["error"] == "invalid_request"
 
 
 def test_who_has_not_joined_cannot_speak() -> None:
-    space = lab().space
+    space = new_driver().space
     envelope = MEW.decode(b'{"kind":"chat","payload":{"text":"boo"}}')
     with pytest.raises(UsageError):
         space.receive(SessionId("ghost"), envelope, 0.0, CountingMint())
@@ -139,22 +143,22 @@ def test_who_has_not_joined_cannot_speak() -> None:
 
 
 def test_one_session_joins_once() -> None:
-    driver = lab()
+    driver = new_driver()
     with pytest.raises(UsageError):
         driver.space.join(SessionId("bob"), "bob", "mew", Options(), driver.now, driver.mint)
 
 
 def test_a_dialect_that_the_space_does_not_speak_is_refused() -> None:
-    (refused,) = lab().join("b2", {"as": "bob", "dialect": "mcpx"})["b2"]
+    (refused,) = new_driver().join("b2", {"as": "bob", "dialect": "mcpx"})["b2"]
     assert refused == {"refused": "invalid_request", "message": refused["message"]}
     assert "mew" in refused["message"]
 
 
 def test_guests_come_only_where_they_are_welcome_and_leave_nothing_behind() -> None:
     """D-17, D-21."""
-    (refused,) = lab().join("guest", {"anonymous": True})["guest"]
+    (refused,) = new_driver().join("guest", {"anonymous": True})["guest"]
     assert refused["refused"] == "invalid_request"
-    driver = lab(anonymous=["chat"])
+    driver = new_driver(anonymous=["chat"])
     driver.join("guest", {"anonymous": True})
     (taken,) = driver.join("g2", {"as": "bob", "anonymous": True})["g2"]
     assert taken["refused"] == "invalid_request"
@@ -167,7 +171,7 @@ def test_guests_come_only_where_they_are_welcome_and_leave_nothing_behind() -> N
 
 
 def test_a_snapshot_is_plain_json_and_the_same_space_again() -> None:
-    driver = lab()
+    driver = new_driver()
     driver.send("bob", {"kind": "chat", "id": "c1", "payload": {"text": "x"}})
     saved = json.loads(json.dumps(driver.space.save()))
     again = Space(driver.space.state.config, saved=saved)

@@ -19,9 +19,9 @@ from moot.space.roster import Options
 from moot.space.space import Space
 
 from .inputs import CONFIG, Input, feed
-from .moves import MOVES, populate
-from .walk import RandomDraw
-from .world import World
+from .random_moves import MOVES, populate
+from .random_walk import RandomDraw
+from .reference_model import ReferenceModel
 
 STEPS = 600
 seeds = pytest.mark.parametrize("seed", range(4))
@@ -45,13 +45,13 @@ class DrawnMint:
 
 
 @cache
-def walked(seed: int) -> World:
-    """A world after some hundred steps; only its journal and its end are looked at."""
-    world, draw = World(), RandomDraw(seed)
-    populate(world, draw)
+def walked(seed: int) -> ReferenceModel:
+    """A model after some hundred steps; only its journal and its end are looked at."""
+    model, draw = ReferenceModel(), RandomDraw(seed)
+    populate(model, draw)
     for _ in range(STEPS):
-        MOVES[draw.one(list(MOVES))](world, draw)
-    return world
+        MOVES[draw.one(list(MOVES))](model, draw)
+    return model
 
 
 def played(space: Space, journal: Sequence[Input]) -> Iterator[list[Effect]]:
@@ -137,14 +137,14 @@ def test_frames_can_be_left_out(seed: int) -> None:
 
 def test_a_restored_space_keeps_a_humans_decisions() -> None:
     """D-41: grants, kicks and pauses survive a restart."""
-    world = World()
-    world.put("join", "h", "human", "mew", Options())
-    world.put("join", "a", "agent", "mew", Options())
+    model = ReferenceModel()
+    model.put("join", "h", "human", "mew", Options())
+    model.put("join", "a", "agent", "mew", Options())
     right = {"kind": "mcp/request"}
-    world.send("h", "capability/grant", {"recipient": "agent", "capabilities": [right]}, id="g1")
-    world.send("h", "participant/pause", {}, to=["agent"])
-    world.send("h", "space/kick", {"participant_id": "tool"})
-    state = Space(world.space.state.config, saved=json.loads(json.dumps(world.space.save()))).state
+    model.send("h", "capability/grant", {"recipient": "agent", "capabilities": [right]}, id="g1")
+    model.send("h", "participant/pause", {}, to=["agent"])
+    model.send("h", "space/kick", {"participant_id": "tool"})
+    state = Space(model.space.state.config, saved=json.loads(json.dumps(model.space.save()))).state
     agent = state.roster.find("agent")
     assert right in [capability.original for capability in agent.rights.capabilities]
     assert agent.pause is not None

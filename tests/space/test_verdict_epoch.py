@@ -17,7 +17,7 @@ from moot.protocol.patterns import read_capabilities
 from moot.space.config_json import load_config, save_config
 from moot.space.effects import Token
 
-from .lab import CALL, Lab
+from .space_driver import CALL, SpaceDriver
 from .verdicts import verdicts
 
 GRANT: Final[Json] = {"recipient": "bob", "capabilities": [{"kind": "x/y"}]}
@@ -90,19 +90,19 @@ STORIES: Final[dict[str, list[Said]]] = {
 }
 
 
-def two_members(**settings: Json) -> Lab:
+def two_members(**settings: Json) -> SpaceDriver:
     rights: Json = ["mcp/proposal", "mcp/withdraw", "chat", "chat/*", "reasoning/*"]
-    lab = Lab(participants={"alice": ["*"], "bob": rights}, **settings)
-    lab.enter("alice", "bob")
-    return lab
+    driver = SpaceDriver(participants={"alice": ["*"], "bob": rights}, **settings)
+    driver.enter("alice", "bob")
+    return driver
 
 
-def say(lab: Lab, envelope: Said) -> str | None:
+def say(driver: SpaceDriver, envelope: Said) -> str | None:
     session, kind, payload, more = envelope
     if kind.startswith("stream/") and kind != "stream/request":
-        (stream,) = lab.space.state.streams.open
+        (stream,) = driver.space.state.streams.open
         payload = {**payload, "stream_id": stream}
-    return lab.says(session, kind, payload, **more)
+    return driver.says(session, kind, payload, **more)
 
 
 def test_there_is_a_story_for_every_kind_that_members_send() -> None:
@@ -111,14 +111,14 @@ def test_there_is_a_story_for_every_kind_that_members_send() -> None:
 
 @pytest.mark.parametrize("kind", STORIES)
 def test_a_kind_changes_verdicts_exactly_if_its_row_says_so(kind: str) -> None:
-    lab = two_members()
+    driver = two_members()
     *before, last = STORIES[kind]
     for envelope in before:
-        assert say(lab, envelope) is None
+        assert say(driver, envelope) is None
     assert last[1] == kind
-    state = lab.space.state
+    state = driver.space.state
     epoch, known = state.verdict_epoch, verdicts(state, KINDS)
-    assert say(lab, last) is None
+    assert say(driver, last) is None
     if KINDS[kind].changes_verdict:
         assert state.verdict_epoch > epoch
     else:
@@ -128,19 +128,19 @@ def test_a_kind_changes_verdicts_exactly_if_its_row_says_so(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind, row in KINDS.items() if row.sender == "gateway"])
 def test_what_only_the_gateway_sends_is_refused_and_changes_nothing(kind: str) -> None:
-    lab = two_members()
-    state = lab.space.state
+    driver = two_members()
+    state = driver.space.state
     epoch, known = state.verdict_epoch, verdicts(state, KINDS)
-    assert lab.says("alice", kind, {}) == "capability_violation"
+    assert driver.says("alice", kind, {}) == "capability_violation"
     assert (state.verdict_epoch, verdicts(state, KINDS)) == (epoch, known)
     assert not KINDS[kind].changes_verdict
 
 
 def test_a_refused_envelope_changes_nothing() -> None:
-    lab = two_members()
-    state = lab.space.state
+    driver = two_members()
+    state = driver.space.state
     epoch, known = state.verdict_epoch, verdicts(state, KINDS)
-    assert lab.says("bob", "space/kick", {"participant_id": "alice"}) == "capability_violation"
+    assert driver.says("bob", "space/kick", {"participant_id": "alice"}) == "capability_violation"
     assert (state.verdict_epoch, verdicts(state, KINDS)) == (epoch, known)
 
 
@@ -149,44 +149,44 @@ def test_a_kind_cannot_be_added_without_saying_whether_it_changes_verdicts() -> 
         Kind(name="x/y", section="D-08")  # type: ignore[call-arg]
 
 
-def _reload(lab: Lab) -> None:
-    saved: Any = save_config(lab.space.state.config)
+def _reload(driver: SpaceDriver) -> None:
+    saved: Any = save_config(driver.space.state.config)
     saved["limits"]["messages_per_second"] = 7
-    lab.space.reload(load_config(saved), lab.now, lab.mint)
+    driver.space.reload(load_config(saved), driver.now, driver.mint)
 
 
-def _expire_pause(lab: Lab) -> None:
-    lab.now += 60
-    lab.space.expire(lab.now, lab.mint)
+def _expire_pause(driver: SpaceDriver) -> None:
+    driver.now += 60
+    driver.space.expire(driver.now, driver.mint)
 
 
-INPUTS: Final[dict[str, Callable[[Lab], object]]] = {
-    "join": lambda lab: lab.enter("alice-2", **{"as": "alice"}),
-    "leave": lambda lab: lab.leave("bob"),
+INPUTS: Final[dict[str, Callable[[SpaceDriver], object]]] = {
+    "join": lambda driver: driver.enter("alice-2", **{"as": "alice"}),
+    "leave": lambda driver: driver.leave("bob"),
     "reload": _reload,
-    "restart": lambda lab: lab.space.restart(lab.now, lab.mint),
+    "restart": lambda driver: driver.space.restart(driver.now, driver.mint),
     "expire": _expire_pause,
-    "health": lambda lab: lab.space.health(journal_able=False),
-    "change_capabilities": lambda lab: lab.space.change_capabilities(
-        "bob", (), read_capabilities([{"kind": "chat"}]), "root", lab.now, lab.mint
+    "health": lambda driver: driver.space.health(journal_writable=False),
+    "change_capabilities": lambda driver: driver.space.change_capabilities(
+        "bob", (), read_capabilities([{"kind": "chat"}]), "root", driver.now, driver.mint
     ),
 }
 
 
 @pytest.mark.parametrize("input", INPUTS)
 def test_every_other_input_that_changes_verdicts_begins_an_epoch(input: str) -> None:
-    lab = two_members()
-    assert lab.says("alice", "participant/pause", {"timeout_seconds": 30}, to=["bob"]) is None
-    state = lab.space.state
+    driver = two_members()
+    assert driver.says("alice", "participant/pause", {"timeout_seconds": 30}, to=["bob"]) is None
+    state = driver.space.state
     epoch, known = state.verdict_epoch, verdicts(state, KINDS)
-    INPUTS[input](lab)
+    INPUTS[input](driver)
     assert verdicts(state, KINDS) != known
     assert state.verdict_epoch > epoch
 
 
 def test_a_rotated_token_leaves_verdicts_alone() -> None:
-    lab = two_members()
-    state = lab.space.state
+    driver = two_members()
+    state = driver.space.state
     epoch, known = state.verdict_epoch, verdicts(state, KINDS)
-    lab.space.rotate_credential("bob", Token("h1"), keep=False)
+    driver.space.rotate_credential("bob", Token("h1"), keep=False)
     assert (state.verdict_epoch, verdicts(state, KINDS)) == (epoch, known)

@@ -25,4 +25,4 @@ def verdicts(state: State, kinds: Iterable[str] = RELAYED) -> Any:
         )
         for session in state.roster.sessions.values()
     }
-    return everyone, state.uniform_audience, state.config, state.pace, state.journal_able, sessions
+    return everyone, state.uniform_audience, state.config, state.send_rate, state.journal_writable, sessions

@@ -100,7 +100,7 @@ class PureDriver:
         return self._carry_out(self.space.expire(self.now, self.mint))
 
     def journal(self, able: bool) -> Heard:
-        return self._carry_out(self.space.health(journal_able=able))
+        return self._carry_out(self.space.health(journal_writable=able))
 
     def _carry_out(self, effects: list[Effect]) -> Heard:
         self.effects = effects

@@ -1,1 +1,1 @@
-"""Spaces on real sockets, journaled: `app` wires, `host` runs one space, `sockets` and `http` are doors."""
+"""The gateway: `app` puts it together, `space_host` runs one space, WebSockets and HTTP lead to it."""

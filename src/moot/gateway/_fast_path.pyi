@@ -1,7 +1,7 @@
 from moot.gateway.delivery import HistoryEntry, MessageHistory
 from moot.net.outbox import Outbox, Outgoing
 from moot.space.id_window import SeenEnvelope
-from moot.space.send_rate import SendRate, SendRateTable
+from moot.space.send_rate import SendRate, SendRateLimiter
 from moot.space.state import State
 from moot.store.journal import Journal
 
@@ -32,8 +32,8 @@ class SessionFastPath:
         *,
         record: SeenEnvelope,
         common: bytes,
-        pace: SendRate,
-        throttle: SendRateTable,
+        rate: SendRate,
+        limiter: SendRateLimiter,
         audience: list[Outbox],
         slow_from: int,
         max_bytes: int,

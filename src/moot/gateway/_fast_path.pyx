@@ -8,7 +8,7 @@ What it does by itself, so that it need not call Python, must have the same outc
     SpaceFastPath.write         Journal.append               store/journal.py
     SpaceFastPath.send          Outgoing.append              net/outbox.py
     SpaceFastPath.keep          MessageHistory.add           gateway/delivery.py
-    SessionFastPath._check_rate SendRateTable.check_rate     space/send_rate.py
+    SessionFastPath._check_rate SendRateLimiter.check_rate     space/send_rate.py
     RecordBatch.add             RecordEncoder.record, line   gateway/space_records.py, store/record_chain.py
     _framed                     framed                       net/websocket_frame.py
 """
@@ -225,7 +225,7 @@ cdef class SessionFastPath:
     cdef long long _slow_from
     cdef Py_ssize_t _window_size
     # The rate; None without one.
-    cdef object _throttle
+    cdef object _limiter
     cdef double _per_message
     cdef double _per_byte
     cdef list _audience
@@ -264,8 +264,8 @@ cdef class SessionFastPath:
         *,
         record,
         bytes common not None,
-        pace,
-        throttle,
+        rate,
+        limiter,
         list audience not None,
         long long slow_from,
         Py_ssize_t max_bytes,
@@ -283,8 +283,8 @@ cdef class SessionFastPath:
         self._max_id_bytes = max_id_chars - len(self._sender)
         self._slow_from = slow_from
         self._window_size = self._space._state.window.size
-        self._per_message, self._per_byte = pace
-        self._throttle = throttle if self._per_message or self._per_byte else None
+        self._per_message, self._per_byte = rate
+        self._limiter = limiter if self._per_message or self._per_byte else None
         self._audience = audience
 
     cdef int _begin(self) except -1:
@@ -331,7 +331,7 @@ cdef class SessionFastPath:
         # Whole microseconds, rounded up, so that they are written quickly and read again as the same number.
         micros = <long long> time.tv_sec * 1_000_000 + time.tv_nsec // 1_000 + 1
         now = micros / 1e6
-        if self._throttle is not None and not self._check_rate(size, now):
+        if self._limiter is not None and not self._check_rate(size, now):
             return False
         # It is accepted. The record comes first: whatever fails behind it, the journal is whole.
         if space._is_written:
@@ -345,9 +345,9 @@ cdef class SessionFastPath:
 
     cdef bint _check_rate(self, Py_ssize_t size, double now) except -1:
         """False where `check_rate` raises, and where the clock went back: the slow path answers for both."""
-        throttle = self._throttle
-        cdef double messages = throttle.messages_drained
-        cdef double octets = throttle.bytes_drained
+        limiter = self._limiter
+        cdef double messages = limiter.messages_drained
+        cdef double octets = limiter.bytes_drained
         if messages > now + BURST_SECONDS + self._per_message:
             return False
         messages = max(messages, now)
@@ -360,8 +360,8 @@ cdef class SessionFastPath:
             if octets > now + BURST_SECONDS:
                 return False
             octets += size * self._per_byte
-        throttle.messages_drained = messages
-        throttle.bytes_drained = octets
+        limiter.messages_drained = messages
+        limiter.bytes_drained = octets
         return True
 
 

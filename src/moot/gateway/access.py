@@ -1,4 +1,4 @@
-"""Who is at the door: tokens to participants, and which browsers may knock (D-20, D-21, D-84)."""
+"""Access control: whose token this is in which space, and the Host and Origin check (D-20, D-21, D-84)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from moot.protocol.patterns import Notation
 
 
 class AccessDenied(msgspec.Struct, frozen=True):
-    """Not let in: an HTTP status and words that tell what to do, never what was wrong with a secret."""
+    """Why somebody is not let in: an HTTP status, and what to do; never what was wrong with a secret."""
 
     status: int
     message: str
 
 
 class TokenIdentity(msgspec.Struct, frozen=True):
-    """Somebody who may come into a space. `guest` has no token and holds what anonymous visitors hold."""
+    """Whom a token identifies in a space. A `guest` has no token and the rights of anonymous visitors."""
 
     host: SpaceHost
     name: str
@@ -64,7 +64,7 @@ class SpaceDirectory:
         """Whose token this is in that space; 401 for a token nobody has, 403 for one of another space."""
         host = self.space(space)
         if isinstance(host, AccessDenied):
-            host = self._created(space, token) or host
+            host = self._create_for(space, token) or host
         if isinstance(host, AccessDenied):
             return host
         if token is None:
@@ -73,16 +73,16 @@ class SpaceDirectory:
             self._guests += 1
             return TokenIdentity(host, f"guest-{self._guests}", guest=True)
         hashed = hash_token(token)
-        name = host.space.admits(hashed)
+        name = host.space.find_token_owner(hashed)
         if name is not None:
-            if self._is_kept_out(host, name):
+            if self._is_excluded(host, name):
                 return AccessDenied(403, "this space admits only the participants that it lists")
             return TokenIdentity(host, name, limited_to=self.limited.get(host.name, {}).get(hashed))
-        if any(other.space.admits(hashed) for other in self.hosts.values()):
+        if any(other.space.find_token_owner(hashed) for other in self.hosts.values()):
             return AccessDenied(403, "this token is for another space")
         return AccessDenied(401, "unknown token")
 
-    def _created(self, name: str | None, token: str | None) -> SpaceHost | AccessDenied | None:
+    def _create_for(self, name: str | None, token: str | None) -> SpaceHost | AccessDenied | None:
         """A new space of that name, for a member of the one that it is made after; never for a guest."""
         if self.create is None or not name or not token:
             return None
@@ -90,7 +90,7 @@ class SpaceDirectory:
             return None
         return self.create(name)
 
-    def _is_kept_out(self, host: SpaceHost, name: str) -> bool:
+    def _is_excluded(self, host: SpaceHost, name: str) -> bool:
         if self.access.get(host.name) != "restricted":
             return False
         member = host.space.state.roster.members.get(name)  # type: ignore[call-overload]  # a plain name is enough here

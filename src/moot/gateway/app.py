@@ -1,4 +1,4 @@
-"""A whole gateway: spaces, doors, HTTP and sockets on one port, from start to stop.
+"""A whole gateway: spaces, access, HTTP and WebSockets on one port, from start to stop.
 
 gateway = Gateway(configuration)
 await gateway.start()        # listens; gateway.port is the port that was bound
@@ -47,13 +47,13 @@ class Gateway:
         self.configuration = configuration
         self.config: GatewayConfig = configuration.gateway
         self.port = self.config.port
-        self.doors = SpaceDirectory()
-        self.readiness = Readiness(self.doors)
+        self.directory = SpaceDirectory()
+        self.readiness = Readiness(self.directory)
         self.measures = GatewayMeasures()
         self._database: Database | None = None
-        self._opener: SpaceFactory | None = None
+        self._space_factory: SpaceFactory | None = None
         self._listener: HttpListener | None = None
-        self._reception: UpgradeHandler | None = None
+        self._upgrade_handler: UpgradeHandler | None = None
         self._mailer = Mailer(*_mail_settings(self.config))
 
     @property
@@ -85,17 +85,17 @@ class Gateway:
 
     async def _open(self, listening: socket.socket) -> None:
         self._database = database = Database.open(self.config.data / "moot.sqlite")
-        self._opener = opener = SpaceFactory(
-            self.configuration, self.doors, database, url=self.url, on_mail=self._mailer.send
+        self._space_factory = factory = SpaceFactory(
+            self.configuration, self.directory, database, url=self.url, on_mail=self._mailer.send
         )
-        self.doors.admin_tokens = self.config.admin_tokens
-        browsers = HostOriginPolicy(self.config.hosts(self.port), self.config.origins(self.port))
+        self.directory.admin_tokens = self.config.admin_tokens
+        origin_policy = HostOriginPolicy(self.config.hosts(self.port), self.config.origins(self.port))
         sockets = _socket_settings(self.config)
-        self._reception = UpgradeHandler(self.doors, browsers, sockets, self.readiness)
-        door = ConnectionLimiter(_door_limits(self.config))
+        self._upgrade_handler = UpgradeHandler(self.directory, origin_policy, sockets, self.readiness)
+        limiter = ConnectionLimiter(_connection_limits(self.config))
         endpoints = Endpoints(
-            self.doors,
-            browsers,
+            self.directory,
+            origin_policy,
             _http_settings(self.config),
             readiness=self.readiness,
             metrics=self.metrics,
@@ -104,8 +104,10 @@ class Gateway:
         )
         config = uvicorn.Config(
             endpoints.application(),
-            http=limited_http_protocol(door),
-            ws=server_protocol(self._reception.admit, _socket_limits(self.configuration), door.release),  # type: ignore[arg-type]
+            http=limited_http_protocol(limiter),
+            ws=server_protocol(  # type: ignore[arg-type]
+                self._upgrade_handler.admit, _socket_limits(self.configuration), limiter.release
+            ),
             # Nothing here asks how a client got to a proxy, so nobody has to be believed about it.
             proxy_headers=False,
             lifespan="off",
@@ -117,16 +119,16 @@ class Gateway:
         )
         self._listener = HttpListener(config)
         await self._listener.listen(listening)
-        await opener.open_all()
-        opener.on_created = self.measures.watch_space
-        self.measures.watch_connections(door)
-        for host in self.doors.hosts.values():
+        await factory.open_all()
+        factory.on_created = self.measures.watch_space
+        self.measures.watch_connections(limiter)
+        for host in self.directory.hosts.values():
             self.measures.watch_space(host)
 
     def reload(self, configuration: Configuration) -> list[str]:
         """Take over participants, capabilities and rules of spaces that run; returns what needs a restart."""
-        notes = [] if self._opener is None else self._opener.reload(configuration)
-        self.doors.admin_tokens = configuration.gateway.admin_tokens
+        notes = [] if self._space_factory is None else self._space_factory.reload(configuration)
+        self.directory.admin_tokens = configuration.gateway.admin_tokens
         notes += [
             f"gateway.{field} is another: restart to take it over"
             for field in self.config.__struct_fields__
@@ -138,7 +140,7 @@ class Gateway:
     async def stop(self) -> None:
         """Tell members, close sockets, flush journals."""
         self.readiness.phase = "stopping"
-        sockets = self._reception.sockets if self._reception is not None else set()
+        sockets = self._upgrade_handler.sockets if self._upgrade_handler is not None else set()
         for one in list(sockets):
             one.close(GOING_AWAY, "the gateway is stopping")
         if self._listener is not None:
@@ -147,8 +149,8 @@ class Gateway:
             while sockets and asyncio.get_running_loop().time() < deadline:
                 await asyncio.sleep(0.01)
             await self._listener.stop()
-        if self._opener is not None:
-            await self._opener.close()
+        if self._space_factory is not None:
+            await self._space_factory.close()
         await self._mailer.close()
         if self._database is not None:
             await self._database.close()
@@ -156,7 +158,7 @@ class Gateway:
     def connections(self) -> list[dict[str, Json]]:
         """MEW 10.1: one entry a connection."""
         found: list[dict[str, Json]] = []
-        for host in self.doors.hosts.values():
+        for host in self.directory.hosts.values():
             for session in host.space.state.roster.sessions.values():
                 found.append(
                     {
@@ -200,7 +202,7 @@ def _socket_limits(configuration: Configuration) -> SocketLimits:
     )
 
 
-def _door_limits(config: GatewayConfig) -> ConnectionLimits:
+def _connection_limits(config: GatewayConfig) -> ConnectionLimits:
     return ConnectionLimits(
         max_header_bytes=config.max_header_bytes,
         header_seconds=config.header_seconds,

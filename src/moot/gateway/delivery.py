@@ -1,4 +1,4 @@
-"""Carrying effects out: bytes once per dialect, in order, and the recent past for those who poll (D-40)."""
+"""Carrying effects out: bytes once per dialect, in order, and the message history for polling (D-40)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _ANY_SIZE: Final = EnvelopeLimits(**dict.fromkeys(EnvelopeLimits.__struct_fields
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, gc=False):
-    """One message of the past. `members`: who was to hear it; None: every member.
+    """One message of the history. `members`: whom it was for; None: every member.
 
-    An envelope is kept as its bytes alone and read again when somebody asks for it in another dialect: most
-    are never asked for, and a thousand parsed ones crowd the processor's cache.
+    An envelope is kept as its bytes and parsed again when somebody polls in another dialect: most
+    never are, and a thousand parsed ones would crowd the processor's cache.
     """
 
     at: float
@@ -136,7 +136,7 @@ class Delivery:
         *,
         on_mail: Callable[[Mail], None],
     ) -> None:
-        self.lines: dict[SessionId, SessionOutbox] = {}
+        self.sessions: dict[SessionId, SessionOutbox] = {}
         self.outgoing = outgoing
         self.history = history
         self._on_mail = on_mail
@@ -148,11 +148,11 @@ class Delivery:
         self.delivered = 0
 
     def attach(self, session: SessionId, line: SessionOutbox) -> None:
-        self.lines[session] = line
+        self.sessions[session] = line
         self._forget_audiences()
 
     def detach(self, session: SessionId) -> None:
-        line = self.lines.pop(session, None)
+        line = self.sessions.pop(session, None)
         if line is not None:
             line.outbox.detach()
         self._forget_audiences()
@@ -162,17 +162,17 @@ class Delivery:
         self.outgoing.flush()
 
     def carry_out(self, effects: Iterable[Effect], now: float) -> list[Result]:
-        """Do what the space asked for; what it says to a caller without a socket comes back."""
+        """Carry effects out in order; returns the results for a caller without a socket."""
         results: list[Result] = []
         for effect in effects:
             match effect:
                 case Deliver():
                     self.deliver(effect, now)
                 case Reply():
-                    self._answer(effect, now)
+                    self._reply(effect, now)
                 case Disconnect():
                     self.outgoing.flush()
-                    line = self.lines.get(effect.session)
+                    line = self.sessions.get(effect.session)
                     if line is not None:
                         line.close(effect.code, effect.reason)
                         self.detach(effect.session)
@@ -187,7 +187,7 @@ class Delivery:
         return results
 
     def deliver(self, effect: Deliver, now: float) -> None:
-        """One message to many."""
+        """Send one message to many sessions."""
         audience = self._last
         if effect.sessions is not audience.sessions:
             audience = self._last = self.audience_of(effect.sessions)
@@ -208,12 +208,12 @@ class Delivery:
         self.history.add(now, effect, audience.members if effect.private else None)
 
     def audience_of(self, sessions: Sequence[SessionId]) -> DeliveryAudience:
-        """Who these sessions are, looked up."""
+        """The outboxes and dialects of these sessions."""
         # By identity: the space gives one object for one audience, and to hash a hundred ids takes long.
         known = self._audiences.get(id(sessions))
         if known is not None and known.sessions is sessions:
             return known
-        lines = [line for session in sessions if (line := self.lines.get(session)) is not None]
+        lines = [line for session in sessions if (line := self.sessions.get(session)) is not None]
         dialects = tuple(dict.fromkeys(line.dialect for line in lines))
         audience = DeliveryAudience(
             sessions,
@@ -231,8 +231,8 @@ class Delivery:
         self._last = _NOBODY
         self._audiences.clear()
 
-    def _answer(self, effect: Reply, now: float) -> None:
-        line = self.lines.get(effect.session)
+    def _reply(self, effect: Reply, now: float) -> None:
+        line = self.sessions.get(effect.session)
         if line is None:
             return
         raw = DIALECTS[line.dialect].encode_notice(effect.notice)
@@ -260,7 +260,7 @@ def _encode_message(effect: Deliver, dialect: DialectName) -> bytes | None:
 
 
 def encode_entry(heard: HistoryEntry, dialect: DialectName) -> bytes | None:
-    """A message of the past in the dialect of whoever asks for it."""
+    """Encode a message of the history in a dialect; None if that has no way to say it."""
     raw = heard.message
     if isinstance(raw, GatewayNotice):
         return DIALECTS[dialect].encode_notice(raw)

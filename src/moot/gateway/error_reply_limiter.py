@@ -1,4 +1,4 @@
-"""How often a peer is answered for the same kind of mistake: a client in a loop is not answered for ever."""
+"""How often a peer gets an error reply for the same kind of mistake: a client may be in a loop."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class ErrorReplyLimiter:
 
     def __init__(self, per_second: float) -> None:
         self._rates = token_buckets(per_second, per_second, max_keys=_MAX_KEYS)
-        self.silent = 0
+        self.suppressed = 0
 
-    def answers(self, key: Hashable, now: float) -> bool:
-        """Whether this mistake still gets an answer."""
+    def allows(self, key: Hashable, now: float) -> bool:
+        """Whether this mistake still gets an error reply."""
         if self._rates.take(key, now):
-            self.silent += 1
+            self.suppressed += 1
             return False
         return True

@@ -99,9 +99,9 @@ class GatewayMeasures:
         measure_build(self.registry, version=__version__, is_compiled=COMPILED)
         measure_process(self.registry)
 
-    def watch_connections(self, door: ConnectionLimiter) -> None:
-        CONNECTIONS.gauge(self.registry).read = lambda: door.connections
-        CONNECTIONS_REFUSED.counter(self.registry).read = lambda: door.refused
+    def watch_connections(self, limiter: ConnectionLimiter) -> None:
+        CONNECTIONS.gauge(self.registry).read = lambda: limiter.connections
+        CONNECTIONS_REFUSED.counter(self.registry).read = lambda: limiter.refused
 
     def watch_space(self, host: SpaceHost) -> None:
         """From now on; what was replayed before is not counted again."""

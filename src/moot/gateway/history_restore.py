@@ -14,7 +14,7 @@ from moot.errors import MootError
 from moot.gateway.delivery import MessageHistory
 from moot.gateway.space_records import ACCEPTED, StoredInput, read_input
 from moot.protocol.dialects import DIALECTS
-from moot.protocol.envelope import Envelope, completed, rfc3339
+from moot.protocol.envelope import Envelope, fill_missing, rfc3339
 from moot.protocol.kinds import KINDS, UNKNOWN
 from moot.space.config import SpaceConfig
 from moot.space.effects import Deliver
@@ -47,7 +47,7 @@ def _envelope(stored: StoredInput, config: SpaceConfig) -> Envelope:
         bytes(stored.raw), config.limits.envelope, accept_protocols=config.accept_protocols
     )
     id = stored.mint[0] if stored.mint else ""
-    return completed(envelope, protocol=dialect.protocol, id=id, ts=rfc3339(stored.t), sender=stored.who)
+    return fill_missing(envelope, protocol=dialect.protocol, id=id, ts=rfc3339(stored.t), sender=stored.who)
 
 
 def _is_narrowed(kind: str, config: SpaceConfig) -> bool:

@@ -1,4 +1,4 @@
-"""Answers in JSON: the words of the ladder as HTTP statuses, and what is read of a request (D-40, D-84)."""
+"""JSON responses: error codes as HTTP statuses, and reading of requests (D-40, D-84)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.space.effects import Result
 
-# D-40: what each word of the ladder is in HTTP; the rest of them are the caller's own doing: 400.
+# D-40: the HTTP status of each error code; the others are mistakes of the caller: 400.
 STATUS: Final[Mapping[str, int]] = {
     "auth_violation": 403,
     "capability_violation": 403,
@@ -48,12 +48,12 @@ HEADERS: Final = {
 }
 
 
-def json_answer(status: int, body: Json) -> Response:
+def json_response(status: int, body: Json) -> Response:
     return Response(strict_json.encode(body), status, media_type="application/json", headers=HEADERS)
 
 
 def denied(denied: AccessDenied) -> Response:
-    response = json_answer(denied.status, {"error": "denied", "message": denied.message})
+    response = json_response(denied.status, {"error": "denied", "message": denied.message})
     if denied.status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
     return response
@@ -67,7 +67,7 @@ def refused(
         status = 400  # D-10: as existing clients expect of system/register
     attempted = {"attempted_kind": kind} if kind else {}
     body = {"error": code, "message": message} | attempted | dict(details)
-    response = json_answer(status, body)
+    response = json_response(status, body)
     if "retry_after" in body:
         response.headers["Retry-After"] = str(max(1, round(float(body["retry_after"]))))
     return response
@@ -83,17 +83,17 @@ def accepted(results: list[Result]) -> tuple[int, dict[str, Json]]:
 
 
 async def not_found(_request: Request, _fault: Exception) -> Response:
-    return json_answer(
+    return json_response(
         404, {"error": "not_found", "message": "nothing is here; /openapi.json lists what there is"}
     )
 
 
 async def not_allowed(_request: Request, _fault: Exception) -> Response:
-    return json_answer(405, {"error": "method_not_allowed", "message": "/openapi.json lists what there is"})
+    return json_response(405, {"error": "method_not_allowed", "message": "/openapi.json lists what there is"})
 
 
 class RequestRefused(Exception):
-    """Carries an answer out of a function that has another one to give."""
+    """Ends a request with this denial."""
 
     def __init__(self, denied: AccessDenied) -> None:
         super().__init__(denied.message)

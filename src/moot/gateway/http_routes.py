@@ -26,7 +26,7 @@ from moot.gateway.http_replies import (
     body_of,
     check_json,
     denied,
-    json_answer,
+    json_response,
     kind_of,
     moment,
     not_allowed,
@@ -66,8 +66,8 @@ class Endpoints:
 
     def __init__(
         self,
-        doors: SpaceDirectory,
-        browsers: HostOriginPolicy,
+        directory: SpaceDirectory,
+        origin_policy: HostOriginPolicy,
         settings: HttpSettings,
         *,
         readiness: Readiness,
@@ -75,8 +75,8 @@ class Endpoints:
         connections: Callable[[], list[dict[str, Json]]],
         version: str,
     ) -> None:
-        self.doors = doors
-        self.browsers = browsers
+        self.directory = directory
+        self.origin_policy = origin_policy
         self.settings = settings
         self.readiness = readiness
         self._metrics = metrics
@@ -113,7 +113,7 @@ class Endpoints:
     ) -> Route:
         async def guarded(request: Request) -> Response:
             host, origin = request.headers.get("host"), request.headers.get("origin")
-            stranger = self.browsers.check(host, origin, by_address=by_address)
+            stranger = self.origin_policy.check(host, origin, by_address=by_address)
             if stranger is not None:
                 return denied(stranger)
             if self.readiness.phase == "starting":
@@ -132,7 +132,7 @@ class Endpoints:
             except Exception:
                 # A request's task: the peer gets no detail.
                 log.exception("a request could not be handled")
-                return json_answer(
+                return json_response(
                     500, {"error": "internal", "message": "the gateway failed; its log says why"}
                 )
 
@@ -161,19 +161,21 @@ class Endpoints:
 
     async def health(self, _: Request) -> Response:
         """D-85: `degraded` while a journal cannot be written."""
-        return json_answer(
+        return json_response(
             200,
             {
                 "status": "degraded" if self.readiness.is_degraded else "ok",
                 "version": self._version,
                 "protocols": sorted({dialect.protocol for dialect in DIALECTS.values()}),
-                "spaces": len(self.doors.hosts),
-                "participants": sum(len(h.space.state.roster.present()) for h in self.doors.hosts.values()),
+                "spaces": len(self.directory.hosts),
+                "participants": sum(
+                    len(h.space.state.roster.present()) for h in self.directory.hosts.values()
+                ),
             },
         )
 
     async def openapi(self, _: Request) -> Response:
-        return json_answer(200, openapi(self._version, self.settings))
+        return json_response(200, openapi(self._version, self.settings))
 
     async def metrics(self, _: Request) -> Response:
         return PlainTextResponse(self._metrics(), media_type=CONTENT_TYPE, headers=HEADERS)
@@ -191,10 +193,10 @@ class Endpoints:
                 "participant": identity.name,
                 "dialects": sorted(host.space.state.config.dialects),
             }
-            for host in self.doors.hosts.values()
-            if isinstance(identity := self.doors.identify(host.name, token), TokenIdentity)
+            for host in self.directory.hosts.values()
+            if isinstance(identity := self.directory.identify(host.name, token), TokenIdentity)
         ]
-        return json_answer(200, {"spaces": found}) if found else denied(AccessDenied(401, "unknown token"))
+        return json_response(200, {"spaces": found}) if found else denied(AccessDenied(401, "unknown token"))
 
     async def messages(self, request: Request) -> Response:
         identity = self._participant(request)
@@ -209,7 +211,7 @@ class Endpoints:
         token = bearer(header)
         if not token:
             return AccessDenied(401, "a token is needed: send Authorization: Bearer …")
-        identity = self.doors.identify(request.query_params.get("space"), token)
+        identity = self.directory.identify(request.query_params.get("space"), token)
         if isinstance(identity, AccessDenied):
             # D-40: a token that is given but wrong is 403 here, as existing clients expect.
             return AccessDenied(403, identity.message) if identity.status == 401 else identity
@@ -234,7 +236,7 @@ class Endpoints:
             )
             code = str(payload.get("error"))
             return refused(code, "", shown, str(payload.get("attempted_kind", "")), payload.get("detail"))
-        return json_answer(*accepted(outcome))
+        return json_response(*accepted(outcome))
 
     def _poll(self, request: Request, identity: TokenIdentity) -> Response:
         if not self.settings.poll:
@@ -250,7 +252,7 @@ class Endpoints:
             if raw is not None:
                 messages.append(orjson.Fragment(raw))
             latest = heard.at
-        return json_answer(200, {"messages": messages, "next": repr(latest)})
+        return json_response(200, {"messages": messages, "next": repr(latest)})
 
     # For administrators
 
@@ -267,12 +269,12 @@ class Endpoints:
         add = read_capabilities(body.get("add", []), place=place)
         remove = read_capabilities(body.get("remove", []), place=place)
         (result,) = await host.change_capabilities(request.path_params["id"], add, remove, admin)
-        return json_answer(200, dict(result.fields))
+        return json_response(200, dict(result.fields))
 
     async def restore(self, request: Request) -> Response:
         host, admin = self._administered(request)
         (result,) = await host.restore_member(request.path_params["id"], admin)
-        return json_answer(200, dict(result.fields))
+        return json_response(200, dict(result.fields))
 
     async def rotate(self, request: Request) -> Response:
         """Give a participant another token, shown once; the earlier ones are void unless `keep` is true."""
@@ -283,24 +285,24 @@ class Endpoints:
             raise InvalidRequest('the body is {} or {"keep": true}')
         token = FreshMint().token()
         await host.rotate_credential(request.path_params["id"], token, admin, keep=body.get("keep", False))
-        return json_answer(200, {"participant_id": request.path_params["id"], "token": token.secret})
+        return json_response(200, {"participant_id": request.path_params["id"], "token": token.secret})
 
     async def connections(self, request: Request) -> Response:
         """MEW 10.1: what the gateway keeps of each connection."""
         if self._administrator(request) is None:
             return denied(AccessDenied(403, "an administrator's token is needed"))
-        return json_answer(200, {"connections": self._connections()})
+        return json_response(200, {"connections": self._connections()})
 
     def _administrator(self, request: Request) -> str | None:
         if not self.settings.admin:
             return None
-        return self.doors.administrator(bearer(request.headers.get("authorization")))
+        return self.directory.administrator(bearer(request.headers.get("authorization")))
 
     def _administered(self, request: Request) -> tuple[SpaceHost, str]:
         admin = self._administrator(request)
         if admin is None:
             raise Unauthorized("an administrator's token is needed")
-        host = self.doors.space(request.query_params.get("space"))
+        host = self.directory.space(request.query_params.get("space"))
         if isinstance(host, AccessDenied):
             raise RequestRefused(host)
         return host, admin

@@ -19,7 +19,7 @@ import msgspec
 from moot.gateway.delivery import Delivery
 from moot.gateway.fast_path import FastPaths
 from moot.gateway.mint import FreshMint
-from moot.gateway.space_records import members
+from moot.gateway.space_records import encode_record
 from moot.protocol import strict_json
 from moot.protocol.operation import Json
 from moot.space.config_json import save_config
@@ -103,7 +103,7 @@ class JournaledSpace:
         return await self.carry_out_durably(effects, self.record(input, now, mint, **facts), now)
 
     def record(self, input: str, now: float, mint: FreshMint, **facts: Json) -> int:
-        return self.journal.append(members(input, now, mint, **facts))
+        return self.journal.append(encode_record(input, now, mint, **facts))
 
     # Effects
 
@@ -159,7 +159,7 @@ class JournaledSpace:
                 first.results.set_result(found)
 
     def _report_health(self, able: bool) -> None:
-        self.step("health", lambda _now, _mint: self.space.health(journal_able=able), able=able)
+        self.step("health", lambda _now, _mint: self.space.health(journal_writable=able), able=able)
         if not able:
             # What waits for the disk would hold back chat and presence; its record is kept and written later.
             self._release(all_of_it=True)

@@ -1,4 +1,4 @@
-"""Invitations by e-mail (MEW 3.6.5). The token stands in that mail and in the invite-ack, nowhere else."""
+"""Invitations by e-mail (MEW 3.6.5). The token is in that mail and in the invite-ack, nowhere else."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Mailer:
             )
             return
         try:
-            message = _written(mail, space, self._settings.sender)
+            message = _compose(mail, space, self._settings.sender)
         except (ValueError, IndexError, TypeError, AttributeError):
             # The library's parser of addresses has many ways to say no.
             log.warning("no mail address", extra={"participant": mail.participant})
@@ -84,7 +84,7 @@ class Mailer:
             await asyncio.wait(self._sending, timeout=2.0)
 
 
-def _written(mail: Mail, space: str, sender: str) -> EmailMessage:
+def _compose(mail: Mail, space: str, sender: str) -> EmailMessage:
     message = EmailMessage()
     message["From"] = sender
     message["To"] = mail.address

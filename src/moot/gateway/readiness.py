@@ -1,4 +1,4 @@
-"""Whether the gateway takes work: from the first bound port to the last flushed journal.
+"""Whether the gateway is ready, from the first bound port to the last flushed journal.
 
     starting ──every space open──▶ running ──told to stop──▶ stopping
 
@@ -18,13 +18,13 @@ Phase = Literal["starting", "running", "stopping"]
 class Readiness:
     """The phase of one gateway, and what keeps it from being ready."""
 
-    def __init__(self, doors: SpaceDirectory) -> None:
+    def __init__(self, directory: SpaceDirectory) -> None:
         self.phase: Phase = "starting"
-        self._doors = doors
+        self._directory = directory
 
     @property
     def is_degraded(self) -> bool:
-        return not all(host.journal.able for host in self._doors.hosts.values())
+        return not all(host.journal.able for host in self._directory.hosts.values())
 
     @property
     def reason(self) -> Reason | None:

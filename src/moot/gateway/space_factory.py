@@ -1,7 +1,7 @@
-"""How spaces come to run: those of the configuration at the start, others when somebody joins them (D-22).
+"""Opening spaces: those of the configuration at the start, others when somebody joins them (D-22).
 
-    opener = Opener(configuration, doors, database, url="http://127.0.0.1:8080", on_mail=mailer.send)
-    await opener.open_all()
+    factory = SpaceFactory(configuration, directory, database, url=url, on_mail=mailer.send)
+    await factory.open_all()
 
 A space that comes by joining is made after one of the configuration (`auto_create_spaces`): the same people
 with the same tokens and rights, and a journal of its own, by whose folder it is known after a restart.
@@ -39,16 +39,16 @@ from moot.store.journal import Journal, JournalSettings
 log = logging.getLogger(__name__)
 
 # In the folder of a space that came by joining: the name of the one that it was made after.
-_LIKE: Final = "like"
+_MODEL_FILE: Final = "like"
 
 
 class SpaceFactory:
-    """Opens the spaces of one gateway and puts them behind its doors."""
+    """Opens the spaces of one gateway and adds them to its directory."""
 
     def __init__(
         self,
         configuration: Configuration,
-        doors: SpaceDirectory,
+        directory: SpaceDirectory,
         database: Database,
         *,
         url: str,
@@ -56,7 +56,7 @@ class SpaceFactory:
     ) -> None:
         self._configuration = configuration
         self._config: GatewayConfig = configuration.gateway
-        self._doors = doors
+        self._directory = directory
         self._database = database
         self._url = url
         self._on_mail = on_mail
@@ -73,8 +73,8 @@ class SpaceFactory:
             return
         for name in self._created_before():
             await self.open(name, model)
-        self._doors.model = self._configuration.model_space
-        self._doors.create = self.create
+        self._directory.model = self._configuration.model_space
+        self._directory.create = self.create
 
     async def open(self, name: str, settings: SpaceSettings) -> SpaceHost:
         """One space, from its snapshot and journal."""
@@ -89,7 +89,7 @@ class SpaceFactory:
         await host.journaled.save_snapshot()
         if name in self._configuration.spaces:
             self._add_outputs(host, settings.output_logs.values())
-        self._let_in(name, host, settings)
+        self._add_to_directory(name, host, settings)
         log.info("space open", extra={"space": name, "replayed": restored.replayed})
         return host
 
@@ -98,7 +98,7 @@ class SpaceFactory:
         model = self._model()
         if model is None or not is_space_name(name):
             return AccessDenied(404, f"no space {name[:64]!r} on this gateway")
-        if len(self._doors.hosts) - len(self._configuration.spaces) >= self._config.max_auto_spaces:
+        if len(self._directory.hosts) - len(self._configuration.spaces) >= self._config.max_auto_spaces:
             return AccessDenied(
                 503, "this gateway holds as many spaces as gateway.max_auto_spaces allows: join one of them"
             )
@@ -108,7 +108,7 @@ class SpaceFactory:
             return AccessDenied(404, f"no space {name!r} on this gateway: one of that name was here before")
         try:
             folder.mkdir(mode=0o700, parents=True)
-            (folder / _LIKE).write_text(self._configuration.model_space or "")
+            (folder / _MODEL_FILE).write_text(self._configuration.model_space or "")
             options = self._options(name, model)
             journal = Journal.open(options.folder, options.journal)
         except (OSError, UsageError) as fault:
@@ -118,7 +118,7 @@ class SpaceFactory:
             return AccessDenied(503, "the space cannot be created now: try again later")
         host = self._host(options, Space(self._with_url(name, model.config)), journal)
         host.begin()
-        self._let_in(name, host, model)
+        self._add_to_directory(name, host, model)
         log.info("space created", extra={"space": name, "like": self._configuration.model_space})
         self.on_created(host)
         return host
@@ -126,8 +126,8 @@ class SpaceFactory:
     def reload(self, configuration: Configuration) -> list[str]:
         """Take over participants, capabilities and rules of spaces that run; returns what needs a restart."""
         notes = []
-        hosts = self._doors.hosts
-        model = configuration.spaces.get(self._doors.model or "")
+        hosts = self._directory.hosts
+        model = configuration.spaces.get(self._directory.model or "")
         for name, host in hosts.items():
             settings = configuration.spaces.get(name)
             if settings is None and name not in self._configuration.spaces:
@@ -136,13 +136,13 @@ class SpaceFactory:
                 notes.append(f"space {name} is gone from the configuration: restart to close it")
                 continue
             host.reload(self._with_url(name, settings.config))
-            self._open_door(name, settings)
+            self._set_access(name, settings)
         new = [name for name in configuration.spaces if name not in hosts]
         return notes + [f"space {name} is new: restart to open it" for name in new]
 
     async def close(self) -> None:
         """Everything on disk."""
-        for host in self._doors.hosts.values():
+        for host in self._directory.hosts.values():
             await host.stop()
         for output in self._outputs:
             output.close()
@@ -154,7 +154,7 @@ class SpaceFactory:
 
     def _created_before(self) -> list[str]:
         # Not those that stood in the configuration once: their people were others.
-        marks = sorted((self._config.data / "spaces").glob(f"*/{_LIKE}"))
+        marks = sorted((self._config.data / "spaces").glob(f"*/{_MODEL_FILE}"))
         model, configured = self._configuration.model_space, self._configuration.spaces
         return [
             mark.parent.name
@@ -202,14 +202,14 @@ class SpaceFactory:
             config, connection_url=f"{address}/participants/{{id}}/ws?space={name}"
         )
 
-    def _let_in(self, name: str, host: SpaceHost, settings: SpaceSettings) -> None:
-        self._doors.hosts[name] = host
-        self._open_door(name, settings)
+    def _add_to_directory(self, name: str, host: SpaceHost, settings: SpaceSettings) -> None:
+        self._directory.hosts[name] = host
+        self._set_access(name, settings)
 
-    def _open_door(self, name: str, settings: SpaceSettings) -> None:
-        self._doors.access[name] = settings.access
-        self._doors.admitted[name] = settings.admit
-        self._doors.limited[name] = {
+    def _set_access(self, name: str, settings: SpaceSettings) -> None:
+        self._directory.access[name] = settings.access
+        self._directory.admitted[name] = settings.admit
+        self._directory.limited[name] = {
             token: tuple((right.notation, right.original) for right in grant.capabilities)
             for token, grant in settings.tokens.items()
             if grant.capabilities is not None

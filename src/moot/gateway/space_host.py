@@ -1,4 +1,4 @@
-"""One space at work: what members and operators do becomes inputs of the space, in one order.
+"""Running one space: what members and operators do becomes inputs of the space, in one order.
 
     bytes → decode → space (the ladder) → journal → delivery
 
@@ -18,7 +18,7 @@ from moot.errors import MalformedEnvelope, Refused, Unavailable
 from moot.gateway.error_reply_limiter import ErrorReplyLimiter
 from moot.gateway.journaled_space import JournaledSpace
 from moot.gateway.mint import FreshMint
-from moot.gateway.space_records import ACCEPTED, RecordEncoder, filled_id, members
+from moot.gateway.space_records import ACCEPTED, RecordEncoder, encode_record, filled_id
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.frames import read_frame
@@ -71,8 +71,10 @@ class SpaceHost:
 
     def begin(self) -> None:
         """Let members in: the journal was opened, so it can be written."""
-        if not self.space.state.journal_able:
-            self.journaled.step("health", lambda _now, _mint: self.space.health(journal_able=True), able=True)
+        if not self.space.state.journal_writable:
+            self.journaled.step(
+                "health", lambda _now, _mint: self.space.health(journal_writable=True), able=True
+            )
 
     async def stop(self) -> None:
         """Everything on disk; the last effects are out."""
@@ -102,7 +104,7 @@ class SpaceHost:
         options: Options,
         attach: Callable[[], None],
     ) -> None:
-        """Let somebody in; raises Refused. `attach` connects the line before anything is sent to it."""
+        """Join a session; raises Refused. `attach` connects its outbox before anything is sent to it."""
         now, mint = self.journaled.clock(), FreshMint()
         effects = self.space.join(session, who, dialect, options, now, mint)
         self._connected_at[session] = now
@@ -175,13 +177,13 @@ class SpaceHost:
             return
         out = _outcome(effects)
         if out != ACCEPTED:
-            data = self._refused(space_member(space, session), envelope, out, data)
+            data = self._note_refusal(space_member(space, session), envelope, out, data)
         head = self._encoders[session].record(now, envelope, out, mint)
         number = self.journal.append(head, data, vital=row.shrinks_rights)
         journaled.carry_out(effects, number, now, waits=row.changes_verdict and out == ACCEPTED)
 
-    def _refused(self, who: str, envelope: Envelope, code: str, raw: bytes) -> bytes:
-        """Count a refusal; what is journaled of it. A join holds a token, and no record ever does."""
+    def _note_refusal(self, who: str, envelope: Envelope, code: str, raw: bytes) -> bytes:
+        """Count a refusal; returns what is journaled of it. A join contains a token, which no record may."""
         self.refusals[code] += 1
         log.info("refused", extra={"space": self.name, "participant": who, "code": code})
         return b"null" if envelope.kind.startswith("system") else raw
@@ -189,7 +191,7 @@ class SpaceHost:
     def refuse(self, session: SessionId, refusal: Refused, size: int) -> None:
         """Answer something that never became an envelope; its bytes are not journaled, only that it came."""
         now, mint = self.journaled.clock(), FreshMint()
-        if session not in self.space.state.roster.sessions or not self.error_replies.answers(session, now):
+        if session not in self.space.state.roster.sessions or not self.error_replies.allows(session, now):
             return
         effects = self.space.refuse(session, refusal, now, mint)
         who = space_member(self.space, session)
@@ -211,7 +213,7 @@ class SpaceHost:
             self.refuse(session, refusal, len(data))
             return
         effects = self.space.frame(session, frame, now, FreshMint())
-        if _outcome(effects) != ACCEPTED and not self.stream_error_replies.answers(
+        if _outcome(effects) != ACCEPTED and not self.stream_error_replies.allows(
             (session, frame.stream_id), now
         ):
             return
@@ -223,7 +225,7 @@ class SpaceHost:
     async def post(
         self, who: str, dialect: DialectName, body: bytes, options: Options
     ) -> list[Result] | Reply:
-        """An envelope over HTTP, up the same ladder (D-40). A refusal is the answer it would have been."""
+        """Process an envelope from HTTP by the same ladder (D-40); a refusal is returned as the reply."""
         now, mint, session = self.journaled.clock(), FreshMint(), self.new_session()
         space = self.space
         config = space.state.config
@@ -247,8 +249,8 @@ class SpaceHost:
         facts: dict[str, Json] = {"kind": envelope.wire_kind or envelope.kind, "id": id}
         facts["options"] = msgspec.to_builtins(options)
         if out != ACCEPTED:
-            body = self._refused(who, envelope, out, body)
-        head = members("post", now, mint, session=session, who=who, dialect=dialect, out=out, **facts)
+            body = self._note_refusal(who, envelope, out, body)
+        head = encode_record("post", now, mint, session=session, who=who, dialect=dialect, out=out, **facts)
         number = self.journal.append(head + b',"raw":', body, vital=vital)
         if out != ACCEPTED:
             answer = effects[0]

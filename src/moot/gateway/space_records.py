@@ -1,7 +1,7 @@
 """Inputs of a space as journal records, and back (D-41).
 
-A record says what came in, when, what was drawn for it and what came of it. An accepted one can be played
-again; a refused one is there to be read. No record holds a token: mints journal hashes.
+A record has the input, its time, the ids that were drawn for it and its outcome. An accepted one can be
+replayed; a refused one is there to be read. No record contains a token: mints journal hashes.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class StoredInput(msgspec.Struct):
 _decoder = msgspec.json.Decoder(StoredInput)
 
 
-def members(input: str, now: float, mint: FreshMint, **facts: Json) -> bytes:
-    """The inside of a record without an envelope."""
+def encode_record(input: str, now: float, mint: FreshMint, **facts: Json) -> bytes:
+    """Encode a record without an envelope, without the braces around it."""
     fields: dict[str, Json] = {"t": now, "in": input} | facts
     if mint.ids:
         fields["mint"] = mint.ids
@@ -67,8 +67,8 @@ def filled_id(out: str, mint: FreshMint) -> str:
 
 
 class RecordEncoder:
-    """One session in the journal. What its records have in common is spelled once: a busy space writes little
-    but envelopes from sockets."""
+    """Encodes the records of one session. What they have in common is encoded once: a busy space writes
+    little but envelopes from sockets."""
 
     __slots__ = ("_about", "_accepted")
 
@@ -114,17 +114,17 @@ def read_input(line: bytes) -> StoredInput:
 
 
 def replay(space: Space, line: bytes, config: SpaceConfig) -> list[Effect]:
-    """Play one record again; refused inputs changed nothing and are passed over."""
+    """Replay one record; refused inputs changed nothing and are skipped."""
     record = read_input(line)
     if record.out != ACCEPTED:
         return []
     now, mint, session = record.t, ReplayMint(record.mint, record.tokens), SessionId(record.session)
     match record.input:
         case "receive":
-            return _heard_again(space, record, session, now, mint)
+            return _receive_again(space, record, session, now, mint)
         case "post":
             space.join(session, record.who, record.dialect, record.options, now, mint)
-            effects = _heard_again(space, record, session, now, mint)
+            effects = _receive_again(space, record, session, now, mint)
             return effects + space.leave(session, now, mint)
         case "join":
             return space.join(session, record.who, record.dialect, record.options, now, mint)
@@ -138,7 +138,7 @@ def replay(space: Space, line: bytes, config: SpaceConfig) -> list[Effect]:
             # The configuration may be another one by now, and draw other ids; nothing depends on them.
             return space.reload(config, now, FreshMint())
         case "health":
-            return space.health(journal_able=record.able)
+            return space.health(journal_writable=record.able)
         case "capabilities":
             add, remove = read_capabilities(record.add), read_capabilities(record.remove)
             return space.change_capabilities(record.who, add, remove, record.by, now, mint)
@@ -150,7 +150,7 @@ def replay(space: Space, line: bytes, config: SpaceConfig) -> list[Effect]:
             return []
 
 
-def _heard_again(
+def _receive_again(
     space: Space, record: StoredInput, session: SessionId, now: float, mint: ReplayMint
 ) -> list[Effect]:
     config = space.state.config

@@ -1,4 +1,4 @@
-"""WebSockets at the door of a space: the handshake, the join frame, and then message after message.
+"""WebSockets of members: the handshake, the join frame, and then message after message.
 
     header handshake     GET /ws?space=NAME with Authorization: joined before the first frame
     join frame           no header: {"type":"join",…} or kind system/join within join_seconds (D-20)
@@ -69,20 +69,20 @@ class UpgradeHandler:
 
     def __init__(
         self,
-        doors: SpaceDirectory,
-        browsers: HostOriginPolicy,
+        directory: SpaceDirectory,
+        origin_policy: HostOriginPolicy,
         settings: SocketSettings,
         readiness: Readiness,
     ) -> None:
-        self.doors = doors
-        self.browsers = browsers
+        self.directory = directory
+        self.origin_policy = origin_policy
         self.readiness = readiness
         self.settings = settings
         self.sockets: set[MemberSocket] = set()
 
     def admit(self, upgrade: Upgrade) -> UpgradeRefusal | Handler:
         """An HTTP answer, or the handler of the new connection."""
-        denied = self.browsers.check(upgrade.headers.get("host"), upgrade.headers.get("origin"))
+        denied = self.origin_policy.check(upgrade.headers.get("host"), upgrade.headers.get("origin"))
         if denied is not None:
             return _refusal(denied)
         if self.readiness.phase != "running":
@@ -94,37 +94,37 @@ class UpgradeHandler:
             parts = urlsplit(upgrade.path)
         except ValueError:
             return _refusal(AccessDenied(400, "that is no path"))
-        if not _is_door(parts.path):
+        if not _is_websocket_path(parts.path):
             return _refusal(AccessDenied(404, "WebSockets are at /, /ws and /participants/{id}/ws"))
         try:
-            wish = _wish(parts.query, upgrade.headers, self.settings)
+            request = _read_connect_request(parts.query, upgrade.headers, self.settings)
         except Refused as refusal:
             return _refusal(AccessDenied(400, refusal.message))
-        if wish.token is None and "authorization" not in upgrade.headers:
-            return MemberSocket(self, wish, None)
-        identity = self.doors.identify(wish.space, wish.token)
+        if request.token is None and "authorization" not in upgrade.headers:
+            return MemberSocket(self, request, None)
+        identity = self.directory.identify(request.space, request.token)
         if isinstance(identity, AccessDenied):
             return _refusal(identity)
-        return MemberSocket(self, wish, identity)
+        return MemberSocket(self, request, identity)
 
 
 class MemberSocket:
-    """One WebSocket of one participant; before it has joined it hears nothing (D-21)."""
+    """One WebSocket of one participant; before it has joined it is sent nothing (D-21)."""
 
     def __init__(
-        self, reception: UpgradeHandler, wish: ConnectRequest, identity: TokenIdentity | None
+        self, upgrade_handler: UpgradeHandler, request: ConnectRequest, identity: TokenIdentity | None
     ) -> None:
-        self.subprotocol = wish.subprotocol
+        self.subprotocol = request.subprotocol
         self.session: SessionId | None = None
         self.host: SpaceHost | None = None
-        self.dialect: DialectName = wish.dialect or "mew"
-        self._reception = reception
-        self._wish = wish
+        self.dialect: DialectName = request.dialect or "mew"
+        self._upgrade_handler = upgrade_handler
+        self._request = request
         self._identity = identity
         self._connection: ServerSocket | None = None
         # None before joining, and where the fast path is not built.
         self._accept_fast: Callable[[bytes], bool] | None = None
-        self._outbox = Outbox(self.dialect, reception.settings.outbox, self._too_slow)
+        self._outbox = Outbox(self.dialect, upgrade_handler.settings.outbox, self._disconnect_slow)
         self._join_timer: asyncio.TimerHandle | None = None
         self._full_timer: asyncio.TimerHandle | None = None
         self._errors_drained = 0.0
@@ -135,15 +135,15 @@ class MemberSocket:
 
     def opened(self, connection: ServerSocket) -> None:
         self._connection = connection
-        self._reception.sockets.add(self)
+        self._upgrade_handler.sockets.add(self)
         self._outbox.attach(connection)
         if self._identity is not None:
-            self._join(self._identity, self._wish.options)
+            self._join(self._identity, self._request.options)
             return
-        seconds = self._reception.settings.join_seconds
+        seconds = self._upgrade_handler.settings.join_seconds
         loop = asyncio.get_running_loop()
         late = f"no join within {seconds:g} s"
-        self._join_timer = loop.call_later(seconds, self._turn_away, "unauthorized", late)
+        self._join_timer = loop.call_later(seconds, self._reject, "unauthorized", late)
 
     def received(self, data: bytes, binary: bool) -> None:
         accept = self._accept_fast
@@ -160,7 +160,7 @@ class MemberSocket:
         host.receive(session, self.dialect, data, binary)
 
     def closed(self) -> None:
-        self._reception.sockets.discard(self)
+        self._upgrade_handler.sockets.discard(self)
         self._stop_full_timer()
         if self._join_timer is not None:
             self._join_timer.cancel()
@@ -174,9 +174,9 @@ class MemberSocket:
         self._outbox.pause(loop.time())
         if self._full_timer is None:
             # Also when nothing more is said: whoever took nothing for so long is stuck.
-            seconds = self._reception.settings.outbox.seconds
+            seconds = self._upgrade_handler.settings.outbox.seconds
             stuck = f"{seconds:g} s behind, the most that outbox_seconds allows"
-            self._full_timer = loop.call_later(seconds, self._too_slow, stuck)
+            self._full_timer = loop.call_later(seconds, self._disconnect_slow, stuck)
 
     def drained(self) -> None:
         self._stop_full_timer()
@@ -209,7 +209,7 @@ class MemberSocket:
         try:
             host.join(session, identity.name, self.dialect, options, attach)
         except Refused as refusal:
-            self._turn_away(refusal.code, refusal.message)
+            self._reject(refusal.code, refusal.message)
             return
         if self._join_timer is not None:
             self._join_timer.cancel()
@@ -217,22 +217,22 @@ class MemberSocket:
         log.info("joined", extra={"space": host.name, "participant": identity.name, "session": session})
 
     def _read_join(self, data: bytes) -> None:
-        """D-20: the first frame says who and where; anything else is turned away."""
+        """D-20: the first frame says who joins which space; anything else is rejected."""
         try:
             fields = strict_json.parse(data)
             if not isinstance(fields, dict):
                 raise InvalidEnvelope("the first frame must be a join")
-            token, space, options = self._join_wish(fields)
+            token, space, options = self._read_join_fields(fields)
         except MalformedEnvelope as fault:
-            self._turn_away(fault.code, f"join first: {fault.message}")
+            self._reject(fault.code, f"join first: {fault.message}")
             return
-        identity = self._reception.doors.identify(space or self._wish.space, token)
+        identity = self._upgrade_handler.directory.identify(space or self._request.space, token)
         if isinstance(identity, AccessDenied):
-            self._turn_away("unauthorized", identity.message)
+            self._reject("unauthorized", identity.message)
         else:
             self._join(identity, options)
 
-    def _join_wish(self, fields: Mapping[str, Json]) -> tuple[str | None, str | None, Options]:
+    def _read_join_fields(self, fields: Mapping[str, Json]) -> tuple[str | None, str | None, Options]:
         if fields.get("type") == "join":
             body = fields
         elif fields.get("kind") in ("system/join", "system.join"):
@@ -242,7 +242,7 @@ class MemberSocket:
             raise InvalidEnvelope('send {"type":"join","space":…,"token":…} or a header with the token')
         protocol = fields.get("protocol")
         chosen = body.get("dialect")
-        if self._wish.dialect is None:
+        if self._request.dialect is None:
             if isinstance(chosen, str) and chosen in DIALECTS:
                 self.dialect = DIALECTS[chosen].name  # type: ignore[index]  # looked up just now
             elif isinstance(protocol, str) and protocol in _PROTOCOLS:
@@ -252,7 +252,7 @@ class MemberSocket:
         space = body.get("space") or body.get("topic")
         token = body.get("token")
         routing = body.get("routing")
-        options = self._wish.options
+        options = self._request.options
         if routing in ("all", "directed"):
             options = msgspec.structs.replace(options, routing=routing)
         said = {"from": fields.get("from")} | dict(body)
@@ -272,8 +272,8 @@ class MemberSocket:
         if self._connection is not None:
             self._connection.close(code, reason)
 
-    def _turn_away(self, code: str, message: str) -> None:
-        """D-21: a bad join gets an error in words, then 1008."""
+    def _reject(self, code: str, message: str) -> None:
+        """D-21: a bad join gets an error, then close code 1008."""
         if self._connection is None:
             return
         payload: dict[str, Json] = {"error": code, "message": message}
@@ -283,7 +283,7 @@ class MemberSocket:
             self._connection.write(encode_frame(raw))
         self._connection.close(TRY_AGAIN if code == "resource_limit" else POLICY, message)
 
-    def _too_slow(self, how_far: str) -> None:
+    def _disconnect_slow(self, how_far: str) -> None:
         log.info("slow", extra={"session": self.session, "behind": how_far})
         self._stop_full_timer()
         self._outbox.detach()
@@ -303,14 +303,14 @@ def _is_join(data: bytes) -> bool:
     )
 
 
-def _is_door(path: str) -> bool:
+def _is_websocket_path(path: str) -> bool:
     if path in ("/", "/ws"):
         return True
     steps = path.split("/")
     return len(steps) == 4 and steps[1] == "participants" and bool(unquote(steps[2])) and steps[3] == "ws"
 
 
-def _wish(query: str, headers: Mapping[str, str], settings: SocketSettings) -> ConnectRequest:
+def _read_connect_request(query: str, headers: Mapping[str, str], settings: SocketSettings) -> ConnectRequest:
     asked = {name: values[-1] for name, values in parse_qs(query, keep_blank_values=True).items()}
     offered = [name.strip() for name in headers.get("sec-websocket-protocol", "").split(",") if name.strip()]
     subprotocol = next((name for name in offered if name in _SUBPROTOCOLS), None)

@@ -1,1 +1,1 @@
-"""The words of a space, pure: envelopes, kinds, capabilities, three dialects. Nothing here opens or logs."""
+"""The protocol: envelopes, kinds, capabilities, three dialects. Pure functions: nothing does I/O or logs."""

@@ -1,4 +1,4 @@
-"""Whether a kind says what the payload does (D-48, D-49, MCPx 4.3, M3P).
+"""Whether a kind agrees with its payload (D-48, D-49, MCPx 4.3, M3P).
 
 MCPx and m3p name the operation twice, in the kind and in the payload. Whoever looks at one and acts on
 the other can be fooled, so the two must agree before anybody sees the envelope. MEW names it once.

@@ -48,7 +48,7 @@ DEFAULT_LIMITS: Final = EnvelopeLimits()
 
 
 class Envelope(msgspec.Struct, frozen=True, gc=False):
-    """What a member said. `kind`, `correlation_id` and the rest are MEW's spelling in every dialect."""
+    """A member's message. `kind`, `correlation_id` and the rest are as MEW has them, in every dialect."""
 
     dialect: DialectName
     kind: str
@@ -147,7 +147,7 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 def rewrite(raw: bytes, changes: Mapping[str, Json]) -> bytes:
     """The same object with some members replaced (None: removed); all other members keep their bytes.
 
-    New members come last. `raw` must have been accepted by `jsontext.parse`.
+    New members come last. `raw` must have been accepted by `strict_json.parse`.
     """
     parts: list[bytes] = []
     left = dict(changes)
@@ -171,7 +171,7 @@ def append_members(raw: bytes, members: Mapping[str, Json]) -> bytes:
     return raw.rstrip(b" \t\r\n")[:-1] + b"," + strict_json.encode(dict(members))[1:]
 
 
-def completed(envelope: Envelope, *, protocol: str, id: str, ts: str, sender: str) -> Envelope:
+def fill_missing(envelope: Envelope, *, protocol: str, id: str, ts: str, sender: str) -> Envelope:
     """D-05: absent protocol, id, ts and from are filled; what was given stays as it was."""
     if not envelope.missing:
         return envelope
@@ -187,11 +187,11 @@ def completed(envelope: Envelope, *, protocol: str, id: str, ts: str, sender: st
     )
 
 
-def addressed(envelope: Envelope, to: Sequence[str]) -> Envelope:
+def readdress(envelope: Envelope, to: Sequence[str]) -> Envelope:
     """D-19: the same envelope addressed to runtime ids."""
     return msgspec.structs.replace(envelope, to=to, raw=rewrite(envelope.raw, {"to": list(to)}))
 
 
 def rfc3339(now: float) -> str:
-    """A moment as the wire writes it, in UTC to the millisecond."""
+    """A time as the wire has it, in UTC to the millisecond."""
     return datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""Every kind of MEW v0.4 in one table (MEW 3), and the words MCPx and m3p have for it.
+"""Every kind of MEW v0.4 in one table (MEW 3), and its names in MCPx and m3p.
 
 The gateway's behaviour towards a kind is read from its row: who may send it, what it must correlate
 to, which module executes it, whether it is relayed, whether it can change a verdict, and what still passes
@@ -34,7 +34,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     # What `correlation_id` has to name; empty: nothing is required.
     answers: tuple[str, ...] = ()
     handler: Handler = "relay"
-    # False: the gateway consumes it and speaks itself (D-23, D-34).
+    # False: the gateway consumes it and sends a message of its own (D-23, D-34).
     relayed: bool = True
     passes_pause: bool = False  # D-25
     passes_shutdown: bool = False  # D-26

@@ -1,4 +1,4 @@
-"""What an MCP message does: a method, and the one thing it does it to (MCPx 3.1, D-49)."""
+"""What an MCP message does: a method, and the tool, prompt or resource it applies to (MCPx 3.1, D-49)."""
 
 from __future__ import annotations
 

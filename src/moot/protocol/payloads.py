@@ -1,6 +1,6 @@
-"""What the gateway itself says (MEW 3.6.6, 3.7, 3.8, 3.10), before a dialect spells it.
+"""Payloads of the gateway's own messages (MEW 3.6.6, 3.7, 3.8, 3.10), before a dialect encodes them.
 
-A `Notice` is an envelope of the gateway's own. Its payload may hold `Capability` values in lists; each
+A `GatewayNotice` is an envelope of the gateway's own. Its payload may hold `Capability` values in lists; each
 dialect shows them in its own notation when it writes the notice (dialects.md section 6).
 """
 
@@ -81,7 +81,7 @@ def invite_ack(
     connection_url: str | None = None,
     **more: Json,
 ) -> dict[str, Json]:
-    """MEW 3.6.6: to the inviter alone; the token stands nowhere else."""
+    """MEW 3.6.6: to the inviter alone; the token is nowhere else."""
     payload: dict[str, Json] = {"status": status, "participant_id": participant_id}
     if token is not None:
         payload["token"] = token

@@ -1,4 +1,4 @@
-"""What a step of a space asks the outside to do. Effects name sessions and are carried out in order."""
+"""What a space asks the gateway to do after an input. Effects name sessions and are carried out in order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Token(msgspec.Struct, frozen=True):
 
 
 class Mint(Protocol):
-    """Fresh ids and tokens, drawn by the edge and journaled with the input that used them (D-89)."""
+    """Fresh ids and tokens, drawn by the gateway and journaled with the input that used them (D-89)."""
 
     def id(self) -> str: ...
 
@@ -33,7 +33,7 @@ class Mint(Protocol):
 
 
 class Deliver(msgspec.Struct, frozen=True, gc=False):
-    """Send one message to several sessions, spelled in each one's dialect.
+    """Send one message to several sessions, encoded in each one's dialect.
 
     `operation` and `proposer` are what a translation of a response needs to know (dialects.md 2 and 5).
     """
@@ -42,14 +42,14 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     message: Envelope | GatewayNotice | Frame
     operation: Operation | None = None
     proposer: str | None = None
-    # Meant for these sessions' members alone; otherwise for everybody, as far as a session wants to hear it.
+    # Meant for these sessions' members alone; otherwise for everybody, except sessions that asked for less.
     private: bool = False
-    # Somebody who is not to hear it, though everybody else is.
+    # The only member that must not get it.
     hidden_from: str | None = None
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """Tell one session something that nobody else hears: its welcome, its error, its invite-ack."""
+    """Tell one session something that nobody else receives: its welcome, its error, its invite-ack."""
 
     session: SessionId
     notice: GatewayNotice
@@ -71,7 +71,7 @@ class Credential(msgspec.Struct, frozen=True):
 
 
 class Mail(msgspec.Struct, frozen=True):
-    """MEW 3.6.5: send an invitee its way in. The token stands here and in the invite-ack, nowhere else."""
+    """MEW 3.6.5: send an invitee its token. The token is here and in the invite-ack, nowhere else."""
 
     address: str
     participant: Name
@@ -81,7 +81,7 @@ class Mail(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What came of an input that has no socket to hear it: an HTTP post or an admin's act (D-40, D-55)."""
+    """The outcome of an input without a socket: an HTTP post or an administrator's act (D-40, D-55)."""
 
     session: SessionId | None
     fields: Mapping[str, Json]

@@ -1,4 +1,4 @@
-"""What the gateway remembers of recent envelopes: who said what under which id (D-07, D-09, D-15).
+"""What the gateway remembers of recent envelopes by id: author, kind, and pending answers (D-07, D-09, D-15).
 
 The window is bounded. Ids of open objects are *pinned*, so that no flood of chat can push out the id
 of a proposal under review or of a request that waits for its answer.
@@ -79,7 +79,7 @@ class IdWindow:
             self.pinned.pop(id, None)
 
     def save(self) -> dict[str, Json]:
-        """Most envelopes share a record with many others (`Member.said`); each record is written once."""
+        """Many envelopes share one record (`SpaceMember.seen_record`), which is written once."""
         rows: dict[int, int] = {}
         records: list[Json] = []
 

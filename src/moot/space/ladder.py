@@ -1,6 +1,6 @@
-"""The one ladder of the product, the same for WebSocket and HTTP (dialects.md section 7).
+"""The ladder: the checks that every envelope passes, the same for WebSocket and HTTP (dialects.md section 7).
 
-Each rung either passes or refuses with its own word, and the first refusal wins:
+Each rung either passes or refuses with its own error code, and the first refusal wins:
 
      1  decode, fill            the dialect, before us; fields that are missing are filled here (D-05)
      2  rate                    rate_limited
@@ -17,7 +17,7 @@ Each rung either passes or refuses with its own word, and the first refusal wins
     13  limits                  resource_limit
     14  execute and deliver
 
-A refused input changes nothing. What the gateway itself executes lives in `acts/`, one file a subject.
+A refused input changes nothing. What the gateway itself executes is in `acts/`, one file per subject.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from moot.errors import (
 from moot.protocol import payloads
 from moot.protocol.agreement import check_agreement
 from moot.protocol.dialects import DIALECTS
-from moot.protocol.envelope import Envelope, addressed, completed, rfc3339
+from moot.protocol.envelope import Envelope, fill_missing, readdress, rfc3339
 from moot.protocol.kinds import KINDS, OPERATION_KINDS, UNKNOWN, Kind, is_reserved
 from moot.protocol.operation import Json, operation_of
 from moot.space.acts import Act, Prepare, control, grants, invites, proposals, requests, streams
@@ -78,7 +78,7 @@ _ACTS: Final[Mapping[str, Prepare]] = {
     "stream/revoke-write": streams.prepare_revoke_write,
     "stream/transfer-ownership": streams.prepare_transfer,
 }
-# Kinds on which the gateway does something itself; the others only need to be heard.
+# Kinds on which the gateway does something itself; the others are only relayed.
 EXECUTED: Final = frozenset(_ACTS)
 _LEDGER_KINDS: Final = frozenset({"mcp/request", "mcp/withdraw", "moot/approve"})
 # D-32: kinds that a space may deliver to one member only.
@@ -95,15 +95,15 @@ def process_envelope(
     given_id = envelope.id
     try:
         # 2
-        member.throttle.check_rate(len(envelope.raw), now, state.pace)
+        member.send_limiter.check_rate(len(envelope.raw), now, state.send_rate)
         # 3
         if envelope.sender != member.id and envelope.sender:
             raise AuthViolation(f"you are {member.id!r}, not {envelope.sender[:128]!r}")
         if envelope.missing:
-            envelope = _completed(session, envelope, now, mint)
+            envelope = _fill_missing(session, envelope, now, mint)
         # 4
         if member.pause is not None or session.closing_at is not None:
-            check_free_to_speak(state, session, row, now)
+            check_may_send(state, session, row, now)
         # 5
         window = state.window
         if envelope.id in window.recent or envelope.id in window.pinned:
@@ -112,17 +112,17 @@ def process_envelope(
         if row.sender == "gateway" or row is UNKNOWN:
             _check_not_reserved(state, kind)
         # 7 and 8
-        to = state.resolved(envelope.to) if state.roster.aliases else envelope.to
+        to = state.resolve_names(envelope.to) if state.roster.aliases else envelope.to
         if envelope.dialect == "mew" and kind != "mcp/response":
             agreed = True
             if not session.rights.allow(kind, envelope.payload, to):
-                _check_obliged(state, session, envelope, now)
+                _check_owes_answer(state, session, envelope, now)
         else:
             agreed = _check_claims(state, session, envelope, to, now)
         prepare = _ACTS.get(kind)
-        # Most of what is said only needs to be heard: nothing below concerns it.
+        # Most envelopes are only relayed: nothing below concerns them.
         if prepare is None and agreed and state.uniform_audience is not None and not session.options.injected:
-            window.remember(envelope.id, member.said(kind))
+            window.remember(envelope.id, member.seen_record(kind))
             return [
                 Deliver(state.uniform_audience if session.options.echo else state.all_but(session), envelope)
             ]
@@ -133,9 +133,9 @@ def process_envelope(
         if (envelope.correlation_id and kind in _LEDGER_KINDS) or kind == "moot/approve":
             proposals.check_ledger(state, session, envelope, now)
         # 11
-        act = None if prepare is None else _prepared(state, prepare, session, envelope)
+        act = None if prepare is None else _prepare_act(state, prepare, session, envelope)
         # 12
-        if row.audited and not state.journal_able:
+        if row.audited and not state.journal_writable:
             raise Unavailable("the journal cannot be written, so nothing that must be audited happens")
         # 13
         if act is not None:
@@ -160,7 +160,7 @@ def _accepted(
     record = SeenEnvelope(session.member.name, envelope.kind)
     operation = proposer = None
     if envelope.kind in OPERATION_KINDS:
-        record.to = state.resolved(envelope.to)
+        record.to = state.resolve_names(envelope.to)
         if envelope.kind == "mcp/response":
             operation = requests.operations_asked(state, envelope)[0]
             proposer = requests.proposer_asked(state, envelope)
@@ -170,10 +170,10 @@ def _accepted(
     effects: list[Effect] = []
     if row.relayed:
         if state.roster.aliases and envelope.to:
-            envelope = _readdressed(state, envelope)
+            envelope = _address_runtime_ids(state, envelope)
         private = not agreed
         if envelope.kind in _NARROWED:
-            audience = _narrowed(state, session, envelope)
+            audience = _narrow_audience(state, session, envelope)
             private = len(audience) < len(state.everyone())
         else:
             audience = state.audience(envelope, session, translated=agreed, proposer=proposer)
@@ -181,16 +181,16 @@ def _accepted(
     if act is not None:
         effects += act.execute(record, now, mint)
     if not agreed:
-        effects += _told_of_mismatch(state, session, envelope, now, mint)
+        effects += _report_mismatch(state, session, envelope, now, mint)
     if session.options.injected and not any(isinstance(effect, Result) for effect in effects):
         effects.append(Result(session.id, {"status": "accepted"}))
     if session.options.injected:
-        effects = [_with_receipt(effect, envelope, now) for effect in effects]
+        effects = [_add_receipt(effect, envelope, now) for effect in effects]
     return effects
 
 
-def _completed(session: Session, envelope: Envelope, now: float, mint: Mint) -> Envelope:
-    return completed(
+def _fill_missing(session: Session, envelope: Envelope, now: float, mint: Mint) -> Envelope:
+    return fill_missing(
         envelope,
         protocol=DIALECTS[session.dialect].protocol,
         id=mint.id() if "id" in envelope.missing else "",
@@ -199,7 +199,7 @@ def _completed(session: Session, envelope: Envelope, now: float, mint: Mint) -> 
     )
 
 
-def check_free_to_speak(state: State, session: Session, row: Kind, now: float) -> None:
+def check_may_send(state: State, session: Session, row: Kind, now: float) -> None:
     if session.closing_at is not None and not (row.passes_shutdown and now < session.closing_at):
         raise ParticipantShutdown("you were shut down: rejoin to speak again")
     pause = session.member.pause
@@ -236,18 +236,18 @@ def _check_claims(state: State, session: Session, envelope: Envelope, to: Sequen
     if not all(
         rights.allow(envelope.kind, payload, to, asked=asked, claim=claim, agreed=agreed) for asked in every
     ):
-        _check_obliged(state, session, envelope, now)
+        _check_owes_answer(state, session, envelope, now)
     return agreed
 
 
-def _check_obliged(state: State, session: Session, envelope: Envelope, now: float) -> None:
+def _check_owes_answer(state: State, session: Session, envelope: Envelope, now: float) -> None:
     if not requests.is_obliged(state, session, envelope, now):
         kind = envelope.wire_kind or envelope.kind
         hint = ": send it as mcp/proposal and let someone decide" if envelope.kind == "mcp/request" else ""
         raise CapabilityViolation(f"you hold no capability for {kind}{hint}")
 
 
-def _prepared(state: State, prepare: Prepare, session: Session, envelope: Envelope) -> Act | None:
+def _prepare_act(state: State, prepare: Prepare, session: Session, envelope: Envelope) -> Act | None:
     try:
         return prepare(state, session, envelope)
     except Refused as refusal:
@@ -258,13 +258,13 @@ def _prepared(state: State, prepare: Prepare, session: Session, envelope: Envelo
         raise
 
 
-def _readdressed(state: State, envelope: Envelope) -> Envelope:
+def _address_runtime_ids(state: State, envelope: Envelope) -> Envelope:
     """D-19: delivered `to` shows runtime ids."""
     ids = [name if (m := state.roster.resolve(name)) is None else m.id for name in envelope.to]
-    return envelope if ids == list(envelope.to) else addressed(envelope, ids)
+    return envelope if ids == list(envelope.to) else readdress(envelope, ids)
 
 
-def _narrowed(state: State, session: Session, envelope: Envelope) -> tuple[SessionId, ...]:
+def _narrow_audience(state: State, session: Session, envelope: Envelope) -> tuple[SessionId, ...]:
     """D-32: spaces may keep acknowledgements and status reports between those concerned."""
     config = state.config
     audience = state.audience(envelope, session)
@@ -278,7 +278,7 @@ def _narrowed(state: State, session: Session, envelope: Envelope) -> tuple[Sessi
     return tuple(id for id in audience if state.roster.sessions[id].member.name in concerned)
 
 
-def _told_of_mismatch(
+def _report_mismatch(
     state: State, session: Session, envelope: Envelope, now: float, mint: Mint
 ) -> list[Effect]:
     refusal = KindPayloadMismatch(
@@ -320,7 +320,7 @@ def _error(
     *,
     about: str,
 ) -> Effect:
-    """`about` is the id that the sender itself gave; one that we filled in would tell it nothing."""
+    """`about` is the id that the sender gave; one that the gateway filled in would tell it nothing."""
     payload = payloads.error(
         refusal,
         attempted_kind=envelope.wire_kind or envelope.kind,
@@ -331,7 +331,7 @@ def _error(
     return Reply(session.id, notice)
 
 
-def _with_receipt(effect: Effect, envelope: Envelope, now: float) -> Effect:
+def _add_receipt(effect: Effect, envelope: Envelope, now: float) -> Effect:
     if not isinstance(effect, Result):
         return effect
     return Result(effect.session, {"id": envelope.id, "timestamp": rfc3339(now)} | dict(effect.fields))

@@ -1,4 +1,4 @@
-"""Coming and going: joining, leaving, and guests (MEW 3.7, 3.8.1; D-02, D-17, D-19, D-21, D-22)."""
+"""Joining, leaving, and guests (MEW 3.7, 3.8.1; D-02, D-17, D-19, D-21, D-22)."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def join(
     now: float,
     mint: Mint,
 ) -> list[Effect]:
-    """Let an authenticated participant in; raises Refused when it may not come in like this.
+    """Let an authenticated participant join; raises Refused when it may not join like this.
 
     Welcome first, then presence to all, the joiner included (D-02). Only the first session of a
-    member is news (D-22).
+    member is announced (D-22).
     """
     if dialect not in state.config.dialects:
         raise InvalidRequest(
             f"this space does not speak {dialect}; it speaks {', '.join(sorted(state.config.dialects))}"
         )
-    member = _guest(state, name) if options.anonymous else _participant(state, name)
+    member = _new_guest(state, name) if options.anonymous else _participant(state, name)
     was_present = member.present
     older = list(member.sessions.values()) if member.exclusive and not options.injected else []
     session = Session(session_id, member, dialect, options)
-    state.roster.enter(session, most=state.limits.max_sessions_per_member)
+    state.roster.attach_session(session, max_sessions=state.limits.max_sessions_per_member)
     if options.anonymous:
         state.roster.add(member)
         state.refresh(member)
@@ -44,15 +44,15 @@ def join(
         return []
     effects: list[Effect] = []
     for other in older:
-        state.roster.exit(other)
+        state.roster.detach_session(other)
         effects.append(Disconnect(other.id, REPLACED, "a newer connection of this participant took over"))
     member.shut_down = None
     streams.owner_returned(state, member.name)
     effects += state.welcome(member, [session_id], now, mint)
     if not was_present:
-        news = payloads.presence("join", state.shown(member))
-        hearing = tuple(id for id in state.everyone() if options.echo or id != session_id)
-        effects.append(Deliver(hearing, state.notice("system/presence", news, now, mint)))
+        news = payloads.presence("join", state.describe_member(member))
+        audience = tuple(id for id in state.everyone() if options.echo or id != session_id)
+        effects.append(Deliver(audience, state.notice("system/presence", news, now, mint)))
     return effects
 
 
@@ -64,7 +64,7 @@ def _participant(state: State, name: str) -> SpaceMember:
     return member
 
 
-def _guest(state: State, name: str) -> SpaceMember:
+def _new_guest(state: State, name: str) -> SpaceMember:
     if state.config.anonymous is None:
         raise InvalidRequest("this space takes no guests: a token is needed")
     # Not `resolve`: the name of someone who was removed is not free either (D-24).
@@ -76,29 +76,29 @@ def _guest(state: State, name: str) -> SpaceMember:
 
 
 def leave(state: State, session_id: SessionId, now: float, mint: Mint) -> list[Effect]:
-    """A connection ended. Unknown sessions are no news: the space may have ended it itself."""
+    """A connection ended. Unknown sessions are ignored: the space may have ended them itself."""
     session = state.roster.sessions.get(session_id)
     if session is None:
         return []
-    return depart(state, session, now, mint)
+    return remove_session(state, session, now, mint)
 
 
-def depart(state: State, session: Session, now: float, mint: Mint) -> list[Effect]:
+def remove_session(state: State, session: Session, now: float, mint: Mint) -> list[Effect]:
     member = session.member
     was_present = member.present
-    state.roster.exit(session)
+    state.roster.detach_session(session)
     state.membership_changed()
     effects: list[Effect] = []
     if was_present and not member.present:
-        effects += _last_left(state, member, now, mint)
+        effects += _announce_leave(state, member, now, mint)
     elif member.anonymous and not member.sessions:
         effects += _forget_guest(state, member, now, mint)
-    state.roster.release(member)
+    state.roster.release_runtime_id(member)
     state.membership_changed()
     return effects
 
 
-def _last_left(state: State, member: SpaceMember, now: float, mint: Mint) -> list[Effect]:
+def _announce_leave(state: State, member: SpaceMember, now: float, mint: Mint) -> list[Effect]:
     gone = payloads.presence("leave", payloads.member(member.id, name=member.name))
     effects: list[Effect] = []
     # Writers lose their streams before the leave is told, so that nobody sees a writer who is gone.

@@ -49,7 +49,7 @@ class ProposalLedger:
 
     def __init__(self, settled: int) -> None:
         self.proposals: dict[str, ProposalRecord] = {}
-        self.most_settled = settled
+        self.max_settled = settled
         # Told of every decision: the first rejection of a proposal, and what settles it.
         self.on_decided: Callable[[ProposalRecord, Decision], None] | None = None
         self._settled: deque[str] = deque()
@@ -91,7 +91,7 @@ class ProposalLedger:
             del self._open[proposal.proposer]
         self._settled.append(proposal.id)
         forgotten = []
-        while len(self._settled) > self.most_settled:
+        while len(self._settled) > self.max_settled:
             forgotten.append(self._settled.popleft())
             del self.proposals[forgotten[-1]]
         return forgotten

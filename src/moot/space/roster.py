@@ -18,7 +18,7 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, Notation, Rights, covered_by, read_capability
 from moot.space.config import Name, ParticipantConfig, SessionId
 from moot.space.id_window import SeenEnvelope
-from moot.space.send_rate import SendRateTable
+from moot.space.send_rate import SendRateLimiter
 
 # D-23; `:` only in runtime ids, so that no logical name looks like the gateway's.
 _LOGICAL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
@@ -43,7 +43,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     anonymous: bool = False
     # MEW 5.1: a token may carry less than all of its participant's rights; pairs of notation and capability.
     limited_to: tuple[tuple[Notation, Any], ...] | None = None
-    # An HTTP post: speaks and is answered, but is not present and hears nothing (D-40).
+    # An HTTP post: it sends and is answered, but it is not present and receives nothing (D-40).
     injected: bool = False
 
 
@@ -59,10 +59,11 @@ class SpaceMember:
     """One participant of the space, present or not."""
 
     __slots__ = (
-        "_said",
+        "_seen_records",
         "anonymous",
         "configured",
         "credentials",
+        "description",
         "exclusive",
         "id",
         "invited_by",
@@ -71,17 +72,16 @@ class SpaceMember:
         "open_requests",
         "pause",
         "rights",
+        "send_limiter",
         "sessions",
-        "shown",
         "shut_down",
-        "static",
-        "throttle",
+        "static_capabilities",
     )
 
     def __init__(self, name: Name, static: Sequence[Capability] = (), *, exclusive: bool = False) -> None:
         self.name = name
         self.id: str = name
-        self.static = tuple(static)
+        self.static_capabilities = tuple(static)
         # What the configuration said last; an operator may have changed the live rights and tokens since.
         self.configured: ParticipantConfig | None = None
         self.exclusive = exclusive
@@ -90,25 +90,25 @@ class SpaceMember:
         self.kicked = False
         self.credentials: tuple[str, ...] = ()
         self.pause: PauseRecord | None = None
-        # D-26: when its last words end; None unless it was shut down and has not rejoined.
+        # D-26: until when it may still send; None unless it was shut down and has not rejoined.
         self.shut_down: float | None = None
         self.open_requests = 0
         self.sessions: dict[SessionId, Session] = {}
         # Static and granted together, kept current by `State.refresh`.
         self.rights = NO_RIGHTS
-        # As welcomes show it: many share one, so it is made once for each change.
-        self.shown: dict[str, Json] | None = None
-        # How fast it talks is no part of the saved state: a refused message changes nothing.
-        self.throttle = SendRateTable()
-        self._said: dict[str, SeenEnvelope] = {}
+        # As welcomes show it; None after a change.
+        self.description: dict[str, Json] | None = None
+        # Not part of the saved state: a refused message changes nothing.
+        self.send_limiter = SendRateLimiter()
+        self._seen_records: dict[str, SeenEnvelope] = {}
 
-    def said(self, kind: str) -> SeenEnvelope:
-        """What the window keeps of an envelope that nobody has to answer: the same for all of a kind."""
-        record = self._said.get(kind)
+    def seen_record(self, kind: str) -> SeenEnvelope:
+        """What the window keeps of an envelope that nobody has to answer: one record for all of a kind."""
+        record = self._seen_records.get(kind)
         if record is None:
-            if len(self._said) >= _KINDS_KEPT:
-                self._said.clear()
-            record = self._said[kind] = SeenEnvelope(self.name, kind)
+            if len(self._seen_records) >= _KINDS_KEPT:
+                self._seen_records.clear()
+            record = self._seen_records[kind] = SeenEnvelope(self.name, kind)
         return record
 
     @property
@@ -122,7 +122,7 @@ class SpaceMember:
         return {
             "name": self.name,
             "id": self.id,
-            "static": [save_capability(capability) for capability in self.static],
+            "static": [save_capability(capability) for capability in self.static_capabilities],
             "configured": None if self.configured is None else save_participant(self.configured),
             "exclusive": self.exclusive,
             "anonymous": self.anonymous,
@@ -224,38 +224,38 @@ class SpaceRoster:
         self.aliases.pop(member.id, None)
         del self.members[member.name]
 
-    def enter(self, session: Session, *, most: int) -> None:
+    def attach_session(self, session: Session, *, max_sessions: int) -> None:
         """Attach a session; checks the runtime id it proposes (D-19, D-88) and the number of sessions."""
         member, wanted = session.member, session.options.runtime_id
         if session.id in self.sessions:
             raise UsageError(f"session {session.id} has joined already")
         listening = sum(not other.options.injected for other in member.sessions.values())
-        if listening >= most and not member.exclusive and not session.options.injected:
+        if listening >= max_sessions and not member.exclusive and not session.options.injected:
             raise ResourceLimit(
-                f"{member.name} has {most} connections already: close one first",
+                f"{member.name} has {max_sessions} connections already: close one first",
                 limit="max_sessions_per_member",
             )
         if wanted is not None and wanted != member.id:
             self._check_runtime_id(member, wanted)
             self.aliases.pop(member.id, None)
             member.id = wanted
-            member.shown = None
+            member.description = None
             if wanted != member.name:
                 self.aliases[wanted] = member
         member.sessions[session.id] = session
         self.sessions[session.id] = session
 
-    def exit(self, session: Session) -> None:
-        """Detach a session. The runtime id stays until `release`, so that what is said about it names it."""
+    def detach_session(self, session: Session) -> None:
+        """Detach a session. Its member keeps the runtime id until `release_runtime_id`, for notices."""
         del self.sessions[session.id]
         del session.member.sessions[session.id]
 
-    def release(self, member: SpaceMember) -> None:
+    def release_runtime_id(self, member: SpaceMember) -> None:
         """Give the runtime id back once the last session is gone."""
         if not member.sessions:
             self.aliases.pop(member.id, None)
             member.id = member.name
-            member.shown = None
+            member.description = None
 
     def _check_runtime_id(self, member: SpaceMember, wanted: str) -> None:
         if member.sessions:

@@ -1,4 +1,4 @@
-"""How fast one member may talk: messages and bytes per second (ladder step 2)."""
+"""How fast one member may send: messages and bytes per second (ladder step 2)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SendRate(NamedTuple):
         return cls(1 / messages if messages else 0.0, 1 / octets if octets else 0.0)
 
 
-class SendRateTable:
+class SendRateLimiter:
     """Two leaky buckets, each kept as the moment at which it will have drained.
 
     A refused message takes nothing from them. One message larger than a second's worth of bytes passes
@@ -38,9 +38,9 @@ class SendRateTable:
         self.messages_drained = 0.0
         self.bytes_drained = 0.0
 
-    def check_rate(self, size: int, now: float, pace: SendRate) -> None:
+    def check_rate(self, size: int, now: float, rate: SendRate) -> None:
         """Count one message of `size` bytes, or raise RateLimited with `retry_after` seconds."""
-        per_message, per_byte = pace
+        per_message, per_byte = rate
         messages, octets = self.messages_drained, self.bytes_drained
         if messages > now + BURST_SECONDS + per_message:
             # The clock went back: nobody is locked out for that.

@@ -36,7 +36,7 @@ from moot.space.acts import control, proposals, streams
 from moot.space.acts.invites import remove_member
 from moot.space.config import Name, ParticipantConfig, SessionId, SpaceConfig
 from moot.space.effects import Credential, Deliver, Disconnect, Effect, Mint, Reply, Result, Token
-from moot.space.ladder import check_free_to_speak, process_envelope
+from moot.space.ladder import check_may_send, process_envelope
 from moot.space.roster import Options, SpaceMember
 from moot.space.state import State
 
@@ -52,14 +52,14 @@ class Space:
         """The whole state as JSON values; `Space(config, saved=…)` gives the same space back."""
         return self.state.save()
 
-    def admits(self, token_hash: str) -> Name | None:
-        """Whose token this is, if anybody's here."""
+    def find_token_owner(self, token_hash: str) -> Name | None:
+        """The member with this token, if there is one."""
         for member in self.state.roster:
             if token_hash in member.credentials and not member.kicked:
                 return member.name
         return None
 
-    # Coming and going
+    # Joining and leaving
 
     def join(
         self,
@@ -70,24 +70,24 @@ class Space:
         now: float,
         mint: Mint,
     ) -> list[Effect]:
-        """Let an authenticated participant in; raises Refused when it may not come in like this."""
+        """Let an authenticated participant join; raises Refused when it may not join like this."""
         return membership.join(self.state, session_id, name, dialect, options, now, mint)
 
     def leave(self, session_id: SessionId, now: float, mint: Mint) -> list[Effect]:
-        """A connection ended. Unknown sessions are no news: the space may have ended it itself."""
+        """A connection ended. Unknown sessions are ignored: the space may have ended them itself."""
         return membership.leave(self.state, session_id, now, mint)
 
-    # Speaking
+    # Messages
 
     def receive(self, session_id: SessionId, envelope: Envelope, now: float, mint: Mint) -> list[Effect]:
-        """One envelope from one session, up the ladder. Never raises Refused: the answer is an effect."""
+        """Process one envelope of one session. Never raises Refused: a refusal is an effect."""
         session = self.state.roster.sessions.get(session_id)
         if session is None:
             raise UsageError(f"session {session_id} has not joined")
         return process_envelope(self.state, session, envelope, now, mint)
 
     def refuse(self, session_id: SessionId, refusal: Refused, now: float, mint: Mint) -> list[Effect]:
-        """Answer for what never became an envelope: malformed bytes (step 1), a frame out of shape."""
+        """Answer something that is no envelope: malformed bytes (step 1), a malformed frame."""
         session = self.state.roster.sessions.get(session_id)
         if session is None:
             return []
@@ -110,11 +110,11 @@ class Space:
             raise UsageError(f"session {session_id} has not joined")
         member = session.member
         try:
-            member.throttle.check_rate(len(frame.raw), now, state.pace)
+            member.send_limiter.check_rate(len(frame.raw), now, state.send_rate)
             if not session.takes_frames:
                 raise InvalidRequest("this connection takes no stream frames: connect with streams=1")
             if member.pause is not None or session.closing_at is not None:
-                check_free_to_speak(state, session, UNKNOWN, now)
+                check_may_send(state, session, UNKNOWN, now)
             stream = state.streams.find(frame.stream_id)
             if member.name not in stream.writers:
                 raise UnauthorizedStreamWrite(
@@ -140,12 +140,12 @@ class Space:
         return self.state.next_deadline()
 
     def expire(self, now: float, mint: Mint) -> list[Effect]:
-        """Let time act: requests and proposals lapse, pauses end, shut-down sessions close, orphans go."""
+        """Apply deadlines: requests and proposals expire, pauses end, sessions and orphaned streams close."""
         state = self.state
         effects: list[Effect] = []
-        for what, key in state.due(now):
+        for what, key in state.pop_due(now):
             if what == "request":
-                state.settle(key)
+                state.cancel_pending_answers(key)
             elif what == "proposal":
                 proposals.expire_proposal(state, key, now)
             elif what == "pause":
@@ -156,7 +156,7 @@ class Space:
                 session = state.roster.sessions.get(SessionId(key))
                 if session is not None and session.closing_at is not None and session.closing_at <= now:
                     effects.append(Disconnect(session.id, SHUT_DOWN, "shut down on request"))
-                    effects += membership.depart(state, session, now, mint)
+                    effects += membership.remove_session(state, session, now, mint)
             else:
                 stream = state.streams.open.get(key)
                 if stream is not None and stream.closes_at is not None and stream.closes_at <= now:
@@ -184,14 +184,14 @@ class Space:
             # A newly named participant is nobody who came in under that name as a guest or runtime id (D-19).
             impostor = state.roster.aliases.get(name) or state.roster.members.get(Name(name))
             if impostor is not None and (impostor.anonymous or impostor.name != name):
-                effects += self._turn_out(impostor, f"the name {name} is taken now", now, mint)
+                effects += self._disconnect_member(impostor, f"the name {name} is taken now", now, mint)
         state.configure(config)
         for name, participant in config.participants.items():
             effects += self._configure(Name(name), participant)
-        return effects + state.welcome_again(state.let_grants_fall(), now, mint)
+        return effects + state.welcome_again(state.revoke_unsupported(), now, mint)
 
     def _configure(self, name: Name, participant: ParticipantConfig) -> list[Effect]:
-        """Bring one participant in line with what the configuration newly says of it."""
+        """Apply what the configuration newly says about one participant."""
         member = self.state.roster.members.get(name)
         if member is None:
             member = SpaceMember(name)
@@ -199,7 +199,7 @@ class Space:
         before, member.configured = member.configured, participant
         member.anonymous = False
         if before is None or before.capabilities != participant.capabilities:
-            member.static = participant.capabilities
+            member.static_capabilities = participant.capabilities
         member.exclusive = participant.exclusive
         if member.kicked or (before is not None and before.credentials == participant.credentials):
             return []
@@ -215,17 +215,19 @@ class Space:
         now: float,
         mint: Mint,
     ) -> list[Effect]:
-        """MCPx 10.3, D-55: change a member's static rights, all or nothing; grants may fall with them."""
+        """MCPx 10.3, D-55: change a member's static rights, all or nothing; dependent grants go too."""
         state = self.state
         member = state.roster.find(name)
         old = member.rights.capabilities
         # By meaning, not by spelling: "*" in a configuration is {kind: "*"} (D-90).
         meant = [capability.view("mew") or capability.original for capability in remove]
-        kept = [held for held in member.static if (held.view("mew") or held.original) not in meant]
-        there = [held.view("mew") or held.original for held in member.static]
+        kept = [
+            held for held in member.static_capabilities if (held.view("mew") or held.original) not in meant
+        ]
+        there = [held.view("mew") or held.original for held in member.static_capabilities]
         not_held = [c.original for c, meaning in zip(remove, meant, strict=True) if meaning not in there]
-        member.static = tuple(dict.fromkeys([*kept, *add]))
-        effects = state.welcome_again(state.let_grants_fall(), now, mint)
+        member.static_capabilities = tuple(dict.fromkeys([*kept, *add]))
+        effects = state.welcome_again(state.revoke_unsupported(), now, mint)
         fields: dict[str, Json] = {
             "participantId": member.id,
             "oldCapabilities": [capability.original for capability in old],
@@ -261,8 +263,8 @@ class Space:
         member.credentials = (*(member.credentials if keep else ()), token.hash)
         return [Credential(member.name, member.credentials)]
 
-    def _turn_out(self, member: SpaceMember, reason: str, now: float, mint: Mint) -> list[Effect]:
-        """Close a member's connections; it may come back under its own name."""
+    def _disconnect_member(self, member: SpaceMember, reason: str, now: float, mint: Mint) -> list[Effect]:
+        """Close a member's connections; it may join again under its own name."""
         effects: list[Effect] = []
         for session in list(member.sessions.values()):
             effects.append(Disconnect(session.id, POLICY, reason))
@@ -270,7 +272,7 @@ class Space:
         return effects
 
     def restart(self, now: float, mint: Mint) -> list[Effect]:
-        """The gateway came back without its connections: everyone has left, and streams end with a reason."""
+        """The gateway restarted without its connections: everyone has left, and streams end with a reason."""
         effects: list[Effect] = []
         for stream in list(self.state.streams.open.values()):
             effects += streams.close_by_gateway(self.state, stream, "gateway_restarted", now, mint)
@@ -278,9 +280,9 @@ class Space:
             effects += membership.leave(self.state, session, now, mint)
         return effects
 
-    def health(self, *, journal_able: bool) -> list[Effect]:
+    def health(self, *, journal_writable: bool) -> list[Effect]:
         """D-85: whether the journal can be written decides what is accepted."""
-        self.state.journal_able = journal_able
+        self.state.journal_writable = journal_writable
         self.state.verdicts_changed()
         return []
 

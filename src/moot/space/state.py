@@ -36,16 +36,16 @@ class State:
     def __init__(self, config: SpaceConfig) -> None:
         self.config = config
         self.limits = config.limits
-        self.pace = SendRate.of(config.limits)
+        self.send_rate = SendRate.of(config.limits)
         self.roster = SpaceRoster()
         self.grants = GrantTable()
         self.streams = StreamTable()
         self.ledger = ProposalLedger(config.limits.max_settled_proposals)
         self.window = IdWindow(config.limits.max_recent_ids)
-        self.journal_able = True
+        self.journal_writable = True
         self._deadlines: list[tuple[float, int, Deadline, str]] = []
         self.scheduled = 0
-        self._most_deadlines = 256
+        self._max_deadlines = 256
         self._everyone: tuple[SessionId, ...] | None = None
         # Everyone, while everyone receives whatever others send; None while that depends on the envelope.
         self.uniform_audience: tuple[SessionId, ...] | None = None
@@ -62,9 +62,9 @@ class State:
         """Take new rules and limits over."""
         self.config = config
         self.limits = config.limits
-        self.pace = SendRate.of(config.limits)
+        self.send_rate = SendRate.of(config.limits)
         self.window.resize(config.limits.max_recent_ids)
-        self.ledger.most_settled = config.limits.max_settled_proposals
+        self.ledger.max_settled = config.limits.max_settled_proposals
         self.membership_changed()
 
     # Rights
@@ -74,9 +74,9 @@ class State:
         member = self.roster.members.get(name)
         if member is None or member.kicked:
             return ()
-        if self.config.reference_compat and _COMPAT_BASELINE not in member.static:
-            return (*member.static, _COMPAT_BASELINE)
-        return member.static
+        if self.config.reference_compat and _COMPAT_BASELINE not in member.static_capabilities:
+            return (*member.static_capabilities, _COMPAT_BASELINE)
+        return member.static_capabilities
 
     def refresh(self, member: SpaceMember) -> bool:
         """Work out a member's rights anew; tells whether they changed."""
@@ -84,29 +84,29 @@ class State:
         if tuple(held) == member.rights.capabilities:
             return False
         member.rights = Rights(held)
-        member.shown = None
+        member.description = None
         for session in member.sessions.values():
             session.refresh()
         self.verdicts_changed()
         return True
 
-    def let_grants_fall(self) -> list[SpaceMember]:
-        """After rights shrank: drop what they supported. Returns members whose rights changed."""
+    def revoke_unsupported(self) -> list[SpaceMember]:
+        """Revoke the grants that no right supports any more. Returns the members whose rights changed."""
         if self.config.delegation == "covered":
             for grant in self.grants.drop_unsupported(self.static_of):
                 self.forget_grant(grant)
         return [member for member in self.roster if self.refresh(member)]
 
     def forget_grant(self, grant: GrantRecord) -> None:
-        """Let go of the id of a grant that has just ended; an acknowledgement is no longer owed."""
+        """Forget the id of a grant that has just ended; nobody has to acknowledge it any more."""
         if grant.id not in self.grants.by_id:
-            self.settle(grant.id)
+            self.cancel_pending_answers(grant.id)
             self.window.unpin(grant.id)
 
-    # Who hears what
+    # Audiences
 
     def everyone(self) -> tuple[SessionId, ...]:
-        """All sessions that listen, in the order in which they joined."""
+        """All sessions that receive messages, in the order in which they joined."""
         if self._everyone is None:
             listening = [session for session in self.roster.sessions.values() if not session.options.injected]
             self._everyone = tuple(session.id for session in listening)
@@ -129,7 +129,7 @@ class State:
         self.verdicts_changed()
 
     def all_but(self, origin: Session) -> tuple[SessionId, ...]:
-        """Everyone else, as the same object each time: who carries it out knows it again."""
+        """Everyone else. The same object each time, so that delivery can look it up by identity."""
         found = self._all_but.get(origin.id)
         if found is None:
             found = self._all_but[origin.id] = tuple(id for id in self.everyone() if id != origin.id)
@@ -138,31 +138,31 @@ class State:
     def audience(
         self, envelope: Envelope, origin: Session, *, translated: bool = True, proposer: str | None = None
     ) -> tuple[SessionId, ...]:
-        """D-01: everybody, but for what a session itself asked not to hear, and what cannot be translated.
+        """D-01: everybody, except sessions that asked not to get it or whose dialect has no word for it.
 
-        A response is for its `proposer` too, in the dialects that are told so (D-30).
+        A response is for its `proposer` too, in the dialects that address it so (D-30).
         """
         everyone = self.everyone()
         if self.uniform_audience is not None and translated:
-            return everyone if hears_itself(origin.options, envelope) else self.all_but(origin)
-        kept_away = self._is_kept_away(envelope.kind)
+            return everyone if receives_own(origin.options, envelope) else self.all_but(origin)
+        withheld = self._is_withheld(envelope.kind)
         addressed = {*envelope.to, proposer} if envelope.to else None
-        heard = []
+        audience = []
         for id in everyone:
             session = self.roster.sessions[id]
-            if session is origin and not hears_itself(session.options, envelope):
+            if session is origin and not receives_own(session.options, envelope):
                 continue
             if session.directed and addressed is not None and session.member.id not in addressed:
                 continue
             if session.dialect != envelope.dialect and (
-                not translated or (kept_away and session.dialect != "mew")
+                not translated or (withheld and session.dialect != "mew")
             ):
                 continue
-            heard.append(id)
-        return tuple(heard)
+            audience.append(id)
+        return tuple(audience)
 
-    def _is_kept_away(self, kind: str) -> bool:
-        """D-56: whether members of the legacy dialects are spared this kind."""
+    def _is_withheld(self, kind: str) -> bool:
+        """D-56: whether members of the legacy dialects do not get this kind."""
         row = KINDS.get(kind)
         return self.config.unmapped == "drop" and (row is None or row.bridging == "passed")
 
@@ -174,7 +174,7 @@ class State:
             if not session.options.injected
         )
 
-    def resolved(self, names: Sequence[str]) -> tuple[Name, ...]:
+    def resolve_names(self, names: Sequence[str]) -> tuple[Name, ...]:
         """Logical names for whatever names were addressed; unknown ones stay as they are."""
         if not self.roster.aliases:
             return tuple(names)  # type: ignore[arg-type]  # without aliases every known id is a logical name
@@ -182,11 +182,11 @@ class State:
             Name(name) if (member := self.roster.resolve(name)) is None else member.name for name in names
         )
 
-    def ids(self, names: Iterable[Name]) -> list[str]:
+    def runtime_ids(self, names: Iterable[Name]) -> list[str]:
         """Runtime ids, as the wire shows them (D-19)."""
         return [name if (member := self.roster.members.get(name)) is None else member.id for name in names]
 
-    # What the gateway says
+    # Notices of the gateway
 
     def notice(
         self,
@@ -211,24 +211,24 @@ class State:
         correlation_id: Sequence[str] = (),
     ) -> Deliver:
         """A notice for everybody."""
-        hearing = self.everyone()
-        if self._is_kept_away(kind):
-            hearing = tuple(id for id in hearing if self.roster.sessions[id].dialect == "mew")
-        return Deliver(hearing, self.notice(kind, payload, now, mint, to=to, correlation_id=correlation_id))
+        audience = self.everyone()
+        if self._is_withheld(kind):
+            audience = tuple(id for id in audience if self.roster.sessions[id].dialect == "mew")
+        return Deliver(audience, self.notice(kind, payload, now, mint, to=to, correlation_id=correlation_id))
 
-    def shown(self, member: SpaceMember) -> dict[str, Json]:
-        """A member as others see it. Shared by all who are told: nobody changes it."""
-        if member.shown is None:
+    def describe_member(self, member: SpaceMember) -> dict[str, Json]:
+        """A member as others see it. The value is shared: do not change it."""
+        if member.description is None:
             held = member.rights.capabilities
-            member.shown = payloads.member(member.id, name=member.name, capabilities=held)
-        return member.shown
+            member.description = payloads.member(member.id, name=member.name, capabilities=held)
+        return member.description
 
     def welcome(
         self, member: SpaceMember, sessions: Iterable[SessionId], now: float, mint: Mint
     ) -> list[Effect]:
         """MEW 3.8.1, to some of a member's sessions: on joining, and whenever its rights change."""
-        others = [self.shown(other) for other in self.roster.present() if other is not member]
-        streams = [self.shown_stream(stream) for stream in self.streams.open.values()]
+        others = [self.describe_member(other) for other in self.roster.present() if other is not member]
+        streams = [self.describe_stream(stream) for stream in self.streams.open.values()]
         effects: list[Effect] = []
         for session in sessions:
             held = self.roster.sessions[session].rights.capabilities
@@ -244,23 +244,25 @@ class State:
             effects += self.welcome(member, self.sessions_of([member]), now, mint)
         return effects
 
-    def shown_stream(self, stream: StreamRecord) -> dict[str, Json]:
+    def describe_stream(self, stream: StreamRecord) -> dict[str, Json]:
         """MEW 3.8.1 and 3.10.8: all fields of the request, and what the gateway knows, which wins."""
         entry: dict[str, Json] = stream.request | {
             "stream_id": stream.id,
-            "owner": self.ids([stream.owner])[0],
-            "authorized_writers": self.ids(stream.writers),
+            "owner": self.runtime_ids([stream.owner])[0],
+            "authorized_writers": self.runtime_ids(stream.writers),
             "direction": stream.direction,
             "created": stream.created,
             "encoding": stream.encoding,
         }
         if stream.target is not None:
-            entry["target"] = self.ids(stream.target)
+            entry["target"] = self.runtime_ids(stream.target)
         return entry
 
-    # Who owes an answer
+    # Pending answers
 
-    def owe(self, id: str, record: SeenEnvelope, names: tuple[Name, ...], now: float) -> None:
+    def record_pending_answer(
+        self, id: str, record: SeenEnvelope, names: tuple[Name, ...], now: float
+    ) -> None:
         """These members may answer envelope `id` without a capability of their own (D-15), for a while."""
         if names:
             record.owed = names
@@ -270,8 +272,8 @@ class State:
                 self.roster.members[record.author].open_requests += 1
             self.schedule(record.expires, "request", id)
 
-    def paid(self, id: str, record: SeenEnvelope, name: Name | None) -> None:
-        """`name` has answered; None: time is up for all."""
+    def record_answer(self, id: str, record: SeenEnvelope, name: Name | None) -> None:
+        """Note that `name` has answered; None: nobody has to any more."""
         if not record.owed:
             return
         record.owed = tuple(other for other in record.owed if other != name) if name is not None else ()
@@ -282,38 +284,38 @@ class State:
             if author is not None and author.open_requests and record.kind in COUNTED:
                 author.open_requests -= 1
 
-    def forget_obligations(self, name: Name) -> None:
-        """A member is gone for good: nobody owes it anything, and it owes nobody."""
+    def forget_pending_answers(self, name: Name) -> None:
+        """A member is gone for good: it owes no answers, and is owed none."""
         for id, record in list(self.window.pinned.items()):
             if record.author == name:
-                self.paid(id, record, None)
+                self.record_answer(id, record, None)
             elif name in record.owed:
-                self.paid(id, record, name)
+                self.record_answer(id, record, name)
 
     def settle_proposal(self, proposal: ProposalRecord, state: Settled, by: str | None) -> None:
         """Close a proposal. Its id stays taken for as long as the ledger remembers it (D-07)."""
         for id in self.ledger.settle(proposal, state, by):
             self.window.unpin(id)
 
-    def settle(self, id: str) -> None:
+    def cancel_pending_answers(self, id: str) -> None:
         """Nobody owes an answer to this envelope any more."""
         record = self.window.get(id)
         if record is not None:
-            self.paid(id, record, None)
+            self.record_answer(id, record, None)
 
     # Time
 
     def schedule(self, when: float, what: Deadline, key: str) -> None:
         self.scheduled += 1
         heapq.heappush(self._deadlines, (when, self.scheduled, what, key))
-        # Most things end before their time; what they leave behind must not pile up until then.
-        if len(self._deadlines) > self._most_deadlines:
+        # Most things end before their deadline; stale deadlines must not pile up until then.
+        if len(self._deadlines) > self._max_deadlines:
             self._deadlines = [entry for entry in self._deadlines if self._is_live(*entry)]
             heapq.heapify(self._deadlines)
-            self._most_deadlines = 2 * len(self._deadlines) + 256
+            self._max_deadlines = 2 * len(self._deadlines) + 256
 
     def _is_live(self, when: float, _: int, what: Deadline, key: str) -> bool:
-        """Whether a deadline still stands for something, and for that thing's own time."""
+        """Whether a deadline still refers to something, at the time that it has now."""
         if what == "request":
             record = self.window.pinned.get(key)
             return record is not None and bool(record.owed) and record.expires == when
@@ -332,8 +334,8 @@ class State:
     def next_deadline(self) -> float | None:
         return self._deadlines[0][0] if self._deadlines else None
 
-    def due(self, now: float) -> list[tuple[Deadline, str]]:
-        """Deadlines that have come, earliest first. One may end what the next stands for: look again."""
+    def pop_due(self, now: float) -> list[tuple[Deadline, str]]:
+        """Remove and return the deadlines that have come, earliest first. One may undo the next."""
         due = []
         while self._deadlines and self._deadlines[0][0] <= now:
             entry = heapq.heappop(self._deadlines)
@@ -351,7 +353,7 @@ class State:
             "streams": self.streams.save(),
             "ledger": self.ledger.save(),
             "window": self.window.save(),
-            "journal_able": self.journal_able,
+            "journal_able": self.journal_writable,
             "deadlines": [
                 [when, what, key]
                 for when, number, what, key in sorted(self._deadlines)
@@ -375,7 +377,7 @@ class State:
         state.streams = StreamTable.load(saved["streams"])
         state.ledger = ProposalLedger.load(saved["ledger"], config.limits.max_settled_proposals)
         state.window = IdWindow.load(saved["window"], config.limits.max_recent_ids)
-        state.journal_able = saved["journal_able"]
+        state.journal_writable = saved["journal_able"]
         for when, what, key in saved["deadlines"]:
             state.schedule(when, what, key)
         for member in state.roster:
@@ -383,8 +385,8 @@ class State:
         return state
 
 
-def hears_itself(options: Options, envelope: Envelope) -> bool:
-    """D-02: whether a connection gets this envelope of its own back."""
+def receives_own(options: Options, envelope: Envelope) -> bool:
+    """D-02: whether a connection receives this envelope of its own."""
     if not options.echo or options.echo_requests:
         return options.echo
     return envelope.kind != "mcp/request" or bool(envelope.correlation_id or envelope.context)

@@ -165,7 +165,7 @@ class SpaceRunner:
 
     def open_proposals(self) -> int:
         """How many proposals wait for a decision, in all spaces."""
-        hosts = self.gateway.doors.hosts.values()
+        hosts = self.gateway.directory.hosts.values()
         return sum(len(host.space.state.ledger.all_open()) for host in hosts)
 
     # Inside
@@ -278,7 +278,7 @@ class SpaceRunner:
         )
 
     def _present(self, space: str) -> set[str]:
-        host = self.gateway.doors.hosts.get(space)
+        host = self.gateway.directory.hosts.get(space)
         return set() if host is None else {str(one.name) for one in host.space.state.roster.present()}
 
 

@@ -29,7 +29,7 @@ from moot.participant.connection.envelope_writer import Clock, claim_of, encode_
 from moot.participant.connection.payload_shapes import PayloadShapeError, check_shape
 from moot.participant.connection.pending_replies import PendingReplies
 from moot.protocol.dialects import DIALECTS
-from moot.protocol.dialects.mcpx import NO_CLAIM, Legacy
+from moot.protocol.dialects.mcpx import NO_CLAIM, LegacyDialect
 from moot.protocol.envelope import Envelope, check_context, check_kind, check_names
 from moot.protocol.kinds import KINDS, UNKNOWN, is_reserved
 from moot.protocol.operation import Json, Operation, Payload
@@ -110,7 +110,7 @@ class EnvelopeSender:
         self.pause: OwnPause | None = None
         self._echo = options.echo
         self._names_of = names_of
-        self._legacy = found if isinstance(found := DIALECTS[options.dialect], Legacy) else None
+        self._legacy = found if isinstance(found := DIALECTS[options.dialect], LegacyDialect) else None
         self._clock = Clock()
         self._socket: ClientSocket | None = None
         self._ready = asyncio.Event()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import orjson
 
 from moot.errors import UsageError
-from moot.protocol.dialects.mcpx import NO_CLAIM, Legacy
+from moot.protocol.dialects.mcpx import NO_CLAIM, LegacyDialect
 from moot.protocol.dialects.translation import MEW_PROTOCOL, UNKNOWN_METHOD
 from moot.protocol.envelope import EnvelopeLimits, rfc3339
 from moot.protocol.kinds import OPERATION_KINDS
@@ -49,7 +49,7 @@ def claim_of(kind: str, payload: Payload, request_operation: Operation | None) -
 
 
 def encode_envelope(
-    legacy: Legacy | None,
+    legacy: LegacyDialect | None,
     *,
     id: str,
     ts: str,
@@ -100,7 +100,7 @@ def _encode_slowly(members: dict[str, Json]) -> bytes:
         raise UsageError(f"the payload holds something that is not JSON: {fault}") from None
 
 
-def _kind_in(legacy: Legacy, kind: str, claim: Operation) -> str:
+def _kind_in(legacy: LegacyDialect, kind: str, claim: Operation) -> str:
     spelling = legacy.spelling(kind, claim)
     if spelling is None:
         raise UsageError(f"{legacy.name} has no kind for {kind}")

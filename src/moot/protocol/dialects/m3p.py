@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from moot.errors import InvalidEnvelope
-from moot.protocol.dialects.mcpx import NO_CLAIM, KindReading, Legacy
+from moot.protocol.dialects.mcpx import NO_CLAIM, KindReading, LegacyDialect
 from moot.protocol.dialects.mew import check_canonical_kind
 from moot.protocol.dialects.translation import CHAT_FORMATS
 from moot.protocol.kinds import KINDS, M3P_WORDS, OPERATION_KINDS
@@ -114,4 +114,4 @@ def spellings(kind: str, operation: Operation) -> Iterator[str]:
         yield f"{word}.{operation.method}"
 
 
-M3P: Final = Legacy("m3p", read_kind, spellings)
+M3P: Final = LegacyDialect("m3p", read_kind, spellings)

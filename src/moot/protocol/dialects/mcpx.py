@@ -1,7 +1,7 @@
 """MCPx v0.1 on the wire (MCPx 3, D002): METHOD and CONTEXT stand in the kind, correlation is one string.
 
-m3p differs from it in the grammar of kinds only (D-51), so `Legacy` serves both and each brings a reader
-(wire kind to canonical kind and claim) and a writer (the spellings to try, best first). Nothing is
+m3p differs from it in the grammar of kinds only (D-51), so `LegacyDialect` serves both and each brings a
+reader (wire kind to canonical kind and claim) and a writer (the spellings to try, best first). Nothing is
 written that its own dialect would not read back as the same kind; then there is no copy at all.
 """
 
@@ -15,12 +15,12 @@ from moot.errors import InvalidEnvelope, MalformedEnvelope
 from moot.protocol.dialects.translation import (
     MCPX_PROTOCOL,
     UNKNOWN_METHOD,
-    copied,
+    encode_notice_fields,
     note_origin,
-    notice_bytes,
+    operation_for_copy,
     read_kind_member,
     read_members,
-    shown_operation,
+    translate_copy,
 )
 from moot.protocol.envelope import (
     DEFAULT_LIMITS,
@@ -46,7 +46,7 @@ class KindReading(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Legacy:
+class LegacyDialect:
     """A dialect that says `mcpx/v0.1` on the wire, with its grammar of kinds."""
 
     name: DialectName
@@ -101,12 +101,12 @@ class Legacy:
         """
         if envelope.dialect == self.name:
             return envelope.raw
-        kind = self.spelling(envelope.kind, shown_operation(envelope, operation))
+        kind = self.spelling(envelope.kind, operation_for_copy(envelope, operation))
         if kind is None:
             return None
-        correlation = _written_correlation(envelope.kind, envelope.correlation_id)
+        correlation = _encode_correlation(envelope.kind, envelope.correlation_id)
         to = _addressees(envelope, proposer)
-        return copied(envelope, self.name, kind=kind, correlation=correlation, to=to)
+        return translate_copy(envelope, self.name, kind=kind, correlation=correlation, to=to)
 
     def encode_notice(self, notice: GatewayNotice) -> bytes | None:
         """The gateway's own message; None for what this dialect does not know (D-23)."""
@@ -114,7 +114,7 @@ class Legacy:
         payload = _notice_payload(notice)
         if kind is None or payload is None:
             return None
-        return notice_bytes(
+        return encode_notice_fields(
             notice,
             self.name,
             kind=kind,
@@ -170,7 +170,7 @@ def _read_correlation(fields: Mapping[str, Json], kind: str, limits: EnvelopeLim
     return several if several[:1] == [first] else [first]
 
 
-def _written_correlation(kind: str, correlation_id: Sequence[str]) -> dict[str, Json]:
+def _encode_correlation(kind: str, correlation_id: Sequence[str]) -> dict[str, Json]:
     several = list(correlation_id)
     if kind == "mcp/proposal":
         # D-29: MCPx proposals start a thread; what MEW correlates them to stands beside.
@@ -242,4 +242,4 @@ def spellings(kind: str, operation: Operation) -> Iterator[str]:
         yield MCPX_WORDS.get(kind, kind)
 
 
-MCPX: Final = Legacy("mcpx", read_kind, spellings)
+MCPX: Final = LegacyDialect("mcpx", read_kind, spellings)

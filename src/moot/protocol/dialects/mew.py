@@ -16,11 +16,11 @@ from orjson import dumps, loads
 from moot.errors import InvalidEnvelope, MalformedEnvelope
 from moot.protocol.dialects.translation import (
     MEW_PROTOCOL,
-    copied,
+    encode_notice_fields,
     note_origin,
-    notice_bytes,
     read_kind_member,
     read_members,
+    translate_copy,
 )
 from moot.protocol.envelope import (
     DEFAULT_LIMITS,
@@ -42,7 +42,7 @@ _SECONDS_KEPT: Final = 4_096
 _ENDS_OF_SECONDS: Final = frozenset({"Z", *(f".{millisecond:03d}Z" for millisecond in range(1_000))})
 
 
-class Mew:
+class MewDialect:
     """MEW v0.4. It has no state; use the one instance, `MEW`."""
 
     __slots__ = ()
@@ -86,7 +86,7 @@ class Mew:
                         break
                 if len(fields) == 6:
                     return Envelope("mew", kind, id, ts, sender, (), (), None, payload, raw, (), kind)
-                optional = _plain_optional(fields, limits)
+                optional = _read_optional_fast(fields, limits)
                 if optional is not None:
                     to, correlation_id, context = optional
                     return Envelope(
@@ -95,7 +95,7 @@ class Mew:
         except (LookupError, TypeError, AttributeError, ValueError):
             # A member is absent or not what it should be, or this is no JSON; the careful way says which.
             pass
-        return _decode_carefully(raw, fields, limits, accept_protocols)
+        return _decode_slow(raw, fields, limits, accept_protocols)
 
     def encode(
         self, envelope: Envelope, *, operation: Operation | None = None, proposer: str | None = None
@@ -105,10 +105,10 @@ class Mew:
         if envelope.dialect == "mew":
             return envelope.raw
         correlation = {"correlation_id": list(envelope.correlation_id) or None, "x_correlation_ids": None}
-        return copied(envelope, "mew", kind=envelope.kind, correlation=correlation)
+        return translate_copy(envelope, "mew", kind=envelope.kind, correlation=correlation)
 
     def encode_notice(self, notice: GatewayNotice) -> bytes | None:
-        return notice_bytes(
+        return encode_notice_fields(
             notice,
             "mew",
             kind=notice.kind,
@@ -118,7 +118,7 @@ class Mew:
         )
 
 
-MEW: Final = Mew()
+MEW: Final = MewDialect()
 
 
 def check_canonical_kind(kind: str) -> None:
@@ -130,7 +130,7 @@ def check_canonical_kind(kind: str) -> None:
         )
 
 
-def _decode_carefully(
+def _decode_slow(
     raw: bytes, fields: Json, limits: EnvelopeLimits, accept_protocols: frozenset[str]
 ) -> Envelope:
     if fields.__class__ is not dict:
@@ -170,7 +170,7 @@ def _decode_carefully(
     )
 
 
-def _plain_optional(
+def _read_optional_fast(
     fields: dict[str, Json], limits: EnvelopeLimits
 ) -> tuple[Sequence[str], Sequence[str], str | None] | None:
     """`to`, `correlation_id` and `context` if they are as they should be and nothing else is there."""

@@ -2,7 +2,7 @@
 
 Reading: every envelope has the same members apart from `kind` and `correlation_id`, which each dialect
 reads itself. Writing: a member of another dialect gets a copy made here. A copy differs from the
-original only in the members named in `copied`; all others, the payload included, keep their bytes.
+original only in the members named in `translate_copy`; all others, the payload included, keep their bytes.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def note_origin(fault: MalformedEnvelope, fields: Mapping[str, Json], limits: En
 # Writing.
 
 
-def copied(
+def translate_copy(
     envelope: Envelope,
     dialect: DialectName,
     *,
@@ -151,7 +151,7 @@ def copied(
     return rewrite(envelope.raw, changes)
 
 
-def shown_operation(envelope: Envelope, asked: Operation | None) -> Operation:
+def operation_for_copy(envelope: Envelope, asked: Operation | None) -> Operation:
     """What METHOD and CONTEXT a copy has to carry: facts first, then what a legacy sender claims."""
     if envelope.kind == "mcp/response":
         if asked is not None and asked.method is not None:
@@ -193,7 +193,7 @@ def _views(held: list[Json], place: DialectName, notation: DialectName) -> list[
     return shown
 
 
-def notice_bytes(
+def encode_notice_fields(
     notice: GatewayNotice,
     dialect: DialectName,
     *,
@@ -214,20 +214,20 @@ def notice_bytes(
     members["kind"] = kind
     if correlation_id:
         members["correlation_id"] = correlation_id
-    members["payload"] = with_views(payload, dialect)
+    members["payload"] = show_capabilities(payload, dialect)
     return strict_json.encode(members)
 
 
-def with_views(value: Json, notation: DialectName) -> Json:
+def show_capabilities(value: Json, notation: DialectName) -> Json:
     """The same value, each Capability in a list replaced by what this notation shows of it."""
     if isinstance(value, Mapping):
-        return {name: with_views(item, notation) for name, item in value.items()}
+        return {name: show_capabilities(item, notation) for name, item in value.items()}
     if isinstance(value, list | tuple):
         shown: list[Json] = []
         for item in value:
             if isinstance(item, Capability):
                 shown += item.view(notation)
             else:
-                shown.append(with_views(item, notation))
+                shown.append(show_capabilities(item, notation))
         return shown
     return value

@@ -46,12 +46,12 @@ _METHOD_FAMILIES: Final = ("tools/*", "resources/*", "prompts/*", "notifications
 
 def misspelt_kind(kind: str) -> str | None:
     """The kind that was probably meant by one that matches none that is known."""
-    return _meant(kind, _NAMES, (*_NAMES, *_FAMILIES))
+    return _closest_name(kind, _NAMES, (*_NAMES, *_FAMILIES))
 
 
 def misspelt_method(method: str) -> str | None:
     """Likewise for the method of a request, a response or a proposal."""
-    return _meant(method, _METHODS, (*_METHODS, *_METHOD_FAMILIES))
+    return _closest_name(method, _METHODS, (*_METHODS, *_METHOD_FAMILIES))
 
 
 def misspelt_words(capability: Capability) -> Iterator[tuple[str, str]]:
@@ -73,7 +73,7 @@ def _texts(value: Json) -> list[str]:
     return [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str)]
 
 
-def _meant(word: str, names: tuple[str, ...], offered: tuple[str, ...]) -> str | None:
+def _closest_name(word: str, names: tuple[str, ...], offered: tuple[str, ...]) -> str | None:
     if word.startswith("!") or is_regex(word):
         return None
     pattern = glob(word)

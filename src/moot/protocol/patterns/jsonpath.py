@@ -100,13 +100,13 @@ def find(path: Path, root: Json, visits: Visits) -> Iterator[Json]:
         return
     step, rest = path[0], path[1:]
     for origin in everything_in(root, visits) if step.deep else (root,):
-        for found in _picked(step.pick, origin):
+        for found in _select(step.pick, origin):
             if not visits.spend():
                 return
             yield from find(rest, found, visits)
 
 
-def _picked(pick: NameStep | IndexStep | SliceStep | EveryStep, value: Json) -> Iterator[Json]:
+def _select(pick: NameStep | IndexStep | SliceStep | EveryStep, value: Json) -> Iterator[Json]:
     match pick:
         case EveryStep():
             yield from values_inside(value)

@@ -12,7 +12,7 @@ When the memo does not know the values, an index by the literal that most patter
 (usually params.name) leaves only the few patterns that can still match. Patterns that search
 (JSONPath, `**`, wildcard keys) depend on more than named fields: they are tried every time.
 
-Legacy senders: string capabilities are matched on the claim, under a memo of their own; objects go
+LegacyDialect senders: string capabilities are matched on the claim, under a memo of their own; objects go
 through a second set of plans that leaves the strings out.
 
 Everything is bounded, because a sender chooses kinds and values: what is full is emptied and filled
@@ -94,7 +94,7 @@ class Rights:
                 answer: bool = known
                 return answer
         except (KeyError, TypeError, AttributeError):
-            # Not in the memo, or of a shape that is not looked up as it stands. The long way always answers.
+            # Not in the memo, or of a shape that is not looked up as it stands. The slow path always answers.
             pass
         return self._facts.allow(kind, payload, to, asked)
 
@@ -130,14 +130,14 @@ class _Plans:
     def allow(self, kind: str, payload: Payload, to: Sequence[str], operation: Operation | None) -> bool:
         plan = self.plans.get(kind)
         if plan is None:
-            plan = self._planned(kind)
+            plan = self._plan_for(kind)
         return plan if isinstance(plan, bool) else plan.allows(payload, to, operation)
 
     def allow_all(self, kind: str) -> bool:
         plan = self.plans.get(kind)
-        return (self._planned(kind) if plan is None else plan) is True
+        return (self._plan_for(kind) if plan is None else plan) is True
 
-    def _planned(self, kind: str) -> bool | _Plan:
+    def _plan_for(self, kind: str) -> bool | _Plan:
         candidates = [pattern for pattern in self._patterns if pattern.kind.matches(kind)]
         plan: bool | _Plan
         if any(p.payload is None and p.to is None and p.request is None for p in candidates):
@@ -200,7 +200,7 @@ class _Plan:
         paths = {path for p in plain if p.payload is not None for path in _paths(p.payload, ())}
         # The shallow first: `method` has few values, so the dictionaries below it are few.
         self._paths = sorted(paths, key=lambda path: (len(path), path))
-        self._index_path, self._by_literal, self._others = _indexed(plain)
+        self._index_path, self._by_literal, self._others = _build_index(plain)
         self.known: dict[object, Json] = {}
         self.quick = not self._searching and all(len(path) <= 2 for path in paths)
         self.fields: tuple[tuple[str, str | None, object], ...] = ()
@@ -294,7 +294,7 @@ def _paths(node: Node, path: _FieldPath) -> Iterator[_FieldPath]:
 _Index = tuple[_FieldPath, dict[str, list[Pattern]], list[Pattern]]
 
 
-def _indexed(patterns: list[Pattern]) -> _Index:
+def _build_index(patterns: list[Pattern]) -> _Index:
     """The field by whose literal the patterns are told apart best, those by literal, and the rest."""
     asked: dict[_FieldPath, dict[str, list[Pattern]]] = {}
     for pattern in patterns:

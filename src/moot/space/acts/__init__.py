@@ -32,6 +32,6 @@ class Act(NamedTuple):
 Prepare = Callable[[State, Session, Envelope], Act]
 
 
-def told(fields: dict[str, Json]) -> dict[str, Json]:
-    """Without what is None."""
+def without_none(fields: dict[str, Json]) -> dict[str, Json]:
+    """The fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}

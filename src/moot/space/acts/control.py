@@ -1,4 +1,4 @@
-"""Pausing, resuming, shutting down, and questions that a member owes an answer to (MEW 3.9; D-25, D-26)."""
+"""Pause, resume, shutdown, and the controls that a member has to answer (MEW 3.9; D-25, D-26)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def prepare_pause(state: State, session: Session, envelope: Envelope) -> Act:
             state.window.pin(envelope.id)
             if until is not None:
                 state.schedule(until, "pause", member.name)
-        state.owe(envelope.id, record, tuple(member.name for member in paused), now)
+        state.record_pending_answer(envelope.id, record, tuple(member.name for member in paused), now)
         return []
 
     return Act(execute)
@@ -65,7 +65,7 @@ def lift_pause(state: State, member: SpaceMember) -> None:
     if member.pause is not None:
         record = state.window.get(member.pause.id)
         if record is not None:
-            state.paid(member.pause.id, record, member.name)
+            state.record_answer(member.pause.id, record, member.name)
         state.window.unpin(member.pause.id)
         member.pause = None
         state.verdicts_changed()
@@ -76,16 +76,16 @@ def prepare_question(state: State, session: Session, envelope: Envelope) -> Act:
     members = _addressed(state, session, envelope)
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
-        state.owe(envelope.id, record, tuple(member.name for member in members), now)
-        deaf = [member.id for member in members if envelope.to and _only_legacy(member)]
-        if not deaf or envelope.kind not in UNSUPPORTED_BY_LEGACY:
+        state.record_pending_answer(envelope.id, record, tuple(member.name for member in members), now)
+        legacy_only = [member.id for member in members if envelope.to and _only_legacy(member)]
+        if not legacy_only or envelope.kind not in UNSUPPORTED_BY_LEGACY:
             return []
         # D-56: an orchestrator must not wait for ever.
         payload: dict[str, Json] = {
             "error": "unsupported_by_recipient",
-            "message": f"{', '.join(deaf)} speaks a dialect without {envelope.kind}: expect no answer",
+            "message": f"{', '.join(legacy_only)} speaks a dialect without {envelope.kind}: expect no answer",
             "attempted_kind": envelope.wire_kind or envelope.kind,
-            "participants": deaf,
+            "participants": legacy_only,
         }
         to = [session.member.id]
         notice = state.notice("system/error", payload, now, mint, to=to, correlation_id=[envelope.id])
@@ -113,7 +113,7 @@ def prepare_shutdown(state: State, session: Session, envelope: Envelope) -> Act:
                 if other.closing_at is None:
                     other.closing_at = closing_at
                     state.schedule(closing_at, "shutdown", other.id)
-        state.owe(envelope.id, record, tuple(member.name for member in ending), now)
+        state.record_pending_answer(envelope.id, record, tuple(member.name for member in ending), now)
         return []
 
     return Act(execute)

@@ -22,7 +22,7 @@ def prepare_grant(state: State, session: Session, envelope: Envelope) -> Act:
     if recipient is granter:
         raise InvalidOperation("nobody grants to themselves")
     capabilities = _capabilities(state, envelope.payload, session)
-    check_handed_on(state, session, capabilities)
+    check_delegation(state, session, capabilities)
 
     def check_limits() -> None:
         limits = state.limits
@@ -50,14 +50,14 @@ def prepare_grant(state: State, session: Session, envelope: Envelope) -> Act:
             )
         )
         state.window.pin(envelope.id)
-        state.owe(envelope.id, record, (recipient.name,), now)
+        state.record_pending_answer(envelope.id, record, (recipient.name,), now)
         state.refresh(recipient)
         return state.welcome_again([recipient], now, mint)
 
     return Act(execute, check_limits)
 
 
-def check_handed_on(
+def check_delegation(
     state: State, session: Session, capabilities: Sequence[Capability], also: Sequence[Capability] = ()
 ) -> None:
     """MEW 3.6.8: nobody hands on what they do not hold; `also` is what anyone may hand on."""
@@ -88,7 +88,7 @@ def prepare_revoke(state: State, session: Session, envelope: Envelope) -> Act:
         for grant, capabilities in kept:
             state.grants.keep(grant.id, capabilities)
             state.forget_grant(grant)
-        effects = state.welcome_again(state.let_grants_fall(), now, mint)
+        effects = state.welcome_again(state.revoke_unsupported(), now, mint)
         left = [right for right in recipient.rights.capabilities if any(overlaps(right, p) for p in patterns)]
         if left:
             # D-18: a silent leftover would be taken for safety.
@@ -152,7 +152,7 @@ def _recipient(state: State, envelope: Envelope) -> SpaceMember:
         raise InvalidRequest("payload.recipient must name a participant")
     member = state.roster.find(name)
     # D-82: who is told and who gains must be the same.
-    others = {other for other in state.resolved(envelope.to) if not is_gateway(other)} - {member.name}
+    others = {other for other in state.resolve_names(envelope.to) if not is_gateway(other)} - {member.name}
     if others:
         raise InvalidRequest("`to` and payload.recipient name different participants")
     return member

@@ -12,7 +12,7 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by, read_capabilities
 from moot.space.acts import Act, control
-from moot.space.acts.grants import check_handed_on
+from moot.space.acts.grants import check_delegation
 from moot.space.acts.streams import close_streams_of, drop_target, drop_writer
 from moot.space.config import Name
 from moot.space.effects import Credential, Deliver, Disconnect, Effect, Mail, Mint, Reply, Result
@@ -51,17 +51,17 @@ def prepare_invite(state: State, session: Session, envelope: Envelope) -> Act:
             )
         try:
             capabilities = read_capabilities(values, place=session.dialect)
-            check_handed_on(state, session, capabilities, state.config.invite_baseline)
+            check_delegation(state, session, capabilities, state.config.invite_baseline)
         except Refused as refusal:
             # D-23: the answer to an invite is its ack, also when it fails; nothing was registered.
             failed = payloads.invite_ack("error", invitee, error=refusal.code, message=refusal.message)
             return _acknowledge(state, session, envelope, failed, now, mint)
-        return _admit(state, session, envelope, invitee, capabilities, now, mint)
+        return _add_invitee(state, session, envelope, invitee, capabilities, now, mint)
 
     return Act(execute, check_limits)
 
 
-def _admit(
+def _add_invitee(
     state: State,
     session: Session,
     envelope: Envelope,
@@ -141,7 +141,7 @@ def remove_member(state: State, member: SpaceMember, reason: str, now: float, mi
     was_present = member.present
     effects: list[Effect] = []
     for session in list(member.sessions.values()):
-        state.roster.exit(session)
+        state.roster.detach_session(session)
         effects.append(Disconnect(session.id, REMOVED, f"removed from the space: {reason}"))
     state.membership_changed()
     if was_present:
@@ -158,14 +158,14 @@ def remove_member(state: State, member: SpaceMember, reason: str, now: float, mi
         for names in (proposal.approved_by, proposal.rejected_by):
             if member.name in names:
                 names.remove(member.name)
-    state.forget_obligations(member.name)
+    state.forget_pending_answers(member.name)
     effects += close_streams_of(state, member.name, "owner_removed", now, mint)
     effects += drop_writer(state, member, "removed", now, mint)
     drop_target(state, member.name)
-    state.roster.release(member)
+    state.roster.release_runtime_id(member)
     state.membership_changed()
     for grant in state.grants.to(member.name):
         state.grants.remove(grant.id)
         state.forget_grant(grant)
-    effects += state.welcome_again(state.let_grants_fall(), now, mint)
+    effects += state.welcome_again(state.revoke_unsupported(), now, mint)
     return effects

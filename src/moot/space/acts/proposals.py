@@ -63,9 +63,10 @@ def _check_fulfilment(
             "this correlation",
             proposal_id=proposal.id,
         )
-    if proposal.to and set(state.resolved(envelope.to)) != set(proposal.to):
+    if proposal.to and set(state.resolve_names(envelope.to)) != set(proposal.to):
         raise ProposalMismatch(
-            f"the proposal is addressed to {', '.join(state.ids(proposal.to))}", proposal_id=proposal.id
+            f"the proposal is addressed to {', '.join(state.runtime_ids(proposal.to))}",
+            proposal_id=proposal.id,
         )
     missing = proposal.approvals_needed - len(proposal.approved_by)
     if missing > 0:
@@ -73,7 +74,7 @@ def _check_fulfilment(
             f"{missing} more approval{'s' if missing > 1 else ''} needed (moot/approve)",
             proposal_id=proposal.id,
             approvals_needed=proposal.approvals_needed,
-            approved_by=state.ids(proposal.approved_by),
+            approved_by=state.runtime_ids(proposal.approved_by),
         )
 
 

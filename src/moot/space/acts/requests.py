@@ -25,7 +25,7 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
         if not notification:
             # Only members can owe; the sender may address itself, and the gateway answers nothing.
             owed = [name for name in dict.fromkeys(record.to) if name in state.roster.members]
-            state.owe(envelope.id, record, tuple(owed), now)
+            state.record_pending_answer(envelope.id, record, tuple(owed), now)
         return []
 
     if notification or not envelope.to:
@@ -40,7 +40,7 @@ def prepare_answer(state: State, session: Session, envelope: Envelope) -> Act:
         for id in envelope.correlation_id:
             asked = state.window.get(id)
             if asked is not None and asked.kind in SETTLES[envelope.kind]:
-                state.paid(id, asked, session.member.name)
+                state.record_answer(id, asked, session.member.name)
         return []
 
     return Act(execute)
@@ -71,7 +71,7 @@ def is_obliged(state: State, session: Session, envelope: Envelope, now: float) -
     ids = envelope.correlation_id
     if not ids:
         return False
-    addressed = state.resolved(envelope.to)
+    addressed = state.resolve_names(envelope.to)
     for id in ids:
         asked = state.window.get(id)
         if asked is None or now >= asked.expires:
@@ -114,5 +114,5 @@ def proposer_asked(state: State, envelope: Envelope) -> str | None:
     for id in envelope.correlation_id:
         asked = state.window.get(id)
         if asked is not None and asked.proposer is not None:
-            return state.ids([asked.proposer])[0]
+            return state.runtime_ids([asked.proposer])[0]
     return None

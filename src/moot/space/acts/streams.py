@@ -13,7 +13,7 @@ from moot.errors import (
 from moot.protocol import strict_json
 from moot.protocol.envelope import Envelope, rfc3339
 from moot.protocol.operation import Json
-from moot.space.acts import Act, told
+from moot.space.acts import Act, without_none
 from moot.space.config import Name
 from moot.space.effects import Effect, Mint, Result
 from moot.space.id_window import SeenEnvelope
@@ -61,13 +61,13 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
         )
         state.streams.open[stream.id] = stream
         state.window.pin(envelope.id)
-        opened: dict[str, Json] = told(
+        opened: dict[str, Json] = without_none(
             {
                 "stream_id": stream.id,
                 "encoding": stream.encoding,
                 "owner": owner.id,
                 "authorized_writers": [owner.id],
-                "target": None if target is None else state.ids(target),
+                "target": None if target is None else state.runtime_ids(target),
             }
         )
         news = state.announce("stream/open", opened, now, mint, to=[owner.id], correlation_id=[envelope.id])
@@ -92,16 +92,16 @@ def _targets(state: State, value: Json) -> list[Name] | None:
     if missing:
         raise TargetNotFound(f"not in this space: {', '.join(missing)}", targets=missing)
     members = list(dict.fromkeys(state.roster.find(name).name for name in value))
-    deaf = [
+    legacy_only = [
         state.roster.members[name].id
         for name in members
         if (sessions := state.roster.members[name].sessions)
         and not any(s.takes_frames for s in sessions.values())
     ]
-    if deaf:
+    if legacy_only:
         raise TargetNotFound(
-            f"takes no stream frames: {', '.join(deaf)} (connect with streams=1)",
-            targets=deaf,
+            f"takes no stream frames: {', '.join(legacy_only)} (connect with streams=1)",
+            targets=legacy_only,
             detail="no_frames",
         )
     return members
@@ -127,7 +127,7 @@ def prepare_grant_write(state: State, session: Session, envelope: Envelope) -> A
         for names in (stream.writers, stream.granted):
             if writer.name not in names:
                 names.append(writer.name)
-        return [_acknowledged(state, "stream/write-granted", stream, writer, envelope, now, mint)]
+        return [_acknowledge_writers(state, "stream/write-granted", stream, writer, envelope, now, mint)]
 
     return Act(execute)
 
@@ -145,7 +145,7 @@ def prepare_revoke_write(state: State, session: Session, envelope: Envelope) -> 
         # Idempotent also for somebody who is gone: then only the list is told again.
         gone = member or SpaceMember(Name(name))
         _remove_writer(stream, gone.name)
-        return [_acknowledged(state, "stream/write-revoked", stream, gone, envelope, now, mint)]
+        return [_acknowledge_writers(state, "stream/write-revoked", stream, gone, envelope, now, mint)]
 
     return Act(execute)
 
@@ -172,11 +172,11 @@ def prepare_transfer(state: State, session: Session, envelope: Envelope) -> Act:
         stream.closes_at = None
         payload: dict[str, Json] = {
             "stream_id": stream.id,
-            "previous_owner": state.ids([previous])[0],
+            "previous_owner": state.runtime_ids([previous])[0],
             "new_owner": heir.id,
-            "authorized_writers": state.ids(stream.writers),
+            "authorized_writers": state.runtime_ids(stream.writers),
         }
-        return [_to_all(state, "stream/ownership-transferred", payload, envelope, now, mint)]
+        return [_announce(state, "stream/ownership-transferred", payload, envelope, now, mint)]
 
     return Act(execute, check_limits)
 
@@ -192,7 +192,7 @@ def close_by_gateway(state: State, stream: StreamRecord, reason: str, now: float
     """D-37: the gateway's own close names the stream and says why."""
     _forget(state, stream)
     payload: dict[str, Json] = {"stream_id": stream.id, "reason": reason}
-    to = state.ids([stream.owner])
+    to = state.runtime_ids([stream.owner])
     return [state.announce("stream/close", payload, now, mint, to=to, correlation_id=[stream.open_id])]
 
 
@@ -205,7 +205,7 @@ def drop_writer(state: State, member: SpaceMember, reason: str, now: float, mint
             payload: dict[str, Json] = {
                 "stream_id": stream.id,
                 "participant_id": member.id,
-                "authorized_writers": state.ids(stream.writers),
+                "authorized_writers": state.runtime_ids(stream.writers),
                 "reason": reason,
             }
             effects.append(state.announce("stream/write-revoked", payload, now, mint))
@@ -263,7 +263,7 @@ def _named(state: State, envelope: Envelope, field: str) -> SpaceMember:
     return member
 
 
-def _acknowledged(
+def _acknowledge_writers(
     state: State,
     kind: str,
     stream: StreamRecord,
@@ -275,12 +275,12 @@ def _acknowledged(
     payload: dict[str, Json] = {
         "stream_id": stream.id,
         "participant_id": member.id,
-        "authorized_writers": state.ids(stream.writers),
+        "authorized_writers": state.runtime_ids(stream.writers),
     }
-    return _to_all(state, kind, payload, envelope, now, mint)
+    return _announce(state, kind, payload, envelope, now, mint)
 
 
-def _to_all(
+def _announce(
     state: State, kind: str, payload: dict[str, Json], envelope: Envelope, now: float, mint: Mint
 ) -> Effect:
     reason = envelope.payload.get("reason")

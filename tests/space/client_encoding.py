@@ -17,7 +17,7 @@ def body_of(envelope: Envelope) -> Any:
     return {"method": payload.get("method"), "params": payload.get("params", {})}
 
 
-def spelled(
+def encode_envelope(
     dialect: DialectName,
     id: str,
     sender: str,

@@ -11,8 +11,8 @@ from moot.space.roster import Options
 
 from .inputs import Input
 from .invariants import ALL, CHEAP, Check
-from .moves import MOVES, T, populate
-from .world import World
+from .random_moves import MOVES, T, populate
+from .reference_model import ReferenceModel
 
 # All checks, the slow ones too, after every so many steps.
 ALL_EVERY = 25
@@ -37,19 +37,19 @@ def run_space_walk(steps: int, seed: int) -> str:
     draw = RandomDraw(seed)
     names = list(MOVES)
     done: Counter[str] = Counter()
-    world = World()
-    populate(world, draw)
+    model = ReferenceModel()
+    populate(model, draw)
     for number in range(1, steps + 1):
         name = draw.one(names)
         try:
-            MOVES[name](world, draw)
-            _check(world, ALL if number % ALL_EVERY == 0 else CHEAP)
+            MOVES[name](model, draw)
+            _check(model, ALL if number % ALL_EVERY == 0 else CHEAP)
             if number % STEPS_PER_ROOM == 0 or number == steps:
-                clear_the_room(world)
-                world = World()
-                populate(world, draw)
+                remove_everybody(model)
+                model = ReferenceModel()
+                populate(model, draw)
         except Exception as fault:
-            shown = "\n".join(_shown(given) for given in world.journal[-SHOWN:])
+            shown = "\n".join(_shown(given) for given in model.journal[-SHOWN:])
             raise AssertionError(
                 f"seed {seed}, step {number} ({name}): {fault!r}\nlast inputs:\n{shown}"
             ) from fault
@@ -57,31 +57,31 @@ def run_space_walk(steps: int, seed: int) -> str:
     return f"space walk: {steps} steps of {len(done)} kinds with seed {seed}, {len(ALL)} invariants held"
 
 
-def clear_the_room(world: World) -> None:
+def remove_everybody(model: ReferenceModel) -> None:
     """Somebody with all rights removes everybody else and time passes: nothing may be left behind."""
     root = SessionId("clears-the-room")
-    world.put("health", True)
-    world.put("join", root, "root", "mew", Options())
-    for member in list(world.space.state.roster):
+    model.put("health", True)
+    model.put("join", root, "root", "mew", Options())
+    for member in list(model.space.state.roster):
         if member.name != "root" and not member.kicked:
-            world.send(root, "space/kick", {"participant_id": member.name})
-            _check(world, ALL)
-    world.now += 1e6
-    world.put("expire")
-    _check(world, ALL)
-    state = world.space.state
+            model.send(root, "space/kick", {"participant_id": member.name})
+            _check(model, ALL)
+    model.now += 1e6
+    model.put("expire")
+    _check(model, ALL)
+    state = model.space.state
     left = state.window.pinned.keys() | state.window._pins.keys()
     assert left == state.ledger.proposals.keys(), f"left pinned: {left}"
     assert not state.streams.open
     assert not state.grants.by_id
     assert not any(member.open_requests for member in state.roster)
     assert all(proposal.state != "open" for proposal in state.ledger.proposals.values())
-    assert world.space.next_deadline() is None
+    assert model.space.next_deadline() is None
 
 
-def _check(world: World, checks: Sequence[Check]) -> None:
+def _check(model: ReferenceModel, checks: Sequence[Check]) -> None:
     for check in checks:
-        check(world)
+        check(model)
 
 
 def _shown(given: Input) -> str:

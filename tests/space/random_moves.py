@@ -19,7 +19,7 @@ from moot.space.config import SessionId
 from moot.space.roster import Options
 
 from .inputs import SETTINGS
-from .world import World
+from .reference_model import ReferenceModel
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class Draw(Protocol):
     def one(self, choices: Sequence[T], /) -> T: ...
 
 
-Move = Callable[[World, Draw], None]
+Move = Callable[[ReferenceModel, Draw], None]
 
 CONFIGURED: Final = ("human", "boss", "agent", "tool", "scribe", "dot")
 INVITED: Final = ("ivy", "ian")
@@ -64,45 +64,45 @@ def _changed(body: Json) -> Json:
     return other
 
 
-def _session(world: World, draw: Draw, *likely: str) -> str | None:
+def _session(model: ReferenceModel, draw: Draw, *likely: str) -> str | None:
     """Somebody's session; every other time of one of those who are likely to be allowed what follows."""
-    sessions = world.space.state.roster.sessions
+    sessions = model.space.state.roster.sessions
     fitting = [id for id, session in sessions.items() if session.member.name in likely]
     preferred = draw.one((True, False))
     if preferred and fitting:
         return draw.one(fitting)
-    return draw.one(world.sessions) if sessions else None
+    return draw.one(model.sessions) if sessions else None
 
 
 def seldom(move: Move) -> Move:
     """What empties a room is done one time in four, or nothing else would be met there."""
 
-    def sometimes(world: World, draw: Draw) -> None:
+    def sometimes(model: ReferenceModel, draw: Draw) -> None:
         if draw.one((True, False, False, False)):
-            move(world, draw)
+            move(model, draw)
 
     return sometimes
 
 
-def populate(world: World, draw: Draw) -> None:
+def populate(model: ReferenceModel, draw: Draw) -> None:
     """Everybody who is configured comes in, so that there is somebody to meet."""
     for name in CONFIGURED:
-        _join(world, draw, name)
+        _join(model, draw, name)
 
 
-def _somebody(world: World, draw: Draw) -> str:
+def _somebody(model: ReferenceModel, draw: Draw) -> str:
     """A name, likely of somebody who is here, as logical name or runtime id."""
-    here = [name for member in world.space.state.roster.present() for name in (member.name, member.id)]
+    here = [name for member in model.space.state.roster.present() for name in (member.name, member.id)]
     return draw.one([*here, *EVERYBODY])
 
 
-def _addressees(world: World, draw: Draw) -> list[str]:
-    return [_somebody(world, draw) for _ in range(draw.one((0, 1, 1, 2)))]
+def _addressees(model: ReferenceModel, draw: Draw) -> list[str]:
+    return [_somebody(model, draw) for _ in range(draw.one((0, 1, 1, 2)))]
 
 
-def _said(world: World, draw: Draw, kind: str) -> str:
+def _said(model: ReferenceModel, draw: Draw, kind: str) -> str:
     """The id of something of that kind that was said; sometimes of something else, or nothing."""
-    state = world.space.state
+    state = model.space.state
     ids = [id for id, record in (state.window.pinned | state.window.recent).items() if record.kind == kind]
     return draw.one([*(ids[-8:] * 2), "never-was"])
 
@@ -110,12 +110,12 @@ def _said(world: World, draw: Draw, kind: str) -> str:
 # Coming and going
 
 
-def join(world: World, draw: Draw) -> None:
+def join(model: ReferenceModel, draw: Draw) -> None:
     for _ in range(draw.one((1, 2, 3))):
-        _join(world, draw, draw.one((*CONFIGURED, *CONFIGURED, *INVITED)))
+        _join(model, draw, draw.one((*CONFIGURED, *CONFIGURED, *INVITED)))
 
 
-def _join(world: World, draw: Draw, name: str) -> None:
+def _join(model: ReferenceModel, draw: Draw, name: str) -> None:
     dialect = {"scribe": "mcpx", "dot": "m3p"}.get(name) or draw.one(("mew", "mew", "mew", "mcpx"))
     options = Options(
         echo=draw.one((True, True, False)),
@@ -123,119 +123,119 @@ def _join(world: World, draw: Draw, name: str) -> None:
         streams=draw.one((True, False)),
         runtime_id=draw.one(RUNTIME_IDS),
     )
-    world.put("join", SessionId(world.fresh("s")), name, dialect, options)
+    model.put("join", SessionId(model.fresh("s")), name, dialect, options)
 
 
-def join_as_guest(world: World, draw: Draw) -> None:
+def join_as_guest(model: ReferenceModel, draw: Draw) -> None:
     name = draw.one((*GUESTS, *GUESTS, "agent", "ivy"))
     options = Options(anonymous=True, runtime_id=draw.one(RUNTIME_IDS))
-    world.put("join", SessionId(world.fresh("s")), name, draw.one(("mew", "m3p")), options)
+    model.put("join", SessionId(model.fresh("s")), name, draw.one(("mew", "m3p")), options)
 
 
-def leave(world: World, draw: Draw) -> None:
-    session = _session(world, draw)
-    world.put("leave", SessionId(session or "nobody"))
+def leave(model: ReferenceModel, draw: Draw) -> None:
+    session = _session(model, draw)
+    model.put("leave", SessionId(session or "nobody"))
 
 
-def post_over_http(world: World, draw: Draw) -> None:
+def post_over_http(model: ReferenceModel, draw: Draw) -> None:
     """D-40: speaks without being present."""
-    session = SessionId(world.fresh("http"))
+    session = SessionId(model.fresh("http"))
     name = draw.one(CONFIGURED)
-    if world.put("join", session, name, "mew", Options(injected=True)).refusal is None:
-        _speak(world, draw, session)
-        if session in world.space.state.roster.sessions:
-            world.put("leave", session)
+    if model.put("join", session, name, "mew", Options(injected=True)).refusal is None:
+        _speak(model, draw, session)
+        if session in model.space.state.roster.sessions:
+            model.put("leave", session)
 
 
-def _speak(world: World, draw: Draw, session: str) -> None:
+def _speak(model: ReferenceModel, draw: Draw, session: str) -> None:
     kind = draw.one(("chat", "mcp/request", "mcp/proposal", "participant/status", "stream/request"))
     payload: Json = draw.one(BODIES) if kind.startswith("mcp/") else {"direction": "upload", "text": "hi"}
-    world.send(session, kind, payload, to=_addressees(world, draw))
+    model.send(session, kind, payload, to=_addressees(model, draw))
 
 
-def wait(world: World, draw: Draw) -> None:
-    world.now += draw.one((0.5, 1.0, 5.0, 6.0, 31.0, 61.0))
-    world.put("expire")
+def wait(model: ReferenceModel, draw: Draw) -> None:
+    model.now += draw.one((0.5, 1.0, 5.0, 6.0, 31.0, 61.0))
+    model.put("expire")
 
 
 # Speaking, asking, answering
 
 
-def chat(world: World, draw: Draw) -> None:
-    if session := _session(world, draw):
+def chat(model: ReferenceModel, draw: Draw) -> None:
+    if session := _session(model, draw):
         kind = draw.one(("chat", "chat", "chat/acknowledge", "reasoning/cancel", "vendor/kind"))
-        id = draw.one(["", "", "", *world.accepted[-60:][:2], *list(world.open_ids())[:2]])
-        world.send(session, kind, {"text": "hi"}, to=_addressees(world, draw), id=id)
+        id = draw.one(["", "", "", *model.accepted[-60:][:2], *list(model.open_ids())[:2]])
+        model.send(session, kind, {"text": "hi"}, to=_addressees(model, draw), id=id)
 
 
-def forge(world: World, draw: Draw) -> None:
+def forge(model: ReferenceModel, draw: Draw) -> None:
     """What only the gateway says."""
-    if session := _session(world, draw):
+    if session := _session(model, draw):
         kind = draw.one(("system/welcome", "system/presence", "space/invite-ack", "stream/open"))
-        world.send(session, kind, {"event": "join", "participant": {"id": "mallory"}})
+        model.send(session, kind, {"event": "join", "participant": {"id": "mallory"}})
 
 
-def request(world: World, draw: Draw) -> None:
-    if session := _session(world, draw, "human", "boss"):
-        world.send(session, "mcp/request", draw.one(BODIES), to=_addressees(world, draw))
+def request(model: ReferenceModel, draw: Draw) -> None:
+    if session := _session(model, draw, "human", "boss"):
+        model.send(session, "mcp/request", draw.one(BODIES), to=_addressees(model, draw))
 
 
-def respond(world: World, draw: Draw) -> None:
-    if session := _session(world, draw):
-        about = [_said(world, draw, "mcp/request")]
-        world.send(session, "mcp/response", {"result": {}}, to=_addressees(world, draw), about=about)
+def respond(model: ReferenceModel, draw: Draw) -> None:
+    if session := _session(model, draw):
+        about = [_said(model, draw, "mcp/request")]
+        model.send(session, "mcp/response", {"result": {}}, to=_addressees(model, draw), about=about)
 
 
-def answer(world: World, draw: Draw) -> None:
+def answer(model: ReferenceModel, draw: Draw) -> None:
     """By somebody who owes the answer."""
-    window = world.space.state.window
+    window = model.space.state.window
     owed = [(id, record) for id, record in window.pinned.items() if record.owed]
     if not owed:
         return
     id, record = draw.one(owed)
-    member = world.space.state.roster.members.get(draw.one(record.owed))
+    member = model.space.state.roster.members.get(draw.one(record.owed))
     if member is None or not member.sessions:
         return
     kinds = {"mcp/request": "mcp/response", "capability/grant": "capability/grant-ack"}
     kind = kinds.get(record.kind, draw.one(("participant/status", "chat/acknowledge")))
-    world.send(draw.one(list(member.sessions)), kind, {"result": {}}, to=[record.author], about=[id])
+    model.send(draw.one(list(member.sessions)), kind, {"result": {}}, to=[record.author], about=[id])
 
 
 # Proposing and deciding
 
 
-def propose(world: World, draw: Draw) -> None:
-    if session := _session(world, draw):
-        world.send(session, "mcp/proposal", draw.one(BODIES), to=_addressees(world, draw))
+def propose(model: ReferenceModel, draw: Draw) -> None:
+    if session := _session(model, draw):
+        model.send(session, "mcp/proposal", draw.one(BODIES), to=_addressees(model, draw))
 
 
-def _fulfil(world: World, draw: Draw, *, altered: bool) -> None:
-    open_ones = [id for id, proposal in world.proposals.items() if proposal.state == "open"]
-    ids = [*open_ones, *open_ones, *world.proposals]
-    session = _session(world, draw, "human", "boss", "scribe")
+def _fulfil(model: ReferenceModel, draw: Draw, *, altered: bool) -> None:
+    open_ones = [id for id, proposal in model.proposals.items() if proposal.state == "open"]
+    ids = [*open_ones, *open_ones, *model.proposals]
+    session = _session(model, draw, "human", "boss", "scribe")
     if not ids or session is None:
         return
-    proposal = world.proposals[id := draw.one(ids)]
+    proposal = model.proposals[id := draw.one(ids)]
     body = proposal.payload
-    to = sorted(proposal.to) or _addressees(world, draw)
+    to = sorted(proposal.to) or _addressees(model, draw)
     body, to = draw.one(((_changed(body), to), (body, ["human"]))) if altered else (body, to)
-    world.send(session, "mcp/request", body, to=to, about=[id, *draw.one(((), (id,)))])
+    model.send(session, "mcp/request", body, to=to, about=[id, *draw.one(((), (id,)))])
 
 
-def fulfil(world: World, draw: Draw) -> None:
-    _fulfil(world, draw, altered=False)
+def fulfil(model: ReferenceModel, draw: Draw) -> None:
+    _fulfil(model, draw, altered=False)
 
 
-def fulfil_something_else(world: World, draw: Draw) -> None:
-    _fulfil(world, draw, altered=True)
+def fulfil_something_else(model: ReferenceModel, draw: Draw) -> None:
+    _fulfil(model, draw, altered=True)
 
 
 def decide(kind: str) -> Move:
     """Withdrawing, rejecting and approving differ in their kind only."""
 
-    def move(world: World, draw: Draw) -> None:
-        if session := _session(world, draw, "human", "agent", "scribe"):
-            world.send(session, kind, {"reason": "because"}, about=[_said(world, draw, "mcp/proposal")])
+    def move(model: ReferenceModel, draw: Draw) -> None:
+        if session := _session(model, draw, "human", "agent", "scribe"):
+            model.send(session, kind, {"reason": "because"}, about=[_said(model, draw, "mcp/proposal")])
 
     return move
 
@@ -243,48 +243,48 @@ def decide(kind: str) -> Move:
 # Rights and membership
 
 
-def grant(world: World, draw: Draw) -> None:
-    if session := _session(world, draw, "human", "boss"):
+def grant(model: ReferenceModel, draw: Draw) -> None:
+    if session := _session(model, draw, "human", "boss"):
         rights = [draw.one(RIGHTS) for _ in range(draw.one((1, 2)))]
-        payload = {"recipient": _somebody(world, draw), "capabilities": rights}
-        world.send(session, "capability/grant", payload)
+        payload = {"recipient": _somebody(model, draw), "capabilities": rights}
+        model.send(session, "capability/grant", payload)
 
 
-def revoke_by_id(world: World, draw: Draw) -> None:
-    if session := _session(world, draw, "human", "boss"):
-        grants = [(g.id, g.recipient) for g in world.space.state.grants.by_id.values()]
+def revoke_by_id(model: ReferenceModel, draw: Draw) -> None:
+    if session := _session(model, draw, "human", "boss"):
+        grants = [(g.id, g.recipient) for g in model.space.state.grants.by_id.values()]
         id, recipient = draw.one([*grants, ("never-was", "agent")])
-        world.send(session, "capability/revoke", {"recipient": recipient, "grant_id": id})
+        model.send(session, "capability/revoke", {"recipient": recipient, "grant_id": id})
 
 
-def revoke_by_pattern(world: World, draw: Draw) -> None:
-    if session := _session(world, draw, "human", "boss"):
-        payload = {"recipient": _somebody(world, draw), "capabilities": [draw.one(RIGHTS)]}
-        world.send(session, "capability/revoke", payload)
+def revoke_by_pattern(model: ReferenceModel, draw: Draw) -> None:
+    if session := _session(model, draw, "human", "boss"):
+        payload = {"recipient": _somebody(model, draw), "capabilities": [draw.one(RIGHTS)]}
+        model.send(session, "capability/revoke", payload)
 
 
-def invite(world: World, draw: Draw) -> None:
-    if session := _session(world, draw, "human", "boss"):
+def invite(model: ReferenceModel, draw: Draw) -> None:
+    if session := _session(model, draw, "human", "boss"):
         rights = [draw.one(RIGHTS)] if draw.one((True, False)) else []
         name = draw.one((*INVITED, *INVITED, *GUESTS, "agent", "agent-7f"))
-        world.send(session, "space/invite", {"participant_id": name, "initial_capabilities": rights})
+        model.send(session, "space/invite", {"participant_id": name, "initial_capabilities": rights})
 
 
-def kick(world: World, draw: Draw) -> None:
-    if session := _session(world, draw, "human", "boss"):
-        world.send(session, "space/kick", {"participant_id": _somebody(world, draw)})
+def kick(model: ReferenceModel, draw: Draw) -> None:
+    if session := _session(model, draw, "human", "boss"):
+        model.send(session, "space/kick", {"participant_id": _somebody(model, draw)})
 
 
-def restore(world: World, draw: Draw) -> None:
-    world.put("restore_member", draw.one(EVERYBODY))
+def restore(model: ReferenceModel, draw: Draw) -> None:
+    model.put("restore_member", draw.one(EVERYBODY))
 
 
-def change_capabilities(world: World, draw: Draw) -> None:
+def change_capabilities(model: ReferenceModel, draw: Draw) -> None:
     add, remove = (read_capability(draw.one(RIGHTS)) for _ in range(2))
-    world.put("change_capabilities", draw.one(CONFIGURED), draw.one(((add,), ())), (remove,), "operator")
+    model.put("change_capabilities", draw.one(CONFIGURED), draw.one(((add,), ())), (remove,), "operator")
 
 
-def reload(world: World, draw: Draw) -> None:
+def reload(model: ReferenceModel, draw: Draw) -> None:
     """A participant comes, goes, or is called like a guest."""
     settings: Json = copy.deepcopy(dict(SETTINGS))
     left_out = draw.one((None, None, "agent", "tool", "boss"))
@@ -292,11 +292,11 @@ def reload(world: World, draw: Draw) -> None:
     added = draw.one((None, "gus", "agent-7f"))
     if added is not None:
         settings["participants"][added] = ["mcp/*", "chat"]
-    world.put("reload", read_space("lab", settings))
+    model.put("reload", read_space("lab", settings))
 
 
-def health(world: World, draw: Draw) -> None:
-    world.put("health", draw.one((True, True, True, False)))
+def health(model: ReferenceModel, draw: Draw) -> None:
+    model.put("health", draw.one((True, True, True, False)))
 
 
 # Control
@@ -305,54 +305,54 @@ def health(world: World, draw: Draw) -> None:
 def control(kind: str) -> Move:
     """Pausing, resuming, shutting down and asking."""
 
-    def move(world: World, draw: Draw) -> None:
-        if session := _session(world, draw, "human", "boss"):
+    def move(model: ReferenceModel, draw: Draw) -> None:
+        if session := _session(model, draw, "human", "boss"):
             payload = draw.one(({}, {"timeout_seconds": 3}, {"timeout_seconds": 40}))
             to = draw.one((*([name] for name in EVERYBODY), [], ["gateway"]))
-            world.send(session, kind, payload, to=to)
+            model.send(session, kind, payload, to=to)
 
     return move
 
 
-def ask(world: World, draw: Draw) -> None:
+def ask(model: ReferenceModel, draw: Draw) -> None:
     kind = draw.one(("participant/request-status", "participant/compact", "participant/forget"))
-    control(kind)(world, draw)
+    control(kind)(model, draw)
 
 
 # Streams
 
 
-def _stream(world: World, draw: Draw) -> tuple[str, str]:
+def _stream(model: ReferenceModel, draw: Draw) -> tuple[str, str]:
     """A stream and a session of its owner, more often than not."""
-    streams = list(world.space.state.streams.open.values())
+    streams = list(model.space.state.streams.open.values())
     if not streams:
-        return "stream-never-was", _session(world, draw) or ""
+        return "stream-never-was", _session(model, draw) or ""
     stream = draw.one(streams)
-    return stream.id, _session(world, draw, stream.owner) or ""
+    return stream.id, _session(model, draw, stream.owner) or ""
 
 
-def open_stream(world: World, draw: Draw) -> None:
-    if session := _session(world, draw):
-        target = draw.one((None, [_somebody(world, draw)], [_somebody(world, draw), "agent"]))
+def open_stream(model: ReferenceModel, draw: Draw) -> None:
+    if session := _session(model, draw):
+        target = draw.one((None, [_somebody(model, draw)], [_somebody(model, draw), "agent"]))
         payload = {"direction": draw.one(("upload", "download", "sideways")), "target": target, "owner": "me"}
-        world.send(session, "stream/request", payload)
+        model.send(session, "stream/request", payload)
 
 
 def use_stream(kind: str) -> Move:
-    def move(world: World, draw: Draw) -> None:
-        stream, session = _stream(world, draw)
+    def move(model: ReferenceModel, draw: Draw) -> None:
+        stream, session = _stream(model, draw)
         if session:
-            name = _somebody(world, draw)
+            name = _somebody(model, draw)
             payload = {"stream_id": stream, "participant_id": name, "new_owner": name}
-            world.send(session, kind, payload)
+            model.send(session, kind, payload)
 
     return move
 
 
-def write_to_stream(world: World, draw: Draw) -> None:
-    stream, session = _stream(world, draw)
+def write_to_stream(model: ReferenceModel, draw: Draw) -> None:
+    stream, session = _stream(model, draw)
     if session:
-        world.put("frame", SessionId(session), write_frame(stream, b"data", binary=False))
+        model.put("frame", SessionId(session), write_frame(stream, b"data", binary=False))
 
 
 MOVES: Final[dict[str, Move]] = {

@@ -1,4 +1,4 @@
-"""A space in one's hand for tests that read like a story: who says what, and what came of it."""
+"""A space for tests that read like a story: who sends what, and what comes of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from moot.protocol.operation import Json
 CALL = {"method": "tools/call", "params": {"name": "read_file", "arguments": {"path": "a.txt"}}}
 
 
-class Lab(PureDriver):
+class SpaceDriver(PureDriver):
     """A space from keyword settings. `says` answers with the refusal's code, None when it was accepted."""
 
     def __init__(self, **settings: Json) -> None:

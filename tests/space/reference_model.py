@@ -1,7 +1,7 @@
 """A space under test, and beside it a second, naive memory of what it was told.
 
-Every input goes through `World.put`, which notes what was true before it (`Step`), carries it out and then
-brings the naive memory up to date. `moves` draws the inputs, `invariants` compares the two.
+Every input goes through `ReferenceModel.put`, which notes what was true before it (`Step`), applies it and
+then brings the naive memory up to date. `random_moves` draws the inputs, `invariants` compares the two.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from moot.space.effects import Effect, Reply, Result
 from moot.space.roster import Options
 from moot.space.space import Space
 
+from .client_encoding import body_of, encode_envelope
 from .inputs import APPROVALS_FOR_DELETING, CONFIG, Input, RecordingMint, feed
-from .spelling import body_of, spelled
 from .verdicts import verdicts
 
 
 @dataclass(frozen=True)
-class Ear:
+class Listener:
     """One session as it was before a step."""
 
     session: str
@@ -65,11 +65,11 @@ class Step:
     """One input, what was true before it, and what came of it."""
 
     given: Input
-    ears: dict[str, Ear]
+    listeners: dict[str, Listener]
     effects: list[Effect] = field(default_factory=list)
     refusal: str | None = None
     # Of an envelope or a frame:
-    speaker: Ear | None = None
+    speaker: Listener | None = None
     envelope: Envelope | None = None
     accepted: bool = False
     to: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class Step:
     epoch: int = 0
 
 
-class World:
+class ReferenceModel:
     """The space, a clock, and the naive memory."""
 
     def __init__(self, config: SpaceConfig = CONFIG) -> None:
@@ -105,7 +105,7 @@ class World:
         self.shut_down: dict[str, float] = {}
         self.kicked: set[str] = set()
         self.configured = {name: set(p.capabilities) for name, p in config.participants.items()}
-        self.static = {name: set(rights) for name, rights in self.configured.items()}
+        self.static_capabilities = {name: set(rights) for name, rights in self.configured.items()}
 
     # What the moves need
 
@@ -135,7 +135,7 @@ class World:
         """One envelope, spelled as this session's dialect wants it."""
         live = self.space.state.roster.sessions[SessionId(session)]
         id = id or self.fresh("e")
-        raw = spelled(live.dialect, id, live.member.id, kind, payload, to, about, method)
+        raw = encode_envelope(live.dialect, id, live.member.id, kind, payload, to, about, method)
         return self.say(session, raw)
 
     def say(self, session: str, raw: bytes) -> Step:
@@ -168,7 +168,7 @@ class World:
     def put(self, what: str, *arguments: Any) -> Step:
         given = Input(what, arguments, self.now)
         state = self.space.state
-        step = Step(given, self._ears(), verdicts=verdicts(state), epoch=state.verdict_epoch)
+        step = Step(given, self._listeners(), verdicts=verdicts(state), epoch=state.verdict_epoch)
         if what in ("receive", "frame"):
             self._look_at_speaker(step, str(arguments[0]))
         self.mint.draws = []
@@ -184,12 +184,12 @@ class World:
         self.last = step
         return step
 
-    def _ears(self) -> dict[str, Ear]:
+    def _listeners(self) -> dict[str, Listener]:
         sessions = self.space.state.roster.sessions.values()
-        return {s.id: Ear(s.id, s.member.name, s.member.id, s.dialect, s.options) for s in sessions}
+        return {s.id: Listener(s.id, s.member.name, s.member.id, s.dialect, s.options) for s in sessions}
 
     def _look_at_speaker(self, step: Step, session: str) -> None:
-        step.speaker = speaker = step.ears[session]
+        step.speaker = speaker = step.listeners[session]
         member = self.space.state.roster.sessions[SessionId(session)].member
         step.rights = member.rights.capabilities
         until = self.pauses.get(speaker.member, 0.0)
@@ -235,12 +235,12 @@ class World:
                 elif not options.injected:
                     self.shut_down.pop(name, None)
                 if options.anonymous:
-                    self.static[name] = set(self.space.state.config.anonymous or ())
+                    self.static_capabilities[name] = set(self.space.state.config.anonymous or ())
             case "restore_member" if step.refusal is None:
                 self.kicked.discard(step.given.arguments[0])
             case "change_capabilities" if step.refusal is None:
                 name, add, remove = step.given.arguments[:3]
-                held = self.static[self.name(name)]
+                held = self.static_capabilities[self.name(name)]
                 held -= set(remove)
                 held |= set(add)
             case "expire":
@@ -252,23 +252,23 @@ class World:
                 config: SpaceConfig = step.given.arguments[0]
                 # A participant whom the configuration no longer names is unknown, kicked or not.
                 self.kicked &= {name for name in self.kicked if name in self.space.state.roster.members}
-                for ear in step.ears.values():
-                    if ear.options.anonymous and ear.member in config.participants:
-                        self._gone(ear.member)
+                for listener in step.listeners.values():
+                    if listener.options.anonymous and listener.member in config.participants:
+                        self._gone(listener.member)
                 # What an operator changed since stays, unless the configuration itself says something new.
                 said = {name: set(p.capabilities) for name, p in config.participants.items()}
                 for named, rights in said.items():
                     if rights != self.configured.get(named):
-                        self.static[named] = set(rights)
+                        self.static_capabilities[named] = set(rights)
                 self.configured = said
             case _:
                 pass
         here = self.space.state.roster.sessions
         self.closing = {session: at for session, at in self.closing.items() if session in here}
         self.pauses = {n: u for n, u in self.pauses.items() if u is None or u > self.now}
-        for unknown in self.static.keys() - self.space.state.roster.members.keys():
+        for unknown in self.static_capabilities.keys() - self.space.state.roster.members.keys():
             self._gone(unknown)
-            del self.static[unknown]
+            del self.static_capabilities[unknown]
 
     def _gone(self, name: str) -> None:
         """Kicked, or a guest that left: nothing of it stays."""
@@ -296,7 +296,7 @@ class World:
         assert speaker is not None
         self.accepted.append(envelope.id)
         payload, me = envelope.payload, speaker.member
-        listening = {ear.member for ear in step.ears.values() if ear.listens}
+        listening = {listener.member for listener in step.listeners.values() if listener.listens}
         meant = set(step.to) or listening - {me}
         match envelope.kind:
             case "mcp/proposal":
@@ -333,11 +333,13 @@ class World:
                 at = self.now + self.space.state.limits.shutdown_grace_seconds
                 for name in meant - self.shut_down.keys():
                     self.shut_down[name] = at
-                    for session in [ear.session for ear in step.ears.values() if ear.member == name]:
+                    for session in [
+                        listener.session for listener in step.listeners.values() if listener.member == name
+                    ]:
                         self.closing.setdefault(session, at)
             case "space/kick":
                 # By then its runtime id is free: what stood before the step tells whom it meant.
-                ids = {ear.id: ear.member for ear in step.ears.values()}
+                ids = {listener.id: listener.member for listener in step.listeners.values()}
                 kicked = str(ids.get(payload["participant_id"], payload["participant_id"]))
                 self.kicked.add(kicked)
                 self._gone(kicked)
@@ -347,7 +349,9 @@ class World:
                 baseline = self.space.state.config.invite_baseline
                 member = self.space.state.roster.members[invitee]
                 self.configured.pop(invitee, None)
-                self.static[invitee] = {c for c in member.static if covered_by(c, baseline)}
+                self.static_capabilities[invitee] = {
+                    c for c in member.static_capabilities if covered_by(c, baseline)
+                }
             case _:
                 pass
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 
-def mishap(random: Random, raw: bytearray, tokens: Sequence[bytes], other: bytes) -> None:
+def mutate(random: Random, raw: bytearray, tokens: Sequence[bytes], other: bytes) -> None:
     """A bit turned, bytes gone, a token put in or in place of others, a stretch doubled, another's end."""
     at = random.randrange(len(raw) + 1)
     length = random.randrange(1, 12)
