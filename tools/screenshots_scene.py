@@ -218,7 +218,7 @@ async def _play(
     await sam.chat(
         "The change looks right to me:\n\n"
         "- `load` gives rows **one at a time**\n"
-        "- the encoding is said, which it was not\n\n"
+        "- the encoding is explicit now\n\n"
         "> Does anything index into its result? Then it would break.\n",
         format="markdown",
     )
@@ -252,7 +252,7 @@ async def _think(space: JoinedSpace, about: str, thinking: asyncio.Event, finish
                 await asyncio.sleep(_STEP_SECONDS)
                 await inner.conclude("Nobody indexes into it: a generator will do.")
             await asyncio.sleep(_STEP_SECONDS)
-            await outer.thought("So load() can yield rows. I should also say the encoding while I am there.")
+            await outer.thought("So load() can yield rows. I should also set the encoding.")
             thinking.set()
             await finished.wait()
     except MootError:

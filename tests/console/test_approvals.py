@@ -76,7 +76,7 @@ def test_an_approval_repeats_the_proposed_call_to_the_byte(page_as: PageAs, memb
     page = page_as("human", "approvals")
     shown(page, "echo")
     approve(page)
-    expect(row(page, "echo")).to_contain_text("approved")
+    expect(row(page, "echo")).to_contain_text("Approved")
     outcome(agent, proposal)
     (fulfilment,) = gathered(requests, 1)
     assert list(fulfilment.correlation_id) == [proposal.id]

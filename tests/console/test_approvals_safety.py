@@ -153,7 +153,7 @@ def test_a_new_proposal_never_takes_the_place_of_the_one_that_is_read(
     armed(page)
     page.wait_for_timeout(SETTLED)
     page.keyboard.press("a")
-    expect(row(page, "add")).to_contain_text("approved")
+    expect(row(page, "add")).to_contain_text("Approved")
     expect(waiting(page)).to_have_count(5)
     assert {each.seen.status for each in proposals} == {"pending"}
 

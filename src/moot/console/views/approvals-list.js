@@ -95,7 +95,7 @@ export class ProposalList {
     if (proposal.approvals.length > 0) found.push(el("span", { class: "tag", data: { tone: "accent" } }, `${voteCount(proposal)} ${voteCount(proposal) === 1 ? "vote" : "votes"}`));
     if (proposal.uncertain && proposal.status === "open") found.push(el("span", { class: "tag", data: { tone: "warn" } }, "status unknown"));
     if (proposal.status === "fulfilled") found.push(el("span", { class: "tag", data: { tone: "accent" } }, "running"));
-    if (proposal.status === "done") found.push(el("span", { class: "tag", data: { tone: "good" } }, proposal.fulfilledBy === me ? "approved" : `approved by ${oneLine(proposal.fulfilledBy, 24)}`));
+    if (proposal.status === "done") found.push(el("span", { class: "tag", data: { tone: "good" } }, proposal.fulfilledBy === me ? "Approved" : `Approved by ${oneLine(proposal.fulfilledBy, 24)}`));
     if (proposal.status === "failed") found.push(el("span", { class: "tag", data: { tone: "bad" }, title: escapeHidden(settledText(proposal, me)) }, "failed"));
     if (proposal.status === "withdrawn" || proposal.status === "expired") found.push(el("span", { class: "tag" }, proposal.status));
     return found;

@@ -71,7 +71,7 @@ class Timeline {
   /** @param {HTMLElement} outlet */
   _build(outlet) {
     const id = newId("filter");
-    this._field = el("input", { id, class: "field", type: "search", placeholder: "Filter: text, from:agent, kind:chat, tools/call:read_file", autocomplete: "off", spellcheck: "false", on: { input: () => this._typed() } });
+    this._field = el("input", { id, class: "field", type: "search", placeholder: "Filter: text, from:agent, kind:chat", autocomplete: "off", spellcheck: "false", on: { input: () => this._typed() } });
     this._who = el("select", { class: "field", "aria-label": "Member", on: { change: () => this._picked("with", this._who) } });
     this._kind = el("select", { class: "field", "aria-label": "Kind", on: { change: () => this._picked("kind", this._kind) } }, KINDS.map(([value, text]) => el("option", { value }, text)));
     this._groupButton = el("button", { type: "button", class: "button quiet", "aria-pressed": "true", "aria-keyshortcuts": "c", on: { click: () => this.toggleGroups() } }, "Conversations");
