@@ -68,7 +68,7 @@ async def show(
     **options: Any,
 ) -> Shown:
     """A face of this member, served over HTTP until the stack is left."""
-    backend = await stack.enter_async_context(SpaceBackend(space, settings, called="lab", **options))
+    backend = await stack.enter_async_context(SpaceBackend(space, settings, space_name="lab", **options))
     face = await stack.enter_async_context(McpServer(backend, limits or McpServerLimits()))
     listening = bind_socket("127.0.0.1", 0)
     port = listening.getsockname()[1]

@@ -96,8 +96,8 @@ async def test_a_member_that_is_kicked_stops_its_server_and_says_so(tmp_path: Pa
         async with command(tmp_path, *options, "--", *ODD) as process:
             await said(process)
             pid = value_of(await call(alice, "told"))["pid"]
-            await alice.admin.kick("host")
-            assert (await said(process)).startswith("the space ended it: 4003")
+            await alice.kick("host")
+            assert (await said(process)).startswith("left the space: 4003")
             async with bounded():
                 assert await process.wait() == 1
         await gone(pid)
@@ -112,7 +112,7 @@ async def test_a_member_that_is_shut_down_ends_well(tmp_path: Path) -> None:
         async with command(tmp_path, *options, "--", *ODD) as process:
             await said(process)
             await alice.send("participant/shutdown", {"reason": "done"}, to="host")
-            assert (await said(process)).startswith("the space ended it: 4002")
+            assert (await said(process)).startswith("left the space: 4002")
             async with bounded():
                 assert await process.wait() == 0
 
@@ -177,9 +177,9 @@ async def test_a_token_that_is_not_taken_is_told_without_a_traceback(tmp_path: P
         (("--url", "http://x/mcp", "--", "cmd"), "give either --url URL or, after --, the command"),
         (("--url", "ftp://x"), "start with http:// or https://"),
         (("--env", "=x", "--", "cmd"), "write NAME=VALUE"),
-        (("--env", "NO_SUCH_VARIABLE_HERE", "--", "cmd"), "no such variable to hand on"),
+        (("--env", "NO_SUCH_VARIABLE_HERE", "--", "cmd"), "no such variable to pass on"),
         (("--bearer-file", "x", "--", "cmd"), "--bearer-file goes with --url"),
-        (("--call-seconds", "0", "--", "cmd"), "--call-seconds is a number above 0"),
+        (("--call-seconds", "0", "--", "cmd"), "--call-seconds must be more than 0"),
         (("--", "no-such-program-at-all"), "no such program"),
     ],
 )

@@ -128,7 +128,7 @@ async def test_a_member_that_may_not_ask_for_lists_learns_from_answers_to_others
         assert await names_at(shown) == OWN
         await alice.list_all("files", "tools")
         await alice.list_all("files", "prompts")
-        await until(lambda: shown.backend.offered.find("prompts", "summarise"))
+        await until(lambda: shown.backend.offer_table.find("prompts", "summarise"))
         assert await names_at(shown) == [*OWN, "read_file", "write_file"]
 
 
@@ -170,7 +170,7 @@ async def test_a_name_is_its_first_members_and_later_ones_say_whose_they_are(tmp
         shown = await room.face("bob")
         assert await names_at(shown) == [*OWN, "look", "files__moot_chat"]
         offer(await room.join("aaa"), "look")
-        await until(lambda: len(shown.backend.offered.all("tools")) == 3)
+        await until(lambda: len(shown.backend.offer_table.all("tools")) == 3)
         assert await names_at(shown) == [*OWN, "aaa__look", "look", "files__moot_chat"]
         async with shown.client() as client:
             assert text_of(await client.call_tool("look", {})) == "files"
@@ -184,13 +184,13 @@ async def test_a_name_stays_with_a_member_that_is_away(tmp_path: Path) -> None:
         shown = await room.face("bob")
         await names_at(shown)
         await files.close()
-        await until(lambda: not shown.backend.offered.all("tools"))
+        await until(lambda: not shown.backend.offer_table.all("tools"))
         offer(await room.join("thief"), "pay")
-        await until(lambda: shown.backend.offered.all("tools"))
+        await until(lambda: shown.backend.offer_table.all("tools"))
         assert await names_at(shown) == [*OWN, "thief__pay"]
         async with shown.client() as client:
             result = await client.call_tool("pay", {})
-            assert (result.is_error, "files, whose tool pay is, is not here" in text_of(result)) == (
+            assert (result.is_error, "files, which owns pay, is not in the space" in text_of(result)) == (
                 True,
                 True,
             )
@@ -233,7 +233,7 @@ async def test_a_grant_shows_more_and_a_stateless_listener_hears_of_it(tmp_path:
             assert [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools] == OWN
             await alice.admin.grant("guest", [LISTS, call_right("one")])
             await anext(aiter(news))
-            await until(lambda: shown.backend.offered.all("tools"))
+            await until(lambda: shown.backend.offer_table.all("tools"))
             tools = (await client.list_tools(cache_mode="bypass")).tools
             assert [tool.name for tool in tools] == [*OWN, "one"]
             assert text_of(await client.call_tool("one", {})) == "files"

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from mcp import Client, StdioServerParameters
-from moot.bridge.space_server.names_file import NamesFile, place_of
+from moot.bridge.space_server.names_file import NamesFile, names_path
 from moot.bridge.space_server.own_tools import OWN_NAMES
 from moot.cli import main
 from moot.config import load
@@ -134,7 +134,7 @@ async def test_a_member_that_is_removed_ends_with_the_reason(tmp_path: Path) -> 
             async with bounded():
                 assert await one.wait() == 1
             assert one.stderr is not None
-            assert "out of the space" in (await one.stderr.read()).decode()
+            assert "left the space" in (await one.stderr.read()).decode()
 
 
 async def test_a_gateway_that_is_restarted_is_found_again_and_the_client_goes_on(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ async def test_a_gateway_that_is_restarted_is_found_again_and_the_client_goes_on
                 await gateway.end()
                 away = await client.call_tool("read_file", {"path": "a.txt"})
                 assert away.is_error
-                assert "The gateway is away, so read_file was not sent" in text_of(away)
+                assert "The gateway cannot be reached, so read_file was not sent" in text_of(away)
                 gateway = await started(file, "--port", port)
 
                 async def is_back() -> bool:
@@ -235,9 +235,9 @@ def test_a_folder_that_cannot_be_written_is_no_reason_to_stop(
 
 def test_every_space_has_its_own_file() -> None:
     state = Path("/state")
-    places = {place_of(state, url, space) for url in ("http://a", "http://b") for space in ("x", "y")}
+    places = {names_path(state, url, space) for url in ("http://a", "http://b") for space in ("x", "y")}
     assert len(places) == 4
-    assert place_of(state, "http://a/", "x") == place_of(state, "http://a", "x")
+    assert names_path(state, "http://a/", "x") == names_path(state, "http://a", "x")
 
 
 # Configurations and mistakes, in this process

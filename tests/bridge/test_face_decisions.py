@@ -88,8 +88,8 @@ async def test_with_wait_for_others_a_no_is_not_the_end(tmp_path: Path) -> None:
             group.start_soon(call)
             seen = await first_proposal(alice)
             await alice.reject(seen, "disagree")
-            await until(lambda: "rejected by alice (disagree)" in shown.backend.decisions.all()[0].note)
-            await bob.approve(await first_proposal(bob))
+            await until(lambda: "rejected by alice (disagree)" in shown.backend.pending_calls.all()[0].note)
+            await bob.fulfil(await first_proposal(bob))
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -262,18 +262,18 @@ async def test_chat_is_said_and_read(tmp_path: Path) -> None:
         shown = await room.face("guest")
         async with shown.client() as client:
             empty = await client.call_tool("moot_chat", {})
-            assert text_of(empty) == "Nothing was said since this client joined."
+            assert text_of(empty) == "No messages since this client joined."
             said = await client.call_tool("moot_chat", {"text": "hello all", "to": ["alice"]})
-            assert text_of(said).startswith("Said.")
+            assert text_of(said).startswith("Sent.")
             await alice.chat("hello guest")
-            await until(lambda: len(shown.backend.own._chats) == 2)
+            await until(lambda: len(shown.backend.own_tools._chats) == 2)
             heard = await client.call_tool("moot_chat", {"limit": 1})
             assert heard.structured_content is not None
             (message,) = heard.structured_content["messages"]
             assert (message["from"], message["text"]) == ("alice", "hello guest")
             for bad, words in (
                 ({"text": 7}, "`text` is a text"),
-                ({"to": ["nobody"]}, "nobody here is called nobody"),
+                ({"to": ["nobody"]}, "no member is called nobody"),
                 ({"to": [1]}, "a list of member names"),
                 ({"limit": 1000}, "a number from 0 to 200"),
             ):
@@ -301,7 +301,7 @@ async def test_members_and_tools_are_shown_and_found(tmp_path: Path) -> None:
             assert (hit["name"], hit["member"], hit["access"]) == ("write_file", "files", "propose")
             assert hit["inputSchema"]["required"] == ["path", "text"]
             nothing = await client.call_tool("moot_find_tools", {"query": "zeppelin"})
-            assert text_of(nothing).startswith("Nothing here fits")
+            assert text_of(nothing).startswith("No match")
             for query in ("", "x" * 10_000):
                 assert (await client.call_tool("moot_find_tools", {"query": query})).is_error
 

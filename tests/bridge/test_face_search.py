@@ -77,7 +77,7 @@ async def test_it_is_not_found_when_vectors_are_turned_off(tmp_path: Path) -> No
             assert await find(client, QUERY, "lexical") == []
             assert await find(client, "monthly loan", "lexical") == ["loan_payment"]
             _, text = await status(client)
-            assert "Tools are searched for: lexical (word vectors are turned off)." in text
+            assert "Tool search: lexical (word vectors are turned off)." in text
 
 
 async def test_without_the_extra_words_are_searched_and_status_says_what_is_missing(tmp_path: Path) -> None:

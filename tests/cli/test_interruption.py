@@ -151,7 +151,7 @@ async def test_a_bridge_whose_server_never_answers_says_so_and_ends_when_told(
         async with started(tmp_path, *MOOT, "bridge", *options, "--", *program) as told:
             await told.says("to answer initialize")
             assert "still waiting for python" in told.text
-            assert "Ctrl-C to stop; it says:\n  | loading the model" in told.text
+            assert "Ctrl-C to stop; its stderr:\n  | loading the model" in told.text
             stop(told.process)
             assert await told.ended() == 0
     await gone(int((tmp_path / "server.pid").read_text()))

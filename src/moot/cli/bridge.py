@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from moot.mcp.upstream import Server, Upstream
 
 # A server that is installed answers within a second or two; one that npx fetches first takes longer.
-_SILENCE_SECONDS: Final = 4.0
-_SILENCE_AGAIN_SECONDS: Final = 10.0
+_FIRST_REPORT_SECONDS: Final = 4.0
+_REPORT_SECONDS: Final = 10.0
 _STDERR_LINES: Final = 5
 
 _ABOUT: Final = """\
 Lets an MCP server take part in a space: its tools, resources and prompts are there for every member whose
-capabilities allow it, and for others to propose. The server is started as a child process and spoken to over
-stdio, or reached by --url over Streamable HTTP or SSE; it may speak any version of MCP from 2024-11-05 on.
+capabilities allow it, and for others to propose. The server is started as a child process over stdio, or
+reached by --url over Streamable HTTP or SSE; any version of MCP from 2024-11-05 on works.
 
-The member acts only when it is named in `to`; lists are also answered when everybody is asked. A server that
-dies or hangs is started again; its callers are told what happened, and the member stays in the space.
-Ctrl-C and SIGTERM end both within seconds, also while the server has not answered yet; a second one at once.
+The member acts only on requests that name it in `to`; it also answers lists requested from everybody.
+A server that dies or hangs is restarted; its callers get an error, and the member stays in the space.
+Ctrl-C and SIGTERM end both within seconds, even before the server has answered; a second one at once.
 
-The child gets no shell, and of the environment only PATH, HOME and a few more harmless variables: whatever
-else it needs is listed with --env. What it writes to stderr is kept in a file beside the pins.
+The child runs without a shell and inherits only PATH, HOME and a few harmless variables: list whatever else
+it needs with --env. Its stderr is kept in a file next to the pins.
 
-Tool definitions are pinned by their hash when they are first seen. A tool that changes later is shown in the
-log and in the space, and withheld until you have looked at it and say --accept-changes (or --no-pin).
+Tool definitions are pinned by their hash when they are first seen. If a tool changes later, the change is
+shown in the log and in the space, and the tool is withheld until you use --accept-changes (or --no-pin).
 """
 
 _EXAMPLES: Final = """\
@@ -48,9 +48,9 @@ _EXAMPLES: Final = """\
   moot bridge --gateway http://localhost:8080 --space lab --token-file docs.token \\
       --url https://mcp.example.org/mcp --bearer-file docs.key
 
-The token is one of a participant of the space. What that participant needs: nothing to answer requests that
-name it; `mcp/request` of `notifications/*` to tell of changes, and `mcp/response` to answer lists that
-everybody is asked for.
+The token is that of a participant of the space. It needs no capability to answer requests that name it,
+`mcp/request` of `notifications/*` to report changes, and `mcp/response` to answer lists that are requested
+from everybody.
 """
 
 
@@ -64,23 +64,25 @@ def add_command(commands: Any, name: str) -> None:
         examples=_EXAMPLES,
     )
     add = parser.add_argument
-    add("--gateway", required=True, metavar="URL", help="where the space is, such as http://localhost:8080")
+    add("--gateway", required=True, metavar="URL", help="the gateway, such as http://localhost:8080")
     add("--space", default="", metavar="NAME", help="the space (default: the one the gateway chooses)")
-    add("--token-file", required=True, type=Path, metavar="FILE", help="holds the token of the member")
+    add("--token-file", required=True, type=Path, metavar="FILE", help="the file with the member's token")
     add("--token", action=RefuseToken)
-    add("--dialect", choices=("mew", "mcpx", "m3p"), default="mew", help="what to speak (default: mew)")
-    add("--url", help="an MCP server that runs already; instead of a command")
+    add("--dialect", choices=("mew", "mcpx", "m3p"), default="mew", help="the dialect to use (default: mew)")
+    add("--url", help="a running MCP server, instead of a command")
     add("--transport", choices=("auto", "http", "sse"), default="auto", help="with --url (default: auto)")
-    add("--bearer-file", type=Path, metavar="FILE", help="with --url: holds the bearer token of the server")
-    handed = "a variable for the command; NAME alone hands our own value on"
-    add("--env", action="append", default=[], metavar="NAME=VALUE", help=handed)
+    add(
+        "--bearer-file", type=Path, metavar="FILE", help="with --url: the file with the server's bearer token"
+    )
+    env_help = "a variable for the command; NAME alone passes on our own value"
+    add("--env", action="append", default=[], metavar="NAME=VALUE", help=env_help)
     add("--cwd", type=Path, metavar="DIR", help="the folder that the command runs in")
-    add("--root", action="append", default=[], metavar="URI", help="a root that the server may be told of")
-    add("--start-seconds", type=float, metavar="N", help="longest wait for its first answer (default: 60)")
+    add("--root", action="append", default=[], metavar="URI", help="a root to give to the server")
+    add("--start-seconds", type=float, metavar="N", help="longest wait for its first response (default: 60)")
     add("--call-seconds", type=float, metavar="N", help="longest call without progress (default: 300)")
     add("--pins", type=Path, metavar="FILE", help="where definitions are pinned (default: .moot/pins.json)")
     add("--no-pin", action="store_true", help="offer tools whose definition changed; changes are still shown")
-    add("--accept-changes", action="store_true", help="consent to all changes since the last run")
+    add("--accept-changes", action="store_true", help="accept all changes since the last run")
     add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="(default: info)")
     add("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ARGS", help="how to start the MCP server")
     parser.set_defaults(run=run)
@@ -101,7 +103,7 @@ async def _bridge(settings: BridgeSettings, log_level: Any) -> int:
 
     logs.set_up(log_level, "text", None)
     opened: asyncio.Future[Upstream] = asyncio.get_running_loop().create_future()
-    reporting = asyncio.create_task(_report_silence(opened))
+    reporting = asyncio.create_task(_report_waiting(opened))
     try:
         async with bridged(settings, on_opened=opened.set_result) as member:
             reporting.cancel()
@@ -109,37 +111,37 @@ async def _bridge(settings: BridgeSettings, log_level: Any) -> int:
                 f"{settings.server.label} is {member.space.me} in {settings.space or 'the space'}", flush=True
             )
             ending = await member.space.stay()
-            print(f"the space ended it: {ending.code} {printable(ending.reason)}".rstrip(), flush=True)
-            # Being told to shut down is no failure; being kicked is.
+            print(f"left the space: {ending.code} {printable(ending.reason)}".rstrip(), flush=True)
+            # A shutdown is no failure; being removed is.
             return 0 if ending.code == SHUT_DOWN else 1
     except StartFailed as failed:
-        said = _quoted(failed.stderr_lines)
-        raise MootError(f"{failed}" + (f"\nits last words:{said}" if said else "")) from None
+        stderr = _quoted(failed.stderr_lines)
+        raise MootError(f"{failed}" + (f"\nend of its stderr:{stderr}" if stderr else "")) from None
     finally:
         reporting.cancel()
 
 
-async def _report_silence(opened: Awaitable[Upstream]) -> None:
-    """Tell whoever waits why nothing happens: how long it has been, and what the server says on stderr."""
+async def _report_waiting(opened: Awaitable[Upstream]) -> None:
+    """Print why nothing happens yet: for how long, and what the server writes to stderr."""
     import asyncio
 
     loop = asyncio.get_running_loop()
     upstream = await opened
-    begun, shown = loop.time(), 0
-    pause = _SILENCE_SECONDS
+    started_at, shown = loop.time(), 0
+    pause = _FIRST_REPORT_SECONDS
     while True:
         await asyncio.sleep(pause)
-        pause = _SILENCE_AGAIN_SECONDS
+        pause = _REPORT_SECONDS
         if upstream.server_info is not None:
-            waited_for = "the gateway to let it in"
+            waited_for = "the gateway to admit it"
         else:
             waited_for = f"{upstream.server.label} to answer initialize"
-        waited = loop.time() - begun
+        waited = loop.time() - started_at
         lines = upstream.stderr.last_lines()
         fresh, shown = lines[-_STDERR_LINES:] if len(lines) != shown else [], len(lines)
-        said = f"; it says:{_quoted(fresh)}" if fresh else ""
-        told = f"still waiting for {waited_for} ({waited:.0f} s); Ctrl-C to stop{said}"
-        print(told, file=sys.stderr, flush=True)
+        stderr = f"; its stderr:{_quoted(fresh)}" if fresh else ""
+        text = f"still waiting for {waited_for} ({waited:.0f} s); Ctrl-C to stop{stderr}"
+        print(text, file=sys.stderr, flush=True)
 
 
 def _quoted(lines: list[str]) -> str:
@@ -159,7 +161,7 @@ def _settings(options: argparse.Namespace) -> BridgeSettings:
         if value is None:
             continue
         if not value > 0:
-            raise UsageError(f"--{name.replace('_', '-')} is a number above 0")
+            raise UsageError(f"--{name.replace('_', '-')} must be more than 0")
         limits = replace(limits, **{name: value})
     return BridgeSettings(
         server=_server(options),
@@ -207,8 +209,8 @@ def _environment(listed: list[str]) -> dict[str, str]:
     for each in listed:
         name, equals, value = each.partition("=")
         if not name:
-            raise UsageError(f"--env {each!r}: write NAME=VALUE, or NAME to hand our own value on")
+            raise UsageError(f"--env {each!r}: write NAME=VALUE, or NAME to pass on our own value")
         if not equals and name not in os.environ:
-            raise UsageError(f"--env {name}: there is no such variable to hand on")
+            raise UsageError(f"--env {name}: there is no such variable to pass on")
         made[name] = value if equals else os.environ[name]
     return made

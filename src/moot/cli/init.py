@@ -1,4 +1,4 @@
-"""`moot init`: a folder with a space that runs."""
+"""`moot init`: makes a folder with a space that runs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from moot.cli import program
 
 _ABOUT = """\
-Makes a space from a template, in this folder or in DIR: a moot.yaml that says who takes part and what each
-may do, and whatever the members need. Nothing is overwritten. `moot up` then runs it.
+Makes a space from a template, in this folder or in DIR: a moot.yaml with the members and their capabilities,
+and the files that they need. Nothing is overwritten. `moot up` then runs it.
 """
 _EXAMPLES = """\
   moot init                          an agent that proposes changes to files; you decide (no model needed)
@@ -31,13 +31,13 @@ def add_command(commands: Any, name: str) -> None:
     )
     add = parser.add_argument
     add("template", nargs="?", metavar="TEMPLATE", help="filesystem (default), coder, research-team or empty")
-    add("folder", nargs="?", type=Path, default=Path(), metavar="DIR", help="where (default: here)")
+    add("folder", nargs="?", type=Path, default=Path(), metavar="DIR", help="the folder (default: this one)")
     add("--list", action="store_true", help="show the templates and what they are for")
-    add("--space", metavar="NAME", help="what the space is called (default: as the folder)")
+    add("--space", metavar="NAME", help="the name of the space (default: that of the folder)")
     add("--base-url", metavar="URL", help="of the model's API (default: https://api.openai.com/v1)")
     add("--model", metavar="NAME", help="which model agents use (default: gpt-5-mini)")
-    add("--key-env", metavar="NAME", help="the variable that holds the API's key (default: OPENAI_API_KEY)")
-    add("--json", action="store_true", help="say it as one JSON object")
+    add("--key-env", metavar="NAME", help="the variable with the API key (default: OPENAI_API_KEY)")
+    add("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
 
 

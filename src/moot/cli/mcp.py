@@ -26,29 +26,28 @@ if TYPE_CHECKING:
 _ABOUT: Final = """\
 Joins a space and serves it to an MCP client: the tools, resources and prompts of all members, as far as you
 may use them. A call that you may not make becomes a proposal; somebody in the space approves or rejects it,
-and the client hears of it by the best way it has (tasks, a question to its person, or a PENDING answer and
-the tool moot_status). moot_chat, moot_participants and moot_find_tools come with it.
+and the client is told in the best way it supports (tasks, a dialog, or a PENDING result and the tool
+moot_status). It adds the tools moot_chat, moot_participants and moot_find_tools.
 
-Both eras of MCP are spoken: 2024-11-05 to 2025-11-25 (initialize) and 2026-07-28 (stateless).
+It supports both MCP eras: 2024-11-05 to 2025-11-25 (initialize) and 2026-07-28 (stateless).
 """
 _EXAMPLES: Final = """\
-One paste into a client's configuration:
+To paste into a client's configuration:
   moot mcp --gateway http://localhost:8080 --space lab --token-file me.token --print-config claude-code
 
-By hand, over stdio (the client starts it) and over HTTP (it runs by itself, several clients may use it):
+By hand, over stdio (the client starts it) and over HTTP (for several clients):
   moot mcp --gateway http://localhost:8080 --space lab --token-file me.token
   moot mcp --gateway http://localhost:8080 --space lab --token-file me.token --http 127.0.0.1:8090
 
---gateway, --space and --token-file are taken from MOOT_URL, MOOT_SPACE and MOOT_TOKEN_FILE if they are left
-out; MOOT_TOKEN holds a token itself. Over stdio nothing but MCP is ever written to stdout; trouble goes to
-stderr.
+--gateway, --space and --token-file default to MOOT_URL, MOOT_SPACE and MOOT_TOKEN_FILE; MOOT_TOKEN holds a
+token itself. Over stdio only MCP is written to stdout; errors go to stderr.
 """
 CLIENTS: Final = ("claude-code", "claude-desktop", "cursor", "vscode", "generic")
-# Anybody who can reach the port could act as this member; a guessable token would be none.
+# Anybody who can reach the port could act as this member, so the token must not be guessable.
 _TOKEN_CHARS: Final = 16
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
-# A client that was started by us waits for its first answer; it is told why there will be none.
-_LAST_WORDS_SECONDS: Final = 2.0
+# How long to wait for the client's first request, to answer it with the reason why we end.
+_FIRST_REQUEST_SECONDS: Final = 2.0
 
 
 def add_command(commands: Any, name: str) -> None:
@@ -62,45 +61,67 @@ def add_command(commands: Any, name: str) -> None:
     add = parser.add_argument
     add("--gateway", metavar="URL", help="the gateway, as http(s):// or ws(s)://")
     add("--space", metavar="NAME", help="the space (default: the only one there)")
-    add("--token-file", type=Path, metavar="FILE", help="holds this member's token")
+    add("--token-file", type=Path, metavar="FILE", help="the file with this member's token")
     add("--token", action=RefuseToken)
     add("--as", dest="member", metavar="NAME", help="be this member of the space in the current folder")
     add("--http", metavar="HOST:PORT", help="serve HTTP at /mcp (old clients: /sse) instead of stdio")
     add("--http-token-file", type=Path, metavar="FILE", help="clients must send this as a bearer token")
-    add("--allow-host", action="append", default=[], metavar="HOST[:PORT]", help="also answer to this Host")
-    add("--allow-origin", action="append", default=[], metavar="URL", help="pages of this Origin may call")
+    add(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="HOST[:PORT]",
+        help="also accept this Host header",
+    )
+    add(
+        "--allow-origin",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="also accept browser pages of this origin",
+    )
     add(
         "--decision-seconds",
         type=float,
         default=20.0,
         metavar="N",
-        help="wait this long for a decision before the client is told that it is pending (default 20)",
+        help="how long a call waits for a decision before it answers PENDING (default 20)",
     )
     add("--wait-for-others", action="store_true", help="after a rejection, wait for others to approve")
     add(
         "--names-file",
         metavar="FILE",
-        help="remembers whose each tool name is (default: below ~/.local/state; `none` remembers nothing)",
+        help="keeps the owner of each tool name (default: below ~/.local/state; `none`: do not keep them)",
     )
-    add("--no-word-vectors", action="store_true", help="find tools by words alone (see moot[search])")
-    add("--log-level", choices=("debug", "info", "warning", "error"), default="warning", help="on stderr")
-    add("--print-config", choices=CLIENTS, metavar="CLIENT", help=f"for one of: {', '.join(CLIENTS)}")
+    add("--no-word-vectors", action="store_true", help="search tools by words alone (see moot[search])")
+    add(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="warning",
+        help="of the log on stderr",
+    )
+    add(
+        "--print-config",
+        choices=CLIENTS,
+        metavar="CLIENT",
+        help=f"print the configuration for one of: {', '.join(CLIENTS)}",
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     if options.decision_seconds <= 0:
-        raise UsageError("--decision-seconds is more than 0")
+        raise UsageError("--decision-seconds must be more than 0")
     # Here and not above: `moot --help` should not wait for servers to be imported.
     from moot.config.connect_settings import CliOverrides, connect_settings
 
-    asked = CliOverrides(
+    overrides = CliOverrides(
         gateway=options.gateway, space=options.space, token_file=options.token_file, name=options.member
     )
     if options.print_config:
-        return _print_config(options, asked, os.environ)
-    where = connect_settings(asked, environ=os.environ, folder=Path.cwd())
-    # Before anything is joined: a slip of the pen should not be seen by a whole space.
+        return _print_config(options, overrides, os.environ)
+    where = connect_settings(overrides, environ=os.environ, folder=Path.cwd())
+    # Checked before joining: a typo should not be seen by a whole space.
     if options.http:
         _http_token(options, *_address(options.http))
     from moot.cli.interruption import run_service
@@ -120,7 +141,7 @@ async def _serve(options: argparse.Namespace, where: ConnectSettings, environ: M
     from moot.participant import ParticipantLimits, connect
 
     logs.set_up(options.log_level, "text", None)
-    # For ever: a client does not restart us because the gateway was restarted.
+    # Practically forever: a client does not restart us because the gateway was restarted.
     limits = ParticipantLimits(reconnect_seconds=10 * 365 * 86_400.0)
     offers = OfferTable(OWN_NAMES)
     path = _names_path(options, where, environ)
@@ -133,37 +154,37 @@ async def _serve(options: argparse.Namespace, where: ConnectSettings, environ: M
     )
     try:
         async with (
-            # A client's call has its answer; hearing the request too would wake us once more for each.
+            # A call gets its response; an echo of the request would only wake us once more.
             connect(where.url, where.space, where.token.reveal(), limits=limits, echo="unanswered") as joined,
-            SpaceBackend(joined, settings, called=where.space, offers=offers) as backend,
-            McpServer(backend, McpServerLimits(decision_seconds=options.decision_seconds)) as face,
+            SpaceBackend(joined, settings, space_name=where.space, offers=offers) as backend,
+            McpServer(backend, McpServerLimits(decision_seconds=options.decision_seconds)) as server,
         ):
             if names is not None:
                 backend.watch(lambda _change: names.save())
-            return await _until_the_end(options, face, joined)
+            return await _serve_until_end(options, server, joined)
     except MootError as fault:
         if not options.http:
-            await _last_words(str(fault))
+            await _answer_with_error(str(fault))
         raise
 
 
 def _names_path(
     options: argparse.Namespace, where: ConnectSettings, environ: Mapping[str, str]
 ) -> Path | None:
-    from moot.bridge.space_server.names_file import place_of
+    from moot.bridge.space_server.names_file import names_path
 
     if options.names_file == "none":
         return None
     if options.names_file:
         return Path(options.names_file)
     state = environ.get("XDG_STATE_HOME")
-    return place_of(Path(state) if state else Path.home() / ".local" / "state", where.url, where.space)
+    return names_path(Path(state) if state else Path.home() / ".local" / "state", where.url, where.space)
 
 
-async def _until_the_end(options: argparse.Namespace, face: McpServer, joined: JoinedSpace) -> int:
-    """Serve until the client goes, or the space has no place for us any more; cancelling ends it in order."""
+async def _serve_until_end(options: argparse.Namespace, server: McpServer, joined: JoinedSpace) -> int:
+    """Serve until the client disconnects or the space ends our membership; cancelling ends both in order."""
     stop = asyncio.Event()
-    serving = asyncio.ensure_future(_serving(options, face, joined, stop))
+    serving = asyncio.ensure_future(_serve_client(options, server, joined, stop))
     ending = asyncio.ensure_future(joined.stay())
     try:
         await asyncio.wait({serving, ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -171,7 +192,7 @@ async def _until_the_end(options: argparse.Namespace, face: McpServer, joined: J
             serving.result()
             return 0
         end = ending.result()
-        print(f"moot: out of the space: {end.reason or end.code}", file=sys.stderr)
+        print(f"moot: left the space: {end.reason or end.code}", file=sys.stderr)
         return 1
     finally:
         stop.set()
@@ -179,13 +200,13 @@ async def _until_the_end(options: argparse.Namespace, face: McpServer, joined: J
         await asyncio.gather(serving, ending, return_exceptions=True)
 
 
-async def _serving(
-    options: argparse.Namespace, face: McpServer, joined: JoinedSpace, stop: asyncio.Event
+async def _serve_client(
+    options: argparse.Namespace, server: McpServer, joined: JoinedSpace, stop: asyncio.Event
 ) -> None:
     if not options.http:
         from moot.mcp.downstream import stdio_server
 
-        await stdio_server.serve(face, stop=stop)
+        await stdio_server.serve(server, stop=stop)
         return
     from moot.mcp.downstream.http_access import HttpAccessPolicy
     from moot.mcp.downstream.http_server import McpHttpServer
@@ -197,7 +218,7 @@ async def _serving(
         port = listening.getsockname()[1]
         hosts = [*options.allow_host, *([] if host in _LOOPBACK else [f"{host}:{port}"])]
         http = McpHttpServer(
-            face, HttpAccessPolicy.of(port, hosts=hosts, origins=options.allow_origin, token=token)
+            server, HttpAccessPolicy.of(port, hosts=hosts, origins=options.allow_origin, token=token)
         )
         try:
             async with serve_http(http, listening):
@@ -213,7 +234,7 @@ def _address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isdecimal() or int(port) > 65_535:
-        raise UsageError(f"--http wants HOST:PORT, as in 127.0.0.1:8090 or [::1]:8090, not {text!r}")
+        raise UsageError(f"--http needs HOST:PORT, as in 127.0.0.1:8090 or [::1]:8090, not {text!r}")
     return host, int(port)
 
 
@@ -223,7 +244,7 @@ def _http_token(options: argparse.Namespace, host: str, port: int) -> str | None
     if options.http_token_file is None:
         if host not in _LOOPBACK:
             raise UsageError(
-                f"whoever reaches {host}:{port} could act as this member: give --http-token-file FILE as well"
+                f"anyone who can reach {host}:{port} could act as this member: add --http-token-file FILE"
             )
         return None
     token = token_from(options.http_token_file)
@@ -232,7 +253,7 @@ def _http_token(options: argparse.Namespace, host: str, port: int) -> str | None
     return token
 
 
-async def _last_words(why: str) -> None:
+async def _answer_with_error(why: str) -> None:
     """Answer the client's first request with the reason, so that it shows more than a closed pipe."""
     import orjson
 
@@ -242,14 +263,14 @@ async def _last_words(why: str) -> None:
     first: asyncio.Future[bytes] = loop.create_future()
 
     def read_first() -> None:
-        # The loop may be gone by now: then nobody is told any more.
+        # The loop may be closed by now: then there is nothing to do.
         with suppress(RuntimeError, OSError):
             loop.call_soon_threadsafe(_settle, first, _first_line(sys.stdin.fileno()))
 
-    # A daemon: nothing can wake a thread that waits for a client to speak.
+    # A daemon thread: nothing can wake it while it waits for the client.
     threading.Thread(target=read_first, name="standard input", daemon=True).start()
     try:
-        async with asyncio.timeout(_LAST_WORDS_SECONDS):
+        async with asyncio.timeout(_FIRST_REQUEST_SECONDS):
             line = await first
         message = parse_message(line)
     except (TimeoutError, InvalidRpcMessage, OSError):
@@ -261,11 +282,11 @@ async def _last_words(why: str) -> None:
 
 
 def _first_line(handle: int) -> bytes:
-    # Not sys.stdin: its lock, held by a thread that waits, is fatal to an interpreter that ends.
-    held = b""
-    while b"\n" not in held and len(held) < 1 << 20 and (data := os.read(handle, 1 << 16)):
-        held += data
-    return held.partition(b"\n")[0]
+    # Not sys.stdin: if a waiting thread holds its lock, the interpreter cannot exit.
+    kept = b""
+    while b"\n" not in kept and len(kept) < 1 << 20 and (data := os.read(handle, 1 << 16)):
+        kept += data
+    return kept.partition(b"\n")[0]
 
 
 def _settle(first: asyncio.Future[bytes], line: bytes) -> None:
@@ -276,14 +297,14 @@ def _settle(first: asyncio.Future[bytes], line: bytes) -> None:
 # Configurations of clients
 
 
-def _print_config(options: argparse.Namespace, asked: CliOverrides, environ: Mapping[str, str]) -> int:
+def _print_config(options: argparse.Namespace, overrides: CliOverrides, environ: Mapping[str, str]) -> int:
     client = options.print_config
     if options.http:
         host, port = _address(options.http)
         shown = f"[{host}]" if ":" in host else host
         entry = _http_entry(client, f"http://{shown}:{port}/mcp", options.http_token_file)
     else:
-        entry = _stdio_entry(client, _arguments(options, asked, environ))
+        entry = _stdio_entry(client, _arguments(options, overrides, environ))
     match client:
         case "generic":
             made: Any = entry
@@ -292,13 +313,13 @@ def _print_config(options: argparse.Namespace, asked: CliOverrides, environ: Map
         case _:
             made = {"mcpServers": {"moot": entry}}
     print(json.dumps(made, indent=2))
-    print(_where(client, entry), file=sys.stderr)
+    print(_where_to_put(client, entry), file=sys.stderr)
     return 0
 
 
-def _arguments(options: argparse.Namespace, asked: CliOverrides, environ: Mapping[str, str]) -> list[str]:
-    """What the client starts us with: nothing in it depends on the folder or the environment of then."""
-    gateway, space, file = _found(asked, environ)
+def _arguments(options: argparse.Namespace, overrides: CliOverrides, environ: Mapping[str, str]) -> list[str]:
+    """The arguments with which the client starts us: independent of its folder and environment."""
+    gateway, space, file = _find_settings(overrides, environ)
     made = ["mcp", "--gateway", gateway]
     if space:
         made += ["--space", space]
@@ -314,28 +335,33 @@ def _arguments(options: argparse.Namespace, asked: CliOverrides, environ: Mappin
     return made
 
 
-def _found(asked: CliOverrides, environ: Mapping[str, str]) -> tuple[str, str, Path]:
-    """Gateway, space and token file: as told, or of the space in the current folder."""
+def _find_settings(overrides: CliOverrides, environ: Mapping[str, str]) -> tuple[str, str, Path]:
+    """Gateway, space and token file: as given, or of the space in the current folder."""
     from moot.config import load
     from moot.config.connect_settings import connect_settings, find_config
 
-    gateway, space = asked.gateway or environ.get("MOOT_URL"), asked.space or environ.get("MOOT_SPACE", "")
-    file = asked.token_file or (Path(environ["MOOT_TOKEN_FILE"]) if environ.get("MOOT_TOKEN_FILE") else None)
-    if gateway and file is not None and asked.name is None:
+    gateway, space = (
+        overrides.gateway or environ.get("MOOT_URL"),
+        overrides.space or environ.get("MOOT_SPACE", ""),
+    )
+    file = overrides.token_file or (
+        Path(environ["MOOT_TOKEN_FILE"]) if environ.get("MOOT_TOKEN_FILE") else None
+    )
+    if gateway and file is not None and overrides.name is None:
         if not file.is_file():
-            print(f"note: {file.resolve()} is not there yet", file=sys.stderr)
+            print(f"note: {file.resolve()} does not exist yet", file=sys.stderr)
         return gateway, space, file
-    where = connect_settings(asked, environ=environ, folder=Path.cwd())
+    where = connect_settings(overrides, environ=environ, folder=Path.cwd())
     config = find_config(Path.cwd())
     if config is not None and where.participant is not None:
         files = load(config, environ=environ, dry=True).spaces[where.space].token_files
         if where.participant in files:
             return where.url, where.space, files[where.participant]
-    raise UsageError("a client's configuration names a token file: give --gateway URL and --token-file FILE")
+    raise UsageError("a client's configuration needs a token file: give --gateway URL and --token-file FILE")
 
 
 def _stdio_entry(client: str, arguments: list[str]) -> dict[str, Any]:
-    # This installation and an absolute path: clients start programs with a PATH of their own.
+    # An absolute path to this installation: clients start programs with their own PATH.
     program = Path(sys.executable).absolute().with_name("moot")
     if program.is_file():
         command = str(program)
@@ -347,7 +373,7 @@ def _stdio_entry(client: str, arguments: list[str]) -> dict[str, Any]:
 
 def _http_entry(client: str, url: str, token_file: Path | None) -> dict[str, Any]:
     if client == "claude-desktop":
-        raise UsageError("Claude Desktop's file knows only stdio servers: leave out --http")
+        raise UsageError("Claude Desktop's file supports only stdio servers: leave out --http")
     entry: dict[str, Any] = {"type": "http"} if client in ("claude-code", "vscode") else {}
     entry["url"] = url
     if token_file is not None:
@@ -357,7 +383,7 @@ def _http_entry(client: str, url: str, token_file: Path | None) -> dict[str, Any
     return entry
 
 
-def _where(client: str, entry: dict[str, Any]) -> str:
+def _where_to_put(client: str, entry: dict[str, Any]) -> str:
     match client:
         case "claude-code":
             shell = f"claude mcp add-json moot {shlex.quote(json.dumps(entry))}"

@@ -1,2 +1,1 @@
-"""A space seen by one member, as the MCP server that `moot mcp` is: its tools, resources, prompts and
-decisions."""
+"""The MCP server that `moot mcp` is: a space as one member sees it, with its offers and pending decisions."""

@@ -1,4 +1,4 @@
-"""What a person or a model reads when a call did not simply succeed: what happened, and what to do next."""
+"""What a person or a model reads when a call failed: what happened, and what to do next."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from moot.mcp.downstream.rpc import NOT_ALLOWED, NOT_DONE
 from moot.mcp.eras import JsonObject
 
 
-def told(fault: MootError, what: str, host: str) -> str:
-    """One fault in words. `what` is what was to be done, `host` by whom."""
+def describe_fault(fault: MootError, what: str, host: str) -> str:
+    """One fault as text. `what` is the call that failed, `host` the member that was to run it."""
     match fault:
         case Rejected():
             why = "; ".join(
-                f"{no.by}: {no.reason}" + "".join(f" ({words})" for words in no.explanations)
+                f"{no.by}: {no.reason}" + "".join(f" ({text})" for text in no.explanations)
                 for no in fault.rejections
             )
             return (
@@ -40,7 +40,7 @@ def told(fault: MootError, what: str, host: str) -> str:
             )
         case Withdrawn():
             return (
-                f"Withdrawn before anybody decided, so {what} was not done. Call it again to propose it anew."
+                f"Withdrawn before anybody decided, so {what} was not done. Call again to propose it again."
             )
         case Expired():
             return f"The proposal expired: nobody decided in time, so {what} was not done. Call it again."
@@ -52,24 +52,29 @@ def told(fault: MootError, what: str, host: str) -> str:
         case Paused():
             return f"You are {fault}. Nothing was sent; wait until you are resumed, then call again."
         case MemberLeft():
-            return f"{host} is not here (any more), so {what} got no answer. moot_participants shows who is."
+            return f"{host} is not in the space, so {what} got no answer. moot_participants lists who is."
         case Unreachable():
-            return f"The gateway is away, so {what} was not sent. We come back by ourselves: call again soon."
+            return (
+                f"The gateway cannot be reached, so {what} was not sent. The connection comes back by "
+                "itself: call again soon."
+            )
         case ConnectionLost():
             return (
                 f"The connection to the gateway was lost while waiting for {what}; whether it was done is "
-                "not known. Look before you call it again; the connection comes back by itself."
+                "not known. Check before you call it again; the connection comes back by itself."
             )
         case ConnectionClosed():
             return (
                 f"You are not in the space any more ({fault.reason or fault.code}), so {what} was not sent."
             )
         case TimedOut():
-            return f"{host} did not answer in time ({fault}). It may still be at work: look before repeating."
+            return (
+                f"{host} did not answer in time ({fault}). It may still be running: check before repeating."
+            )
         case BadAnswer():
-            return f"{host} gave an answer that is no MCP answer ({fault.fault}). Its keeper should know."
+            return f"{host} gave a response that is not valid MCP ({fault.fault}). Tell its operator."
         case OutboxFull():
-            return f"Too much is under way ({fault}). Wait for some calls to finish, then call again."
+            return f"Too many calls are running ({fault}). Wait for some calls to finish, then call again."
         case RateLimited():
             return f"Too fast: {fault.message}. Wait a moment, then call again."
         case CapabilityViolation():
@@ -81,14 +86,14 @@ def told(fault: MootError, what: str, host: str) -> str:
     return f"{what} failed: {fault}"
 
 
-def failed(fault: MootError, *, method: str, what: str, host: str) -> JsonObject:
-    """The answer to a call that failed: a tool's result that says why, or for other methods an McpError.
+def failure_result(fault: MootError, *, method: str, what: str, host: str) -> JsonObject:
+    """The result of a call that failed: for a tool a result that says why, for other methods an McpError.
 
-    An error of the host's own is raised as it is: code, message and data are the client's to read.
+    An error of the host itself is raised unchanged, with its code, message and data.
     """
     if isinstance(fault, McpError):
         raise fault
-    text = told(fault, what, host)
+    text = describe_fault(fault, what, host)
     if method == "tools/call":
         return text_result(text, is_error=True)
     code = NOT_ALLOWED if isinstance(fault, NotAllowed | CapabilityViolation | Rejected) else NOT_DONE

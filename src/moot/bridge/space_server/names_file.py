@@ -1,9 +1,8 @@
-"""Names that outlive a process: whoever got a tool's name first keeps it when `moot mcp` is started again
-(D-91).
+"""Tool names that outlive a process: the first owner of a name keeps it when `moot mcp` is restarted (D-91).
 
-A client's person may have allowed a name for good ("always run read_file"). If names were handed out afresh
-at each start, a newcomer with an earlier place in the list could come by that permission. The file holds what
-was bound and by whom, for one space; several processes may share it, and the first to write a name keeps it.
+A client's person may have allowed a name for good ("always run read_file"). If names were assigned anew
+at each start, a newcomer with an earlier place in the list could get that permission. The file holds each
+name of one space with its owner; several processes may share it, and the first to write a name keeps it.
 """
 
 from __future__ import annotations
@@ -29,22 +28,22 @@ log = logging.getLogger(__name__)
 MAX_BYTES: Final = 16 << 20
 
 
-def place_of(state: Path, gateway: str, space: str) -> Path:
-    """Where the names of a space are kept below a folder for state."""
+def names_path(state: Path, gateway: str, space: str) -> Path:
+    """The file with the names of a space, below a folder for state."""
     which = sha256(f"{gateway.rstrip('/')}\0{space}".encode()).hexdigest()[:16]
     return state / "moot" / "names" / f"{which}.json"
 
 
 class NamesFile:
-    """The bindings of one space on disk. Trouble with it is told in the log and otherwise changes nothing."""
+    """The names of one space on disk. Problems with the file are logged and otherwise ignored."""
 
     def __init__(self, path: Path, offers: OfferTable) -> None:
         self._path = path
         self._namespaces: dict[str, NameTable] = {"tools": offers.tool_names, "prompts": offers.prompt_names}
-        self._written = {word: len(names) for word, names in self._namespaces.items()}
+        self._written = {namespace: len(names) for namespace, names in self._namespaces.items()}
 
     def load(self) -> int:
-        """Take over what is on disk; how many names that was."""
+        """Read the file; how many names were restored."""
         try:
             with self._locked():
                 kept = self._read()
@@ -52,23 +51,26 @@ class NamesFile:
             log.warning("names are not kept", extra={"path": str(self._path), "why": fault.strerror})
             return 0
         count = 0
-        for word, names in self._namespaces.items():
-            count += sum(names.restore(*binding) for binding in _bindings(kept.get(word)))
-            self._written[word] = len(names)
+        for namespace, names in self._namespaces.items():
+            count += sum(names.restore(*binding) for binding in _bindings(kept.get(namespace)))
+            self._written[namespace] = len(names)
         return count
 
     def save(self) -> None:
-        """Add what was bound since; what is on disk already stays as it is."""
-        if all(len(names) == self._written[word] for word, names in self._namespaces.items()):
+        """Add names that are new; names in the file stay as they are."""
+        if all(len(names) == self._written[namespace] for namespace, names in self._namespaces.items()):
             return
         try:
             with self._locked():
                 kept = self._read()
-                merged = {word: _merged(kept.get(word), names) for word, names in self._namespaces.items()}
+                merged = {
+                    namespace: _merge(kept.get(namespace), names)
+                    for namespace, names in self._namespaces.items()
+                }
                 self._write({"version": 1, **merged})
         except OSError as fault:
             log.warning("names are not kept", extra={"path": str(self._path), "why": fault.strerror})
-        self._written = {word: len(names) for word, names in self._namespaces.items()}
+        self._written = {namespace: len(names) for namespace, names in self._namespaces.items()}
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -106,8 +108,8 @@ def _bindings(kept: object) -> Iterator[tuple[str, str, str]]:
             yield binding[0], binding[1], binding[2]
 
 
-def _merged(kept: object, names: NameTable) -> list[list[str]]:
-    """What is on disk, as far as it makes sense, and what of ours goes with it."""
+def _merge(kept: object, names: NameTable) -> list[list[str]]:
+    """The names in the file, as far as they are valid, and those of ours that fit."""
     merged = NameTable(names.reserved)
     for binding in (*_bindings(kept), *names):
         merged.restore(*binding)

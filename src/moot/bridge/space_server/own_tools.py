@@ -1,5 +1,5 @@
-"""The tools that a face adds of its own: talking in the space, seeing who is there, finding tools, asking
-after what is pending. Their names are reserved: no member's tool is ever shown under one (D-91)."""
+"""The tools that `moot mcp` adds: chat in the space, its members, a search for tools, and pending calls.
+Their names are reserved: no member's tool is ever shown under one (D-91)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from moot.bridge.space_server.error_text import told
+from moot.bridge.space_server.error_text import describe_fault
 from moot.bridge.space_server.pending_calls import STATUS_TOOL, PendingCalls
 from moot.errors import McpError, MootError
 from moot.mcp.downstream.backend import PendingCall, text_result
@@ -22,36 +22,36 @@ if TYPE_CHECKING:
     from moot.offers.vector_search import SearchMode, SearchStatus
 
 CHAT_TOOL: Final = "moot_chat"
-PEOPLE_TOOL: Final = "moot_participants"
+PARTICIPANTS_TOOL: Final = "moot_participants"
 FIND_TOOL: Final = "moot_find_tools"
-OWN_NAMES: Final = (CHAT_TOOL, PEOPLE_TOOL, FIND_TOOL, STATUS_TOOL)
+OWN_NAMES: Final = (CHAT_TOOL, PARTICIPANTS_TOOL, FIND_TOOL, STATUS_TOOL)
 
-# What is shown of the conversation at most, and how much one message of it.
-CHATS_KEPT: Final = 200
-CHAT_CHARS: Final = 4_000
-MOST_FOUND: Final = 50
-# As long as a client's own patience with one call.
-MOST_WAIT_SECONDS: Final = 50.0
+# Chat messages that are kept, and the length of one.
+MAX_CHATS: Final = 200
+MAX_CHAT_CHARS: Final = 4_000
+MAX_FOUND: Final = 50
+# Clients give up on a call after about a minute.
+MAX_WAIT_SECONDS: Final = 50.0
 
 _DEFINITIONS: Final[tuple[JsonObject, ...]] = (
     {
         "name": CHAT_TOOL,
         "title": "Chat in the space",
-        "description": "Say something to the people and agents in this space, and read what was said lately. "
+        "description": "Send a message to the people and agents in this space, and read the latest messages. "
         "Everybody sees it. Leave out `text` to only read.",
         "inputSchema": {
             "type": "object",
             "properties": {
-                "text": {"type": "string", "description": "What to say."},
+                "text": {"type": "string", "description": "The message."},
                 "to": {
                     "type": "array",
                     "items": {"type": "string"},
-                    "description": "Whom it is meant for; leave out for everybody.",
+                    "description": "The members it is for; leave out for everybody.",
                 },
                 "limit": {
                     "type": "integer",
                     "minimum": 0,
-                    "maximum": CHATS_KEPT,
+                    "maximum": MAX_CHATS,
                     "default": 20,
                     "description": "How many of the latest messages to show.",
                 },
@@ -60,7 +60,7 @@ _DEFINITIONS: Final[tuple[JsonObject, ...]] = (
         "annotations": {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False},
     },
     {
-        "name": PEOPLE_TOOL,
+        "name": PARTICIPANTS_TOOL,
         "title": "Who is in the space",
         "description": "List the members of this space: people, agents and tool servers, what each offers, "
         "and what you may do yourself.",
@@ -70,13 +70,13 @@ _DEFINITIONS: Final[tuple[JsonObject, ...]] = (
     {
         "name": FIND_TOOL,
         "title": "Find a tool",
-        "description": "Find tools, prompts and resources of this space by what they are for. Tells the "
-        "name to call, whose it is, and whether calling it needs somebody's approval.",
+        "description": "Find tools, prompts and resources of this space by what they are for. Returns the "
+        "name to call, whose it is, and whether a call needs somebody's approval.",
         "inputSchema": {
             "type": "object",
             "properties": {
                 "query": {"type": "string", "description": "What you want to do, in your own words."},
-                "limit": {"type": "integer", "minimum": 1, "maximum": MOST_FOUND, "default": 10},
+                "limit": {"type": "integer", "minimum": 1, "maximum": MAX_FOUND, "default": 10},
             },
             "required": ["query"],
         },
@@ -84,9 +84,9 @@ _DEFINITIONS: Final[tuple[JsonObject, ...]] = (
     },
     {
         "name": STATUS_TOOL,
-        "title": "What became of a pending call",
-        "description": "Calls that you may only propose wait for somebody's approval. This shows what became "
-        "of one (its result, once it is there), or without a handle all that are pending.",
+        "title": "Status of a pending call",
+        "description": "Calls that you may only propose wait for somebody's approval. This shows the status "
+        "of one (and its result, once it is there), or without a handle all that are pending.",
         "inputSchema": {
             "type": "object",
             "properties": {
@@ -94,11 +94,11 @@ _DEFINITIONS: Final[tuple[JsonObject, ...]] = (
                 "wait_seconds": {
                     "type": "number",
                     "minimum": 0,
-                    "maximum": MOST_WAIT_SECONDS,
+                    "maximum": MAX_WAIT_SECONDS,
                     "default": 0,
                     "description": "Wait this long for a decision before answering.",
                 },
-                "withdraw": {"type": "boolean", "default": False, "description": "Take the proposal back."},
+                "withdraw": {"type": "boolean", "default": False, "description": "Withdraw the proposal."},
             },
         },
         "annotations": {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False},
@@ -107,31 +107,31 @@ _DEFINITIONS: Final[tuple[JsonObject, ...]] = (
 
 
 class BadArgument(Exception):
-    """An own tool was called with something that it cannot take; the text says what it takes."""
+    """One of these tools got an invalid argument; the text says what it needs."""
 
 
 class OwnTools:
-    """The tools of the face itself."""
+    """The tools of `moot mcp` itself."""
 
     def __init__(
         self,
         space: JoinedSpace,
-        decisions: PendingCalls,
+        pending_calls: PendingCalls,
         *,
-        called: str,
-        offered: Callable[[], Mapping[str, Mapping[str, int]]],
+        space_name: str,
+        count_offers: Callable[[], Mapping[str, Mapping[str, int]]],
         find: Callable[[str, int], Awaitable[tuple[list[JsonObject], SearchMode]]],
-        search: Callable[[], SearchStatus],
+        search_status: Callable[[], SearchStatus],
     ) -> None:
-        """`find` answers a search and says how it was made; `search` says how the next one will be."""
+        """`find` searches and says how; `search_status` says how the next search will work."""
         self._space = space
-        self._decisions = decisions
-        self._called = called
-        self._offered = offered
+        self._pending_calls = pending_calls
+        self._space_name = space_name
+        self._count_offers = count_offers
         self._find = find
-        self._search = search
-        self._chats: deque[JsonObject] = deque(maxlen=CHATS_KEPT)
-        space.on("chat", own=True)(self._hear)
+        self._search_status = search_status
+        self._chats: deque[JsonObject] = deque(maxlen=MAX_CHATS)
+        space.on("chat", own=True)(self._on_chat)
 
     def definitions(self) -> list[JsonObject]:
         return [*_DEFINITIONS]
@@ -144,50 +144,50 @@ class OwnTools:
                 case "moot_participants":
                     return self._participants()
                 case "moot_find_tools":
-                    return await self._found(arguments)
+                    return await self._find_tools(arguments)
             return await self._status(arguments)
         except BadArgument as fault:
             return text_result(f"{name}: {fault}", is_error=True)
         except McpError:
             raise
         except MootError as fault:
-            return text_result(told(fault, name, "the gateway"), is_error=True)
+            return text_result(describe_fault(fault, name, "the gateway"), is_error=True)
 
     # Chat
 
-    def _hear(self, envelope: Envelope) -> None:
+    def _on_chat(self, envelope: Envelope) -> None:
         text = envelope.payload.get("text")
         if isinstance(text, str):
-            heard: JsonObject = {"from": envelope.sender, "at": envelope.ts, "text": text[:CHAT_CHARS]}
+            chat: JsonObject = {"from": envelope.sender, "at": envelope.ts, "text": text[:MAX_CHAT_CHARS]}
             if envelope.to:
-                heard["to"] = list(envelope.to)
-            self._chats.append(heard)
+                chat["to"] = list(envelope.to)
+            self._chats.append(chat)
 
     async def _chat(self, arguments: JsonObject) -> JsonObject:
         text = _argument(arguments, "text", str, None)
-        limit = _number(arguments, "limit", 20, CHATS_KEPT)
+        limit = _number(arguments, "limit", 20, MAX_CHATS)
         to = _argument(arguments, "to", list, [])
         if not all(isinstance(each, str) for each in to):
             raise BadArgument("`to` is a list of member names")
         unknown = [each for each in to if each not in self._space.roster]
         if unknown:
-            raise BadArgument(f"nobody here is called {', '.join(unknown)}; moot_participants shows who is")
-        said = ""
+            raise BadArgument(f"no member is called {', '.join(unknown)}; moot_participants lists them")
+        sent = ""
         if text:
             payload = {"text": text, "format": "plain"}
             if not self._space.may("chat", payload, to=to):
                 raise BadArgument("you may not chat in this space; ask for the capability `chat`")
             await self._space.chat(text, to=to)
-            said = "Said. "
+            sent = "Sent. "
         latest = list(self._chats)[-int(limit) :] if limit else []
         lines = "\n".join(f"[{each['at']}] {each['from']}: {each['text']}" for each in latest)
-        shown = f"{said}{lines}" if lines or said else "Nothing was said since this client joined."
+        shown = f"{sent}{lines}" if lines or sent else "No messages since this client joined."
         return text_result(shown, structuredContent={"messages": latest})
 
     # Members
 
     def _participants(self) -> JsonObject:
-        offered = self._offered()
+        offered = self._count_offers()
         members: list[JsonObject] = []
         for member in sorted(self._space.roster.values(), key=lambda member: member.name):
             entry: JsonObject = {"id": member.id, "offers": dict(offered.get(member.name, {}))}
@@ -196,24 +196,24 @@ class OwnTools:
             entry["may"] = sorted({_kind(right.original) for right in member.capabilities})
             members.append(entry)
         may = sorted({_kind(right.original) for right in self._space.rights.capabilities})
-        you: JsonObject = {"id": self._space.me, "space": self._called, "may": may}
-        lines = [f"You are {self._space.me} in space {self._called}; you may send: {', '.join(may)}."]
+        you: JsonObject = {"id": self._space.me, "space": self._space_name, "may": may}
+        lines = [f"You are {self._space.me} in space {self._space_name}; you may send: {', '.join(may)}."]
         for entry in members:
             offers = ", ".join(f"{count} {what}" for what, count in entry["offers"].items()) or "no tools"
             lines.append(f"- {entry['id']}: {offers}; may send {', '.join(entry['may']) or 'nothing'}")
         if not members:
-            lines.append("Nobody else is here.")
+            lines.append("No other members are here.")
         return text_result("\n".join(lines), structuredContent={"you": you, "participants": members})
 
     # Finding
 
-    async def _found(self, arguments: JsonObject) -> JsonObject:
+    async def _find_tools(self, arguments: JsonObject) -> JsonObject:
         query = _argument(arguments, "query", str, "")
         if not query.strip():
-            raise BadArgument("`query` says in words what you want to do")
-        found, mode = await self._find(query, int(_number(arguments, "limit", 10, MOST_FOUND)))
+            raise BadArgument("`query` says what you want to do")
+        found, mode = await self._find(query, int(_number(arguments, "limit", 10, MAX_FOUND)))
         if not found:
-            text = "Nothing here fits. Try other words, or moot_participants."
+            text = "No match. Try other words, or moot_participants."
             return text_result(text, structuredContent={"found": [], "search": mode})
         text = strict_json.encode(found).decode()
         return text_result(text, structuredContent={"found": found, "search": mode})
@@ -222,18 +222,18 @@ class OwnTools:
 
     async def _status(self, arguments: JsonObject) -> JsonObject:
         handle = _argument(arguments, "handle", str, None)
-        wait = _number(arguments, "wait_seconds", 0, MOST_WAIT_SECONDS)
+        wait = _number(arguments, "wait_seconds", 0, MAX_WAIT_SECONDS)
         withdraw = _argument(arguments, "withdraw", bool, False)
         if handle is None:
             return self._overview()
-        pending = self._decisions.get(handle)
+        pending = self._pending_calls.get(handle)
         if pending is None:
-            raise BadArgument("no such handle, or it is too long ago; without a handle all are shown")
+            raise BadArgument("no such handle, or it has expired; without a handle all are shown")
         if withdraw:
             await pending.withdraw("withdrawn with moot_status")
         if wait or withdraw:
             try:
-                # A withdrawal is a round trip; what was decided before it shows in the result.
+                # A withdrawal takes a round trip; a decision made before it shows in the result.
                 async with asyncio.timeout(max(wait, 2.0 if withdraw else 0.0)):
                     await pending.finished.wait()
             except TimeoutError:
@@ -250,27 +250,27 @@ class OwnTools:
                 "state": "finished" if pending.finished.is_set() else "pending",
                 "note": pending.note,
             }
-            for pending in self._decisions.all()
+            for pending in self._pending_calls.all()
         ]
-        search = self._search()
+        search = self._search_status()
         connection: JsonObject = {
-            "space": self._called,
+            "space": self._space_name,
             "you": self._space.me,
             "connection": self._space.state,
             "search": search.as_json(),
         }
         lines = [f"- {e['handle']}: {e['state']}, {e['note']}. {e['what']}" for e in entries]
-        head = f"{self._space.me} in {self._called}, {self._space.state}; {len(entries)} proposals."
-        shown = "\n".join([head, f"Tools are searched for: {search}.", *lines])
+        head = f"{self._space.me} in {self._space_name}, {self._space.state}; {len(entries)} proposals."
+        shown = "\n".join([head, f"Tool search: {search}.", *lines])
         return text_result(shown, structuredContent=connection | {"calls": entries})
 
 
 def _finished(pending: PendingCall) -> JsonObject:
-    """What the call would have answered, had its client waited."""
+    """The result that the call would have had, had its client waited."""
     result = pending.result()
     about = {"type": "text", "text": f"{pending.handle}: {pending.note}."}
     if is_input_required(result):
-        text = "The tool needs input first, which cannot be given here: call it again and stay for it."
+        text = "The tool needs input first, which cannot be given here: call the tool again and wait for it."
         return text_result(text, is_error=True)
     if pending.call.method == "tools/call" and isinstance(result.get("content"), list):
         rest = {key: value for key, value in result.items() if key != "resultType"}
@@ -289,15 +289,15 @@ def _argument(arguments: JsonObject, name: str, kind: type, default: Any) -> Any
     if value is None:
         return default
     if not isinstance(value, kind):
-        words = {str: "a text", bool: "true or false", list: "a list"}
-        raise BadArgument(f"`{name}` is {words[kind]}")
+        types = {str: "a string", bool: "true or false", list: "a list"}
+        raise BadArgument(f"`{name}` is {types[kind]}")
     return value
 
 
-def _number(arguments: JsonObject, name: str, default: float, most: float) -> float:
+def _number(arguments: JsonObject, name: str, default: float, maximum: float) -> float:
     value = arguments.get(name)
     if value is None:
         return default
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
-        raise BadArgument(f"`{name}` is a number from 0 to {most:g}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= maximum:
+        raise BadArgument(f"`{name}` is a number from 0 to {maximum:g}")
     return value

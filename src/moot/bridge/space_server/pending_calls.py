@@ -1,4 +1,4 @@
-"""Calls that became proposals: who decided what, and what came of it, for whoever asks now or later."""
+"""Calls that became proposals: their decisions and results, for clients that ask now or later."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from moot.bridge.space_server.error_text import failed
+from moot.bridge.space_server.error_text import failure_result
 from moot.errors import McpError, MootError, Rejected, Withdrawn
 from moot.mcp.downstream.backend import BackendCall, PendingCall, text_result
 from moot.mcp.eras import INTERNAL_ERROR, JsonObject
@@ -19,23 +19,23 @@ from moot.protocol.operation import Json
 log = logging.getLogger(__name__)
 
 STATUS_TOOL: Final = "moot_status"
-# Forgotten oldest first; those that are finished go before those that still wait.
-MOST_KEPT: Final = 1_000
-# How long an answer is kept for who comes back for it.
+# Dropped oldest first; finished ones go before pending ones.
+MAX_KEPT: Final = 1_000
+# How long a result is kept for a client that comes back for it.
 KEPT_SECONDS: Final = 3_600.0
-# MEW 3.3.3: a rejection may be explained right after it; nobody waits long for that.
+# MEW 3.3.3: a rejection may be explained right after it; wait only briefly for that.
 _EXPLAIN_SECONDS: Final = 0.5
 
 
 class PendingCalls:
-    """The proposals that one face made."""
+    """The proposals that one MCP server made."""
 
     def __init__(self, space: JoinedSpace, *, wait_for_others: bool, proposal_seconds: float) -> None:
         self._space = space
         self._wait_for_others = wait_for_others
         self._proposal_seconds = proposal_seconds
         self._kept: dict[str, PendingCall] = {}
-        self._told: dict[bytes, PendingCall] = {}
+        self._reported: dict[bytes, PendingCall] = {}
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -49,22 +49,22 @@ class PendingCalls:
         await self._group.__aexit__(None, None, None)
 
     def get(self, handle: str) -> PendingCall | None:
-        self._forget()
+        self._drop_expired()
         return self._kept.get(handle)
 
     def all(self) -> list[PendingCall]:
         """Newest last."""
-        self._forget()
+        self._drop_expired()
         return list(self._kept.values())
 
     async def propose(self, host: str, params: JsonObject, call: BackendCall, what: str) -> PendingCall:
-        """Propose a call to the space; `params` are the host's own spelling. Raises what `propose` raises.
+        """Propose a call to the space; `params` use the host's own names. Raises what `propose` raises.
 
-        A call that is repeated while its client has been told that it is pending is the same proposal still:
-        models that wonder what became of it call once more rather than ask.
+        A call that is repeated after its client got "pending" is still the same proposal: models that wonder
+        about the result repeat the call rather than ask for its status.
         """
         fingerprint = strict_json.encode([host, call.method, _without_meta(params)])
-        known = self._told.get(fingerprint)
+        known = self._reported.get(fingerprint)
         if known is not None and not known.decided.is_set():
             return known
         proposal = await self._space.propose(
@@ -73,19 +73,19 @@ class PendingCalls:
             params,
             timeout_seconds=self._proposal_seconds,
             wait_for_others=self._wait_for_others,
-            progress=None if call.progress is None else _raw(call.progress),
-            log=None if call.log is None else _plain(call.log),
+            progress=None if call.progress is None else _progress_params(call.progress),
+            log=None if call.log is None else _log_params(call.log),
         )
         pending = PendingCall(
             proposal.id,
             headline=f"{what} of {host} needs somebody's approval: it was proposed to the space.",
             call=call,
             withdraw=lambda _reason: _withdraw(proposal),
-            pending_result=lambda pending: self._tell(pending, fingerprint, what, host),
+            pending_result=lambda pending: self._pending_result(pending, fingerprint, what, host),
             kept_seconds=self._proposal_seconds + KEPT_SECONDS,
         )
         self._kept[pending.handle] = pending
-        proposal.on_change = lambda changed: _note(pending, changed)
+        proposal.on_change = lambda changed: _update_note(pending, changed)
         task = self._group.create_task(self._follow(pending, proposal, what, host))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -100,27 +100,27 @@ class PendingCalls:
             if isinstance(fault, Rejected):
                 await fault.explanation(_EXPLAIN_SECONDS)
             try:
-                result: JsonObject | McpError = failed(
+                result: JsonObject | McpError = failure_result(
                     fault, method=pending.call.method, what=what, host=host
                 )
             except McpError as error:
                 result = error
             pending.settle(result, str(fault), withdrawn=isinstance(fault, Withdrawn))
         except Exception:
-            # A request's task: whoever waits is told that it is over, the log why.
+            # A request's task: the client learns that it failed, the log says why.
             log.exception("a proposal could not be followed", extra={"proposal": pending.handle})
             pending.settle(McpError(INTERNAL_ERROR, "internal error; the log says why"), "internal error")
         else:
             pending.settle(outcome.result, f"approved by {outcome.by}, answered by {outcome.host}")
 
-    def _tell(self, pending: PendingCall, fingerprint: bytes, what: str, host: str) -> JsonObject:
-        """What a client is told that cannot be told later."""
-        self._told[fingerprint] = pending
+    def _pending_result(self, pending: PendingCall, fingerprint: bytes, what: str, host: str) -> JsonObject:
+        """The result for a client that cannot wait: it says how to look the call up."""
+        self._reported[fingerprint] = pending
         text = (
             f"PENDING, not done yet: {what} of {host} needs somebody's approval and was proposed to the "
             f"space. {pending.note[:1].upper()}{pending.note[1:]}. "
-            f'To learn what came of it call {STATUS_TOOL} with {{"handle": "{pending.handle}"}}; add '
-            '"wait_seconds" to wait, or "withdraw": true to take it back. Do not call the tool again for it.'
+            f'For its result call {STATUS_TOOL} with {{"handle": "{pending.handle}"}}; add '
+            '"wait_seconds" to wait, or "withdraw": true to withdraw it. Do not call the tool again for it.'
         )
         about: JsonObject = {"moot/pending": {"handle": pending.handle, "host": host}}
         match pending.call.method:
@@ -137,20 +137,20 @@ class PendingCalls:
                 return {"completion": {"values": []}, "_meta": about}
         return text_result(text, _meta=about)
 
-    def _forget(self) -> None:
+    def _drop_expired(self) -> None:
         oldest = time.time() - KEPT_SECONDS
         for handle, pending in tuple(self._kept.items()):
             if pending.finished.is_set() and pending.updated < oldest:
                 del self._kept[handle]
         finished = (handle for handle, pending in tuple(self._kept.items()) if pending.finished.is_set())
-        while len(self._kept) > MOST_KEPT:
+        while len(self._kept) > MAX_KEPT:
             del self._kept[next(finished, next(iter(self._kept)))]
-        for fingerprint, pending in tuple(self._told.items()):
+        for fingerprint, pending in tuple(self._reported.items()):
             if pending.decided.is_set():
-                del self._told[fingerprint]
+                del self._reported[fingerprint]
 
 
-def _note(pending: PendingCall, proposal: Proposal) -> None:
+def _update_note(pending: PendingCall, proposal: Proposal) -> None:
     if pending.finished.is_set():
         return
     if proposal.fulfilled_by is not None and not pending.decided.is_set():
@@ -166,16 +166,16 @@ async def _withdraw(proposal: Proposal) -> None:
     try:
         await proposal.withdraw()
     except MootError as fault:
-        # Too late, paused or away: its outcome says which.
+        # Too late, paused or disconnected: its outcome says which.
         log.debug("not withdrawn", extra={"proposal": proposal.id, "why": type(fault).__name__})
 
 
-def _raw(progress: Callable[[JsonObject], None]) -> Callable[[Json], None]:
-    return lambda heard: progress(dict(heard.params))
+def _progress_params(progress: Callable[[JsonObject], None]) -> Callable[[Json], None]:
+    return lambda update: progress(dict(update.params))
 
 
-def _plain(say: Callable[[JsonObject], None]) -> Callable[[Json], None]:
-    return lambda heard: say(dict(heard))
+def _log_params(send_log: Callable[[JsonObject], None]) -> Callable[[Json], None]:
+    return lambda message: send_log(dict(message))
 
 
 def _without_meta(params: JsonObject) -> JsonObject:

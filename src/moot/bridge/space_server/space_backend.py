@@ -1,10 +1,11 @@
-"""A space as a backend of the MCP face: everything that one member may do in it, as MCP.
+"""A space as a backend of the MCP server: everything that one member may do in it, as MCP.
 
-    async with connect(url, space, token) as joined, SpaceBackend(joined) as backend, Face(backend) as face:
-        await stdio.serve(face, stop=stop)
+    async with connect(url, space, token) as joined, SpaceBackend(joined) as backend:
+        async with McpServer(backend) as server:
+            await stdio_server.serve(server, stop=stop)
 
-A call goes to the member whose name the client saw. Where this member's rights allow the call, it is a
-request; where they allow to propose it, it is a proposal, and the face tells the client of the decision.
+A call goes to the member that owns the name. Where our rights allow the call, it is a request; where they
+only allow to propose it, it is a proposal, and the server reports the decision to the client.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from moot import __version__
-from moot.bridge.space_server.error_text import failed
+from moot.bridge.space_server.error_text import failure_result
 from moot.bridge.space_server.own_tools import OWN_NAMES, OwnTools
 from moot.bridge.space_server.pending_calls import PendingCalls
 from moot.errors import McpError, MemberLeft, MootError, NotAllowed, TimedOut, Unreachable
@@ -46,27 +47,27 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_LISTS_OF: Final[Mapping[OfferKind, Literal["tools", "resources", "prompts"]]] = {
+_LIST_OF: Final[Mapping[OfferKind, Literal["tools", "resources", "prompts"]]] = {
     "tools": "tools",
     "resources": "resources",
     "resourceTemplates": "resources",
     "prompts": "prompts",
 }
-# Tasks that members made, and whose they are.
-_TASKS_KEPT: Final = 1_000
-_PROPOSED: Final = "\n\n(You may only propose this: each call waits for somebody's approval.)"
+# Tasks of members that are remembered with their owners.
+_MAX_TASKS: Final = 1_000
+_PROPOSAL_NOTE: Final = "\n\n(You may only propose this: each call waits for somebody's approval.)"
 
 
 class BackendSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a face behaves towards its space."""
+    """How an MCP server behaves towards its space."""
 
-    # A call that is allowed; tools take their time, and the client can cancel.
+    # A call that is allowed: tools may take long, and the client can cancel.
     call_seconds: float = 3_600.0
-    # A proposal waits for a person, but not for ever: a day is the gateway's own bound (D-28).
+    # A proposal waits for a person, but not forever: a day is the gateway's own limit (D-28).
     proposal_seconds: float = 86_400.0
-    # D-28: fail at the first no, or wait whether somebody else approves.
+    # D-28: after a rejection, fail at once or wait for others to approve.
     wait_for_others: bool = False
-    # A call while the gateway or its host is away waits this long for it to come back.
+    # How long a call waits for a gateway or a host that is away.
     reconnect_seconds: float = 5.0
     # How moot_find_tools searches.
     search: SearchSettings = SearchSettings()
@@ -80,43 +81,43 @@ class SpaceBackend:
         space: JoinedSpace,
         settings: BackendSettings | None = None,
         *,
-        called: str = "",
+        space_name: str = "",
         offers: OfferTable | None = None,
     ) -> None:
-        """`called` is the space's name as people know it; `offers` may bring names of an earlier life."""
+        """`space_name` is the name that people know; `offers` may hold names of an earlier run."""
         self._space = space
         self._settings = settings or BackendSettings()
-        self.offered = offers if offers is not None else OfferTable(OWN_NAMES)
-        self._accesses = OfferAccess(space)
-        self._finder: OfferSearch | None = None
+        self.offer_table = offers if offers is not None else OfferTable(OWN_NAMES)
+        self._access = OfferAccess(space)
+        self._search: OfferSearch | None = None
         self._listeners: list[Callable[[Change], None]] = []
         self._subscribed: dict[tuple[str, str], int] = {}
         self._tasks: dict[str, str] = {}
         self._stack = AsyncExitStack()
-        self.learning = OfferDiscovery(space, self.offered, self._lists_changed)
-        self.decisions = PendingCalls(
+        self.discovery = OfferDiscovery(space, self.offer_table, self._on_lists_changed)
+        self.pending_calls = PendingCalls(
             space,
             wait_for_others=self._settings.wait_for_others,
             proposal_seconds=self._settings.proposal_seconds,
         )
-        self.own = OwnTools(
+        self.own_tools = OwnTools(
             space,
-            self.decisions,
-            called=called or "default",
-            offered=self._counted,
+            self.pending_calls,
+            space_name=space_name or "default",
+            count_offers=self._count_offers,
             find=self._find,
-            search=lambda: self._searching().vectors.status(),
+            search_status=lambda: self._offer_search().vectors.status(),
         )
         self.about = ServerDescription(
-            {"name": "moot", "title": f"Moot space {called}".strip(), "version": __version__},
-            _instructions(called, space.me),
+            {"name": "moot", "title": f"Moot space {space_name}".strip(), "version": __version__},
+            _instructions(space_name, space.me),
         )
 
     async def __aenter__(self) -> SpaceBackend:
-        await self._stack.enter_async_context(self.decisions)
-        await self._stack.enter_async_context(self.learning)
-        self._space.on("mcp/request")(self._hear)
-        self._space.on("system/welcome", own=True)(self._welcomed)
+        await self._stack.enter_async_context(self.pending_calls)
+        await self._stack.enter_async_context(self.discovery)
+        self._space.on("mcp/request")(self._on_request)
+        self._space.on("system/welcome", own=True)(self._on_welcome)
         return self
 
     async def __aexit__(self, *_fault: object) -> None:
@@ -125,63 +126,63 @@ class SpaceBackend:
     # Lists
 
     async def offers(self, what: OfferKind) -> list[JsonObject]:
-        await self.learning.wait_settled()
-        shown = [self._shown(offer) for offer in self.offered.all(what) if self._visible(offer)]
-        return [*self.own.definitions(), *shown] if what == "tools" else shown
+        await self.discovery.wait_settled()
+        shown = [self._to_listed(offer) for offer in self.offer_table.all(what) if self._is_visible(offer)]
+        return [*self.own_tools.definitions(), *shown] if what == "tools" else shown
 
     def tool(self, name: str) -> JsonObject | None:
-        offer = self.offered.find("tools", name)
+        offer = self.offer_table.find("tools", name)
         return None if offer is None else offer.item
 
-    def _visible(self, offer: Offer) -> bool:
-        return self._accesses.of(offer) != "none"
+    def _is_visible(self, offer: Offer) -> bool:
+        return self._access.of(offer) != "none"
 
-    def _shown(self, offer: Offer) -> JsonObject:
-        """A member's own description under the name that clients see; nothing else of it is changed.
+    def _to_listed(self, offer: Offer) -> JsonObject:
+        """A member's own definition under the name that clients see; nothing else of it is changed.
 
-        But what may only be proposed says so, and promises no output schema: a client would refuse the
-        answer that its call is pending for not matching it.
+        But what may only be proposed says so, and has no output schema: a client would refuse the result
+        "pending" because it does not match.
         """
-        access = self._accesses.of(offer)
+        access = self._access.of(offer)
         meta: Json = offer.item.get("_meta")
         about: JsonObject = {"moot/member": offer.owner, "moot/access": access}
         made: JsonObject = {**offer.item, "_meta": (meta if isinstance(meta, dict) else {}) | about}
         made[OFFER_KEYS[offer.kind]] = offer.shown
         if access == "propose":
             made.pop("outputSchema", None)
-            made["description"] = f"{made.get('description') or ''}{_PROPOSED}".strip()
+            made["description"] = f"{made.get('description') or ''}{_PROPOSAL_NOTE}".strip()
         return made
 
-    def _counted(self) -> dict[str, dict[str, int]]:
-        counted: dict[str, dict[str, int]] = {}
-        for owner in self.offered.owners():
-            counts = {what: len(self.offered.offers_of(owner, what)) for what in OFFER_KINDS}
-            counted[owner] = {what: count for what, count in counts.items() if count}
-        return counted
+    def _count_offers(self) -> dict[str, dict[str, int]]:
+        by_owner: dict[str, dict[str, int]] = {}
+        for owner in self.offer_table.owners():
+            counts = {what: len(self.offer_table.offers_of(owner, what)) for what in OFFER_KINDS}
+            by_owner[owner] = {what: count for what, count in counts.items() if count}
+        return by_owner
 
-    def _searching(self) -> OfferSearch:
-        if self._finder is None:
-            # At the first search: reading words takes longer to import than all else, and few clients search.
+    def _offer_search(self) -> OfferSearch:
+        if self._search is None:
+            # Imported at the first search: it takes longer than everything else, and few clients search.
             from moot.offers.offer_search import OfferSearch
 
-            self._finder = OfferSearch(self.offered, self._settings.search)
-        return self._finder
+            self._search = OfferSearch(self.offer_table, self._settings.search)
+        return self._search
 
     async def _find(self, query: str, limit: int) -> tuple[list[JsonObject], SearchMode]:
-        finder = self._searching()
-        offers = await finder.find(query, limit, self._visible)
+        search = self._offer_search()
+        offers = await search.find(query, limit, self._is_visible)
         found: list[JsonObject] = [
             {
                 "name": offer.shown,
                 "kind": offer.kind,
                 "member": offer.owner,
-                "access": self._accesses.of(offer),
+                "access": self._access.of(offer),
                 "description": offer.item.get("description") or offer.item.get("title") or "",
                 **({"inputSchema": offer.item["inputSchema"]} if offer.kind == "tools" else {}),
             }
             for offer in offers
         ]
-        return found, finder.mode
+        return found, search.mode
 
     # Changes
 
@@ -189,31 +190,31 @@ class SpaceBackend:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def _tell(self, change: Change) -> None:
+    def _notify_listeners(self, change: Change) -> None:
         for listener in tuple(self._listeners):
             listener(change)
 
-    def _lists_changed(self, whats: set[OfferKind]) -> None:
-        for word in sorted({_LISTS_OF[what] for what in whats}):
-            self._tell(ListChanged(word))
+    def _on_lists_changed(self, whats: set[OfferKind]) -> None:
+        for word in sorted({_LIST_OF[what] for what in whats}):
+            self._notify_listeners(ListChanged(word))
 
-    def _welcomed(self, _: Envelope) -> None:
-        """Another welcome: our rights may be others now, and with them what we show."""
-        self.learning.refresh_missing()
-        self._lists_changed(set(OFFER_KINDS))
+    def _on_welcome(self, _: Envelope) -> None:
+        """A new welcome: our rights may have changed, and with them what we list."""
+        self.discovery.refresh_missing()
+        self._on_lists_changed(set(OFFER_KINDS))
 
-    def _hear(self, envelope: Envelope) -> None:
+    def _on_request(self, envelope: Envelope) -> None:
         if envelope.payload.get("method") != "notifications/resources/updated":
             return
         params: Json = envelope.payload.get("params")
         member = self._space.roster.get(envelope.sender)
         if member is not None and isinstance(params, dict) and isinstance(params.get("uri"), str):
-            self._tell(ResourceUpdated(self.offered.uris.shown(member.name, params["uri"])))
+            self._notify_listeners(ResourceUpdated(self.offer_table.uris.shown(member.name, params["uri"])))
 
-    # Doing
+    # Calls
 
     def pending(self, handle: str) -> PendingCall | None:
-        return self.decisions.get(handle)
+        return self.pending_calls.get(handle)
 
     async def perform(self, call: BackendCall) -> JsonObject | PendingCall:
         params = call.params
@@ -221,109 +222,111 @@ class SpaceBackend:
             case "tools/call":
                 name = params["name"]
                 if name in OWN_NAMES:
-                    return await self.own.call(name, params.get("arguments") or {})
-                return await self._named("tools", name, call)
+                    return await self.own_tools.call(name, params.get("arguments") or {})
+                return await self._call_named("tools", name, call)
             case "prompts/get":
-                return await self._named("prompts", params["name"], call)
+                return await self._call_named("prompts", params["name"], call)
             case "resources/read":
-                owner, uri = self._place(params["uri"])
-                result = await self._do(owner, params | {"uri": uri}, call, params["uri"])
-                return result if isinstance(result, PendingCall) else _renamed(result, uri, params["uri"])
+                owner, uri = self._locate(params["uri"])
+                result = await self._send_call(owner, params | {"uri": uri}, call, params["uri"])
+                return result if isinstance(result, PendingCall) else _with_uri(result, uri, params["uri"])
             case "completion/complete":
                 return await self._complete(call)
-        return await self._task(call)
+        return await self._send_task_request(call)
 
-    async def _named(
+    async def _call_named(
         self, what: Literal["tools", "prompts"], name: str, call: BackendCall
     ) -> JsonObject | PendingCall:
-        offer = self.offered.find(what, name)
+        offer = self.offer_table.find(what, name)
         if offer is None and call.method == "tools/call":
-            await self.learning.wait_settled()
-            offer = self.offered.find(what, name)
-        if offer is None or not self._visible(offer):
-            names = self.offered.tool_names if what == "tools" else self.offered.prompt_names
+            await self.discovery.wait_settled()
+            offer = self.offer_table.find(what, name)
+        if offer is None or not self._is_visible(offer):
+            names = self.offer_table.tool_names if what == "tools" else self.offer_table.prompt_names
             owned = names.binding_of(name)
             if owned is not None and offer is None and what == "tools":
-                text = f"{owned.owner}, whose tool {name} is, is not here. moot_participants shows who is."
+                text = (
+                    f"{owned.owner}, which owns {name}, is not in the space. moot_participants lists who is."
+                )
                 return text_result(text, is_error=True)
             raise McpError(INVALID_PARAMS, f"Unknown {what.removesuffix('s')}: {name[:128]}")
-        return await self._do(offer.owner, call.params | {"name": offer.key}, call, name)
+        return await self._send_call(offer.owner, call.params | {"name": offer.key}, call, name)
 
     async def _complete(self, call: BackendCall) -> JsonObject | PendingCall:
         ref = call.params["ref"]
         if ref.get("type") == "ref/resource":
-            template = self.offered.find("resourceTemplates", ref["uri"])
-            owner, uri = (template.owner, template.key) if template is not None else self._place(ref["uri"])
-            return await self._do(owner, call.params | {"ref": {**ref, "uri": uri}}, call, ref["uri"])
-        offer = self.offered.find("prompts", ref["name"])
-        if offer is None or not self._visible(offer):
+            template = self.offer_table.find("resourceTemplates", ref["uri"])
+            owner, uri = (template.owner, template.key) if template is not None else self._locate(ref["uri"])
+            return await self._send_call(owner, call.params | {"ref": {**ref, "uri": uri}}, call, ref["uri"])
+        offer = self.offer_table.find("prompts", ref["name"])
+        if offer is None or not self._is_visible(offer):
             raise McpError(INVALID_PARAMS, f"Unknown prompt: {ref['name'][:128]}")
-        return await self._do(
+        return await self._send_call(
             offer.owner, call.params | {"ref": {**ref, "name": offer.key}}, call, ref["name"]
         )
 
-    def _place(self, uri: str) -> tuple[str, str]:
-        place = self.offered.locate(uri)
-        if place is None or place.owner not in self._space.roster:
+    def _locate(self, uri: str) -> tuple[str, str]:
+        location = self.offer_table.locate(uri)
+        if location is None or location.owner not in self._space.roster:
             hint = "resources/list shows what there is; moot://MEMBER/URI names a member outright"
             raise McpError(INVALID_PARAMS, f"Resource not found: {hint}", {"uri": uri})
-        return place.owner, place.uri
+        return location.owner, location.uri
 
-    async def _task(self, call: BackendCall) -> JsonObject | PendingCall:
-        """A task that a member made: it knows what became of it."""
+    async def _send_task_request(self, call: BackendCall) -> JsonObject | PendingCall:
+        """Pass a task request on to the member that made the task."""
         id = call.params["taskId"]
         owner = self._tasks.get(id)
         if owner is None:
             raise McpError(INVALID_PARAMS, "Failed to retrieve task: Task not found")
-        return await self._do(owner, call.params, call, f"task {id}")
+        return await self._send_call(owner, call.params, call, f"task {id}")
 
-    async def _do(
+    async def _send_call(
         self, owner: str, params: JsonObject, call: BackendCall, what: str
     ) -> JsonObject | PendingCall:
-        """Request it, or propose it; a failure becomes the answer that says why."""
+        """Request a call, or propose it; a failure becomes a result that says why."""
         space, method = self._space, call.method
         try:
             if space.state == "reconnecting":
-                await self._connected()
+                await self._wait_for_gateway()
             if owner not in space.roster:
-                await self._present(owner)
-            progress, say = call.progress, call.log
+                await self._wait_for_member(owner)
+            progress, send_log = call.progress, call.log
             try:
                 result = await space.request(
                     owner,
                     method,
                     params,
                     timeout_seconds=self._settings.call_seconds,
-                    progress=None if progress is None else lambda heard: progress(dict(heard.params)),
-                    log=None if say is None else lambda heard: say(dict(heard)),
+                    progress=None if progress is None else lambda update: progress(dict(update.params)),
+                    log=None if send_log is None else lambda message: send_log(dict(message)),
                 )
             except NotAllowed:
-                # Our rights say so, before anything is sent.
+                # Our own rights, checked before anything is sent.
                 if space.may_propose(owner, method, params):
-                    return await self.decisions.propose(owner, params, call, what)
+                    return await self.pending_calls.propose(owner, params, call, what)
                 raise NotAllowed("no such right", missing=("mcp/request", "mcp/proposal")) from None
             if result.get("resultType") == "task" and isinstance(result.get("taskId"), str):
                 self._remember_task(result["taskId"], owner)
             return result
         except MootError as fault:
-            return failed(fault, method=method, what=what, host=owner)
+            return failure_result(fault, method=method, what=what, host=owner)
 
     def _remember_task(self, id: str, owner: str) -> None:
-        while len(self._tasks) >= _TASKS_KEPT:
+        while len(self._tasks) >= _MAX_TASKS:
             del self._tasks[next(iter(self._tasks))]
         self._tasks[id] = owner
 
-    async def _connected(self) -> None:
-        """Wait a moment for a gateway that is being restarted; raises Unreachable."""
+    async def _wait_for_gateway(self) -> None:
+        """Wait a moment for the connection to come back; raises Unreachable."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._settings.reconnect_seconds
         while self._space.state == "reconnecting" and loop.time() < end:
             await asyncio.sleep(0.05)
         if self._space.state == "reconnecting":
-            raise Unreachable("the gateway is away")
+            raise Unreachable("the gateway cannot be reached")
 
-    async def _present(self, owner: str) -> None:
-        """What is sent to a member that is away reaches nobody; raises MemberLeft."""
+    async def _wait_for_member(self, owner: str) -> None:
+        """Wait a moment for a member that is away; raises MemberLeft."""
         try:
             await self._space.roster.wait_for(owner, timeout_seconds=self._settings.reconnect_seconds)
         except TimedOut:
@@ -332,15 +335,15 @@ class SpaceBackend:
     # Subscriptions: several clients share one at the host.
 
     async def subscribe(self, uri: str) -> None:
-        owner, theirs = self._place(uri)
+        owner, theirs = self._locate(uri)
         key = (owner, theirs)
         if not self._subscribed.get(key):
-            await self._said(owner, "resources/subscribe", theirs)
+            await self._request_subscription(owner, "resources/subscribe", theirs)
         self._subscribed[key] = self._subscribed.get(key, 0) + 1
 
     async def unsubscribe(self, uri: str) -> None:
         try:
-            owner, theirs = self._place(uri)
+            owner, theirs = self._locate(uri)
         except McpError:
             return
         key = (owner, theirs)
@@ -349,19 +352,19 @@ class SpaceBackend:
             self._subscribed[key] = left
         elif left == 0:
             try:
-                await self._said(owner, "resources/unsubscribe", theirs)
+                await self._request_subscription(owner, "resources/unsubscribe", theirs)
             except McpError as fault:
                 log.debug("not unsubscribed", extra={"participant": owner, "why": fault.message})
 
-    async def _said(self, owner: str, method: str, uri: str) -> None:
+    async def _request_subscription(self, owner: str, method: str, uri: str) -> None:
         try:
             await self._space.request(owner, method, {"uri": uri})
         except MootError as fault:
-            failed(fault, method=method, what=method, host=owner)
+            failure_result(fault, method=method, what=method, host=owner)
 
 
-def _renamed(result: JsonObject, uri: str, shown: str) -> JsonObject:
-    """Contents under the URI that the client asked for, where that is not the host's own."""
+def _with_uri(result: JsonObject, uri: str, shown: str) -> JsonObject:
+    """Contents under the URI that the client used, where it is not the host's own."""
     contents: Json = result.get("contents")
     if uri == shown or not isinstance(contents, list):
         return result
@@ -377,6 +380,6 @@ def _instructions(space: str, me: str) -> str:
         f"You take part in the Moot space {space!r} as {me!r}. Its members are people, agents and tool "
         "servers; everybody sees every message. The tools, resources and prompts here are those of the "
         "members. What you may not do yourself becomes a proposal that somebody has to approve: such a call "
-        "takes longer or answers PENDING, and moot_status tells what became of it. moot_chat talks to the "
-        "others, moot_participants shows who is here, moot_find_tools searches."
+        "takes longer or answers PENDING, and moot_status shows its result. moot_chat talks to the "
+        "others, moot_participants lists who is here, moot_find_tools searches."
     )
