@@ -15,22 +15,22 @@ import pytest
 from moot.participant import connect
 from moot.relay.relay_server import open_relay
 from moot.relay.relay_settings import RelaySettings
-from tests.up.lifted import Lifted, environment, lifted
+from tests.up.moot_up import MootUp, environment, moot_up
 from tests.waiting import until
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 @asynccontextmanager
-async def running(tmp_path: Path, name: str, *options: str) -> AsyncIterator[Lifted]:
+async def running(tmp_path: Path, name: str, *options: str) -> AsyncIterator[MootUp]:
     """A copy of an example, so that what it writes stays out of the repository."""
     folder = tmp_path / name
     shutil.copytree(EXAMPLES / name, folder, ignore=shutil.ignore_patterns(".moot", "out", "__pycache__"))
-    async with lifted(folder, *options) as up:
+    async with moot_up(folder, *options) as up:
         yield up
 
 
-def journal_of(up: Lifted, space: str) -> str:
+def journal_of(up: MootUp, space: str) -> str:
     """Everything that was said in a space so far."""
     return "".join(path.read_text("utf-8") for path in (up.data / "spaces" / space / "journal").iterdir())
 
@@ -50,7 +50,7 @@ def test_the_tool_member_has_ten_lines_of_code() -> None:
 
 async def test_the_tool_member_adds(tmp_path: Path) -> None:
     async with running(tmp_path, "tool-member") as up:
-        await up.stands("adder", "running", joined=True)
+        await up.wait_for_state("adder", "running", joined=True)
         async with connect(up.url, "sums", up.token("you")) as you:
             assert (await you.call("adder", "add", {"a": 1, "b": 2})).structured == {"result": 3}
 
@@ -59,7 +59,7 @@ async def test_the_tool_member_adds(tmp_path: Path) -> None:
 async def test_delegated_fulfilment_plays_by_itself(tmp_path: Path) -> None:
     """MEW 9.4: proposer, human, orchestrator, worker; the last proposals are fulfilled by a rule."""
     async with running(tmp_path, "delegated-fulfilment") as up:
-        await up.stands("proposer", "ended", restarts=0)
+        await up.wait_for_state("proposer", "ended", restarts=0)
         out = up.folder / "out"
         reports = sorted(path.name for path in (out / "reports").iterdir())
         assert reports == ["monday.md", "tuesday.md", "wednesday.md"]
@@ -76,8 +76,8 @@ async def test_trust_is_earned_and_lost(tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     folder = tmp_path / "earning-trust"
     shutil.copytree(EXAMPLES / "earning-trust", folder, ignore=shutil.ignore_patterns(".moot", "out"))
-    async with lifted(folder, environ=environment(PATH=path)) as up:
-        await up.stands("agent", "ended", restarts=0)
+    async with moot_up(folder, environ=environment(PATH=path)) as up:
+        await up.wait_for_state("agent", "ended", restarts=0)
         said = journal_of(up, "newsroom")
         rules = (up.data / "trust" / "newsroom" / "rules.yaml").read_text("utf-8")
     assert "private/diary.md: alice said no (inappropriate)" in said
@@ -97,14 +97,14 @@ async def test_trust_is_earned_and_lost(tmp_path: Path) -> None:
 async def test_the_aggregator_gets_every_frame_and_the_bystander_none(tmp_path: Path) -> None:
     async with running(tmp_path, "stream-aggregator") as up:
         for number in (1, 2, 3):
-            await up.stands(f"sensor-{number}", "ended", restarts=0)
+            await up.wait_for_state(f"sensor-{number}", "ended", restarts=0)
         wanted = ("3 streams, 300 readings, mean 22.0", "I saw 3 streams and 0 frames")
         await until(lambda: all(words in journal_of(up, "plant") for words in wanted))
 
 
 async def test_mew_and_mcpx_members_work_together(tmp_path: Path) -> None:
     async with running(tmp_path, "mixed-dialects") as up:
-        await up.stands("apprentice", "ended", restarts=0)
+        await up.wait_for_state("apprentice", "ended", restarts=0)
         said = journal_of(up, "border")
         assert "six times seven is 42" in said
         assert "done for apprentice: 72" in said
@@ -125,10 +125,10 @@ async def test_two_organisations_work_together_with_approval_on_both_sides(tmp_p
         preparing = await asyncio.create_subprocess_exec(*prepare, env={**os.environ, "PATH": path})
         assert await preparing.wait() == 0
         async with (
-            lifted(folder / "beta", environ=environment(PATH=path)) as beta,
-            lifted(folder / "acme", environ=environment(PATH=path)) as acme,
+            moot_up(folder / "beta", environ=environment(PATH=path)) as beta,
+            moot_up(folder / "acme", environ=environment(PATH=path)) as acme,
         ):
-            await acme.stands("buyer", "ended", restarts=0)
+            await acme.wait_for_state("buyer", "ended", restarts=0)
             said, there = journal_of(acme, "acme"), journal_of(beta, "warehouse")
     # Acme's person, then Beta's right to look.
     assert "get_stock {'part': 'bolt'}: alice let me; beta says: 2000 pieces of bolt" in said

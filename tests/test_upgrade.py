@@ -18,7 +18,7 @@ import yaml
 from moot.participant import connect
 from moot.protocol.operation import Json
 from tests.gateway.served import command, served
-from tests.up.lifted import lifted
+from tests.up.moot_up import moot_up
 
 ARCHIVE = Path(__file__).parent / "data" / "written-by-0.1.tar.gz"
 PEOPLE: Json = {
@@ -118,9 +118,9 @@ async def test_an_accepted_rule_goes_on_deciding(written: Path) -> None:
     servers = {"files": {"command": "python3", "args": ["-m", "moot.up.servers.files", "${FOLDER}/shared"]}}
     space = {"default_participant": "alice", "participants": people, "mcp_servers": servers}
     (written / "moot.yaml").write_text(yaml.safe_dump({"spaces": {"newsroom": space}}), "utf-8")
-    async with lifted(written) as up:
-        await up.stands("approver", "running", joined=True)
-        await up.stands("files", "running", joined=True)
+    async with moot_up(written) as up:
+        await up.wait_for_state("approver", "running", joined=True)
+        await up.wait_for_state("files", "running", joined=True)
         async with connect(up.url, "newsroom", up.token("agent")) as agent:
             outcome = await agent.call("files", "write_file", {"path": "reports/day-16.md", "text": "quiet"})
         assert (outcome.how, outcome.by) == ("fulfilled", "approver")

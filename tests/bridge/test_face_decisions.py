@@ -272,7 +272,7 @@ async def test_chat_is_said_and_read(tmp_path: Path) -> None:
             (message,) = heard.structured_content["messages"]
             assert (message["from"], message["text"]) == ("alice", "hello guest")
             for bad, words in (
-                ({"text": 7}, "`text` is a text"),
+                ({"text": 7}, "`text` is a string"),
                 ({"to": ["nobody"]}, "no member is called nobody"),
                 ({"to": [1]}, "a list of member names"),
                 ({"limit": 1000}, "a number from 0 to 200"),

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.test_docs import blocks_of, text_of
-from tests.up.lifted import environment, lifted, written
+from tests.up.moot_up import environment, moot_up, write_config
 from tests.waiting import bounded
 
 PAGE = "docs/how-to/use-the-shell.md"
@@ -21,7 +21,7 @@ def pattern_of(shown: str) -> str:
 
 async def test_the_page_types_what_works(tmp_path: Path) -> None:
     blocks = list(blocks_of(text_of(PAGE)))
-    written(tmp_path, next(block.code for block in blocks if block.info == "yaml"))
+    write_config(tmp_path, next(block.code for block in blocks if block.info == "yaml"))
     typed = [
         (block, following)
         for block, following in zip(blocks, [*blocks[1:], blocks[-1]], strict=True)
@@ -29,8 +29,8 @@ async def test_the_page_types_what_works(tmp_path: Path) -> None:
     ]
     script = "printf '\\0'\n".join(f"{block.code}\n" for block, _ in typed)
     path = f"{Path(sys.executable).parent}:{environment()['PATH']}"
-    async with lifted(tmp_path) as up:
-        await up.stands("files", "running", joined=True)
+    async with moot_up(tmp_path) as up:
+        await up.wait_for_state("files", "running", joined=True)
         process = await asyncio.create_subprocess_exec(
             "bash", "-euo", "pipefail", "-c", script,
             stdin=asyncio.subprocess.DEVNULL,

@@ -9,16 +9,16 @@ from moot.cli.status_view import ChangeLines, LiveTable, duration, table
 from moot.up.part_status import PartStatus
 
 
-def standing(name: str = "files", **more: object) -> PartStatus:
+def status(name: str = "files", **more: object) -> PartStatus:
     facts: dict[str, object] = {"space": "lab", "kind": "member", "state": "running", "since": 10.0} | more
     return PartStatus(name=name, **facts)  # type: ignore[arg-type]  # facts of a test
 
 
 def test_the_table_fits_the_terminal_and_obeys_nobody() -> None:
     rows = [
-        standing("gateway", kind="gateway"),
-        standing("agent", words="\x1b[2J" + "x" * 500, restarts=3, joined=True),
-        standing("you", kind="person", joined=True),
+        status("gateway", kind="gateway"),
+        status("agent", message="\x1b[2J" + "x" * 500, restarts=3, joined=True),
+        status("you", kind="person", joined=True),
     ]
     lines = table("lab  http://…", rows, 75.0, width=72, height=24, several=False)
     assert lines[0] == "lab  http://…"
@@ -30,7 +30,7 @@ def test_the_table_fits_the_terminal_and_obeys_nobody() -> None:
 
 
 def test_more_rows_than_the_terminal_has_lines_are_counted() -> None:
-    rows = [standing(f"m{number}") for number in range(50)]
+    rows = [status(f"m{number}") for number in range(50)]
     lines = table("t", rows, 0.0, width=80, height=10, several=True)
     assert len(lines) <= 10
     assert lines[2].startswith("lab/m0")
@@ -50,24 +50,24 @@ def test_the_table_is_drawn_over_the_last_one() -> None:
 
 def test_lines_tell_what_changed_and_nothing_twice() -> None:
     lines = ChangeLines(as_json=False, several=False)
-    assert list(lines.of([standing(pid=7)])) == ["files: running, pid 7, not in the space yet"]
+    assert list(lines.of([status(pid=7)])) == ["files: running, pid 7, not in the space yet"]
     # What it prints is no news.
-    assert list(lines.of([standing(pid=7, words="busy")])) == []
-    assert list(lines.of([standing(pid=7, joined=True)])) == ["files: running, pid 7, in the space"]
-    waiting = standing(state="waiting", words="ended \x1b[1m with exit code 1")
+    assert list(lines.of([status(pid=7, message="busy")])) == []
+    assert list(lines.of([status(pid=7, joined=True)])) == ["files: running, pid 7, in the space"]
+    waiting = status(state="waiting", message="ended \x1b[1m with exit code 1")
     assert list(lines.of([waiting])) == ["files: waiting (ended \\x1b[1m with exit code 1)"]
-    assert next(lines.of([], open_proposals=2)).startswith("proposals to decide on: 2")
+    assert next(lines.of([], open_proposals=2)).startswith("pending proposals: 2")
 
 
 def test_people_come_and_go() -> None:
     lines = ChangeLines(as_json=False, several=True)
-    assert list(lines.of([standing("you", kind="person", joined=True)])) == ["lab/you: is here"]
+    assert list(lines.of([status("you", kind="person", joined=True)])) == ["lab/you: is here"]
     assert list(lines.of([])) == ["lab/you: left"]
 
 
 def test_changes_for_machines_are_json() -> None:
     lines = ChangeLines(as_json=True, several=False)
-    (line,) = lines.of([standing(pid=7, words="x\n")])
+    (line,) = lines.of([status(pid=7, message="x\n")])
     assert json.loads(line) == {
         "space": "lab",
         "name": "files",
@@ -78,7 +78,7 @@ def test_changes_for_machines_are_json() -> None:
         "joined": False,
         "words": "x\n",
     }
-    assert [json.loads(line) for line in lines.of([standing(pid=7)], open_proposals=1)] == [
+    assert [json.loads(line) for line in lines.of([status(pid=7)], open_proposals=1)] == [
         {"open_proposals": 1}
     ]
 

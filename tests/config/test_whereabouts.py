@@ -103,7 +103,7 @@ def test_who_is_not_clear_has_to_be_said(tmp_path: Path) -> None:
 
 def test_a_token_that_is_not_made_yet_says_so(tmp_path: Path) -> None:
     written(tmp_path, "spaces: {lab: {participants: {a: ['*']}}}")
-    with pytest.raises(UsageError, match="a has no token yet: it is made when the gateway starts"):
+    with pytest.raises(UsageError, match='No token for "a" yet: it is made when the gateway starts'):
         found(tmp_path)
 
 

@@ -13,7 +13,7 @@ import pytest
 from moot.errors import UsageError
 from moot.resilience.child_process import ChildExit, ChildProcess, child_environment, start_child
 from moot.resilience.process_groups import kill_groups
-from tests.up.lifted import is_running
+from tests.up.moot_up import is_running
 from tests.waiting import HANG_SECONDS, until
 
 ENVIRONMENT = {"PATH": "/bin:/usr/bin"}

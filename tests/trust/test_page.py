@@ -13,7 +13,7 @@ from moot.trust import rule_yaml
 from moot.trust.rule_yaml import read_rules, write_rules
 from tests.cli.test_page import pattern_of
 from tests.test_docs import blocks_of, text_of
-from tests.up.lifted import environment, lifted, written
+from tests.up.moot_up import environment, moot_up, write_config
 
 PAGE = "docs/how-to/let-rules-decide.md"
 TOPIC = "docs/topics/progressive-automation.md"
@@ -23,13 +23,13 @@ TOPIC = "docs/topics/progressive-automation.md"
 @pytest.mark.seconds(600)
 async def test_the_page_goes_from_approvals_to_a_rule_to_a_trip_wire(tmp_path: Path) -> None:
     blocks = list(blocks_of(text_of(PAGE)))
-    written(tmp_path, next(block.code for block in blocks if block.info == "yaml"))
+    write_config(tmp_path, next(block.code for block in blocks if block.info == "yaml"))
     typed = [(block, blocks[at + 1]) for at, block in enumerate(blocks) if block.info == "sh"]
     script = "printf '\\0'\n".join(f"{block.code}\n" for block, _ in typed)
     path = f"{Path(sys.executable).parent}:{environment()['PATH']}"
-    async with lifted(tmp_path, environ=environment(PATH=path)) as up:
-        await up.stands("files", "running", joined=True)
-        await up.stands("approver", "running", joined=True)
+    async with moot_up(tmp_path, environ=environment(PATH=path)) as up:
+        await up.wait_for_state("files", "running", joined=True)
+        await up.wait_for_state("approver", "running", joined=True)
         process = await asyncio.create_subprocess_exec(
             "bash", "-euo", "pipefail", "-c", script,
             stdin=asyncio.subprocess.DEVNULL,

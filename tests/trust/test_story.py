@@ -16,7 +16,7 @@ import pytest
 
 from moot.errors import Rejected
 from moot.participant import JoinedSpace, SeenProposal, connect
-from tests.up.lifted import Lifted, lifted, typed, written
+from tests.up.moot_up import MootUp, moot_up, run_moot, write_config
 from tests.waiting import HANG_SECONDS, until_told
 
 SPACE = """
@@ -63,7 +63,7 @@ class People:
 
 
 @asynccontextmanager
-async def people(up: Lifted) -> AsyncIterator[People]:
+async def people(up: MootUp) -> AsyncIterator[People]:
     async with (
         connect(up.url, "newsroom", up.token("alice")) as alice,
         connect(up.url, "newsroom", up.token("agent")) as agent,
@@ -82,11 +82,11 @@ async def people(up: Lifted) -> AsyncIterator[People]:
 
 @pytest.mark.requirement("MEW-9.4-2", "MEW-9.4-3", "MEW-1-5", "MCPX-1-5")
 async def test_the_story_of_a_rule_from_its_first_approval_to_its_trip_wire(tmp_path: Path) -> None:
-    written(tmp_path, SPACE)
+    write_config(tmp_path, SPACE)
     (tmp_path / "out").mkdir()
-    async with lifted(tmp_path) as up:
-        await up.stands("approver", "running", joined=True)
-        await up.stands("files", "running", joined=True)
+    async with moot_up(tmp_path) as up:
+        await up.wait_for_state("approver", "running", joined=True)
+        await up.wait_for_state("files", "running", joined=True)
         async with people(up) as here:
             for day in range(10, 20):
                 assert await here.writes(f"reports/day-{day}.md") == "alice"
@@ -114,30 +114,30 @@ async def test_the_story_of_a_rule_from_its_first_approval_to_its_trip_wire(tmp_
     assert verdicts.count(("fulfilled", "approver", True)) == 1
     automatic = next(each for each in exported if each["automated"])
     assert (automatic["arguments"]["path"], automatic["result"]) == ("reports/day-21.md", "ok")
-    code, why = await typed(tmp_path, "proposal", "explain", automatic["proposal"])
+    code, why = await run_moot(tmp_path, "explain", automatic["proposal"])
     assert code == 0
     assert f"Decided automatically by rule {automatic['rule']}" in why
     assert "alice accepted this rule" in why
 
 
-async def shell(up: Lifted, *words: str) -> str:
-    code, out = await typed(up.folder, *words)
+async def shell(up: MootUp, *words: str) -> str:
+    code, out = await run_moot(up.folder, *words)
     assert code == 0, out
     return out
 
 
-async def said(up: Lifted, *words: str) -> Any:
+async def said(up: MootUp, *words: str) -> Any:
     return json.loads(await shell(up, *words, "--json"))
 
 
-async def until_suggested(up: Lifted) -> list[Any]:
+async def until_suggested(up: MootUp) -> list[Any]:
     async def suggestions() -> list[Any]:
         return list(await said(up, "rules", "suggestions"))
 
     return await until_told(suggestions)
 
 
-async def until_rules(up: Lifted, state: str) -> list[Any]:
+async def until_rules(up: MootUp, state: str) -> list[Any]:
     async def rules() -> list[Any]:
         found = (await said(up, "rules", "list"))["rules"]
         return list(found) if [each["state"] for each in found] == [state] else []

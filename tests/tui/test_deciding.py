@@ -45,7 +45,7 @@ async def test_a_proposal_is_shown_in_full_and_approved_with_two_keys(tmp_path: 
             await until(pilot, lambda: all(part in screen_text(app) for part in parts))
             save_screenshot(app, "approve")
             await pilot.press("y")
-            assert (await proposal.outcome(HANG_SECONDS)).text == "made notes.md: 12 bytes"
+            assert (await proposal.outcome(HANG_SECONDS)).text == "created notes.md: 12 bytes"
             await until(pilot, lambda: "✓ approved write_file" in pane_text(app.panes.timeline))
             await until(pilot, lambda: not app.panes.approvals.rows)
 

@@ -11,7 +11,7 @@ import pytest
 from mcp.server.mcpserver.exceptions import ToolError
 
 from moot.up.servers import commands, files
-from moot.up.servers.folder import ENTRIES, MATCHES, READ_BYTES, WRITE_BYTES, Folder, PathDenied
+from moot.up.servers.folder import MAX_ENTRIES, MAX_MATCHES, READ_BYTES, WRITE_BYTES, Folder, PathDenied
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_files_are_listed_read_written_edited_and_searched(root: Path) -> None:
     assert folder.read("a.txt", 2, 1) == "two"
     assert folder.search("two") == ["a.txt:2: two", "sub/b.txt:1: two, too"]
     assert folder.search("two", "sub") == ["sub/b.txt:1: two, too"]
-    assert folder.write("new/deep/c.txt", "text") == "made new/deep/c.txt: 4 bytes"
+    assert folder.write("new/deep/c.txt", "text") == "created new/deep/c.txt: 4 bytes"
     assert (root / "new/deep/c.txt").read_text() == "text"
     assert folder.write("a.txt", "é") == "replaced a.txt: 2 bytes"
     assert folder.edit("sub/b.txt", "two,", "three,") == "replaced sub/b.txt: 11 bytes"
@@ -122,10 +122,10 @@ def test_everything_has_a_bound(root: Path) -> None:
     for path in ("binary", "latin"):
         with pytest.raises(PathDenied, match="not text"):
             folder.read(path)
-    (root / "many.txt").write_text("needle\n" * (MATCHES + 5))
-    assert len(folder.search("needle")) == MATCHES + 1
+    (root / "many.txt").write_text("needle\n" * (MAX_MATCHES + 5))
+    assert len(folder.search("needle")) == MAX_MATCHES + 1
     (root / "crowd").mkdir()
-    for number in range(ENTRIES + 3):
+    for number in range(MAX_ENTRIES + 3):
         (root / "crowd" / str(number)).touch()
     assert folder.entries("crowd")[-1] == "… and 3 more"
 
@@ -133,7 +133,7 @@ def test_everything_has_a_bound(root: Path) -> None:
 def test_a_passage_is_edited_only_where_it_is_clear_which(root: Path) -> None:
     folder = Folder(root)
     (root / "t").write_text("a a")
-    for old, words in (("a", "stands 2 times"), ("b", "does not stand"), ("", "is empty")):
+    for old, words in (("a", "occurs 2 times"), ("b", "does not occur"), ("", "is empty")):
         with pytest.raises(PathDenied, match=words):
             folder.edit("t", old, "c")
     assert (root / "t").read_text() == "a a"
@@ -161,11 +161,13 @@ async def test_the_server_tells_its_tools_and_what_is_denied(root: Path) -> None
     changing = [name for name, hint in hints.items() if hint is not None and not hint.read_only_hint]
     assert changing == ["write_file", "edit_file"]
     assert "sub/" in str(await server.call_tool("list_files", {}))
-    assert "made c.txt: 1 bytes" in str(await server.call_tool("write_file", {"path": "c.txt", "text": "x"}))
+    assert "created c.txt: 1 bytes" in str(
+        await server.call_tool("write_file", {"path": "c.txt", "text": "x"})
+    )
     edit = {"path": "c.txt", "old": "x", "new": "y"}
     assert "replaced c.txt" in str(await server.call_tool("edit_file", edit))
     assert "c.txt:1: y" in str(await server.call_tool("search_files", {"text": "y", "path": "."}))
-    with pytest.raises(ToolError, match="leads out of the shared folder"):
+    with pytest.raises(ToolError, match="leads outside of the shared folder"):
         await server.call_tool("read_file", {"path": "../secret.txt"})
     with pytest.raises(ToolError):
         await server.call_tool("read_file", {})

@@ -13,16 +13,16 @@ from moot.config.gateway_config import Secret
 from moot.errors import UsageError
 from moot.up.member_command import argument_list, member_environment
 from moot.up.member_log import MemberLog
-from moot.up.orphan_cleanup import RunFile, began, end_leftovers, only_one
+from moot.up.orphan_cleanup import RunFile, end_orphans, lock_data_folder, start_time_of
 from moot.up.servers.commands import OUTPUT_BYTES, run_program
 from moot.up.template_vars import TemplateVars, VariableNotSet
-from tests.up.lifted import is_running
+from tests.up.moot_up import is_running
 from tests.waiting import HANG_SECONDS, until
 
 TOKEN = "t0ken-of-agent"
 
 
-def words(**more: object) -> TemplateVars:
+def variables(**more: object) -> TemplateVars:
     facts: dict[str, object] = {
         "gateway": "http://127.0.0.1:8080", "port": 8080, "space": "lab", "name": "agent",
         "folder": Path("/srv/lab"), "token": Secret(TOKEN), "token_file": Path("/t/agent.token"),
@@ -36,27 +36,30 @@ def words(**more: object) -> TemplateVars:
 
 def test_placeholders_are_filled_in() -> None:
     text = "${GATEWAY} ${PORT} ${SPACE} ${NAME} ${FOLDER} ${TOKEN} ${TOKEN_FILE} ${KEY}${EMPTY}"
-    filled = words().filled(text)
+    filled = variables().fill(text)
     assert filled == f"http://127.0.0.1:8080 8080 lab agent /srv/lab {TOKEN} /t/agent.token value"
-    assert words().filled("$PORT $$ ${ $(x) {PORT} $${PORT}") == "$PORT $$ ${ $(x) {PORT} ${PORT}"
+    assert variables().fill("$PORT $$ ${ $(x) {PORT} $${PORT}") == "$PORT $$ ${ $(x) {PORT} ${PORT}"
 
 
 def test_what_a_variable_holds_is_not_looked_into_again() -> None:
-    assert words(environ={"A": "${TOKEN}"}).filled("${A}") == "${TOKEN}"
+    assert variables(environ={"A": "${TOKEN}"}).fill("${A}") == "${TOKEN}"
 
 
 def test_what_is_not_set_is_told_or_left_out() -> None:
     with pytest.raises(VariableNotSet, match="the environment variable NOPE is not set"):
-        words().filled("x ${NOPE}")
-    assert words().variables({"A": "${KEY}", "B": "${NOPE}", "C": "1"}) == ({"A": "value", "C": "1"}, ["B"])
+        variables().fill("x ${NOPE}")
+    assert variables().resolve_env({"A": "${KEY}", "B": "${NOPE}", "C": "1"}) == (
+        {"A": "value", "C": "1"},
+        ["B"],
+    )
     with pytest.raises(UsageError, match=r"use \$\{TOKEN\}"):
-        words(token_file=None).filled("${TOKEN_FILE}")
+        variables(token_file=None).fill("${TOKEN_FILE}")
     with pytest.raises(UsageError, match="one word"):
-        words().filled("${a b}")
+        variables().fill("${a b}")
 
 
 def test_words_show_no_token() -> None:
-    shown = repr(words(environ={"OTHER": "hush"}))
+    shown = repr(variables(environ={"OTHER": "hush"}))
     assert TOKEN not in shown
     assert "hush" not in shown
 
@@ -131,9 +134,13 @@ def test_moot_is_this_installation_and_paths_are_from_where_it_runs(tmp_path: Pa
 
 
 def test_a_folder_is_held_by_one(tmp_path: Path) -> None:
-    with only_one(tmp_path), pytest.raises(UsageError, match="another `moot up` runs"), only_one(tmp_path):
+    with (
+        lock_data_folder(tmp_path),
+        pytest.raises(UsageError, match="another `moot up` runs"),
+        lock_data_folder(tmp_path),
+    ):
         pass
-    with only_one(tmp_path):
+    with lock_data_folder(tmp_path):
         pass
 
 
@@ -142,22 +149,24 @@ async def test_only_the_very_process_that_was_left_is_ended(tmp_path: Path) -> N
     bystander = await asyncio.create_subprocess_exec("sleep", "1000", start_new_session=True)
     left = await asyncio.create_subprocess_exec("sleep", "1000", start_new_session=True)
     try:
-        with only_one(tmp_path):
+        with lock_data_folder(tmp_path):
             run_file = RunFile(tmp_path, {"url": "x"})
             run_file.write({"lab/left": left.pid, "lab/other": bystander.pid})
             file = tmp_path / "run/up.json"
-            file.write_text(file.read_text().replace(str(began(bystander.pid)), "1 tick after boot x"))
-            assert await end_leftovers(tmp_path) == ["lab/left"]
+            file.write_text(
+                file.read_text().replace(str(start_time_of(bystander.pid)), "1 tick after boot x")
+            )
+            assert await end_orphans(tmp_path) == ["lab/left"]
             assert await asyncio.wait_for(left.wait(), HANG_SECONDS) == -15
             assert is_running(bystander.pid)
             for text in ("", "[]", '{"members": {"a": 3}}', '{"members": {"a": {"pid": 1, "began": "x"}}}'):
                 file.write_text(text)
-                assert await end_leftovers(tmp_path) == []
+                assert await end_orphans(tmp_path) == []
     finally:
         bystander.kill()
         await bystander.wait()
-    assert began(os.getpid()) == began(os.getpid())
-    assert began(-1) is None
+    assert start_time_of(os.getpid()) == start_time_of(os.getpid())
+    assert start_time_of(-1) is None
 
 
 # The command server

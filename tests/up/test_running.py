@@ -21,7 +21,7 @@ from moot.resilience.restart_loop import RestartPolicy
 from moot.up.member_process import MemberProcess
 from moot.up.part_status import PartStatus
 from moot.up.space_runner import SpaceRunner, StartSelection
-from tests.up.lifted import is_running, written
+from tests.up.moot_up import is_running, write_config
 from tests.waiting import until, until_seen
 
 QUICK = RestartPolicy(first_seconds=0.02, max_seconds=0.05)
@@ -39,19 +39,19 @@ class Raised:
     def __init__(self, up: SpaceRunner) -> None:
         self.up = up
 
-    def standing(self, name: str) -> PartStatus:
-        return next(each for each in self.up.standings() if each.name == name)
+    def status(self, name: str) -> PartStatus:
+        return next(each for each in self.up.statuses() if each.name == name)
 
     async def until(self, name: str, holds: Callable[[PartStatus], bool]) -> PartStatus:
-        await until(lambda: any(each.name == name and holds(each) for each in self.up.standings()))
-        return self.standing(name)
+        await until(lambda: any(each.name == name and holds(each) for each in self.up.statuses()))
+        return self.status(name)
 
 
 @asynccontextmanager
 async def raised(
-    folder: Path, text: str, wishes: StartSelection | None = None, **environ: str
+    folder: Path, text: str, selection: StartSelection | None = None, **environ: str
 ) -> AsyncIterator[Raised]:
-    written(folder, text)
+    write_config(folder, text)
     configuration, secrets = read(folder)
     environment = {"PATH": os.environ["PATH"], **environ}
     up = SpaceRunner(
@@ -59,7 +59,7 @@ async def raised(
         secrets,
         folder=folder,
         environ=environment,
-        wishes=wishes or StartSelection(),
+        selection=selection or StartSelection(),
         restart=QUICK,
     )
     stop = asyncio.Event()
@@ -93,22 +93,22 @@ async def test_every_part_has_its_row(tmp_path: Path) -> None:
         servers="files: {command: python3, args: [-m, moot.up.servers.files, shared]}",
     )
     async with raised(tmp_path, text, StartSelection(without=frozenset({"lean"}))) as here:
-        steady = await here.until("steady", lambda each: each.words == "ready")
+        steady = await here.until("steady", lambda each: each.message == "ready")
         assert (steady.kind, steady.state, steady.joined) == ("member", "running", False)
         assert steady.pid is not None
         crasher = await here.until("crasher", lambda each: each.restarts >= 3)
         assert crasher.kind == "member"
-        assert here.standing("lazy").words == "not started; `moot up --start lazy` does"
-        assert here.standing("locked").words == "has no token with all its rights, so it cannot be started"
+        assert here.status("lazy").message == "not started; start it with `moot up --start lazy`"
+        assert here.status("locked").message == "not started: it has no token with all its rights"
         needy = await here.until("needy", lambda each: each.state == "waiting")
-        assert "the environment variable NOT_SET is not set" in needy.words
-        assert here.standing("lean").state == "idle"
+        assert "the environment variable NOT_SET is not set" in needy.message
+        assert here.status("lean").state == "idle"
         files = await here.until("files", lambda each: each.joined and each.state == "running")
         assert files.kind == "server"
         token = (tmp_path / ".moot/tokens/you.token").read_text().strip()
         async with connect(here.up.url, "lab", token) as you:
             assert (await you.call("files", "list_files")).text == "(empty)"
-            assert here.standing("you").kind == "person"
+            assert here.status("you").kind == "person"
             call = {"method": "tools/call", "params": {"name": "x"}}
             await you.send("mcp/proposal", call, to="files", confirm=True)
             assert here.up.open_proposals() == 1
@@ -119,8 +119,8 @@ async def test_every_part_has_its_row(tmp_path: Path) -> None:
 async def test_a_variable_that_is_missing_is_told_and_left_out(tmp_path: Path) -> None:
     lean = "lean: {capabilities: [chat], command: sleep, args: ['1000'], env: {KEY: '${NOT_SET}', A: '1'}}"
     async with raised(tmp_path, lab(YOU, lean)) as here:
-        standing = await here.until("lean", lambda each: each.state == "running")
-        assert standing.words == "without KEY: not set"
+        status = await here.until("lean", lambda each: each.state == "running")
+        assert status.message == "without KEY: not set"
 
 
 async def test_a_reload_ends_starts_and_spares(tmp_path: Path) -> None:
@@ -131,14 +131,14 @@ async def test_a_reload_ends_starts_and_spares(tmp_path: Path) -> None:
             (await here.until(name, lambda each: each.state == "running")).pid for name in ("steady", "old")
         ]
         other = "young: {capabilities: [chat], command: sleep, args: ['1000']}"
-        written(tmp_path, lab(YOU, steady, other) + "          new: {participants: {a: ['*']}}\n")
+        write_config(tmp_path, lab(YOU, steady, other) + "          new: {participants: {a: ['*']}}\n")
         notes = await here.up.reload(*read(tmp_path))
         assert notes == ["space new is new: restart to open it"]
         await here.until("young", lambda each: each.state == "running")
-        assert here.standing("steady").pid == pids[0]
+        assert here.status("steady").pid == pids[0]
         assert pids[1] is not None
         assert not is_running(pids[1])
-        assert [each.name for each in here.up.standings()] == ["gateway", "steady", "young"]
+        assert [each.name for each in here.up.statuses()] == ["gateway", "steady", "young"]
 
 
 async def test_a_fault_of_ours_in_one_part_is_not_the_others_end(
@@ -156,7 +156,7 @@ async def test_a_fault_of_ours_in_one_part_is_not_the_others_end(
     members = [f"{name}: {sleep}" for name in ("broken", "well")]
     async with raised(tmp_path, lab(YOU, *members)) as here:
         broken = await here.until("broken", lambda each: each.state == "ended")
-        assert "a fault of ours" in broken.words
+        assert "a bug in moot" in broken.message
         assert (await here.until("well", lambda each: each.state == "running")).pid is not None
 
 
@@ -164,15 +164,18 @@ async def test_a_server_that_cannot_be_is_tried_again(tmp_path: Path) -> None:
     servers = "odd: {command: no-such-program}"
     async with raised(tmp_path, lab(YOU, servers=servers)) as here:
         odd = await here.until("odd", lambda each: each.state == "waiting")
-        assert "no such program: 'no-such-program'" in odd.words
+        assert "no such program: 'no-such-program'" in odd.message
         await here.until("odd", lambda each: each.restarts >= 2)
 
 
 async def test_a_server_that_does_not_answer_is_told_of_with_its_last_line(tmp_path: Path) -> None:
     servers = "slow: {command: sh, args: [-c, 'echo loading the model >&2; exec sleep 1000']}"
     async with raised(tmp_path, lab(YOU, servers=servers)) as here:
-        slow = await here.until("slow", lambda each: "has not answered" in each.words)
-        assert (slow.state, slow.words) == ("starting", "has not answered initialize yet: loading the model")
+        slow = await here.until("slow", lambda each: "has not answered" in each.message)
+        assert (slow.state, slow.message) == (
+            "starting",
+            "has not answered initialize yet: loading the model",
+        )
 
 
 async def test_a_server_that_was_shut_down_stays_away(tmp_path: Path) -> None:
@@ -184,7 +187,7 @@ async def test_a_server_that_was_shut_down_stays_away(tmp_path: Path) -> None:
         async with connect(here.up.url, "lab", token) as you:
             await you.admin.shutdown("files", reason="enough")
         ended = await here.until("files", lambda each: each.state == "ended")
-        assert "left the space" in ended.words
+        assert "left the space" in ended.message
 
 
 async def test_a_gateway_that_local_members_cannot_reach_is_noted(tmp_path: Path) -> None:
@@ -195,11 +198,15 @@ async def test_a_gateway_that_local_members_cannot_reach_is_noted(tmp_path: Path
 
 
 async def test_names_that_nothing_stands_behind_are_mistakes(tmp_path: Path) -> None:
-    written(tmp_path, "spaces: {lab: {participants: {a: ['*']}}}")
+    write_config(tmp_path, "spaces: {lab: {participants: {a: ['*']}}}")
     configuration, secrets = read(tmp_path)
-    with pytest.raises(UsageError, match="nothing to start is called b: the configuration starts nobody"):
+    with pytest.raises(UsageError, match="no member or server is called b: the configuration has none"):
         SpaceRunner(
-            configuration, secrets, folder=tmp_path, environ={}, wishes=StartSelection(also=frozenset({"b"}))
+            configuration,
+            secrets,
+            folder=tmp_path,
+            environ={},
+            selection=StartSelection(also=frozenset({"b"})),
         )
 
 
@@ -207,7 +214,7 @@ def test_the_command_itself_shows_changes_and_stops(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     steady = "steady: {capabilities: [chat], command: sleep, args: ['1000']}"
-    written(tmp_path, lab(YOU, steady))
+    write_config(tmp_path, lab(YOU, steady))
 
     told = ""
 

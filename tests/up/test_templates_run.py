@@ -10,7 +10,7 @@ from moot.cli import main
 from moot.participant import MissedMessages, SeenProposal, connect
 from moot.protocol.envelope import Envelope
 from tests.agent.endpoint import call, endpoint
-from tests.up.lifted import environment, lifted, typed, written
+from tests.up.moot_up import environment, moot_up, run_moot, write_config
 from tests.waiting import HANG_SECONDS, bounded
 
 
@@ -28,39 +28,39 @@ async def said(coming: AsyncIterator[Envelope | MissedMessages], sender: str, wo
 async def test_the_filesystem_template_works_without_a_language_model(tmp_path: Path) -> None:
     """An agent proposes, you approve: the file is there. You reject: it is not."""
     assert main(["init", "filesystem", str(tmp_path), "--space", "lab"]) == 0
-    async with lifted(tmp_path) as up:
-        await up.stands("agent", "running", joined=True)
-        await up.stands("files", "running", joined=True)
-        await up.until(lambda: {"open_proposals": 1} in up.told)
-        code, told = await typed(tmp_path, "proposals", "--json")
+    async with moot_up(tmp_path) as up:
+        await up.wait_for_state("agent", "running", joined=True)
+        await up.wait_for_state("files", "running", joined=True)
+        await up.until(lambda: {"open_proposals": 1} in up.changes)
+        code, told = await run_moot(tmp_path, "proposals", "--json")
         (proposal,) = json.loads(told)
         assert proposal["params"]["arguments"]["path"] == "hello.md"
         assert not (tmp_path / "shared/hello.md").exists()
-        code, told = await typed(tmp_path, "approve", proposal["proposalId"][:8])
-        assert (code, "made hello.md: 53 bytes" in told) == (0, True)
+        code, told = await run_moot(tmp_path, "approve", proposal["proposalId"][:8])
+        assert (code, "created hello.md: 53 bytes" in told) == (0, True)
         assert "because you agreed to it" in (tmp_path / "shared/hello.md").read_text()
         # The next one is not wanted.
         async with connect(up.url, "lab", up.token("you")) as you:
             coming = you.envelopes()
             wanted = ("--kind", "mcp/proposal", "--count", "2", "--json")
-            code, told = await typed(tmp_path, "tail", "-n", "9", *wanted)
+            code, told = await run_moot(tmp_path, "tail", "-n", "9", *wanted)
             second = json.loads(told.splitlines()[-1])
             assert second["payload"]["params"]["arguments"]["path"] == "todo.md"
             await you.reject(second["id"], "unsafe", explanation="too tidy")
             assert await said(coming, "agent", "too tidy") == "All right, no todo.md. You said: too tidy"
         assert not (tmp_path / "shared/todo.md").exists()
         # The agent reads by itself, and nobody gets out of the folder.
-        code, told = await typed(tmp_path, "call", "files", "read_file", "path=../moot.yaml")
-        assert (code, "leads out of the shared folder" in told) == (1, True)
+        code, told = await run_moot(tmp_path, "call", "files", "read_file", "path=../moot.yaml")
+        assert (code, "leads outside of the shared folder" in told) == (1, True)
 
 
 async def test_the_servers_of_the_coder_template_work_and_share_no_token(tmp_path: Path) -> None:
     """Without a key for the model: the agent is left out, the rest runs."""
     assert main(["init", "coder", str(tmp_path), "--space", "lab"]) == 0
     (tmp_path / "main.py").write_text("print('hello')\n")
-    async with lifted(tmp_path, "--without", "coder") as up:
-        await up.stands("files", "running", joined=True)
-        await up.stands("commands", "running", joined=True)
+    async with moot_up(tmp_path, "--without", "coder") as up:
+        await up.wait_for_state("files", "running", joined=True)
+        await up.wait_for_state("commands", "running", joined=True)
         async with connect(up.url, "lab", up.token("you")) as you:
             listed = (await you.call("files", "list_files")).text.split("\n")
             assert listed == ["coder.md", "main.py", "up.err"]
@@ -77,7 +77,7 @@ async def test_a_server_that_dies_leaves_the_space_alone_and_comes_back(tmp_path
     (tmp_path / "flaky.sh").write_text(
         "test -e mended && exec python3 -m moot.up.servers.files shared\nexit 9\n"
     )
-    written(
+    write_config(
         tmp_path,
         """
         spaces:
@@ -89,11 +89,11 @@ async def test_a_server_that_dies_leaves_the_space_alone_and_comes_back(tmp_path
               flaky: {command: sh, args: [flaky.sh]}
         """,
     )
-    async with lifted(tmp_path) as up:
-        pid = (await up.stands("steady", "running"))["pid"]
+    async with moot_up(tmp_path) as up:
+        pid = (await up.wait_for_state("steady", "running"))["pid"]
         await up.until(lambda: up.now.get("flaky", {}).get("state") == "waiting")
         (tmp_path / "mended").touch()
-        await up.stands("flaky", "running", joined=True)
+        await up.wait_for_state("flaky", "running", joined=True)
         async with connect(up.url, "lab", up.token("you")) as you:
             assert (await you.call("flaky", "list_files", timeout_seconds=HANG_SECONDS)).text == "(empty)"
         assert up.now["steady"]["pid"] == pid
@@ -105,9 +105,9 @@ async def test_the_coder_proposes_what_its_model_wants_and_you_decide(tmp_path: 
     async with endpoint(wish, "It is written.") as model:
         words = ("--space", "lab", "--base-url", model.url, "--model", "m", "--key-env", "THE_KEY")
         assert main(["init", "coder", str(tmp_path), *words]) == 0
-        async with lifted(tmp_path, environ=environment(THE_KEY="k-123")) as up:
+        async with moot_up(tmp_path, environ=environment(THE_KEY="k-123")) as up:
             for name in ("files", "commands", "coder"):
-                await up.stands(name, "running", joined=True)
+                await up.wait_for_state(name, "running", joined=True)
             async with connect(up.url, "lab", up.token("you")) as you:
                 proposals = you.proposals.incoming()
                 coming = you.envelopes()

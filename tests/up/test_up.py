@@ -13,7 +13,7 @@ import pytest
 from moot.cli import main
 from moot.participant import connect
 from tests.cli.terminals import terminal
-from tests.up.lifted import environment, is_running, lifted, typed, written
+from tests.up.moot_up import environment, is_running, moot_up, run_moot, write_config
 from tests.waiting import HANG_SECONDS, until
 
 YOU = 'you: {capabilities: [{kind: "*"}]}'
@@ -22,7 +22,7 @@ STEADY = "steady: {capabilities: [chat], command: sleep, args: ['1000']}"
 
 
 async def test_one_that_crashes_is_started_again_and_harms_nobody(tmp_path: Path) -> None:
-    written(
+    write_config(
         tmp_path,
         f"""
         spaces:
@@ -39,16 +39,18 @@ async def test_one_that_crashes_is_started_again_and_harms_nobody(tmp_path: Path
               once: {{capabilities: [chat], command: "false", restart: never}}
         """,
     )
-    async with lifted(tmp_path) as up:
-        pid = (await up.stands("steady", "running"))["pid"]
+    async with moot_up(tmp_path) as up:
+        pid = (await up.wait_for_state("steady", "running"))["pid"]
         await up.until(lambda: up.now.get("crasher", {}).get("restarts", 0) >= 2)
         assert up.log("crasher").count("on stdout\n") >= 2
         assert "on stderr\n" in up.log("crasher")
         assert "-- ended with exit code 3\n" in up.log("crasher")
-        assert "no such program: 'no-such-program'" in (await up.stands("missing", "waiting"))["words"]
+        assert (
+            "no such program: 'no-such-program'" in (await up.wait_for_state("missing", "waiting"))["words"]
+        )
         # Who ends well is not started again.
-        assert (await up.stands("done", "ended"))["words"] == "ended with exit code 0"
-        assert (await up.stands("once", "ended"))["words"] == "ended with exit code 1"
+        assert (await up.wait_for_state("done", "ended"))["words"] == "ended with exit code 0"
+        assert (await up.wait_for_state("once", "ended"))["words"] == "ended with exit code 1"
         assert up.now["steady"]["pid"] == pid
         assert is_running(pid)
     assert not is_running(pid)
@@ -58,7 +60,7 @@ async def test_everything_that_members_started_is_gone(tmp_path: Path) -> None:
     """One ignores SIGTERM, one has children of its own, one is stopped."""
     script = tmp_path / "family.sh"
     script.write_text("trap '' TERM\nsleep 1000 &\necho $! > child.pid\nsleep 1000\n")
-    written(
+    write_config(
         tmp_path,
         f"""
         spaces:
@@ -70,8 +72,8 @@ async def test_everything_that_members_started_is_gone(tmp_path: Path) -> None:
               frozen: {{capabilities: [chat], command: sleep, args: ["1000"]}}
         """,
     )
-    async with lifted(tmp_path) as up:
-        pids = [(await up.stands(name, "running"))["pid"] for name in ("family", "polite", "frozen")]
+    async with moot_up(tmp_path) as up:
+        pids = [(await up.wait_for_state(name, "running"))["pid"] for name in ("family", "polite", "frozen")]
         os.kill(pids[2], signal.SIGSTOP)
         child = tmp_path / "child.pid"
         await until(lambda: child.exists() and child.read_text().endswith("\n"))
@@ -92,7 +94,7 @@ PATIENT = (
 
 
 async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
-    written(
+    write_config(
         tmp_path,
         f"""
         spaces:
@@ -105,10 +107,10 @@ async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
                 args: [-c, "trap '' TERM; while :; do sleep 1; done"]
         """,
     )
-    async with lifted(tmp_path, program=PATIENT) as up:
-        pid = (await up.stands("stubborn", "running"))["pid"]
+    async with moot_up(tmp_path, program=PATIENT) as up:
+        pid = (await up.wait_for_state("stubborn", "running"))["pid"]
         up.process.send_signal(signal.SIGTERM)
-        await up.stands("stubborn", "stopping")
+        await up.wait_for_state("stubborn", "stopping")
 
         def has_ended() -> bool:
             # Again and again: within a quarter of a second of the first it is still the same wish.
@@ -126,7 +128,7 @@ async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
 
 async def test_a_member_gets_what_is_listed_for_it_and_no_log_holds_a_token(tmp_path: Path) -> None:
     """D-87: not our environment; tokens stand in nobody's log."""
-    written(
+    write_config(
         tmp_path,
         f"""
         spaces:
@@ -143,8 +145,8 @@ async def test_a_member_gets_what_is_listed_for_it_and_no_log_holds_a_token(tmp_
     )
     (tmp_path / "sub").mkdir()
     environ = environment(SECRET_KEY="the-key", UNLISTED="private", MOOT_URL="wrong")
-    async with lifted(tmp_path, environ=environ) as up:
-        await up.stands("open", "ended")
+    async with moot_up(tmp_path, environ=environ) as up:
+        await up.wait_for_state("open", "ended")
         token, port = up.token("open"), up.url.rpartition(":")[2]
         log = up.log("open")
         assert "KEY=the-key\n" in log
@@ -158,7 +160,7 @@ async def test_a_member_gets_what_is_listed_for_it_and_no_log_holds_a_token(tmp_
         assert "MOOT_TOKEN=[redacted]\n" in log
         for file in (up.data / "logs").iterdir():
             assert token not in file.read_text("utf-8")
-        assert token not in str(up.told)
+        assert token not in str(up.changes)
 
 
 async def test_a_changed_file_is_taken_over_without_ending_anybody_else(tmp_path: Path) -> None:
@@ -171,45 +173,47 @@ async def test_a_changed_file_is_taken_over_without_ending_anybody_else(tmp_path
               old: {{capabilities: [chat], command: sleep, args: ["1000"]}}
               other: {{capabilities: [chat], command: sleep, args: ["1000"]}}
     """
-    written(tmp_path, before)
-    async with lifted(tmp_path) as up:
-        pids = {name: (await up.stands(name, "running"))["pid"] for name in ("steady", "old", "other")}
+    write_config(tmp_path, before)
+    async with moot_up(tmp_path) as up:
+        pids = {
+            name: (await up.wait_for_state(name, "running"))["pid"] for name in ("steady", "old", "other")
+        }
         changed = before.replace("old:", "young:").replace(
             'other: {capabilities: [chat], command: sleep, args: ["1000"]',
             'other: {capabilities: [chat], command: sleep, args: ["2000"]',
         )
-        written(tmp_path, changed)
+        write_config(tmp_path, changed)
         up.process.send_signal(signal.SIGHUP)
-        await up.stands("young", "running")
+        await up.wait_for_state("young", "running")
         await up.until(lambda: up.now["other"]["pid"] not in (None, pids["other"]))
-        await up.until(lambda: {"note": "reloaded"} in up.told)
+        await up.until(lambda: {"note": "reloaded"} in up.changes)
         assert up.now["steady"]["pid"] == pids["steady"]
         assert is_running(pids["steady"])
         assert not is_running(pids["old"])
         assert not is_running(pids["other"])
-        written(tmp_path, "spaces: {lab: {participants: {a: {nonsense: 1}}}}")
+        write_config(tmp_path, "spaces: {lab: {participants: {a: {nonsense: 1}}}}")
         up.process.send_signal(signal.SIGHUP)
-        await up.until(lambda: "nonsense: unknown key" in str(up.told[-1]))
+        await up.until(lambda: "nonsense: unknown key" in str(up.changes[-1]))
         assert is_running(pids["steady"])
 
 
 async def test_what_a_killed_moot_up_left_behind_is_ended_by_the_next(tmp_path: Path) -> None:
-    written(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}, {STEADY}}}}}}}")
-    async with lifted(tmp_path) as up:
-        pid = (await up.stands("steady", "running"))["pid"]
+    write_config(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}, {STEADY}}}}}}}")
+    async with moot_up(tmp_path) as up:
+        pid = (await up.wait_for_state("steady", "running"))["pid"]
         await up.end(signal.SIGKILL)
         assert is_running(pid)
-    async with lifted(tmp_path) as up:
-        await up.stands("steady", "running")
+    async with moot_up(tmp_path) as up:
+        await up.wait_for_state("steady", "running")
         assert not is_running(pid)
-        assert "lab/steady: ended, an earlier `moot up` had left it behind" in str(up.told)
+        assert "lab/steady: ended, it was left over from an earlier `moot up`" in str(up.changes)
 
 
 async def test_two_do_not_run_on_one_folder(tmp_path: Path) -> None:
-    written(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}}}}}}}")
-    async with lifted(tmp_path) as up:
-        code, words = await typed(tmp_path, "up", "--port", "0")
-        assert code == 2
+    write_config(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}}}}}}}")
+    async with moot_up(tmp_path) as up:
+        code, words = await run_moot(tmp_path, "up", "--port", "0")
+        assert code == 1
         assert f"another `moot up` runs on {up.data} (pid {up.process.pid}, {up.url}): use that one" in words
         async with connect(up.url, "lab", up.token("you")) as space:
             await space.chat("still here")
@@ -219,22 +223,22 @@ async def test_two_do_not_run_on_one_folder(tmp_path: Path) -> None:
 
 async def test_who_does_not_start_by_itself_starts_when_asked_for(tmp_path: Path) -> None:
     lazy = "lazy: {capabilities: [chat], command: sleep, args: ['1000'], auto_start: false}"
-    written(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}, {STEADY}, {lazy}}}}}}}")
-    async with lifted(tmp_path) as up:
-        assert "`moot up --start lazy`" in (await up.stands("lazy", "idle"))["words"]
-        await up.stands("steady", "running")
-    async with lifted(tmp_path, "--start", "lazy", "--without", "steady") as up:
-        await up.stands("lazy", "running")
-        await up.stands("steady", "idle")
-    code, words = await typed(tmp_path, "up", "--start", "nobody")
-    assert (code, "nothing to start is called nobody: there is lazy, steady" in words) == (1, True)
+    write_config(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}, {STEADY}, {lazy}}}}}}}")
+    async with moot_up(tmp_path) as up:
+        assert "`moot up --start lazy`" in (await up.wait_for_state("lazy", "idle"))["words"]
+        await up.wait_for_state("steady", "running")
+    async with moot_up(tmp_path, "--start", "lazy", "--without", "steady") as up:
+        await up.wait_for_state("lazy", "running")
+        await up.wait_for_state("steady", "idle")
+    code, words = await run_moot(tmp_path, "up", "--start", "nobody")
+    assert (code, "no member or server is called nobody: choose from lazy, steady" in words) == (1, True)
 
 
 async def test_several_spaces_keep_their_members_apart(tmp_path: Path) -> None:
     twin = "twin: {capabilities: [chat], command: sh, args: [-c, 'echo in $MOOT_SPACE; exec sleep 1000']}"
-    written(tmp_path, f"spaces: {{a: {{participants: {{{twin}}}}}, b: {{participants: {{{twin}}}}}}}")
-    async with lifted(tmp_path) as up:
-        await up.until(lambda: sum(row.get("state") == "running" for row in up.told) >= 3)
+    write_config(tmp_path, f"spaces: {{a: {{participants: {{{twin}}}}}, b: {{participants: {{{twin}}}}}}}")
+    async with moot_up(tmp_path) as up:
+        await up.until(lambda: sum(row.get("state") == "running" for row in up.changes) >= 3)
         for space in ("a", "b"):
             await until(lambda space=space: f"in {space}\n" in up.log(f"{space}/twin"))  # type: ignore[misc]
         assert set(up.run_file()["members"]) == {"a/twin", "b/twin"}
@@ -242,7 +246,7 @@ async def test_several_spaces_keep_their_members_apart(tmp_path: Path) -> None:
 
 async def test_a_reference_file_runs_as_it_is(tmp_path: Path) -> None:
     """D-14: only what says auto_start, and the placeholders of the reference implementation."""
-    written(
+    write_config(
         tmp_path,
         """
         space: {id: workshop, default_participant: human}
@@ -258,12 +262,12 @@ async def test_a_reference_file_runs_as_it_is(tmp_path: Path) -> None:
         """,
         "space.yaml",
     )
-    async with lifted(tmp_path) as up:
-        await up.stands("agent", "running")
-        await up.stands("manual", "idle")
+    async with moot_up(tmp_path) as up:
+        await up.wait_for_state("agent", "running")
+        await up.wait_for_state("manual", "idle")
         port = up.url.rpartition(":")[2]
         await until(lambda: f"{port} workshop [redacted]" in up.log("agent"))
-        code, words = await typed(tmp_path, "send", "hello")
+        code, words = await run_moot(tmp_path, "send", "hello")
         assert (code, words) == (0, "")
         assert '"hello"' in (tmp_path / "logs/all.log").read_text("utf-8")
 
@@ -276,13 +280,13 @@ def test_a_folder_without_a_space_says_what_to_do(tmp_path: Path, capsys: pytest
 
 
 async def test_a_port_that_is_taken_is_told_and_leaves_nothing_running(tmp_path: Path) -> None:
-    written(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}, {STEADY}}}}}}}")
+    write_config(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}, {STEADY}}}}}}}")
     other = tmp_path / "other"
     other.mkdir()
-    written(other, f"spaces: {{lab: {{participants: {{{YOU}, {STEADY}}}}}}}")
-    async with lifted(tmp_path) as up:
+    write_config(other, f"spaces: {{lab: {{participants: {{{YOU}, {STEADY}}}}}}}")
+    async with moot_up(tmp_path) as up:
         port = up.url.rpartition(":")[2]
-        code, words = await typed(other, "up", "--port", port)
+        code, words = await run_moot(other, "up", "--port", port)
         assert (code, f"cannot listen on 127.0.0.1 port {port}" in words) == (1, True)
         assert not (other / ".moot/run/up.json").exists()
 
@@ -290,7 +294,7 @@ async def test_a_port_that_is_taken_is_told_and_leaves_nothing_running(tmp_path:
 def test_on_a_terminal_a_table_stays_in_its_place(tmp_path: Path) -> None:
     (tmp_path / "loud.sh").write_text("printf 'hi \\033[2Jthere\\n'; exec sleep 1000\n")
     loud = "loud: {capabilities: [chat], command: sh, args: [loud.sh]}"
-    written(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}, {loud}}}}}}}")
+    write_config(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}, {loud}}}}}}}")
     with terminal(tmp_path, "up", "--port", "0") as (screen, process):
         screen.until(lambda shown: "hi \\x1b[2Jthere" in shown)
         shown = screen.until(lambda shown: shown.count("NAME  WHAT    STATE") >= 2)
@@ -305,7 +309,7 @@ def test_on_a_terminal_a_table_stays_in_its_place(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("variables", [{"TERM": "dumb"}, {"COLUMNS": "20"}])
 def test_a_terminal_that_cannot_show_a_table_gets_lines(tmp_path: Path, variables: dict[str, str]) -> None:
-    written(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}, {STEADY}}}}}}}")
+    write_config(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}, {STEADY}}}}}}}")
     with terminal(tmp_path, "up", "--port", "0", **variables) as (screen, process):
         screen.until(lambda shown: "steady: running, pid " in shown)
         process.send_signal(signal.SIGINT)
@@ -316,7 +320,7 @@ def test_a_terminal_that_cannot_show_a_table_gets_lines(tmp_path: Path, variable
 
 async def test_a_proposal_can_be_decided_after_a_restart(tmp_path: Path) -> None:
     """D-28, D-41: it is still open, and what it says is still known."""
-    written(
+    write_config(
         tmp_path,
         f"""
         spaces:
@@ -329,14 +333,14 @@ async def test_a_proposal_can_be_decided_after_a_restart(tmp_path: Path) -> None
               files: {{command: python3, args: [-m, moot.up.servers.files, shared]}}
         """,
     )
-    async with lifted(tmp_path) as up:
+    async with moot_up(tmp_path) as up:
         call = ("propose", "files", "write_file", "path=a.md", "text=later")
-        code, told = await typed(tmp_path, *call, "--no-wait", "--as", "agent", "--json")
+        code, told = await run_moot(tmp_path, *call, "--no-wait", "--as", "agent", "--json")
         assert code == 0, told
         id = json.loads(told)["proposal"]
-    async with lifted(tmp_path) as up:
-        await up.until(lambda: {"open_proposals": 1} in up.told)
-        await up.stands("files", "running", joined=True)
-        code, told = await typed(tmp_path, "approve", id[:8])
-        assert (code, "made a.md: 5 bytes" in told) == (0, True), told
+    async with moot_up(tmp_path) as up:
+        await up.until(lambda: {"open_proposals": 1} in up.changes)
+        await up.wait_for_state("files", "running", joined=True)
+        code, told = await run_moot(tmp_path, "approve", id[:8])
+        assert (code, "created a.md: 5 bytes" in told) == (0, True), told
         assert (tmp_path / "shared/a.md").read_text() == "later"

@@ -69,6 +69,6 @@ def run(options: argparse.Namespace) -> int:
     where = "" if folder == Path() else f" in {folder}"
     print(f"made a space from {template.name}{where}: {', '.join(str(path) for path in made)}\n\nnext:")
     enter = [] if folder == Path() else [f"cd {shlex.quote(str(folder))}"]
-    for line in [*enter, *values.filled(template.next).rstrip().splitlines()]:
+    for line in [*enter, *values.fill(template.next).rstrip().splitlines()]:
         print(f"  {line}")
     return 0

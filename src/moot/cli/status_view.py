@@ -33,11 +33,11 @@ class Output(Protocol):
 
 
 def table(
-    title: str, standings: Sequence[PartStatus], now: float, *, width: int, height: int, several: bool
+    title: str, statuses: Sequence[PartStatus], now: float, *, width: int, height: int, several: bool
 ) -> list[str]:
     """The lines of the table, none wider than the terminal, and no more than it has."""
     width = max(LEAST_WIDTH, min(width, _MOST_WIDTH))
-    rows = [_row(standing, now, several=several) for standing in standings if standing.kind != "gateway"]
+    rows = [_row(status, now, several=several) for status in statuses if status.kind != "gateway"]
     shown = rows[: max(1, height - 4)]
     widths = [max(len(row[column]) for row in [_HEADS, *shown]) for column in range(len(_HEADS) - 1)]
     lines = [_cut(printable(title), width), _line(_HEADS, widths, width)]
@@ -47,17 +47,17 @@ def table(
     return lines
 
 
-def _row(standing: PartStatus, now: float, *, several: bool) -> tuple[str, ...]:
-    name = f"{standing.space}/{standing.name}" if several else standing.name
-    is_person = standing.kind == "person"
+def _row(status: PartStatus, now: float, *, several: bool) -> tuple[str, ...]:
+    name = f"{status.space}/{status.name}" if several else status.name
+    is_person = status.kind == "person"
     return (
         _cut(printable(name), _NAME_CHARS),
-        standing.kind,
-        "" if is_person else standing.state,
-        "yes" if standing.joined else "no",
-        "" if is_person or standing.state == "idle" else duration(now - standing.since),
-        str(standing.restarts) if standing.restarts else "",
-        printable(standing.words),
+        status.kind,
+        "" if is_person else status.state,
+        "yes" if status.joined else "no",
+        "" if is_person or status.state == "idle" else duration(now - status.since),
+        str(status.restarts) if status.restarts else "",
+        printable(status.message),
     )
 
 
@@ -116,34 +116,34 @@ class ChangeLines:
         self._last: dict[tuple[str, str, str], tuple[object, ...]] = {}
         self._proposals = 0
 
-    def of(self, standings: Sequence[PartStatus], *, open_proposals: int = 0) -> Iterator[str]:
+    def of(self, statuses: Sequence[PartStatus], *, open_proposals: int = 0) -> Iterator[str]:
         """Lines for what is not as it was. What members print is in their logs and no news here."""
         if open_proposals != self._proposals:
             self._proposals = open_proposals
-            words = f"proposals to decide on: {open_proposals} (`moot proposals` shows them)"
-            yield json.dumps({"open_proposals": open_proposals}) if self._as_json else words
+            text = f"pending proposals: {open_proposals} (`moot proposals` shows them)"
+            yield json.dumps({"open_proposals": open_proposals}) if self._as_json else text
         here = set()
-        for standing in standings:
-            key = (standing.space, standing.name, standing.kind)
+        for status in statuses:
+            key = (status.space, status.name, status.kind)
             here.add(key)
-            facts = (standing.state, standing.joined, standing.restarts)
+            facts = (status.state, status.joined, status.restarts)
             if self._last.get(key) != facts:
                 self._last[key] = facts
-                yield self._told(standing)
+                yield self._line_of(status)
         for gone in [known for known in self._last if known not in here]:
             del self._last[gone]
-            yield self._told(PartStatus(space=gone[0], name=gone[1], kind="person", state="ended"))
+            yield self._line_of(PartStatus(space=gone[0], name=gone[1], kind="person", state="ended"))
 
-    def _told(self, standing: PartStatus) -> str:
+    def _line_of(self, status: PartStatus) -> str:
         if self._as_json:
-            return json.dumps(standing.as_json())
-        name = f"{standing.space}/{standing.name}" if self._several and standing.space else standing.name
-        if standing.kind == "person":
-            return f"{printable(name)}: {'is here' if standing.joined else 'left'}"
-        facts: list[str] = [standing.state]
-        if standing.pid is not None:
-            facts.append(f"pid {standing.pid}")
-        if standing.kind != "gateway" and standing.state == "running":
-            facts.append("in the space" if standing.joined else "not in the space yet")
-        words = standing.words if standing.state != "running" or standing.kind == "gateway" else ""
-        return f"{printable(name)}: {', '.join(facts)}" + (f" ({printable(words)})" if words else "")
+            return json.dumps(status.as_json())
+        name = f"{status.space}/{status.name}" if self._several and status.space else status.name
+        if status.kind == "person":
+            return f"{printable(name)}: {'is here' if status.joined else 'left'}"
+        facts: list[str] = [status.state]
+        if status.pid is not None:
+            facts.append(f"pid {status.pid}")
+        if status.kind != "gateway" and status.state == "running":
+            facts.append("in the space" if status.joined else "not in the space yet")
+        message = status.message if status.state != "running" or status.kind == "gateway" else ""
+        return f"{printable(name)}: {', '.join(facts)}" + (f" ({printable(message)})" if message else "")

@@ -1,4 +1,4 @@
-"""`moot up`: a whole space, until it is told to stop."""
+"""`moot up`: runs a whole space until it is stopped."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from moot.config import Configuration, Secret
     from moot.up.space_runner import SpaceRunner
 
-# How often the view looks at what tells nobody when it changes (who is in the space).
-_LOOK_SECONDS: Final = 0.25
+# How often the view polls what does not report its changes (who is in the space).
+_POLL_SECONDS: Final = 0.25
 _DRAW_SECONDS: Final = 1.0
 
 _ABOUT = """\
 Runs the space of a folder: the gateway of its moot.yaml (or space.yaml), every member that has a command
-there, and every MCP server under mcp_servers:. Members that fail are started again, each by itself; what
-they print is in .moot/logs/NAME.log. On a terminal a table shows how everything is doing, elsewhere a line
-tells each change.
+there, and every MCP server under mcp_servers:. A member that fails is restarted without affecting the others;
+its output is in .moot/logs/NAME.log. On a terminal a table shows the status of everything; elsewhere each
+change is one line.
 
-Ctrl-C and SIGTERM stop all of it within seconds; a second one stops it at once. SIGHUP reads the file again.
+Ctrl-C and SIGTERM stop everything within seconds; a second one stops it at once. SIGHUP reloads the file.
 """
 _EXAMPLES = """\
   moot init filesystem lab && moot up lab     a space from nothing
-  moot join                                   in another terminal, in that folder: take part
-  moot up --start reviewer --port 0           also a member that does not start by itself, on a free port
+  moot join                                   in another terminal, in that folder: join it
+  moot up --start reviewer --port 0           also a member with auto_start: false, on a free port
   moot up --json | tee status.jsonl           for machines
 """
 
@@ -55,7 +55,7 @@ def add_command(commands: Any, name: str) -> None:
     add("--start", action="append", default=[], metavar="NAME", help="start this one too (auto_start: false)")
     add("--without", action="append", default=[], metavar="NAME", help="do not start this one")
     add("--plain", action="store_true", help="lines instead of a table, on a terminal too")
-    add("--json", action="store_true", help="one JSON object a change")
+    add("--json", action="store_true", help="one JSON object per change")
     parser.set_defaults(run=run)
 
 
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     from moot.cli.interruption import run_service
 
     stop = asyncio.Event()
-    # Without a bound: what members said is written down first.
+    # Without a limit: the output of members is written to their logs first.
     return run_service(_up(options, stop), stop=stop.set, grace_seconds=None)
 
 
@@ -79,8 +79,8 @@ def config_in(place: Path) -> Path:
     if found is None:
         where = "this folder" if place == Path() else str(place)
         raise UsageError(
-            f"no moot.yaml or space.yaml in {where}. `moot init` makes one: an agent that proposes, files"
-            " that it wants to change, and you to decide; `moot init --list` shows what else there is"
+            f"no moot.yaml or space.yaml in {where}. Make one with `moot init`: an agent proposes changes to"
+            " files, and you decide; `moot init --list` shows the other templates"
         )
     return found
 
@@ -94,22 +94,22 @@ async def _up(options: argparse.Namespace, stop: asyncio.Event) -> int:
     path = config_in(options.place)
     configuration, secrets = _read(options, path)
     _log_to_file(configuration)
-    running = SpaceRunner(
+    runner = SpaceRunner(
         configuration,
         secrets,
         folder=folder_of(path),
         environ=os.environ,
-        wishes=StartSelection(also=frozenset(options.start), without=frozenset(options.without)),
+        selection=StartSelection(also=frozenset(options.start), without=frozenset(options.without)),
     )
-    _reload_on_hangup(running, options, path)
+    _reload_on_hangup(runner, options, path)
     table = not options.plain and not options.json and _can_show_table()
     for note in configuration.notes:
         _note(note, options)
-    view = asyncio.create_task(_show(running, options, table=table))
-    # A view that nobody reads any more (`moot up | head`) ends the rest, too.
+    view = asyncio.create_task(_show(runner, options, table=table))
+    # When the output is closed (`moot up | head`), stop everything.
     view.add_done_callback(lambda _: stop.set())
     try:
-        await running.run(stop)
+        await runner.run(stop)
     finally:
         view.cancel()
         await asyncio.wait([view])
@@ -121,7 +121,7 @@ async def _up(options: argparse.Namespace, stop: asyncio.Event) -> int:
 
 
 def _can_show_table() -> bool:
-    """It is drawn over itself: a terminal that moves no cursor, or breaks its lines, gets lines instead."""
+    """The table is redrawn in place: a terminal that cannot move its cursor, or wraps lines, gets lines."""
     from moot.cli.status_view import LEAST_WIDTH
 
     if not sys.stdout.isatty() or os.environ.get("TERM", "dumb") == "dumb":
@@ -140,7 +140,7 @@ def _read(options: argparse.Namespace, path: Path) -> tuple[Configuration, dict[
 
 
 def _log_to_file(configuration: Configuration) -> None:
-    """The terminal is the view's: what the gateway tells goes to its log file, unless one is configured."""
+    """The terminal belongs to the view: the gateway logs to its log file, unless another is configured."""
     from moot import logs
 
     log = configuration.gateway.log
@@ -149,74 +149,74 @@ def _log_to_file(configuration: Configuration) -> None:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
-def _reload_on_hangup(running: SpaceRunner, options: argparse.Namespace, path: Path) -> None:
+def _reload_on_hangup(runner: SpaceRunner, options: argparse.Namespace, path: Path) -> None:
     reloading: set[asyncio.Task[None]] = set()
 
-    def told_to_read_again() -> None:
-        task = asyncio.create_task(_reload(running, options, path))
+    def reload() -> None:
+        task = asyncio.create_task(_reload(runner, options, path))
         reloading.add(task)
         task.add_done_callback(reloading.discard)
 
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, told_to_read_again)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
 
 
-async def _reload(running: SpaceRunner, options: argparse.Namespace, path: Path) -> None:
+async def _reload(runner: SpaceRunner, options: argparse.Namespace, path: Path) -> None:
     try:
         configuration, secrets = _read(options, path)
-        notes = await running.reload(configuration, secrets)
+        notes = await runner.reload(configuration, secrets)
     except UsageError as fault:
-        # The space goes on as it is: a typo must not stop anybody.
-        running.notes.append(f"not reloaded: {fault}")
+        # The space keeps running as it is: a typo must not stop it.
+        runner.notes.append(f"not reloaded: {fault}")
     else:
-        running.notes += ["reloaded", *notes]
-    running.changed.set()
+        runner.notes += ["reloaded", *notes]
+    runner.changed.set()
 
 
-async def _show(running: SpaceRunner, options: argparse.Namespace, *, table: bool) -> None:
+async def _show(runner: SpaceRunner, options: argparse.Namespace, *, table: bool) -> None:
     """Show what changes until cancelled."""
     from moot.cli.status_view import ChangeLines, LiveTable
 
-    several = len(running.configuration.spaces) > 1
+    several = len(runner.configuration.spaces) > 1
     lines = ChangeLines(as_json=options.json, several=several)
     live = LiveTable(sys.stdout, colours="NO_COLOR" not in os.environ)
-    told = 0
-    await running.ready.wait()
+    shown = 0
+    await runner.ready.wait()
     if not options.json:
-        print(f"moot gateway listening on {running.gateway.url}; logs in {running.data / 'logs'}", flush=True)
+        print(f"moot gateway listening on {runner.gateway.url}; logs in {runner.data / 'logs'}", flush=True)
     while True:
-        fresh, told = running.notes[told:], len(running.notes)
+        fresh, shown = runner.notes[shown:], len(runner.notes)
         if table:
             if fresh:
                 live.forget()
             for note in fresh:
                 _note(note, options)
-            live.draw(_table(running, several=several))
+            live.draw(_table(runner, several=several))
         else:
             for note in fresh:
                 _note(note, options)
-            for line in lines.of(running.standings(), open_proposals=running.open_proposals()):
+            for line in lines.of(runner.statuses(), open_proposals=runner.open_proposals()):
                 print(line, flush=True)
-        running.changed.clear()
+        runner.changed.clear()
         try:
-            async with asyncio.timeout(_DRAW_SECONDS if table else _LOOK_SECONDS):
-                await running.changed.wait()
+            async with asyncio.timeout(_DRAW_SECONDS if table else _POLL_SECONDS):
+                await runner.changed.wait()
         except TimeoutError:
             continue
 
 
-def _table(running: SpaceRunner, *, several: bool) -> list[str]:
+def _table(runner: SpaceRunner, *, several: bool) -> list[str]:
     from moot.cli.status_view import duration, table
 
     now = asyncio.get_running_loop().time()
-    standings = running.standings()
+    statuses = runner.statuses()
     size = shutil.get_terminal_size()
-    waiting = running.open_proposals()
-    proposals = f"{waiting} {'proposals' if waiting != 1 else 'proposal'} to decide on (moot proposals)"
-    facts = [", ".join(running.configuration.spaces), running.url, f"up {duration(now - standings[0].since)}"]
-    facts += [proposals] if waiting else []
-    facts.append("stopping" if running.is_stopping else "Ctrl-C stops it")
+    pending = runner.open_proposals()
+    proposals = f"{pending} {'proposals' if pending != 1 else 'proposal'} pending (moot proposals)"
+    facts = [", ".join(runner.configuration.spaces), runner.url, f"up {duration(now - statuses[0].since)}"]
+    facts += [proposals] if pending else []
+    facts.append("stopping" if runner.is_stopping else "Ctrl-C to stop")
     title = "  ".join(facts)
-    return table(title, standings, now, width=size.columns, height=size.lines, several=several)
+    return table(title, statuses, now, width=size.columns, height=size.lines, several=several)
 
 
 def _note(note: str, options: argparse.Namespace) -> None:

@@ -153,7 +153,7 @@ def _from_config(
     own = token_of(settings, person, secrets)
     if own is None:
         raise UsageError(
-            f"{person} has no token yet: it is made when the gateway starts for the first time (`moot up`)"
+            f'No token for "{person}" yet: it is made when the gateway starts for the first time (`moot up`)'
         )
     member = settings.members.get(person)
     return ConnectSettings(

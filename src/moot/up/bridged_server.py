@@ -1,4 +1,4 @@
-"""An MCP server of a space, bridged in this process: it joins, it is kept running, its stderr is kept."""
+"""An MCP server of a space, bridged in this process: it joins, is kept running, and its stderr is kept."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import HttpServer, Server, StdioServer, Upstream
 from moot.net.websocket_client import should_reconnect
 from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy, keep_running
-from moot.up.member_command import argument_list, member_environment
-from moot.up.part_status import PartStatus, State
+from moot.up.member_command import resolve_command
+from moot.up.part_status import PartState, PartStatus
 from moot.up.template_vars import TemplateVars
 
 if TYPE_CHECKING:
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A server that is installed answers within a second or two; one that says nothing for longer is told of.
+# An installed server answers within a second or two; after this the status says what is waited for.
 SILENCE_SECONDS: Final = 4.0
 
 
 class BridgedServer:
-    """One MCP server. `run` keeps it in the space until cancelled; `standing` tells how it does."""
+    """One MCP server. `run` keeps it in the space until cancelled; `status` says how it is doing."""
 
     kind: Final = "server"
 
     def __init__(
         self,
         config: MemberConfig,
-        words: TemplateVars,
+        variables: TemplateVars,
         logs: Path,
         *,
         pins: Path,
@@ -44,83 +44,77 @@ class BridgedServer:
     ) -> None:
         assert config.mcp_server is not None  # noqa: S101  # who has none is not bridged
         self.config = config
-        self.name = words.name
-        self.space = words.space
-        self._starts = 0
-        # A bridge keeps its child to itself.
+        self.name = variables.name
+        self.space = variables.space
+        # The bridge owns its child.
         self.pid: int | None = None
         self._server_config: McpServerConfig = config.mcp_server
-        self._words = words
+        self._variables = variables
         self._logs = logs
         self._pins = pins
-        self._on_change = on_change
         self._restart = restart
+        self._state = PartState(on_change)
         self._member: ServerMember | None = None
         # From its start on, before it has answered anything.
         self._upstream: Upstream | None = None
-        self._state: State = "starting"
-        self._since = asyncio.get_running_loop().time()
-        self._said = ""
 
-    def standing(self) -> PartStatus:
-        state, words, restarts = self._state, self._said, max(0, self._starts - 1)
+    def status(self) -> PartStatus:
+        state, message, restarts = self._state.state, self._state.message, self._state.restarts
         if state == "starting" and self._upstream is not None:
-            words = self._silence(self._upstream)
+            message = self._starting_message(self._upstream)
         if self._member is not None and state == "running":
             upstream = self._member.upstream
             restarts += max(0, upstream.counts.starts - 1)
             if upstream.state == "down":
-                state, words = "waiting", f"the server {upstream.down_reason}; it is started again"
+                state, message = "waiting", f"the server {upstream.down_reason}; it is being restarted"
             elif self._member.changes:
-                changed = ", ".join(self._member.changes)
-                words = f"tools that changed are withheld: {changed}"
+                message = f"changed tools are withheld: {', '.join(self._member.changes)}"
             else:
-                words = next(reversed(upstream.stderr.last_lines(1)), "")
+                message = next(reversed(upstream.stderr.last_lines(1)), "")
         return PartStatus(
             space=self.space,
             name=self.name,
             kind="server",
             state=state,
-            since=self._since,
+            since=self._state.since,
             restarts=restarts,
-            words=words,
+            message=message,
         )
 
     async def run(self) -> None:
-        """Until cancelled, or until the space ends its membership for good."""
-        _, why = await keep_running(
-            self._live,
+        """Run until cancelled, or until the space ends its membership for good."""
+        _, reason = await keep_running(
+            self._run_once,
             self._restart,
             should_restart=lambda end: end[0],
-            on_delay=lambda end, seconds: self._moved("waiting", f"{end[1]}; again in {seconds:.1f} s"),
+            on_delay=lambda end, seconds: self._state.wait_for_restart(end[1], seconds),
         )
-        self._moved("ended", why)
+        self._state.change("ended", reason)
 
-    async def _live(self) -> tuple[bool, str]:
+    async def _run_once(self) -> tuple[bool, str]:
         """One membership; whether to try again, and why it ended."""
         # Loading the SDK and the MCP side takes a moment that `moot up` without servers need not spend.
         from moot.bridge.bridge_runner import bridged
         from moot.bridge.bridge_settings import BridgeSettings
 
-        self._starts += 1
-        self._moved("starting", "")
-        words = self._words
+        self._state.start()
+        variables = self._variables
         try:
             settings = BridgeSettings(
                 server=self._server(),
-                gateway=words.gateway,
-                space=words.space,
-                token=words.token.reveal(),
+                gateway=variables.gateway,
+                space=variables.space,
+                token=variables.token.reveal(),
                 pin=self._server_config.pin,
                 pins_file=self._pins,
             )
-            async with bridged(settings, on_opened=self._opened) as member:
+            async with bridged(settings, on_opened=self._on_opened) as member:
                 self._member = member
-                self._moved("running", "")
+                self._state.change("running")
                 try:
                     ending = await member.space.stay()
                 except asyncio.CancelledError:
-                    self._moved("stopping", "")
+                    self._state.change("stopping")
                     raise
         except MootError as fault:
             log.warning("not bridged", extra={"space": self.space, "participant": self.name})
@@ -129,31 +123,21 @@ class BridgedServer:
             self._member = self._upstream = None
         return should_reconnect(ending.code), f"left the space: {ending.code} {ending.reason}".rstrip()
 
-    def _opened(self, upstream: Upstream) -> None:
+    def _on_opened(self, upstream: Upstream) -> None:
         self._upstream = upstream
 
-    def _silence(self, upstream: Upstream) -> str:
-        if asyncio.get_running_loop().time() - self._since < SILENCE_SECONDS:
-            return self._said
+    def _starting_message(self, upstream: Upstream) -> str:
+        if asyncio.get_running_loop().time() - self._state.since < SILENCE_SECONDS:
+            return self._state.message
         last = next(reversed(upstream.stderr.last_lines(1)), "")
         return "has not answered initialize yet" + (f": {last}" if last else "")
 
     def _server(self) -> Server:
         """The server with its placeholders replaced; raises UsageError."""
-        words, config = self._words, self._server_config
+        variables, config = self._variables, self._server_config
         if config.url is not None:
-            headers = {name: words.filled(value) for name, value in config.headers.items()}
-            return HttpServer(url=words.filled(config.url), headers=headers, transport=config.transport)
-        assert config.command is not None  # noqa: S101  # one of the two is there
-        listed, _ = words.variables(config.env)
-        environment = member_environment(listed, words.environ)
-        cwd = words.folder / (words.filled(config.cwd) if config.cwd is not None else "")
-        args = tuple(words.filled(arg) for arg in config.args)
-        argv = argument_list(words.filled(config.command), args, environment, cwd)
-        command = Command(argv=tuple(argv), env=environment, cwd=str(cwd))
+            headers = {name: variables.fill(value) for name, value in config.headers.items()}
+            return HttpServer(url=variables.fill(config.url), headers=headers, transport=config.transport)
+        resolved = resolve_command(config, variables)
+        command = Command(argv=resolved.argv, env=resolved.environment, cwd=str(resolved.cwd))
         return StdioServer(command=command, stderr_file=self._logs)
-
-    def _moved(self, state: State, words: str) -> None:
-        self._state, self._said = state, words
-        self._since = asyncio.get_running_loop().time()
-        self._on_change()

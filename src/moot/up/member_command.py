@@ -1,4 +1,4 @@
-"""What a member is started with: its argument list and its environment.
+"""What a member is started with: its argument list, its environment and its folder.
 
 A member gets an argument list, never a shell, and the variables that are listed for it and a few harmless
 ones (D-87).
@@ -11,17 +11,45 @@ import shutil
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from moot.config.configuration import McpServerConfig, MemberConfig
 from moot.errors import UsageError
 from moot.resilience.child_process import child_environment
+from moot.up.template_vars import TemplateVars
+
+
+@dataclass(frozen=True, slots=True)
+class MemberCommand:
+    """A command with its placeholders replaced."""
+
+    argv: tuple[str, ...]
+    # May hold tokens: not shown.
+    environment: dict[str, str] = field(repr=False)
+    cwd: Path
+    # Variables that were left out because the environment of `moot up` does not have them.
+    unset: tuple[str, ...]
+
+
+def resolve_command(
+    config: MemberConfig | McpServerConfig, variables: TemplateVars, own: Mapping[str, str] = {}
+) -> MemberCommand:
+    """Replace placeholders and find the program; raises UsageError. `own` variables may be overridden."""
+    assert config.command is not None  # noqa: S101  # the caller has looked
+    listed, unset = variables.resolve_env(config.env)
+    environment = member_environment({**own, **listed}, variables.environ)
+    cwd = variables.folder / (variables.fill(config.cwd) if config.cwd is not None else "")
+    args = tuple(variables.fill(arg) for arg in config.args)
+    argv = argument_list(variables.fill(config.command), args, environment, cwd)
+    return MemberCommand(tuple(argv), environment, cwd, tuple(unset))
 
 
 def close_inherited_files_to_children() -> None:
     """Let no process that is started from here inherit files that we inherited, but stdin and the like.
 
     Our own files are closed to children anyway (PEP 446); those that came from whoever started us are not,
-    and uvloop leaves them open: a member would hold pipes and sockets of strangers.
+    and uvloop leaves them open: a member would hold pipes and sockets of others.
     """
     for name in os.listdir("/dev/fd"):
         with suppress(OSError, ValueError):
@@ -44,10 +72,10 @@ def argument_list(
 ) -> list[str]:
     """What is run; raises UsageError when there is no such program. `moot` is always this installation."""
     if any("\0" in part for part in (command, *args)):
-        raise UsageError("a command and its arguments hold no NUL byte")
+        raise UsageError("a command and its arguments must not contain a NUL byte")
     if command == "moot":
         return [sys.executable, "-m", "moot.cli", *args]
-    # A path is meant from where the member runs.
+    # A path is relative to the member's folder.
     wanted = str(cwd / command) if os.sep in command else command
     program = shutil.which(wanted, path=environment.get("PATH"))
     if program is None:

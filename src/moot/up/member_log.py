@@ -1,4 +1,4 @@
-"""What a member prints, in DATA/logs/NAME.log: bounded on disk and in memory, and without its token."""
+"""The output of a member, in DATA/logs/NAME.log: bounded on disk and in memory, and without its token."""
 
 from __future__ import annotations
 
@@ -10,57 +10,57 @@ from moot.mcp.stderr_tail import StderrTail
 
 # Four megabytes and their predecessor: a chatty agent fills it in a day or two.
 FILE_BYTES: Final = 4 << 20
-# What has not been ended by a newline is looked through for the token in pieces of this size.
-_HELD_BYTES: Final = 64 << 10
-_BLOT: Final = b"[redacted]"
+# A line without an end is searched for the token in pieces of this size.
+_MAX_PARTIAL_BYTES: Final = 64 << 10
+_REDACTED: Final = b"[redacted]"
 
 
 class MemberLog:
-    """Takes the output of one member. `last_line` is the latest one that says something."""
+    """Takes the output of one member. `last_line` is the latest one that is not blank."""
 
     def __init__(self, file: Path, token: Secret, *, file_bytes: int = FILE_BYTES) -> None:
         self.file = file
-        self._keeper = StderrTail(file, file_bytes=file_bytes)
+        self._tail = StderrTail(file, file_bytes=file_bytes)
         self._token = token.reveal().encode()
-        self._held = b""
+        self._partial = b""
         self.last_line = ""
 
     def feed(self, data: bytes) -> None:
         """Output of the member, in pieces of any size; never raises."""
-        whole, newline, rest = (self._held + data).rpartition(b"\n")
+        whole, newline, rest = (self._partial + data).rpartition(b"\n")
         if newline:
             self._keep(whole + newline)
-        self._held = rest
-        if len(self._held) > _HELD_BYTES:
-            # The token may stand across the cut: as much as could be its beginning waits.
-            cut = len(self._held) - len(self._token)
-            blotted = self._held.replace(self._token, _BLOT)
-            ready, self._held = (
-                (self._held[:cut], self._held[cut:]) if blotted == self._held else (blotted, b"")
+        self._partial = rest
+        if len(self._partial) > _MAX_PARTIAL_BYTES:
+            # The token may cross the cut: as much as could be its beginning waits.
+            cut = len(self._partial) - len(self._token)
+            redacted = self._partial.replace(self._token, _REDACTED)
+            ready, self._partial = (
+                (self._partial[:cut], self._partial[cut:]) if redacted == self._partial else (redacted, b"")
             )
             self._keep(ready)
 
-    def note(self, words: str) -> None:
+    def note(self, text: str) -> None:
         """A line of `moot up` itself."""
         self.flush()
-        self._keep(f"-- {words}\n".encode())
+        self._keep(f"-- {text}\n".encode())
 
     def last_lines(self, count: int = 20) -> list[str]:
-        return self._keeper.last_lines(count)
+        return self._tail.last_lines(count)
 
     def flush(self) -> None:
-        """The member has ended: what it did not end with a newline is a line too."""
-        if self._held:
-            self._keep(self._held + b"\n")
-            self._held = b""
+        """The member has ended: an unfinished line counts as a line too."""
+        if self._partial:
+            self._keep(self._partial + b"\n")
+            self._partial = b""
 
     def close(self) -> None:
         self.flush()
-        self._keeper.close()
+        self._tail.close()
 
     def _keep(self, lines: bytes) -> None:
-        lines = lines.replace(self._token, _BLOT)
-        self._keeper.feed(lines)
-        said = [line for line in lines.decode("utf-8", "replace").splitlines() if line.strip()]
-        if said:
-            self.last_line = said[-1].strip()
+        lines = lines.replace(self._token, _REDACTED)
+        self._tail.feed(lines)
+        written = [line for line in lines.decode("utf-8", "replace").splitlines() if line.strip()]
+        if written:
+            self.last_line = written[-1].strip()

@@ -1,4 +1,4 @@
-"""A member that is a process of ours: started, watched, started again with back-off, ended for certain."""
+"""A member that is a process of ours: started, watched, restarted with back-off, and certainly ended."""
 
 from __future__ import annotations
 
@@ -13,74 +13,64 @@ from moot.config.configuration import MemberConfig
 from moot.errors import UsageError
 from moot.resilience.child_process import ChildExit, ChildProcess, start_child
 from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy, keep_running
-from moot.up.member_command import argument_list, member_environment
+from moot.up.member_command import resolve_command
 from moot.up.member_log import MemberLog
-from moot.up.part_status import PartStatus, State
+from moot.up.part_status import PartState, PartStatus
 from moot.up.template_vars import TemplateVars
 
 log = logging.getLogger(__name__)
 
-# Lines of a member's output that are shown when it fails.
-LAST_WORDS: Final = 5
-
 
 class MemberProcess:
-    """One member. `run` keeps it going until cancelled; `standing` tells how it does."""
+    """One member. `run` keeps it running until cancelled; `status` says how it is doing."""
 
     kind: Final = "member"
 
     def __init__(
         self,
         config: MemberConfig,
-        words: TemplateVars,
+        variables: TemplateVars,
         logs: Path,
         *,
         on_change: Callable[[], None],
         restart: RestartPolicy = DEFAULT_RESTART,
     ) -> None:
         self.config = config
-        self.name = words.name
-        self.space = words.space
-        self._starts = 0
+        self.name = variables.name
+        self.space = variables.space
         self.pid: int | None = None
-        self.book = MemberLog(logs, words.token)
-        self._words = words
-        self._on_change = on_change
+        self.log = MemberLog(logs, variables.token)
+        self._variables = variables
         self._restart = restart
-        self._state: State = "starting"
-        self._since = asyncio.get_running_loop().time()
-        self._said = ""
+        self._state = PartState(on_change)
 
-    def standing(self) -> PartStatus:
-        words = self._said or self.book.last_line if self._state == "running" else self._said
+    def status(self) -> PartStatus:
+        state, message = self._state.state, self._state.message
         return PartStatus(
             space=self.space,
             name=self.name,
             kind="member",
-            state=self._state,
+            state=state,
             pid=self.pid,
-            since=self._since,
-            restarts=max(0, self._starts - 1),
-            words=words,
+            since=self._state.since,
+            restarts=self._state.restarts,
+            message=message or self.log.last_line if state == "running" else message,
         )
 
     async def run(self) -> None:
-        """Until cancelled, or until it has ended and shall not be started again. Leaves no process behind."""
+        """Run until cancelled, or until it has ended and is not to be restarted. Leaves no process behind."""
         try:
-            _, why = await keep_running(
-                self._live,
+            _, reason = await keep_running(
+                self._run_once,
                 self._restart,
-                should_restart=lambda end: self._goes_on(end[0]),
-                on_delay=lambda end, seconds: self._will_restart(end[1], seconds),
+                should_restart=lambda end: self._should_restart(end[0]),
+                on_delay=lambda end, seconds: self._state.wait_for_restart(end[1], seconds),
             )
-            self._moved("ended", why)
+            self._state.change("ended", reason)
         finally:
-            self.book.close()
+            self.log.close()
 
-    def _will_restart(self, why: str, seconds: float) -> None:
-        self._moved("waiting", f"{why}; again in {seconds:.1f} s")
-
-    def _goes_on(self, ended: ChildExit | None) -> bool:
+    def _should_restart(self, ended: ChildExit | None) -> bool:
         match self.config.restart:
             case "always":
                 return True
@@ -89,62 +79,56 @@ class MemberProcess:
             case "on-failure":
                 return ended is None or ended.code != 0
 
-    async def _live(self) -> tuple[ChildExit | None, str]:
-        """One life; how it ended, and that in words."""
-        self._starts += 1
-        self._moved("starting", "")
+    async def _run_once(self) -> tuple[ChildExit | None, str]:
+        """One run of the process; how it ended, and that as text."""
+        self._state.start()
         try:
-            running = await self._start()
+            child, message = await self._start()
         except UsageError as fault:
-            self.book.note(f"cannot be started: {fault}")
+            self.log.note(f"cannot be started: {fault}")
             return None, str(fault)
-        self.pid = running.pid
-        self._moved("running", self._said)
+        self.pid = child.pid
+        self._state.change("running", message)
         log.info("member started", extra={"space": self.space, "participant": self.name, "pid": self.pid})
         try:
-            # Not awaited itself: cancelling this task would cancel it for everybody.
-            await asyncio.wait([running.ended])
+            # Not awaited itself: cancelling this task would cancel the future for everybody.
+            await asyncio.wait([child.ended])
         except asyncio.CancelledError:
-            self._moved("stopping", "")
-            await running.stop()
+            self._state.change("stopping")
+            await child.stop()
             raise
         finally:
-            running.kill()
-            self.book.flush()
+            child.kill()
+            self.log.flush()
             self.pid = None
-        ended = running.ended.result()
-        self.book.note(str(ended))
+        ended = child.ended.result()
+        self.log.note(str(ended))
         log.info("member ended", extra={"space": self.space, "participant": self.name, "how": str(ended)})
         return ended, str(ended)
 
-    async def _start(self) -> ChildProcess:
-        words, config = self._words, self.config
-        assert config.command is not None  # noqa: S101  # who has none is not made a Member
-        listed, left_out = words.variables(config.env)
-        environment = member_environment(own_variables(words) | listed, words.environ)
-        cwd = words.folder / (words.filled(config.cwd) if config.cwd is not None else "")
-        args = tuple(words.filled(arg) for arg in config.args)
-        argv = argument_list(words.filled(config.command), args, environment, cwd)
-        self._said = f"without {', '.join(left_out)}: not set" if left_out else ""
-        feed = self.book.feed
-        return await start_child(argv, environment=environment, cwd=cwd, on_stdout=feed, on_stderr=feed)
-
-    def _moved(self, state: State, words: str) -> None:
-        self._state, self._said = state, words
-        self._since = asyncio.get_running_loop().time()
-        self._on_change()
+    async def _start(self) -> tuple[ChildProcess, str]:
+        """The started process, and a message about variables that it does not get; raises UsageError."""
+        command = resolve_command(self.config, self._variables, own_variables(self._variables))
+        child = await start_child(
+            list(command.argv),
+            environment=command.environment,
+            cwd=command.cwd,
+            on_stdout=self.log.feed,
+            on_stderr=self.log.feed,
+        )
+        return child, f"without {', '.join(command.unset)}: not set" if command.unset else ""
 
 
-def own_variables(words: TemplateVars) -> dict[str, str]:
-    """What a member finds in its environment unless the configuration lists something else."""
-    variables = {
-        connect_settings.URL: words.gateway,
-        connect_settings.SPACE: words.space,
-        connect_settings.PARTICIPANT: words.name,
-        connect_settings.TOKEN: words.token.reveal(),
-        # What a member prints is read as it comes.
+def own_variables(variables: TemplateVars) -> dict[str, str]:
+    """The variables that a member gets unless the configuration sets them otherwise."""
+    own = {
+        connect_settings.URL: variables.gateway,
+        connect_settings.SPACE: variables.space,
+        connect_settings.PARTICIPANT: variables.name,
+        connect_settings.TOKEN: variables.token.reveal(),
+        # So that its output is read as it comes.
         "PYTHONUNBUFFERED": "1",
     }
-    if words.token_file is not None:
-        variables[connect_settings.TOKEN_FILE] = str(words.token_file)
-    return variables
+    if variables.token_file is not None:
+        own[connect_settings.TOKEN_FILE] = str(variables.token_file)
+    return own

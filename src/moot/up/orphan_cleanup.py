@@ -1,8 +1,8 @@
-"""One `moot up` for a data folder, the file that says where it is, and what one that was killed left behind.
+"""One `moot up` per data folder, its run file, and the cleanup after one that was killed.
 
-The file lists the processes of members with the moment at which each began. After `kill -9` the next
-`moot up` finds them there and ends those that are still the same process: a number alone may be somebody
-else's by now.
+The run file lists the processes of members with the time at which each started. After `kill -9` the next
+`moot up` finds them there and ends those that are still the same process: a process id alone may have been
+reused.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from moot.resilience.process_groups import signal_group
 
 _LOCK_FILE: Final = RUN_FILE.with_name("up.lock")
 _POLL_SECONDS: Final = 0.05
-# Field 22 of /proc/PID/stat, counted behind the name of the program, which may hold anything.
-_BEGAN_FIELD: Final = 19
+# Field 22 of /proc/PID/stat, counted after the program's name, which may contain anything.
+_START_TIME_FIELD: Final = 19
 
 
 @contextmanager
-def only_one(data: Path) -> Iterator[None]:
-    """Hold the data folder; raises UsageError while another `moot up` does. Released however we end."""
+def lock_data_folder(data: Path) -> Iterator[None]:
+    """Lock the data folder; raises UsageError while another `moot up` has it. Released however we end."""
     folder = (data / _LOCK_FILE).parent
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ def only_one(data: Path) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise UsageError(
-                f"another `moot up` runs on {data}{_described(data)}: use that one (`moot join`), stop it"
+                f"another `moot up` runs on {data}{_running_one(data)}: use that one (`moot join`), stop it"
                 " first, or name another folder with --data"
             ) from None
         yield
@@ -51,17 +51,17 @@ def only_one(data: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _described(data: Path) -> str:
-    """Which one that is, as far as it has said so."""
+def _running_one(data: Path) -> str:
+    """Pid and URL of the running one, as far as its run file says."""
     try:
-        told = json.loads((data / RUN_FILE).read_text("utf-8"))
-        return f" (pid {int(told['pid'])}, {told['url']})"
+        facts = json.loads((data / RUN_FILE).read_text("utf-8"))
+        return f" (pid {int(facts['pid'])}, {facts['url']})"
     except (OSError, ValueError, KeyError, TypeError):
         return ""
 
 
 class RunFile:
-    """What others find while `moot up` runs. Written whole, so that nobody reads half of it."""
+    """The file by which others find a running `moot up`. Replaced as a whole, so it is never half written."""
 
     def __init__(self, data: Path, facts: Mapping[str, Json]) -> None:
         self._path = data / RUN_FILE
@@ -73,44 +73,44 @@ class RunFile:
         if dict(pids) == self._last:
             return
         self._last = dict(pids)
-        members = {name: {"pid": pid, "began": began(pid)} for name, pid in pids.items()}
-        beside = self._path.with_suffix(".new")
-        beside.write_text(json.dumps(self._facts | {"members": members}) + "\n", "utf-8")
-        beside.replace(self._path)
+        members = {name: {"pid": pid, "began": start_time_of(pid)} for name, pid in pids.items()}
+        scratch = self._path.with_suffix(".new")
+        scratch.write_text(json.dumps(self._facts | {"members": members}) + "\n", "utf-8")
+        scratch.replace(self._path)
 
     def remove(self) -> None:
         with suppress(OSError):
             self._path.unlink()
 
 
-async def end_leftovers(data: Path) -> list[str]:
-    """End members of a `moot up` that was killed; their names. Call it while holding the folder."""
+async def end_orphans(data: Path) -> list[str]:
+    """End the members of a `moot up` that was killed; their names. Call it with the folder locked."""
     try:
         members = json.loads((data / RUN_FILE).read_text("utf-8"))["members"]
-        groups = {name: (one["pid"], one["began"]) for name, one in members.items()}
+        groups = {name: (member["pid"], member["began"]) for name, member in members.items()}
     except (OSError, ValueError, KeyError, TypeError):
         return []
-    left = {name: pid for name, (pid, moment) in groups.items() if _is_same(pid, moment)}
-    for pid in left.values():
+    orphans = {name: pid for name, (pid, started) in groups.items() if _is_same(pid, started)}
+    for pid in orphans.values():
         signal_group(pid, signal.SIGTERM)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + TERMINATE_SECONDS
-    while any(signal_group(pid, 0) for pid in left.values()) and loop.time() < deadline:
+    while any(signal_group(pid, 0) for pid in orphans.values()) and loop.time() < deadline:
         await asyncio.sleep(_POLL_SECONDS)
-    for pid in left.values():
+    for pid in orphans.values():
         signal_group(pid, signal.SIGKILL)
-    return list(left)
+    return list(orphans)
 
 
-def began(pid: int) -> str | None:
-    """When a process began, in words that no later process of the same number has; None if not known."""
+def start_time_of(pid: int) -> str | None:
+    """When a process started, as a text that no later process with the same id has; None if unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         text = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
     except OSError:
         return None
-    return f"{text.rpartition(')')[2].split()[_BEGAN_FIELD]} ticks after boot {boot}"
+    return f"{text.rpartition(')')[2].split()[_START_TIME_FIELD]} ticks after boot {boot}"
 
 
-def _is_same(pid: object, moment: object) -> bool:
-    return isinstance(pid, int) and pid > 1 and moment is not None and began(pid) == moment
+def _is_same(pid: object, started: object) -> bool:
+    return isinstance(pid, int) and pid > 1 and started is not None and start_time_of(pid) == started

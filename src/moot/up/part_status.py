@@ -1,21 +1,23 @@
-"""How one part of a running space is doing."""
+"""The status of one part of a running space: the gateway, a member process, a bridged server, a person."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from moot.protocol.operation import Json
 
 Kind = Literal["gateway", "server", "member", "person"]
-# starting: begun, not there yet. running: at work. waiting: it failed and is begun again soon.
-# ended: by itself, and that is all right. idle: not started unless asked for. stopping: on its way out.
+# starting: started, not ready yet. running: at work. waiting: it failed and is restarted soon.
+# ended: it ended and is not restarted. idle: not started unless asked for. stopping: being stopped.
 State = Literal["starting", "running", "waiting", "ended", "idle", "stopping"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartStatus:
-    """One row of the status view. `words` may hold what a process wrote: escape it before it is shown."""
+    """One row of the status view. `message` may hold what a process wrote: escape it before it is shown."""
 
     space: str
     name: str
@@ -27,7 +29,7 @@ class PartStatus:
     restarts: int = 0
     # Whether the gateway sees it in the space.
     joined: bool = False
-    words: str = ""
+    message: str = ""
 
     def as_json(self) -> dict[str, Json]:
         return {
@@ -38,5 +40,31 @@ class PartStatus:
             "pid": self.pid,
             "restarts": self.restarts,
             "joined": self.joined,
-            "words": self.words,
+            "words": self.message,
         }
+
+
+class PartState:
+    """The state of a part that is started again and again. `on_change` is called on every change."""
+
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
+        self.starts = 0
+        self.change("starting")
+
+    @property
+    def restarts(self) -> int:
+        return max(0, self.starts - 1)
+
+    def start(self) -> None:
+        self.starts += 1
+        self.change("starting")
+
+    def change(self, state: State, message: str = "") -> None:
+        self.state: State = state
+        self.message = message
+        self.since = asyncio.get_running_loop().time()
+        self._on_change()
+
+    def wait_for_restart(self, reason: str, seconds: float) -> None:
+        self.change("waiting", f"{reason}; restart in {seconds:.1f} s")

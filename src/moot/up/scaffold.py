@@ -1,4 +1,4 @@
-"""`moot init`: a folder with a space that runs, from a template that comes with Moot."""
+"""`moot init`: makes a folder with a space that runs, from a template that comes with Moot."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from moot.errors import UsageError
 
 TEMPLATES: Final = Path(__file__).with_name("templates")
 DEFAULT: Final = "filesystem"
-# What a template says of itself; not copied.
+# Describes a template; not copied.
 _MANIFEST: Final = "template.yaml"
-# Where a name such as @SPACE@ stands, a value is put.
+# A name such as @SPACE@ is replaced by a value.
 _NAME = re.compile(r"@([A-Z_]+)@")
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
-# Tokens, journal and logs of the space: nothing for a repository.
+# Tokens, journal and logs of the space do not belong into a repository.
 _IGNORED: Final = ".moot/\n__pycache__/\n"
 
 
@@ -36,25 +36,25 @@ class Template:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateValues:
-    """What is put into a template."""
+    """The values for a template."""
 
     space: str
     base_url: str = "https://api.openai.com/v1"
     model: str = "gpt-5-mini"
     key_env: str = "OPENAI_API_KEY"
 
-    def filled(self, text: str) -> str:
-        words: Mapping[str, str] = {
+    def fill(self, text: str) -> str:
+        values: Mapping[str, str] = {
             "SPACE": self.space,
             "BASE_URL": self.base_url,
             "MODEL": self.model,
             "KEY_ENV": self.key_env,
         }
-        return _NAME.sub(lambda found: words.get(found[1], found[0]), text)
+        return _NAME.sub(lambda found: values.get(found[1], found[0]), text)
 
 
 def templates() -> list[Template]:
-    """All there are; the one that `moot init` takes by itself first."""
+    """All templates, the default one first."""
     found = [_read(folder) for folder in sorted(TEMPLATES.iterdir()) if (folder / _MANIFEST).is_file()]
     return sorted(found, key=lambda template: template.name != DEFAULT)
 
@@ -67,13 +67,13 @@ def template_named(name: str) -> Template:
     close = difflib.get_close_matches(name, names, n=1)
     hint = f" Did you mean {close[0]}?" if close else ""
     raise UsageError(
-        f"no template is called {name}.{hint} There are {', '.join(names)}; a folder is named behind"
+        f"no template is called {name}.{hint} Choose from {', '.join(names)}; a folder comes after"
         f" the template, as in `moot init {close[0] if close else DEFAULT} DIR`"
     )
 
 
 def space_name(folder: Path) -> str:
-    """A name for a space in this folder: the folder's own, as far as a space may be called so."""
+    """A name for a space in this folder: the folder's own, where that is a valid name."""
     name = _UNFIT.sub("-", folder.absolute().name).strip("-._")
     return name[:64] if name[:1].isalnum() else "lab"
 
@@ -84,10 +84,12 @@ def make(template: Template, folder: Path, values: TemplateValues) -> list[Path]
     files = dict(_files(template, values))
     there = find_config(folder) if folder.is_dir() else None
     if there is not None:
-        raise UsageError(f"{there} is there already: this folder has a space. Name another folder")
+        raise UsageError(f"{there} already exists: this folder has a space. Choose another folder")
     taken = [str(path) for path in files if (folder / path).exists() or (folder / path).is_symlink()]
     if taken:
-        raise UsageError(f"{folder}: these would be overwritten: {', '.join(taken)}. Name another folder")
+        raise UsageError(
+            f"{folder}: these files would be overwritten: {', '.join(taken)}. Choose another folder"
+        )
     try:
         for path, text in files.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +97,7 @@ def make(template: Template, folder: Path, values: TemplateValues) -> list[Path]
         _ignore(folder)
     except OSError as fault:
         raise UsageError(
-            f"{folder} cannot be written: {fault.strerror or fault}. Name a folder that you can write:"
+            f"{folder} cannot be written: {fault.strerror or fault}. Choose a folder that you can write:"
             f" moot init {template.name} DIR"
         ) from None
     return list(files)
@@ -106,11 +108,11 @@ def _files(template: Template, values: TemplateValues) -> Iterator[tuple[Path, s
     for path in sorted(root.rglob("*")):
         relative = path.relative_to(root)
         if path.is_file() and path.name != _MANIFEST and "__pycache__" not in relative.parts:
-            yield relative, values.filled(path.read_text("utf-8"))
+            yield relative, values.fill(path.read_text("utf-8"))
 
 
 def _ignore(folder: Path) -> None:
-    """Beside what a project ignores already."""
+    """Add to what the project ignores already."""
     file = folder / ".gitignore"
     before = file.read_text("utf-8") if file.exists() else ""
     missing = [line for line in _IGNORED.splitlines() if line not in before.splitlines()]
@@ -120,12 +122,12 @@ def _ignore(folder: Path) -> None:
 
 
 def _check(values: TemplateValues) -> None:
-    """These stand in a YAML file, between quotes or bare."""
+    """Check values that go into a YAML file, with or without quotes."""
     if _UNFIT.search(values.space) or not values.space[:1].isalnum() or len(values.space) > 64:
         raise UsageError("a space's name has 1 to 64 letters, digits, '.', '_' or '-'")
     for option, value in (("--base-url", values.base_url), ("--model", values.model)):
         if not value or any(character in '"\\$' or not character.isprintable() for character in value):
-            raise UsageError(f"{option}: holds something that cannot stand there")
+            raise UsageError(f"{option}: contains a character that is not allowed there")
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", values.key_env, re.ASCII) is None:
         raise UsageError("--key-env: the name of an environment variable, not the key itself")
 

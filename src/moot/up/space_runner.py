@@ -1,9 +1,9 @@
-"""A whole space at work: the gateway, the members that it starts and the MCP servers that it bridges.
+"""Runs a whole space: the gateway, the members that it starts and the MCP servers that it bridges.
 
-    running = Up(configuration, secrets, folder=…, environ=…)
-    await running.run(stop)      # until `stop` is set; then members, servers and gateway end in this order
+    runner = SpaceRunner(configuration, secrets, folder=…, environ=…, selection=…)
+    await runner.run(stop)      # until `stop` is set; then members, servers and gateway end in this order
 
-Each part has a task of its own and fails by itself: whatever one member or server does, the others go on.
+Each part has its own task and fails alone: whatever one member or server does, the others continue.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from moot.gateway.app import Gateway
 from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy
 from moot.up.bridged_server import BridgedServer
 from moot.up.member_process import MemberProcess
-from moot.up.orphan_cleanup import RunFile, end_leftovers, only_one
+from moot.up.orphan_cleanup import RunFile, end_orphans, lock_data_folder
 from moot.up.part_status import PartStatus
 from moot.up.template_vars import TemplateVars
 
 log = logging.getLogger(__name__)
 
 Part = MemberProcess | BridgedServer
-# Space, name, and whether it is a process of ours or a server that is bridged.
+# Space, name, and whether it is a process of ours (member) or a bridged server.
 Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartSelection:
-    """Whom to start besides those that start by themselves, and whom not to."""
+    """Which members to start besides those with `auto_start`, and which not to."""
 
     also: frozenset[str] = frozenset()
     without: frozenset[str] = frozenset()
@@ -54,22 +54,22 @@ class SpaceRunner:
         *,
         folder: Path,
         environ: Mapping[str, str],
-        wishes: StartSelection,
+        selection: StartSelection,
         restart: RestartPolicy = DEFAULT_RESTART,
     ) -> None:
-        check_selection(configuration, wishes)
+        check_selection(configuration, selection)
         self.configuration = configuration
         self.gateway = Gateway(configuration)
-        # Set whenever the status of a part changed; whoever watches clears it.
+        # Set whenever the status of a part changed; the view clears it.
         self.changed = asyncio.Event()
         self.ready = asyncio.Event()
         self.is_stopping = False
-        # What was noticed on the way up that a person should know.
+        # Messages for the person at the terminal.
         self.notes: list[str] = []
         self._secrets = secrets
         self._folder = folder
         self._environ = environ
-        self._wishes = wishes
+        self._selection = selection
         self._restart = restart
         self._parts: dict[Key, Part] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
@@ -77,7 +77,7 @@ class SpaceRunner:
         self._broken: set[Key] = set()
         self._group: asyncio.TaskGroup | None = None
         self._run_file: RunFile | None = None
-        self._began = 0.0
+        self._started_at = 0.0
 
     @property
     def data(self) -> Path:
@@ -91,39 +91,39 @@ class SpaceRunner:
         return f"http://{bracketed(reached)}:{self.gateway.port}"
 
     async def run(self, stop: asyncio.Event) -> None:
-        """From start to stop; raises UsageError when the gateway cannot start. Leaves no process behind."""
-        with only_one(self.data):
-            for name in await end_leftovers(self.data):
-                self.notes.append(f"{name}: ended, an earlier `moot up` had left it behind")
+        """Run until `stop` is set and leave no process behind; raises UsageError when it cannot start."""
+        with lock_data_folder(self.data):
+            for name in await end_orphans(self.data):
+                self.notes.append(f"{name}: ended, it was left over from an earlier `moot up`")
             await self.gateway.start()
-            self._began = asyncio.get_running_loop().time()
+            self._started_at = asyncio.get_running_loop().time()
             self._run_file = RunFile(self.data, {"url": self.url, "spaces": list(self.configuration.spaces)})
             try:
                 self._note_hosts()
                 async with asyncio.TaskGroup() as group:
                     self._group = group
-                    self._begin(self._wanted(self.configuration))
-                    self._moved()
+                    self._start_parts(self._wanted(self.configuration))
+                    self._on_change()
                     self.ready.set()
                     await stop.wait()
                     self.is_stopping = True
-                    self.end_now()
+                    self.cancel_parts()
             finally:
                 self._group = None
                 await self.gateway.stop()
                 self._run_file.remove()
 
-    def end_now(self) -> None:
-        """Cancel every part: the first time they end gently, the second time at once."""
+    def cancel_parts(self) -> None:
+        """Cancel every part: the first time they stop gently, the second time at once."""
         for task in self._tasks.values():
             task.cancel()
 
     async def reload(self, configuration: Configuration, secrets: Mapping[str, Secret]) -> list[str]:
-        """Take a changed configuration over: who is new starts, who is gone or other ends; notes."""
-        check_selection(configuration, self._wishes)
+        """Apply a changed configuration: new members start, removed or changed ones end; returns notes."""
+        check_selection(configuration, self._selection)
         notes = self.gateway.reload(configuration)
         self._secrets = secrets
-        # Spaces that are new need a restart, which a note says; until then nobody can join them.
+        # New spaces need a restart, and a note says so; until then nobody can join them.
         spaces = {
             name: settings
             for name, settings in configuration.spaces.items()
@@ -142,25 +142,25 @@ class SpaceRunner:
             await asyncio.wait([self._tasks[key] for key in gone])
         for key in gone:
             del self._parts[key], self._tasks[key]
-        self._begin({key: config for key, config in wanted.items() if key not in self._parts})
-        self._moved()
+        self._start_parts({key: config for key, config in wanted.items() if key not in self._parts})
+        self._on_change()
         return notes
 
-    def standings(self) -> list[PartStatus]:
-        """How everything is doing: the gateway first, then each space's servers, members and people."""
+    def statuses(self) -> list[PartStatus]:
+        """The status of everything: the gateway first, then each space's servers, members and people."""
         found = [
             PartStatus(
                 space="",
                 name="gateway",
                 kind="gateway",
                 state="stopping" if self.is_stopping else "running",
-                since=self._began,
+                since=self._started_at,
                 joined=True,
-                words=self.gateway.url,
+                message=self.gateway.url,
             )
         ]
         for space in self.configuration.spaces:
-            found += self._standings_of(space)
+            found += self._statuses_of(space)
         return found
 
     def open_proposals(self) -> int:
@@ -175,26 +175,25 @@ class SpaceRunner:
         for space, settings in configuration.spaces.items():
             for name, member in settings.members.items():
                 for kind in _kinds(member):
-                    if self._wishes.start(name, member):
+                    if self._selection.start(name, member):
                         wanted[space, name, kind] = member
                     else:
-                        words = f"not started; `moot up --start {name}` does"
-                        self._idle[space, name, kind] = words
+                        self._idle[space, name, kind] = f"not started; start it with `moot up --start {name}`"
         return dict(sorted(wanted.items(), key=lambda item: item[0][2] != "server"))
 
-    def _begin(self, wanted: Mapping[Key, MemberConfig]) -> None:
+    def _start_parts(self, wanted: Mapping[Key, MemberConfig]) -> None:
         assert self._group is not None  # noqa: S101  # only while running
         for key, config in wanted.items():
             space, name, kind = key
             token = token_of(self.configuration.spaces[space], name, self._secrets)
             if token is None:
-                self._idle[key] = "has no token with all its rights, so it cannot be started"
+                self._idle[key] = "not started: it has no token with all its rights"
                 continue
-            part = self._part(key, config, self._words(space, name, token))
+            part = self._part(key, config, self._variables(space, name, token))
             self._parts[key] = part
             self._tasks[key] = self._group.create_task(self._guarded(key, part), name=f"{kind} {name}")
 
-    def _part(self, key: Key, config: MemberConfig, words: TemplateVars) -> Part:
+    def _part(self, key: Key, config: MemberConfig, variables: TemplateVars) -> Part:
         space, name, kind = key
         several = len(self.configuration.spaces) > 1
         within = Path(space) if several else Path()
@@ -203,10 +202,12 @@ class SpaceRunner:
         logs = self.data / "logs" / within / log_name
         if kind == "server":
             pins = self.data / "pins" / within / f"{name}.json"
-            return BridgedServer(config, words, logs, pins=pins, on_change=self._moved, restart=self._restart)
-        return MemberProcess(config, words, logs, on_change=self._moved, restart=self._restart)
+            return BridgedServer(
+                config, variables, logs, pins=pins, on_change=self._on_change, restart=self._restart
+            )
+        return MemberProcess(config, variables, logs, on_change=self._on_change, restart=self._restart)
 
-    def _words(self, space: str, name: str, token: Secret) -> TemplateVars:
+    def _variables(self, space: str, name: str, token: Secret) -> TemplateVars:
         settings = self.configuration.spaces[space]
         return TemplateVars(
             gateway=self.url,
@@ -223,12 +224,12 @@ class SpaceRunner:
         try:
             await part.run()
         except Exception:
-            # A part's task: a fault of ours in one of them is not the others' end.
+            # A part's task: a bug in one of them must not end the others.
             log.exception("a part of the space broke", extra={"space": part.space, "participant": part.name})
             self._broken.add(key)
-            self._moved()
+            self._on_change()
 
-    def _moved(self) -> None:
+    def _on_change(self) -> None:
         self.changed.set()
         if self._run_file is not None and not self.is_stopping:
             pids = {f"{space}/{name}": part.pid for (space, name, _), part in self._parts.items()}
@@ -238,18 +239,18 @@ class SpaceRunner:
         gateway = self.configuration.gateway
         if self.url.removeprefix("http://") not in gateway.hosts(self.gateway.port):
             self.notes.append(
-                "gateway.allowed_hosts: does not name this machine, so members that are started here cannot"
+                "gateway.allowed_hosts does not name this machine, so members that are started here cannot"
                 f" reach the gateway; add {self.url.removeprefix('http://').rpartition(':')[0]}"
             )
 
-    def _standings_of(self, space: str) -> Iterator[PartStatus]:
+    def _statuses_of(self, space: str) -> Iterator[PartStatus]:
         present = self._present(space)
         started = set()
         for key, part in self._parts.items():
             if key[0] == space:
                 started.add(part.name)
-                yield self._seen(key, part.standing(), part.name in present)
-        for (where, name, kind), words in self._idle.items():
+                yield self._with_presence(key, part.status(), part.name in present)
+        for (where, name, kind), message in self._idle.items():
             if where == space:
                 started.add(name)
                 yield PartStatus(
@@ -258,23 +259,23 @@ class SpaceRunner:
                     kind="server" if kind == "server" else "member",
                     state="idle",
                     joined=name in present,
-                    words=words,
+                    message=message,
                 )
         for name in sorted(present - started):
             yield PartStatus(space=space, name=name, kind="person", state="running", joined=True)
 
-    def _seen(self, key: Key, standing: PartStatus, joined: bool) -> PartStatus:
+    def _with_presence(self, key: Key, status: PartStatus, joined: bool) -> PartStatus:
         broken = key in self._broken
         return PartStatus(
-            space=standing.space,
-            name=standing.name,
-            kind=standing.kind,
-            state="ended" if broken else standing.state,
-            pid=standing.pid,
-            since=standing.since,
-            restarts=standing.restarts,
+            space=status.space,
+            name=status.name,
+            kind=status.kind,
+            state="ended" if broken else status.state,
+            pid=status.pid,
+            since=status.since,
+            restarts=status.restarts,
             joined=joined,
-            words="broke by a fault of ours; logs/gateway.log says more" if broken else standing.words,
+            message="failed by a bug in moot; see logs/gateway.log" if broken else status.message,
         )
 
     def _present(self, space: str) -> set[str]:
@@ -282,18 +283,18 @@ class SpaceRunner:
         return set() if host is None else {str(one.name) for one in host.space.state.roster.present()}
 
 
-def check_selection(configuration: Configuration, wishes: StartSelection) -> None:
-    """Raises UsageError for a name that nothing stands behind."""
+def check_selection(configuration: Configuration, selection: StartSelection) -> None:
+    """Raises UsageError for a name that is neither a member nor a server."""
     startable = {
         name
         for settings in configuration.spaces.values()
         for name, member in settings.members.items()
         if any(_kinds(member))
     }
-    unknown = sorted((wishes.also | wishes.without) - startable)
+    unknown = sorted((selection.also | selection.without) - startable)
     if unknown:
-        those = f"there is {', '.join(sorted(startable))}" if startable else "the configuration starts nobody"
-        raise UsageError(f"nothing to start is called {', '.join(unknown)}: {those}")
+        those = f"choose from {', '.join(sorted(startable))}" if startable else "the configuration has none"
+        raise UsageError(f"no member or server is called {', '.join(unknown)}: {those}")
 
 
 def _kinds(member: MemberConfig) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""`${NAME}` in what a configuration says of a member: its arguments, variables, headers and folder.
+"""`${NAME}` placeholders in the configuration of a member: its arguments, variables, headers and folder.
 
     ${PORT} ${SPACE} ${TOKEN}     as in the reference implementation
     ${GATEWAY}                    the gateway's address, http://…
@@ -7,7 +7,7 @@
     ${FOLDER}                     the folder of the configuration
     ${ANYTHING_ELSE}              the variable of that name in the environment of `moot up`
 
-`$${` is a plain `${`. Nothing is ever handed to a shell, so nothing else is special.
+`$${` is a literal `${`. Nothing is passed to a shell, so nothing else is special.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class VariableNotSet(UsageError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateVars:
-    """What placeholders of one member stand for."""
+    """The values of the placeholders of one member."""
 
     gateway: str
     port: int
@@ -46,29 +46,29 @@ class TemplateVars:
     # May hold anything: not shown.
     environ: Mapping[str, str] = field(repr=False)
 
-    def filled(self, text: str) -> str:
-        """The text with every placeholder replaced; raises NotSet or another UsageError."""
+    def fill(self, text: str) -> str:
+        """The text with every placeholder replaced; raises VariableNotSet or another UsageError."""
         return _PLACEHOLDER.sub(self._replacement, text)
 
-    def variables(self, env: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-        """Variables with their placeholders replaced, and the names of those left out as they are not set.
+    def resolve_env(self, env: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+        """Variables with their placeholders replaced, and the names of those that are not set.
 
-        A variable may well be optional to the member: it says itself what it misses.
+        A variable may be optional: the member itself knows which it needs.
         """
         given: dict[str, str] = {}
-        left_out: list[str] = []
+        unset: list[str] = []
         for name, value in env.items():
             try:
-                given[name] = self.filled(value)
+                given[name] = self.fill(value)
             except VariableNotSet:
-                left_out.append(name)
-        return given, left_out
+                unset.append(name)
+        return given, unset
 
     def _replacement(self, found: re.Match[str]) -> str:
         if found[0].startswith("$$"):
             return found[0][1:]
-        word = found[1]
-        match word:
+        name = found[1]
+        match name:
             case "PORT":
                 return str(self.port)
             case "SPACE":
@@ -83,10 +83,10 @@ class TemplateVars:
                 return self.token.reveal()
             case "TOKEN_FILE":
                 if self.token_file is None:
-                    raise UsageError(f"{self.name} has its token from elsewhere than a file: use ${{TOKEN}}")
+                    raise UsageError(f"{self.name} has no token file: use ${{TOKEN}}")
                 return str(self.token_file)
-        if _VARIABLE.fullmatch(word) is None:
-            raise UsageError("a placeholder holds one word, as in ${PORT}; write $${ for a plain ${")
-        if word not in self.environ:
-            raise VariableNotSet(word)
-        return self.environ[word]
+        if _VARIABLE.fullmatch(name) is None:
+            raise UsageError("a placeholder holds one name, as in ${PORT}; write $${ for a literal ${")
+        if name not in self.environ:
+            raise VariableNotSet(name)
+        return self.environ[name]

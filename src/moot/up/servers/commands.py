@@ -1,6 +1,6 @@
 """An MCP server that runs programs in one folder: `python3 -m moot.up.servers.commands FOLDER`.
 
-Meant to be proposed to: whoever may request `run` may do on this machine whatever its user may.
+Meant for proposals: whoever may request `run` can do on this machine whatever its user can.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from moot.errors import UsageError
 from moot.resilience.child_process import start_child
 from moot.resilience.process_groups import kill_groups
 
-# The end of the output is what tells how it went.
+# The end of the output usually says how it went.
 OUTPUT_BYTES: Final = 64 << 10
-# A test suite; what takes longer is run by hand.
-MOST_SECONDS: Final = 600.0
+# Enough for a test suite; run what takes longer by hand.
+MAX_SECONDS: Final = 600.0
 _DEFAULT_SECONDS: Final = 120.0
 _TERMINATE_SECONDS: Final = 2.0
 
 
 def server_of(folder: Path) -> MCPServer:
-    """One tool."""
+    """A server with one tool, `run`."""
     server = MCPServer(
         "moot-commands",
         version=__version__,
@@ -47,16 +47,16 @@ def server_of(folder: Path) -> MCPServer:
         command: Annotated[
             list[str], Field(min_length=1, description="the program and its arguments, one each")
         ],
-        seconds: Annotated[float, Field(gt=0, le=MOST_SECONDS)] = _DEFAULT_SECONDS,
+        seconds: Annotated[float, Field(gt=0, le=MAX_SECONDS)] = _DEFAULT_SECONDS,
     ) -> str:
-        """Run a program in the folder and give back its exit code and the end of what it printed."""
+        """Run a program in the folder; returns its exit code and the end of its output."""
         return await run_program(command, folder, seconds)
 
     return server
 
 
 async def run_program(command: list[str], folder: Path, seconds: float) -> str:
-    """Run it to its end, or for so long; raises ToolError when it cannot be run."""
+    """Run it to its end, or for at most so long; raises ToolError when it cannot be started."""
     if any("\0" in word for word in command):
         raise ToolError("a command holds no NUL")
     kept, total = b"", 0

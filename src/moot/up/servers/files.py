@@ -34,40 +34,40 @@ def server_of(folder: Folder) -> MCPServer:
     )
 
     @server.tool(annotations=_READS, structured_output=False)
-    @_told
+    @_report_denied
     def list_files(path: str = ".") -> str:
         """List the files and folders in a folder; folders end with a slash."""
         return "\n".join(folder.entries(path)) or "(empty)"
 
     @server.tool(annotations=_READS, structured_output=False)
-    @_told
+    @_report_denied
     def read_file(path: str, first_line: int = 1, lines: int | None = None) -> str:
         """Read a text file, or `lines` of it from `first_line` on."""
         return folder.read(path, first_line, lines)
 
     @server.tool(annotations=_READS, structured_output=False)
-    @_told
+    @_report_denied
     def search_files(text: str, path: str = ".") -> str:
-        """Find the lines that hold a text, in all files below a folder."""
-        return "\n".join(folder.search(text, path)) or "(no line holds it)"
+        """Find the lines that contain a text, in all files below a folder."""
+        return "\n".join(folder.search(text, path)) or "(no match)"
 
     @server.tool(annotations=_WRITES, structured_output=False)
-    @_told
+    @_report_denied
     def write_file(path: str, text: str) -> str:
-        """Make a file with this text, or replace what is there."""
+        """Create a file with this text, or replace it."""
         return folder.write(path, text)
 
     @server.tool(annotations=_WRITES, structured_output=False)
-    @_told
+    @_report_denied
     def edit_file(path: str, old: str, new: str) -> str:
-        """Replace a passage that stands exactly once in a file."""
+        """Replace a passage that occurs exactly once in a file."""
         return folder.edit(path, old, new)
 
     return server
 
 
-def _told(function: Callable[P, T]) -> Callable[P, T]:
-    """What is denied is told to the caller, and is no fault of the server."""
+def _report_denied(function: Callable[P, T]) -> Callable[P, T]:
+    """Report a denied path to the caller as a tool error."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,11 +1,11 @@
 """One folder and nothing outside of it: list, read, write, edit and search by relative paths.
 
 Every step of a path is opened by its name below the folder before it, and never through a symbolic link. So
-no path leads out, whatever `..`, links, or somebody who moves folders about at the same time make of it;
-checking a resolved path first and opening it afterwards could not promise that.
+no path leads outside, whatever `..`, links or concurrent moves of folders do; checking a resolved path first
+and opening it afterwards could not guarantee that.
 
-Hidden names are not there at all, nor is the configuration of a space: `.moot` holds everybody's tokens,
-`.git` and the like hold passwords and hooks.
+Hidden names and the configuration of a space are not accessible: `.moot` holds everybody's tokens, `.git` and
+the like hold passwords and hooks.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-# What a model or a person reads at once; a longer file is read in parts.
+# What a model or a person can read at once; a longer file is read in parts.
 READ_BYTES: Final = 256 << 10
-# Well below the largest envelope of a space (1 MiB), in which it travels twice escaped.
+# Well below the largest envelope of a space (1 MiB), in which it is escaped twice.
 WRITE_BYTES: Final = 400_000
-ENTRIES: Final = 1_000
-# A search looks at so many files, each up to this size, and tells so many lines.
-SEARCH_FILES: Final = 5_000
+MAX_ENTRIES: Final = 1_000
+# A search reads so many files, each up to this size, and returns so many lines.
+MAX_SEARCH_FILES: Final = 5_000
 SEARCH_BYTES: Final = 1 << 20
-MATCHES: Final = 200
-_LINE_CHARS: Final = 300
-_DEEPEST: Final = 32
+MAX_MATCHES: Final = 200
+_MAX_LINE_CHARS: Final = 300
+_MAX_DEPTH: Final = 32
 
 _CONFIGURATIONS: Final = ("moot.yaml", "space.yaml")
 
@@ -38,7 +38,7 @@ _FILE: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class PathDenied(Exception):
-    """The path or its content is not to be had; the text says why."""
+    """The path or its content is not accessible; the text says why."""
 
 
 class Folder:
@@ -49,23 +49,23 @@ class Folder:
         try:
             os.close(os.open(root, os.O_RDONLY | os.O_DIRECTORY))
         except OSError as fault:
-            raise PathDenied(f"{root} is no folder: {fault.strerror}") from None
+            raise PathDenied(f"{root} is not a folder: {fault.strerror}") from None
 
     def entries(self, path: str = ".") -> list[str]:
-        """The names in a folder, folders with a slash behind them."""
+        """The names in a folder; folders end with a slash."""
         with self._opened_folder(_steps(path)) as handle:
             found = sorted(_entries(handle))
         if not _steps(path):
             found = [name for name in found if name not in _CONFIGURATIONS]
-        if len(found) > ENTRIES:
-            found = [*found[:ENTRIES], f"… and {len(found) - ENTRIES} more"]
+        if len(found) > MAX_ENTRIES:
+            found = [*found[:MAX_ENTRIES], f"… and {len(found) - MAX_ENTRIES} more"]
         return found
 
     def read(self, path: str, first_line: int = 1, lines: int | None = None) -> str:
         """A text file, or some lines of it."""
         if first_line < 1 or (lines is not None and lines < 1):
-            raise PathDenied("first_line and lines are 1 or more")
-        text = self._text(path, most=None if lines is not None or first_line > 1 else READ_BYTES)
+            raise PathDenied("first_line and lines must be 1 or more")
+        text = self._text(path, max_bytes=None if lines is not None or first_line > 1 else READ_BYTES)
         if first_line == 1 and lines is None:
             return text
         kept = text.split("\n")[first_line - 1 : None if lines is None else first_line - 1 + lines]
@@ -75,7 +75,7 @@ class Folder:
         return shown
 
     def write(self, path: str, text: str) -> str:
-        """Make a file or replace it, folders on the way included; whole or not at all."""
+        """Create or replace a file and its folders; atomic."""
         data = text.encode("utf-8", "surrogateescape")
         if len(data) > WRITE_BYTES:
             raise PathDenied(f"a file is written with at most {WRITE_BYTES} bytes at once")
@@ -87,44 +87,44 @@ class Folder:
             mode = 0o644
             if before == "file":
                 mode = stat.S_IMODE(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode)
-            beside = f".{name[:200]}.{secrets.token_hex(6)}.new"
+            scratch = f".{name[:200]}.{secrets.token_hex(6)}.new"
             try:
-                _write(handle, beside, data, mode)
-                os.rename(beside, name, src_dir_fd=handle, dst_dir_fd=handle)
+                _write(handle, scratch, data, mode)
+                os.rename(scratch, name, src_dir_fd=handle, dst_dir_fd=handle)
             except OSError as fault:
-                _forget(handle, beside)
+                _unlink(handle, scratch)
                 raise PathDenied(f"{path} cannot be written: {fault.strerror}") from None
-        return f"{'replaced' if before else 'made'} {path}: {len(data)} bytes"
+        return f"{'replaced' if before else 'created'} {path}: {len(data)} bytes"
 
     def edit(self, path: str, old: str, new: str) -> str:
-        """Replace a passage that stands exactly once in a file."""
-        text = self._text(path, most=WRITE_BYTES)
+        """Replace a passage that occurs exactly once in a file."""
+        text = self._text(path, max_bytes=WRITE_BYTES)
         count = text.count(old) if old else 0
         if count != 1:
-            times = "is empty" if not old else f"stands {count} times" if count else "does not stand"
-            raise PathDenied(f"the passage {times} in {path}: give one that stands there exactly once")
+            times = "is empty" if not old else f"occurs {count} times" if count else "does not occur"
+            raise PathDenied(f"the passage {times} in {path}: give one that occurs exactly once")
         return self.write(path, text.replace(old, new))
 
     def search(self, text: str, path: str = ".") -> list[str]:
-        """Lines of text files below a folder that hold this text, as `file:line: words`."""
+        """Lines of text files below a folder that contain this text, as `file:line: text`."""
         if not text.strip():
-            raise PathDenied("there is nothing to look for")
+            raise PathDenied("the text to search for is empty")
         found: list[str] = []
         start = PurePosixPath(*_steps(path))
-        looked = 0
+        searched = 0
         for name in self._files_below(start):
-            looked += 1
-            if looked > SEARCH_FILES:
-                return [*found, f"… stopped after {SEARCH_FILES} files: search below a smaller folder"]
+            searched += 1
+            if searched > MAX_SEARCH_FILES:
+                return [*found, f"… stopped after {MAX_SEARCH_FILES} files: search below a smaller folder"]
             try:
-                words = self._text(str(name), most=SEARCH_BYTES)
+                content = self._text(str(name), max_bytes=SEARCH_BYTES)
             except PathDenied:
                 continue
-            for number, line in enumerate(words.split("\n"), 1):
+            for number, line in enumerate(content.split("\n"), 1):
                 if text in line:
-                    found.append(f"{name}:{number}: {line.strip()[:_LINE_CHARS]}")
-                    if len(found) >= MATCHES:
-                        return [*found, f"… stopped after {MATCHES} lines: look for something rarer"]
+                    found.append(f"{name}:{number}: {line.strip()[:_MAX_LINE_CHARS]}")
+                    if len(found) >= MAX_MATCHES:
+                        return [*found, f"… stopped after {MAX_MATCHES} lines: search for something rarer"]
         return found
 
     # Inside
@@ -132,12 +132,12 @@ class Folder:
     def _file_steps(self, path: str) -> list[str]:
         steps = _steps(path)
         if not steps:
-            raise PathDenied("a file has a name")
+            raise PathDenied("a file needs a name")
         return steps
 
-    def _text(self, path: str, most: int | None) -> str:
+    def _text(self, path: str, max_bytes: int | None) -> str:
         *folders, name = self._file_steps(path)
-        limit = SEARCH_BYTES * 8 if most is None else most
+        limit = SEARCH_BYTES * 8 if max_bytes is None else max_bytes
         with self._opened_folder(folders) as folder:
             try:
                 handle = os.open(name, os.O_RDONLY | _FILE, dir_fd=folder)
@@ -187,7 +187,7 @@ class Folder:
                 if folder == start:
                     raise
                 continue
-            if len(folder.parts) < _DEEPEST:
+            if len(folder.parts) < _MAX_DEPTH:
                 waiting += [folder / name[:-1] for name in reversed(names) if name.endswith("/")]
             for name in names:
                 if not name.endswith("/") and (folder.parts or name not in _CONFIGURATIONS):
@@ -195,14 +195,14 @@ class Folder:
 
 
 def _steps(path: str) -> list[str]:
-    """The names on the way; raises Denied for a path that is not simply below the folder."""
+    """The names on the way; raises PathDenied for a path that is not simply below the folder."""
     if "\0" in path or "\\" in path:
-        raise PathDenied("a path holds no backslash and no NUL")
+        raise PathDenied("a path must not contain a backslash or NUL")
     if path.startswith(("/", "~")):
         raise PathDenied(f"{path} is not below the shared folder: paths are relative to it")
     steps = [step for step in path.split("/") if step not in ("", ".")]
     if ".." in steps:
-        raise PathDenied(f"{path} leads out of the shared folder")
+        raise PathDenied(f"{path} leads outside of the shared folder")
     if any(step.startswith(".") for step in steps) or (steps and steps[0] in _CONFIGURATIONS):
         raise PathDenied(f"{path} is not shared: hidden files and a space's own configuration are not")
     return steps
@@ -234,7 +234,7 @@ def _write(folder: int, name: str, data: bytes, mode: int) -> None:
         os.fsync(opened.fileno())
 
 
-def _forget(folder: int, name: str) -> None:
+def _unlink(folder: int, name: str) -> None:
     try:
         os.unlink(name, dir_fd=folder)
     except OSError:
@@ -245,5 +245,5 @@ def _why(fault: OSError) -> str:
     if fault.errno == errno.ELOOP:
         return "it is a symbolic link"
     if fault.errno == errno.ENOTDIR:
-        return "a step on the way is a symbolic link, or no folder"
+        return "a part of the path is a symbolic link, or not a folder"
     return str(fault.strerror)

@@ -18,7 +18,7 @@ from tests.waiting import bounded
 MOOT = [sys.executable, "-m", "moot.cli"]
 
 
-def written(folder: Path, text: str, name: str = "moot.yaml") -> Path:
+def write_config(folder: Path, text: str, name: str = "moot.yaml") -> Path:
     path = folder / name
     path.write_text(dedent(text), "utf-8")
     path.chmod(0o600)
@@ -29,41 +29,41 @@ def environment(**more: str) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "PYTHONUNBUFFERED": "1"} | more
 
 
-class Lifted:
-    """A running `moot up`: every change that it told of, and how each part stands now."""
+class MootUp:
+    """A running `moot up`: every change that it reported, and the latest status of each part."""
 
     def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
         self.process = process
         self.folder = folder
         self.data = folder / ".moot"
-        self.told: list[dict[str, Any]] = []
+        self.changes: list[dict[str, Any]] = []
         self.now: dict[str, dict[str, Any]] = {}
-        self._news = asyncio.Condition()
+        self._changed = asyncio.Condition()
         self._reader = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
         assert self.process.stdout is not None
         async for line in self.process.stdout:
             row = json.loads(line)
-            async with self._news:
-                self.told.append(row)
+            async with self._changed:
+                self.changes.append(row)
                 if "name" in row:
                     self.now[row["name"]] = row
-                self._news.notify_all()
-        async with self._news:
-            self._news.notify_all()
+                self._changed.notify_all()
+        async with self._changed:
+            self._changed.notify_all()
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Wait until something holds of what was told."""
+        """Wait until something holds for what was reported."""
         try:
-            async with bounded(), self._news:
-                await self._news.wait_for(lambda: holds() or self._reader.done())
+            async with bounded(), self._changed:
+                await self._changed.wait_for(lambda: holds() or self._reader.done())
         except TimeoutError:
-            raise AssertionError(f"never so: {self.told[-12:]}") from None
-        assert holds(), f"ended before it was so: {self.told[-12:]}"
+            raise AssertionError(f"never so: {self.changes[-12:]}") from None
+        assert holds(), f"ended before it was so: {self.changes[-12:]}"
 
-    async def stands(self, name: str, state: str, **facts: object) -> dict[str, Any]:
-        """Wait until a part stands so."""
+    async def wait_for_state(self, name: str, state: str, **facts: object) -> dict[str, Any]:
+        """Wait until a part has this state."""
 
         def so() -> bool:
             row = self.now.get(name, {})
@@ -99,13 +99,13 @@ class Lifted:
 
 
 @asynccontextmanager
-async def lifted(
+async def moot_up(
     folder: Path,
     *options: str,
     environ: Mapping[str, str] | None = None,
     ready: bool = True,
     program: Sequence[str] = MOOT,
-) -> AsyncIterator[Lifted]:
+) -> AsyncIterator[MootUp]:
     """`moot up` in a folder on any free port, stopped at the end and without a traceback in its log."""
     with (folder / "up.err").open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
@@ -116,10 +116,10 @@ async def lifted(
             cwd=folder,
             env=environ or environment(),
         )  # fmt: skip
-    up = Lifted(process, folder)
+    up = MootUp(process, folder)
     try:
         if ready:
-            await up.stands("gateway", "running")
+            await up.wait_for_state("gateway", "running")
         yield up
     finally:
         await up.end()
@@ -128,10 +128,10 @@ async def lifted(
     assert "Traceback" not in (log.read_text("utf-8") if log.exists() else "")
 
 
-async def typed(folder: Path, *words: str) -> tuple[int, str]:
+async def run_moot(folder: Path, *arguments: str) -> tuple[int, str]:
     """Run `moot …` in a folder to its end; its exit code and all that it printed."""
     process = await asyncio.create_subprocess_exec(
-        *MOOT, *words,
+        *MOOT, *arguments,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
