@@ -20,14 +20,14 @@ from moot.mcp.downstream.mcp_server import McpServer
 from moot.net.http_listener import bind_socket, serve_http
 from tests.adapter.test_settings_sources import source
 from tests.authority import Authority
-from tests.mcp.shop import Shop
+from tests.mcp.example_backend import ExampleBackend
 
 PASSWORD = "open-sesame-for-the-key"
 
 
 @asynccontextmanager
 async def shop_behind_tls(authority: Authority) -> AsyncIterator[str]:
-    """A shop that only talks to whoever shows a certificate of the authority."""
+    """A backend that only talks to whoever shows a certificate of the authority."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.file)
     context.load_cert_chain(*authority.issue("shop"))
     context.verify_mode = ssl.CERT_REQUIRED
@@ -50,7 +50,7 @@ async def shop_behind_tls(authority: Authority) -> AsyncIterator[str]:
 
     door = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=context)
     port = door.sockets[0].getsockname()[1]
-    async with McpServer(Shop(), McpServerLimits()) as face:
+    async with McpServer(ExampleBackend(), McpServerLimits()) as face:
         http = McpHttpServer(face, HttpAccessPolicy.of(port))
         try:
             async with serve_http(http, inner):

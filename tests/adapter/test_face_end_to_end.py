@@ -27,7 +27,7 @@ from mcp import Client, StdioServerParameters
 from moot.identity import keyfile
 from moot.protocol.operation import Json
 from tests.adapter.commands import PROGRAM
-from tests.bridge.test_face_conformance import INSPECTOR, NODE, run
+from tests.bridge.test_space_server_conformance import INSPECTOR, NODE, run
 from tests.mcp.upstreams import NODE as SERVERS
 from tests.ports import held_port
 from tests.waiting import HANG_SECONDS, bounded, until_told

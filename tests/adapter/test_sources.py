@@ -20,21 +20,21 @@ from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.downstream.mcp_server import McpServer
 from moot.net.http_listener import bind_socket, serve_http
 from tests.adapter.worlds import NAMESPACE, TOOLS, World, desk, empty_world, named, tool
-from tests.mcp.shop import Shop
+from tests.mcp.example_backend import ExampleBackend
 from tests.mcp.upstreams import NODE, SERVERS
-from tests.mcp.upstreams import served as workshop
+from tests.mcp.upstreams import serve_workshop as workshop
 from tests.waiting import until
 
 TOKEN = "sesame-4f9a8c7b6d5e"
 
 
 @asynccontextmanager
-async def shop_asking(allowed: Callable[[dict[str, str]], bool]) -> AsyncIterator[tuple[str, Shop]]:
+async def shop_asking(allowed: Callable[[dict[str, str]], bool]) -> AsyncIterator[tuple[str, ExampleBackend]]:
     """A server over Streamable HTTP that answers 401 unless it likes the headers."""
-    shop = Shop()
+    backend = ExampleBackend()
     listening = bind_socket("127.0.0.1", 0)
     port = listening.getsockname()[1]
-    async with McpServer(shop, McpServerLimits()) as face:
+    async with McpServer(backend, McpServerLimits()) as face:
         http = McpHttpServer(face, HttpAccessPolicy.of(port))
 
         async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -46,7 +46,7 @@ async def shop_asking(allowed: Callable[[dict[str, str]], bool]) -> AsyncIterato
 
         try:
             async with serve_http(application, listening):
-                yield f"http://127.0.0.1:{port}/mcp", shop
+                yield f"http://127.0.0.1:{port}/mcp", backend
         finally:
             http.close()
 
@@ -56,7 +56,7 @@ def remote(here: World, url: str, **more: Any) -> None:
     source = {"name": "shop", "transport": "sse", "url": url, "xprotocol_namespace": "com.acme.shop"}
     # Its tools are described in a word or not at all.
     here.document["mcp_sources"] = [source | {"description_quality_floor": 0.0} | more]
-    here.document["access"][here.alice.key] = ["com.acme.shop.*"]
+    here.document["access"][here.alice.key] = ["com.acme.backend.*"]
 
 
 async def listed(adapter: Adapter, source: str) -> None:
@@ -74,14 +74,14 @@ async def test_a_remote_server_contributes_its_tools_over_either_transport(
         remote(here, url)
         async with here.running() as adapter:
             await listed(adapter, "shop")
-            answer = await here.alice.ask("com.acme.shop.add", {"a": 2, "b": 3})
-            assert answer.kind == "com.acme.shop.add.result"
+            answer = await here.alice.ask("com.acme.backend.add", {"a": 2, "b": 3})
+            assert answer.kind == "com.acme.backend.add.result"
             assert 5 in (answer.payload.get("result"), answer.payload.get("content"))
             announced = (await here.announce()).payload["mcp_sources"][0]
             assert announced["transport"] == "sse"
             assert announced["url"] == url
             assert announced["tool_count"] == len(adapter.status()["sources"][0]["kinds"]) - 2
-            prompt = await here.alice.ask("com.acme.shop.prompt.review", {"code": "x = 1"})
+            prompt = await here.alice.ask("com.acme.backend.prompt.review", {"code": "x = 1"})
             assert "x = 1" in prompt.payload["content"]
 
 
@@ -110,26 +110,26 @@ async def test_each_kind_of_credential_reaches_the_server_and_the_caller_needs_n
     if kind == "api_key":
         auth["header"] = "X-Desk-Key"
     async with (
-        shop_asking(lambda headers: headers.get(header) == value) as (url, shop),
+        shop_asking(lambda headers: headers.get(header) == value) as (url, backend),
         empty_world(tmp_path) as here,
     ):
         remote(here, url, auth=auth)
         here.environ["SHOP_TOKEN"] = TOKEN
         async with here.running() as adapter:
             await listed(adapter, "shop")
-            answer = await here.alice.ask("com.acme.shop.echo", {"text": "hello"})
+            answer = await here.alice.ask("com.acme.backend.echo", {"text": "hello"})
             assert answer.payload["content"] == "hello"
             # Both are needed: the server's own credential does not stand in for a capability.
             carol = await here.somebody("carol")
-            refused = await carol.ask("com.acme.shop.echo", {"text": "hello"})
+            refused = await carol.ask("com.acme.backend.echo", {"text": "hello"})
             assert refused.code == "AUTHORIZATION_INSUFFICIENT"
-            assert len([call for call in shop.calls if call.method == "tools/call"]) == 1
+            assert len([call for call in backend.calls if call.method == "tools/call"]) == 1
         here.environ["SHOP_TOKEN"] = "something-else"
         async with here.running() as adapter:
             down = adapter.status()["sources"][0]
             assert down["state"] != "up"
             assert "401" in down["trouble"]
-            late = await here.alice.ask("com.acme.shop.echo", {"text": "hello"})
+            late = await here.alice.ask("com.acme.backend.echo", {"text": "hello"})
             assert late.code in ("NOT_FOUND", "ENDPOINT_UNAVAILABLE")
 
 
@@ -213,7 +213,7 @@ async def test_a_server_that_asks_its_caller_something_gets_no_answer_and_the_ca
         remote(here, url)
         async with here.running() as adapter:
             await listed(adapter, "shop")
-            answer = await here.alice.ask("com.acme.shop.greet", {})
+            answer = await here.alice.ask("com.acme.backend.greet", {})
             told = answer.payload["message"] if answer.code else answer.payload["content"]
             assert answer.code == "UPSTREAM_ERROR" or answer.payload["isError"] is True
             assert "input" in told or "elicitation" in told

@@ -17,8 +17,8 @@ from moot.bridge.bridge_settings import BridgeSettings
 from moot.cli import main
 from moot.mcp.upstream import UpstreamOptions
 from moot.protocol.close_codes import REMOVED
-from tests.bridge.rooms import bridged_room, call
-from tests.mcp.upstreams import QUICK, SERVERS, gone, is_alive, script, served, value_of
+from tests.bridge.bridged_space import bridged_space, call
+from tests.mcp.upstreams import QUICK, SERVERS, is_alive, script, serve_workshop, value_of, wait_until_gone
 from tests.waiting import HANG_SECONDS, bounded, until
 
 ODD = (sys.executable, str(SERVERS / "odd.py"))
@@ -59,7 +59,7 @@ async def said(process: asyncio.subprocess.Process) -> str:
 
 
 async def test_a_server_joins_by_one_command_and_a_signal_ends_it_all(tmp_path: Path) -> None:
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         alice = await space.join("alice")
         options = ("--gateway", space.room.url, "--space", "lab", "--token-file", token_file(tmp_path))
         listed = ("--env", "LISTED=1", "--env", "HANDED_ON")
@@ -75,13 +75,13 @@ async def test_a_server_joins_by_one_command_and_a_signal_ends_it_all(tmp_path: 
             process.send_signal(signal.SIGTERM)
             async with bounded():
                 assert await process.wait() == 0
-        await gone(told["pid"])
+        await wait_until_gone(told["pid"])
         await until(lambda: "host" not in alice.roster)
     assert (tmp_path / ".moot" / "pins.json").exists()
 
 
 async def test_a_server_at_a_url_joins(tmp_path: Path) -> None:
-    async with bridged_room(tmp_path) as space, served("streamable-http") as url:
+    async with bridged_space(tmp_path) as space, serve_workshop("streamable-http") as url:
         alice = await space.join("alice")
         options = ("--gateway", space.room.url, "--token-file", token_file(tmp_path), "--url", url)
         async with command(tmp_path, *options) as process:
@@ -90,23 +90,23 @@ async def test_a_server_at_a_url_joins(tmp_path: Path) -> None:
 
 
 async def test_a_member_that_is_kicked_stops_its_server_and_says_so(tmp_path: Path) -> None:
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         alice = await space.join("alice")
         options = ("--gateway", space.room.url, "--token-file", token_file(tmp_path), "--pins", "p/pins.json")
         async with command(tmp_path, *options, "--", *ODD) as process:
             await said(process)
             pid = value_of(await call(alice, "told"))["pid"]
-            await alice.kick("host")
+            await alice.admin.kick("host")
             assert (await said(process)).startswith("left the space: 4003")
             async with bounded():
                 assert await process.wait() == 1
-        await gone(pid)
+        await wait_until_gone(pid)
     assert (tmp_path / "p" / "pins.json").exists()
 
 
 async def test_a_member_that_is_shut_down_ends_well(tmp_path: Path) -> None:
     """MEW 3.9.10."""
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         alice = await space.join("alice")
         options = ("--gateway", space.room.url, "--token-file", token_file(tmp_path))
         async with command(tmp_path, *options, "--", *ODD) as process:
@@ -118,7 +118,7 @@ async def test_a_member_that_is_shut_down_ends_well(tmp_path: Path) -> None:
 
 
 async def test_serving_in_process_tells_how_it_ended(tmp_path: Path) -> None:
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         alice = await space.join("alice")
         settings = BridgeSettings(
             server=script("odd"),
@@ -139,7 +139,7 @@ async def test_serving_in_process_tells_how_it_ended(tmp_path: Path) -> None:
 async def test_a_server_that_does_not_start_is_shown_with_its_last_words_made_harmless(
     tmp_path: Path,
 ) -> None:
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         options = ("--gateway", space.room.url, "--token-file", token_file(tmp_path))
         async with command(tmp_path, *options, "--", *ODD, "--die-at-start", "5") as process:
             assert process.stderr is not None
@@ -153,7 +153,7 @@ async def test_a_server_that_does_not_start_is_shown_with_its_last_words_made_ha
 
 
 async def test_a_token_that_is_not_taken_is_told_without_a_traceback(tmp_path: Path) -> None:
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         options = (
             "--gateway",
             space.room.url,

@@ -16,7 +16,7 @@ from typing import Any
 from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import StdioServer, UpstreamOptions
 from moot.participant import JoinedSpace
-from tests.bridge.rooms import HOST, BridgedRoom, bridged_room, call
+from tests.bridge.bridged_space import HOST, BridgedSpace, bridged_space, call
 from tests.mcp.upstreams import NODE, PATIENT, text_of
 from tests.waiting import HANG_SECONDS
 
@@ -130,7 +130,7 @@ async def call_through(space: JoinedSpace, host: str, tool: str, arguments: dict
     return result
 
 
-async def join_all(space: BridgedRoom, folder: Path) -> None:
+async def join_all(space: BridgedSpace, folder: Path) -> None:
     argv = {
         "everything": ("mcp-server-everything",),
         "filesystem": ("mcp-server-filesystem", str(folder)),
@@ -160,7 +160,7 @@ async def test_five_servers_of_both_eras_in_one_space(tmp_path: Path) -> None:
     ):
         subprocess.run(["git", *arguments], cwd=repository, check=True)  # noqa: S603, S607
     (repository / "b.txt").write_text("b")
-    async with bridged_room(tmp_path, dict.fromkeys(ERAS, HOST)) as space:
+    async with bridged_space(tmp_path, dict.fromkeys(ERAS, HOST)) as space:
         await join_all(space, folder)
         alice = await space.join("alice")
         seen = await alice.request_all("tools/list", timeout_seconds=HANG_SECONDS)

@@ -14,7 +14,7 @@ from moot.mcp.eras import LOG_LEVEL_KEY
 from moot.mcp.upstream import UpstreamOptions
 from moot.participant import JoinedSpace, Progress
 from moot.protocol.envelope import Envelope
-from tests.bridge.rooms import BridgedRoom, bridged_room, call
+from tests.bridge.bridged_space import BridgedSpace, bridged_space, call
 from tests.mcp.upstreams import PATIENT, QUICK, script, text_of, value_of
 from tests.waiting import HANG_SECONDS, until, until_told
 
@@ -33,7 +33,7 @@ def hearing(space: JoinedSpace, method: str) -> list[Envelope]:
 
 @pytest.mark.requirement("MEW-2.1-4", "MEW-3.1.2-5")
 async def test_an_unmodified_server_serves_its_tools_and_its_results_arrive_unaltered(tmp_path: Path) -> None:
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         await space.bridge(script("odd"))
         alice = await space.join("alice")
         tools = await alice.list_all("host", "tools")
@@ -47,7 +47,7 @@ async def test_an_unmodified_server_serves_its_tools_and_its_results_arrive_unal
 
 @pytest.mark.requirement("MCPX-3.1.2-6")
 async def test_in_mcpx_the_kind_is_extended_and_the_body_stays_what_it_is(tmp_path: Path) -> None:
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         await space.bridge(script("odd"), dialect="mcpx")
         watcher = await space.room.join("bob", "&dialect=mcpx")
         alice = await space.join("alice", dialect="mcpx")
@@ -59,7 +59,7 @@ async def test_in_mcpx_the_kind_is_extended_and_the_body_stays_what_it_is(tmp_pa
 
 async def test_it_acts_only_when_it_is_named_and_lists_for_everybody(tmp_path: Path) -> None:
     """D-81: one call, one execution."""
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         await space.bridge(script("odd"))
         await space.bridge(script("odd"), "host2")
         alice = await space.join("alice")
@@ -78,7 +78,7 @@ async def test_it_acts_only_when_it_is_named_and_lists_for_everybody(tmp_path: P
 
 @pytest.mark.requirement("MEW-7.1-4")
 async def test_a_proposal_runs_only_once_somebody_fulfils_it(tmp_path: Path) -> None:
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         await space.bridge(script("odd"))
         alice, carl = await space.join("alice"), await space.join("carl")
         proposal = await carl.propose("host", "tools/call", {"name": "echo", "arguments": {"n": 1}})
@@ -94,7 +94,7 @@ async def test_a_proposal_runs_only_once_somebody_fulfils_it(tmp_path: Path) -> 
 
 
 async def test_progress_and_logs_come_to_the_caller_before_the_answer(tmp_path: Path) -> None:
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         await space.bridge(script("odd"))
         alice = await space.join("alice")
         progress: list[Progress] = []
@@ -115,7 +115,7 @@ async def test_progress_and_logs_come_to_the_caller_before_the_answer(tmp_path: 
 
 
 async def test_cancelling_reaches_the_server(tmp_path: Path) -> None:
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         bridge = await space.bridge(script("odd"))
         alice = await space.join("alice")
         hanging = asyncio.create_task(call(alice, "hang", {"seconds": 30}))
@@ -131,7 +131,7 @@ async def test_cancelling_reaches_the_server(tmp_path: Path) -> None:
 
 
 async def test_a_question_of_the_server_is_asked_by_the_answer(tmp_path: Path) -> None:
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         await space.bridge(script("odd"))
         alice, bob = await space.join("alice"), await space.join("bob")
         asked = await call(alice, "ask_name")
@@ -149,7 +149,7 @@ async def test_a_question_of_the_server_is_asked_by_the_answer(tmp_path: Path) -
 
 
 async def test_a_caller_that_leaves_is_not_waited_for(tmp_path: Path) -> None:
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         bridge = await space.bridge(script("odd"))
         alice, bob = await space.join("alice"), await space.join("bob")
         await bob.request("host", "resources/subscribe", {"uri": "odd://a"})
@@ -170,7 +170,7 @@ async def test_a_caller_that_leaves_is_not_waited_for(tmp_path: Path) -> None:
 
 
 async def test_subscribers_and_only_they_hear_of_a_changed_resource(tmp_path: Path) -> None:
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         await space.bridge(script("odd"))
         alice, bob = await space.join("alice"), await space.join("bob")
         heard = hearing(alice, "notifications/resources/updated")
@@ -193,7 +193,7 @@ async def test_subscribers_and_only_they_hear_of_a_changed_resource(tmp_path: Pa
 
 
 async def test_sessions_end_at_the_bridge_and_are_answered_politely(tmp_path: Path) -> None:
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         await space.bridge(script("odd"))
         alice = await space.join("alice")
         assert await alice.request("host", "ping") == {}
@@ -228,7 +228,7 @@ async def test_sessions_end_at_the_bridge_and_are_answered_politely(tmp_path: Pa
 
 async def test_a_restart_of_the_member_restarts_the_server(tmp_path: Path) -> None:
     """MEW 3.9.9."""
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         bridge = await space.bridge(script("odd"))
         alice = await space.join("alice")
         before = value_of(await call(alice, "told"))["pid"]
@@ -238,7 +238,7 @@ async def test_a_restart_of_the_member_restarts_the_server(tmp_path: Path) -> No
 
 
 async def test_many_bridges_in_one_process_do_not_disturb_each_other(tmp_path: Path) -> None:
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         good = await space.bridge(script("odd"))
         dying = script("odd", "--die-at-start", "9")
         bad = await space.bridge(
@@ -258,7 +258,7 @@ async def test_many_bridges_in_one_process_do_not_disturb_each_other(tmp_path: P
 
 
 async def test_a_server_that_declares_nothing_is_asked_all_the_same(tmp_path: Path) -> None:
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         await space.bridge(script("odd", "--no-features"))
         alice = await space.join("alice")
         assert "echo" in [tool["name"] for tool in await alice.list_all("host", "tools")]
@@ -267,13 +267,13 @@ async def test_a_server_that_declares_nothing_is_asked_all_the_same(tmp_path: Pa
             await alice.request("host", "resources/subscribe", {"uri": "odd://a"})
 
 
-async def _workshop(space: BridgedRoom) -> JoinedSpace:
+async def _workshop(space: BridgedSpace) -> JoinedSpace:
     await space.bridge(script("workshop", "stdio"), upstream=UpstreamOptions(limits=PATIENT))
     return await space.join("alice")
 
 
 async def test_a_stateless_server_is_bridged_with_all_it_has(tmp_path: Path) -> None:
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         alice = await _workshop(space)
         changes = hearing(alice, "notifications/tools/list_changed")
         assert (await alice.call("host", "add", {"a": 2, "b": 3})).structured == {"result": 5}

@@ -19,15 +19,15 @@ from moot.errors import McpError
 from moot.mcp.upstream import UpstreamOptions
 from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
-from tests.bridge.rooms import BridgedRoom, bridged_room, call
-from tests.mcp.upstreams import QUICK, gone, script, text_of, value_of
+from tests.bridge.bridged_space import BridgedSpace, bridged_space, call
+from tests.mcp.upstreams import QUICK, script, text_of, value_of, wait_until_gone
 from tests.waiting import HANG_SECONDS, until, until_told
 
 HASTY = replace(QUICK, call_seconds=0.3, health_seconds=0.3)
 LATE = "did not answer tools/call within 0.3 s"
 
 
-async def _others_talk(space: BridgedRoom, meanwhile: Awaitable[Any]) -> Any:
+async def _others_talk(space: BridgedSpace, meanwhile: Awaitable[Any]) -> Any:
     """Two members chat while something goes wrong elsewhere; what became of that."""
     bob = space.members["bob"]
     heard = 0
@@ -77,7 +77,7 @@ async def _stays(alice: JoinedSpace) -> None:
 async def test_the_caller_is_told_and_nobody_else_notices(
     tmp_path: Path, tool: str, arguments: dict[str, Any], says: str
 ) -> None:
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         await space.bridge(script("odd"), upstream=UpstreamOptions(limits=HASTY if says == LATE else QUICK))
         alice, _ = await space.join("alice"), await space.join("bob")
         left: list[Envelope] = []
@@ -94,7 +94,7 @@ async def test_the_caller_is_told_and_nobody_else_notices(
 
 
 async def test_a_flood_of_notifications_arrives_as_a_trickle(tmp_path: Path) -> None:
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         await space.bridge(script("odd"))
         alice, bob = await space.join("alice"), await space.join("bob")
         await bob.request("host", "resources/subscribe", {"uri": "odd://a"})
@@ -128,7 +128,7 @@ async def test_a_flood_of_notifications_arrives_as_a_trickle(tmp_path: Path) -> 
 
 
 async def test_what_is_printed_to_stdout_harms_nobody(tmp_path: Path) -> None:
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         bridge = await space.bridge(script("odd", "--greeting", "hello from a print"))
         alice, _ = await space.join("alice"), await space.join("bob")
         assert text_of(await _others_talk(space, call(alice, "junk"))) == "after the junk"
@@ -136,7 +136,7 @@ async def test_what_is_printed_to_stdout_harms_nobody(tmp_path: Path) -> None:
 
 
 async def test_an_answer_too_large_for_the_space_is_told_as_such(tmp_path: Path) -> None:
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         await space.bridge(script("odd"))
         alice = await space.join("alice")
         with pytest.raises(McpError) as caught:
@@ -152,7 +152,7 @@ async def test_an_answer_too_large_for_the_space_is_told_as_such(tmp_path: Path)
 async def test_a_tool_that_changes_is_shown_and_withheld_until_somebody_consents(
     tmp_path: Path, tell: bool
 ) -> None:
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         bridge = await space.bridge(script("odd"), pins_file=tmp_path / "pins.json")
         alice = await space.join("alice")
         chats: list[str] = []
@@ -184,7 +184,7 @@ async def test_a_tool_that_changes_is_shown_and_withheld_until_somebody_consents
 async def test_a_change_between_two_runs_is_found_before_the_first_call(tmp_path: Path) -> None:
     pins = tmp_path / "pins.json"
     server = script("odd")
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         async with space.stack:
             first = await space.bridge(server, pins_file=pins)
             await until(lambda: pins.exists())
@@ -216,11 +216,11 @@ def _hash_of(pins: Path, tool: str) -> str:
 
 
 async def test_nothing_of_a_server_is_left_when_its_bridge_ends(tmp_path: Path) -> None:
-    async with bridged_room(tmp_path) as space:
+    async with bridged_space(tmp_path) as space:
         alice = await space.join("alice")
         async with space.stack:
             await space.bridge(script("odd"))
             pid = value_of(await call(alice, "told"))["pid"]
             grandchild = int(text_of(await call(alice, "spawn")))
-        await gone(pid)
-        await gone(grandchild)
+        await wait_until_gone(pid)
+        await wait_until_gone(grandchild)

@@ -18,7 +18,7 @@ from textwrap import dedent
 import pytest
 
 from moot.cli.interruption import Interruption
-from tests.mcp.upstreams import gone
+from tests.mcp.upstreams import wait_until_gone
 from tests.waiting import bounded, until
 
 MOOT = (sys.executable, "-m", "moot.cli")
@@ -154,7 +154,7 @@ async def test_a_bridge_whose_server_never_answers_says_so_and_ends_when_told(
             assert "Ctrl-C to stop; its stderr:\n  | loading the model" in told.text
             stop(told.process)
             assert await told.ended() == 0
-    await gone(int((tmp_path / "server.pid").read_text()))
+    await wait_until_gone(int((tmp_path / "server.pid").read_text()))
     assert "Traceback" not in told.text
 
 
@@ -268,7 +268,7 @@ async def test_a_second_signal_kills_what_the_first_did_not_end(tmp_path: Path) 
 
         await until(has_ended)
         assert await told.ended() == 128 + signal.SIGINT
-    await gone(int((tmp_path / "server.pid").read_text()))
+    await wait_until_gone(int((tmp_path / "server.pid").read_text()))
 
 
 async def test_what_does_not_end_in_its_time_is_ended(tmp_path: Path) -> None:
@@ -325,4 +325,4 @@ async def test_ending_the_server_of_commands_ends_what_it_runs(tmp_path: Path) -
         assert not call.done()
     call.cancel()
     await asyncio.wait([call])
-    await gone(int(pid.read_text()))
+    await wait_until_gone(int(pid.read_text()))

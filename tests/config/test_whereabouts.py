@@ -110,7 +110,7 @@ def test_a_token_that_is_not_made_yet_says_so(tmp_path: Path) -> None:
 def test_a_token_that_carries_less_is_not_taken_for_the_participants_own(tmp_path: Path) -> None:
     text = "spaces: {lab: {participants: {a: {capabilities: ['*'], tokens: [{token: t, profile: initial}]}}}}"
     written(tmp_path, text)
-    with pytest.raises(UsageError, match="no token"):
+    with pytest.raises(UsageError, match="No token"):
         found(tmp_path)
 
 

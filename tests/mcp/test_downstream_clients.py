@@ -1,4 +1,4 @@
-"""The official SDK's client against the face: every transport, both eras, the same answers."""
+"""The official SDK's client against the server: every transport, both eras, the same answers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mcp.client.sse import sse_client
 
 from mcp import Client, MCPError, StdioServerParameters
 from moot.mcp.downstream.backend import ListChanged, ResourceUpdated
-from tests.mcp.http_shop import Open, open_shop
+from tests.mcp.example_http_server import ServedExample, serve_example
 from tests.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
-STDIO = StdioServerParameters(command=sys.executable, args=["-m", "tests.mcp.shop"], cwd=ROOT)
+STDIO = StdioServerParameters(command=sys.executable, args=["-m", "tests.mcp.example_backend"], cwd=ROOT)
 WAYS = [
     ("stdio", "legacy"),
     ("stdio", "2026-07-28"),
@@ -37,13 +37,13 @@ async def client(way: str, mode: str, **more: Any) -> AsyncIterator[Client]:
         async with Client(STDIO, mode=mode, **more) as one:
             yield one
         return
-    async with open_shop() as shop, at(shop, way, mode, **more) as one:
+    async with serve_example() as example, at(example, way, mode, **more) as one:
         yield one
 
 
 @asynccontextmanager
-async def at(shop: Open, way: str, mode: str, **more: Any) -> AsyncIterator[Client]:
-    server: Any = shop.url if way == "http" else sse_client(shop.url.replace("/mcp", "/sse"))
+async def at(example: ServedExample, way: str, mode: str, **more: Any) -> AsyncIterator[Client]:
+    server: Any = example.url if way == "http" else sse_client(example.url.replace("/mcp", "/sse"))
     async with Client(server, mode=mode, **more) as one:
         yield one
 
@@ -189,19 +189,19 @@ async def test_a_handshake_client_hears_of_changes_and_of_resources_it_subscribe
         if len(heard) == 4:
             enough.set()
 
-    async with open_shop() as shop, at(shop, way, "legacy", message_handler=hear) as one:
+    async with serve_example() as example, at(example, way, "legacy", message_handler=hear) as one:
         await one.subscribe_resource("note://one")
         with pytest.raises(MCPError, match="nothing to subscribe to"):
             await one.subscribe_resource("gone://away")
-        await shop.shop.until(lambda: shop.shop.listeners == 1)
+        await example.backend.until(lambda: example.backend.listeners == 1)
         for change in (
             ListChanged("tools"),
             ListChanged("prompts"),
             ResourceUpdated("note://two"),
             ResourceUpdated("note://one"),
         ):
-            shop.shop.tell(change)
-        shop.shop.tell(ListChanged("resources"))
+            example.backend.tell(change)
+        example.backend.tell(ListChanged("resources"))
         with anyio.fail_after(HANG_SECONDS):
             await enough.wait()
         assert heard == [
@@ -211,35 +211,35 @@ async def test_a_handshake_client_hears_of_changes_and_of_resources_it_subscribe
             "notifications/resources/list_changed",
         ]
         await one.unsubscribe_resource("note://one")
-        assert shop.shop.subscribed == []
+        assert example.backend.subscribed == []
         await one.subscribe_resource("note://two")
-        assert shop.shop.subscribed == ["note://two"]
-    await shop.shop.until(lambda: not shop.shop.subscribed)
+        assert example.backend.subscribed == ["note://two"]
+    await example.backend.until(lambda: not example.backend.subscribed)
 
 
 async def test_a_stateless_client_listens_for_what_it_asked_for_and_nothing_else() -> None:
-    async with open_shop() as shop, at(shop, "http", "2026-07-28") as one:
+    async with serve_example() as example, at(example, "http", "2026-07-28") as one:
         async with one.listen(
             tools_list_changed=True, resource_subscriptions=["note://one", "gone://x"]
         ) as news:
-            assert shop.shop.subscribed == ["note://one"]
-            shop.shop.tell(ListChanged("prompts"))
-            shop.shop.tell(ResourceUpdated("note://two"))
-            shop.shop.tell(ResourceUpdated("note://one"))
-            shop.shop.tell(ListChanged("tools"))
+            assert example.backend.subscribed == ["note://one"]
+            example.backend.tell(ListChanged("prompts"))
+            example.backend.tell(ResourceUpdated("note://two"))
+            example.backend.tell(ResourceUpdated("note://one"))
+            example.backend.tell(ListChanged("tools"))
             first = await anext(aiter(news))
             second = await anext(aiter(news))
             assert [type(first).__name__, type(second).__name__] == ["ResourceUpdated", "ToolsListChanged"]
-        await shop.shop.until(lambda: not shop.shop.subscribed and not shop.shop.listeners)
-        assert shop.face.open_subscriptions == 0
+        await example.backend.until(lambda: not example.backend.subscribed and not example.backend.listeners)
+        assert example.server.open_subscriptions == 0
 
 
 @pytest.mark.parametrize(("way", "mode"), [("http", "legacy"), ("http", "2026-07-28"), ("sse", "legacy")])
 async def test_a_call_that_the_client_gives_up_is_given_up_behind_the_face_too(way: str, mode: Any) -> None:
-    async with open_shop() as shop, at(shop, way, mode) as one:
+    async with serve_example() as example, at(example, way, mode) as one:
         async with anyio.create_task_group() as group:
             group.start_soon(one.call_tool, "hang", {})
-            await shop.shop.until(lambda: len(shop.shop.calls) == 1)
+            await example.backend.until(lambda: len(example.backend.calls) == 1)
             group.cancel_scope.cancel()
-        await shop.shop.until(lambda: shop.shop.given_up == 1)
+        await example.backend.until(lambda: example.backend.given_up == 1)
         assert text_of(await one.call_tool("echo", {"text": "still here"})) == "still here"

@@ -18,8 +18,8 @@ from moot.errors import McpError
 from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.downstream.rpc import RpcRequest
 from moot.mcp.downstream.stateless import StatelessRequest, StatelessSubscription
-from tests.mcp.http_shop import Open, open_shop
-from tests.mcp.shop import QUESTION
+from tests.mcp.example_backend import QUESTION
+from tests.mcp.example_http_server import ServedExample, serve_example
 from tests.mcp.test_downstream_clients import at, text_of
 from tests.mcp.test_downstream_http import stateless
 from tests.waiting import HANG_SECONDS, until
@@ -64,13 +64,13 @@ async def ask(session: Any, method: str, id: str, responses: dict[str, Any] | No
     return made
 
 
-async def raw(shop: Open, method: str, params: dict[str, Any]) -> dict[str, Any]:
+async def raw(example: ServedExample, method: str, params: dict[str, Any]) -> dict[str, Any]:
     """The result of a request as it came, whatever the SDK would make of it; from a client with tasks."""
     post = stateless(method, params)
     can: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {TASKS: {}}}}
     post["json"]["params"]["_meta"] |= can
     async with httpx.AsyncClient() as client:
-        made: dict[str, Any] = (await client.post(shop.url, **post)).json()["result"]
+        made: dict[str, Any] = (await client.post(example.url, **post)).json()["result"]
     return made
 
 
@@ -79,8 +79,10 @@ class Tasks(ClientExtension):
 
     identifier = TASKS
 
-    def __init__(self, shop: Open, *, cancel: bool = False, first: dict[str, Any] | None = None) -> None:
-        self.shop = shop
+    def __init__(
+        self, example: ServedExample, *, cancel: bool = False, first: dict[str, Any] | None = None
+    ) -> None:
+        self.example = example
         self.cancel = cancel
         self.first = first
         self.made: list[TaskMade] = []
@@ -108,23 +110,23 @@ class Tasks(ClientExtension):
             if self.cancel:
                 await ask(context.session, "tasks/cancel", made.task_id)
             elif task["status"] == "working":
-                decision = self.shop.shop.decisions[-1]
-                decision.approve(self.first if len(self.shop.shop.decisions) == 1 else None)
+                decision = self.example.backend.decisions[-1]
+                decision.approve(self.first if len(self.example.backend.decisions) == 1 else None)
             await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_decision_that_comes_soon_is_all_that_the_client_notices(mode: Any) -> None:
-    async with open_shop() as shop, at(shop, "http", mode) as one:
+    async with serve_example() as example, at(example, "http", mode) as one:
         async with anyio.create_task_group() as group:
 
             async def call() -> None:
                 assert text_of(await one.call_tool("decide", {})) == "done as agreed"
 
             group.start_soon(call)
-            await shop.shop.until(lambda: shop.shop.decisions)
-            shop.shop.decisions[0].approve()
-        assert shop.face.counts.channels == {}
+            await example.backend.until(lambda: example.backend.decisions)
+            example.backend.decisions[0].approve()
+        assert example.server.counts.channels == {}
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -135,16 +137,16 @@ async def test_who_asked_for_progress_hears_what_is_waited_for(mode: Any) -> Non
         heard.append((progress, message))
 
     limits = McpServerLimits(decision_seconds=HANG_SECONDS, progress_seconds=0.02)
-    async with open_shop(limits) as shop, at(shop, "http", mode) as one:
+    async with serve_example(limits) as example, at(example, "http", mode) as one:
         async with anyio.create_task_group() as group:
 
             async def call() -> None:
                 await one.call_tool("decide", {}, progress_callback=progress)
 
             group.start_soon(call)
-            await shop.shop.until(lambda: shop.shop.decisions)
+            await example.backend.until(lambda: example.backend.decisions)
             await until(lambda: len(heard) >= 3)
-            shop.shop.decisions[0].reject()
+            example.backend.decisions[0].reject()
         amounts = [done for done, _ in heard]
         assert amounts == sorted(set(amounts))
         assert amounts[-1] < 1
@@ -153,17 +155,17 @@ async def test_who_asked_for_progress_hears_what_is_waited_for(mode: Any) -> Non
 
 @pytest.mark.parametrize(("way", "mode"), [("http", "legacy"), ("sse", "legacy"), ("http", "2026-07-28")])
 async def test_a_client_that_can_be_told_by_no_means_gets_a_pending_result(way: str, mode: Any) -> None:
-    async with open_shop(HASTY) as shop, at(shop, way, mode) as one:
+    async with serve_example(HASTY) as example, at(example, way, mode) as one:
         result = await one.call_tool("decide", {})
         assert (text_of(result), result.is_error) == ("pending under p-1", False)
-        assert shop.face.counts.channels == {"pending": 1}
-        assert shop.shop.decisions[0].withdrawn is None
+        assert example.server.counts.channels == {"pending": 1}
+        assert example.backend.decisions[0].withdrawn is None
 
 
 async def test_a_client_with_tasks_follows_the_decision_as_a_task() -> None:
-    async with open_shop(HASTY) as shop:
-        extension = Tasks(shop)
-        async with at(shop, "http", "2026-07-28", extensions=[extension]) as one:
+    async with serve_example(HASTY) as example:
+        extension = Tasks(example)
+        async with at(example, "http", "2026-07-28", extensions=[extension]) as one:
             assert text_of(await one.call_tool("decide", {})) == "done as agreed"
         made = extension.made[0]
         assert (made.task_id, made.status, made.ttl_ms, made.poll_interval_ms) == (
@@ -173,25 +175,25 @@ async def test_a_client_with_tasks_follows_the_decision_as_a_task() -> None:
             50,
         )
         assert extension.seen == ["working", "completed"]
-        assert shop.face.counts.channels == {"tasks": 1}
+        assert example.server.counts.channels == {"tasks": 1}
 
 
 async def test_a_task_that_is_cancelled_is_withdrawn() -> None:
-    async with open_shop(HASTY) as shop:
-        extension = Tasks(shop, cancel=True)
-        async with at(shop, "http", "2026-07-28", extensions=[extension]) as one:
+    async with serve_example(HASTY) as example:
+        extension = Tasks(example, cancel=True)
+        async with at(example, "http", "2026-07-28", extensions=[extension]) as one:
             assert (await one.call_tool("decide", {})).is_error
         assert extension.seen == ["working", "cancelled"]
-        assert shop.shop.decisions[0].withdrawn == "cancelled by the client"
+        assert example.backend.decisions[0].withdrawn == "cancelled by the client"
 
 
 async def test_a_task_takes_the_input_that_its_tool_wants_and_decides_again() -> None:
     wants = {"resultType": "input_required", "inputRequests": {"who": QUESTION}, "requestState": "s1"}
-    async with open_shop(HASTY) as shop:
-        extension = Tasks(shop, first=wants)
-        async with at(shop, "http", "2026-07-28", extensions=[extension]) as one:
+    async with serve_example(HASTY) as example:
+        extension = Tasks(example, first=wants)
+        async with at(example, "http", "2026-07-28", extensions=[extension]) as one:
             assert text_of(await one.call_tool("decide", {"text": "x"})) == "done as agreed"
-        again = shop.shop.decisions[1].pending.call.params
+        again = example.backend.decisions[1].pending.call.params
         assert again["inputResponses"] == {"who": {"action": "accept", "content": {"name": "Ada"}}}
         assert (again["requestState"], again["arguments"]) == ("s1", {"text": "x"})
         assert extension.seen[:2] == ["working", "input_required"]
@@ -199,10 +201,13 @@ async def test_a_task_takes_the_input_that_its_tool_wants_and_decides_again() ->
 
 
 async def test_a_task_whose_call_fails_says_with_which_error() -> None:
-    async with open_shop(HASTY) as shop, at(shop, "http", "2026-07-28", extensions=[Tasks(shop)]) as one:
-        made = await raw(shop, "tools/call", {"name": "decide", "arguments": {}})
+    async with (
+        serve_example(HASTY) as example,
+        at(example, "http", "2026-07-28", extensions=[Tasks(example)]) as one,
+    ):
+        made = await raw(example, "tools/call", {"name": "decide", "arguments": {}})
         assert (made["resultType"], made["taskId"]) == ("task", "p-1")
-        shop.shop.decisions[0].pending.settle(McpError(-32077, "out of paper", {"tray": 2}), "no paper")
+        example.backend.decisions[0].pending.settle(McpError(-32077, "out of paper", {"tray": 2}), "no paper")
         task = await ask(one.session, "tasks/get", "p-1")
         assert (task["status"], task["statusMessage"]) == ("failed", "no paper")
         assert task["error"] == {"code": -32077, "message": "out of paper", "data": {"tray": 2}}
@@ -212,15 +217,15 @@ async def test_a_task_whose_call_fails_says_with_which_error() -> None:
 
 
 async def test_who_listens_to_a_task_is_told_when_it_changes() -> None:
-    async with open_shop(HASTY) as shop:
-        await raw(shop, "tools/call", {"name": "decide", "arguments": {}})
+    async with serve_example(HASTY) as example:
+        await raw(example, "tools/call", {"name": "decide", "arguments": {}})
         heard: list[tuple[str, Any]] = []
         request = RpcRequest(7, "subscriptions/listen", {"notifications": {"taskIds": ["p-1", "p-9", 3]}})
         client = StatelessRequest({"extensions": {TASKS: {}}}, None, lambda *told: heard.append(told))
-        subscription = StatelessSubscription(shop.face, request, client)
+        subscription = StatelessSubscription(example.server, request, client)
         await subscription.start(request.params["notifications"])
         telling = asyncio.create_task(subscription.run())
-        shop.shop.decisions[0].approve()
+        example.backend.decisions[0].approve()
         await until(lambda: len(heard) >= 2)
         telling.cancel()
         await subscription.close()
@@ -238,8 +243,11 @@ async def test_who_listens_to_a_task_is_told_when_it_changes() -> None:
 
 
 async def test_a_task_that_a_tool_server_made_is_asked_for_behind_the_face() -> None:
-    async with open_shop(HASTY) as shop, at(shop, "http", "2026-07-28", extensions=[Tasks(shop)]) as one:
-        assert (await raw(shop, "tools/call", {"name": "work_long"}))["taskId"] == "theirs"
+    async with (
+        serve_example(HASTY) as example,
+        at(example, "http", "2026-07-28", extensions=[Tasks(example)]) as one,
+    ):
+        assert (await raw(example, "tools/call", {"name": "work_long"}))["taskId"] == "theirs"
         assert (await ask(one.session, "tasks/get", "theirs"))["status"] == "working"
 
 
@@ -251,18 +259,21 @@ async def test_a_tool_that_never_stops_asking_is_given_up_on() -> None:
         asked.append(params.message)
         return types.ElicitResult(action="accept", content={"name": "Ada"})
 
-    async with open_shop(HASTY) as shop, at(shop, "http", "legacy", elicitation_callback=answer) as one:
+    async with (
+        serve_example(HASTY) as example,
+        at(example, "http", "legacy", elicitation_callback=answer) as one,
+    ):
         with pytest.raises(MCPError, match="requested input 10 times"):
             await one.call_tool("ask_for_ever", {})
     assert len(asked) == HASTY.max_input_rounds
 
 
 async def test_an_unknown_task_and_a_client_without_tasks_are_told_so() -> None:
-    async with open_shop(HASTY) as shop:
-        async with at(shop, "http", "2026-07-28", extensions=[Tasks(shop)]) as one:
+    async with serve_example(HASTY) as example:
+        async with at(example, "http", "2026-07-28", extensions=[Tasks(example)]) as one:
             with pytest.raises(MCPError, match="no such task"):
                 await ask(one.session, "tasks/get", "p-9")
-        async with at(shop, "http", "2026-07-28") as one:
+        async with at(example, "http", "2026-07-28") as one:
             with pytest.raises(MCPError) as caught:
                 await ask(one.session, "tasks/get", "p-1")
             assert caught.value.error.code == -32021
@@ -290,17 +301,17 @@ class Person:
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_person_who_withdraws_ends_it(mode: Any) -> None:
     person = Person("withdraw")
-    async with open_shop(HASTY) as shop, at(shop, "http", mode, elicitation_callback=person) as one:
+    async with serve_example(HASTY) as example, at(example, "http", mode, elicitation_callback=person) as one:
         result = await one.call_tool("decide", {"text": "x"})
         assert (result.is_error, text_of(result)) == (True, "withdrawn")
-        assert shop.shop.decisions[0].withdrawn == "withdrawn by the person at the client"
+        assert example.backend.decisions[0].withdrawn == "withdrawn by the person at the client"
         assert person.asked == ["Somebody has to agree to decide.\nWaiting for a decision."]
 
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_person_who_waits_gets_the_answer_when_it_comes(mode: Any) -> None:
     person = Person("wait", "wait", "wait", "wait", "wait")
-    async with open_shop(HASTY) as shop, at(shop, "http", mode, elicitation_callback=person) as one:
+    async with serve_example(HASTY) as example, at(example, "http", mode, elicitation_callback=person) as one:
         async with anyio.create_task_group() as group:
 
             async def call() -> None:
@@ -308,32 +319,35 @@ async def test_a_person_who_waits_gets_the_answer_when_it_comes(mode: Any) -> No
 
             group.start_soon(call)
             await person.reading.wait()
-            shop.shop.decisions[0].approve()
-        assert len(shop.shop.decisions) == 1
+            example.backend.decisions[0].approve()
+        assert len(example.backend.decisions) == 1
 
 
 @pytest.mark.parametrize("mode", ERAS)
 @pytest.mark.parametrize("choice", ["decline", "cancel"])
 async def test_a_person_who_closes_the_dialog_gets_the_pending_result(mode: Any, choice: str) -> None:
     person = Person(choice)
-    async with open_shop(HASTY) as shop, at(shop, "http", mode, elicitation_callback=person) as one:
+    async with serve_example(HASTY) as example, at(example, "http", mode, elicitation_callback=person) as one:
         assert text_of(await one.call_tool("decide", {})) == "pending under p-1"
-        assert shop.shop.decisions[0].withdrawn is None
+        assert example.backend.decisions[0].withdrawn is None
 
 
 async def test_a_stateless_client_is_asked_a_few_times_and_then_told_that_it_is_pending() -> None:
     person = Person(*["wait"] * 10)
-    async with open_shop(HASTY) as shop:
-        async with at(shop, "http", "2026-07-28", elicitation_callback=person) as one:
+    async with serve_example(HASTY) as example:
+        async with at(example, "http", "2026-07-28", elicitation_callback=person) as one:
             assert text_of(await one.call_tool("decide", {})) == "pending under p-1"
         assert len(person.asked) == HASTY.max_dialogs
-        assert len(shop.shop.decisions) == 1
+        assert len(example.backend.decisions) == 1
 
 
 async def test_the_dialog_goes_away_when_somebody_decides_meanwhile() -> None:
     """Handshake era: the question is cancelled at the client."""
     person = Person("think")
-    async with open_shop(HASTY) as shop, at(shop, "http", "legacy", elicitation_callback=person) as one:
+    async with (
+        serve_example(HASTY) as example,
+        at(example, "http", "legacy", elicitation_callback=person) as one,
+    ):
 
         async def call() -> None:
             assert text_of(await one.call_tool("decide", {})) == "rejected by bob: unsafe"
@@ -341,18 +355,18 @@ async def test_the_dialog_goes_away_when_somebody_decides_meanwhile() -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(call)
             await person.reading.wait()
-            shop.shop.decisions[0].reject()
-        assert shop.face.counts.channels == {"elicitation": 1}
+            example.backend.decisions[0].reject()
+        assert example.server.counts.channels == {"elicitation": 1}
 
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_client_that_gives_up_waiting_withdraws(mode: Any) -> None:
-    async with open_shop() as shop, at(shop, "http", mode) as one:
+    async with serve_example() as example, at(example, "http", mode) as one:
         async with anyio.create_task_group() as group:
             group.start_soon(one.call_tool, "decide", {})
-            await shop.shop.until(lambda: shop.shop.decisions)
+            await example.backend.until(lambda: example.backend.decisions)
             group.cancel_scope.cancel()
-        decision = shop.shop.decisions[0]
+        decision = example.backend.decisions[0]
         with anyio.fail_after(HANG_SECONDS):
             await decision.pending.finished.wait()
         assert decision.withdrawn == "cancelled by the client"
@@ -361,12 +375,12 @@ async def test_a_client_that_gives_up_waiting_withdraws(mode: Any) -> None:
 
 
 async def test_a_request_state_gets_no_other_calls_answer() -> None:
-    async with open_shop(HASTY) as shop:
+    async with serve_example(HASTY) as example:
         person = Person("wait")
-        async with at(shop, "http", "2026-07-28", elicitation_callback=person) as one:
+        async with at(example, "http", "2026-07-28", elicitation_callback=person) as one:
             first = await one.session.call_tool("decide", {"text": "mine"}, allow_input_required=True)
             assert isinstance(first, types.InputRequiredResult)
-            shop.shop.decisions[0].approve()
+            example.backend.decisions[0].approve()
             for name, arguments, state in (
                 ("decide", {"text": "other"}, first.request_state),
                 ("echo", {"text": "mine"}, first.request_state),

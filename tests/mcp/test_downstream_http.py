@@ -1,4 +1,4 @@
-"""The face over HTTP as bytes: who is let in, which era it is, what streams carry and how they go on."""
+"""The server over HTTP as bytes: who is let in, which era it is, what streams carry and how they go on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 
 from moot.mcp.downstream.backend import ListChanged
 from moot.mcp.downstream.limits import McpServerLimits
-from tests.mcp.http_shop import Open, open_shop
+from tests.mcp.example_http_server import ServedExample, serve_example
 from tests.waiting import HANG_SECONDS
 
 META = {
@@ -41,21 +41,21 @@ def stateless(method: str, params: Any = None, /, **headers: str) -> dict[str, A
 @asynccontextmanager
 async def http(
     limits: McpServerLimits | None = None, **more: Any
-) -> AsyncIterator[tuple[Open, httpx.AsyncClient]]:
-    async with open_shop(limits, **more) as shop, httpx.AsyncClient(timeout=HANG_SECONDS) as client:
-        yield shop, client
+) -> AsyncIterator[tuple[ServedExample, httpx.AsyncClient]]:
+    async with serve_example(limits, **more) as example, httpx.AsyncClient(timeout=HANG_SECONDS) as client:
+        yield example, client
 
 
-async def opened(shop: Open, client: httpx.AsyncClient) -> dict[str, str]:
+async def opened(example: ServedExample, client: httpx.AsyncClient) -> dict[str, str]:
     """Shake hands; the headers of a session."""
-    answer = await client.post(shop.url, json=body("initialize", HELLO), headers=TYPES)
+    answer = await client.post(example.url, json=body("initialize", HELLO), headers=TYPES)
     assert answer.status_code == 200
     headers = TYPES | {
         "mcp-session-id": answer.headers["mcp-session-id"],
         "mcp-protocol-version": "2025-11-25",
     }
     done = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-    assert (await client.post(shop.url, json=done, headers=headers)).status_code == 202
+    assert (await client.post(example.url, json=done, headers=headers)).status_code == 202
     return headers
 
 
@@ -93,22 +93,22 @@ STRANGERS: list[tuple[dict[str, str], int]] = [
 
 
 async def test_strangers_are_turned_away_before_anything_is_read() -> None:
-    async with http() as (shop, client):
+    async with http() as (example, client):
         for headers, status in STRANGERS:
-            answer = await client.post(shop.url, **stateless("tools/list", **headers))
+            answer = await client.post(example.url, **stateless("tools/list", **headers))
             assert answer.status_code == status, headers
             assert status == 200 or answer.json()["error"]["code"] == -32600
 
 
 async def test_our_own_pages_and_loopback_names_are_let_in() -> None:
-    async with http() as (shop, client):
-        for host in (f"127.0.0.1:{shop.port}", f"localhost:{shop.port}", f"[::1]:{shop.port}"):
+    async with http() as (example, client):
+        for host in (f"127.0.0.1:{example.port}", f"localhost:{example.port}", f"[::1]:{example.port}"):
             both = {"host": host, "origin": f"http://{host}"}
-            assert (await client.post(shop.url, **stateless("tools/list", **both))).status_code == 200
+            assert (await client.post(example.url, **stateless("tools/list", **both))).status_code == 200
 
 
 async def test_a_token_is_asked_for_and_compared() -> None:
-    async with http(token="a-token-of-some-length") as (shop, client):
+    async with http(token="a-token-of-some-length") as (example, client):
         for header, status in (
             (None, 401),
             ("Bearer wrong", 401),
@@ -117,14 +117,14 @@ async def test_a_token_is_asked_for_and_compared() -> None:
             ("bearer a-token-of-some-length", 200),
         ):
             headers = {} if header is None else {"authorization": header}
-            answer = await client.post(shop.url, **stateless("tools/list", **headers))
+            answer = await client.post(example.url, **stateless("tools/list", **headers))
             assert answer.status_code == status
             assert (answer.headers.get("www-authenticate") == "Bearer") == (status == 401)
-        assert (await client.get(shop.url.replace("/mcp", "/sse"))).status_code == 401
+        assert (await client.get(example.url.replace("/mcp", "/sse"))).status_code == 401
 
 
 async def test_a_body_has_a_limit_whether_or_not_it_says_its_length() -> None:
-    async with http(McpServerLimits(message_bytes=1000)) as (shop, client):
+    async with http(McpServerLimits(message_bytes=1000)) as (example, client):
         long = b" " * 1001
 
         async def dripping() -> AsyncIterator[bytes]:
@@ -132,7 +132,7 @@ async def test_a_body_has_a_limit_whether_or_not_it_says_its_length() -> None:
                 yield b" " * 100
 
         for content in (long, dripping()):
-            answer = await client.post(shop.url, content=content, headers=TYPES)
+            answer = await client.post(example.url, content=content, headers=TYPES)
             assert answer.status_code == 413
 
 
@@ -148,9 +148,9 @@ ELSEWHERE = [
 
 
 async def test_there_is_nothing_else_here() -> None:
-    async with http() as (shop, client):
+    async with http() as (example, client):
         for method, path, status in ELSEWHERE:
-            url = f"http://127.0.0.1:{shop.port}{path}"
+            url = f"http://127.0.0.1:{example.port}{path}"
             answer = await client.request(method, url, headers=TYPES, content=b"{}")
             assert answer.status_code == status, (method, path)
 
@@ -174,9 +174,9 @@ ERRORS: list[tuple[str, dict[str, Any], dict[str, str], int | None, int]] = [
 
 
 async def test_headers_repeat_the_body_and_errors_have_a_status() -> None:
-    async with http() as (shop, client):
+    async with http() as (example, client):
         for method, params, headers, code, status in ERRORS:
-            answer = await client.post(shop.url, **stateless(method, params, **headers))
+            answer = await client.post(example.url, **stateless(method, params, **headers))
             assert answer.status_code == status, (method, headers)
             assert answer.headers["content-type"] == "application/json"
             assert "mcp-session-id" not in answer.headers
@@ -185,34 +185,36 @@ async def test_headers_repeat_the_body_and_errors_have_a_status() -> None:
 
 
 async def test_a_missing_or_doubled_header_is_a_mismatch() -> None:
-    async with http() as (shop, client):
+    async with http() as (example, client):
         post = stateless("tools/list")
         del post["headers"]["mcp-protocol-version"]
-        assert (await client.post(shop.url, **post)).json()["error"]["code"] == -32020
+        assert (await client.post(example.url, **post)).json()["error"]["code"] == -32020
         post = stateless("tools/list")
         post["headers"] = [*post["headers"].items(), ("mcp-method", "tools/list")]
-        assert (await client.post(shop.url, **post)).json()["error"]["code"] == -32020
+        assert (await client.post(example.url, **post)).json()["error"]["code"] == -32020
 
 
 async def test_an_unknown_version_is_told_what_is_spoken_here() -> None:
-    async with http() as (shop, client):
+    async with http() as (example, client):
         meta = META | {"io.modelcontextprotocol/protocolVersion": "2099-01-01"}
         headers = TYPES | {"mcp-protocol-version": "2099-01-01", "mcp-method": "server/discover"}
-        answer = await client.post(shop.url, json=body("server/discover", {"_meta": meta}), headers=headers)
+        answer = await client.post(
+            example.url, json=body("server/discover", {"_meta": meta}), headers=headers
+        )
         assert answer.status_code == 400
         assert answer.json()["error"]["data"] == {"supported": ["2026-07-28"], "requested": "2099-01-01"}
         note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
-        assert (await client.post(shop.url, json=note, headers=headers)).status_code == 400
+        assert (await client.post(example.url, json=note, headers=headers)).status_code == 400
         headers["mcp-protocol-version"] = "2026-07-28"
-        assert (await client.post(shop.url, json=note, headers=headers)).status_code == 202
+        assert (await client.post(example.url, json=note, headers=headers)).status_code == 202
         response = {"jsonrpc": "2.0", "id": 1, "result": {}}
-        assert (await client.post(shop.url, json=response, headers=headers)).status_code == 400
+        assert (await client.post(example.url, json=response, headers=headers)).status_code == 400
         for method in ("GET", "DELETE"):
-            assert (await client.request(method, shop.url, headers=headers)).status_code == 405
+            assert (await client.request(method, example.url, headers=headers)).status_code == 405
 
 
 async def test_arguments_that_a_tool_wants_repeated_as_headers_are_compared() -> None:
-    async with http() as (shop, client):
+    async with http() as (example, client):
         params = {"name": "routed", "arguments": {"region": "eu"}}
         for headers, code in (
             ({"mcp-param-region": "eu"}, None),
@@ -220,28 +222,28 @@ async def test_arguments_that_a_tool_wants_repeated_as_headers_are_compared() ->
             ({"mcp-param-region": "us"}, -32020),
             ({}, -32020),
         ):
-            answer = await client.post(shop.url, **stateless("tools/call", params, **headers))
+            answer = await client.post(example.url, **stateless("tools/call", params, **headers))
             assert answer.json().get("error", {}).get("code") == code
 
 
 async def test_discovery_says_what_is_here_and_how_long_that_is_good() -> None:
-    async with http() as (shop, client):
-        result = (await client.post(shop.url, **stateless("server/discover"))).json()["result"]
+    async with http() as (example, client):
+        result = (await client.post(example.url, **stateless("server/discover"))).json()["result"]
         assert result["supportedVersions"] == ["2026-07-28"]
         assert result["instructions"] == "Ask for anything."
         assert result["capabilities"]["extensions"] == {"io.modelcontextprotocol/tasks": {}}
         assert (result["resultType"], result["ttlMs"], result["cacheScope"]) == ("complete", 0, "private")
         assert result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "shop"
         for method, params in (("tools/list", {}), ("resources/read", {"uri": "note://one"})):
-            made = (await client.post(shop.url, **stateless(method, params))).json()["result"]
+            made = (await client.post(example.url, **stateless(method, params))).json()["result"]
             assert (made["resultType"], made["ttlMs"], made["cacheScope"]) == ("complete", 0, "private")
 
 
 async def test_what_happens_on_the_way_makes_a_stream_and_a_stream_carries_no_ids() -> None:
-    async with http() as (shop, client):
+    async with http() as (example, client):
         post = stateless("tools/call", {"name": "shout"})
         post["json"]["params"]["_meta"] = META | {"progressToken": 7}
-        answer = await client.post(shop.url, **post)
+        answer = await client.post(example.url, **post)
         assert answer.headers["content-type"] == "text/event-stream"
         assert answer.headers["x-accel-buffering"] == "no"
         data = [line for line in answer.text.splitlines() if line.startswith("data: ")]
@@ -254,124 +256,128 @@ async def test_what_happens_on_the_way_makes_a_stream_and_a_stream_carries_no_id
 
 
 async def test_hanging_up_cancels_and_a_long_silence_becomes_a_stream_that_lives() -> None:
-    async with http(McpServerLimits(silence_seconds=0.05, keepalive_seconds=0.05)) as (shop, client):
-        async with client.stream("POST", shop.url, **stateless("tools/call", {"name": "hang"})) as response:
+    async with http(McpServerLimits(silence_seconds=0.05, keepalive_seconds=0.05)) as (example, client):
+        async with client.stream(
+            "POST", example.url, **stateless("tools/call", {"name": "hang"})
+        ) as response:
             assert response.headers["content-type"] == "text/event-stream"
             async for line in response.aiter_lines():
                 assert line == ": still here"
                 break
-        await shop.shop.until(lambda: shop.shop.given_up == 1)
+        await example.backend.until(lambda: example.backend.given_up == 1)
 
 
 # The handshake era
 
 
 async def test_a_session_is_opened_used_and_ended() -> None:
-    async with http() as (shop, client):
-        headers = await opened(shop, client)
-        assert (await client.post(shop.url, json=body("tools/list"), headers=headers)).status_code == 200
-        assert (await client.request("DELETE", shop.url, headers=headers)).status_code == 200
-        gone = await client.post(shop.url, json=body("tools/list"), headers=headers)
+    async with http() as (example, client):
+        headers = await opened(example, client)
+        assert (await client.post(example.url, json=body("tools/list"), headers=headers)).status_code == 200
+        assert (await client.request("DELETE", example.url, headers=headers)).status_code == 200
+        gone = await client.post(example.url, json=body("tools/list"), headers=headers)
         assert (gone.status_code, gone.json()["error"]["code"]) == (404, -32600)
-        assert (await client.post(shop.url, json=body("tools/list"), headers=TYPES)).status_code == 400
-        assert len(shop.http.sessions) == 0
+        assert (await client.post(example.url, json=body("tools/list"), headers=TYPES)).status_code == 400
+        assert len(example.http.sessions) == 0
 
 
 async def test_a_handshake_that_fails_leaves_no_session() -> None:
-    async with http() as (shop, client):
-        answer = await client.post(shop.url, json=body("initialize", {}), headers=TYPES)
+    async with http() as (example, client):
+        answer = await client.post(example.url, json=body("initialize", {}), headers=TYPES)
         assert answer.json()["error"]["code"] == -32602
-        assert len(shop.http.sessions) == 0
+        assert len(example.http.sessions) == 0
 
 
 async def test_sessions_have_a_limit_and_idle_ones_make_room() -> None:
-    async with http(McpServerLimits(max_sessions=2)) as (shop, client):
-        await opened(shop, client)
-        await opened(shop, client)
-        answer = await client.post(shop.url, json=body("initialize", HELLO), headers=TYPES)
+    async with http(McpServerLimits(max_sessions=2)) as (example, client):
+        await opened(example, client)
+        await opened(example, client)
+        answer = await client.post(example.url, json=body("initialize", HELLO), headers=TYPES)
         assert answer.status_code == 503
         # As if they had been idle for long enough.
-        shop.face.limits = msgspec.structs.replace(shop.face.limits, session_seconds=1e-9)
-        await opened(shop, client)
-        assert len(shop.http.sessions) == 1
+        example.server.limits = msgspec.structs.replace(example.server.limits, session_seconds=1e-9)
+        await opened(example, client)
+        assert len(example.http.sessions) == 1
 
 
 async def test_an_id_that_is_being_answered_is_refused_and_cancelling_ends_its_stream() -> None:
-    async with http(McpServerLimits(silence_seconds=0.01)) as (shop, client):
-        headers = await opened(shop, client)
+    async with http(McpServerLimits(silence_seconds=0.01)) as (example, client):
+        headers = await opened(example, client)
         hang = body("tools/call", {"name": "hang"}, id="h")
-        async with client.stream("POST", shop.url, json=hang, headers=headers) as response:
-            assert (await client.post(shop.url, json=hang, headers=headers)).status_code == 400
+        async with client.stream("POST", example.url, json=hang, headers=headers) as response:
+            assert (await client.post(example.url, json=hang, headers=headers)).status_code == 400
             note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "h"}}
-            await client.post(shop.url, json=note, headers=headers)
+            await client.post(example.url, json=note, headers=headers)
             _priming, last = await events(response, 2)
             assert json.loads(last["data"])["error"]["code"] == -32800
-        assert (await client.post(shop.url, json=body("ping", id="h"), headers=headers)).status_code == 200
+        assert (await client.post(example.url, json=body("ping", id="h"), headers=headers)).status_code == 200
 
 
 async def test_a_client_that_lost_its_stream_reads_on_where_it_stopped() -> None:
     """MCP 2025-11-25: a first event without data gives an id to come back with."""
-    async with http(McpServerLimits(silence_seconds=0.01)) as (shop, client):
-        headers = await opened(shop, client)
+    async with http(McpServerLimits(silence_seconds=0.01)) as (example, client):
+        headers = await opened(example, client)
         call = body("tools/call", {"name": "decide"}, id="d")
-        async with client.stream("POST", shop.url, json=call, headers=headers) as response:
+        async with client.stream("POST", example.url, json=call, headers=headers) as response:
             (priming,) = await events(response, 1)
             assert (priming["data"], priming["retry"]) == ("", "1000")
-        await shop.shop.until(lambda: shop.shop.decisions)
+        await example.backend.until(lambda: example.backend.decisions)
         # The connection is gone, the call is not: hanging up is no cancelling in this era.
-        shop.shop.decisions[0].approve()
+        example.backend.decisions[0].approve()
         again = headers | {"last-event-id": priming["id"]}
-        async with client.stream("GET", shop.url, headers=again) as response:
+        async with client.stream("GET", example.url, headers=again) as response:
             _, answer = await events(response, 2)
             assert json.loads(answer["data"])["result"]["content"][0]["text"] == "done as agreed"
-        async with client.stream("GET", shop.url, headers=headers | {"last-event-id": answer["id"]}) as rest:
+        async with client.stream(
+            "GET", example.url, headers=headers | {"last-event-id": answer["id"]}
+        ) as rest:
             assert [each["data"] for each in await events(rest, 9)] == [""]
         for nonsense in ("x", "99-1", "1-x", ""):
-            answered = await client.get(shop.url, headers=headers | {"last-event-id": nonsense})
+            answered = await client.get(example.url, headers=headers | {"last-event-id": nonsense})
             assert answered.status_code == 404
 
 
 async def test_what_the_server_says_at_large_waits_for_a_reader_and_the_newest_reader_gets_it() -> None:
-    async with http() as (shop, client):
-        headers = await opened(shop, client)
-        shop.shop.tell(ListChanged("tools"))
-        async with client.stream("GET", shop.url, headers=headers) as first:
+    async with http() as (example, client):
+        headers = await opened(example, client)
+        example.backend.tell(ListChanged("tools"))
+        async with client.stream("GET", example.url, headers=headers) as first:
             _, heard = await events(first, 2)
             assert json.loads(heard["data"])["method"] == "notifications/tools/list_changed"
-            async with client.stream("GET", shop.url, headers=headers) as second:
-                shop.shop.tell(ListChanged("prompts"))
+            async with client.stream("GET", example.url, headers=headers) as second:
+                example.backend.tell(ListChanged("prompts"))
                 _, heard = await events(second, 2)
                 assert json.loads(heard["data"])["method"] == "notifications/prompts/list_changed"
-        assert (await client.get(shop.url, headers=headers | {"accept": "text/html"})).status_code == 406
+        assert (await client.get(example.url, headers=headers | {"accept": "text/html"})).status_code == 406
 
 
 async def test_what_nobody_reads_is_kept_up_to_a_number_and_the_newest_of_it() -> None:
-    async with http(McpServerLimits(max_kept_events=5, unread_bytes=2_000)) as (shop, client):
-        headers = await opened(shop, client)
+    async with http(McpServerLimits(max_kept_events=5, unread_bytes=2_000)) as (example, client):
+        headers = await opened(example, client)
         for _ in range(500):
-            shop.shop.tell(ListChanged("tools"))
-        shop.shop.tell(ListChanged("prompts"))
-        async with client.stream("GET", shop.url, headers=headers) as response:
+            example.backend.tell(ListChanged("tools"))
+        example.backend.tell(ListChanged("prompts"))
+        async with client.stream("GET", example.url, headers=headers) as response:
             heard = await events(response, 6)
             assert "prompts/list_changed" in heard[-1]["data"]
 
 
 async def test_what_is_no_message_is_answered_with_what_is_wrong() -> None:
-    async with http() as (shop, client):
+    async with http() as (example, client):
         for content, code in ((b"nonsense", -32700), (b"[]", -32600), (b'{"jsonrpc":"2.0"}', -32600)):
-            answer = await client.post(shop.url, content=content, headers=TYPES)
+            answer = await client.post(example.url, content=content, headers=TYPES)
             assert (answer.status_code, answer.json()["error"]["code"]) == (400, code)
             assert answer.json()["id"] is None
 
 
 async def test_closing_the_face_ends_every_stream() -> None:
     async with httpx.AsyncClient(timeout=HANG_SECONDS) as client:
-        async with open_shop() as shop:
-            headers = await opened(shop, client)
-            reading = asyncio.create_task(client.get(shop.url, headers=headers))
+        async with serve_example() as example:
+            headers = await opened(example, client)
+            reading = asyncio.create_task(client.get(example.url, headers=headers))
             listening = asyncio.create_task(
-                client.post(shop.url, **stateless("subscriptions/listen", {"notifications": {}}))
+                client.post(example.url, **stateless("subscriptions/listen", {"notifications": {}}))
             )
-            await shop.shop.until(lambda: shop.shop.listeners == 2)
+            await example.backend.until(lambda: example.backend.listeners == 2)
         done = await asyncio.gather(reading, listening, return_exceptions=True)
         assert len(done) == 2

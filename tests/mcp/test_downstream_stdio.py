@@ -1,4 +1,4 @@
-"""The face over pipes: one message a line, nothing else on stdout, and a clean end."""
+"""The server over pipes: one message a line, nothing else on stdout, and a clean end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from moot.mcp.downstream import stdio_server
 from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.downstream.mcp_server import McpServer
 from moot.mcp.downstream.rpc import InvalidRpcMessage, Message, parse_message
-from tests.mcp.shop import Shop
+from tests.mcp.example_backend import ExampleBackend
 from tests.waiting import bounded
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,9 +34,11 @@ HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"na
 class Pipes:
     """A client at the other end of two pipes, in the same process."""
 
-    def __init__(self, shop: Shop, face: McpServer, to: int, reader: asyncio.StreamReader) -> None:
-        self.shop = shop
-        self.face = face
+    def __init__(
+        self, backend: ExampleBackend, server: McpServer, to: int, reader: asyncio.StreamReader
+    ) -> None:
+        self.backend = backend
+        self.server = server
         self._to = to
         self._reader = reader
         self._ids = 0
@@ -66,15 +68,15 @@ class Pipes:
 @asynccontextmanager
 async def pipes(limits: McpServerLimits | None = None) -> AsyncIterator[Pipes]:
     ours, theirs = os.pipe(), os.pipe()
-    shop, stop = Shop(), asyncio.Event()
+    backend, stop = ExampleBackend(), asyncio.Event()
     reader = asyncio.StreamReader(limit=1 << 26)
     loop = asyncio.get_running_loop()
     transport, _ = await loop.connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(theirs[0], "rb", buffering=0)
     )
-    async with McpServer(shop, limits or McpServerLimits()) as face:
-        serving = asyncio.create_task(stdio_server.serve(face, stop=stop, stdin=ours[0], stdout=theirs[1]))
-        client = Pipes(shop, face, ours[1], reader)
+    async with McpServer(backend, limits or McpServerLimits()) as server:
+        serving = asyncio.create_task(stdio_server.serve(server, stop=stop, stdin=ours[0], stdout=theirs[1]))
+        client = Pipes(backend, server, ours[1], reader)
         try:
             yield client
         finally:
@@ -166,7 +168,7 @@ async def test_no_field_and_no_digit_is_lost_either_way() -> None:
         answer = await client.ask("tools/call", {"name": "echo", "arguments": arguments, "vendor": big})
         assert answer["result"]["structuredContent"] == arguments
         assert answer["result"]["vendor"] == [1, None]
-        assert client.shop.calls[-1].params["vendor"] == big
+        assert client.backend.calls[-1].params["vendor"] == big
         progress = {"name": "shout", "_meta": {"progressToken": "p"}}
         heard = await client.ask("tools/call", progress)
         assert heard["params"] == {"progressToken": "p", "progress": 1, "total": 2, "x-vendor": 1}
@@ -178,12 +180,12 @@ async def test_what_serves_a_call_goes_on_and_what_is_the_eras_own_does_not() ->
         meta = META | {"io.modelcontextprotocol/clientCapabilities": capabilities, "trace": "1"}
         meta["io.modelcontextprotocol/clientInfo"] = {"name": "c", "version": "1"}
         await client.ask("tools/call", {"name": "echo", "_meta": meta})
-        sent = client.shop.calls[-1].params["_meta"]
+        sent = client.backend.calls[-1].params["_meta"]
         assert sent == {"io.modelcontextprotocol/clientCapabilities": capabilities, "trace": "1"}
         hello = HELLO | {"capabilities": {"roots": {"listChanged": True}, "experimental": {}}}
         await client.ask("initialize", hello)
         await client.ask("tools/call", {"name": "echo"})
-        assert client.shop.calls[-1].params["_meta"] == {
+        assert client.backend.calls[-1].params["_meta"] == {
             "io.modelcontextprotocol/clientCapabilities": {"roots": {"listChanged": True}},
             "io.modelcontextprotocol/logLevel": "info",
         }
@@ -195,9 +197,9 @@ async def test_a_cancelled_request_gets_no_answer(era: str) -> None:
         await client.open()
         params: dict[str, Any] = {"name": "hang"} | ({"_meta": META} if era == "stateless" else {})
         client.say({"jsonrpc": "2.0", "id": "h", "method": "tools/call", "params": params})
-        await client.shop.until(lambda: client.shop.calls)
+        await client.backend.until(lambda: client.backend.calls)
         client.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "h"}})
-        await client.shop.until(lambda: client.shop.given_up)
+        await client.backend.until(lambda: client.backend.given_up)
         client.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "h"}})
         assert (await client.ask("ping"))["id"] == 2
 
@@ -285,13 +287,13 @@ async def test_a_listen_stream_over_stdio_is_acknowledged_first_and_ends_when_ca
             "notifications": {"toolsListChanged": True, "resourceSubscriptions": ["note://one"]},
             "_meta": meta,
         }
-        client.shop.tools.append({"name": "change", "inputSchema": {"type": "object"}})
+        client.backend.tools.append({"name": "change", "inputSchema": {"type": "object"}})
         changed = await client.ask("tools/call", {"name": "change", "_meta": META})
         others = [changed, await client.hear(), await client.hear()]
         told = sorted(each.get("method", "result") for each in others)
         assert told == ["notifications/resources/updated", "notifications/tools/list_changed", "result"]
         client.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
-        await client.shop.until(lambda: not client.shop.listeners and not client.shop.subscribed)
+        await client.backend.until(lambda: not client.backend.listeners and not client.backend.subscribed)
 
 
 async def test_there_is_a_limit_to_listening() -> None:
@@ -319,7 +321,7 @@ async def test_a_client_that_does_not_read_does_not_fill_our_memory() -> None:
             pass
         # Time enough for all of them, if it took them; a slow machine takes fewer.
         await asyncio.sleep(0.1)
-        assert client.face.counts.requests < 200
+        assert client.server.counts.requests < 200
 
 
 _json = st.recursive(
@@ -358,7 +360,7 @@ async def _process(*arguments: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "tests.mcp.shop",
+        "tests.mcp.example_backend",
         *arguments,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
@@ -411,7 +413,7 @@ async def test_requests_from_a_file_are_answered_into_a_file(tmp_path: Path) -> 
     (tmp_path / "in").write_bytes(_line(1, "tools/list", {"_meta": META}))
     with (tmp_path / "in").open("rb") as source, (tmp_path / "out").open("wb") as sink:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.mcp.shop", stdin=source, stdout=sink, cwd=ROOT
+            sys.executable, "-m", "tests.mcp.example_backend", stdin=source, stdout=sink, cwd=ROOT
         )
         async with bounded():
             assert await process.wait() == 0

@@ -10,11 +10,11 @@ import pytest
 
 from moot.errors import McpError
 from moot.mcp.eras import INVALID_PARAMS, LOG_LEVEL_KEY, JsonObject
-from tests.mcp.upstreams import QUICK, Heard, call, script, text_of, up, value_of
+from tests.mcp.upstreams import QUICK, RecordedEvents, call, open_ready, script, text_of, value_of
 
 
 async def test_no_field_of_a_result_is_lost_and_numbers_keep_their_digits() -> None:
-    async with up(script("odd")) as server:
+    async with open_ready(script("odd")) as server:
         arguments = {"big": 2**65, "float": 0.1, "none": None, "text": "grüße", "deep": [{"a": [1]}]}
         result = await call(server, "echo", arguments, meta={"vendor/trace": "t1"})
     assert result["structuredContent"] == arguments
@@ -24,7 +24,7 @@ async def test_no_field_of_a_result_is_lost_and_numbers_keep_their_digits() -> N
 
 
 async def test_a_list_comes_with_its_vendor_fields_and_all_its_pages() -> None:
-    async with up(script("odd")) as server:
+    async with open_ready(script("odd")) as server:
         first = await server.request("tools/list")
         tools = await server.list_all("tools/list")
     assert len(first["tools"]) == 20
@@ -34,7 +34,7 @@ async def test_a_list_comes_with_its_vendor_fields_and_all_its_pages() -> None:
 
 
 async def test_an_error_of_the_server_comes_with_code_message_and_data() -> None:
-    async with up(script("odd")) as server:
+    async with open_ready(script("odd")) as server:
         with pytest.raises(McpError) as caught:
             await call(server, "refuse")
         with pytest.raises(McpError) as unknown:
@@ -46,7 +46,7 @@ async def test_an_error_of_the_server_comes_with_code_message_and_data() -> None
 
 async def test_progress_reaches_only_its_caller_under_the_callers_own_token() -> None:
     heard: dict[str, list[Any]] = {"a": [], "b": []}
-    async with up(script("odd")) as server:
+    async with open_ready(script("odd")) as server:
 
         async def one(name: str) -> None:
             await call(
@@ -68,7 +68,7 @@ async def test_progress_reaches_only_its_caller_under_the_callers_own_token() ->
 
 
 async def test_cancelling_a_call_is_told_to_the_server_and_to_nobody_else() -> None:
-    async with up(script("odd")) as server:
+    async with open_ready(script("odd")) as server:
         hanging = asyncio.create_task(call(server, "hang", {"seconds": 5}))
         other = asyncio.create_task(call(server, "sleep", {"seconds": 0.2}))
         await call(server, "echo")
@@ -83,7 +83,7 @@ async def test_cancelling_a_call_is_told_to_the_server_and_to_nobody_else() -> N
 async def test_a_log_message_reaches_who_asked_for_its_level() -> None:
     """Stateless logging is asked for call by call; a handshake server is set to the most talkative level."""
     heard: list[Any] = []
-    async with up(script("odd")) as server:
+    async with open_ready(script("odd")) as server:
         await call(server, "log", meta={LOG_LEVEL_KEY: "warning"}, listener=lambda *said: heard.append(said))
         await call(server, "log", listener=lambda *said: heard.append(said))
         told = value_of(await call(server, "told"))
@@ -94,7 +94,7 @@ async def test_a_log_message_reaches_who_asked_for_its_level() -> None:
 
 async def test_a_question_of_the_server_becomes_an_answer_that_asks_for_input() -> None:
     """The call stays pending at the server and goes on when it is repeated with the answer."""
-    async with up(script("odd")) as server:
+    async with open_ready(script("odd")) as server:
         first = await call(server, "ask_name", owner="alice")
         assert first["resultType"] == "input_required"
         ((key, request),) = first["inputRequests"].items()
@@ -110,7 +110,7 @@ async def test_a_question_of_the_server_becomes_an_answer_that_asks_for_input() 
 
 
 async def test_several_questions_of_one_call_are_asked_until_all_are_answered() -> None:
-    async with up(script("odd")) as server:
+    async with open_ready(script("odd")) as server:
         result = await call(server, "ask_name", {"count": 3}, owner="alice")
         rounds = 0
         while result.get("resultType") == "input_required":
@@ -131,7 +131,7 @@ async def test_several_questions_of_one_call_are_asked_until_all_are_answered() 
 
 @pytest.mark.parametrize("change", ["owner", "arguments", "state", "again"])
 async def test_an_answer_counts_only_from_the_one_who_was_asked_and_for_that_call(change: str) -> None:
-    async with up(script("odd")) as server:
+    async with open_ready(script("odd")) as server:
         first = await call(server, "ask_name", {"count": 1}, owner="alice")
         also = {
             "inputResponses": {key: {"action": "accept"} for key in first["inputRequests"]},
@@ -148,7 +148,7 @@ async def test_an_answer_counts_only_from_the_one_who_was_asked_and_for_that_cal
 
 
 async def test_a_question_that_nobody_answers_is_cancelled_in_time() -> None:
-    async with up(script("odd"), limits=replace(QUICK, input_seconds=0.1)) as server:
+    async with open_ready(script("odd"), limits=replace(QUICK, input_seconds=0.1)) as server:
         first = await call(server, "ask_name", owner="alice")
         # Timers of one loop run in their order, however late.
         await asyncio.sleep(0.2)
@@ -161,7 +161,7 @@ async def test_a_question_that_nobody_answers_is_cancelled_in_time() -> None:
 
 async def test_a_caller_that_takes_no_questions_is_not_asked() -> None:
     key = "io.modelcontextprotocol/clientCapabilities"
-    async with up(script("odd")) as server:
+    async with open_ready(script("odd")) as server:
         (answer,) = value_of(await call(server, "ask_name", meta={key: {"sampling": {}}}))
     assert answer["code"] == -32600
     assert "does not support elicitation" in answer["message"]
@@ -169,7 +169,7 @@ async def test_a_caller_that_takes_no_questions_is_not_asked() -> None:
 
 async def test_with_two_calls_running_no_caller_is_asked_for_the_other_and_then_calls_take_turns() -> None:
     """Asking the wrong one would let one person confirm what another one started."""
-    async with up(script("odd")) as server:
+    async with open_ready(script("odd")) as server:
         sleeping = asyncio.create_task(call(server, "sleep", {"seconds": 0.3}, owner="bob"))
         (refused,) = value_of(await call(server, "ask_name", owner="alice"))
         assert "several calls are running" in refused["message"]
@@ -191,7 +191,7 @@ async def test_with_two_calls_running_no_caller_is_asked_for_the_other_and_then_
 
 async def test_roots_are_told_to_a_server_that_looks_around() -> None:
     roots = ({"uri": "file:///srv", "name": "srv"},)
-    async with up(script("odd"), roots=roots) as server:
+    async with open_ready(script("odd"), roots=roots) as server:
         (answer,) = value_of(await call(server, "ask_name", {"method": "roots/list"}))
         (unknown,) = value_of(await call(server, "ask_name", {"method": "vendor/ask"}))
     assert answer == {"roots": list(roots)}
@@ -199,8 +199,8 @@ async def test_roots_are_told_to_a_server_that_looks_around() -> None:
 
 
 async def test_watchers_of_a_resource_hear_of_its_changes_and_the_server_is_asked_once() -> None:
-    heard = Heard()
-    async with up(script("odd"), heard=heard) as server:
+    heard = RecordedEvents()
+    async with open_ready(script("odd"), heard=heard) as server:
         await server.watch("odd://a", "alice")
         await server.watch("odd://a", "bob")
         await server.watch("odd://b", "bob")
@@ -222,13 +222,13 @@ async def test_watchers_of_a_resource_hear_of_its_changes_and_the_server_is_aske
 
 
 async def test_a_question_that_is_taken_back_is_not_asked() -> None:
-    async with up(script("odd")) as server:
+    async with open_ready(script("odd")) as server:
         asked = await call(server, "withdraw", owner="alice")
         assert [each["params"]["message"] for each in asked["inputRequests"].values()] == ["Who are you? (1)"]
 
 
 async def test_answers_of_the_wrong_shape_are_refused_or_handed_on_as_a_refusal() -> None:
-    async with up(script("odd")) as server:
+    async with open_ready(script("odd")) as server:
         asked = await call(server, "ask_name", owner="alice")
         state = asked["requestState"]
         with pytest.raises(McpError, match="inputResponses must be an object"):
@@ -240,7 +240,7 @@ async def test_answers_of_the_wrong_shape_are_refused_or_handed_on_as_a_refusal(
 
 
 async def test_questions_are_bounded_in_number() -> None:
-    async with up(script("odd"), limits=replace(QUICK, max_requests_per_call=2)) as server:
+    async with open_ready(script("odd"), limits=replace(QUICK, max_requests_per_call=2)) as server:
         asked = await call(server, "ask_name", {"count": 3}, owner="alice")
         answers = {f"elicitation-{number}": {"action": "decline"} for number in (1, 2)}
         for _ in range(3):
@@ -253,7 +253,7 @@ async def test_questions_are_bounded_in_number() -> None:
 
 
 async def test_resources_watched_are_bounded_in_number() -> None:
-    async with up(script("odd"), limits=replace(QUICK, max_watched_resources=1)) as server:
+    async with open_ready(script("odd"), limits=replace(QUICK, max_watched_resources=1)) as server:
         await server.watch("odd://a", "alice")
         await server.watch("odd://a", "bob")
         with pytest.raises(McpError, match="1 resources are watched already"):
@@ -263,8 +263,8 @@ async def test_resources_watched_are_bounded_in_number() -> None:
 
 
 async def test_a_restart_that_is_asked_for_is_one() -> None:
-    heard = Heard()
-    async with up(script("odd"), heard=heard) as server:
+    heard = RecordedEvents()
+    async with open_ready(script("odd"), heard=heard) as server:
         hanging = asyncio.create_task(call(server, "hang"))
         await call(server, "echo")
         server.restart()

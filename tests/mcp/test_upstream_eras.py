@@ -20,7 +20,18 @@ from moot.mcp.eras import (
 )
 from moot.mcp.stdio_child import ChildLimits, Command
 from moot.mcp.upstream import HttpServer, StartFailed, StdioServer, Upstream, UpstreamOptions, open_upstream
-from tests.mcp.upstreams import NODE, PATIENT, QUICK, Heard, call, script, served, text_of, up, value_of
+from tests.mcp.upstreams import (
+    NODE,
+    PATIENT,
+    QUICK,
+    RecordedEvents,
+    call,
+    open_ready,
+    script,
+    serve_workshop,
+    text_of,
+    value_of,
+)
 from tests.waiting import until_told
 
 # Finding out
@@ -32,7 +43,7 @@ async def test_a_handshake_server_is_found_whatever_it_does_to_a_question_it_doe
     on_probe: str,
 ) -> None:
     """Some refuse `server/discover`, some say nothing, some end. The handshake settles on 2025-06-18."""
-    heard = Heard()
+    heard = RecordedEvents()
     async with open_upstream(
         script("odd", "--on-probe", on_probe), UpstreamOptions(limits=QUICK), heard.callbacks()
     ) as server:
@@ -55,7 +66,7 @@ async def test_a_handshake_server_is_found_whatever_it_does_to_a_question_it_doe
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_every_handshake_version_is_taken(version: str) -> None:
-    async with up(script("odd", "--version", version)) as server:
+    async with open_ready(script("odd", "--version", version)) as server:
         assert server.server_info is not None
         assert server.server_info.version == version
 
@@ -83,7 +94,7 @@ async def test_a_server_that_is_slow_to_start_is_asked_both_ways_and_answers_one
     """After a silence `initialize` is sent as well; a stateless server refuses it and answers the other."""
     arguments = ("--stateless", "2026-07-28") if era == "stateless" else ()
     limits = replace(QUICK, probe_seconds=0.1)
-    async with up(script("odd", "--slow", "0.6", *arguments), limits=limits) as server:
+    async with open_ready(script("odd", "--slow", "0.6", *arguments), limits=limits) as server:
         assert server.server_info is not None
         assert server.server_info.era == era
         assert text_of(await call(server, "sleep")) == "slept"
@@ -117,8 +128,8 @@ async def _streams(server: Upstream, count: int) -> JsonObject:
 
 @pytest.mark.parametrize("how", ["result", "cancel"])
 async def test_a_stream_that_ends_is_opened_again_and_what_was_missed_counts_as_changed(how: str) -> None:
-    heard = Heard()
-    async with up(script("odd", "--stateless", "2026-07-28"), heard=heard) as server:
+    heard = RecordedEvents()
+    async with open_ready(script("odd", "--stateless", "2026-07-28"), heard=heard) as server:
         await _streams(server, 1)
         await server.watch("odd://a", "alice")
         await call(server, "end_stream", {"how": how})
@@ -140,7 +151,7 @@ async def test_a_stream_that_ends_is_opened_again_and_what_was_missed_counts_as_
     ],
 )
 async def test_what_a_stateless_server_does_not_watch_is_told(listen: str, says: str) -> None:
-    async with up(script("odd", "--stateless", "2026-07-28", "--listen", listen)) as server:
+    async with open_ready(script("odd", "--stateless", "2026-07-28", "--listen", listen)) as server:
         with pytest.raises(McpError, match=says):
             await server.watch("odd://a", "alice")
         assert server.owners == frozenset()
@@ -148,7 +159,7 @@ async def test_what_a_stateless_server_does_not_watch_is_told(listen: str, says:
 
 
 async def test_a_stateless_server_that_sends_requests_is_refused_them() -> None:
-    async with up(script("odd", "--stateless", "2026-07-28")) as server:
+    async with open_ready(script("odd", "--stateless", "2026-07-28")) as server:
         (answer,) = value_of(await call(server, "ask_name"))
         assert answer["code"] == -32601
 
@@ -156,7 +167,7 @@ async def test_a_stateless_server_that_sends_requests_is_refused_them() -> None:
 # The same over every way
 
 
-async def _everything(server: Upstream, heard: Heard) -> None:
+async def _everything(server: Upstream, heard: RecordedEvents) -> None:
     """What the workshop offers, asked for in the stateless shape whatever the era."""
     info = await server.wait_until_ready()
     assert info.implementation["name"] == "workshop"
@@ -207,7 +218,7 @@ async def _everything(server: Upstream, heard: Heard) -> None:
         await _changes(server, heard)
 
 
-async def _changes(server: Upstream, heard: Heard) -> None:
+async def _changes(server: Upstream, heard: RecordedEvents) -> None:
     await server.watch("note://one", "alice")
     await call(server, "touch", {"uri": "note://one"})
     await heard.until(lambda: heard.updated)
@@ -220,8 +231,8 @@ async def _changes(server: Upstream, heard: Heard) -> None:
 
 
 async def test_a_stateless_server_over_stdio() -> None:
-    heard = Heard()
-    async with up(script("workshop", "stdio"), limits=PATIENT, heard=heard) as server:
+    heard = RecordedEvents()
+    async with open_ready(script("workshop", "stdio"), limits=PATIENT, heard=heard) as server:
         assert server.server_info is not None
         assert (server.server_info.era, server.server_info.version) == ("stateless", "2026-07-28")
         assert SERVER_INFO_KEY in server.server_info.discover_result["_meta"]
@@ -229,10 +240,10 @@ async def test_a_stateless_server_over_stdio() -> None:
 
 
 async def test_a_stateless_server_over_streamable_http() -> None:
-    heard = Heard()
+    heard = RecordedEvents()
     async with (
-        served("streamable-http") as url,
-        up(HttpServer(url=url), limits=PATIENT, heard=heard) as server,
+        serve_workshop("streamable-http") as url,
+        open_ready(HttpServer(url=url), limits=PATIENT, heard=heard) as server,
     ):
         assert server.server_info is not None
         assert server.server_info.era == "stateless"
@@ -240,19 +251,22 @@ async def test_a_stateless_server_over_streamable_http() -> None:
 
 
 async def test_a_handshake_server_over_sse_found_by_its_path() -> None:
-    heard = Heard()
-    async with served("sse") as url, up(HttpServer(url=url), limits=PATIENT, heard=heard) as server:
+    heard = RecordedEvents()
+    async with (
+        serve_workshop("sse") as url,
+        open_ready(HttpServer(url=url), limits=PATIENT, heard=heard) as server,
+    ):
         assert server.server_info is not None
         assert server.server_info.era == "handshake"
         await _everything(server, heard)
 
 
 async def test_a_server_over_http_that_goes_away_is_told_of_and_found_again() -> None:
-    heard = Heard()
+    heard = RecordedEvents()
     limits = replace(PATIENT, reconnect_wait_seconds=0.3)
     async with AsyncExitStack() as running:
-        url = await running.enter_async_context(served("streamable-http"))
-        async with up(HttpServer(url=url), limits=limits, heard=heard) as server:
+        url = await running.enter_async_context(serve_workshop("streamable-http"))
+        async with open_ready(HttpServer(url=url), limits=limits, heard=heard) as server:
             assert value_of(await call(server, "add", {"a": 1, "b": 1})) == 2
             await running.aclose()
             with pytest.raises(McpError):
@@ -261,14 +275,17 @@ async def test_a_server_over_http_that_goes_away_is_told_of_and_found_again() ->
             with pytest.raises(McpError, match=r"cannot be reached.*it is being restarted, try later"):
                 await call(server, "add", {"a": 1, "b": 1})
             port = int(url.rpartition(":")[2].partition("/")[0])
-            async with served("streamable-http", port):
+            async with serve_workshop("streamable-http", port):
                 await heard.until(lambda: len(heard.ups) == 2)
                 assert value_of(await call(server, "add", {"a": 1, "b": 2})) == 3
 
 
 async def test_an_answer_over_http_that_is_too_long_costs_only_that_call() -> None:
     limits = replace(PATIENT, child=ChildLimits(line_bytes=100_000))
-    async with served("streamable-http") as url, up(HttpServer(url=url), limits=limits) as server:
+    async with (
+        serve_workshop("streamable-http") as url,
+        open_ready(HttpServer(url=url), limits=limits) as server,
+    ):
         with pytest.raises(McpError, match="more than 100000 bytes"):
             await call(server, "long", {"size": 200_000})
         assert len(text_of(await call(server, "long", {"size": 50_000}))) == 50_000
@@ -293,7 +310,7 @@ async def test_a_handshake_server_over_http(transport: str, path: str, port: int
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:
-        heard = Heard()
+        heard = RecordedEvents()
         server_at = HttpServer(url=f"http://127.0.0.1:{port}/{path}")
         async with open_upstream(server_at, UpstreamOptions(limits=PATIENT), heard.callbacks()) as server:
             await heard.until(lambda: heard.ups)
@@ -321,7 +338,7 @@ async def test_a_handshake_server_over_http(transport: str, path: str, port: int
 
 
 async def test_a_refusal_of_the_http_server_is_told_with_its_status() -> None:
-    async with served("streamable-http") as url:
+    async with serve_workshop("streamable-http") as url:
         elsewhere = HttpServer(url=url.replace("/mcp", "/nothing-here"))
         async with open_upstream(elsewhere, UpstreamOptions(limits=PATIENT)) as server:
             with pytest.raises(StartFailed, match="HTTP 404"):
@@ -360,7 +377,7 @@ async def test_real_servers(
 ) -> None:
     path = f"{NODE}{os.pathsep}{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"
     command = Command(argv=argv, env={"PATH": path, "MEMORY_FILE_PATH": "/dev/null"})
-    async with up(StdioServer(command=command, inherited=os.environ), limits=PATIENT) as server:
+    async with open_ready(StdioServer(command=command, inherited=os.environ), limits=PATIENT) as server:
         assert server.server_info is not None
         assert server.server_info.era == era
         assert tool in [each["name"] for each in await server.list_all("tools/list")]
@@ -368,6 +385,6 @@ async def test_real_servers(
 
 
 async def test_many_calls_at_once_over_one_connection() -> None:
-    async with up(script("odd")) as server:
+    async with open_ready(script("odd")) as server:
         results = await asyncio.gather(*(call(server, "echo", {"number": number}) for number in range(200)))
     assert [each["structuredContent"]["number"] for each in results] == list(range(200))

@@ -16,13 +16,23 @@ from moot.mcp.eras import INTERNAL_ERROR, PARSE_ERROR, TIMED_OUT, UNREACHABLE, J
 from moot.mcp.stdio_child import ChildLimits
 from moot.mcp.upstream import HttpServer, StartFailed, UpstreamOptions, open_upstream
 from moot.resilience.restart_loop import RestartPolicy
-from tests.mcp.upstreams import QUICK, Heard, call, gone, is_alive, script, text_of, up, value_of
+from tests.mcp.upstreams import (
+    QUICK,
+    RecordedEvents,
+    call,
+    is_alive,
+    open_ready,
+    script,
+    text_of,
+    value_of,
+    wait_until_gone,
+)
 from tests.waiting import HANG_SECONDS, bounded
 
 
 async def test_a_server_that_dies_fails_its_calls_at_once_and_is_back_for_the_next() -> None:
-    heard = Heard()
-    async with up(script("odd"), heard=heard) as server:
+    heard = RecordedEvents()
+    async with open_ready(script("odd"), heard=heard) as server:
         others = [asyncio.create_task(call(server, "hang", {"seconds": 30})) for _ in range(3)]
         first = value_of(await call(server, "told"))["pid"]
         for task in (asyncio.create_task(call(server, "die", {"code": 3})), *others):
@@ -41,8 +51,8 @@ async def test_a_server_that_dies_fails_its_calls_at_once_and_is_back_for_the_ne
 
 
 async def test_watched_resources_are_watched_again_after_a_restart() -> None:
-    heard = Heard()
-    async with up(script("odd"), heard=heard) as server:
+    heard = RecordedEvents()
+    async with open_ready(script("odd"), heard=heard) as server:
         await server.watch("odd://a", "alice")
         with pytest.raises(McpError):
             await call(server, "die")
@@ -52,7 +62,7 @@ async def test_watched_resources_are_watched_again_after_a_restart() -> None:
 
 
 async def test_a_call_that_waited_for_input_is_told_of_the_end_of_its_server() -> None:
-    async with up(script("odd")) as server:
+    async with open_ready(script("odd")) as server:
         asked = await call(server, "ask_name", owner="alice")
         with pytest.raises(McpError):
             await call(server, "die", owner="bob")
@@ -62,7 +72,7 @@ async def test_a_call_that_waited_for_input_is_told_of_the_end_of_its_server() -
 
 
 async def test_a_call_that_hangs_times_out_is_cancelled_and_the_rest_of_the_server_goes_on() -> None:
-    async with up(script("odd")) as server:
+    async with open_ready(script("odd")) as server:
         with pytest.raises(McpError) as caught:
             await call(server, "hang", timeout=0.1)
         assert caught.value.code == TIMED_OUT
@@ -74,7 +84,7 @@ async def test_a_call_that_hangs_times_out_is_cancelled_and_the_rest_of_the_serv
 
 
 async def test_signs_of_progress_keep_a_long_call_alive() -> None:
-    async with up(script("odd")) as server:
+    async with open_ready(script("odd")) as server:
         # A machine that has no time for the server makes the pauses longer: then all of it, and more slowly.
         for slower in (1, 2, 4, 8, 16, 32):
             arguments = {"steps": 8, "pause": 0.1 * slower}
@@ -90,14 +100,14 @@ async def test_signs_of_progress_keep_a_long_call_alive() -> None:
 
 
 async def test_a_server_that_hangs_altogether_is_ended_and_started_again() -> None:
-    heard = Heard()
-    async with up(script("odd"), heard=heard, limits=replace(QUICK, health_seconds=0.5)) as server:
+    heard = RecordedEvents()
+    async with open_ready(script("odd"), heard=heard, limits=replace(QUICK, health_seconds=0.5)) as server:
         pid = value_of(await call(server, "told"))["pid"]
         with pytest.raises(McpError):
             await call(server, "freeze", timeout=0.1)
         await heard.until(lambda: len(heard.ups) == 2)
         assert text_of(await call(server, "sleep")) == "slept"
-        await gone(pid)
+        await wait_until_gone(pid)
     assert heard.downs == ["answered nothing for 0.5 s and was ended"]
 
 
@@ -114,7 +124,7 @@ async def test_a_server_that_hangs_altogether_is_ended_and_started_again() -> No
     ],
 )
 async def test_an_answer_that_is_none_is_told_as_such(tool: str, code: int, says: str) -> None:
-    async with up(script("odd")) as server:
+    async with open_ready(script("odd")) as server:
         with pytest.raises(McpError) as caught:
             await call(server, tool)
         assert caught.value.code == code
@@ -125,7 +135,7 @@ async def test_an_answer_that_is_none_is_told_as_such(tool: str, code: int, says
 
 async def test_an_answer_that_is_too_long_is_told_as_such_and_costs_no_memory() -> None:
     limits = replace(QUICK, child=replace(QUICK.child, line_bytes=100_000))
-    async with up(script("odd"), limits=limits) as server:
+    async with open_ready(script("odd"), limits=limits) as server:
         assert len(text_of(await call(server, "huge", {"size": 90_000}))) == 90_000
         for size in (100_000, 5_000_000):
             with pytest.raises(McpError) as caught:
@@ -135,7 +145,7 @@ async def test_an_answer_that_is_too_long_is_told_as_such_and_costs_no_memory() 
 
 
 async def test_what_a_server_prints_besides_its_messages_is_skipped() -> None:
-    async with up(script("odd", "--greeting", "Welcome to the odd server!")) as server:
+    async with open_ready(script("odd", "--greeting", "Welcome to the odd server!")) as server:
         assert text_of(await call(server, "junk", {"lines": 50})) == "after the junk"
         assert text_of(await call(server, "stranger")) == "mine"
         assert server.counts.invalid_messages > 50
@@ -143,7 +153,7 @@ async def test_what_a_server_prints_besides_its_messages_is_skipped() -> None:
 
 async def test_a_flood_of_notifications_neither_stops_calls_nor_takes_our_time() -> None:
     limits = replace(QUICK, unsolicited_per_second=200)
-    async with up(script("odd"), limits=limits) as server:
+    async with open_ready(script("odd"), limits=limits) as server:
         assert text_of(await call(server, "flood", {"count": 300}, meta={"progressToken": "t"})) == "done"
         flood = asyncio.create_task(call(server, "flood", {}, timeout=HANG_SECONDS))
         await asyncio.sleep(0.3)
@@ -161,20 +171,20 @@ async def test_a_flood_of_notifications_neither_stops_calls_nor_takes_our_time()
 @pytest.mark.parametrize("tool", ["flood_lines", "flood_one_line"])
 async def test_endless_output_is_bounded_and_ends_with_the_server(tool: str) -> None:
     limits = replace(QUICK, child=replace(QUICK.child, line_bytes=100_000), health_seconds=0.3)
-    heard = Heard()
-    async with up(script("odd"), limits=limits, heard=heard) as server:
+    heard = RecordedEvents()
+    async with open_ready(script("odd"), limits=limits, heard=heard) as server:
         pid = value_of(await call(server, "told"))["pid"]
         with pytest.raises(McpError) as caught:
             await call(server, tool, timeout=0.3)
         assert caught.value.code == TIMED_OUT
         await heard.until(lambda: len(heard.ups) == 2)
         assert text_of(await call(server, "sleep")) == "slept"
-        await gone(pid)
+        await wait_until_gone(pid)
 
 
 async def test_a_server_that_reads_nothing_is_told_of_before_memory_runs_out() -> None:
     limits = replace(QUICK, child=ChildLimits(unread_bytes=1 << 20, exit_seconds=0.2), max_calls=1_000)
-    async with up(script("odd"), limits=limits) as server:
+    async with open_ready(script("odd"), limits=limits) as server:
         calls = [asyncio.create_task(call(server, "freeze", timeout=2))]
         calls += [
             asyncio.create_task(call(server, "echo", {"x": "y" * 100_000}, timeout=2)) for _ in range(200)
@@ -185,7 +195,7 @@ async def test_a_server_that_reads_nothing_is_told_of_before_memory_runs_out() -
 
 
 async def test_too_many_calls_at_once_are_refused_and_the_others_answered() -> None:
-    async with up(script("odd"), limits=replace(QUICK, max_calls=4)) as server:
+    async with open_ready(script("odd"), limits=replace(QUICK, max_calls=4)) as server:
         calls = [asyncio.create_task(call(server, "sleep", {"seconds": 0.2})) for _ in range(6)]
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
     refused = [each for each in outcomes if isinstance(each, McpError)]
@@ -222,7 +232,7 @@ async def test_while_a_server_is_down_callers_wait_a_little_and_are_told_why() -
 
 
 async def test_starting_again_waits_longer_each_time(tmp_path: Path) -> None:
-    heard = Heard()
+    heard = RecordedEvents()
     limits = replace(QUICK, restart=RestartPolicy(first_seconds=0.05, max_seconds=0.2))
     async with open_upstream(
         script("odd", "--die-at-start", "1"), UpstreamOptions(limits=limits), heard.callbacks()
@@ -239,25 +249,25 @@ async def test_starting_again_waits_longer_each_time(tmp_path: Path) -> None:
 
 
 async def test_stopping_ends_the_server_and_everything_it_started() -> None:
-    async with up(script("odd", "--linger")) as server:
+    async with open_ready(script("odd", "--linger")) as server:
         pid = value_of(await call(server, "told"))["pid"]
         grandchild = int(text_of(await call(server, "spawn")))
         assert is_alive(pid)
         assert is_alive(grandchild)
     assert not is_alive(pid)
-    await gone(grandchild)
+    await wait_until_gone(grandchild)
     with pytest.raises(McpError, match="was stopped"):
         await call(server, "echo")
 
 
 async def test_a_grandchild_does_not_outlive_a_server_that_died() -> None:
-    heard = Heard()
-    async with up(script("odd"), heard=heard) as server:
+    heard = RecordedEvents()
+    async with open_ready(script("odd"), heard=heard) as server:
         grandchild = int(text_of(await call(server, "spawn")))
         with pytest.raises(McpError, match="exit code 3"):
             await call(server, "die")
         await heard.until(lambda: len(heard.ups) == 2)
-        await gone(grandchild)
+        await wait_until_gone(grandchild)
 
 
 async def test_a_child_has_only_the_variables_that_were_listed_and_harmless_ones(
@@ -266,7 +276,7 @@ async def test_a_child_has_only_the_variables_that_were_listed_and_harmless_ones
     """D-87: secrets of the one who starts a server are none of the server's business."""
     monkeypatch.setenv("SECRET_TOKEN", "s3cret")
     monkeypatch.setenv("LANG", "() { echo code; }")
-    async with up(script("odd", env={"LISTED": "yes"})) as server:
+    async with open_ready(script("odd", env={"LISTED": "yes"})) as server:
         told = value_of(await call(server, "told"))
     assert told["env"]["LISTED"] == "yes"
     assert "SECRET_TOKEN" not in told["env"]
@@ -289,7 +299,7 @@ async def test_a_child_has_only_the_variables_that_were_listed_and_harmless_ones
 
 async def test_stderr_is_kept_in_memory_and_in_a_file_and_both_are_bounded(tmp_path: Path) -> None:
     file = tmp_path / "logs" / "odd.log"
-    async with up(replace(script("odd"), stderr_file=file)) as server:
+    async with open_ready(replace(script("odd"), stderr_file=file)) as server:
         await call(server, "flood_stderr", {"count": 50})
         with pytest.raises(McpError):
             await call(server, "die")
@@ -320,7 +330,7 @@ async def test_leaving_a_session_over_http_does_not_wait_for_a_server_that_has_s
     server = await asyncio.start_server(take, "127.0.0.1", 0)
     try:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
-        async with bounded(), up(HttpServer(url=url)):
+        async with bounded(), open_ready(HttpServer(url=url)):
             pass
         assert asked_to_end.is_set()
     finally:

@@ -43,7 +43,7 @@ PATIENT = replace(QUICK, probe_seconds=HANG_SECONDS)
 
 
 @dataclass(slots=True)
-class Heard:
+class RecordedEvents:
     """Everything that an upstream told."""
 
     ups: list[ServerInfo] = field(default_factory=list)
@@ -83,16 +83,16 @@ def script(name: str, *arguments: str, env: dict[str, str] | None = None) -> Std
 
 
 @asynccontextmanager
-async def up(
+async def open_ready(
     server: Server,
     *,
     limits: UpstreamLimits = QUICK,
-    heard: Heard | None = None,
+    heard: RecordedEvents | None = None,
     roots: tuple[JsonObject, ...] = (),
 ) -> AsyncIterator[Upstream]:
     """A server that is up."""
     options = UpstreamOptions(limits=limits, roots=roots)
-    async with open_upstream(server, options, (heard or Heard()).callbacks()) as upstream:
+    async with open_upstream(server, options, (heard or RecordedEvents()).callbacks()) as upstream:
         await upstream.wait_until_ready()
         yield upstream
 
@@ -121,13 +121,13 @@ def is_alive(pid: int) -> bool:
     return state != "Z"
 
 
-async def gone(pid: int) -> None:
+async def wait_until_gone(pid: int) -> None:
     """Wait until a process is gone: nobody tells us of a grandchild's end."""
     await until(lambda: not is_alive(pid))
 
 
 @asynccontextmanager
-async def served(transport: str, port: int = 0) -> AsyncIterator[str]:
+async def serve_workshop(transport: str, port: int = 0) -> AsyncIterator[str]:
     """The workshop over HTTP; its address."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(SERVERS / "workshop.py"), transport, str(port), stderr=asyncio.subprocess.PIPE

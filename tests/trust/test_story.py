@@ -114,7 +114,7 @@ async def test_the_story_of_a_rule_from_its_first_approval_to_its_trip_wire(tmp_
     assert verdicts.count(("fulfilled", "approver", True)) == 1
     automatic = next(each for each in exported if each["automated"])
     assert (automatic["arguments"]["path"], automatic["result"]) == ("reports/day-21.md", "ok")
-    code, why = await run_moot(tmp_path, "explain", automatic["proposal"])
+    code, why = await run_moot(tmp_path, "proposal", "explain", automatic["proposal"])
     assert code == 0
     assert f"Decided automatically by rule {automatic['rule']}" in why
     assert "alice accepted this rule" in why

@@ -54,7 +54,7 @@ def test_what_is_not_set_is_told_or_left_out() -> None:
     )
     with pytest.raises(UsageError, match=r"use \$\{TOKEN\}"):
         variables(token_file=None).fill("${TOKEN_FILE}")
-    with pytest.raises(UsageError, match="one word"):
+    with pytest.raises(UsageError, match="one name"):
         variables().fill("${a b}")
 
 

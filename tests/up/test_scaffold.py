@@ -17,7 +17,7 @@ NAMES = ["filesystem", "coder", "empty", "research-team"]
 
 def test_there_are_these_templates() -> None:
     assert [template.name for template in templates()] == NAMES
-    with pytest.raises(UsageError, match="There are filesystem, coder, empty, research-team"):
+    with pytest.raises(UsageError, match="Choose from filesystem, coder, empty, research-team"):
         template_named("no-such")
 
 

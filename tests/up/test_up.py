@@ -213,7 +213,7 @@ async def test_two_do_not_run_on_one_folder(tmp_path: Path) -> None:
     write_config(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}}}}}}}")
     async with moot_up(tmp_path) as up:
         code, words = await run_moot(tmp_path, "up", "--port", "0")
-        assert code == 1
+        assert code == 2
         assert f"another `moot up` runs on {up.data} (pid {up.process.pid}, {up.url}): use that one" in words
         async with connect(up.url, "lab", up.token("you")) as space:
             await space.chat("still here")
@@ -274,7 +274,7 @@ async def test_a_reference_file_runs_as_it_is(tmp_path: Path) -> None:
 
 def test_a_folder_without_a_space_says_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["up", str(tmp_path)]) == 2
-    assert "`moot init` makes one" in capsys.readouterr().err
+    assert "Make one with `moot init`" in capsys.readouterr().err
     assert main(["up", str(tmp_path / "nowhere")]) == 2
     assert "no such folder or file" in capsys.readouterr().err
 

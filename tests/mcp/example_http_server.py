@@ -1,4 +1,4 @@
-"""The shop of these tests on a real port."""
+"""The example backend of these tests, served over HTTP on a real port."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from moot.mcp.downstream.http_server import McpHttpServer
 from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.downstream.mcp_server import McpServer
 from moot.net.http_listener import bind_socket, serve_http
-from tests.mcp.shop import Shop
+from tests.mcp.example_backend import ExampleBackend
 
 
 @dataclass
-class Open:
-    """A shop with its doors open."""
+class ServedExample:
+    """An example backend that clients can reach."""
 
-    shop: Shop
-    face: McpServer
+    backend: ExampleBackend
+    server: McpServer
     http: McpHttpServer
     port: int
 
@@ -29,16 +29,16 @@ class Open:
 
 
 @asynccontextmanager
-async def open_shop(
+async def serve_example(
     limits: McpServerLimits | None = None, *, token: str | None = None, port: int = 0
-) -> AsyncIterator[Open]:
-    shop = Shop()
+) -> AsyncIterator[ServedExample]:
+    backend = ExampleBackend()
     listening = bind_socket("127.0.0.1", port)
     port = listening.getsockname()[1]
-    async with McpServer(shop, limits or McpServerLimits()) as face:
-        http = McpHttpServer(face, HttpAccessPolicy.of(port, token=token))
+    async with McpServer(backend, limits or McpServerLimits()) as server:
+        http = McpHttpServer(server, HttpAccessPolicy.of(port, token=token))
         try:
             async with serve_http(http, listening):
-                yield Open(shop, face, http, port)
+                yield ServedExample(backend, server, http, port)
         finally:
             http.close()

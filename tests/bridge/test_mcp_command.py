@@ -21,7 +21,7 @@ from moot.cli import main
 from moot.config import load
 from moot.offers.offer_table import OfferTable
 from moot.participant import connect
-from tests.bridge.face_room import HOST, FaceRoom, face_room, offer_files, text_of
+from tests.bridge.served_space import HOST, ServedSpace, offer_files, served_space, text_of
 from tests.gateway.lab import participants
 from tests.gateway.served import command, started
 from tests.waiting import HANG_SECONDS, bounded, until, until_told
@@ -57,13 +57,13 @@ async def process(args: Sequence[str]) -> AsyncIterator[asyncio.subprocess.Proce
         await one.wait()
 
 
-async def room_with_files(room: FaceRoom) -> None:
+async def room_with_files(room: ServedSpace) -> None:
     offer_files(await room.join("files"))
 
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_client_starts_it_and_uses_the_space(tmp_path: Path, mode: Any) -> None:
-    async with face_room(tmp_path) as room:
+    async with served_space(tmp_path) as room:
         await room_with_files(room)
         async with Client(stdio(room.room.url, tmp_path), mode=mode) as client:
             assert client.instructions is None or "'lab' as 'bob'" in client.instructions
@@ -73,7 +73,7 @@ async def test_a_client_starts_it_and_uses_the_space(tmp_path: Path, mode: Any) 
 
 
 async def test_over_http_it_says_where_it_listens_and_serves_several_clients(tmp_path: Path) -> None:
-    async with face_room(tmp_path) as room:
+    async with served_space(tmp_path) as room:
         await room_with_files(room)
         args = arguments(room.room.url, tmp_path, "bob", "--http", "127.0.0.1:0")
         async with process(args) as one:
@@ -106,7 +106,7 @@ async def test_without_a_gateway_it_says_so_to_the_person_and_to_the_client(tmp_
 
 
 async def test_a_wrong_token_is_told_of_and_not_shown(tmp_path: Path) -> None:
-    async with face_room(tmp_path) as room, process(arguments(room.room.url, tmp_path, "nobody")) as one:
+    async with served_space(tmp_path) as room, process(arguments(room.room.url, tmp_path, "nobody")) as one:
         async with bounded():
             output, errors = await one.communicate(b"")
         assert (output, one.returncode) == (b"", 5)
@@ -115,7 +115,7 @@ async def test_a_wrong_token_is_told_of_and_not_shown(tmp_path: Path) -> None:
 
 
 async def test_the_end_of_input_ends_it_and_its_member_leaves(tmp_path: Path) -> None:
-    async with face_room(tmp_path) as room:
+    async with served_space(tmp_path) as room:
         alice = await room.join("alice")
         async with process(arguments(room.room.url, tmp_path)) as one:
             await alice.roster.wait_for("bob", timeout_seconds=HANG_SECONDS)
@@ -126,7 +126,7 @@ async def test_the_end_of_input_ends_it_and_its_member_leaves(tmp_path: Path) ->
 
 
 async def test_a_member_that_is_removed_ends_with_the_reason(tmp_path: Path) -> None:
-    async with face_room(tmp_path) as room:
+    async with served_space(tmp_path) as room:
         alice = await room.join("alice")
         async with process(arguments(room.room.url, tmp_path)) as one:
             await alice.roster.wait_for("bob", timeout_seconds=HANG_SECONDS)
@@ -171,7 +171,7 @@ async def test_a_gateway_that_is_restarted_is_found_again_and_the_client_goes_on
 
 async def test_names_are_kept_from_one_start_to_the_next(tmp_path: Path) -> None:
     """A newcomer does not come by a name that a person has allowed for good."""
-    async with face_room(tmp_path, {"aaa": ["*"]}) as room:
+    async with served_space(tmp_path, {"aaa": ["*"]}) as room:
         files = await room.join("files")
         files.tool(name="pay")(lambda: "files")
         async with Client(stdio(room.room.url, tmp_path), mode="legacy") as client:
@@ -284,7 +284,7 @@ def test_a_printed_configuration_says_all_that_is_needed(
 
 
 async def test_a_printed_configuration_works_from_anywhere(tmp_path: Path) -> None:
-    async with face_room(tmp_path) as room:
+    async with served_space(tmp_path) as room:
         await room_with_files(room)
         token_file(tmp_path, "bob")
         told = ["--gateway", room.room.url, "--space", "lab", "--token-file", str(tmp_path / "bob.token")]

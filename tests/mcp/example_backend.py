@@ -1,9 +1,9 @@
-"""A backend behind the face in tests: real answers, nothing remote. `python -m tests.mcp.shop` serves it.
+"""A backend for tests: real answers, nothing remote. `python -m tests.mcp.example_backend` serves it.
 
 echo        answers with its arguments and a field that no SDK knows
 shout       reports progress and logs, then answers
 ask_name    needs input first (MRTR)
-decide      needs somebody's decision; the test makes it: `shop.decisions[-1].approve()`
+decide      needs somebody's decision; the test makes it: `backend.decisions[-1].approve()`
 fail        a JSON-RPC error with code, message and data
 broken      raises what nobody expects
 hang        never answers, and counts who gave up
@@ -66,18 +66,18 @@ QUESTION: JsonObject = {
 class Decision:
     """One call that waits for the test to decide."""
 
-    def __init__(self, shop: Shop, call: BackendCall) -> None:
+    def __init__(self, backend: ExampleBackend, call: BackendCall) -> None:
         self.withdrawn: str | None = None
         self.pending = PendingCall(
-            f"p-{len(shop.decisions) + 1}",
+            f"p-{len(backend.decisions) + 1}",
             headline="Somebody has to agree to decide.",
             call=call,
             withdraw=self._withdraw,
             pending_result=lambda pending: text_result(f"pending under {pending.handle}"),
             kept_seconds=60,
         )
-        shop.decisions.append(self)
-        shop.news.set()
+        backend.decisions.append(self)
+        backend.news.set()
 
     def approve(self, result: JsonObject | None = None) -> None:
         self.pending.mark_approved("approved by alice")
@@ -91,8 +91,8 @@ class Decision:
         self.pending.settle(text_result("withdrawn", is_error=True), "withdrawn", withdrawn=True)
 
 
-class Shop:
-    """What the face shows in these tests."""
+class ExampleBackend:
+    """What the MCP server serves in these tests."""
 
     def __init__(self) -> None:
         self.about = ServerDescription({"name": "shop", "version": "1.2.3"}, "Ask for anything.")
@@ -247,10 +247,10 @@ async def main() -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with McpServer(Shop()) as face:
+    async with McpServer(ExampleBackend()) as server:
         if "--chatty" in sys.argv:
             asyncio.get_running_loop().call_soon(print, "this must not reach the client")
-        await stdio_server.serve(face, stop=stop)
+        await stdio_server.serve(server, stop=stop)
 
 
 if __name__ == "__main__":

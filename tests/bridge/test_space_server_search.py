@@ -11,8 +11,8 @@ import pytest
 from mcp import Client, StdioServerParameters
 from moot.participant import JoinedSpace
 from moot.xprotocol.search.word_vectors import are_vectors_installed
-from tests.bridge.face_room import face_room, text_of
-from tests.bridge.test_face_command import arguments
+from tests.bridge.served_space import served_space, text_of
+from tests.bridge.test_mcp_command import arguments
 from tests.broken_vectors import environment_with_broken_vectors, environment_without_vectors
 from tests.waiting import bounded
 
@@ -62,7 +62,7 @@ async def status(client: Client) -> tuple[dict[str, Any], str]:
 
 @needs_vectors
 async def test_a_tool_is_found_that_shares_no_word_with_the_question(tmp_path: Path) -> None:
-    async with face_room(tmp_path) as room:
+    async with served_space(tmp_path) as room:
         offer_tools(await room.join("files"))
         async with Client(server(room.room.url, tmp_path)) as client:
             assert await find(client, QUERY, "lexical + vectors") == ["loan_payment"]
@@ -71,7 +71,7 @@ async def test_a_tool_is_found_that_shares_no_word_with_the_question(tmp_path: P
 
 
 async def test_it_is_not_found_when_vectors_are_turned_off(tmp_path: Path) -> None:
-    async with face_room(tmp_path) as room:
+    async with served_space(tmp_path) as room:
         offer_tools(await room.join("files"))
         async with Client(server(room.room.url, tmp_path, "--no-word-vectors")) as client:
             assert await find(client, QUERY, "lexical") == []
@@ -81,7 +81,7 @@ async def test_it_is_not_found_when_vectors_are_turned_off(tmp_path: Path) -> No
 
 
 async def test_without_the_extra_words_are_searched_and_status_says_what_is_missing(tmp_path: Path) -> None:
-    async with face_room(tmp_path) as room:
+    async with served_space(tmp_path) as room:
         offer_tools(await room.join("files"))
         env = environment_without_vectors(tmp_path / "without")
         async with Client(server(room.room.url, tmp_path, env=env)) as client:
@@ -92,7 +92,7 @@ async def test_without_the_extra_words_are_searched_and_status_says_what_is_miss
 
 @needs_vectors
 async def test_broken_vectors_break_no_search(tmp_path: Path) -> None:
-    async with face_room(tmp_path) as room:
+    async with served_space(tmp_path) as room:
         offer_tools(await room.join("files"))
         env = environment_with_broken_vectors(tmp_path / "broken")
         async with Client(server(room.room.url, tmp_path, env=env)) as client:

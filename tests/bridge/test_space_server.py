@@ -14,14 +14,14 @@ from mcp import MCPError
 from moot.bridge.space_server.own_tools import OWN_NAMES
 from moot.errors import McpError
 from moot.participant import IncomingRequest
-from tests.bridge.face_room import Shown, face_room, offer_files, text_of
+from tests.bridge.served_space import ServedMember, offer_files, served_space, text_of
 from tests.waiting import until
 
 OWN = list(OWN_NAMES)
 ERAS = ["legacy", "2026-07-28"]
 
 
-async def names_at(shown: Shown, mode: Any = "2026-07-28") -> list[str]:
+async def names_at(shown: ServedMember, mode: Any = "2026-07-28") -> list[str]:
     async with shown.client(mode) as client:
         return [tool.name for tool in (await client.list_tools()).tools]
 
@@ -38,9 +38,9 @@ LISTS = {
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_client_uses_what_members_offer(tmp_path: Path, mode: Any) -> None:
-    async with face_room(tmp_path) as room:
+    async with served_space(tmp_path) as room:
         kept = offer_files(await room.join("files"))
-        shown = await room.face("bob")
+        shown = await room.serve("bob")
         async with shown.client(mode) as client:
             assert client.server_info is not None or mode != "legacy"
             tools = (await client.list_tools()).tools
@@ -76,16 +76,16 @@ async def test_a_client_uses_what_members_offer(tmp_path: Path, mode: Any) -> No
 async def test_only_what_the_member_may_request_or_propose_is_listed(
     tmp_path: Path, rights: list[Any], expected: list[str]
 ) -> None:
-    async with face_room(tmp_path, {"guest": rights}) as room:
+    async with served_space(tmp_path, {"guest": rights}) as room:
         offer_files(await room.join("files"))
-        assert await names_at(await room.face("guest")) == [*OWN, *expected]
+        assert await names_at(await room.serve("guest")) == [*OWN, *expected]
 
 
 async def test_a_right_that_depends_on_arguments_is_asked_when_the_call_is_made(tmp_path: Path) -> None:
     rights = [LISTS, call_right("write_file", arguments={"path": "docs/*"})]
-    async with face_room(tmp_path, {"guest": rights}) as room:
+    async with served_space(tmp_path, {"guest": rights}) as room:
         kept = offer_files(await room.join("files"))
-        async with (await room.face("guest")).client() as client:
+        async with (await room.serve("guest")).client() as client:
             assert (
                 text_of(await client.call_tool("write_file", {"path": "docs/x", "text": "1"}))
                 == "wrote docs/x"
@@ -100,7 +100,7 @@ async def test_a_right_that_depends_on_arguments_is_asked_when_the_call_is_made(
 
 async def test_what_may_only_be_proposed_says_so_and_promises_no_output_schema(tmp_path: Path) -> None:
     """A client would refuse the answer "pending" for not matching it."""
-    async with face_room(tmp_path, {"guest": [LISTS, "mcp/proposal"]}) as room:
+    async with served_space(tmp_path, {"guest": [LISTS, "mcp/proposal"]}) as room:
         files = await room.join("files")
 
         @files.tool(output_schema={"type": "object", "properties": {"n": {"type": "integer"}}})
@@ -108,23 +108,23 @@ async def test_what_may_only_be_proposed_says_so_and_promises_no_output_schema(t
             """Count."""
             return {"n": 1}
 
-        async with (await room.face("guest")).client() as client:
+        async with (await room.serve("guest")).client() as client:
             (tool,) = [tool for tool in (await client.list_tools()).tools if tool.name == "count"]
             assert tool.meta is not None
             assert tool.meta["moot/access"] == "propose"
             assert tool.output_schema is None
             assert "only propose" in (tool.description or "")
-        async with (await room.face("bob")).client() as client:
+        async with (await room.serve("bob")).client() as client:
             (tool,) = [tool for tool in (await client.list_tools()).tools if tool.name == "count"]
             assert tool.output_schema is not None
             assert tool.description == "Count."
 
 
 async def test_a_member_that_may_not_ask_for_lists_learns_from_answers_to_others(tmp_path: Path) -> None:
-    async with face_room(tmp_path) as room:
+    async with served_space(tmp_path) as room:
         offer_files(await room.join("files"))
         alice = await room.join("alice")
-        shown = await room.face("guest")
+        shown = await room.serve("guest")
         assert await names_at(shown) == OWN
         await alice.list_all("files", "tools")
         await alice.list_all("files", "prompts")
@@ -133,7 +133,7 @@ async def test_a_member_that_may_not_ask_for_lists_learns_from_answers_to_others
 
 
 async def test_the_first_list_waits_for_everybody_who_answers(tmp_path: Path) -> None:
-    async with face_room(tmp_path) as room:
+    async with served_space(tmp_path) as room:
         files = await room.join("files")
         asked, released = asyncio.Event(), asyncio.Event()
 
@@ -145,7 +145,7 @@ async def test_the_first_list_waits_for_everybody_who_answers(tmp_path: Path) ->
             raise McpError(-32601, "no")
 
         files.server.use_handler(slow)
-        shown = await room.face("bob")
+        shown = await room.serve("bob")
         async with shown.client() as client, anyio.create_task_group() as group:
 
             async def ask() -> None:
@@ -165,9 +165,9 @@ def offer(space: Any, *names: str) -> None:
 
 
 async def test_a_name_is_its_first_members_and_later_ones_say_whose_they_are(tmp_path: Path) -> None:
-    async with face_room(tmp_path, {"aaa": ["*"]}) as room:
+    async with served_space(tmp_path, {"aaa": ["*"]}) as room:
         offer(await room.join("files"), "look", "moot_chat")
-        shown = await room.face("bob")
+        shown = await room.serve("bob")
         assert await names_at(shown) == [*OWN, "look", "files__moot_chat"]
         offer(await room.join("aaa"), "look")
         await until(lambda: len(shown.backend.offer_table.all("tools")) == 3)
@@ -178,10 +178,10 @@ async def test_a_name_is_its_first_members_and_later_ones_say_whose_they_are(tmp
 
 
 async def test_a_name_stays_with_a_member_that_is_away(tmp_path: Path) -> None:
-    async with face_room(tmp_path, {"thief": ["*"]}) as room:
+    async with served_space(tmp_path, {"thief": ["*"]}) as room:
         files = await room.join("files")
         offer(files, "pay")
-        shown = await room.face("bob")
+        shown = await room.serve("bob")
         await names_at(shown)
         await files.close()
         await until(lambda: not shown.backend.offer_table.all("tools"))
@@ -205,8 +205,8 @@ async def test_clients_hear_when_members_come_go_and_change(tmp_path: Path) -> N
     async def hear(message: Any) -> None:
         heard.append(message.method.removeprefix("notifications/"))
 
-    async with face_room(tmp_path) as room:
-        shown = await room.face("bob")
+    async with served_space(tmp_path) as room:
+        shown = await room.serve("bob")
         async with shown.client("legacy", message_handler=hear) as client:
             await client.list_tools()
             files = await room.join("files")
@@ -225,10 +225,10 @@ async def test_clients_hear_when_members_come_go_and_change(tmp_path: Path) -> N
 
 
 async def test_a_grant_shows_more_and_a_stateless_listener_hears_of_it(tmp_path: Path) -> None:
-    async with face_room(tmp_path) as room:
+    async with served_space(tmp_path) as room:
         offer(await room.join("files"), "one")
         alice = await room.join("alice")
-        shown = await room.face("guest")
+        shown = await room.serve("guest")
         async with shown.client() as client, client.listen(tools_list_changed=True) as news:
             assert [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools] == OWN
             await alice.admin.grant("guest", [LISTS, call_right("one")])
@@ -247,10 +247,10 @@ async def test_a_subscription_is_made_at_the_host_once_and_its_updates_come_thro
         if message.method == "notifications/resources/updated":
             heard.append(message.params.uri)
 
-    async with face_room(tmp_path) as room:
+    async with served_space(tmp_path) as room:
         files = await room.join("files")
         offer_files(files)
-        shown = await room.face("bob")
+        shown = await room.serve("bob")
         async with shown.client("legacy", message_handler=hear) as one, shown.client("legacy") as other:
             await one.subscribe_resource("file:///a.txt")
             await other.subscribe_resource("file:///a.txt")
@@ -267,12 +267,12 @@ async def test_a_subscription_is_made_at_the_host_once_and_its_updates_come_thro
 
 
 async def test_the_same_uri_of_two_members_is_told_apart_and_read_from_each(tmp_path: Path) -> None:
-    async with face_room(tmp_path) as room:
+    async with served_space(tmp_path) as room:
         for name in ("files", "notes"):
             space = await room.join(name)
             space.resource("x://same")(lambda name=name: f"of {name}")
             space.resource("x://{key}")(lambda key, name=name: f"{key} of {name}")
-        shown = await room.face("bob")
+        shown = await room.serve("bob")
         async with shown.client() as client:
             uris = [each.uri for each in (await client.list_resources()).resources]
             assert uris == ["x://same", "moot://notes/x://same"]

@@ -27,7 +27,7 @@ HOST: list[Any] = [
 
 
 @dataclass(slots=True)
-class BridgedRoom:
+class BridgedSpace:
     """Everyone in a space: `alice` and `bob` may do everything, `carl` may only propose."""
 
     room: Lab
@@ -46,14 +46,14 @@ class BridgedRoom:
 
 
 @asynccontextmanager
-async def bridged_room(folder: Path, people: Mapping[str, Any] | None = None) -> AsyncIterator[BridgedRoom]:
+async def bridged_space(folder: Path, people: Mapping[str, Any] | None = None) -> AsyncIterator[BridgedSpace]:
     proposer: list[Any] = ["mcp/proposal", "mcp/withdraw", "chat"]
     everybody: dict[str, Any] = {"alice": ["*"], "bob": ["*"], "carl": proposer, "host": HOST, "host2": HOST}
     async with (
         lab(folder, participants(**(everybody | dict(people or {})))) as room,
         AsyncExitStack() as stack,
     ):
-        yield BridgedRoom(room, stack)
+        yield BridgedSpace(room, stack)
 
 
 async def call(

@@ -22,7 +22,7 @@ from moot.bridge.bridge_runner import bridged
 from moot.bridge.bridge_settings import BridgeSettings
 from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import StdioServer
-from tests.bridge.face_room import Shown, face_room
+from tests.bridge.served_space import ServedMember, served_space
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = ROOT / ".node" / "node_modules"
@@ -35,16 +35,16 @@ EXTENSIONS = ("tasks-", "sep-2640-")
 
 
 @asynccontextmanager
-async def chain(folder: Path, *arguments: str) -> AsyncIterator[Shown]:
+async def chain(folder: Path, *arguments: str) -> AsyncIterator[ServedMember]:
     """The server with the suite's fixtures, bridged into a space, and a face in it."""
     argv = (sys.executable, "-m", "tests.mcp.servers.fixtures", *arguments)
-    async with face_room(folder) as room:
+    async with served_space(folder) as room:
         server = StdioServer(command=Command(argv=argv, cwd=str(ROOT)), inherited=os.environ)
         settings = BridgeSettings(
             server=server, gateway=room.room.url, space="lab", token="t-files", pin=False, must_start=True
         )
         await room.stack.enter_async_context(bridged(settings))
-        yield await room.face("bob")
+        yield await room.serve("bob")
 
 
 async def run(*arguments: str | Path) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""A space with members who offer things, and an MCP client that takes part in it through the face."""
+"""A space with members who offer things, and an MCP client that takes part in it through `moot mcp`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROPOSER: list[Any] = ["mcp/proposal", "mcp/withdraw", "chat"]
 
 
 @dataclass
-class FaceRoom:
+class ServedSpace:
     """`files` and `notes` offer things, `alice` may do everything, `guest` may only propose."""
 
     room: Lab
@@ -34,52 +34,52 @@ class FaceRoom:
     async def join(self, name: str, **options: Any) -> JoinedSpace:
         return await self.stack.enter_async_context(connect(self.room.url, "lab", f"t-{name}", **options))
 
-    async def face(
+    async def serve(
         self,
         name: str,
         limits: McpServerLimits | None = None,
         settings: BackendSettings | None = None,
         joining: Mapping[str, Any] | None = None,
         **options: Any,
-    ) -> Shown:
-        """Let an MCP face join under this name; it is served over HTTP."""
+    ) -> ServedMember:
+        """Join under this name and serve the space over HTTP."""
         space = await self.join(name, **(joining or {}))
-        return await show(space, self.stack, limits, settings, **options)
+        return await serve_member(space, self.stack, limits, settings, **options)
 
 
 @dataclass
-class Shown:
-    """A face that clients can reach."""
+class ServedMember:
+    """A member whose MCP server clients can reach."""
 
     space: JoinedSpace
     backend: SpaceBackend
-    face: McpServer
+    server: McpServer
     url: str
 
     def client(self, mode: Any = "2026-07-28", **more: Any) -> Client:
         return Client(self.url, mode=mode, **more)
 
 
-async def show(
+async def serve_member(
     space: JoinedSpace,
     stack: AsyncExitStack,
     limits: McpServerLimits | None = None,
     settings: BackendSettings | None = None,
     **options: Any,
-) -> Shown:
-    """A face of this member, served over HTTP until the stack is left."""
+) -> ServedMember:
+    """The space as this member sees it, served over HTTP until the stack is left."""
     backend = await stack.enter_async_context(SpaceBackend(space, settings, space_name="lab", **options))
-    face = await stack.enter_async_context(McpServer(backend, limits or McpServerLimits()))
+    server = await stack.enter_async_context(McpServer(backend, limits or McpServerLimits()))
     listening = bind_socket("127.0.0.1", 0)
     port = listening.getsockname()[1]
-    http = McpHttpServer(face, HttpAccessPolicy.of(port))
+    http = McpHttpServer(server, HttpAccessPolicy.of(port))
     stack.callback(http.close)
     await stack.enter_async_context(serve_http(http, listening))
-    return Shown(space, backend, face, f"http://127.0.0.1:{port}/mcp")
+    return ServedMember(space, backend, server, f"http://127.0.0.1:{port}/mcp")
 
 
 @asynccontextmanager
-async def face_room(folder: Path, people: Mapping[str, Any] | None = None) -> AsyncIterator[FaceRoom]:
+async def served_space(folder: Path, people: Mapping[str, Any] | None = None) -> AsyncIterator[ServedSpace]:
     everybody: dict[str, Any] = {
         "alice": ["*"],
         "bob": ["*"],
@@ -91,7 +91,7 @@ async def face_room(folder: Path, people: Mapping[str, Any] | None = None) -> As
         lab(folder, participants(**(everybody | dict(people or {})))) as room,
         AsyncExitStack() as stack,
     ):
-        yield FaceRoom(room, stack)
+        yield ServedSpace(room, stack)
 
 
 def offer_files(space: JoinedSpace) -> dict[str, str]:

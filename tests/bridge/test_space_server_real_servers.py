@@ -9,8 +9,8 @@ from typing import Any
 import mcp_types as types
 
 from moot.bridge.space_server.own_tools import OWN_NAMES
-from tests.bridge.face_room import show
-from tests.bridge.rooms import HOST, bridged_room
+from tests.bridge.bridged_space import HOST, bridged_space
+from tests.bridge.served_space import serve_member
 from tests.bridge.test_real_servers import ERAS, EVERYTHING, MEMORY, TIME, Calls, filesystem, git, join_all
 
 # Of 2025-11-25's experiment with tasks: runs only for clients that take part in it, and the SDK's does not.
@@ -57,9 +57,9 @@ async def use(client: Any, calls: Calls) -> int:
 async def test_every_tool_of_five_servers_is_listed_and_called_in_both_eras(tmp_path: Path) -> None:
     files = tmp_path / "files"
     files.mkdir()
-    async with bridged_room(tmp_path, dict.fromkeys(ERAS, HOST)) as space:
+    async with bridged_space(tmp_path, dict.fromkeys(ERAS, HOST)) as space:
         await join_all(space, files)
-        shown = await show(await space.join("bob"), space.stack)
+        shown = await serve_member(await space.join("bob"), space.stack)
         for mode in ("legacy", "2026-07-28"):
             below = files / mode
             below.mkdir()

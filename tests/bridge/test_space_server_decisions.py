@@ -15,9 +15,9 @@ from mcp import MCPError
 from moot.bridge.space_server.own_tools import OWN_NAMES
 from moot.bridge.space_server.space_backend import BackendSettings
 from moot.participant import JoinedSpace
-from tests.bridge.face_room import HASTY, FaceRoom, Shown, face_room, offer_files, text_of
-from tests.bridge.test_face import LISTS
-from tests.bridge.test_face_calls import RawHost
+from tests.bridge.served_space import HASTY, ServedMember, ServedSpace, offer_files, served_space, text_of
+from tests.bridge.test_space_server import LISTS
+from tests.bridge.test_space_server_calls import RawHost
 from tests.mcp.test_downstream_decisions import Person, TaskMade, ask
 from tests.waiting import until
 
@@ -31,15 +31,15 @@ async def first_proposal(space: JoinedSpace) -> Any:
     return space.proposals.open()[0]
 
 
-async def set_up(room: FaceRoom, **more: Any) -> tuple[dict[str, str], JoinedSpace, Shown]:
+async def set_up(room: ServedSpace, **more: Any) -> tuple[dict[str, str], JoinedSpace, ServedMember]:
     kept = offer_files(await room.join("files"))
     alice = await room.join("alice")
-    return kept, alice, await room.face("guest", **more)
+    return kept, alice, await room.serve("guest", **more)
 
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_an_approved_call_answers_as_if_the_caller_had_made_it(tmp_path: Path, mode: Any) -> None:
-    async with face_room(tmp_path, GUEST) as room:
+    async with served_space(tmp_path, GUEST) as room:
         kept, alice, shown = await set_up(room)
         async with shown.client(mode) as client, anyio.create_task_group() as group:
 
@@ -54,12 +54,12 @@ async def test_an_approved_call_answers_as_if_the_caller_had_made_it(tmp_path: P
             assert "b" not in kept
             await alice.approve(seen)
         assert kept["b"] == "new"
-        assert shown.face.counts.channels == {}
+        assert shown.server.counts.channels == {}
 
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_rejected_call_says_who_why_and_what_to_do(tmp_path: Path, mode: Any) -> None:
-    async with face_room(tmp_path, GUEST) as room:
+    async with served_space(tmp_path, GUEST) as room:
         kept, alice, shown = await set_up(room)
         async with shown.client(mode) as client, anyio.create_task_group() as group:
 
@@ -76,7 +76,7 @@ async def test_a_rejected_call_says_who_why_and_what_to_do(tmp_path: Path, mode:
 
 
 async def test_with_wait_for_others_a_no_is_not_the_end(tmp_path: Path) -> None:
-    async with face_room(tmp_path, GUEST) as room:
+    async with served_space(tmp_path, GUEST) as room:
         settings = BackendSettings(wait_for_others=True)
         _, alice, shown = await set_up(room, settings=settings)
         bob = await room.join("bob")
@@ -89,12 +89,12 @@ async def test_with_wait_for_others_a_no_is_not_the_end(tmp_path: Path) -> None:
             seen = await first_proposal(alice)
             await alice.reject(seen, "disagree")
             await until(lambda: "rejected by alice (disagree)" in shown.backend.pending_calls.all()[0].note)
-            await bob.fulfil(await first_proposal(bob))
+            await bob.approve(await first_proposal(bob))
 
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_client_that_can_be_told_by_no_means_asks_with_moot_status(tmp_path: Path, mode: Any) -> None:
-    async with face_room(tmp_path, GUEST) as room:
+    async with served_space(tmp_path, GUEST) as room:
         kept, alice, shown = await set_up(room, limits=HASTY)
         async with shown.client(mode) as client:
             pending = await client.call_tool(*CALL)
@@ -118,7 +118,7 @@ async def test_a_client_that_can_be_told_by_no_means_asks_with_moot_status(tmp_p
 
 
 async def test_a_pending_call_is_withdrawn_with_moot_status(tmp_path: Path) -> None:
-    async with face_room(tmp_path, GUEST) as room:
+    async with served_space(tmp_path, GUEST) as room:
         _, alice, shown = await set_up(room, limits=HASTY)
         async with shown.client() as client:
             pending = await client.call_tool(*CALL)
@@ -135,7 +135,7 @@ async def test_a_pending_call_is_withdrawn_with_moot_status(tmp_path: Path) -> N
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_person_at_the_client_is_asked_and_withdraws(tmp_path: Path, mode: Any) -> None:
     person = Person("withdraw")
-    async with face_room(tmp_path, GUEST) as room:
+    async with served_space(tmp_path, GUEST) as room:
         _, alice, shown = await set_up(room, limits=HASTY)
         async with shown.client(mode, elicitation_callback=person) as client:
             result = await client.call_tool(*CALL)
@@ -148,7 +148,7 @@ async def test_a_person_at_the_client_is_asked_and_withdraws(tmp_path: Path, mod
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_person_who_waits_gets_the_answer(tmp_path: Path, mode: Any) -> None:
     person = Person(*["wait"] * 5)
-    async with face_room(tmp_path, GUEST) as room:
+    async with served_space(tmp_path, GUEST) as room:
         _, alice, shown = await set_up(room, limits=HASTY)
         async with (
             shown.client(mode, elicitation_callback=person) as client,
@@ -168,7 +168,7 @@ async def test_a_client_with_tasks_polls_the_proposal_as_a_task(tmp_path: Path) 
 
     seen: list[str] = []
 
-    async with face_room(tmp_path, GUEST) as room:
+    async with served_space(tmp_path, GUEST) as room:
         kept, alice, shown = await set_up(room, limits=HASTY)
 
         class Tasks(ClientExtension):
@@ -196,7 +196,7 @@ async def test_a_client_with_tasks_polls_the_proposal_as_a_task(tmp_path: Path) 
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_client_that_gives_up_withdraws_its_proposal(tmp_path: Path, mode: Any) -> None:
-    async with face_room(tmp_path, GUEST) as room:
+    async with served_space(tmp_path, GUEST) as room:
         _, alice, shown = await set_up(room)
         async with shown.client(mode) as client:
             async with anyio.create_task_group() as group:
@@ -208,7 +208,7 @@ async def test_a_client_that_gives_up_withdraws_its_proposal(tmp_path: Path, mod
 
 
 async def test_reading_and_prompting_are_proposed_too_and_never_answer_with_an_error(tmp_path: Path) -> None:
-    async with face_room(tmp_path, GUEST) as room:
+    async with served_space(tmp_path, GUEST) as room:
         _, alice, shown = await set_up(room, limits=HASTY)
         async with shown.client() as client:
             pending = await client.read_resource("file:///a.txt")
@@ -233,10 +233,10 @@ async def test_reading_and_prompting_are_proposed_too_and_never_answer_with_an_e
 
 
 async def test_an_error_of_the_host_after_approval_keeps_code_message_and_data(tmp_path: Path) -> None:
-    async with face_room(tmp_path, GUEST) as room:
+    async with served_space(tmp_path, GUEST) as room:
         (await room.join("files")).server.use_handler(RawHost())
         alice = await room.join("alice")
-        shown = await room.face("guest")
+        shown = await room.serve("guest")
         async with shown.client() as client, anyio.create_task_group() as group:
 
             async def call() -> None:
@@ -257,9 +257,9 @@ async def test_an_error_of_the_host_after_approval_keeps_code_message_and_data(t
 
 
 async def test_chat_is_said_and_read(tmp_path: Path) -> None:
-    async with face_room(tmp_path, GUEST | {"mute": []}) as room:
+    async with served_space(tmp_path, GUEST | {"mute": []}) as room:
         alice = await room.join("alice")
-        shown = await room.face("guest")
+        shown = await room.serve("guest")
         async with shown.client() as client:
             empty = await client.call_tool("moot_chat", {})
             assert text_of(empty) == "No messages since this client joined."
@@ -279,13 +279,13 @@ async def test_chat_is_said_and_read(tmp_path: Path) -> None:
             ):
                 result = await client.call_tool("moot_chat", bad)
                 assert (result.is_error, words in text_of(result)) == (True, True)
-        async with (await room.face("mute")).client() as client:
+        async with (await room.serve("mute")).client() as client:
             result = await client.call_tool("moot_chat", {"text": "hm"})
             assert (result.is_error, "may not chat" in text_of(result)) == (True, True)
 
 
 async def test_members_and_tools_are_shown_and_found(tmp_path: Path) -> None:
-    async with face_room(tmp_path, GUEST) as room:
+    async with served_space(tmp_path, GUEST) as room:
         _, _, shown = await set_up(room)
         async with shown.client() as client:
             people = await client.call_tool("moot_participants", {})
@@ -307,8 +307,8 @@ async def test_members_and_tools_are_shown_and_found(tmp_path: Path) -> None:
 
 
 async def test_own_tools_are_described_so_that_every_client_takes_them(tmp_path: Path) -> None:
-    async with face_room(tmp_path) as room:
-        shown = await room.face("guest")
+    async with served_space(tmp_path) as room:
+        shown = await room.serve("guest")
         for mode in ERAS:
             async with shown.client(mode) as client:
                 tools = (await client.list_tools()).tools
