@@ -1,8 +1,7 @@
 // @ts-check
 /**
- * Who wants to know what changed. A thousand envelopes a second change the state a thousand times; watchers
- * are called once per frame, with all topics that changed since, and in a rush ten times a second. Somebody who
- * clicks comes first.
+ * Tells subscribers what changed. A thousand envelopes a second change the state a thousand times; subscribers
+ * are called once per frame with all topics that changed since, and in a burst ten times a second. Input has priority.
  */
 import { inputDelay } from "./input-priority.js";
 

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Saying something, and hearing what became of it. An envelope counts as said when its echo comes back (D-02)
- * or the gateway answers it; a refusal is an error with the gateway's own code and words.
+ * Sends envelopes and reports what became of them. An envelope counts as sent when its echo comes back (D-02)
+ * or the gateway answers it; a refusal is an error with the gateway's own code and message.
  */
 import { trimMap } from "./bounded-map.js";
 import { correlations } from "./envelope-fields.js";
@@ -12,7 +12,7 @@ const MAX_SENT_TEXTS = 200;
 // What the SDK gives a tool.
 const ANSWER_MILLISECONDS = 60_000;
 
-/** The gateway, or the connection, said no. `code` is the word of docs/reference/errors.md, or "lost". */
+/** The gateway refused it, or the connection was lost. `code` is from docs/reference/errors.md, or "lost". */
 export class Refused extends Error {
   /** @param {string} code @param {string} message @param {any} [payload] */
   constructor(code, message, payload = {}) {

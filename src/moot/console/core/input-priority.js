@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Whose turn it is. While somebody presses a button or a key, what goes on by itself (envelopes that arrive, lines that move)
- * waits until the frame that answers has been drawn. It waits for a moment only: nobody can hold the page up by typing.
+ * Input has priority. While somebody presses a button or a key, background work (arriving envelopes, moving lines)
+ * waits until the frame that answers has been drawn. The wait is bounded: typing cannot block the page.
  */
 
 // From the press of a mouse button to its release; people take about so long.

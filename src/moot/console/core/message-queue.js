@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * What the socket gives, in order. A message that comes alone is taken at once. In a rush they are put by and taken thirty
- * times a second, in slices, so that a click or a frame never stands behind a thousand of them.
+ * Messages from the socket, in order. A single message is handled at once. In a burst they are queued and handled thirty
+ * times a second, in slices, so that a click or a frame never waits for a thousand of them.
  */
 import { inputDelay } from "./input-priority.js";
 

@@ -14,10 +14,10 @@ const SIGN_IN_MILLISECONDS = 15_000;
 
 /** @typedef {{space: string, participant: string, token: string}} Login */
 
-/** Not let in; the words say what to do. */
+/** Sign-in failed; the message says what to do. */
 export class SignInError extends Error {}
 
-/** One space that is open: its state, its connection, and how to speak in it. */
+/** An open space: its state, its connection and its sender. */
 export class OpenSpace {
   /** @param {Login} login @param {URL} base @param {ChangeFeed} sessionChanges */
   constructor(login, base, sessionChanges) {

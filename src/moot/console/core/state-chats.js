@@ -1,5 +1,5 @@
 // @ts-check
-/** Chat, and which of it waits to be acknowledged by us (MEW 3.4). */
+/** Chat messages, and which of them we have not acknowledged yet (MEW 3.4). */
 import { trimMap } from "./bounded-map.js";
 import { correlations } from "./envelope-fields.js";
 

@@ -1,5 +1,5 @@
 // @ts-check
-/** Members thinking aloud (MEW 3.5): sequences as they grow, each in the context that its start opened. */
+/** Shared reasoning (MEW 3.5): sequences while they grow, each in the context that its start opened. */
 import { trimMap } from "./bounded-map.js";
 
 /**

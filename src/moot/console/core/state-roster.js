@@ -1,5 +1,5 @@
 // @ts-check
-/** Who is here, with which rights, and who is paused (MEW 3.7, 3.8.1, 3.9). */
+/** The members, their capabilities, and who is paused (MEW 3.7, 3.8.1, 3.9). */
 import { correlations, addressees } from "./envelope-fields.js";
 
 /**

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * What the console knows of a space, derived from envelopes alone, in the order in which they were heard.
- * `hear` takes one; each part of the state has a file of its own. Views read, they never write here.
+ * What the console knows about a space, derived from envelopes alone, in the order in which they were received.
+ * `receive` takes one; each part of the state has a file of its own. Views read, they never write here.
  */
 import { Envelopes } from "./envelopes.js";
 import { ChangeFeed } from "./change-feed.js";

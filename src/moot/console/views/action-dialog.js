@@ -1,5 +1,5 @@
 // @ts-check
-/** Doing something to a member: asking first where it cannot be undone, and saying plainly what was refused. */
+/** Dialogs for actions: confirmation where something cannot be undone, and a plain message when it is refused. */
 import { button, el, newId, replace } from "../core/dom.js";
 import { oneLine, escapeHidden } from "../core/text.js";
 import { openDialog } from "./dialog.js";

@@ -1,5 +1,5 @@
 // @ts-check
-/** What waits, oldest first, and what was decided lately. Rows stay where and what they are while somebody points at them. */
+/** Pending proposals, oldest first, and recent decisions. Rows do not move or change while somebody points at them. */
 import { arrange, el } from "../core/dom.js";
 import { membersOf, textAt } from "../core/json-text.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";

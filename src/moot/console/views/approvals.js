@@ -1,10 +1,10 @@
 // @ts-check
 /**
- * The approval desk: what waits, one proposal in full, and what can be decided about it.
+ * Approvals: the pending proposals, the selected one in full, and the decisions about it.
  *
  * Nothing is approved by accident. An approval takes two presses, the second no sooner than SETTLE_MILLISECONDS after
- * the first and never by a key that is held down. When a proposal comes under somebody's eyes that they did not choose
- * themselves, keys and buttons do nothing for as long. New ones are put at the end, so that nothing moves below a hand.
+ * the first and never by a key that is held down. When a proposal is shown that the person did not select, keys and
+ * buttons do nothing for as long. New ones are added at the end, so that nothing moves under the pointer.
  */
 import { button, el, replace } from "../core/dom.js";
 import { registerView } from "../core/router.js";
@@ -266,7 +266,7 @@ registerView({
   key: "a",
   css: "css/approvals.css",
   badge: (state) => {
-    // Drawn whichever view is shown, so that proposals are noticed before the desk was ever opened.
+    // Called in every view, so that alerts work before the approvals are opened.
     alertNewProposals(state);
     return state.proposals.pending.size;
   },

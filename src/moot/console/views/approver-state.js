@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * What a space knows of rules that decide: from what the approver says aloud (D-92), and from its tools for what
- * was before. Each sender of rules has a book of its own here; the one that is shown is that of a member who
+ * What is known about rules: from the approver's messages (D-92), and from its tools for what
+ * was before. Each sender of rules has its own record here; the one that is shown is that of a member who
  * offers the tools of an approver, so nobody else can put a rule on the page by talking about one.
  */
 import { trimMap } from "../core/bounded-map.js";

@@ -1,5 +1,5 @@
 // @ts-check
-/** Calls that were made by hand, newest first, each followed to its end. They stay while the page is open. */
+/** Calls made in the form, newest first, each followed to its result. They stay while the page is open. */
 import { button, el, replace } from "../core/dom.js";
 import { newEnvelopeId } from "../core/envelope-sender.js";
 import { textBlock, nameOf, oneLine } from "../core/text.js";

@@ -1,5 +1,5 @@
 // @ts-check
-/** People and agents talking, and what waits to be acknowledged (MEW 3.4). */
+/** Chat messages, and those that are not acknowledged yet (MEW 3.4). */
 import { button, el, newId, replace } from "../core/dom.js";
 import { registerView } from "../core/router.js";
 import { nameOf, oneLine } from "../core/text.js";

@@ -1,5 +1,5 @@
 // @ts-check
-/** Whether the line stands: a pill in the header, and a banner that explains when it does not. */
+/** The state of the connection: a pill in the header, and a banner that explains when it is lost. */
 import { el, replace } from "../core/dom.js";
 import { escapeHidden } from "../core/text.js";
 

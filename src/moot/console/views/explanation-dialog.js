@@ -1,5 +1,5 @@
 // @ts-check
-/** Why something was or was not done: asked of the approver, which knows its rules (trust_explain). */
+/** Why a proposal was or was not decided by a rule; the approver explains it (trust_explain). */
 import { el, replace } from "../core/dom.js";
 import { oneLine, escapeHidden } from "../core/text.js";
 import { openDialog } from "./dialog.js";

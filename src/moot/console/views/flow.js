@@ -1,5 +1,5 @@
 // @ts-check
-/** Pictures of the space: who talks to whom, and how one operation went from proposal to result. */
+/** Graphs of the space: which members exchange messages, and the steps of one operation from proposal to result. */
 import { el, replace } from "../core/dom.js";
 import { registerView } from "../core/router.js";
 import { oneLine } from "../core/text.js";

@@ -1,5 +1,5 @@
 // @ts-check
-/** Who talks to whom: members on a circle, a curve for each pair, as thick as they talk much. */
+/** Members on a circle, with a curve for each pair that is thicker the more messages it has. */
 import { el, svg } from "../core/dom.js";
 import { hue, nameOf, oneLine } from "../core/text.js";
 

@@ -1,5 +1,5 @@
 // @ts-check
-/** People and agents: who is here, what each may do and by whose leave, and how to stop them. */
+/** Members: who is online, what each can do and who granted it, and how to stop them. */
 import { button, el, newId, redraw } from "../core/dom.js";
 import { registerView } from "../core/router.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";

@@ -1,5 +1,5 @@
 // @ts-check
-/** What happened to a proposal so far: said no, voted, decided, under way, result. Each step leads to the timeline. */
+/** What happened to a proposal so far: rejections, votes, decision, progress, result. Each step links to the timeline. */
 import { el } from "../core/dom.js";
 import { nameOf, escapeHidden } from "../core/text.js";
 import { duration, formatTime } from "../core/time.js";

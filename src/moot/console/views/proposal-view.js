@@ -2,7 +2,7 @@
 /**
  * One proposal for whoever decides on it: who, what, on which tool, every argument in full, and what a grant would
  * change. It is drawn once from the text that was received, so that it stands still while somebody reads; what
- * happens to it is told in its story, which grows.
+ * happens to it later is added to its history.
  */
 import { button, el, newId, replace } from "../core/dom.js";
 import { formatJson, membersOf, textAt } from "../core/json-text.js";

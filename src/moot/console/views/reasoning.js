@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * Thinking aloud as it grows (MEW 3.5): sequences with their thoughts, those within others inside them, and a
+ * Shared reasoning while it grows (MEW 3.5): sequences with their thoughts, nested sequences inside them, and a
  * button that stops each (MEW 3.5.5, D-31). Long reasoning that goes into a stream is shown and stopped here too.
  */
 import { button, el, redraw } from "../core/dom.js";

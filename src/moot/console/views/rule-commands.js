@@ -1,5 +1,5 @@
 // @ts-check
-/** What a person says to rules: accept, dismiss, grant, stop, lift, resume; and what the approver answers. */
+/** Commands about rules: accept, dismiss, grant, stop, resume; and the approver's answers. */
 import { el, replace } from "../core/dom.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";
 import { describeCapability } from "./capability-text.js";

@@ -1,5 +1,5 @@
 // @ts-check
-/** Rules that decide (MEW 9.4; D-92): what is suggested, what is active, what they did, and the switch that stops them all. */
+/** Rules (MEW 9.4; D-92): suggestions, active rules, their recent decisions, and the switch that stops them all. */
 import { button, el, newId, redraw } from "../core/dom.js";
 import { registerView } from "../core/router.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";

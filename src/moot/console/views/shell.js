@@ -1,5 +1,5 @@
 // @ts-check
-/** The frame around every view: where one is, whether the line stands, and how to get elsewhere. */
+/** The frame around every view: navigation, the current space and the state of the connection. */
 import { el, replace } from "../core/dom.js";
 import { Keys } from "../core/keys.js";
 import { routeAddress, currentRoute, navigate, registeredViews, viewOf } from "../core/router.js";
