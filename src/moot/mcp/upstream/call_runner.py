@@ -18,7 +18,8 @@ from moot.mcp.eras import (
     with_caller,
 )
 from moot.mcp.upstream.connection import Listener, PendingExchange, RpcConnection
-from moot.mcp.upstream.server_session import ServerInfo, ServerSession
+from moot.mcp.upstream.server_info import ServerInfo
+from moot.mcp.upstream.server_session import ServerSession
 from moot.mcp.upstream.server_settings import UpstreamOptions
 from moot.mcp.upstream.suspended_calls import SuspendedCalls
 

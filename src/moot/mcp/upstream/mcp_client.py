@@ -20,7 +20,8 @@ from moot.mcp.stderr_tail import StderrTail
 from moot.mcp.upstream.call_runner import CallCounts, CallRunner, OutgoingCall
 from moot.mcp.upstream.change_watch import ChangeWatch
 from moot.mcp.upstream.connection import Listener, RpcConnection, ServerRequest
-from moot.mcp.upstream.server_session import ServerInfo, ServerSession
+from moot.mcp.upstream.server_info import ServerInfo
+from moot.mcp.upstream.server_session import ServerSession
 from moot.mcp.upstream.server_settings import DEFAULT_OPTIONS, Server, UpstreamOptions
 from moot.mcp.upstream.supervision import State, Supervisor
 from moot.mcp.upstream.suspended_calls import SuspendedCalls
