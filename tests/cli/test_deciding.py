@@ -44,12 +44,13 @@ def test_proposals_made_before_one_came_are_listed_in_full(lab: Town, host: Join
     agent = lab.join("agent")
     proposal = proposed(lab, agent)
     told = lab.told("proposals")
-    assert f"{proposal.id[:8]}  agent proposes tools/call write" in told
+    assert told.startswith("ID        PROPOSER  TO    CALL              PROPOSED          STATUS\n")
+    assert f"\n{proposal.id[:8]}  agent     host  tools/call write  " in told
     assert "    path: a.md\n    text: one\n          two\n" in told
     (row,) = lab.value("proposals")
-    assert row["proposalId"] == proposal.id
+    assert row["id"] == proposal.id
     assert row["params"] == {"name": "write", "arguments": {"path": "a.md", "text": "one\ntwo"}}
-    assert (row["status"], row["proposer"], row["target"]) == ("pending", "agent", ["host"])
+    assert (row["status"], row["proposer"], row["to"]) == ("pending", "agent", ["host"])
 
 
 def test_approving_does_exactly_what_was_proposed_and_only_once(lab: Town, host: JoinedSpace) -> None:
@@ -64,13 +65,13 @@ def test_approving_does_exactly_what_was_proposed_and_only_once(lab: Town, host:
     assert "already fulfilled by alice" in words
     assert lab.value("proposals") == []
     (row,) = lab.value("proposals", "--all")
-    assert (row["status"], row["fulfilledBy"]) == ("fulfilled", "alice")
+    assert (row["status"], row["fulfilled_by"]) == ("fulfilled", "alice")
 
 
 def test_an_approval_as_json_holds_the_whole_result(lab: Town, host: JoinedSpace) -> None:
     proposal = proposed(lab, lab.join("agent"))
     value = lab.value("approve", proposal.id)
-    assert (value["proposal"], value["host"]) == (proposal.id, "host")
+    assert (value["proposal_id"], value["member"]) == (proposal.id, "host")
     assert value["result"]["content"] == [{"type": "text", "text": "a.md: 7"}]
 
 
@@ -107,7 +108,7 @@ def test_one_takes_back_ones_own_proposal(lab: Town, host: JoinedSpace) -> None:
         "proposal"
     ]
     # Nobody stays behind to look after it, so it must still be open.
-    assert [row["proposalId"] for row in lab.value("proposals")] == [id]
+    assert [row["id"] for row in lab.value("proposals")] == [id]
     code, words = lab.fails("proposal", "withdraw", id)
     assert (code, "a proposal of agent" in words) == (2, True)
     lab.told("proposal", "withdraw", id, "--as", "agent")

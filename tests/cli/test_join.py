@@ -109,7 +109,7 @@ def test_as_json_everything_heard_is_an_envelope_and_every_operation_has_a_resul
     rows = [json.loads(line) for line in told.splitlines()]
     chats = [row["payload"]["text"] for row in rows if row.get("kind") == "chat"]
     assert chats == ["hello", "\x1b[2Jheard you"]
-    (members,) = [row["value"] for row in rows if row.get("did") == "members"]
+    (members,) = [row["result"] for row in rows if row.get("operation") == "members"]
     assert {"alice", "bob"} == {row["id"] for row in members}
     (fault,) = [row for row in rows if row.get("error") == "usage_error"]
     assert "unknown proposal nothing" in fault["message"]
@@ -184,7 +184,7 @@ def test_on_a_terminal_what_others_say_stands_above_the_line_being_typed(lab: To
         screen.type("/propose host add a:=1\r")
         screen.until(lambda shown: "alice proposes tools/call add on host" in shown)
         screen.type("/members\r")
-        screen.until(lambda shown: "bob: *" in shown)
+        screen.until(lambda shown: "bob          *" in shown)
         screen.type("\x04")
         assert process.wait(HANG_SECONDS) == 0
     assert not bob.proposals.open()

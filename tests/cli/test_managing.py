@@ -42,13 +42,13 @@ def test_members_and_what_they_may(lab: Town, host: JoinedSpace) -> None:
     rows = {row["id"]: row for row in lab.value("members")}
     assert rows["alice"]["you"]
     assert rows["host"]["capabilities"] == [{"kind": "mcp/response"}, {"kind": "chat"}]
-    assert "host: mcp/response, chat\n" in lab.told("members")
+    assert "\nhost         mcp/response, chat\n" in lab.told("members")
 
 
 def test_tools_of_everybody_or_of_one(lab: Town, host: JoinedSpace) -> None:
-    assert "host add(a, b)  Add two numbers.\n" in lab.told("tools", "host")
+    assert "host    add   a, b       Add two numbers.\n" in lab.told("tools", "host")
     everybody = lab.value("tools", "--timeout", "0.5")
-    assert [tool["name"] for tool in everybody["host"]] == ["add", "fail"]
+    assert [(tool["member"], tool["name"]) for tool in everybody] == [("host", "add"), ("host", "fail")]
 
 
 def test_a_tool_is_called_with_typed_arguments(lab: Town, host: JoinedSpace) -> None:
@@ -73,7 +73,7 @@ def test_any_mcp_request_can_be_made(lab: Town, host: JoinedSpace) -> None:
 
 def test_an_invitation_gives_a_token_that_works_and_a_file_for_it(lab: Town, tmp_path: Path) -> None:
     value = lab.value("member", "invite", "carol", "chat", "mcp/request:tools/call:read_file")
-    assert value["participant"] == "carol"
+    assert value["member"] == "carol"
     file = tmp_path / "carol.token"
     file.write_text(value["token"])
     where = ("--gateway", lab.gateway.url, "--token-file", str(file))
@@ -104,7 +104,7 @@ def test_a_token_never_replaces_a_file_and_a_refused_invitation_leaves_none(
 def test_a_grant_opens_a_tool_and_its_revocation_closes_it(lab: Town, host: JoinedSpace) -> None:
     call = ("call", "host", "add", "a:=1", "b:=1", "--direct", "--as", "agent")
     assert lab.fails(*call)[0] == 3
-    grant = lab.value("member", "grant", "agent", "mcp/request:tools/call:add")["grant"]
+    grant = lab.value("member", "grant", "agent", "mcp/request:tools/call:add")["id"]
     assert lab.told(*call) == "2\n"
     lab.told("member", "revoke", "agent", "--grant", grant)
     assert lab.fails(*call)[0] == 3
@@ -159,7 +159,7 @@ def test_a_capability_that_means_nothing_is_not_granted(lab: Town, text: str, sa
 
 def test_whoever_means_it_writes_it_as_json(lab: Town) -> None:
     lab.join("agent")
-    assert lab.value("member", "grant", "agent", '{"kind": "chatt"}', "acme/thing")["recipient"] == "agent"
+    assert lab.value("member", "grant", "agent", '{"kind": "chatt"}', "acme/thing")["member"] == "agent"
     row = next(row for row in lab.value("members") if row["id"] == "agent")
     assert row["capabilities"][-2:] == [{"kind": "chatt"}, {"kind": "acme/thing"}]
 

@@ -76,7 +76,7 @@ def test_changes_for_machines_are_json() -> None:
         "pid": 7,
         "restarts": 0,
         "joined": False,
-        "words": "x\n",
+        "message": "x\n",
     }
     assert [json.loads(line) for line in lines.of([status(pid=7)], open_proposals=1)] == [
         {"open_proposals": 1}

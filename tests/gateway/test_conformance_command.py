@@ -98,7 +98,7 @@ def test_a_space_can_be_asked_again_and_by_name(served: Served, capsys: pytest.C
         lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert any(line["passed"] for line in lines)
         assert all(line["passed"] is not False for line in lines)
-        assert all(line["fault"] for line in lines if line["passed"] is None)
+        assert all(line["message"] for line in lines if line["passed"] is None)
 
 
 def test_a_gateway_that_differs_fails_and_is_told_where(

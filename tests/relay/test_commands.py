@@ -74,10 +74,11 @@ async def test_the_store_can_be_looked_into(tmp_path: Path, capsys: pytest.Captu
     await fill(tmp_path, first, second, news)
     data = str(tmp_path)
 
-    listed = said(capsys, "list", data).splitlines()
+    headings, *listed = said(capsys, "list", data).splitlines()
+    assert headings.split() == ["TIME", "ID", "KIND", "FROM", "TO", "CONVERSATION", "BYTES"]
     assert [line.split()[1] for line in listed] == [one.event.id[:12] for one in (first, second, news)]
-    assert "→ everybody" in listed[2]
-    assert len(said(capsys, "list", data, "-n", "1").splitlines()) == 1
+    assert "everyone" in listed[2]
+    assert len(said(capsys, "list", data, "-n", "1").splitlines()) == 2
     raw = [orjson.loads(line) for line in said(capsys, "list", data, "--json").splitlines()]
     assert raw == [orjson.loads(one.raw) for one in (first, second, news)]
 
@@ -94,7 +95,7 @@ async def test_the_store_can_be_looked_into(tmp_path: Path, capsys: pytest.Captu
         (["-n", "1"], [news]),
     ]
     for question, wanted in questions:
-        found = [line.split()[1] for line in said(capsys, "search", data, *question).splitlines()]
+        found = [line.split()[1] for line in said(capsys, "search", data, *question).splitlines()[1:]]
         assert found == [one.event.id[:12] for one in wanted], question
 
     shown = said(capsys, "show", data, first.event.id[:10])
@@ -124,7 +125,7 @@ async def test_what_is_over_is_pruned_by_hand(tmp_path: Path, capsys: pytest.Cap
     data = str(tmp_path)
     assert said(capsys, "prune", data, "--dry-run") == "2 events would be removed\n"
     assert said(capsys, "prune", data) == "2 events removed\n"
-    assert said(capsys, "list", data).split()[1] == living.event.id[:12]
+    assert said(capsys, "list", data).splitlines()[1].split()[1] == living.event.id[:12]
 
 
 async def test_mistakes_get_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

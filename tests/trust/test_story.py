@@ -91,10 +91,10 @@ async def test_the_story_of_a_rule_from_its_first_approval_to_its_trip_wire(tmp_
             for day in range(10, 20):
                 assert await here.writes(f"reports/day-{day}.md") == "alice"
             (suggestion,) = await until_suggested(up)
-            assert "reports/day-" in suggestion["words"]
+            assert "reports/day-" in suggestion["description"]
             # Nothing is automatic before somebody says so.
             assert (await said(up, "rules", "list"))["rules"] == []
-            await said(up, "rules", "accept", suggestion["suggestion"])
+            await said(up, "rules", "accept", suggestion["id"])
             await until_rules(up, "active")
             here.mood = None
             assert await here.writes("reports/day-21.md") == "approver"
@@ -103,18 +103,18 @@ async def test_the_story_of_a_rule_from_its_first_approval_to_its_trip_wire(tmp_
             here.mood = "reject"
             assert await here.writes("reports/../day-22.md") is None
             (rule,) = await until_rules(up, "suspended")
-            assert "unusual" in rule["why"]
+            assert "unusual" in rule["reason"]
             here.mood = "approve"
             assert await here.writes("reports/day-23.md") == "alice"
         exported = [
             json.loads(line) for line in (await shell(up, "proposal", "history", "--json")).splitlines()
         ]
-    verdicts = [(each["decision"], each["by"], each["automated"]) for each in exported]
+    verdicts = [(each["status"], each["decided_by"], each["automated"]) for each in exported]
     assert verdicts.count(("fulfilled", "alice", False)) == 11
     assert verdicts.count(("fulfilled", "approver", True)) == 1
     automatic = next(each for each in exported if each["automated"])
     assert (automatic["arguments"]["path"], automatic["result"]) == ("reports/day-21.md", "ok")
-    code, why = await run_moot(tmp_path, "proposal", "explain", automatic["proposal"])
+    code, why = await run_moot(tmp_path, "proposal", "explain", automatic["id"])
     assert code == 0
     assert f"Decided automatically by rule {automatic['rule']}" in why
     assert "alice accepted this rule" in why

@@ -36,7 +36,7 @@ async def test_the_filesystem_template_works_without_a_language_model(tmp_path: 
         (proposal,) = json.loads(told)
         assert proposal["params"]["arguments"]["path"] == "hello.md"
         assert not (tmp_path / "shared/hello.md").exists()
-        code, told = await run_moot(tmp_path, "approve", proposal["proposalId"][:8])
+        code, told = await run_moot(tmp_path, "approve", proposal["id"][:8])
         assert (code, "created hello.md: 53 bytes" in told) == (0, True)
         assert "because you agreed to it" in (tmp_path / "shared/hello.md").read_text()
         # The next one is not wanted.

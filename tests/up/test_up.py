@@ -46,11 +46,11 @@ async def test_one_that_crashes_is_started_again_and_harms_nobody(tmp_path: Path
         assert "on stderr\n" in up.log("crasher")
         assert "-- ended with exit code 3\n" in up.log("crasher")
         assert (
-            "no such program: 'no-such-program'" in (await up.wait_for_state("missing", "waiting"))["words"]
+            "no such program: 'no-such-program'" in (await up.wait_for_state("missing", "waiting"))["message"]
         )
         # Who ends well is not started again.
-        assert (await up.wait_for_state("done", "ended"))["words"] == "ended with exit code 0"
-        assert (await up.wait_for_state("once", "ended"))["words"] == "ended with exit code 1"
+        assert (await up.wait_for_state("done", "ended"))["message"] == "ended with exit code 0"
+        assert (await up.wait_for_state("once", "ended"))["message"] == "ended with exit code 1"
         assert up.now["steady"]["pid"] == pid
         assert is_running(pid)
     assert not is_running(pid)
@@ -225,13 +225,13 @@ async def test_who_does_not_start_by_itself_starts_when_asked_for(tmp_path: Path
     lazy = "lazy: {capabilities: [chat], command: sleep, args: ['1000'], auto_start: false}"
     write_config(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}, {STEADY}, {lazy}}}}}}}")
     async with moot_up(tmp_path) as up:
-        assert "`moot up --start lazy`" in (await up.wait_for_state("lazy", "idle"))["words"]
+        assert "`moot up --start lazy`" in (await up.wait_for_state("lazy", "idle"))["message"]
         await up.wait_for_state("steady", "running")
     async with moot_up(tmp_path, "--start", "lazy", "--without", "steady") as up:
         await up.wait_for_state("lazy", "running")
         await up.wait_for_state("steady", "idle")
     code, words = await run_moot(tmp_path, "up", "--start", "nobody")
-    assert (code, "no member or server is called nobody: choose from lazy, steady" in words) == (1, True)
+    assert (code, "no member or server is called nobody: choose from lazy, steady" in words) == (2, True)
 
 
 async def test_several_spaces_keep_their_members_apart(tmp_path: Path) -> None:
@@ -287,7 +287,7 @@ async def test_a_port_that_is_taken_is_told_and_leaves_nothing_running(tmp_path:
     async with moot_up(tmp_path) as up:
         port = up.url.rpartition(":")[2]
         code, words = await run_moot(other, "up", "--port", port)
-        assert (code, f"cannot listen on 127.0.0.1 port {port}" in words) == (1, True)
+        assert (code, f"cannot listen on 127.0.0.1 port {port}" in words) == (2, True)
         assert not (other / ".moot/run/up.json").exists()
 
 
@@ -334,10 +334,10 @@ async def test_a_proposal_can_be_decided_after_a_restart(tmp_path: Path) -> None
         """,
     )
     async with moot_up(tmp_path) as up:
-        call = ("propose", "files", "write_file", "path=a.md", "text=later")
+        call = ("call", "--propose", "files", "write_file", "path=a.md", "text=later")
         code, told = await run_moot(tmp_path, *call, "--no-wait", "--as", "agent", "--json")
         assert code == 0, told
-        id = json.loads(told)["proposal"]
+        id = json.loads(told)["id"]
     async with moot_up(tmp_path) as up:
         await up.until(lambda: {"open_proposals": 1} in up.changes)
         await up.wait_for_state("files", "running", joined=True)

@@ -130,11 +130,11 @@ def _told(outcomes: Iterable[VectorOutcome], *, as_json: bool) -> Iterator[Vecto
     for outcome in outcomes:
         if as_json:
             row = {
-                "vector": outcome.vector.name,
+                "name": outcome.vector.name,
                 "file": outcome.source,
                 "rows": outcome.vector.rows,
                 "passed": None if outcome.verdict == "not runnable" else outcome.verdict == "passed",
-                "fault": outcome.words,
+                "message": outcome.words,
             }
             print(json.dumps(row), flush=True)
         yield outcome

@@ -44,15 +44,16 @@ def add_command(commands: Any, name: str) -> None:
 def run(options: argparse.Namespace) -> int:
     import json
 
+    from moot.cli.table_output import print_table
+    from moot.tui.text_table import TextTable
     from moot.up import scaffold
 
     if options.list:
         found = scaffold.templates()
         if options.json:
-            print(json.dumps({template.name: template.about for template in found}))
+            print(json.dumps([{"name": each.name, "description": each.about} for each in found]))
         else:
-            for template in found:
-                print(f"{template.name:14} {template.about}")
+            print_table(TextTable(("TEMPLATE", "DESCRIPTION"), [(each.name, each.about) for each in found]))
         return 0
     template = scaffold.template_named(options.template or scaffold.DEFAULT)
     folder: Path = options.folder

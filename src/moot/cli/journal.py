@@ -9,7 +9,7 @@ import json
 import sqlite3
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final
@@ -18,6 +18,7 @@ from moot.cli import program
 from moot.cli.escape_output import printable, printable_json
 from moot.cli.journal_folder import add_journal_options, journal_folder_of, journal_folders
 from moot.cli.output_file import open_new_file
+from moot.cli.table_output import TableWriter
 from moot.cli.time_argument import TIME_HELP, parse_time
 from moot.errors import UsageError
 from moot.protocol import strict_json
@@ -27,6 +28,7 @@ from moot.store.database import covered_position
 from moot.store.journal_index import JournalIndex
 from moot.store.journal_reader import JournalRecord, follow_records, last_records, read_records, verify
 from moot.store.journal_search import JournalQuery, find_number, search
+from moot.tui.text_table import cut
 
 # How long a command that looks something up works on the index before it answers by reading.
 _INDEX_SECONDS: Final = 2.0
@@ -151,11 +153,11 @@ def _tail(options: argparse.Namespace) -> int:
     folder = journal_folder_of(options)
     # One at least, to know where to go on.
     last = last_records(folder, max(1, options.n))
-    for record in last if options.n > 0 else []:
-        _print(record, as_json=options.json)
+    output = _RecordOutput(as_json=options.json)
+    output.write(last if options.n > 0 else [])
     if options.follow:
         for record in follow_records(folder, last[-1].number if last else 0, _pause):
-            _print(record, as_json=options.json)
+            output.write([record])
     return 0
 
 
@@ -218,8 +220,7 @@ def _search(options: argparse.Namespace) -> int:
         until=options.until,
     )
     with _index_of(folder) as index:
-        for record in search(folder, query, index=index):
-            _print(record, as_json=options.json)
+        _RecordOutput(as_json=options.json).write(search(folder, query, index=index))
     return 0
 
 
@@ -280,37 +281,47 @@ def _verify(options: argparse.Namespace) -> int:
 # How a record looks
 
 
-def _print(record: JournalRecord, *, as_json: bool) -> None:
-    print(printable_json(record.line[:-1]) if as_json else _line_of(record))
+class _RecordOutput:
+    """Prints records: as they were journaled, or as a table."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._table = TableWriter(*_HEADINGS, right={0})
+
+    def write(self, records: Iterable[JournalRecord]) -> None:
+        if not self._as_json:
+            self._table.write(map(_table_row, records))
+            return
+        for record in records:
+            print(printable_json(record.line[:-1]))
 
 
-def _line_of(record: JournalRecord) -> str:
-    """Number, time, who, what, to whom, about what, what came of it, and as much of the rest as fits."""
+_HEADINGS: Final = ("NUMBER", "TIME", "WHO", "KIND", "ID", "TO", "ABOUT", "OUTCOME", "CONTENT")
+
+
+def _table_row(record: JournalRecord) -> tuple[str, ...]:
+    """Number, time, who, what, to whom, about what, what came of it, and the beginning of the rest."""
     said = record.envelope_fields
-    parts = [
-        f"{record.number:>7}",
-        _time_of(record),
-        printable(record.text("who") or "-"),
-        printable(record.kind),
-    ]
-    if record.id:
-        parts.append(printable(record.id))
-    if to := _names(said.get("to")):
-        parts.append(f"to {printable(', '.join(to))}")
-    if about := record.correlations:
-        parts.append(f"about {printable(', '.join(about))}")
-    outcome = record.text("out")
-    if outcome not in ("", "accepted"):
-        parts.append(f"refused: {printable(outcome)}")
     rest: Json = said.get("payload")
     if rest is None:
         rest = {name: value for name, value in record.fields.items() if name not in _KNOWN}
-    if rest not in ({}, None):
-        summary = printable_json(strict_json.encode(rest))
-        parts.append(
-            summary if len(summary) <= _SUMMARY_CHARACTERS else summary[: _SUMMARY_CHARACTERS - 1] + "…"
-        )
-    return "  ".join(parts)
+    summary = "" if rest in ({}, None) else printable_json(strict_json.encode(rest))
+    return (
+        str(record.number),
+        _time_of(record),
+        record.text("who") or "-",
+        record.kind,
+        record.id or "",
+        ", ".join(_names(said.get("to"))),
+        ", ".join(record.correlations),
+        record.text("out"),
+        cut(summary, _SUMMARY_CHARACTERS),
+    )
+
+
+def _line_of(record: JournalRecord) -> str:
+    """The same in a line by itself."""
+    return "  ".join(printable(cell) for cell in _table_row(record) if cell)
 
 
 def _time_of(record: JournalRecord) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 from moot.cli.escape_output import printable
+from moot.tui.text_table import TextTable, cut
 from moot.up.part_status import PartStatus
 
 _HEADS: Final = ("NAME", "WHAT", "STATE", "HERE", "FOR", "RESTARTS", "SAYS")
@@ -39,19 +40,17 @@ def table(
     width = max(LEAST_WIDTH, min(width, _MOST_WIDTH))
     rows = [_row(status, now, several=several) for status in statuses if status.kind != "gateway"]
     shown = rows[: max(1, height - 4)]
-    widths = [max(len(row[column]) for row in [_HEADS, *shown]) for column in range(len(_HEADS) - 1)]
-    lines = [_cut(printable(title), width), _line(_HEADS, widths, width)]
-    lines += [_line(row, widths, width) for row in shown]
+    lines = [cut(printable(title), width), *TextTable(_HEADS, shown).lines(width)]
     if len(rows) > len(shown):
         lines.append(f"… and {len(rows) - len(shown)} more: the terminal has {height} lines")
-    return lines
+    return [cut(line, width) for line in lines]
 
 
 def _row(status: PartStatus, now: float, *, several: bool) -> tuple[str, ...]:
     name = f"{status.space}/{status.name}" if several else status.name
     is_person = status.kind == "person"
     return (
-        _cut(printable(name), _NAME_CHARS),
+        cut(printable(name), _NAME_CHARS),
         status.kind,
         "" if is_person else status.state,
         "yes" if status.joined else "no",
@@ -59,16 +58,6 @@ def _row(status: PartStatus, now: float, *, several: bool) -> tuple[str, ...]:
         str(status.restarts) if status.restarts else "",
         printable(status.message),
     )
-
-
-def _line(cells: Sequence[str], widths: Sequence[int], width: int) -> str:
-    *fixed, last = cells
-    start = _GAP.join(cell.ljust(size) for cell, size in zip(fixed, widths, strict=True))
-    return _cut(f"{start}{_GAP}{last}".rstrip(), width)
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def duration(seconds: float) -> str:
@@ -136,7 +125,8 @@ class ChangeLines:
 
     def _line_of(self, status: PartStatus) -> str:
         if self._as_json:
-            return json.dumps(status.as_json())
+            fields = status.as_json()
+            return json.dumps(fields | {"message": fields.pop("words")})
         name = f"{status.space}/{status.name}" if self._several and status.space else status.name
         if status.kind == "person":
             return f"{printable(name)}: {'is here' if status.joined else 'left'}"

@@ -8,6 +8,7 @@ import sys
 from moot.cli.escape_output import printable
 from moot.cli.exit_codes import exit_code_of
 from moot.cli.program import complain
+from moot.cli.table_output import print_table
 from moot.errors import MootError
 from moot.tui.operations.operation import OperationResult, error_code
 
@@ -17,9 +18,12 @@ def print_result(result: OperationResult, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(result.value, ensure_ascii=True), flush=True)
         return
-    for line in result.lines:
-        for part in line.split("\n"):
-            print(printable(part))
+    if result.table is not None:
+        print_table(result.table)
+    else:
+        for line in result.lines:
+            for part in line.split("\n"):
+                print(printable(part))
     sys.stdout.flush()
 
 

@@ -79,7 +79,7 @@ class Screen:
 
     def answer(self, name: str, answer: OperationResult) -> None:
         """What came of an operation."""
-        self.value({"did": name, "value": answer.value})
+        self.value({"operation": name, "result": answer.value})
         self.lines(answer.lines)
 
     def fault(self, fault: MootError | str) -> None:
@@ -88,7 +88,7 @@ class Screen:
         self.lines([f"! {fault}"])
 
     def gap(self, gap: MissedMessages) -> None:
-        self.value({"gap": gap.why, "missed": gap.missed})
+        self.value({"missed_messages": gap.missed, "reason": gap.why})
         missed = "some messages" if gap.missed is None else f"{gap.missed} messages"
         self.lines([f"… {missed} were missed: {gap.why}"])
 

@@ -90,7 +90,7 @@ async def _messages(
 
 def _show_gap(gap: MissedMessages, options: argparse.Namespace) -> None:
     if options.json:
-        print(json.dumps({"gap": gap.why, "missed": gap.missed}), flush=True)
+        print(json.dumps({"missed_messages": gap.missed, "reason": gap.why}), flush=True)
     else:
         missed = "some messages" if gap.missed is None else f"{gap.missed} messages"
         print(f"… {missed} were missed: {gap.why}", flush=True)

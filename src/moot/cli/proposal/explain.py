@@ -51,7 +51,9 @@ def run(options: argparse.Namespace) -> int:
     suspensions = {} if store is None else store.suspensions
     found = explain(decision, rules, time.time(), suspensions=suspensions)
     if options.json:
-        print(json.dumps(found.as_json(), ensure_ascii=False))
+        told = found.as_json()
+        fields = {"id": told.pop("proposal"), "reason": told.pop("why"), **told}
+        print(json.dumps(fields, ensure_ascii=False))
         return 0
     for line in found.lines():
         print(printable(line))

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli import program
-from moot.cli.escape_output import printable
 from moot.cli.journal_folder import add_journal_options, journal_folder_of
+from moot.cli.table_output import print_table
 from moot.cli.time_argument import TIME_HELP, parse_time
+from moot.protocol import strict_json
+from moot.protocol.envelope import rfc3339
+from moot.tui.text_table import TextTable
 
 if TYPE_CHECKING:
+    from moot.protocol.operation import Json
     from moot.trust.decision_ledger import Decision
 
 _EXAMPLES: Final = """\
@@ -24,6 +27,18 @@ _EXAMPLES: Final = """\
   moot proposal history --json > decisions.jsonl            one object a line: who, what, verdict, result
   moot proposal history --summary                           the share that was automatic, day by day
 """
+
+# What the ledger calls a field → what all commands call it.
+_FIELDS: Final = {
+    "proposal": "id",
+    "proposed": "proposed_at",
+    "decision": "status",
+    "by": "decided_by",
+    "decided": "decided_at",
+    "envelope": "decision_id",
+    "approved_by": "votes",
+    "response": "response_id",
+}
 
 
 def add_command(commands: Any, name: str) -> None:
@@ -62,7 +77,7 @@ def add_command(commands: Any, name: str) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from moot.trust.approver_status import daily_shares
-    from moot.trust.decision_ledger import export_lines, filter_decisions
+    from moot.trust.decision_ledger import filter_decisions
     from moot.trust.ledger_reader import read_ledger
 
     automated = True if options.automatic else False if options.people else None
@@ -80,36 +95,53 @@ def _run(options: argparse.Namespace) -> int:
         )
     )
     if options.json:
-        for line in export_lines(found):
-            sys.stdout.write(line.decode())
-        return 0
-    if options.summary:
-        print(f"{'day':12}{'people':>8}{'rules':>8}{'automatic':>11}")
-        for day in daily_shares(found):
-            assert isinstance(day, dict)  # noqa: S101  # as `shares` makes it
-            print(f"{day['day']:12}{day['people']:8}{day['rules']:8}{day['share']:11.0%}")
-        return 0
-    _print(found)
+        for decision in found:
+            print(strict_json.encode(_json_of(decision)).decode())
+    elif options.summary:
+        print_table(shares_table(daily_shares(found)))
+    elif found:
+        print_table(_table(found))
     return 0
 
 
-def _print(found: Iterable[Decision]) -> None:
-    from moot.protocol.envelope import rfc3339
+def _json_of(decision: Decision) -> dict[str, Json]:
+    """One proposal with its decision and its result, in the field names of all commands."""
+    fields = {_FIELDS.get(name, name): value for name, value in decision.as_json().items()}
+    fields["rejections"] = [
+        {"id": each.envelope, "by": each.by, "reason": each.reason, "rejected_at": rfc3339(each.at)}
+        | {"rule": each.rule}
+        for each in decision.rejections
+    ]
+    return fields
 
-    for decision in found:
-        case = decision.case
-        what = printable(case.tool or case.method or "?")
-        took = "" if decision.duration_seconds is None else f" after {decision.duration_seconds:.0f} s"
-        by = f" by {printable(decision.by)}" if decision.by else ""
-        rule = f" (rule {printable(decision.rule)})" if decision.rule else ""
-        reason = f": {printable(decision.reason)}" if decision.reason else ""
-        result = f", {decision.result}" if decision.result else ""
-        when = rfc3339(case.at)[:19].replace("T", " ")
-        print(
-            f"{when}  {printable(case.proposer):12} {what:24} {decision.status}{by}{took}"
-            f"{rule}{reason}{result}"
-        )
-        print(f"{'':21}{printable(case.id)}  {printable(_short(case.arguments))}")
+
+def _table(found: Sequence[Decision]) -> TextTable:
+    headings = ("PROPOSED", "PROPOSER", "CALL", "DECISION", "BY", "AFTER", "RULE", "RESULT")
+    details = [
+        (f"{each.id}  {_short(each.case.arguments)}", *([f"reason: {each.reason}"] if each.reason else []))
+        for each in found
+    ]
+    return TextTable(headings, [_row(each) for each in found], details, right={5})
+
+
+def _row(decision: Decision) -> tuple[str, ...]:
+    case = decision.case
+    return (
+        rfc3339(case.at)[:16].replace("T", " "),
+        case.proposer,
+        case.tool or case.method or "?",
+        decision.status,
+        decision.by or "",
+        "" if decision.duration_seconds is None else f"{decision.duration_seconds:.0f} s",
+        decision.rule or "",
+        decision.result or "",
+    )
+
+
+def shares_table(days: Iterable[Any]) -> TextTable:
+    """How much was decided by people and by rules, day by day."""
+    rows = [(day["day"], str(day["people"]), str(day["rules"]), f"{day['share']:.0%}") for day in days]
+    return TextTable(("DAY", "PEOPLE", "RULES", "AUTOMATIC"), rows, right={1, 2, 3})
 
 
 def _short(value: Any) -> str:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from moot.cli import program
 from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
 from moot.cli.escape_output import printable
+from moot.cli.table_output import print_table
 from moot.errors import MootError, TimedOut, UsageError
+from moot.tui.text_table import TextTable
 
 if TYPE_CHECKING:
     from moot.participant import JoinedSpace, SentEnvelope
@@ -141,7 +143,7 @@ async def _suggestions(space: JoinedSpace, options: argparse.Namespace) -> Any:
             print(printable(f"{shown.name}  {shown.text}"))
             for line in suggestion_lines(shown):
                 print(printable(f"    {line}"))
-    return found
+    return [_renamed(each, suggestion="id", words="description") for each in found]
 
 
 async def _list(space: JoinedSpace, options: argparse.Namespace) -> Any:
@@ -152,29 +154,49 @@ async def _list(space: JoinedSpace, options: argparse.Namespace) -> Any:
         if found["fault"] is not None:
             print(printable(f"the rules cannot be read: {found['fault']}"))
         if found["shadow"]:
-            print("in the shadow: nothing is decided")
-        for each in found["rules"]:
-            rule = each["rule"]
-            left = "" if each["left"] is None else f", {each['left']} left"
-            print(printable(f"{rule['name']}  {each['state']}, decided {each['hits']} times{left}"))
-            print(printable(f"    {each['words']}"))
-            if each["why"]:
-                print(printable(f"    since {each['why']}"))
-        if not found["rules"]:
+            print("shadow mode: nothing is decided")
+        if found["rules"]:
+            print_table(_rules_table(found["rules"]))
+        else:
             print("there are no rules")
-    return found
+    rules = [
+        {"name": each["rule"]["name"]}
+        | _renamed(each, words="description", why="reason", hits="decisions", left="decisions_left")
+        for each in found["rules"]
+    ]
+    stopped = None if found["stopped"] is None else _renamed(found["stopped"], why="reason", at="stopped_at")
+    return {"rules": rules, "stopped": stopped, "error": found["fault"], "shadow": found["shadow"]}
+
+
+def _rules_table(rules: list[Any]) -> TextTable:
+    rows = [
+        (
+            each["rule"]["name"],
+            each["state"],
+            str(each["hits"]),
+            "" if each["left"] is None else str(each["left"]),
+        )
+        for each in rules
+    ]
+    details = [[each["words"], *([f"since {each['why']}"] if each["why"] else [])] for each in rules]
+    return TextTable(("RULE", "STATE", "DECISIONS", "LEFT"), rows, details, right={2, 3})
+
+
+def _renamed(fields: dict[str, Any], **names: str) -> dict[str, Any]:
+    """What the approver answered, in the field names of all commands."""
+    return {names.get(name, name): value for name, value in fields.items()}
 
 
 async def _report(space: JoinedSpace, options: argparse.Namespace) -> Any:
+    from moot.cli.proposal.history import shares_table
+
     found = await _ask(space, options, "trust_report")
     if not options.json:
-        print(f"{'day':12}{'people':>8}{'rules':>8}{'automatic':>11}")
-        for day in found["days"]:
-            bar = "#" * round(day["share"] * 40)
-            print(f"{day['day']:12}{day['people']:8}{day['rules']:8}{day['share']:11.0%}  {bar}")
+        print_table(shares_table(found["days"]))
         for name, record in found["shadow"].items():
-            said = f"{record['agreements']} as predicted, {record['conflicts']} otherwise"
-            print(printable(f"{name} in the shadow: {said}; wrong in {record['error_bound']:.0%} at most"))
+            total = record["agreements"] + record["conflicts"]
+            said = f"agrees with {record['agreements']} of {total} decisions"
+            print(printable(f"{name} in shadow mode: {said}; error rate up to {record['error_bound']:.0%}"))
     return found
 
 
@@ -200,14 +222,14 @@ async def _accept(space: JoinedSpace, options: argparse.Namespace) -> Any:
         if not options.json:
             back = f"moot member revoke {grant['participant']} --grant {given.id}"
             print(printable(f"granted: {grant['words']}. Take it back with: {back}"))
-        return {"accepted": options.suggestion, "grant": given.id, "envelope": sent.id}
+        return {"id": sent.id, "suggestion_id": options.suggestion, "rule": None, "grant_id": given.id}
     sent, answer = await _send_and_wait(space, options, "trust/accept", payload)
     rule = answer.payload.get("rule")
     name = rule.get("name") if isinstance(rule, dict) else None
     if not options.json:
         holds = f"rule {name} decides from now on" if name else "`moot rules list` shows whether it holds"
         print(printable(f"accepted {options.suggestion}; {holds}"))
-    return {"accepted": options.suggestion, "rule": name, "envelope": sent.id}
+    return {"id": sent.id, "suggestion_id": options.suggestion, "rule": name, "grant_id": None}
 
 
 async def _find_suggestion(space: JoinedSpace, options: argparse.Namespace) -> dict[str, Any] | None:
@@ -292,7 +314,7 @@ async def _resume(space: JoinedSpace, options: argparse.Namespace) -> Any:
 def _print_sent(options: argparse.Namespace, kind: str, sent: SentEnvelope, words: str) -> Any:
     if not options.json:
         print(printable(words))
-    return {"kind": kind, "envelope": sent.id}
+    return {"id": sent.id, "kind": kind}
 
 
 async def _send_and_wait(

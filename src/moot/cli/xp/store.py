@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _SHOWN_KEY_CHARS: Final = 20
 _LISTED: Final = 20
+_HEADINGS: Final = ("TIME", "ID", "KIND", "FROM", "TO", "CONVERSATION", "BYTES")
 
 _EXAMPLES = """\
   moot xp store list .moot/relay -n 50
@@ -165,6 +166,7 @@ def _show(options: argparse.Namespace) -> int:
     import orjson
 
     from moot.cli.escape_output import printable_json
+    from moot.cli.table_output import TableWriter
     from moot.errors import UsageError
     from moot.store.event_query import EventQuery, read_all
     from moot.store.event_store import annotations_of
@@ -184,7 +186,7 @@ def _show(options: argparse.Namespace) -> int:
         if options.json:
             print(printable_json(event.raw))
             return 0
-        print(_line_of(event))
+        TableWriter(*_HEADINGS, right={6}).write([_row(event)])
         members = orjson.loads(event.raw)
         if members.get("recipient") is not None:
             members["payload"] = f"(sealed, {len(members['payload'])} characters)"
@@ -235,8 +237,8 @@ def _stats(options: argparse.Namespace) -> int:
         "recipients": recipients,
         "expired": over,
         "seen_ids": seen,
-        "oldest": oldest,
-        "newest": newest,
+        "oldest_at": None if oldest is None else _time(oldest),
+        "newest_at": None if newest is None else _time(newest),
         "kinds": dict(kinds),
     }
     if options.json:
@@ -315,34 +317,34 @@ def _query(options: argparse.Namespace, limit: int | None) -> EventQuery:
 
 def _print_all(options: argparse.Namespace, query: EventQuery) -> int:
     from moot.cli.escape_output import printable_json
+    from moot.cli.table_output import TableWriter
     from moot.store.event_query import read_all
 
     with _opened(options.data) as connection:
-        for event in read_all(connection, query):
-            print(printable_json(event.raw) if options.json else _line_of(event))
+        if options.json:
+            for event in read_all(connection, query):
+                print(printable_json(event.raw))
+        else:
+            TableWriter(*_HEADINGS, right={6}).write(map(_row, read_all(connection, query)))
     return 0
 
 
-def _line_of(event: StoredEvent) -> str:
-    """Time, id, kind, from whom to whom, in which conversation, how large; never what is in it."""
+def _row(event: StoredEvent) -> tuple[str, ...]:
+    """When, which, from whom to whom, in which conversation, how large; never what is in it."""
     import orjson
-
-    from moot.cli.escape_output import printable
 
     members = orjson.loads(event.raw)
     recipient = members.get("recipient")
-    parts = [
+    answers = f"answers {members['in_reply_to'][:12]}" if members.get("in_reply_to") else ""
+    return (
         _time(event.timestamp),
         members["id"][:12],
-        printable(members["kind"]),
-        f"{_key(members['sender'])} → {'everybody' if recipient is None else _key(recipient)}",
-    ]
-    if members.get("correlation_id"):
-        parts.append(f"in {printable(members['correlation_id'])}")
-    if members.get("in_reply_to"):
-        parts.append(f"answers {members['in_reply_to'][:12]}")
-    parts.append(f"{len(event.raw)} bytes")
-    return "  ".join(parts)
+        members["kind"],
+        _key(members["sender"]),
+        "everyone" if recipient is None else _key(recipient),
+        " ".join(each for each in (members.get("correlation_id") or "", answers) if each),
+        str(len(event.raw)),
+    )
 
 
 def _key(text: str) -> str:

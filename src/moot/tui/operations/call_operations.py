@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 
 from moot.errors import McpError, UsageError
 from moot.protocol.operation import Json
@@ -12,10 +13,12 @@ from moot.tui.operations.operation import (
     ClientContext,
     OperationResult,
     UserOperation,
+    list_result,
     read_json,
     read_tool_arguments,
     short_id,
 )
+from moot.tui.text_table import TextTable
 
 # Members on the same machine answer in milliseconds; one far away or just starting needs a moment.
 _LIST_SECONDS = 1.0
@@ -40,16 +43,24 @@ async def _tools(context: ClientContext, args: argparse.Namespace) -> OperationR
             for member, result in sorted(answers.items())
             if not isinstance(result, McpError)
         }
-    lines = [_tool_line(member, tool) for member, tools in found.items() for tool in tools]
-    return OperationResult(found, lines or ["no member offers a tool"])
+    offered = [(member, tool) for member, tools in found.items() for tool in tools]
+    value: Json = [{"member": member} | _snake_case(tool) for member, tool in offered]
+    rows = [_tool_row(member, tool) for member, tool in offered]
+    table = TextTable(("MEMBER", "TOOL", "ARGUMENTS", "DESCRIPTION"), rows)
+    return list_result(value, table, "no member offers a tool")
 
 
-def _tool_line(member: str, tool: dict[str, Json]) -> str:
+def _snake_case(tool: dict[str, Json]) -> dict[str, Json]:
+    """The fields of a tool as our own fields are spelled; what is in them stays as it is."""
+    return {re.sub(r"(?<=[a-z])([A-Z])", r"_\1", name).lower(): value for name, value in tool.items()}
+
+
+def _tool_row(member: str, tool: dict[str, Json]) -> tuple[str, str, str, str]:
     schema = tool.get("inputSchema")
     properties = schema.get("properties") if isinstance(schema, dict) else None
     names = ", ".join(properties) if isinstance(properties, dict) else ""
-    words = str(tool.get("description") or tool.get("title") or "").strip().partition("\n")[0]
-    return f"{member} {tool.get('name')}({names})" + (f"  {words}" if words else "")
+    description = str(tool.get("description") or tool.get("title") or "").strip().partition("\n")[0]
+    return member, str(tool.get("name")), names, description
 
 
 def _call_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,10 +98,10 @@ async def _call(context: ClientContext, args: argparse.Namespace) -> OperationRe
         propose="never" if args.direct else "always" if args.propose else "auto",
     )
     value: Json = {
-        "host": outcome.host,
+        "member": outcome.host,
         "how": outcome.how,
-        "by": outcome.by,
-        "proposal": outcome.proposal_id,
+        "decided_by": outcome.by,
+        "proposal_id": outcome.proposal_id,
         "result": outcome.result,
     }
     lines = result_lines(outcome.result)
@@ -133,7 +144,7 @@ async def _propose_without_waiting(context: ClientContext, args: argparse.Namesp
     # Not `propose`: that follows the proposal, and withdraws it when we leave.
     payload: dict[str, Json] = {"method": "tools/call", "params": params}
     sent = await context.space.send("mcp/proposal", payload, to=args.member, confirm=True)
-    return OperationResult({"proposal": sent.id}, [f"proposed: {sent.id}"])
+    return OperationResult({"id": sent.id, "proposal_id": sent.id}, [f"proposed: {sent.id}"])
 
 
 def _request_arguments(parser: argparse.ArgumentParser) -> None:
@@ -169,7 +180,7 @@ async def _reasoning(context: ClientContext, args: argparse.Namespace) -> Operat
         return await stop_reasoning(context, args.sequence, args.reason)
     found = context.space.contexts.active()
     value: Json = [
-        {"id": each.id, "by": each.owner, "about": each.message, "thoughts": each.thoughts()}
+        {"id": each.id, "member": each.owner, "message": each.message, "thoughts": each.thoughts()}
         for each in found
     ]
     lines = [f"{short_id(each.id)}  {each.owner}: {each.message}" for each in found]

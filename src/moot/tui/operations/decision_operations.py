@@ -7,8 +7,10 @@ import json
 from typing import TYPE_CHECKING
 
 from moot.errors import ApprovalRequired, UsageError
+from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
-from moot.tui.operations.operation import ClientContext, OperationResult, UserOperation, short_id
+from moot.tui.operations.operation import ClientContext, OperationResult, UserOperation, list_result, short_id
+from moot.tui.text_table import TextTable
 
 if TYPE_CHECKING:
     from moot.participant import SeenProposal
@@ -23,21 +25,42 @@ def _proposals_arguments(parser: argparse.ArgumentParser) -> None:
 async def _proposals(context: ClientContext, args: argparse.Namespace) -> OperationResult:
     ledger = context.space.proposals
     found = list(ledger) if args.all else ledger.open()
-    lines: list[str] = []
-    for seen in found:
-        lines += described(context, seen)
-    if not found:
-        lines = ["no pending proposals"]
-    return OperationResult([record(seen) for seen in found], lines)
+    headings = ("ID", "PROPOSER", "TO", "CALL", "PROPOSED", "STATUS")
+    table = TextTable(headings, [_row(context, seen) for seen in found], [_details(seen) for seen in found])
+    return list_result([record(seen) for seen in found], table, "no pending proposals")
 
 
 def record(seen: SeenProposal) -> dict[str, Json]:
-    """One proposal for machines: as MEW 10.2 lists it, and what others said to it."""
-    return seen.record() | {
+    """One proposal for programs."""
+    return {
+        "id": seen.id,
+        "proposer": seen.proposer,
+        "to": list(seen.to),
+        "method": seen.method,
+        "params": seen.params,
+        "status": seen.status,
+        "proposed_at": seen.created,
+        "expires_at": rfc3339(seen.expires),
+        "fulfilled_by": seen.fulfilled_by,
         "rejections": [{"by": each.by, "reason": each.reason} for each in seen.rejections],
         "votes": list(seen.votes),
-        "fulfilledBy": seen.fulfilled_by,
     }
+
+
+def _row(context: ClientContext, seen: SeenProposal) -> tuple[str, ...]:
+    id = f"#{context.number(seen.id)} {short_id(seen.id)}" if context.is_interactive else short_id(seen.id)
+    proposed = seen.created[:16].replace("T", " ")
+    status = f"{seen.status} by {seen.fulfilled_by}" if seen.fulfilled_by else seen.status
+    return (id, seen.proposer, ", ".join(seen.to) or "anyone", operation(seen), proposed, status)
+
+
+def _details(seen: SeenProposal) -> list[str]:
+    """All arguments, since exactly these are carried out; and what others said to it."""
+    return [
+        *argument_lines(seen.params),
+        *(f"rejected by {each.by}: {each.reason}" for each in seen.rejections),
+        *([f"votes: {', '.join(seen.votes)}"] if seen.votes else []),
+    ]
 
 
 def described(context: ClientContext, seen: SeenProposal) -> list[str]:
@@ -45,13 +68,10 @@ def described(context: ClientContext, seen: SeenProposal) -> list[str]:
     name = f"#{context.number(seen.id)} {short_id(seen.id)}" if context.is_interactive else short_id(seen.id)
     host = ", ".join(seen.to) or "anyone"
     lines = [f"{name}  {seen.proposer} proposes {operation(seen)} on {host}"]
-    lines += [f"    {line}" for line in argument_lines(seen.params)]
     if seen.status != "pending":
         by = f" by {seen.fulfilled_by}" if seen.fulfilled_by else ""
         lines.append(f"    {seen.status}{by}")
-    lines += [f"    rejected by {each.by}: {each.reason}" for each in seen.rejections]
-    lines += [f"    votes: {', '.join(seen.votes)}"] if seen.votes else []
-    return lines
+    return [*lines, *(f"    {line}" for line in _details(seen))]
 
 
 def operation(seen: SeenProposal) -> str:
@@ -89,7 +109,7 @@ async def _approve(context: ClientContext, args: argparse.Namespace) -> Operatio
             f"{refusal.message}: `moot proposal vote {short_id(seen.id)}` adds your vote; others vote too"
         ) from None
     lines = [f"approved {short_id(seen.id)}; {outcome.host} answered:", *outcome.text.split("\n")]
-    value: Json = {"proposal": seen.id, "host": outcome.host, "result": outcome.result}
+    value: Json = {"proposal_id": seen.id, "member": outcome.host, "result": outcome.result}
     return OperationResult(value, lines, 1 if outcome.is_error else 0)
 
 
@@ -100,7 +120,7 @@ def _one_arguments(parser: argparse.ArgumentParser) -> None:
 async def _vote(context: ClientContext, args: argparse.Namespace) -> OperationResult:
     seen = context.proposal(args.proposal)
     sent = await context.space.vote(seen)
-    return OperationResult({"id": sent.id, "proposal": seen.id}, [f"voted for {short_id(seen.id)}"])
+    return OperationResult({"id": sent.id, "proposal_id": seen.id}, [f"voted for {short_id(seen.id)}"])
 
 
 def _reject_arguments(parser: argparse.ArgumentParser) -> None:
@@ -118,7 +138,7 @@ async def _reject(context: ClientContext, args: argparse.Namespace) -> Operation
     seen = context.proposal(args.proposal)
     sent = await context.space.reject(seen, args.reason, explanation=args.explain)
     return OperationResult(
-        {"id": sent.id, "proposal": seen.id}, [f"rejected {short_id(seen.id)}: {args.reason}"]
+        {"id": sent.id, "proposal_id": seen.id}, [f"rejected {short_id(seen.id)}: {args.reason}"]
     )
 
 
@@ -134,7 +154,7 @@ async def _withdraw(context: ClientContext, args: argparse.Namespace) -> Operati
         raise UsageError(f"{short_id(seen.id)} is a proposal of {seen.proposer}: only they can withdraw it")
     payload: dict[str, Json] = {"reason": args.reason}
     sent = await context.space.send("mcp/withdraw", payload, about=seen.id, confirm=True)
-    return OperationResult({"id": sent.id, "proposal": seen.id}, [f"withdrew {short_id(seen.id)}"])
+    return OperationResult({"id": sent.id, "proposal_id": seen.id}, [f"withdrew {short_id(seen.id)}"])
 
 
 OPERATIONS = (

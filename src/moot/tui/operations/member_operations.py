@@ -16,10 +16,12 @@ from moot.tui.operations.operation import (
     ClientContext,
     OperationResult,
     UserOperation,
+    list_result,
     no_arguments,
     read_capability_text,
     short_id,
 )
+from moot.tui.text_table import TextTable
 
 if TYPE_CHECKING:
     from moot.participant.conversation.transcript import Direction
@@ -41,8 +43,11 @@ async def _members(context: ClientContext, _: argparse.Namespace) -> OperationRe
         }
         for member in space.roster.values()
     ]
-    lines = [f"{row['id']}{' (you)' if row['you'] else ''}: {_rights(row['capabilities'])}" for row in rows]
-    return OperationResult(rows, lines)
+    table = TextTable(
+        ("NAME", "PERMISSIONS"),
+        [(f"{row['id']} (you)" if row["you"] else row["id"], _rights(row["capabilities"])) for row in rows],
+    )
+    return list_result(rows, table, "nobody is in the space")
 
 
 def _rights(capabilities: list[Json]) -> str:
@@ -92,7 +97,7 @@ async def _invite(context: ClientContext, args: argparse.Namespace) -> Operation
     lines = [f"{made.participant_id} can join{where}"]
     value: dict[str, Json] = {
         "status": made.status,
-        "participant": made.participant_id,
+        "member": made.participant_id,
         "connection_url": made.connection_url,
     }
     if file is not None:
@@ -124,7 +129,7 @@ async def _grant(context: ClientContext, args: argparse.Namespace) -> OperationR
     )
     said = given.acknowledged or "not acknowledged, but in effect"
     undo = f"moot member revoke {args.member} --grant {given.id}"
-    value: Json = {"grant": given.id, "recipient": given.recipient, "acknowledged": given.acknowledged}
+    value: Json = {"id": given.id, "member": given.recipient, "acknowledged": given.acknowledged}
     return OperationResult(value, [f"granted to {args.member} ({said}); undo: {undo}"])
 
 

@@ -47,7 +47,7 @@ async def _send(context: ClientContext, args: argparse.Namespace) -> OperationRe
     here |= {member.name for member in context.space.roster.values()}
     away = [name for name in to if name not in here]
     lines = [f"note: {', '.join(away)} is not in the space and did not receive it"] if away else []
-    return OperationResult({"id": sent.id, "kind": sent.kind, "ts": sent.ts, "absent": away}, lines)
+    return OperationResult({"id": sent.id, "kind": sent.kind, "sent_at": sent.ts, "absent": away}, lines)
 
 
 def _words(words: list[str]) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from moot.errors import MootError, Refused, UsageError
 from moot.protocol.operation import Json
+from moot.tui.text_table import TextTable
 
 if TYPE_CHECKING:
     from moot.participant import JoinedSpace, SeenProposal
@@ -38,6 +39,15 @@ class OperationResult:
     value: Json
     lines: Sequence[str] = ()
     code: int = 0
+    # The same as the lines, where the output has a width of its own to fit.
+    table: TextTable | None = None
+
+
+def list_result(value: Json, table: TextTable, empty: str) -> OperationResult:
+    """What an operation that lists gives back; `empty` is said of an empty list."""
+    if not table.rows:
+        return OperationResult(value, [empty])
+    return OperationResult(value, table.lines(), table=table)
 
 
 @dataclass(slots=True)
