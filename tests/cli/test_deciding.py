@@ -105,7 +105,7 @@ def test_where_two_have_to_agree_a_vote_alone_runs_nothing(lab: Town, host: Join
 
 def test_one_takes_back_ones_own_proposal(lab: Town, host: JoinedSpace) -> None:
     id = lab.value("call", "--propose", "host", "write", "path=a", "text=b", "--no-wait", "--as", "agent")[
-        "proposal"
+        "id"
     ]
     # Nobody stays behind to look after it, so it must still be open.
     assert [row["id"] for row in lab.value("proposals")] == [id]
@@ -157,7 +157,7 @@ def test_what_is_settled_cannot_be_decided_again_and_it_is_said_by_whom(lab: Tow
 def test_a_rejected_proposal_may_still_be_approved(lab: Town, host: JoinedSpace) -> None:
     """MEW 3.3.2: a rejection is one voice; others may see it otherwise."""
     id = lab.value("call", "--propose", "host", "write", "path=a", "text=b", "--no-wait", "--as", "agent")[
-        "proposal"
+        "id"
     ]
     lab.told("reject", id, "--as", "bob")
     assert "a: 1" in lab.told("approve", id)
