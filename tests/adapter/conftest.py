@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapter.commands import Shell
+from tests.adapter.command_runner import Shell
 
 
 @pytest.fixture

@@ -20,17 +20,17 @@ from moot.cli.adapter.start import set_up_logging
 from moot.endpoint.dns_records import read_record
 from moot.errors import MootError
 from moot.identity import keyfile
-from tests.adapter.commands import Shell, run_program, started
+from tests.adapter.adapter_environment import NotesServer, notes_server, tool
+from tests.adapter.command_runner import Shell, run_program, start_adapter
 from tests.adapter.test_settings import MINIMAL, written
-from tests.adapter.worlds import Desk, desk, tool
-from tests.relay.talk import relay_in
+from tests.relay.raw_client import relay_in
 from tests.waiting import HANG_SECONDS, bounded, until_told
 from tests.xprotocol.people import ALICE
 
 DEAD = f"{sys.executable} -c 'import sys; sys.exit(\"the database is on holiday\")'"
 
 
-def config(folder: Path, *desks: Desk, **sections: Any) -> Path:
+def config(folder: Path, *desks: NotesServer, **sections: Any) -> Path:
     document = {
         "identity": {"key_file": str(folder / "keys" / "adapter.key"), "display_name": "Desk adapter"},
         "relay": {"urls": ["ws://127.0.0.1:1"], "reconnect_interval_seconds": 0.1},
@@ -80,7 +80,7 @@ def test_a_fault_is_json_where_json_was_asked_for(shell: Shell, tmp_path: Path) 
 def test_schemas_prints_every_wrapped_kind_and_as_json_a_list_of_contracts(
     shell: Shell, tmp_path: Path
 ) -> None:
-    notes, forms = desk(tmp_path), desk(tmp_path, "forms", "com.acme.forms")
+    notes, forms = notes_server(tmp_path), notes_server(tmp_path, "forms", "com.acme.forms")
     notes.list_tools([tool("read_note"), tool("delete_note")])
     forms.list_tools([tool("create_form")])
     file = config(tmp_path, notes, forms)
@@ -102,7 +102,7 @@ def test_schemas_prints_every_wrapped_kind_and_as_json_a_list_of_contracts(
 
 
 def test_schemas_without_one_server_still_shows_the_others_and_fails(shell: Shell, tmp_path: Path) -> None:
-    shop = desk(tmp_path)
+    shop = notes_server(tmp_path)
     broken = MINIMAL["mcp_sources"][0] | {"command": DEAD}
     said = shell("schemas", "--config", config(tmp_path, mcp_sources=[shop.source, broken]), "--json")
     assert said.code == 1
@@ -114,7 +114,7 @@ def test_schemas_without_one_server_still_shows_the_others_and_fails(shell: Shel
 def test_test_mcp_is_0_for_a_server_that_answers_and_1_for_one_that_does_not(
     shell: Shell, tmp_path: Path
 ) -> None:
-    shop = desk(tmp_path)
+    shop = notes_server(tmp_path)
     broken = MINIMAL["mcp_sources"][0] | {"name": "broken", "command": DEAD}
     file = config(tmp_path, mcp_sources=[shop.source, broken], relay={"urls": ["not a relay"]})
     good = shell("test-mcp", "--config", file, "--source", "desk")
@@ -199,11 +199,11 @@ async def test_start_runs_until_it_is_told_to_stop_and_status_tells_which(
 ) -> None:
     """The smallest configuration; its key is made on the first start."""
     async with relay_in(tmp_path / "relay") as relay:
-        file = config(tmp_path, desk(tmp_path), relay={"urls": [relay.url]})
+        file = config(tmp_path, notes_server(tmp_path), relay={"urls": [relay.url]})
         stopped = await asyncio.to_thread(shell, "status", "--config", file)
         assert stopped.code == 1
         assert stopped.out.startswith("stopped")
-        async with started("--config", file) as child:
+        async with start_adapter("--config", file) as child:
             status = await running(file)
             assert child.stderr is not None
             assert f"running: key {status['key']}" in (await child.stderr.readline()).decode()
@@ -230,10 +230,10 @@ async def test_start_runs_until_it_is_told_to_stop_and_status_tells_which(
 
 
 async def test_a_second_adapter_with_the_same_data_is_refused(tmp_path: Path) -> None:
-    file = config(tmp_path, desk(tmp_path))
-    async with started("--config", file):
+    file = config(tmp_path, notes_server(tmp_path))
+    async with start_adapter("--config", file):
         await running(file)
-        async with started("--config", file) as second:
+        async with start_adapter("--config", file) as second:
             _, err = await said_by(second)
             assert second.returncode == 1
             assert "is running already" in err
@@ -254,7 +254,7 @@ async def test_port_is_where_mcp_clients_connect_when_the_transport_is_sse(tmp_p
     """D-72: it stands for sse_port; with stdio no port is opened."""
     endpoints = [{"name": "far", "endpoint": "xp://far.invalid"}]
     file = config(tmp_path, mcp_server={"transport": "sse", "sse_port": 1}, xprotocol_sources=endpoints)
-    async with started("--config", file, "--port", str(port)):
+    async with start_adapter("--config", file, "--port", str(port)):
         status = await running(file)
         assert str(status["mcp"]).startswith(f"http://127.0.0.1:{port}")
         _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -262,7 +262,7 @@ async def test_port_is_where_mcp_clients_connect_when_the_transport_is_sse(tmp_p
         with pytest.raises(OSError, match=r"refused|Connect call failed"):
             await asyncio.open_connection("127.0.0.2", port)
     file = config(tmp_path, mcp_server={"transport": "stdio"}, xprotocol_sources=endpoints)
-    async with started("--config", file, "--port", str(port)) as child:
+    async with start_adapter("--config", file, "--port", str(port)) as child:
         await running(file)
         with pytest.raises(OSError, match=r"refused|Connect call failed"):
             await asyncio.open_connection("127.0.0.1", port)
@@ -278,10 +278,10 @@ async def test_port_is_where_mcp_clients_connect_when_the_transport_is_sse(tmp_p
 async def test_publish_dns_prints_the_record_at_the_start(tmp_path: Path) -> None:
     file = config(
         tmp_path,
-        desk(tmp_path),
+        notes_server(tmp_path),
         discovery={"well_known_port": 0, "publish_dns": True, "domain": "tools.acme.com"},
     )
-    async with started("--config", file) as child:
+    async with start_adapter("--config", file) as child:
         status = await running(file)
         child.send_signal(signal.SIGINT)
         _, err = await said_by(child)
@@ -293,11 +293,11 @@ async def test_publish_dns_prints_the_record_at_the_start(tmp_path: Path) -> Non
 async def test_sighup_has_the_configuration_read_again_and_a_wrong_one_changes_nothing(
     tmp_path: Path,
 ) -> None:
-    one, two = desk(tmp_path), desk(tmp_path, "two", "com.acme.two")
+    one, two = notes_server(tmp_path), notes_server(tmp_path, "two", "com.acme.two")
     lines = {"output": "stderr", "format": "json"}
     file = config(tmp_path, one, logging=lines)
     control = load_settings(file, environ={}).control
-    async with started("--config", file) as child:
+    async with start_adapter("--config", file) as child:
         assert [each["name"] for each in (await running(file))["sources"]] == ["desk"]
         file.write_text("surprise: 1\n")
         child.send_signal(signal.SIGHUP)
@@ -329,11 +329,11 @@ async def test_no_log_line_gets_into_the_stdout_of_an_mcp_client(tmp_path: Path)
     """D-72: with a stdio listener they go to stderr, whatever `output` says."""
     file = config(
         tmp_path,
-        desk(tmp_path),
+        notes_server(tmp_path),
         logging={"format": "json", "output": "stdout"},
         mcp_server={"transport": "stdio"},
     )
-    async with started("--config", file) as child:
+    async with start_adapter("--config", file) as child:
         await running(file)
         child.send_signal(signal.SIGTERM)
         out, err = await said_by(child)
@@ -378,9 +378,9 @@ def test_log_lines_have_the_level_the_form_and_the_place_that_were_configured(
 async def test_a_host_names_the_key_whose_chain_is_walked(shell: Shell, tmp_path: Path, port: int) -> None:
     async with relay_in(tmp_path / "relay") as relay:
         file = config(
-            tmp_path, desk(tmp_path), relay={"urls": [relay.url]}, discovery={"well_known_port": port}
+            tmp_path, notes_server(tmp_path), relay={"urls": [relay.url]}, discovery={"well_known_port": port}
         )
-        async with started("--config", file):
+        async with start_adapter("--config", file):
             status = await running(file)
             url = f"http://127.0.0.1:{port}/.well-known/xprotocol-endpoint"
             served = await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=HANG_SECONDS).read())

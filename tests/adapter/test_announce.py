@@ -16,8 +16,16 @@ from moot.adapter.discovery.dns_record import record_of
 from moot.errors import UsageError
 from moot.xprotocol.delegation import delegate, read_chain
 from moot.xprotocol.events import ANNOUNCE, SignedPublic, decode
-from tests.adapter.worlds import NAMESPACE, OBJECT, TOOLS, World, desk, empty_world, world
-from tests.relay.talk import relay_in
+from tests.adapter.adapter_environment import (
+    NAMESPACE,
+    OBJECT,
+    TOOLS,
+    AdapterEnvironment,
+    adapter_environment,
+    notes_server,
+    running_adapter,
+)
+from tests.relay.raw_client import relay_in
 from tests.waiting import until
 from tests.xprotocol.people import ALICE, EVE, person
 
@@ -25,8 +33,8 @@ from tests.xprotocol.people import ALICE, EVE, person
 @pytest.mark.requirement("XP-6.3-4", "XP-3.2-1", "XP-1.2-1")
 async def test_a_minimal_file_is_enough_and_the_announce_can_be_read_before_any_call(tmp_path: Path) -> None:
     """XP 3.2: identity, one relay and a source of four lines."""
-    notes = desk(tmp_path)
-    async with empty_world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with adapter_environment(tmp_path, notes) as here:
         here.document = {
             "identity": {
                 "key_file": str(tmp_path / "keys" / "adapter.key"),
@@ -66,14 +74,14 @@ async def test_a_minimal_file_is_enough_and_the_announce_can_be_read_before_any_
 
 async def test_poor_descriptions_and_contradictions_are_disclosed(tmp_path: Path) -> None:
     """XP 4.6, D-64."""
-    notes = desk(tmp_path)
+    notes = notes_server(tmp_path)
     vague = {"name": "handle_thing", "description": "handles", "inputSchema": OBJECT}
     sly = next(each for each in TOOLS if each["name"] == "read_note") | {
         "name": "get_everything",
         "annotations": {"destructiveHint": True},
     }
     notes.list_tools([*TOOLS, vague, sly])
-    async with world(tmp_path, notes) as here:
+    async with running_adapter(tmp_path, notes) as here:
         payload = (await here.announce()).payload
         (flagged,) = payload["low_quality_schemas"]
         assert flagged["kind"] == f"{NAMESPACE}.handle_thing"
@@ -86,7 +94,7 @@ async def test_poor_descriptions_and_contradictions_are_disclosed(tmp_path: Path
 async def test_the_chain_of_the_organisation_is_announced_and_can_be_walked_from_it(tmp_path: Path) -> None:
     """XP 6.1: hierarchy, DNS record, well-known document and announce name one key."""
     root, department = person("root"), person("department")
-    async with empty_world(tmp_path, desk(tmp_path)) as here:
+    async with adapter_environment(tmp_path, notes_server(tmp_path)) as here:
         async with here.running() as adapter:
             key = adapter.key
         now, ends = time.time(), int(time.time()) + 3_600
@@ -120,7 +128,7 @@ async def test_the_chain_of_the_organisation_is_announced_and_can_be_walked_from
 
 
 async def test_it_is_said_again_to_another_relay_and_before_it_expires(tmp_path: Path) -> None:
-    async with empty_world(tmp_path, desk(tmp_path)) as here:
+    async with adapter_environment(tmp_path, notes_server(tmp_path)) as here:
         here.document["relay"] |= {"event_ttl_seconds": 2}
         async with here.running() as adapter:
             first = await here.announce()
@@ -131,7 +139,7 @@ async def test_it_is_said_again_to_another_relay_and_before_it_expires(tmp_path:
             assert adapter.announcer.count >= 2
 
 
-async def announces_at(here: World, url: str) -> list[str]:
+async def announces_at(here: AdapterEnvironment, url: str) -> list[str]:
     from moot.endpoint.relay_client import RelayClient
 
     async with (
@@ -147,7 +155,7 @@ async def announces_at(here: World, url: str) -> list[str]:
 async def test_with_the_first_relay_down_the_next_is_used_and_the_first_again_when_it_is_back(
     tmp_path: Path,
 ) -> None:
-    async with empty_world(tmp_path, desk(tmp_path)) as here:
+    async with adapter_environment(tmp_path, notes_server(tmp_path)) as here:
         here.document["relay"] = {
             "urls": ["ws://127.0.0.1:9", here.relay.url],
             "reconnect_interval_seconds": 0.1,
@@ -168,7 +176,7 @@ async def test_relays_that_cannot_be_used_are_tried_again_after_the_interval(tmp
         tries.append(asyncio.get_running_loop().time())
         writer.close()
 
-    async with empty_world(tmp_path, desk(tmp_path)) as here:
+    async with adapter_environment(tmp_path, notes_server(tmp_path)) as here:
         server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         urls = [f"ws://127.0.0.1:{port}"]
@@ -186,7 +194,7 @@ async def test_relays_that_cannot_be_used_are_tried_again_after_the_interval(tmp
 async def test_no_relay_at_all_is_no_reason_to_fall_over_and_one_that_comes_late_is_found(
     tmp_path: Path,
 ) -> None:
-    async with empty_world(tmp_path, desk(tmp_path)) as here:
+    async with adapter_environment(tmp_path, notes_server(tmp_path)) as here:
         async with relay_in(tmp_path / "second") as second:
             port = second.port
         here.document["relay"] = {
@@ -204,7 +212,7 @@ async def test_no_relay_at_all_is_no_reason_to_fall_over_and_one_that_comes_late
 async def test_an_announce_that_cannot_be_sent_is_told_of_and_the_next_change_is_another_chance(
     tmp_path: Path,
 ) -> None:
-    async with empty_world(tmp_path, desk(tmp_path)) as here:
+    async with adapter_environment(tmp_path, notes_server(tmp_path)) as here:
         here.document["identity"]["display_name"] = "x" * 200_000
         async with here.running() as adapter:
             await until(lambda: adapter.announcer.trouble)
@@ -223,8 +231,8 @@ def has_digest(digest: str) -> Callable[[dict[str, Any]], bool]:
 
 async def test_announces_of_one_second_do_not_depend_on_chance(tmp_path: Path) -> None:
     """A relay keeps the later one by whole seconds; of two within one, the smaller id."""
-    notes = desk(tmp_path, flags=["--quiet"])
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path, flags=["--quiet"])
+    async with running_adapter(tmp_path, notes) as here:
         await here.adapter.wait_announced()
         for number in range(4):
             notes.list_tools(TOOLS[: 5 + number])
@@ -239,7 +247,7 @@ async def test_an_announce_after_a_restart_is_later_than_the_last_one_before_it(
     def is_called(name: str) -> Callable[[dict[str, Any]], bool]:
         return lambda said: bool(said["display_name"] == name)
 
-    async with empty_world(tmp_path, desk(tmp_path)) as here:
+    async with adapter_environment(tmp_path, notes_server(tmp_path)) as here:
         times = []
         for number in range(4):
             here.document["identity"]["display_name"] = f"Adapter {number}"
@@ -251,8 +259,8 @@ async def test_an_announce_after_a_restart_is_later_than_the_last_one_before_it(
 
 
 async def test_nothing_of_a_sources_address_that_is_secret_is_announced(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
-    async with empty_world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with adapter_environment(tmp_path, notes) as here:
         here.document["mcp_sources"].append(
             {
                 "name": "remote",
@@ -277,8 +285,11 @@ def names(source: str) -> Callable[[dict[str, Any]], bool]:
 
 @pytest.mark.requirement("XP-2.3-2")
 async def test_two_sidecars_are_two_identities(tmp_path: Path) -> None:
-    one, other = desk(tmp_path, "one", "com.acme.one"), desk(tmp_path, "other", "com.acme.other")
-    async with empty_world(tmp_path, one) as here, here.running() as first:
+    one, other = (
+        notes_server(tmp_path, "one", "com.acme.one"),
+        notes_server(tmp_path, "other", "com.acme.other"),
+    )
+    async with adapter_environment(tmp_path, one) as here, here.running() as first:
         second_file = dict(here.document) | {
             "identity": {"key_file": str(tmp_path / "other-keys" / "adapter.key")},
             "mcp_sources": [other.source],

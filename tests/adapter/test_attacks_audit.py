@@ -15,17 +15,17 @@ import orjson
 import pytest
 
 from moot.protocol.operation import Json
+from tests.adapter.adapter_environment import NAMESPACE, adapter_environment, notes_server, running_adapter
 from tests.adapter.test_inbound_relays import ADAPTER
-from tests.adapter.worlds import NAMESPACE, desk, empty_world, world
 from tests.waiting import until
 
 KIND, WRITE = f"{NAMESPACE}.read_note", f"{NAMESPACE}.write_note"
 
 
 async def test_a_line_that_a_full_disk_cut_off_is_neither_left_torn_nor_written_twice(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
+    notes = notes_server(tmp_path)
     file = tmp_path / "keys" / "adapter.data" / "audit.jsonl"
-    async with empty_world(tmp_path, notes) as here:
+    async with adapter_environment(tmp_path, notes) as here:
         async with here.running():
             events = [here.alice.event(WRITE, {"name": f"{n}", "text": "x"}) for n in range(6)]
         process = await asyncio.create_subprocess_exec(
@@ -65,8 +65,10 @@ async def test_neither_words_nor_secrets_stand_in_any_file_or_line_beside_the_se
 ) -> None:
     """Calls, faults, refusals, prompts, resources and describes; then everything on disk is searched."""
     with caplog.at_level(logging.DEBUG):
-        notes = desk(tmp_path, env={"DESK_TOKEN": SECRETS[0]}, pass_env=["DESK_PASSWORD"], flags=["--serves"])
-        async with empty_world(tmp_path, notes) as here:
+        notes = notes_server(
+            tmp_path, env={"DESK_TOKEN": SECRETS[0]}, pass_env=["DESK_PASSWORD"], flags=["--serves"]
+        )
+        async with adapter_environment(tmp_path, notes) as here:
             here.environ["DESK_PASSWORD"] = SECRETS[1]
             async with here.running():
                 eve = await here.somebody("eve")
@@ -107,7 +109,7 @@ async def test_neither_words_nor_secrets_stand_in_any_file_or_line_beside_the_se
 
 async def test_whatever_is_noted_of_a_hostile_kind_or_conversation_stays_one_line(tmp_path: Path) -> None:
     """Kinds and conversations are a stranger's words: they must not look like another entry."""
-    async with world(tmp_path, desk(tmp_path)) as here:
+    async with running_adapter(tmp_path, notes_server(tmp_path)) as here:
         eve = await here.somebody("eve")
         forged = '"}\n{"outcome":"ok","principal":"me'
         await eve.ask(f"{NAMESPACE}.x\u2028\u00a0"[:-2] + "y", {}, correlation_id=forged)

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from moot.adapter.config.config_loader import LoadedConfig, read_settings
-from tests.adapter.worlds import desk, world
+from tests.adapter.adapter_environment import notes_server, running_adapter
 
 BASE = """
 identity: {key_file: %s/keys/adapter.key}
@@ -85,8 +85,8 @@ async def test_names_and_namespaces_lead_to_no_file_and_no_other_namespace(tmp_p
             if not loaded(tmp_path, yaml.safe_dump({"mcp_sources": [one]})).problems:
                 usable[name] = one | {"xprotocol_namespace": f"com.acme.n{len(usable)}", "pin": True}
     assert not any(set(name) & set("/\x00\n\x1b\u202e") for name in usable)
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes, mcp_sources=[notes.source, *usable.values()]) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes, mcp_sources=[notes.source, *usable.values()]) as here:
         assert (await here.alice.ask(f"{notes.namespace}.read_note", {"name": "one"})).code is None
         store = here.adapter.settings.store
     assert {each.name for each in tmp_path.iterdir()} == {
@@ -139,11 +139,11 @@ def test_only_variables_that_the_file_names_are_read_and_none_is_shown(tmp_path:
 
 async def test_a_command_is_never_a_shell_s(tmp_path: Path) -> None:
     """D-72, D-87: whatever looks like a shell's syntax is an argument."""
-    notes = desk(tmp_path)
+    notes = notes_server(tmp_path)
     harm = tmp_path / "harm"
     notes.options["flags"] = [f"; touch {harm}", f"$(touch {harm})", f"`touch {harm}`", f"| touch {harm}"]
     notes.options["env"] = {"PATH": "/usr/bin:/bin", "X": f"$(touch {harm})"}
-    async with world(tmp_path, notes) as here:
+    async with running_adapter(tmp_path, notes) as here:
         answer = await here.alice.ask(f"{notes.namespace}.get_environment", {})
         told = yaml.safe_load(answer.payload["content"])
         assert told["argv"] == notes.options["flags"]

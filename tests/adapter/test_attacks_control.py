@@ -18,7 +18,7 @@ import pytest
 
 from moot.adapter.operations.control_socket import send_control_request
 from moot.errors import MootError, UsageError
-from tests.adapter.worlds import NAMESPACE, desk, world
+from tests.adapter.adapter_environment import NAMESPACE, notes_server, running_adapter
 from tests.waiting import until_told
 
 # A user who is nobody here.
@@ -60,7 +60,7 @@ def open_folder() -> Iterator[Path]:
 
 @ROOT_ONLY
 async def test_another_user_is_refused_even_where_the_modes_let_him_in(open_folder: Path) -> None:
-    async with world(open_folder, desk(open_folder)) as here:
+    async with running_adapter(open_folder, notes_server(open_folder)) as here:
         control = here.adapter.settings.control
         for each in (control.parent, control.parent.parent):
             each.chmod(0o755)
@@ -100,13 +100,13 @@ async def test_no_adapter_puts_its_socket_into_a_folder_that_another_user_owns(o
     os.chown(taken, NOBODY, NOBODY)
     long_name = {"control": str(taken / "control.sock")}
     with pytest.raises(UsageError, match="another user"):
-        async with world(open_folder, desk(open_folder), **long_name):
+        async with running_adapter(open_folder, notes_server(open_folder), **long_name):
             pass
 
 
 async def test_a_flood_of_garbage_stops_neither_calls_nor_the_next_honest_question(tmp_path: Path) -> None:
     random = Random(3)
-    async with world(tmp_path, desk(tmp_path)) as here:
+    async with running_adapter(tmp_path, notes_server(tmp_path)) as here:
         control = here.adapter.settings.control
         garbage = [
             b"",
@@ -142,7 +142,7 @@ async def test_a_flood_of_garbage_stops_neither_calls_nor_the_next_honest_questi
 
 async def test_those_who_connect_and_say_nothing_are_let_go(tmp_path: Path) -> None:
     """Two hundred silent connections: whoever comes next is told so, and the calls go on."""
-    async with world(tmp_path, desk(tmp_path)) as here:
+    async with running_adapter(tmp_path, notes_server(tmp_path)) as here:
         control = here.adapter.settings.control
         silent = []
         for _ in range(200):

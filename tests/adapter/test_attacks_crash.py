@@ -14,14 +14,20 @@ from random import Random
 
 from moot.xprotocol.event_composer import compose
 from moot.xprotocol.events import SignedDirected
+from tests.adapter.adapter_environment import (
+    NAMESPACE,
+    AdapterEnvironment,
+    NotesServer,
+    adapter_environment,
+    notes_server,
+)
 from tests.adapter.test_inbound_relays import ADAPTER
-from tests.adapter.worlds import NAMESPACE, Desk, World, desk, empty_world
 from tests.waiting import until, until_told
 
 WRITE, SLOW = f"{NAMESPACE}.write_note", f"{NAMESPACE}.run_slow"
 
 
-def ran(notes: Desk) -> Counter[str]:
+def ran(notes: NotesServer) -> Counter[str]:
     """How often each event ran, by the name that it wrote."""
     return Counter(each["arguments"]["name"] for each in notes.requests())
 
@@ -30,9 +36,9 @@ async def test_killed_again_and_again_no_event_runs_twice_and_those_it_never_saw
     tmp_path: Path,
 ) -> None:
     """Four lives end by SIGKILL in the middle of calls; what the relay took meanwhile waits for the fifth."""
-    notes = desk(tmp_path)
+    notes = notes_server(tmp_path)
     random = Random(5)
-    async with empty_world(tmp_path, notes) as here:
+    async with adapter_environment(tmp_path, notes) as here:
         async with here.running():
             # Every other one takes a while, so that there is a middle to be killed in.
             sent = [here.alice.event(SLOW, {"name": f"{n}", "seconds": n % 2 * 0.4}) for n in range(40)]
@@ -54,7 +60,9 @@ async def test_killed_again_and_again_no_event_runs_twice_and_those_it_never_saw
                 assert not told or (told[0].code is None and counts[f"{n}"] == 1)
 
 
-async def one_life(here: World, notes: Desk, events: list[SignedDirected], *, calls: int) -> None:
+async def one_life(
+    here: AdapterEnvironment, notes: NotesServer, events: list[SignedDirected], *, calls: int
+) -> None:
     """A process of the adapter, killed with its servers as soon as these were asked so often."""
     before = len(notes.requests())
     process = await asyncio.create_subprocess_exec(
@@ -72,7 +80,7 @@ async def one_life(here: World, notes: Desk, events: list[SignedDirected], *, ca
 async def test_a_disk_that_takes_no_more_ids_lets_nothing_run_until_it_does(tmp_path: Path) -> None:
     """What cannot be remembered could run twice: it is refused with words, and later calls run again."""
 
-    async def until_taken(here: World, last: SignedDirected) -> None:
+    async def until_taken(here: AdapterEnvironment, last: SignedDirected) -> None:
         """The audit log is tried again after a second; until then calls are refused."""
 
         async def is_taken() -> bool:
@@ -91,8 +99,8 @@ async def test_a_disk_that_takes_no_more_ids_lets_nothing_run_until_it_does(tmp_
 
         await until_told(is_taken)
 
-    notes = desk(tmp_path)
-    async with empty_world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with adapter_environment(tmp_path, notes) as here:
         async with here.running():
             events = [here.alice.event(WRITE, {"name": f"{n}", "text": "x"}) for n in range(3)]
         process = await asyncio.create_subprocess_exec(

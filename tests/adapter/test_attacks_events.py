@@ -23,7 +23,15 @@ from moot.xprotocol.delegation import DelegationChain, delegate
 from moot.xprotocol.event_composer import publish
 from moot.xprotocol.events import GRANT, MAX_EVENT_BYTES, SignedPublic
 from moot.xprotocol.key_statements import read_delegation
-from tests.adapter.worlds import NAMESPACE, READ, Desk, World, desk, empty_world, world
+from tests.adapter.adapter_environment import (
+    NAMESPACE,
+    READ,
+    AdapterEnvironment,
+    NotesServer,
+    adapter_environment,
+    notes_server,
+    running_adapter,
+)
 from tests.xprotocol.people import CAROL, EVE, person, signed_by
 
 KIND = f"{NAMESPACE}.read_note"
@@ -80,7 +88,7 @@ def respelt(raw: bytes) -> list[bytes]:
     ]
 
 
-async def still_works(here: World, notes: Desk, calls_before: int) -> None:
+async def still_works(here: AdapterEnvironment, notes: NotesServer, calls_before: int) -> None:
     """The next honest call is the next thing that the server hears of."""
     answer = await here.alice.ask(KIND, ONE)
     assert answer.payload["content"] == "first words"
@@ -93,8 +101,8 @@ async def test_no_change_to_an_event_makes_a_call_and_no_spelling_makes_a_second
     """Three thousand changed events, then the true one in five spellings: one call in all."""
     with caplog.at_level(logging.WARNING):
         random = Random(20_261)
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
+        notes = notes_server(tmp_path)
+        async with running_adapter(tmp_path, notes) as here:
             honest = here.alice.event(KIND, ONE)
             receive = here.adapter.requests.receive
             for count in range(3_000):
@@ -124,8 +132,8 @@ async def test_whatever_a_stranger_signs_is_answered_at_most_once_and_calls_noth
     """Every member is Eve's to choose, and the signature is good."""
     with caplog.at_level(logging.WARNING):
         random = Random(20_262)
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes, limits={"requests_per_minute": 0}) as here:
+        notes = notes_server(tmp_path)
+        async with running_adapter(tmp_path, notes, limits={"requests_per_minute": 0}) as here:
             eve = await here.somebody("eve")
             honest = eve.event(KIND, ONE)
             sent: set[str] = set()
@@ -170,8 +178,8 @@ async def test_what_is_sealed_inside_may_be_anything_and_ends_in_an_answer(
             {"name": "x" * 500_000}, {"name": "../../etc/passwd\x00"}, {"__proto__": {"name": "one"}},
             {"name": "one", "proofs": [{"v": "xp1", "kind": GRANT}] * 17},
         ]  # fmt: skip
-        notes = desk(tmp_path)
-        async with world(tmp_path, notes) as here:
+        notes = notes_server(tmp_path)
+        async with running_adapter(tmp_path, notes) as here:
             for payload in payloads:
                 answer = await here.alice.ask(KIND, payload)
                 assert answer.code in ("SCHEMA_VIOLATION", "UPSTREAM_ERROR", None), payload
@@ -184,8 +192,8 @@ async def test_what_is_sealed_inside_may_be_anything_and_ends_in_an_answer(
 async def test_an_event_for_one_adapter_is_nothing_to_another(tmp_path: Path) -> None:
     """Re-addressed as it is, re-signed by who may call both, and sealed for the wrong one of two."""
     first, second = tmp_path / "first", tmp_path / "second"
-    notes, other = desk(first), desk(second)
-    async with world(first, notes) as here, empty_world(second, other) as there:
+    notes, other = notes_server(first), notes_server(second)
+    async with running_adapter(first, notes) as here, adapter_environment(second, other) as there:
         async with there.running():
             event = here.alice.event(KIND, ONE)
             there.adapter.requests.receive(event.raw)
@@ -208,8 +216,8 @@ def link(signer: Identity, to: str, capabilities: list[str], by: DelegationChain
 
 
 async def test_chains_that_are_too_long_circular_grown_or_cut_open_nothing(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes, trust=[CAROL.key.text]) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes, trust=[CAROL.key.text]) as here:
         here.document["access"][CAROL.key.text] = [READ]
         await here.adapter.reload(here.settings())
         bob = await here.somebody("bob")
@@ -259,8 +267,8 @@ def by_hand(signer: Identity, to: str, capabilities: list[str], above: SignedPub
 
 
 async def test_an_event_larger_than_the_limit_is_dropped_and_one_at_it_is_not(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         event = here.alice.event(f"{NAMESPACE}.write_note", {"name": "big", "text": "x" * 700_000})
         assert len(event.raw) < MAX_EVENT_BYTES
         await here.alice.send(event)
@@ -277,8 +285,8 @@ async def test_clocks_that_differ_by_minutes_work_and_a_replay_in_that_window_do
     tmp_path: Path,
 ) -> None:
     """xp1: 300 s either way; the id is remembered for longer than any clock lets the event live."""
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         now = time.time()
         ahead = here.alice.event(KIND, ONE, now=now + 280, ttl=60)
         behind = here.alice.event(KIND, ONE, now=now - 340, ttl=60)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from moot.protocol.operation import Json
-from tests.adapter.worlds import NAMESPACE, World, desk, world
+from tests.adapter.adapter_environment import NAMESPACE, AdapterEnvironment, notes_server, running_adapter
 from tests.waiting import HANG_SECONDS
 
 WELL_KNOWN = "/.well-known/xprotocol-endpoint"
@@ -66,13 +66,13 @@ def port_of(address: str) -> int:
     return found
 
 
-async def calls_go_on(here: World) -> None:
+async def calls_go_on(here: AdapterEnvironment) -> None:
     answer = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
     assert answer.payload["content"] == "first words"
 
 
 async def test_the_public_pages_bear_slow_huge_and_broken_requests(tmp_path: Path) -> None:
-    async with world(tmp_path, desk(tmp_path)) as here:
+    async with running_adapter(tmp_path, notes_server(tmp_path)) as here:
         port = port_of(here.adapter.address)
         host = f"Host: 127.0.0.1:{port}"
         huge = await said(port, asking(WELL_KNOWN, host, "X: " + "y" * 60_000))
@@ -108,7 +108,7 @@ async def test_the_public_pages_bear_slow_huge_and_broken_requests(tmp_path: Pat
 
 async def test_a_made_up_host_is_never_written_into_the_page(tmp_path: Path) -> None:
     """Whatever a stranger says his host is, it breaks out of no address that others read."""
-    async with world(tmp_path, desk(tmp_path)) as here:
+    async with running_adapter(tmp_path, notes_server(tmp_path)) as here:
         port = port_of(here.adapter.address)
         for host in (
             'x"/><script>',
@@ -130,7 +130,7 @@ async def test_a_made_up_host_is_never_written_into_the_page(tmp_path: Path) -> 
 
 async def test_the_listener_takes_calls_from_no_web_page_and_no_stranger(tmp_path: Path) -> None:
     """D-84: CSRF, DNS rebinding, other content types, and a token that has to be shown in every request."""
-    notes = desk(tmp_path)
+    notes = notes_server(tmp_path)
     listener: dict[str, Json] = {"transport": "sse", "sse_port": 0, "token_env": "LISTENER_TOKEN"}
     async with _with_listener(tmp_path, notes, listener) as here:
         url = here.adapter.listener.url
@@ -175,11 +175,11 @@ async def test_the_listener_takes_calls_from_no_web_page_and_no_stranger(tmp_pat
 def _with_listener(tmp_path: Path, notes: Any, listener: dict[str, Json]) -> Any:
     from contextlib import asynccontextmanager
 
-    from tests.adapter.worlds import empty_world
+    from tests.adapter.adapter_environment import adapter_environment
 
     @asynccontextmanager
     async def opened() -> Any:
-        async with empty_world(tmp_path, notes, mcp_server=listener) as here:
+        async with adapter_environment(tmp_path, notes, mcp_server=listener) as here:
             here.environ["LISTENER_TOKEN"] = "open-sesame-1"
             async with here.running():
                 yield here

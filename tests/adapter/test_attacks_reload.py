@@ -10,8 +10,8 @@ import pytest
 
 from moot.errors import UsageError
 from moot.protocol.operation import Json
+from tests.adapter.adapter_environment import NAMESPACE, READ, notes_server, running_adapter, tool
 from tests.adapter.test_attacks_upstream import SPACE, beside, called
-from tests.adapter.worlds import NAMESPACE, READ, desk, tool, world
 from tests.waiting import until
 
 KIND, WRITE = f"{NAMESPACE}.read_note", f"{NAMESPACE}.write_note"
@@ -20,7 +20,7 @@ ONE: dict[str, Json] = {"name": "one"}
 
 async def test_a_denied_tool_is_gone_at_once_even_if_its_server_will_not_list(tmp_path: Path) -> None:
     """A server that stops answering tools/list must not keep alive what the operator has taken away."""
-    async with world(tmp_path, **beside(tmp_path), limits={"upstream_call_seconds": 10}) as here:
+    async with running_adapter(tmp_path, **beside(tmp_path), limits={"upstream_call_seconds": 10}) as here:
         kind = f"{SPACE}.run_twice"
         assert (await here.alice.ask(kind, {})).code is None
         (tmp_path / "liar" / "list.hangs").touch()
@@ -42,9 +42,9 @@ async def test_a_denied_tool_is_gone_at_once_even_if_its_server_will_not_list(tm
 
 async def test_reloads_while_calls_run_lose_none_and_double_none(tmp_path: Path) -> None:
     """Forty calls, twenty reloads that add and remove another source and change limits and rights."""
-    notes, other = desk(tmp_path), desk(tmp_path, "other", "com.acme.other")
+    notes, other = notes_server(tmp_path), notes_server(tmp_path, "other", "com.acme.other")
     limits: dict[str, Json] = {"max_calls_per_sender": 64}
-    async with world(tmp_path, notes, limits=limits) as here:
+    async with running_adapter(tmp_path, notes, limits=limits) as here:
         bob = await here.somebody("bob")
 
         reloads = 0
@@ -77,8 +77,8 @@ async def test_reloads_while_calls_run_lose_none_and_double_none(tmp_path: Path)
 
 
 async def test_reloads_at_once_end_in_the_last_one_and_a_bad_file_changes_nothing(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         files = []
         for n in range(8):
             here.document["limits"] |= {"max_calls": 100 + n}
@@ -95,10 +95,10 @@ async def test_reloads_at_once_end_in_the_last_one_and_a_bad_file_changes_nothin
 
 async def test_a_source_that_takes_another_s_kinds_by_reload_does_not_get_its_calls(tmp_path: Path) -> None:
     """Two sources of one namespace: a kind belongs to the one that had it first, reload or not."""
-    notes = desk(tmp_path)
-    thief = desk(tmp_path, "thief")
+    notes = notes_server(tmp_path)
+    thief = notes_server(tmp_path, "thief")
     thief.list_tools([tool("read_note"), tool("read_more")])
-    async with world(tmp_path, notes) as here:
+    async with running_adapter(tmp_path, notes) as here:
         here.document["mcp_sources"] = [thief.source, notes.source]
         await here.adapter.reload(here.settings())
         await here.alice.ask("xp.schema.refresh", {"source": "thief"})
@@ -111,10 +111,10 @@ async def test_a_tool_whose_name_reaches_into_another_source_s_namespace_is_not_
     tmp_path: Path,
 ) -> None:
     """`desk.read_note` in `com.acme` must not pass for `read_note` in `com.acme.desk` while that is away."""
-    notes, thief = desk(tmp_path), desk(tmp_path, "thief", "com.acme")
+    notes, thief = notes_server(tmp_path), notes_server(tmp_path, "thief", "com.acme")
     thief.list_tools([tool("desk.read_note"), tool("desk.run_away"), tool("read_shelf")])
     away = {**notes.source, "command": "/nowhere/to/be/found", "args": []}
-    async with world(tmp_path, thief) as here:
+    async with running_adapter(tmp_path, thief) as here:
         # While there is no such source, the name is as good as any.
         assert (await here.alice.ask(KIND, ONE)).code is None
         here.document["mcp_sources"] = [thief.source, away]

@@ -17,7 +17,13 @@ from moot.xprotocol.access_rights import Access, grant
 from moot.xprotocol.delegation import delegate
 from moot.xprotocol.event_composer import compose, publish
 from moot.xprotocol.events import GRANT, SignedDirected
-from tests.adapter.worlds import NAMESPACE, READ, World, desk, world
+from tests.adapter.adapter_environment import (
+    NAMESPACE,
+    READ,
+    AdapterEnvironment,
+    notes_server,
+    running_adapter,
+)
 from tests.waiting import until
 from tests.xprotocol.people import CAROL, EVE, person
 
@@ -39,8 +45,8 @@ def heavy(signer: Identity, grantee: str, count: int, values: int) -> list[Json]
 
 
 async def test_proofs_that_take_long_to_read_are_refused_unread(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         eve = await here.somebody("eve")
         much = heavy(eve.identity, eve.key, 16, 5_000)
         for kind, payload in ((KIND, ONE), (DESCRIBE, {"intent": "read a note", "limit": 100})):
@@ -67,8 +73,8 @@ async def test_proofs_that_take_long_to_read_are_refused_unread(tmp_path: Path) 
 
 async def test_a_describe_says_what_proofs_open_and_reads_them_once(tmp_path: Path) -> None:
     """Anybody may describe, and an adapter has hundreds of rights: they cost no more than one."""
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         eve = await here.somebody("eve")
         own, now = here.adapter.identity, time.time()
         given = grant(own, eve.key, [READ], ends=int(now + 60), now=now)
@@ -90,8 +96,8 @@ async def test_a_describe_says_what_proofs_open_and_reads_them_once(tmp_path: Pa
 
 async def test_strangers_by_the_hundred_leave_nothing_behind_but_their_ids(tmp_path: Path) -> None:
     """Every event by another key: rates, refusals and tasks stay within their bounds, and Alice is served."""
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes, limits={"max_senders": 50}) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes, limits={"max_senders": 50}) as here:
         key, enc_key = here.adapter.key, here.adapter.identity.enc_key.text
         inbound = here.adapter.requests
         for n in range(600):
@@ -111,8 +117,8 @@ async def test_strangers_by_the_hundred_leave_nothing_behind_but_their_ids(tmp_p
 
 async def test_strangers_fill_their_part_of_the_room_for_ids_and_not_that_of_others(tmp_path: Path) -> None:
     """xp1, Replay: never forget a live id. So those without rights get half, and callers the rest."""
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes, limits={"max_seen_events": 40}) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes, limits={"max_seen_events": 40}) as here:
         eve, carol = await here.somebody("eve"), await here.somebody("carol")
         given = grant(here.adapter.identity, carol.key, [READ], ends=int(time.time() + 60), now=time.time())
         proven = {**ONE, "proofs": [orjson.loads(given.raw)]}
@@ -131,8 +137,8 @@ async def test_strangers_fill_their_part_of_the_room_for_ids_and_not_that_of_oth
 
 async def test_the_catalogue_is_asked_for_by_strangers_within_their_rate(tmp_path: Path) -> None:
     """Anybody may describe and list (D-77): any question ends in an answer, and a flood in a refusal."""
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes, limits={"requests_per_minute": 40}) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes, limits={"requests_per_minute": 40}) as here:
         eve = await here.somebody("eve")
         odd: list[tuple[str, Json]] = [
             (DESCRIBE, {}),
@@ -164,5 +170,5 @@ async def test_the_catalogue_is_asked_for_by_strangers_within_their_rate(tmp_pat
         await calls_go_on(here)
 
 
-async def calls_go_on(here: World) -> None:
+async def calls_go_on(here: AdapterEnvironment) -> None:
     assert (await here.alice.ask(KIND, ONE)).payload["content"] == "first words"

@@ -12,15 +12,22 @@ import pytest
 from moot.adapter.inbound import resource_subscriptions
 from moot.adapter.inbound.resource_subscriptions import UPDATE_SECONDS
 from moot.xprotocol.access_rights import grant
+from tests.adapter.adapter_environment import (
+    NAMESPACE,
+    READ,
+    AdapterEnvironment,
+    RemoteCaller,
+    notes_server,
+    running_adapter,
+)
 from tests.adapter.test_inbound_refusals import proofs
-from tests.adapter.worlds import NAMESPACE, READ, Person, World, desk, world
 from tests.waiting import move_clock, until
 
 SUBSCRIBE = f"{NAMESPACE}.resource.subscribe"
 ONE = {"uri": "note:///one"}
 
 
-async def a_reader(here: World) -> Person:
+async def a_reader(here: AdapterEnvironment) -> RemoteCaller:
     """Bob, whom the configuration lets read and nothing else."""
     bob = await here.somebody("bob")
     here.document["access"][bob.key] = [READ]
@@ -30,8 +37,8 @@ async def a_reader(here: World) -> Person:
 
 async def test_followers_of_what_is_no_longer_exposed_hear_nothing_more(tmp_path: Path) -> None:
     """Hot reload: the operator takes the resources away, and with them every stream of them."""
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         assert (await here.alice.ask(SUBSCRIBE, ONE)).code is None
         here.document["mcp_sources"][0]["expose"] = ["tools"]
         await here.adapter.reload(here.settings())
@@ -49,8 +56,8 @@ async def test_followers_whose_right_was_taken_or_ran_out_hear_nothing_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A right from the configuration, and one that came as a proof with an end."""
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         bob = await a_reader(here)
         assert (await bob.ask(SUBSCRIBE, ONE)).code is None
         del here.document["access"][bob.key]
@@ -70,8 +77,8 @@ async def test_a_resource_kind_that_asks_for_more_ends_the_streams_of_those_who_
     tmp_path: Path,
 ) -> None:
     """The right that counts is the one that the contract asks for now, not the one it asked for then."""
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         bob = await a_reader(here)
         for who in (here.alice, bob):
             assert (await who.ask(SUBSCRIBE, ONE)).code is None
@@ -87,7 +94,7 @@ async def test_a_resource_kind_that_asks_for_more_ends_the_streams_of_those_who_
 
 async def test_asking_again_and_again_neither_adds_up_nor_slips_past_the_limits(tmp_path: Path) -> None:
     """Thirty requests at once for one place, then for many: the bounds hold while they race."""
-    notes = desk(tmp_path)
+    notes = notes_server(tmp_path)
     for n in range(12):
         notes.note(f"n{n}", "x")
     limits = {
@@ -96,7 +103,7 @@ async def test_asking_again_and_again_neither_adds_up_nor_slips_past_the_limits(
         "max_calls_per_sender": 200,
         "max_calls": 300,
     }
-    async with world(tmp_path, notes, limits=limits) as here:
+    async with running_adapter(tmp_path, notes, limits=limits) as here:
         bob = await a_reader(here)
         same = await asyncio.gather(*(here.alice.ask(SUBSCRIBE, ONE) for _ in range(30)))
         assert all(each.code is None for each in same)
@@ -121,8 +128,8 @@ async def test_asking_again_and_again_neither_adds_up_nor_slips_past_the_limits(
 
 
 async def test_a_resource_that_changes_all_the_time_is_told_a_few_times_a_second(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         assert (await here.alice.ask(SUBSCRIBE, ONE)).code is None
         begun = time.monotonic()
         for count in range(1, 301):

@@ -17,12 +17,12 @@ import pytest
 
 from moot.adapter.inbound.mcp_source import MAX_LISTED
 from moot.protocol.operation import Json
-from tests.adapter.servers.liar import MARK, SHAPES
-from tests.adapter.worlds import NAMESPACE, desk, named, tool, world
+from tests.adapter.adapter_environment import NAMESPACE, named, notes_server, running_adapter, tool
+from tests.adapter.servers.misbehaving_server import MARK, SHAPES
 from tests.waiting import HANG_SECONDS, until, until_told
 from tests.xprotocol.people import ALICE
 
-LIAR = Path(__file__).parent / "servers" / "liar.py"
+LIAR = Path(__file__).parent / "servers" / "misbehaving_server.py"
 SPACE = "com.acme.liar"
 KIND = f"{NAMESPACE}.read_note"
 ONE: dict[str, Json] = {"name": "one"}
@@ -57,7 +57,7 @@ async def test_results_of_every_wrong_shape_are_one_clear_answer(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):
-        async with world(tmp_path, **beside(tmp_path)) as here:
+        async with running_adapter(tmp_path, **beside(tmp_path)) as here:
             codes: dict[str, str | None] = {}
             for name in SHAPES:
                 answer = await here.alice.ask(f"{SPACE}.{name}", {})
@@ -79,9 +79,9 @@ async def test_floods_and_strange_answers_cost_their_own_call_at_most(
 ) -> None:
     """A flood on either stream, answers for others, answers twice, answers that are no JSON."""
     with caplog.at_level(logging.DEBUG):
-        notes = desk(tmp_path)
+        notes = notes_server(tmp_path)
         limits: dict[str, Json] = {"upstream_call_seconds": 10}
-        async with world(tmp_path, notes, **beside(tmp_path, notes), limits=limits) as here:
+        async with running_adapter(tmp_path, notes, **beside(tmp_path, notes), limits=limits) as here:
             wanted = ("run_stdout", "run_stderr", "run_twice", "run_others")
             both = await asyncio.gather(
                 *(here.alice.ask(f"{SPACE}.{name}", {}) for name in wanted),
@@ -110,9 +110,9 @@ async def test_a_server_that_ends_in_the_middle_of_calls_is_not_asked_them_again
     tmp_path: Path, name: str, seconds: float
 ) -> None:
     """Whether a call was carried out is unknown, so it is never repeated: that is the caller's to decide."""
-    notes = desk(tmp_path)
+    notes = notes_server(tmp_path)
     limits: dict[str, Json] = {"upstream_call_seconds": seconds}
-    async with world(tmp_path, notes, **beside(tmp_path, notes), limits=limits) as here:
+    async with running_adapter(tmp_path, notes, **beside(tmp_path, notes), limits=limits) as here:
 
         async def is_answered(kind: str, payload: Json) -> bool:
             # Within a second a busy machine may not do it, and may be asked again.
@@ -129,10 +129,10 @@ async def test_a_server_that_ends_in_the_middle_of_calls_is_not_asked_them_again
 
 async def test_a_tool_that_changes_or_goes_under_a_call_is_called_as_it_was_allowed(tmp_path: Path) -> None:
     """The capability that was checked belongs to the tool that runs, whatever the list says meanwhile."""
-    notes = desk(tmp_path)
+    notes = notes_server(tmp_path)
     before = [tool("read_note", schema=named("name")), tool("run_slow")]
     notes.list_tools(before)
-    async with world(tmp_path, notes) as here:
+    async with running_adapter(tmp_path, notes) as here:
         bob = await here.somebody("bob")
         here.document["access"][bob.key] = [f"{NAMESPACE}.read"]
         await here.adapter.reload(here.settings())
@@ -183,10 +183,10 @@ async def test_lists_of_every_wrong_kind_are_refused_and_the_adapter_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):
-        notes = desk(tmp_path)
+        notes = notes_server(tmp_path)
         sections = beside(tmp_path, notes)
         replaced = tmp_path / "liar" / "list.json"
-        async with world(tmp_path, notes, **sections) as here:
+        async with running_adapter(tmp_path, notes, **sections) as here:
             good = len(here.adapter.registry.contracts())
             for place, each in enumerate(LISTS):
                 replaced.write_text(json.dumps(each))
@@ -204,8 +204,8 @@ async def test_lists_of_every_wrong_kind_are_refused_and_the_adapter_goes_on(
 
 async def test_a_list_of_tens_of_thousands_of_tools_is_cut(tmp_path: Path) -> None:
     """Each takes milliseconds to translate, and everybody fetches all of them."""
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes, **beside(tmp_path, notes)) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes, **beside(tmp_path, notes)) as here:
         honest = len(here.adapter.registry.contracts())
         many = [{"name": f"get_{n}", "inputSchema": {"type": "object"}} for n in range(30_000)]
         (tmp_path / "liar" / "list.json").write_text(json.dumps({"tools": many}))
@@ -222,8 +222,8 @@ async def test_a_server_that_lists_ever_new_tools_fills_no_disk(
 ) -> None:
     """A kind is remembered for good (D-71): beyond a number of them, the last list that was taken stays."""
     monkeypatch.setattr("moot.adapter.inbound.contract_registry.MAX_KINDS", 60)
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes, **beside(tmp_path, notes)) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes, **beside(tmp_path, notes)) as here:
         for turn in range(5):
             listed = [tool(f"get_{turn}_{n}") for n in range(20)]
             (tmp_path / "liar" / "list.json").write_text(json.dumps({"tools": listed}))

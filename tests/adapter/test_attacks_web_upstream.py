@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from moot.protocol.operation import Json
-from tests.adapter.worlds import NAMESPACE, desk, empty_world
+from tests.adapter.adapter_environment import NAMESPACE, adapter_environment, notes_server
 from tests.xprotocol.people import ALICE
 
 TOKEN = "pear-tree-token-5512"
@@ -105,8 +105,8 @@ async def test_a_credential_never_follows_a_redirect(tmp_path: Path, status: int
 
         async with site(away) as named:
             auth: dict[str, Json] = {"type": "bearer", "token_env": "WEB_TOKEN"}
-            notes = desk(tmp_path)
-            async with empty_world(tmp_path, notes) as here:
+            notes = notes_server(tmp_path)
+            async with adapter_environment(tmp_path, notes) as here:
                 here.environ["WEB_TOKEN"] = TOKEN
                 here.document["mcp_sources"].append(web(named.port, "sse", auth))
                 here.document["access"] = {ALICE.key.text: [f"{SPACE}.*", f"{NAMESPACE}.*"]}
@@ -121,8 +121,8 @@ async def test_a_credential_never_follows_a_redirect(tmp_path: Path, status: int
 
 @pytest.mark.parametrize("says", [nothing, header_for_ever, body_for_ever, events_for_ever, rubbish])
 async def test_a_site_that_hangs_or_never_ends_holds_up_nobody(tmp_path: Path, says: Says) -> None:
-    notes = desk(tmp_path)
-    async with site(says) as named, empty_world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with site(says) as named, adapter_environment(tmp_path, notes) as here:
         here.environ["WEB_TOKEN"] = TOKEN
         auth: dict[str, Json] = {"type": "api_key", "header": "X-Key", "token_env": "WEB_TOKEN"}
         here.document["mcp_sources"].append(web(named.port, "http", auth))

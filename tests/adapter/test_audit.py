@@ -12,7 +12,7 @@ import pytest
 from moot.adapter.config.adapter_settings import AuditSettings
 from moot.adapter.telemetry.audit_log import AuditLog
 from moot.errors import UsageError
-from tests.adapter.worlds import NAMESPACE, World, desk, world
+from tests.adapter.adapter_environment import NAMESPACE, AdapterEnvironment, notes_server, running_adapter
 from tests.waiting import until
 
 KIND = f"{NAMESPACE}.write_note"
@@ -23,7 +23,7 @@ def lines(file: Path) -> list[dict[str, Any]]:
     return [orjson.loads(line) for line in file.read_bytes().splitlines()]
 
 
-async def audited(here: World) -> tuple[Path, list[dict[str, Any]]]:
+async def audited(here: AdapterEnvironment) -> tuple[Path, list[dict[str, Any]]]:
     await here.adapter.audit.flush()
     file = here.adapter.settings.audit_file
     assert file is not None
@@ -32,7 +32,7 @@ async def audited(here: World) -> tuple[Path, list[dict[str, Any]]]:
 
 @pytest.mark.requirement("XP-8.6-4")
 async def test_calls_and_refusals_are_noted_without_a_word_of_what_was_said(tmp_path: Path) -> None:
-    async with world(tmp_path, desk(tmp_path)) as here:
+    async with running_adapter(tmp_path, notes_server(tmp_path)) as here:
         answer = await here.alice.ask(KIND, CALL, correlation_id="c-1")
         await here.alice.ask(f"{NAMESPACE}.run_failing", {})
         carol = await here.somebody("carol")
@@ -62,7 +62,7 @@ async def test_calls_and_refusals_are_noted_without_a_word_of_what_was_said(tmp_
 
 
 async def test_plaintext_stands_there_when_it_is_asked_for(tmp_path: Path) -> None:
-    async with world(tmp_path, desk(tmp_path), audit={"plaintext": True}) as here:
+    async with running_adapter(tmp_path, notes_server(tmp_path), audit={"plaintext": True}) as here:
         await here.alice.ask(KIND, CALL)
         await until(lambda: here.adapter.requests.in_progress == 0)
         _, (entry,) = await audited(here)
@@ -72,8 +72,8 @@ async def test_plaintext_stands_there_when_it_is_asked_for(tmp_path: Path) -> No
 
 async def test_no_call_goes_through_that_could_not_be_written_down(tmp_path: Path) -> None:
     """As D-85: an action without a trace is worse than one refused."""
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         file, _ = await audited(here)
         # As if the disk were gone: root may write everywhere, but not into a folder as if it were a file.
         file.unlink()

@@ -20,7 +20,7 @@ import yaml
 
 from mcp import Client, StdioServerParameters
 from moot.cli.devserver import main
-from tests.adapter.worlds import SERVER, Desk, desk
+from tests.adapter.adapter_environment import SERVER, NotesServer, notes_server
 from tests.waiting import HANG_SECONDS, bounded, until, until_told
 
 PROGRAM = Path(sys.executable).parent / "xprotocol-devserver"
@@ -86,7 +86,7 @@ async def devserver(tmp_path: Path, *words: str) -> AsyncIterator[Running]:
         await reading
 
 
-def inline(shop: Desk) -> list[str]:
+def inline(shop: NotesServer) -> list[str]:
     return ["--mcp-command", f"{sys.executable} {SERVER} {shop.folder}", "--namespace", shop.namespace]
 
 
@@ -126,7 +126,7 @@ async def until_named(client: Client, name: str) -> None:
     "XP-11.2-5",
 )
 async def test_one_command_brings_a_server_to_an_mcp_client_across_a_relay(tmp_path: Path) -> None:
-    shop = desk(tmp_path)
+    shop = notes_server(tmp_path)
     async with devserver(tmp_path, *inline(shop)) as running:
         # In CPU, not by the clock: machines are shared. What it starts and waits for is counted, too.
         assert _cpu_seconds(running.process.pid) < 5
@@ -160,7 +160,7 @@ async def test_one_command_brings_a_server_to_an_mcp_client_across_a_relay(tmp_p
 
 
 async def test_payloads_are_shown_when_asked_for_and_fresh_forgets(tmp_path: Path) -> None:
-    shop = desk(tmp_path)
+    shop = notes_server(tmp_path)
     async with devserver(tmp_path, *inline(shop), "--payloads") as running:
         key = (await running.line(r"^✓ Adapter key: (\S+)$"))[1]
         async with Client(proxy(tmp_path, tmp_path)) as client:
@@ -175,7 +175,7 @@ async def test_payloads_are_shown_when_asked_for_and_fresh_forgets(tmp_path: Pat
 
 @pytest.mark.requirement("XP-10-5", "XP-10-7")
 async def test_an_edited_file_changes_a_running_devserver(tmp_path: Path) -> None:
-    first, second = desk(tmp_path), desk(tmp_path, "other", "com.acme.other")
+    first, second = notes_server(tmp_path), notes_server(tmp_path, "other", "com.acme.other")
     file = tmp_path / "xprotocol-mcp-adapter.yml"
     # As for production: its relay and its key are not used here.
     document: dict[str, Any] = {
@@ -204,7 +204,7 @@ async def test_an_edited_file_changes_a_running_devserver(tmp_path: Path) -> Non
 
 
 async def test_a_proxy_alone_starts_what_ran_last(tmp_path: Path) -> None:
-    shop = desk(tmp_path)
+    shop = notes_server(tmp_path)
     async with devserver(tmp_path, *inline(shop)):
         pass
     async with Client(proxy(tmp_path, tmp_path / "elsewhere", *FREE_PORTS)) as client:
@@ -214,7 +214,7 @@ async def test_a_proxy_alone_starts_what_ran_last(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_is_late_is_told_of_when_it_is_there(tmp_path: Path) -> None:
-    shop = desk(tmp_path)
+    shop = notes_server(tmp_path)
     slow = tmp_path / "slow.sh"
     slow.write_text(f"#!/bin/sh\nsleep 13\nexec {sys.executable} {SERVER} {shop.folder}\n")
     slow.chmod(0o755)

@@ -15,10 +15,10 @@ from moot.adapter.config.config_loader import control_path, load_settings
 from moot.adapter.operations.control_socket import send_control_request
 from moot.errors import MootError
 from moot.protocol.operation import Json
-from tests.adapter.commands import run_program, started
+from tests.adapter.adapter_environment import notes_server
+from tests.adapter.command_runner import run_program, start_adapter
 from tests.adapter.test_adapter_commands import config
 from tests.adapter.test_devserver import devserver
-from tests.adapter.worlds import desk
 from tests.waiting import HANG_SECONDS, until_told
 
 SECRET = "s3cret-of-the-database"
@@ -111,7 +111,7 @@ async def stopped(child: asyncio.subprocess.Process) -> str:
 
 
 async def test_start_says_why_servers_failed_and_what_they_wrote_last(file: Path) -> None:
-    async with started("--config", file) as child:
+    async with start_adapter("--config", file) as child:
         assert child.stderr is not None
         said, wanted = "", ("  | waiting for a lock", "no such table", "source missing is down")
         async with asyncio.timeout(HANG_SECONDS):
@@ -125,7 +125,7 @@ async def test_start_says_why_servers_failed_and_what_they_wrote_last(file: Path
 
 async def test_status_shows_it_to_the_operator_and_the_pages_do_not(file: Path, tmp_path: Path) -> None:
     control = load_settings(file, environ={}).control
-    async with started("--config", file) as child:
+    async with start_adapter("--config", file) as child:
         status = await all_failed(control)
         check_said((await asyncio.to_thread(run_program, "status", "--control", control)).out)
         pages = [
@@ -155,9 +155,9 @@ async def test_a_devserver_shows_it_where_it_was_started(tmp_path: Path) -> None
 
 
 async def test_a_server_that_comes_up_is_not_quoted(tmp_path: Path) -> None:
-    file = config(tmp_path, desk(tmp_path))
+    file = config(tmp_path, notes_server(tmp_path))
     control = load_settings(file, environ={}).control
-    async with started("--config", file) as child:
+    async with start_adapter("--config", file) as child:
         assert child.stderr is not None
         async with asyncio.timeout(HANG_SECONDS):
             while b"running: key" not in await child.stderr.readline():

@@ -16,7 +16,14 @@ from moot.xprotocol.delegation import delegate
 from moot.xprotocol.event_composer import compose, publish
 from moot.xprotocol.events import SKEW_SECONDS, Signed, SignedDirected, SignedPublic, decode
 from moot.xprotocol.revocation import revoke
-from tests.adapter.worlds import NAMESPACE, READ, WRITE, World, desk, world
+from tests.adapter.adapter_environment import (
+    NAMESPACE,
+    READ,
+    WRITE,
+    AdapterEnvironment,
+    notes_server,
+    running_adapter,
+)
 from tests.waiting import until
 from tests.xprotocol.people import BOB, CAROL, EVE, signed_by
 
@@ -24,12 +31,12 @@ KIND = f"{NAMESPACE}.read_note"
 ONE: dict[str, Json] = {"name": "one"}
 
 
-async def straight(here: World, raw: bytes) -> None:
+async def straight(here: AdapterEnvironment, raw: bytes) -> None:
     """To the adapter past the relay, which would not carry what does not verify."""
     here.adapter.requests.receive(raw)
 
 
-async def nothing_came_of_it(here: World, notes: Any) -> None:
+async def nothing_came_of_it(here: AdapterEnvironment, notes: Any) -> None:
     """Whatever was dropped before, the next honest call is the first thing that the server hears of."""
     answer = await here.alice.ask(KIND, ONE)
     assert answer.payload["content"] == "first words"
@@ -42,8 +49,8 @@ def later(hours: float = 1) -> int:
 
 @pytest.mark.requirement("XP-5.1-4", "XP-8.3-1", "XP-11.1-7", "XP-11.3-6")
 async def test_without_the_capability_there_is_an_error_and_the_server_hears_nothing(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         carol = await here.somebody("carol")
         refused = await carol.ask(KIND, ONE, correlation_id="mine")
         assert refused.code == "AUTHORIZATION_INSUFFICIENT"
@@ -58,7 +65,7 @@ async def test_without_the_capability_there_is_an_error_and_the_server_hears_not
 
 async def test_a_capability_counts_whole_and_by_segments_never_by_a_mere_prefix(tmp_path: Path) -> None:
     """D-60."""
-    notes = desk(tmp_path)
+    notes = notes_server(tmp_path)
     held = {
         READ: None,
         f"{NAMESPACE}.*": None,
@@ -71,7 +78,7 @@ async def test_a_capability_counts_whole_and_by_segments_never_by_a_mere_prefix(
         "com.other.desk.read": "AUTHORIZATION_INSUFFICIENT",
         WRITE: "AUTHORIZATION_INSUFFICIENT",
     }
-    async with world(tmp_path, notes) as here:
+    async with running_adapter(tmp_path, notes) as here:
         carol = await here.somebody("carol")
         for capability, code in held.items():
             given = grant(here.adapter.identity, carol.key, [capability], ends=later(), now=time.time())
@@ -81,8 +88,8 @@ async def test_a_capability_counts_whole_and_by_segments_never_by_a_mere_prefix(
 
 
 async def test_a_payload_that_does_not_fit_is_refused_before_the_server_sees_it(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         for payload in ({}, {"name": 1}, ["one"], "one"):
             answer = await here.alice.ask(KIND, payload)
             assert answer.code == "SCHEMA_VIOLATION"
@@ -93,9 +100,9 @@ async def test_a_payload_that_does_not_fit_is_refused_before_the_server_sees_it(
 
 @pytest.mark.requirement("XP-3.1-29", "XP-8.4-1", "XP-8.4-2")
 async def test_the_call_beyond_requests_per_minute_is_refused_for_that_sender_alone(tmp_path: Path) -> None:
-    slow = desk(tmp_path, "slow", "com.acme.slow", rate_limit={"requests_per_minute": 3})
-    free = desk(tmp_path, "free", "com.acme.free")
-    async with world(tmp_path, slow, free) as here:
+    slow = notes_server(tmp_path, "slow", "com.acme.slow", rate_limit={"requests_per_minute": 3})
+    free = notes_server(tmp_path, "free", "com.acme.free")
+    async with running_adapter(tmp_path, slow, free) as here:
         bob = await here.somebody("bob")
         here.document["access"][bob.key] = ["com.acme.slow.*"]
         await here.adapter.reload(here.settings())
@@ -109,8 +116,8 @@ async def test_the_call_beyond_requests_per_minute_is_refused_for_that_sender_al
 
 
 async def test_one_key_may_ask_so_often_in_all_and_a_flood_is_not_answered_for_ever(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes, limits={"requests_per_minute": 4}) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes, limits={"requests_per_minute": 4}) as here:
         sent = [here.alice.event(KIND, ONE) for _ in range(20)]
         for each in sent:
             await here.alice.send(each)
@@ -124,8 +131,8 @@ async def test_one_key_may_ask_so_often_in_all_and_a_flood_is_not_answered_for_e
 
 async def test_what_does_not_verify_is_dropped_in_silence(tmp_path: Path) -> None:
     """Bad, stripped, swapped, re-addressed, malformed: no answer, and no call."""
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         honest = here.alice.event(KIND, ONE)
         other = here.alice.event(KIND, {"name": "two"})
         members: dict[str, Any] = orjson.loads(honest.raw)
@@ -162,8 +169,8 @@ async def test_what_does_not_verify_is_dropped_in_silence(tmp_path: Path) -> Non
 
 async def test_a_resealed_payload_is_refused_though_its_signature_holds(tmp_path: Path) -> None:
     """What one caller sealed cannot be signed by another and sent on: sender and kind are bound to it."""
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         honest = here.alice.event(KIND, ONE)
         stolen = here.alice.event(KIND, {"name": "two"})
         covered = stolen.covered | {
@@ -178,8 +185,8 @@ async def test_a_resealed_payload_is_refused_though_its_signature_holds(tmp_path
 
 
 async def test_an_event_runs_once_however_often_it_comes(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         once = here.alice.event(KIND, ONE)
         await here.alice.send(once)
         await here.alice.answer(once)
@@ -200,13 +207,13 @@ async def test_an_event_runs_once_however_often_it_comes(tmp_path: Path) -> None
 
 
 async def test_a_replay_after_a_restart_runs_nothing(tmp_path: Path) -> None:
-    async def nothing_more(here: World, once: SignedDirected) -> None:
+    async def nothing_more(here: AdapterEnvironment, once: SignedDirected) -> None:
         answer = await here.alice.ask(KIND, ONE)
         assert answer.code is None
         assert len([each for each in here.alice.heard if each.event.in_reply_to == once.event.id]) == 1
 
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         once = here.alice.event(f"{NAMESPACE}.write_note", {"name": "two", "text": "x"})
         await here.alice.send(once)
         await here.alice.answer(once)
@@ -219,8 +226,8 @@ async def test_a_replay_after_a_restart_runs_nothing(tmp_path: Path) -> None:
 
 
 async def test_an_event_of_the_past_is_told_so_and_one_of_long_ago_is_not_answered(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         now = time.time()
         late = here.alice.event(KIND, ONE, now=now - SKEW_SECONDS - 100, ttl=60)
         await straight(here, late.raw)
@@ -240,8 +247,8 @@ async def test_a_grant_of_the_adapters_own_key_opens_what_it_names_and_no_strang
     tmp_path: Path,
 ) -> None:
     """D-59: `xp.capability.grant` among the proofs; the tool never sees them."""
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         carol = await here.somebody("carol")
         own: Identity = here.adapter.identity
         given = grant(own, carol.key, [READ], ends=later(), now=time.time())
@@ -263,8 +270,8 @@ async def test_a_grant_of_the_adapters_own_key_opens_what_it_names_and_no_strang
 
 async def test_a_delegation_acts_for_its_root_and_a_revoked_link_breaks_it(tmp_path: Path) -> None:
     """XP 6.4: the action is booked on the user."""
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes, trust=[CAROL.key.text]) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes, trust=[CAROL.key.text]) as here:
         here.document["access"][CAROL.key.text] = [READ]
         await here.adapter.reload(here.settings())
         bob = await here.somebody("bob")
@@ -289,8 +296,8 @@ async def test_a_delegation_acts_for_its_root_and_a_revoked_link_breaks_it(tmp_p
 async def test_a_key_that_revokes_itself_is_refused_even_after_a_restart_without_the_relays_word(
     tmp_path: Path,
 ) -> None:
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         stranger = revoke(EVE, here.alice.key, now=time.time())
         await here.alice.send(stranger)
         assert (await here.alice.ask(KIND, ONE)).code is None
@@ -311,8 +318,8 @@ async def test_a_key_that_nothing_can_be_sealed_for_is_not_worth_a_call_that_sta
     tmp_path: Path,
 ) -> None:
     """An X25519 point of small order passes for a key by its shape."""
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         honest = here.alice.event(KIND, ONE)
         zero = "x25519:" + "A" * 43
         raw = signed_by(here.alice.identity, honest.covered | {"sender_enc_key": zero})
@@ -321,8 +328,8 @@ async def test_a_key_that_nothing_can_be_sealed_for_is_not_worth_a_call_that_sta
 
 
 async def test_public_events_of_any_kind_and_answers_that_nobody_waits_for_do_no_harm(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         announce = publish(EVE, "xp.endpoint.announce", {"display_name": "x"}, now=time.time())
         await straight(here, announce.raw)
         unasked = here.alice.event(f"{KIND}.result", {"content": "x"}, in_reply_to="0" * 64)

@@ -10,9 +10,15 @@ from pathlib import Path
 from random import Random
 
 from moot.adapter.operations.control_socket import send_control_request
-from tests.adapter.worlds import NAMESPACE, desk, empty_world, world, world_on
-from tests.endpoint.proxy import proxied_relay
-from tests.relay.talk import relay_in
+from tests.adapter.adapter_environment import (
+    NAMESPACE,
+    adapter_environment,
+    environment_on_relay,
+    notes_server,
+    running_adapter,
+)
+from tests.endpoint.relay_proxy import proxied_relay
+from tests.relay.raw_client import relay_in
 from tests.waiting import until
 
 KIND = f"{NAMESPACE}.read_note"
@@ -29,8 +35,8 @@ asyncio.run(run_adapter(load_settings(Path(sys.argv[1]), environ=os.environ)))
 async def test_what_a_relay_took_while_the_adapter_was_away_is_answered_when_it_is_back(
     tmp_path: Path,
 ) -> None:
-    notes = desk(tmp_path)
-    async with empty_world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with adapter_environment(tmp_path, notes) as here:
         async with here.running():
             await here.adapter.wait_announced()
             waiting = [here.alice.event(KIND, ONE) for _ in range(5)]
@@ -44,12 +50,12 @@ async def test_what_a_relay_took_while_the_adapter_was_away_is_answered_when_it_
 
 
 async def test_an_answer_waits_for_a_relay_that_is_away(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
+    notes = notes_server(tmp_path)
     async with relay_in(tmp_path / "relay") as relay:
         port = relay.port
     async with (
         relay_in(tmp_path / "relay", port=port) as relay,
-        world_on(tmp_path, relay, relay.url, notes) as here,
+        environment_on_relay(tmp_path, relay, relay.url, notes) as here,
         here.running(),
     ):
         await here.adapter.wait_announced()
@@ -66,7 +72,7 @@ async def test_an_answer_waits_for_a_relay_that_is_away(tmp_path: Path) -> None:
 
 
 async def test_a_relay_that_repeats_reorders_and_forges_makes_no_call_run_twice(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
+    notes = notes_server(tmp_path)
     random = Random(7)
     held: list[bytes] = []
 
@@ -85,7 +91,7 @@ async def test_a_relay_that_repeats_reorders_and_forges_makes_no_call_run_twice(
 
     async with (
         proxied_relay(tmp_path / "relay") as (relay, proxy),
-        world_on(tmp_path, relay, proxy.url, notes) as here,
+        environment_on_relay(tmp_path, relay, proxy.url, notes) as here,
         here.running(),
     ):
         await here.adapter.wait_announced()
@@ -105,10 +111,10 @@ async def test_a_relay_that_repeats_reorders_and_forges_makes_no_call_run_twice(
 
 
 async def test_a_relay_that_withholds_is_noticed_by_nobody_but_harms_nobody(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
+    notes = notes_server(tmp_path)
     async with (
         proxied_relay(tmp_path / "relay") as (relay, proxy),
-        world_on(tmp_path, relay, proxy.url, notes) as here,
+        environment_on_relay(tmp_path, relay, proxy.url, notes) as here,
         here.running(),
     ):
         await here.adapter.wait_announced()
@@ -133,8 +139,8 @@ async def test_a_relay_that_withholds_is_noticed_by_nobody_but_harms_nobody(tmp_
 
 async def test_a_process_killed_in_the_middle_of_a_call_does_not_run_it_again(tmp_path: Path) -> None:
     """The id is on disk before the server is asked: at most once, whatever happens."""
-    notes = desk(tmp_path)
-    async with empty_world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with adapter_environment(tmp_path, notes) as here:
         async with here.running():
             slow = here.alice.event(f"{NAMESPACE}.run_slow", {"until": "never"})
             quick = here.alice.event(KIND, ONE)
@@ -156,8 +162,8 @@ async def test_a_process_killed_in_the_middle_of_a_call_does_not_run_it_again(tm
 
 
 async def test_a_listener_that_floods_leaves_others_their_turn(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         carol = await here.somebody("carol")
         flood = [carol.event(KIND, ONE) for _ in range(300)]
         sending = asyncio.gather(*(carol.send(each) for each in flood))

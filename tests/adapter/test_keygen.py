@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from moot.identity import keyfile
-from tests.adapter.commands import Shell, run_program
+from tests.adapter.command_runner import Shell, run_program
 
 
 @pytest.mark.requirement("XP-6.2-1", "XP-A-1")

@@ -11,13 +11,22 @@ import pytest
 
 from moot.errors import UsageError
 from moot.protocol.operation import Json
-from tests.adapter.worlds import NAMESPACE, OBJECT, TOOLS, World, desk, named, tool, world
+from tests.adapter.adapter_environment import (
+    NAMESPACE,
+    OBJECT,
+    TOOLS,
+    AdapterEnvironment,
+    named,
+    notes_server,
+    running_adapter,
+    tool,
+)
 from tests.waiting import until
 
 KIND = f"{NAMESPACE}.read_note"
 
 
-def version(here: World, kind: str = KIND) -> str:
+def version(here: AdapterEnvironment, kind: str = KIND) -> str:
     return here.adapter.registry.catalog.contract(kind).version
 
 
@@ -30,8 +39,8 @@ def with_reading(schema: Json, description: str = "") -> list[dict[str, Json]]:
 async def test_everything_is_published_at_the_start_and_again_when_the_server_says_it_changed(
     tmp_path: Path,
 ) -> None:
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         catalog = here.adapter.registry.catalog
         assert KIND in catalog
         assert f"{NAMESPACE}.prompt.greet" in catalog
@@ -49,16 +58,16 @@ async def test_everything_is_published_at_the_start_and_again_when_the_server_sa
 @pytest.mark.requirement("XP-7.2-2", "XP-11.2-3")
 async def test_lists_are_fetched_again_every_interval(tmp_path: Path) -> None:
     """By a server that says nothing of its changes."""
-    notes = desk(tmp_path, flags=["--quiet"], schema_refresh_interval_seconds=0.2)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path, flags=["--quiet"], schema_refresh_interval_seconds=0.2)
+    async with running_adapter(tmp_path, notes) as here:
         notes.list_tools([*TOOLS, tool("find_note")])
         await until(lambda: f"{NAMESPACE}.find_note" in here.adapter.registry.catalog)
 
 
 @pytest.mark.requirement("XP-7.2-3")
 async def test_an_event_has_the_lists_fetched_at_once_and_says_what_changed(tmp_path: Path) -> None:
-    notes = desk(tmp_path, flags=["--quiet"])
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path, flags=["--quiet"])
+    async with running_adapter(tmp_path, notes) as here:
         before = here.adapter.registry.digest
         notes.list_tools([*TOOLS, tool("find_note")])
         answer = await here.alice.ask("xp.schema.refresh", {})
@@ -81,9 +90,9 @@ async def test_an_event_has_the_lists_fetched_at_once_and_says_what_changed(tmp_
 
 async def test_those_who_wait_for_a_refresh_do_not_take_the_places_of_calls(tmp_path: Path) -> None:
     """Anybody may ask for one, so only a few may wait."""
-    notes = desk(tmp_path, flags=["--quiet"])
+    notes = notes_server(tmp_path, flags=["--quiet"])
     limits: dict[str, Json] = {"min_refresh_interval_seconds": 3_600, "stop_seconds": 0.2}
-    async with world(tmp_path, notes, limits=limits) as here:
+    async with running_adapter(tmp_path, notes, limits=limits) as here:
         await here.alice.ask("xp.schema.refresh", {})
         asking = [asyncio.create_task(here.alice.ask("xp.schema.refresh", {})) for _ in range(24)]
         await until(lambda: sum(each.done() for each in asking) == 8)
@@ -98,8 +107,8 @@ async def test_those_who_wait_for_a_refresh_do_not_take_the_places_of_calls(tmp_
 
 @pytest.mark.requirement("XP-7.2-4", "XP-B-9")
 async def test_versions_tell_how_much_changed_and_every_change_is_announced(tmp_path: Path) -> None:
-    notes = desk(tmp_path, flags=["--quiet"])
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path, flags=["--quiet"])
+    async with running_adapter(tmp_path, notes) as here:
         digests = [(await here.announce()).payload["schemas_digest"]]
 
         async def change(tools: list[dict[str, Json]]) -> str:
@@ -127,8 +136,8 @@ async def test_versions_tell_how_much_changed_and_every_change_is_announced(tmp_
 
 async def test_versions_outlive_the_adapter(tmp_path: Path) -> None:
     """D-71."""
-    notes = desk(tmp_path, flags=["--quiet"])
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path, flags=["--quiet"])
+    async with running_adapter(tmp_path, notes) as here:
         notes.list_tools(with_reading(OBJECT))
         await here.alice.ask("xp.schema.refresh", {})
         assert version(here) == "2.0.0"
@@ -144,8 +153,8 @@ async def test_versions_outlive_the_adapter(tmp_path: Path) -> None:
 
 
 async def test_a_list_that_changes_all_the_time_is_not_fetched_all_the_time(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes, limits={"announce_debounce_seconds": 0.5}) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes, limits={"announce_debounce_seconds": 0.5}) as here:
         before, begun = len(notes.requests("tools/list")), time.monotonic()
         for number in range(20):
             notes.list_tools([*TOOLS, tool(f"find_{number}")])
@@ -158,8 +167,8 @@ async def test_a_list_that_changes_all_the_time_is_not_fetched_all_the_time(tmp_
 
 
 async def test_grammars_are_compiled_once_for_each_schema(tmp_path: Path) -> None:
-    notes = desk(tmp_path, flags=["--quiet"])
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path, flags=["--quiet"])
+    async with running_adapter(tmp_path, notes) as here:
         compiled = here.adapter.registry.grammars.compiled
         assert compiled > 0
         words: list[Any] = with_reading(named("name"), "Other words for reading notes at the desk.")
@@ -173,10 +182,10 @@ async def test_grammars_are_compiled_once_for_each_schema(tmp_path: Path) -> Non
 async def test_tools_that_are_described_poorly_are_warned_of_once_with_their_kind(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    notes = desk(tmp_path, flags=["--quiet"])
+    notes = notes_server(tmp_path, flags=["--quiet"])
     vague = {"name": "handle_thing", "description": "handles a thing", "inputSchema": OBJECT}
     notes.list_tools([*TOOLS, vague])
-    async with world(tmp_path, notes) as here:
+    async with running_adapter(tmp_path, notes) as here:
         await here.alice.ask("xp.schema.refresh", {})
         told = [record for record in caplog.records if getattr(record, "kind", "").endswith("handle_thing")]
         warned = [record for record in told if record.levelname == "WARNING"]
@@ -186,7 +195,7 @@ async def test_tools_that_are_described_poorly_are_warned_of_once_with_their_kin
 
 async def test_what_a_hostile_server_lists_is_refused_and_the_rest_is_published(tmp_path: Path) -> None:
     """XP 8.5."""
-    notes = desk(tmp_path)
+    notes = notes_server(tmp_path)
     cyclic: dict[str, Json] = {"type": "object", "properties": {"a": {"$ref": "#"}}}
     huge = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(2_000)}}
     notes.list_tools(
@@ -200,7 +209,7 @@ async def test_what_a_hostile_server_lists_is_refused_and_the_rest_is_published(
             {"name": 7},
         ]
     )
-    async with world(tmp_path, notes) as here:
+    async with running_adapter(tmp_path, notes) as here:
         kinds = {contract.kind for contract in here.adapter.registry.contracts()}
         assert f"{NAMESPACE}.write_note" in kinds
         for name in ("read_outside", "read_cycle", "read_huge", "read_hidden", "read_note"):
@@ -211,8 +220,8 @@ async def test_what_a_hostile_server_lists_is_refused_and_the_rest_is_published(
 
 @pytest.mark.requirement("XP-3.1-30")
 async def test_tools_outside_the_allow_list_are_neither_shown_nor_callable(tmp_path: Path) -> None:
-    notes = desk(tmp_path, tool_allowlist=["read_note"], expose=["tools"])
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path, tool_allowlist=["read_note"], expose=["tools"])
+    async with running_adapter(tmp_path, notes) as here:
         listed = await here.alice.ask("xp.schema.list", {})
         assert [each["kind"] for each in listed.payload["contracts"]] == [KIND]
         refused = await here.alice.ask(f"{NAMESPACE}.write_note", {"name": "x", "text": "y"})

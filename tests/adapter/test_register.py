@@ -15,9 +15,9 @@ from moot.identity import keyfile
 from moot.xprotocol.delegation import read_chain
 from moot.xprotocol.events import REVOKE, SignedPublic, decode, verify_event
 from moot.xprotocol.key_statements import read_revocation
-from tests.adapter.commands import Said, Shell
+from tests.adapter.command_runner import CommandResult, Shell
 from tests.adapter.test_settings import MINIMAL, written
-from tests.relay.talk import relay_in
+from tests.relay.raw_client import relay_in
 from tests.xprotocol.people import BOB, person
 
 DAY = 86_400
@@ -32,7 +32,7 @@ def keys(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def register(shell: Shell, folder: Path, *words: str | Path) -> Said:
+def register(shell: Shell, folder: Path, *words: str | Path) -> CommandResult:
     return shell("register", "--key", folder / "adapter.key", "--parent-key", folder / "org.key", *words)
 
 

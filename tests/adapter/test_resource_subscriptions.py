@@ -10,7 +10,7 @@ import pytest
 
 from moot.adapter.inbound import resource_subscriptions
 from moot.xprotocol.revocation import revoke
-from tests.adapter.worlds import NAMESPACE, READ, Answer, desk, world
+from tests.adapter.adapter_environment import NAMESPACE, READ, Answer, notes_server, running_adapter
 from tests.waiting import move_clock, until
 
 SUBSCRIBE, UPDATED = f"{NAMESPACE}.resource.subscribe", f"{NAMESPACE}.resource.updated"
@@ -27,8 +27,8 @@ def saying(heard: list[Answer], text: str) -> Answer | None:
 
 @pytest.mark.requirement("XP-4.5-1")
 async def test_a_subscriber_gets_the_contents_now_and_whenever_they_change(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         request = here.alice.event(SUBSCRIBE, ONE, correlation_id="follow")
         await here.alice.send(request)
         first = await here.alice.answer(request)
@@ -49,8 +49,8 @@ async def test_a_subscriber_gets_the_contents_now_and_whenever_they_change(tmp_p
 
 
 async def test_a_server_that_tells_of_no_changes_is_looked_at_now_and_then(tmp_path: Path) -> None:
-    notes = desk(tmp_path, flags=["--no-subscribe", "--quiet"])
-    async with world(tmp_path, notes, limits={"resource_poll_seconds": 0.1}) as here:
+    notes = notes_server(tmp_path, flags=["--no-subscribe", "--quiet"])
+    async with running_adapter(tmp_path, notes, limits={"resource_poll_seconds": 0.1}) as here:
         request = here.alice.event(SUBSCRIBE, ONE)
         await here.alice.send(request)
         await here.alice.answer(request)
@@ -64,9 +64,9 @@ async def test_a_server_that_tells_of_no_changes_is_looked_at_now_and_then(tmp_p
 
 
 async def test_what_is_not_offered_cannot_be_read_whatever_its_name(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
+    notes = notes_server(tmp_path)
     (notes.folder / "secret").write_text("not for you")
-    async with world(tmp_path, notes) as here:
+    async with running_adapter(tmp_path, notes) as here:
         for uri in ("file:///etc/passwd", "note:///../secret", "note:///%2e%2e/secret", "note:///a/b"):
             answer = await here.alice.ask(SUBSCRIBE, {"uri": uri})
             assert answer.code == "NOT_FOUND"
@@ -82,8 +82,8 @@ async def test_what_is_not_offered_cannot_be_read_whatever_its_name(tmp_path: Pa
 async def test_subscriptions_end_when_they_are_given_up_expire_or_lose_their_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         count = here.adapter.subscriptions
         bob, carol = await here.somebody("bob"), await here.somebody("carol")
         here.document["access"] |= {bob.key: [READ], carol.key: [READ]}
@@ -111,11 +111,11 @@ async def test_subscriptions_end_when_they_are_given_up_expire_or_lose_their_rig
 
 
 async def test_subscriptions_are_bounded_for_each_sender_and_in_all(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
+    notes = notes_server(tmp_path)
     for number in range(4):
         notes.note(f"n{number}", "x")
     limits = {"max_subscriptions": 3, "max_subscriptions_per_sender": 2}
-    async with world(tmp_path, notes, limits=limits) as here:
+    async with running_adapter(tmp_path, notes, limits=limits) as here:
         bob = await here.somebody("bob")
         here.document["access"][bob.key] = [READ]
         await here.adapter.reload(here.settings())
@@ -127,8 +127,8 @@ async def test_subscriptions_are_bounded_for_each_sender_and_in_all(tmp_path: Pa
 
 
 async def test_after_a_servers_restart_its_followers_hear_what_changed_meanwhile(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         request = here.alice.event(SUBSCRIBE, ONE)
         await here.alice.send(request)
         await here.alice.answer(request)

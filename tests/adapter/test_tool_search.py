@@ -19,10 +19,16 @@ from moot.endpoint.relay_client import RelayClient
 from moot.protocol.operation import Json
 from moot.xprotocol.contract_catalog import DESCRIBE_KIND
 from moot.xprotocol.search.word_vectors import are_vectors_installed
-from tests.adapter.commands import Shell, run_program, started
+from tests.adapter.adapter_environment import (
+    QUICK_RELAYS,
+    RemoteCaller,
+    adapter_environment,
+    notes_server,
+    tool,
+)
+from tests.adapter.command_runner import Shell, run_program, start_adapter
 from tests.adapter.test_adapter_commands import config
 from tests.adapter.test_devserver import devserver
-from tests.adapter.worlds import QUICK_RELAYS, Person, desk, empty_world, tool
 from tests.broken_vectors import environment_with_broken_vectors, environment_without_vectors
 from tests.waiting import HANG_SECONDS
 from tests.xprotocol.people import person
@@ -43,7 +49,7 @@ PATIENT: dict[str, Json] = {"vector_wait_seconds": 600}
 class AskedAdapter:
     """An adapter in a process of its own, and somebody who describes what they want."""
 
-    def __init__(self, alice: Person, control: Path) -> None:
+    def __init__(self, alice: RemoteCaller, control: Path) -> None:
         self._alice = alice
         self.control = control
 
@@ -74,11 +80,11 @@ class AskedAdapter:
 async def adapter_process(
     tmp_path: Path, search: dict[str, Json], environ: dict[str, str] | None = None
 ) -> AsyncIterator[AskedAdapter]:
-    shop = desk(tmp_path)
+    shop = notes_server(tmp_path)
     shop.list_tools(TOOLS)
-    async with empty_world(tmp_path, shop, search=search) as here:
+    async with adapter_environment(tmp_path, shop, search=search) as here:
         settings = here.settings()
-        async with started("--config", here.file, env=environ) as child:
+        async with start_adapter("--config", here.file, env=environ) as child:
             asked = AskedAdapter(here.alice, settings.control)
             assert child.stderr is not None
             async for line in child.stderr:
@@ -130,9 +136,9 @@ async def test_an_adapter_with_broken_vectors_goes_by_words_and_says_why_to_its_
 
 @needs_vectors
 async def test_a_setting_that_changes_while_the_adapter_runs_counts_at_once(tmp_path: Path) -> None:
-    shop = desk(tmp_path)
+    shop = notes_server(tmp_path)
     shop.list_tools(TOOLS)
-    async with empty_world(tmp_path, shop, search=PATIENT) as here, here.running() as adapter:
+    async with adapter_environment(tmp_path, shop, search=PATIENT) as here, here.running() as adapter:
         found = await here.alice.ask(DESCRIBE_KIND, {"intent": QUERY})
         assert found.payload["matches"][0]["kind"] == FOUND
         here.document["search"] = {"word_vectors": False}
@@ -145,7 +151,7 @@ async def test_a_setting_that_changes_while_the_adapter_runs_counts_at_once(tmp_
 @needs_vectors
 @pytest.mark.parametrize("word_vectors", [True, False])
 async def test_a_devserver_finds_it_too(tmp_path: Path, word_vectors: bool) -> None:
-    shop = desk(tmp_path)
+    shop = notes_server(tmp_path)
     shop.list_tools(TOOLS)
     file = tmp_path / "adapter.yml"
     search = {"search": PATIENT | {"word_vectors": word_vectors}}
@@ -154,7 +160,7 @@ async def test_a_devserver_finds_it_too(tmp_path: Path, word_vectors: bool) -> N
         relay = (await running.line(r"Local relay: (\S+)"))[1]
         control = control_path(tmp_path / "dev" / "adapter")
         async with RelayClient([relay], person("alice"), QUICK_RELAYS) as relays:
-            alice = Person(person("alice"), relays, lambda: ("", ""))
+            alice = RemoteCaller(person("alice"), relays, lambda: ("", ""))
             listening = asyncio.create_task(alice.listen())
             try:
                 asked = AskedAdapter(alice, control)

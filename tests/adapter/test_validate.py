@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from moot.identity import keyfile
-from tests.adapter.commands import Said, Shell, run_program
+from tests.adapter.adapter_environment import notes_server, tool
+from tests.adapter.command_runner import CommandResult, Shell, run_program
 from tests.adapter.test_settings import HERE, MINIMAL, written
-from tests.adapter.worlds import desk, tool
 from tests.xprotocol.people import ALICE, BOB, person
 
 
-def checked(shell: Shell, folder: Path, *options: str, **sections: Any) -> Said:
+def checked(shell: Shell, folder: Path, *options: str, **sections: Any) -> CommandResult:
     document = MINIMAL | {"identity": {"key_file": "adapter.key"}} | sections
     return shell("validate", "--config", written(folder, document), *options)
 
@@ -110,7 +110,7 @@ def test_a_delegation_has_to_be_for_this_key_by_this_parent_and_still_hold(
     shell("register", "--key", tmp_path / "adapter.key", *words, "--output", made)
     identity = {"key_file": "adapter.key", "parent_delegation_event": str(made)}
 
-    def said(**more: str) -> Said:
+    def said(**more: str) -> CommandResult:
         return checked(shell, tmp_path, identity=identity | more)
 
     assert said(parent_key=org.key.text).code == 0
@@ -154,7 +154,7 @@ def test_what_may_not_be_meant_is_noted_and_is_no_failure(shell: Shell, tmp_path
 @pytest.mark.requirement("XP-4.6-32")
 def test_it_advises_on_tools_that_nobody_will_find(shell: Shell, tmp_path: Path) -> None:
     """XP 4.6, D-64: what is described poorly, and what contradicts itself, each with what to do."""
-    shop = desk(tmp_path)
+    shop = notes_server(tmp_path)
     shop.list_tools(
         [
             tool("read_note"),
@@ -175,7 +175,7 @@ def test_it_advises_on_tools_that_nobody_will_find(shell: Shell, tmp_path: Path)
 
 def test_it_fails_for_a_tool_without_a_listed_capability(shell: Shell, tmp_path: Path) -> None:
     """D-61."""
-    shop = desk(tmp_path, capability_inference="explicit", capabilities=["desk.read"])
+    shop = notes_server(tmp_path, capability_inference="explicit", capabilities=["desk.read"])
     shop.list_tools([tool("read_note"), tool("delete_note")])
     said = checked(shell, tmp_path, mcp_sources=[shop.source])
     assert said.code == 1

@@ -16,7 +16,7 @@ import pytest
 from moot.adapter.adapter import Adapter
 from moot.adapter.config.config_loader import load_settings
 from tests.ports import held_port
-from tests.relay.talk import relay_in
+from tests.relay.raw_client import relay_in
 from tests.test_docs import blocks_of, text_of
 from tests.waiting import HANG_SECONDS
 

@@ -12,8 +12,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from moot.adapter.telemetry.adapter_metrics import ADAPTER_METRICS
 from moot.errors import UsageError
 from moot.xprotocol.contracts import read_contract
-from tests.adapter.worlds import NAMESPACE, TOOLS, desk, empty_world, world
-from tests.relay.talk import talking
+from tests.adapter.adapter_environment import (
+    NAMESPACE,
+    TOOLS,
+    adapter_environment,
+    notes_server,
+    running_adapter,
+)
+from tests.relay.raw_client import raw_client
 from tests.waiting import until
 
 WELL_KNOWN = "/.well-known/xprotocol-endpoint"
@@ -21,7 +27,7 @@ WELL_KNOWN = "/.well-known/xprotocol-endpoint"
 
 @pytest.mark.requirement("XP-7.3-1", "XP-7.3-3", "XP-7.3-5", "XP-3.1-42")
 async def test_discovery_leads_to_the_key_the_relay_and_all_contracts(tmp_path: Path) -> None:
-    async with world(tmp_path, desk(tmp_path)) as here, httpx2.AsyncClient() as client:
+    async with running_adapter(tmp_path, notes_server(tmp_path)) as here, httpx2.AsyncClient() as client:
         await here.adapter.wait_announced()
         answer = await client.get(here.adapter.address + WELL_KNOWN)
         assert answer.status_code == 200
@@ -38,7 +44,7 @@ async def test_discovery_leads_to_the_key_the_relay_and_all_contracts(tmp_path: 
             "xprotocol_sources": [],
         }
         # The endpoint is a relay that can be talked to.
-        async with talking(document["endpoint"]) as talk:
+        async with raw_client(document["endpoint"]) as talk:
             assert talk.challenge
         schemas = await client.get(document["schema_url"])
         kinds = [read_contract(each).kind for each in schemas.json()]
@@ -51,8 +57,8 @@ async def test_discovery_leads_to_the_key_the_relay_and_all_contracts(tmp_path: 
 
 
 async def test_the_catalogue_follows_the_servers(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here, httpx2.AsyncClient() as client:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here, httpx2.AsyncClient() as client:
         url = here.adapter.address + "/xp/schemas"
         before = await client.get(url)
         notes.list_tools(TOOLS[:2])
@@ -66,7 +72,7 @@ async def test_the_catalogue_follows_the_servers(tmp_path: Path) -> None:
 async def test_behind_a_proxy_the_public_address_is_told_and_never_what_a_stranger_made_up(
     tmp_path: Path,
 ) -> None:
-    async with empty_world(tmp_path, desk(tmp_path)) as here, httpx2.AsyncClient() as client:
+    async with adapter_environment(tmp_path, notes_server(tmp_path)) as here, httpx2.AsyncClient() as client:
         async with here.running() as adapter:
             strange = await client.get(
                 adapter.address + WELL_KNOWN, headers={"host": 'evil.example/"><script>'}
@@ -81,7 +87,7 @@ async def test_behind_a_proxy_the_public_address_is_told_and_never_what_a_strang
 
 
 async def test_health_says_what_is_wrong_and_metrics_count_calls_without_keys(tmp_path: Path) -> None:
-    async with world(tmp_path, desk(tmp_path)) as here, httpx2.AsyncClient() as client:
+    async with running_adapter(tmp_path, notes_server(tmp_path)) as here, httpx2.AsyncClient() as client:
         await here.adapter.wait_announced()
         health = await client.get(here.adapter.address + "/health")
         assert health.json()["status"] == "ok"
@@ -117,7 +123,7 @@ async def test_health_says_what_is_wrong_and_metrics_count_calls_without_keys(tm
 @pytest.mark.requirement("XP-3.1-43")
 async def test_it_listens_where_it_is_told_and_on_this_machine_alone_unless_told(tmp_path: Path) -> None:
     """The document's example listens everywhere; ours has to be told so."""
-    async with empty_world(tmp_path, desk(tmp_path)) as here, httpx2.AsyncClient() as client:
+    async with adapter_environment(tmp_path, notes_server(tmp_path)) as here, httpx2.AsyncClient() as client:
         async with here.running() as adapter:
             port = adapter.address.rpartition(":")[2]
             assert adapter.address == f"http://127.0.0.1:{port}"
@@ -132,7 +138,9 @@ async def test_it_listens_where_it_is_told_and_on_this_machine_alone_unless_told
 
 async def test_nothing_can_be_written_there_and_other_pages_say_what_there_is(tmp_path: Path) -> None:
     async with (
-        world(tmp_path, desk(tmp_path), discovery={"well_known_port": 0, "metrics": False}) as here,
+        running_adapter(
+            tmp_path, notes_server(tmp_path), discovery={"well_known_port": 0, "metrics": False}
+        ) as here,
         httpx2.AsyncClient() as client,
     ):
         base = here.adapter.address
@@ -144,7 +152,7 @@ async def test_nothing_can_be_written_there_and_other_pages_say_what_there_is(tm
 
 
 async def test_a_port_that_is_taken_stops_the_start_with_words(tmp_path: Path) -> None:
-    async with world(tmp_path, desk(tmp_path)) as here:
+    async with running_adapter(tmp_path, notes_server(tmp_path)) as here:
         port = int(here.adapter.address.rpartition(":")[2])
         here.document = dict(here.document) | {
             "identity": {"key_file": str(tmp_path / "other" / "adapter.key")},

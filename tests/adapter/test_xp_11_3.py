@@ -17,8 +17,16 @@ from typing import Any
 import pytest
 
 from mcp import Client, MCPError
-from tests.adapter.far_endpoint import CURRENT, SECRET, far_endpoint
-from tests.adapter.worlds import NAMESPACE, TOOLS, Answer, World, desk, empty_world, tool
+from tests.adapter.adapter_environment import (
+    NAMESPACE,
+    TOOLS,
+    AdapterEnvironment,
+    Answer,
+    adapter_environment,
+    notes_server,
+    tool,
+)
+from tests.adapter.stub_endpoint import CURRENT, SECRET, stub_endpoint
 from tests.waiting import HANG_SECONDS, until
 from tests.xprotocol.grammar.judges import judges
 from tests.xprotocol.people import person
@@ -54,9 +62,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
 
 
 async def _look(folder: Path, seen: Seen) -> None:
-    notes = desk(folder)
+    notes = notes_server(folder)
     notes.list_tools([*TOOLS, POOR, POORER])
-    async with empty_world(folder, notes) as here:
+    async with adapter_environment(folder, notes) as here:
         async with _with_far_endpoint(here) as client:
             said = await here.announce(
                 lambda said: bool(said.get("mcp_sources") and said.get("xprotocol_sources"))
@@ -81,14 +89,14 @@ async def _look(folder: Path, seen: Seen) -> None:
 
 
 @asynccontextmanager
-async def _with_far_endpoint(here: World) -> AsyncIterator[Client]:
+async def _with_far_endpoint(here: AdapterEnvironment) -> AsyncIterator[Client]:
     """The adapter, an endpoint of strangers that it shows, and an MCP client in front of it."""
     far = person("far")
     here.document["xprotocol_sources"] = [
         {"name": "weather", "key": far.key.text, "relay": here.relay.url, "allow_private_addresses": True}
     ]
     here.document["mcp_server"] = {"transport": "sse", "sse_port": 0}
-    async with far_endpoint(here.relay.url, far) as endpoint, here.running() as adapter:
+    async with stub_endpoint(here.relay.url, far) as endpoint, here.running() as adapter:
         endpoint.allow(adapter.identity)
         assert adapter.listener.url is not None
         async with Client(adapter.listener.url) as client:
@@ -97,13 +105,13 @@ async def _with_far_endpoint(here: World) -> AsyncIterator[Client]:
             yield client
 
 
-def _schemas(here: World) -> list[dict[str, Any]]:
+def _schemas(here: AdapterEnvironment) -> list[dict[str, Any]]:
     with urllib.request.urlopen(f"{here.adapter.address}/xp/schemas", timeout=20) as page:  # noqa: S310
         listed: list[dict[str, Any]] = json.loads(page.read())
     return listed
 
 
-async def _refusals(here: World, seen: Seen) -> None:
+async def _refusals(here: AdapterEnvironment, seen: Seen) -> None:
     stranger = await here.somebody("stranger")
     seen.refused.append(await stranger.ask(f"{NAMESPACE}.read_note", ONE))
     # Somebody else's signature over the very bytes that Alice might have sent.
@@ -116,7 +124,7 @@ async def _refusals(here: World, seen: Seen) -> None:
     seen.forged_answers = [each for each in here.alice.heard if each.event.in_reply_to == honest.event.id]
 
 
-async def _inward(here: World) -> list[str]:
+async def _inward(here: AdapterEnvironment) -> list[str]:
     answers = [await here.alice.ask(f"{NAMESPACE}.read_note", ONE) for _ in range(5)]
     return [each.payload["content"] for each in answers]
 

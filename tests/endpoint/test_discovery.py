@@ -33,7 +33,15 @@ from moot.endpoint.document_fetch import BadDocument, FetchPolicy
 from moot.endpoint.known_endpoints import KeyChanged, KnownEndpoints
 from moot.errors import MootError, Unreachable, UsageError
 from moot.xprotocol.announcement import discovery_document
-from tests.endpoint.pages import HOST, Pages, certified, head, leading, name_server, serving_pages
+from tests.endpoint.web_and_dns_servers import (
+    HOST,
+    Pages,
+    certified,
+    head,
+    leading,
+    name_server,
+    serving_pages,
+)
 from tests.waiting import HANG_SECONDS
 from tests.xprotocol.people import ALICE, BOB
 

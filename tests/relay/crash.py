@@ -19,7 +19,7 @@ from websockets.exceptions import ConnectionClosed
 
 from moot.store.event_query import EventQuery, read_all
 from moot.store.event_tables import FILE_NAME, connect_reading
-from tests.relay.talk import event
+from tests.relay.raw_client import event
 from tests.waiting import bounded
 from tests.xprotocol.people import ALICE, BOB
 

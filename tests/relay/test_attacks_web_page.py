@@ -8,7 +8,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from tests.relay.talk import relay_in, talking
+from tests.relay.raw_client import raw_client, relay_in
 
 
 async def test_a_page_from_elsewhere_gets_no_connection_to_a_relay_on_loopback(tmp_path: Path) -> None:
@@ -28,8 +28,8 @@ async def test_a_page_from_elsewhere_gets_no_connection_to_a_relay_on_loopback(t
             assert refused.value.response.status_code == 403
         # Programs have none, and a page of this machine may.
         async with (
-            talking(relay.url),
-            talking(relay.url, additional_headers={"Origin": "http://localhost:3000"}),
+            raw_client(relay.url),
+            raw_client(relay.url, additional_headers={"Origin": "http://localhost:3000"}),
         ):
             pass
 
@@ -39,6 +39,6 @@ async def test_a_relay_with_a_public_address_serves_every_page(tmp_path: Path) -
     page = {"Origin": "https://app.example"}
     async with (
         relay_in(tmp_path, urls=("wss://relay.example",)) as relay,
-        talking(relay.url, additional_headers=page),
+        raw_client(relay.url, additional_headers=page),
     ):
         pass

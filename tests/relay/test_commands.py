@@ -16,7 +16,7 @@ from moot.store.event_store import EventStore
 from moot.xprotocol.event_composer import publish
 from moot.xprotocol.events import ANNOUNCE, Signed, decode
 from tests.relay.crash import started
-from tests.relay.talk import announce, event, talking
+from tests.relay.raw_client import announce, event, raw_client
 from tests.waiting import HANG_SECONDS, bounded
 from tests.xprotocol.people import ALICE, BOB, CAROL, call, signed_by
 
@@ -37,7 +37,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
 
 async def test_a_relay_says_where_it_listens_and_stops_cleanly(tmp_path: Path) -> None:
     child, url = await started(tmp_path)
-    async with talking(url) as alice:
+    async with raw_client(url) as alice:
         sent = event()
         assert (await alice.publish(sent.raw))[2] is True
         child.send_signal(signal.SIGTERM)

@@ -21,7 +21,7 @@ from moot.store.event_store import StoreLimits
 from moot.xprotocol.event_composer import publish
 from moot.xprotocol.events import DELEGATE, MAX_EVENT_BYTES
 from moot.xprotocol.relay_auth import prove
-from tests.relay.talk import Talk, announce, event, relay_in, talking
+from tests.relay.raw_client import RawRelayClient, announce, event, raw_client, relay_in
 from tests.waiting import HANG_SECONDS, bounded, until
 from tests.xprotocol.people import ALICE, BOB, CAROL, EVE, signed_by
 
@@ -53,7 +53,7 @@ async def test_an_event_that_does_not_verify_is_refused_and_neither_stored_nor_t
         "no recipient": signed_by(ALICE, {k: v for k, v in good.covered.items() if k != "recipient"}),
         "plaintext for somebody": signed_by(ALICE, good.covered | {"payload": {"a": 1}}),
     }
-    async with relay_in(tmp_path) as relay, talking(relay.url) as eve, talking(relay.url) as bob:
+    async with relay_in(tmp_path) as relay, raw_client(relay.url) as eve, raw_client(relay.url) as bob:
         await bob.prove(BOB)
         await bob.stored("mine", BOBS)
         for name, raw in bad.items():
@@ -67,7 +67,7 @@ async def test_an_event_that_does_not_verify_is_refused_and_neither_stored_nor_t
 
 async def test_times_that_are_over_or_make_no_sense_are_refused(tmp_path: Path) -> None:
     now = int(time.time())
-    async with relay_in(tmp_path) as relay, talking(relay.url) as eve:
+    async with relay_in(tmp_path) as relay, raw_client(relay.url) as eve:
         over = event(now=now - 400, ttl=60)
         assert (await eve.publish(over.raw))[2:] == [False, f"expired: the event expired at {now - 340}"]
         covered = event().covered
@@ -83,7 +83,7 @@ async def test_times_that_are_over_or_make_no_sense_are_refused(tmp_path: Path) 
 
 
 async def test_events_for_a_key_go_to_nobody_who_has_not_proven_it(tmp_path: Path) -> None:
-    async with relay_in(tmp_path) as relay, talking(relay.url) as eve:
+    async with relay_in(tmp_path) as relay, raw_client(relay.url) as eve:
         await eve.publish(event().raw)
         await eve.say("REQ", "a", BOBS)
         assert (await eve.hear())[:2] == ["CLOSED", "a"]
@@ -102,7 +102,7 @@ async def test_events_for_a_key_go_to_nobody_who_has_not_proven_it(tmp_path: Pat
 
 async def test_a_proof_counts_for_its_key_relay_and_connection_only(tmp_path: Path) -> None:
     """NIP-42's reason: a hostile relay hands on the challenge of another one."""
-    async with relay_in(tmp_path) as relay, talking(relay.url) as eve, talking(relay.url) as bob:
+    async with relay_in(tmp_path) as relay, raw_client(relay.url) as eve, raw_client(relay.url) as bob:
         now = time.time()
         stolen = orjson.loads(prove(BOB, relay.url, eve.challenge, now=now))
         for name, proof in {
@@ -153,7 +153,7 @@ async def test_a_proof_counts_for_its_key_relay_and_connection_only(tmp_path: Pa
     ],
 )
 async def test_what_is_no_message_gets_words_and_the_connection_goes_on(tmp_path: Path, text: str) -> None:
-    async with relay_in(tmp_path) as relay, talking(relay.url) as eve:
+    async with relay_in(tmp_path) as relay, raw_client(relay.url) as eve:
         await eve.say_raw(text)
         said = await eve.hear()
         assert said[0] in ("NOTICE", "OK")
@@ -187,7 +187,7 @@ async def test_what_is_no_message_gets_words_and_the_connection_goes_on(tmp_path
     ],
 )
 async def test_a_filter_that_cannot_be_read_closes_its_subscription(tmp_path: Path, wish: object) -> None:
-    async with relay_in(tmp_path) as relay, talking(relay.url) as eve:
+    async with relay_in(tmp_path) as relay, raw_client(relay.url) as eve:
         await eve.say("REQ", "a", wish)
         word, name, words = await eve.hear()
         assert (word, name) == ("CLOSED", "a")
@@ -198,7 +198,7 @@ async def test_too_many_subscriptions_filters_and_keys_are_refused_by_the_name_o
     tmp_path: Path,
 ) -> None:
     limits = RelayLimits(max_subscriptions=2, max_filters=2, max_keys=1)
-    async with relay_in(tmp_path, limits=limits) as relay, talking(relay.url) as eve:
+    async with relay_in(tmp_path, limits=limits) as relay, raw_client(relay.url) as eve:
         await eve.stored("a", {})
         await eve.stored("b", {})
         await eve.say("REQ", "c", {})
@@ -213,14 +213,14 @@ async def test_too_many_subscriptions_filters_and_keys_are_refused_by_the_name_o
 async def test_whoever_only_makes_faults_is_sent_away(tmp_path: Path) -> None:
     limits = RelayLimits(faults_per_second=1, burst_faults=10)
     forged = changed(event().raw, correlation_id="c-9")
-    async with relay_in(tmp_path, limits=limits) as relay, talking(relay.url) as eve:
+    async with relay_in(tmp_path, limits=limits) as relay, raw_client(relay.url) as eve:
         for _ in range(12):
             await eve.say_raw(f'["EVENT",{forged.decode()}]')
         code, reason = await drained(eve)
         assert (code, reason) == (1008, "too many faults: limits.faults_per_second is 1")
 
 
-async def drained(talk: Talk) -> tuple[int, str]:
+async def drained(talk: RawRelayClient) -> tuple[int, str]:
     """Read on until the other side has closed."""
     try:
         while True:
@@ -231,13 +231,13 @@ async def drained(talk: Talk) -> tuple[int, str]:
 
 async def test_floods_are_slowed_by_connection_and_by_key(tmp_path: Path) -> None:
     slow = RelayLimits(events_per_second=1, burst_events=3)
-    async with relay_in(tmp_path / "a", limits=slow) as relay, talking(relay.url) as eve:
+    async with relay_in(tmp_path / "a", limits=slow) as relay, raw_client(relay.url) as eve:
         said = [await eve.publish(event(EVE).raw) for _ in range(5)]
         assert [one[2] for one in said] == [True, True, True, False, False]
         assert said[4][3].startswith("rate-limited: limits.events_per_second is 1")
     slow = RelayLimits(sender_events_per_second=1, sender_burst_events=3)
     async with relay_in(tmp_path / "b", limits=slow) as relay:  # noqa: SIM117
-        async with talking(relay.url) as one, talking(relay.url) as two:
+        async with raw_client(relay.url) as one, raw_client(relay.url) as two:
             said = [await talk.publish(event(EVE).raw) for talk in (one, two, one, two)]
             assert [each[2] for each in said] == [True, True, True, False]
             assert said[3][3].startswith("rate-limited: limits.sender_events_per_second is 1")
@@ -249,7 +249,7 @@ async def test_floods_are_slowed_by_connection_and_by_key(tmp_path: Path) -> Non
 
 async def test_a_store_that_is_full_refuses_and_forgets_nothing(tmp_path: Path) -> None:
     async with relay_in(tmp_path, store=StoreLimits(events=4, events_per_sender=3)) as relay:  # noqa: SIM117
-        async with talking(relay.url) as talk:
+        async with raw_client(relay.url) as talk:
             mine = [event(EVE) for _ in range(4)]
             assert [(await talk.publish(one.raw))[2] for one in mine] == [True, True, True, False]
             assert (await talk.publish(event(ALICE).raw))[2] is True
@@ -261,7 +261,7 @@ async def test_a_store_that_is_full_refuses_and_forgets_nothing(tmp_path: Path) 
 
 
 async def test_a_message_beyond_the_limit_ends_the_connection(tmp_path: Path) -> None:
-    async with relay_in(tmp_path) as relay, talking(relay.url) as eve, talking(relay.url) as other:
+    async with relay_in(tmp_path) as relay, raw_client(relay.url) as eve, raw_client(relay.url) as other:
         large = b'["EVENT","' + b"x" * (MAX_EVENT_BYTES + 2_000) + b'"]'
         with suppress(ConnectionClosed):
             await eve.socket.send(large, text=True)
@@ -279,9 +279,9 @@ async def test_a_reader_that_takes_nothing_is_closed_and_nobody_waits_for_it(tmp
     outbox = OutboxLimits(bytes=1 << 20, messages=10_000, seconds=0.5)
     async with (
         relay_in(tmp_path, outbox=outbox) as relay,
-        talking(relay.url) as alice,
-        talking(relay.url) as quick,
-        talking(relay.url, max_queue=1) as stuck,
+        raw_client(relay.url) as alice,
+        raw_client(relay.url) as quick,
+        raw_client(relay.url, max_queue=1) as stuck,
     ):
         for bob in (quick, stuck):
             await bob.prove(BOB)
@@ -307,11 +307,11 @@ def is_closing(one: RelaySocket) -> bool:
 async def test_a_reader_of_much_that_is_stored_gets_all_of_it_at_its_own_pace(tmp_path: Path) -> None:
     """More than the outbox holds: pages wait for the reader, so it is not taken for a slow one."""
     outbox = OutboxLimits(bytes=600_000, messages=200, seconds=HANG_SECONDS)
-    async with relay_in(tmp_path, outbox=outbox) as relay, talking(relay.url) as alice:
+    async with relay_in(tmp_path, outbox=outbox) as relay, raw_client(relay.url) as alice:
         sent = [event(payload={"text": "x" * 200_000}) for _ in range(30)]
         for one in sent:
             assert (await alice.publish(one.raw))[2] is True
-        async with talking(relay.url) as bob:
+        async with raw_client(relay.url) as bob:
             await bob.prove(BOB)
             await bob.say("REQ", "mine", BOBS)
             # Nothing is read meanwhile: more waits than the outbox holds, and the seconds do not run out.
@@ -323,13 +323,13 @@ async def test_a_reader_of_much_that_is_stored_gets_all_of_it_at_its_own_pace(tm
 
 async def test_more_connections_from_one_address_than_allowed_are_not_answered(tmp_path: Path) -> None:
     async with relay_in(tmp_path, connections=ConnectionLimits(max_connections_per_address=2)) as relay:
-        async with talking(relay.url), talking(relay.url) as two:
+        async with raw_client(relay.url), raw_client(relay.url) as two:
             with pytest.raises((OSError, InvalidHandshake, ConnectionClosed, EOFError)):
-                async with bounded(), talking(relay.url):
+                async with bounded(), raw_client(relay.url):
                     pass
             assert await two.stored("still", {}) == []
         await until(lambda: not (relay.connection_limiter.connections))
-        async with talking(relay.url) as again:
+        async with raw_client(relay.url) as again:
             assert (await again.publish(announce().raw))[2] is True
 
 

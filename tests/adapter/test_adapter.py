@@ -19,8 +19,16 @@ from moot.adapter.operations.control_socket import send_control_request
 from moot.errors import MootError, UsageError
 from moot.identity import keyfile
 from moot.mcp.downstream.backend import BackendCall, PendingCall
-from tests.adapter.far_endpoint import far_endpoint
-from tests.adapter.worlds import NAMESPACE, READ, TOOLS, World, desk, empty_world, world
+from tests.adapter.adapter_environment import (
+    NAMESPACE,
+    READ,
+    TOOLS,
+    AdapterEnvironment,
+    adapter_environment,
+    notes_server,
+    running_adapter,
+)
+from tests.adapter.stub_endpoint import stub_endpoint
 from tests.mcp.upstreams import is_alive
 from tests.waiting import bounded, until
 from tests.xprotocol.people import ALICE, person
@@ -31,7 +39,7 @@ ONE = {"name": "one"}
 
 @pytest.mark.requirement("XP-3.1-2")
 async def test_a_missing_key_file_is_made_for_its_owner_alone_and_used_again(tmp_path: Path) -> None:
-    async with empty_world(tmp_path, desk(tmp_path)) as here:
+    async with adapter_environment(tmp_path, notes_server(tmp_path)) as here:
         file = tmp_path / "keys" / "adapter.key"
         assert not file.exists()
         async with here.running() as adapter:
@@ -46,7 +54,7 @@ async def test_a_missing_key_file_is_made_for_its_owner_alone_and_used_again(tmp
 
 
 async def test_two_adapters_cannot_share_one_data_folder(tmp_path: Path) -> None:
-    async with world(tmp_path, desk(tmp_path)) as here:
+    async with running_adapter(tmp_path, notes_server(tmp_path)) as here:
         with pytest.raises(UsageError, match="is running already"):
             async with Adapter(here.settings(), environ=here.environ):
                 pass
@@ -55,8 +63,8 @@ async def test_two_adapters_cannot_share_one_data_folder(tmp_path: Path) -> None
 
 
 async def test_everything_ends_with_the_adapter(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
-    async with empty_world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with adapter_environment(tmp_path, notes) as here:
         before = asyncio.all_tasks()
         async with here.running():
             answer = await here.alice.ask(f"{NAMESPACE}.get_environment", {})
@@ -82,7 +90,7 @@ def children_of(pid: int) -> list[int]:
 
 
 async def test_status_is_told_at_the_control_socket(tmp_path: Path) -> None:
-    async with world(tmp_path, desk(tmp_path)) as here:
+    async with running_adapter(tmp_path, notes_server(tmp_path)) as here:
         await here.adapter.wait_announced()
         await here.alice.ask(KIND, ONE)
         await until(lambda: here.adapter.requests.in_progress == 0)
@@ -105,10 +113,10 @@ async def test_a_new_source_is_added_and_another_goes_while_a_call_of_a_third_is
     tmp_path: Path,
 ) -> None:
     """Hot reload: what did not change is not touched."""
-    stays = desk(tmp_path, "stays", "com.acme.stays")
-    goes = desk(tmp_path, "goes", "com.acme.goes")
-    comes = desk(tmp_path, "comes", "com.acme.comes")
-    async with world(tmp_path, stays, goes) as here:
+    stays = notes_server(tmp_path, "stays", "com.acme.stays")
+    goes = notes_server(tmp_path, "goes", "com.acme.goes")
+    comes = notes_server(tmp_path, "comes", "com.acme.comes")
+    async with running_adapter(tmp_path, stays, goes) as here:
         slow = here.alice.event("com.acme.stays.run_slow", {"until": "reloaded"})
         await here.alice.send(slow)
         await until(lambda: here.adapter.requests.in_progress == 1)
@@ -130,8 +138,8 @@ async def test_a_new_source_is_added_and_another_goes_while_a_call_of_a_third_is
 async def test_a_changed_file_is_taken_up_by_itself_and_a_wrong_one_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    notes = desk(tmp_path)
-    async with empty_world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with adapter_environment(tmp_path, notes) as here:
         task = asyncio.create_task(run_adapter(here.settings(), environ=here.environ))
         control = here.settings().control
         await until(lambda: control.exists())
@@ -159,8 +167,8 @@ async def test_a_changed_file_is_taken_up_by_itself_and_a_wrong_one_changes_noth
 async def test_who_may_call_follows_the_configuration_and_what_needs_a_restart_is_named(
     tmp_path: Path,
 ) -> None:
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         bob = await here.somebody("bob")
         assert (await bob.ask(KIND, ONE)).code == "AUTHORIZATION_INSUFFICIENT"
         here.document["access"][bob.key] = [READ]
@@ -186,7 +194,7 @@ async def test_who_may_call_follows_the_configuration_and_what_needs_a_restart_i
 
 async def test_another_key_in_the_same_file_is_noticed_and_needs_a_restart(tmp_path: Path) -> None:
     """Rotation: what was sealed for the older key still opens after it."""
-    async with empty_world(tmp_path, desk(tmp_path)) as here:
+    async with adapter_environment(tmp_path, notes_server(tmp_path)) as here:
         async with here.running() as adapter:
             old = here.alice.event(KIND, ONE)
             keyfile.rotate(adapter.settings.identity.key_file, int(time.time()))
@@ -200,7 +208,7 @@ async def test_another_key_in_the_same_file_is_noticed_and_needs_a_restart(tmp_p
 
 
 async def test_equal_settings_change_nothing(tmp_path: Path) -> None:
-    async with empty_world(tmp_path, desk(tmp_path)) as here:
+    async with adapter_environment(tmp_path, notes_server(tmp_path)) as here:
         one, other = here.settings(), here.settings()
         found = changes_between(one, other)
         assert not any((found.added, found.removed, found.restarted, found.changed, found.needs_restart))
@@ -211,7 +219,7 @@ async def test_equal_settings_change_nothing(tmp_path: Path) -> None:
 async def test_both_directions_run_at_once_through_one_instance(tmp_path: Path) -> None:
     """A middle adapter wraps a desk and shows a far endpoint; both are called together."""
 
-    def middle_file(here: World, near: Any, far_adapter: Adapter) -> dict[str, Any]:
+    def middle_file(here: AdapterEnvironment, near: Any, far_adapter: Adapter) -> dict[str, Any]:
         return dict(here.document) | {
             "identity": {"key_file": str(tmp_path / "middle" / "adapter.key")},
             "mcp_sources": [near.source],
@@ -228,23 +236,25 @@ async def test_both_directions_run_at_once_through_one_instance(tmp_path: Path) 
             "mcp_server": {"transport": "none"},
         }
 
-    async def grant_middle(here: World, file: dict[str, Any], far_adapter: Adapter, key: str) -> None:
+    async def grant_middle(
+        here: AdapterEnvironment, file: dict[str, Any], far_adapter: Adapter, key: str
+    ) -> None:
         file["access"][key] = ["com.far.desk.*"]
         kept, here.document = here.document, file
         await far_adapter.reload(here.settings())
         here.document = kept
 
-    async def many_inward(here: World, count: int) -> list[str]:
+    async def many_inward(here: AdapterEnvironment, count: int) -> list[str]:
         answers = [await here.alice.ask("com.acme.near.read_note", ONE) for _ in range(count)]
         return [each.payload["content"] for each in answers]
 
     async def many_outward(middle: Adapter, count: int) -> list[str]:
         return [await called(middle, "far_com_far_desk_read_note", ONE) for _ in range(count)]
 
-    near = desk(tmp_path, "near", "com.acme.near")
-    far = desk(tmp_path, "far", "com.far.desk")
+    near = notes_server(tmp_path, "near", "com.acme.near")
+    far = notes_server(tmp_path, "far", "com.far.desk")
     far.note("one", "far words")
-    async with empty_world(tmp_path, far) as here:
+    async with adapter_environment(tmp_path, far) as here:
         far_file = here.document
         async with here.running() as far_adapter:
             here.document = middle_file(here, near, far_adapter)
@@ -275,7 +285,7 @@ async def called(adapter: Adapter, tool: str, arguments: dict[str, Any]) -> str:
 async def test_a_native_endpoint_lives_beside_wrapped_ones(tmp_path: Path) -> None:
     """No flag day: XProtocol and MCP callers reach both kinds, and notice no difference."""
     native = person("native")
-    async with empty_world(tmp_path, desk(tmp_path)) as here:
+    async with adapter_environment(tmp_path, notes_server(tmp_path)) as here:
         wrapped_file = here.document
         async with here.running() as wrapped:
             here.document = dict(wrapped_file) | {
@@ -288,7 +298,7 @@ async def test_a_native_endpoint_lives_beside_wrapped_ones(tmp_path: Path) -> No
                     for name, key in (("desk", wrapped.key), ("weather", native.key.text))
                 ],
             }
-            async with here.running() as middle, far_endpoint(here.url, native) as weather:
+            async with here.running() as middle, stub_endpoint(here.url, native) as weather:
                 weather.allow(middle.identity)
                 weather.allow(here.alice.identity)
                 wrapped_file["access"][middle.key] = [f"{NAMESPACE}.*"]
@@ -320,7 +330,7 @@ async def test_a_process_that_is_told_to_stop_says_goodbye_and_ends(tmp_path: Pa
 
     Nobody is at its stdin, as with a service: that is no reason to end.
     """
-    async with empty_world(tmp_path, desk(tmp_path)) as here:
+    async with adapter_environment(tmp_path, notes_server(tmp_path)) as here:
         here.document["mcp_server"] = {"transport": "stdio"}
         here.write()
         script = (

@@ -22,7 +22,7 @@ PROGRAM = Path(sys.executable).parent / "xprotocol-adapter"
 
 
 @dataclass(frozen=True)
-class Said:
+class CommandResult:
     """What a command said and how it ended."""
 
     code: int
@@ -40,7 +40,7 @@ class Shell:
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
 
-    def __call__(self, *words: str | Path) -> Said:
+    def __call__(self, *words: str | Path) -> CommandResult:
         self._capsys.readouterr()
         try:
             code = main([str(word) for word in words])
@@ -48,10 +48,12 @@ class Shell:
             # How argparse says that it was called wrongly, or that it has helped.
             code = left.code if isinstance(left.code, int) else 1
         out, err = self._capsys.readouterr()
-        return Said(code, out, err)
+        return CommandResult(code, out, err)
 
 
-def run_program(*words: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None) -> Said:
+def run_program(
+    *words: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None
+) -> CommandResult:
     """One command in a process of its own, to its end."""
     done = subprocess.run(  # noqa: S603  # our own program
         [PROGRAM, *map(str, words)],
@@ -63,11 +65,11 @@ def run_program(*words: str | Path, env: dict[str, str] | None = None, cwd: Path
         stdin=subprocess.DEVNULL,
         check=False,
     )
-    return Said(done.returncode, done.stdout, done.stderr)
+    return CommandResult(done.returncode, done.stdout, done.stderr)
 
 
 @asynccontextmanager
-async def started(
+async def start_adapter(
     *words: str | Path, env: dict[str, str] | None = None
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """`xprotocol-adapter start …` as a process, ended at the end if it has not ended by itself."""

@@ -12,15 +12,15 @@ from moot.errors import SchemaViolation
 from moot.xprotocol.events import SignedDirected, decode
 from moot.xprotocol.faults import read_error
 from moot.xprotocol.payload_seal import open_payload
-from tests.adapter.worlds import NAMESPACE, desk, world
+from tests.adapter.adapter_environment import NAMESPACE, notes_server, running_adapter
 from tests.waiting import HANG_SECONDS, until
 from tests.xprotocol.people import EVE
 
 
 @pytest.mark.requirement("XP-0-2", "XP-2.1-4", "XP-2.1-5", "XP-2.2-14", "XP-2.2-15", "XP-5.1-6", "XP-5.1-10")
 async def test_an_event_becomes_a_tool_call_and_its_result_comes_back(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes) as here:
         answer = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"}, correlation_id="talk-7")
         assert answer.kind == f"{NAMESPACE}.read_note.result"
         assert answer.payload == {
@@ -44,10 +44,10 @@ async def test_an_event_becomes_a_tool_call_and_its_result_comes_back(tmp_path: 
 
 @pytest.mark.requirement("XP-2.1-6", "XP-2.3-1")
 async def test_several_servers_stand_behind_one_key(tmp_path: Path) -> None:
-    left = desk(tmp_path, "left", "com.acme.left")
-    right = desk(tmp_path, "right", "com.acme.right")
+    left = notes_server(tmp_path, "left", "com.acme.left")
+    right = notes_server(tmp_path, "right", "com.acme.right")
     right.note("one", "words on the right")
-    async with world(tmp_path, left, right) as here:
+    async with running_adapter(tmp_path, left, right) as here:
         answers = await asyncio.gather(
             here.alice.ask("com.acme.left.read_note", {"name": "one"}),
             here.alice.ask("com.acme.right.read_note", {"name": "one"}),
@@ -61,7 +61,7 @@ async def test_several_servers_stand_behind_one_key(tmp_path: Path) -> None:
 
 async def test_prompts_are_answered_with_their_text(tmp_path: Path) -> None:
     """XP 4.5."""
-    async with world(tmp_path, desk(tmp_path)) as here:
+    async with running_adapter(tmp_path, notes_server(tmp_path)) as here:
         answer = await here.alice.ask(f"{NAMESPACE}.prompt.greet", {"who": "Bob"})
         assert answer.kind == f"{NAMESPACE}.prompt.greet.result"
         assert answer.payload["content"] == "Greet Bob warmly."
@@ -72,7 +72,7 @@ async def test_structured_content_is_the_answer_and_a_server_that_lies_about_it_
     tmp_path: Path,
 ) -> None:
     """D-67."""
-    async with world(tmp_path, desk(tmp_path)) as here:
+    async with running_adapter(tmp_path, notes_server(tmp_path)) as here:
         answer = await here.alice.ask(f"{NAMESPACE}.get_sum", {"a": 1, "b": 2})
         assert answer.payload == {"sum": 3}
         lie = await here.alice.ask(f"{NAMESPACE}.get_lie", {})
@@ -84,8 +84,8 @@ async def test_structured_content_is_the_answer_and_a_server_that_lies_about_it_
 
 async def test_an_error_of_a_tool_is_data_and_an_error_of_the_server_is_a_fault(tmp_path: Path) -> None:
     """D-69."""
-    source = desk(tmp_path, env={"DESK_TOKEN": "open-sesame-1234"})
-    async with world(tmp_path, source) as here:
+    source = notes_server(tmp_path, env={"DESK_TOKEN": "open-sesame-1234"})
+    async with running_adapter(tmp_path, source) as here:
         failing = await here.alice.ask(f"{NAMESPACE}.run_failing", {})
         assert failing.kind == f"{NAMESPACE}.run_failing.result"
         assert failing.payload["isError"] is True
@@ -106,7 +106,7 @@ async def test_an_error_of_a_tool_is_data_and_an_error_of_the_server_is_a_fault(
 @pytest.mark.requirement("XP-4.6-26")
 async def test_describe_is_answered_to_anybody_and_says_what_they_may_call(tmp_path: Path) -> None:
     """D-77: discovery works before there are rights."""
-    async with world(tmp_path, desk(tmp_path)) as here:
+    async with running_adapter(tmp_path, notes_server(tmp_path)) as here:
         query = {"intent": "read a note", "limit": 3}
         known = await here.alice.ask("xp.schema.describe", query)
         assert known.kind == "xp.schema.describe.result"
@@ -122,7 +122,7 @@ async def test_describe_is_answered_to_anybody_and_says_what_they_may_call(tmp_p
 
 
 async def test_all_contracts_can_be_had_by_events(tmp_path: Path) -> None:
-    async with world(tmp_path, desk(tmp_path)) as here:
+    async with running_adapter(tmp_path, notes_server(tmp_path)) as here:
         stranger = await here.somebody("carol")
         answer = await stranger.ask("xp.schema.list", {"kinds": [f"{NAMESPACE}.read_note"]})
         assert answer.kind == "xp.schema.list.result"
@@ -133,10 +133,10 @@ async def test_all_contracts_can_be_had_by_events(tmp_path: Path) -> None:
 
 
 async def test_many_calls_at_once_each_get_their_own_answer(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
+    notes = notes_server(tmp_path)
     for number in range(30):
         notes.note(f"n{number}", f"words {number}")
-    async with world(tmp_path, notes) as here:
+    async with running_adapter(tmp_path, notes) as here:
         answers = await asyncio.gather(
             *(
                 here.alice.ask(f"{NAMESPACE}.read_note", {"name": f"n{number}"}, correlation_id=f"c{number}")
@@ -149,7 +149,7 @@ async def test_many_calls_at_once_each_get_their_own_answer(tmp_path: Path) -> N
 
 
 async def test_an_answer_too_large_for_an_event_is_a_fault_that_says_so(tmp_path: Path) -> None:
-    async with world(tmp_path, desk(tmp_path)) as here:
+    async with running_adapter(tmp_path, notes_server(tmp_path)) as here:
         for size in (786_000, 3_000_000):
             answer = await here.alice.ask(f"{NAMESPACE}.get_long", {"size": size})
             assert answer.code == "UPSTREAM_ERROR"
@@ -161,7 +161,7 @@ async def test_an_answer_too_large_for_an_event_is_a_fault_that_says_so(tmp_path
 async def test_a_server_that_hangs_is_unavailable_after_the_named_time_and_others_do_not_wait(
     tmp_path: Path,
 ) -> None:
-    async with world(tmp_path, desk(tmp_path), limits={"stop_seconds": 0.2}) as here:
+    async with running_adapter(tmp_path, notes_server(tmp_path), limits={"stop_seconds": 0.2}) as here:
         await here.alice.send(here.alice.event(f"{NAMESPACE}.run_hang", {}))
         await until(lambda: here.adapter.requests.in_progress == 1)
         quick = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
@@ -169,12 +169,12 @@ async def test_a_server_that_hangs_is_unavailable_after_the_named_time_and_other
         # The one before it is still under way.
         await until(lambda: here.adapter.requests.in_progress == 1)
     limits = {"upstream_call_seconds": 0.5}
-    async with world(tmp_path / "hasty", desk(tmp_path / "hasty"), limits=limits) as here:
+    async with running_adapter(tmp_path / "hasty", notes_server(tmp_path / "hasty"), limits=limits) as here:
         assert (await here.alice.ask(f"{NAMESPACE}.run_hang", {})).code == "ENDPOINT_UNAVAILABLE"
 
 
 async def test_a_server_that_dies_is_started_again_and_its_contracts_stay(tmp_path: Path) -> None:
-    async with world(tmp_path, desk(tmp_path)) as here:
+    async with running_adapter(tmp_path, notes_server(tmp_path)) as here:
         digest = here.adapter.registry.digest
         dead = await here.alice.ask(f"{NAMESPACE}.run_die", {})
         assert dead.code == "ENDPOINT_UNAVAILABLE"
@@ -187,7 +187,7 @@ async def test_a_server_that_dies_is_started_again_and_its_contracts_stay(tmp_pa
 
 async def test_calls_at_once_are_bounded_in_all_and_for_each_sender(tmp_path: Path) -> None:
     limits = {"max_calls": 3, "max_calls_per_sender": 2, "stop_seconds": 0.2}
-    async with world(tmp_path, desk(tmp_path), limits=limits) as here:
+    async with running_adapter(tmp_path, notes_server(tmp_path), limits=limits) as here:
         carol, bob = await here.somebody("carol"), await here.somebody("bob")
         here.document["access"] |= {each.key: [f"{NAMESPACE}.*"] for each in (carol, bob)}
         await here.adapter.reload(here.settings())
@@ -207,8 +207,8 @@ async def test_calls_at_once_are_bounded_in_all_and_for_each_sender(tmp_path: Pa
 
 
 async def test_whoever_stops_the_adapter_does_not_leave_callers_waiting(tmp_path: Path) -> None:
-    notes = desk(tmp_path)
-    async with world(tmp_path, notes, limits={"stop_seconds": HANG_SECONDS}) as here:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes, limits={"stop_seconds": HANG_SECONDS}) as here:
         finished = here.alice.event(f"{NAMESPACE}.run_slow", {"until": "the end"})
         await here.alice.send(finished)
         await until(lambda: here.adapter.requests.in_progress == 1)
@@ -216,7 +216,9 @@ async def test_whoever_stops_the_adapter_does_not_leave_callers_waiting(tmp_path
         notes.let_go("the end")
         await closing
         assert (await here.alice.answer(finished)).payload["content"] == "done"
-    async with world(tmp_path / "other", desk(tmp_path / "other"), limits={"stop_seconds": 0.2}) as here:
+    async with running_adapter(
+        tmp_path / "other", notes_server(tmp_path / "other"), limits={"stop_seconds": 0.2}
+    ) as here:
         cut_off = here.alice.event(f"{NAMESPACE}.run_slow", {"until": "never"})
         await here.alice.send(cut_off)
         await until(lambda: here.adapter.requests.in_progress == 1)
@@ -233,8 +235,8 @@ async def test_a_stdio_source_is_a_child_with_its_arguments_and_variables_and_no
     tmp_path: Path,
 ) -> None:
     """D-72, D-87."""
-    notes = desk(tmp_path, env={"DATA_DIR": "/var/data"}, flags=["--quiet", "a b;c"])
-    async with world(tmp_path, notes) as here:
+    notes = notes_server(tmp_path, env={"DATA_DIR": "/var/data"}, flags=["--quiet", "a b;c"])
+    async with running_adapter(tmp_path, notes) as here:
         here.environ["SECRET_OF_THE_ADAPTER"] = "never"
         answer = await here.alice.ask(f"{NAMESPACE}.get_environment", {})
         seen = json.loads(answer.payload["content"])

@@ -19,8 +19,8 @@ from moot.endpoint.relay_subscriptions import RelayRefused, RelaySubscription
 from moot.errors import OutboxFull, TimedOut, Unreachable, UsageError
 from moot.net.websocket_client import DialLimits
 from moot.relay.relay_settings import RelayLimits
-from tests.endpoint.proxy import proxied_relay
-from tests.relay.talk import announce, event, relay_in
+from tests.endpoint.relay_proxy import proxied_relay
+from tests.relay.raw_client import announce, event, relay_in
 from tests.waiting import HANG_SECONDS, bounded, until
 from tests.xprotocol.people import ALICE, BOB
 

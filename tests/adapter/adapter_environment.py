@@ -40,11 +40,11 @@ from moot.xprotocol.events import (
     verify_event,
 )
 from moot.xprotocol.payload_seal import open_payload
-from tests.relay.talk import relay_in
+from tests.relay.raw_client import relay_in
 from tests.waiting import bounded
 from tests.xprotocol.people import person
 
-SERVER = Path(__file__).parent / "servers" / "desk.py"
+SERVER = Path(__file__).parent / "servers" / "notes_server.py"
 NAMESPACE = "com.acme.desk"
 READ, WRITE, EXECUTE = (f"{NAMESPACE}.{word}" for word in ("read", "write", "execute"))
 QUICK_RELAYS = RelayClientSettings(reconnect_interval_seconds=0.05, publish_retry_seconds=0.1)
@@ -83,7 +83,7 @@ TOOLS: list[dict[str, Json]] = [
 
 
 @dataclass
-class Desk:
+class NotesServer:
     """The folder of one `desk` server, and its entry in a configuration."""
 
     folder: Path
@@ -129,8 +129,10 @@ class Desk:
         } | {name: value for name, value in self.options.items() if name != "flags"}
 
 
-def desk(tmp_path: Path, name: str = "desk", namespace: str = NAMESPACE, **options: Json) -> Desk:
-    return Desk(tmp_path / f"{name}.folder", name, namespace, options)
+def notes_server(
+    tmp_path: Path, name: str = "desk", namespace: str = NAMESPACE, **options: Json
+) -> NotesServer:
+    return NotesServer(tmp_path / f"{name}.folder", name, namespace, options)
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ class Answer:
         return code if isinstance(code, str) else None
 
 
-class Person:
+class RemoteCaller:
     """Somebody with a key and a relay, who sends what a test wants and reads what comes back."""
 
     def __init__(
@@ -219,7 +221,7 @@ def _nth(heard: list[Answer], request_id: str, place: int) -> Answer | None:
     return found[place] if len(found) > place else None
 
 
-class World:
+class AdapterEnvironment:
     """Everything that runs in one test."""
 
     def __init__(self, folder: Path, relay: RelayServer, document: dict[str, Json]) -> None:
@@ -232,7 +234,7 @@ class World:
         self._stack = AsyncExitStack()
         self._adapter: Adapter | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self.alice: Person
+        self.alice: RemoteCaller
         self.public: list[PublicEvent] = []
         self._news = asyncio.Event()
 
@@ -265,14 +267,14 @@ class World:
             finally:
                 self._adapter = None
 
-    async def somebody(self, name: str) -> Person:
+    async def somebody(self, name: str) -> RemoteCaller:
         identity = person(name)
         relays = await self._stack.enter_async_context(RelayClient([self.url], identity, QUICK_RELAYS))
 
         def adapter_key() -> tuple[str, str]:
             return self.adapter.key, self.adapter.identity.enc_key.text
 
-        found = Person(identity, relays, adapter_key)
+        found = RemoteCaller(identity, relays, adapter_key)
         self._tasks.append(asyncio.create_task(found.listen()))
         return found
 
@@ -305,15 +307,22 @@ class World:
 
 
 @asynccontextmanager
-async def empty_world(tmp_path: Path, *desks: Desk, **document: Json) -> AsyncIterator[World]:
+async def adapter_environment(
+    tmp_path: Path, *desks: NotesServer, **document: Json
+) -> AsyncIterator[AdapterEnvironment]:
     """A relay, people and a configuration, but no adapter yet. Alice may do everything at the desks."""
-    async with relay_in(tmp_path / "relay") as relay, world_on(tmp_path, relay, relay.url, *desks) as here:
+    async with (
+        relay_in(tmp_path / "relay") as relay,
+        environment_on_relay(tmp_path, relay, relay.url, *desks) as here,
+    ):
         here.document = merged(here.document, document)
         yield here
 
 
 @asynccontextmanager
-async def world_on(tmp_path: Path, relay: RelayServer, url: str, *desks: Desk) -> AsyncIterator[World]:
+async def environment_on_relay(
+    tmp_path: Path, relay: RelayServer, url: str, *desks: NotesServer
+) -> AsyncIterator[AdapterEnvironment]:
     """An empty world on a relay that is there already, and is reached at `url`."""
     alice = person("alice")
     whole: dict[str, Json] = {
@@ -324,7 +333,7 @@ async def world_on(tmp_path: Path, relay: RelayServer, url: str, *desks: Desk) -
         "discovery": {"well_known_port": 0},
         "limits": {"announce_debounce_seconds": 0.05, "min_refresh_interval_seconds": 0.05},
     }
-    here = World(tmp_path, relay, whole)
+    here = AdapterEnvironment(tmp_path, relay, whole)
     here.url = url
     here.alice = await here.somebody("alice")
     here._tasks.append(asyncio.create_task(here.hear_public()))
@@ -335,9 +344,11 @@ async def world_on(tmp_path: Path, relay: RelayServer, url: str, *desks: Desk) -
 
 
 @asynccontextmanager
-async def world(tmp_path: Path, *desks: Desk, **document: Json) -> AsyncIterator[World]:
+async def running_adapter(
+    tmp_path: Path, *desks: NotesServer, **document: Json
+) -> AsyncIterator[AdapterEnvironment]:
     """The same with the adapter running; sections of `document` are merged into the usual ones."""
-    async with empty_world(tmp_path, *desks, **document) as here, here.running():
+    async with adapter_environment(tmp_path, *desks, **document) as here, here.running():
         yield here
 
 

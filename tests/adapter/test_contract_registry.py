@@ -11,7 +11,7 @@ from moot.adapter.inbound.contract_registry import ContractRegistry, GrammarCach
 from moot.errors import UsageError
 from moot.xprotocol.publication import ServerOffer
 from moot.xprotocol.source_overrides import SourceSettings
-from tests.adapter.worlds import OBJECT, named, tool
+from tests.adapter.adapter_environment import OBJECT, named, tool
 
 
 def source(name: str, namespace: str = "com.acme.desk") -> SourceSettings:

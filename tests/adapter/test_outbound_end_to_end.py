@@ -26,7 +26,7 @@ import yaml
 from mcp import Client, StdioServerParameters
 from moot.identity import keyfile
 from moot.protocol.operation import Json
-from tests.adapter.commands import PROGRAM
+from tests.adapter.command_runner import PROGRAM
 from tests.bridge.test_space_server_conformance import INSPECTOR, NODE, run
 from tests.mcp.upstreams import NODE as SERVERS
 from tests.ports import held_port

@@ -9,9 +9,9 @@ from pathlib import Path
 from websockets.asyncio.server import serve
 
 from moot.relay.relay_server import RelayServer
-from tests.endpoint.proxy import Proxy
+from tests.endpoint.relay_proxy import Proxy
 from tests.ports import held_port
-from tests.relay.talk import relay_in
+from tests.relay.raw_client import relay_in
 
 
 @asynccontextmanager

@@ -29,7 +29,7 @@ def announce(sender: Identity = ALICE, *, now: float | None = None, **payload: A
     return publish(sender, ANNOUNCE, payload, now=time.time() if now is None else now)
 
 
-class Talk:
+class RawRelayClient:
     """One connection."""
 
     def __init__(self, socket: ClientConnection, url: str) -> None:
@@ -83,9 +83,9 @@ class Talk:
 
 
 @asynccontextmanager
-async def talking(url: str, **options: Any) -> AsyncIterator[Talk]:
+async def raw_client(url: str, **options: Any) -> AsyncIterator[RawRelayClient]:
     async with connect(url, max_size=None, close_timeout=1, **options) as socket:
-        talk = Talk(socket, url)
+        talk = RawRelayClient(socket, url)
         word, talk.challenge = await talk.hear()
         assert word == "AUTH"
         yield talk

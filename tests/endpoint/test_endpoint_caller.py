@@ -30,10 +30,10 @@ from moot.xprotocol.access_rights import grant
 from moot.xprotocol.event_composer import compose, publish, reply
 from moot.xprotocol.events import ANNOUNCE, DirectedEvent
 from moot.xprotocol.faults import Fault
-from tests.adapter.far_endpoint import CURRENT, QUICK, SECRET, STATIONS, FarEndpoint, far_endpoint
-from tests.endpoint.hostile import hostile_relay
-from tests.endpoint.proxy import Proxy
-from tests.relay.talk import relay_in
+from tests.adapter.stub_endpoint import CURRENT, QUICK, SECRET, STATIONS, StubEndpoint, stub_endpoint
+from tests.endpoint.hostile_relay import hostile_relay
+from tests.endpoint.relay_proxy import Proxy
+from tests.relay.raw_client import relay_in
 from tests.waiting import HANG_SECONDS, until
 from tests.xprotocol.people import ALICE, BOB, CAROL, EVE
 
@@ -47,7 +47,7 @@ class Desk:
 
     caller: EndpointCaller
     relays: RelayClient
-    far: FarEndpoint
+    far: StubEndpoint
     url: str
 
     async def ask(
@@ -59,7 +59,7 @@ class Desk:
 @asynccontextmanager
 async def desk(url: str, far_url: str | None = None, **more: Any) -> AsyncIterator[Desk]:
     async with (
-        far_endpoint(far_url or url, BOB, caller=ALICE) as far,
+        stub_endpoint(far_url or url, BOB, caller=ALICE) as far,
         RelayClient([url], ALICE, QUICK) as relays,
         EndpointCaller(ALICE, **more) as caller,
         EventListener(relays, caller) as hearing,
@@ -110,7 +110,7 @@ async def test_grants_and_delegations_go_along(tmp_path: Path) -> None:
         assert d.far.served[-1].payload == BERN
 
 
-async def _forge(far: FarEndpoint, request: DirectedEvent, kind: str, payload: Json, how: str) -> None:
+async def _forge(far: StubEndpoint, request: DirectedEvent, kind: str, payload: Json, how: str) -> None:
     """Everything but the right answer."""
     now = time.time()
     evil = {"content": "evil"}

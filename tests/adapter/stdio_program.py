@@ -1,4 +1,4 @@
-"""A process that shows one far endpoint over its streams: `python -m tests.adapter.far_face RELAY KEY`.
+"""A process that shows one far endpoint over its streams: `python -m tests.adapter.stdio_program RELAY KEY`.
 
 Small on purpose: `Outward` and `Listener` as a program composes them, and nothing else of the adapter.
 """
@@ -13,14 +13,17 @@ import uvloop
 from moot.adapter.config.adapter_settings import McpServerSettings
 from moot.adapter.config.source_settings import XProtocolSource
 from moot.adapter.outbound.mcp_listener import McpListener
-from tests.adapter.outside import opened
+from tests.adapter.outbound_environment import open_outbound
 
 
 async def main(relay: str, key: str) -> None:
     # What a careless library does: none of it may reach the client's lines.
     print("this goes to stderr")
     one = XProtocolSource(name="weather", key=key, relay=relay, mcp_tool_prefix="weather_")
-    async with opened(relay, one) as outward, McpListener(McpServerSettings(), outward.backend) as listener:
+    async with (
+        open_outbound(relay, one) as outward,
+        McpListener(McpServerSettings(), outward.backend) as listener,
+    ):
         print("and so does this")
         logging.getLogger("moot").warning("up")
         await listener.wait_ended()

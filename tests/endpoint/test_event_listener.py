@@ -26,8 +26,8 @@ from moot.endpoint.relay_settings import RelayClientSettings
 from moot.endpoint.relay_subscriptions import RelaySubscription, SubscriptionMemory
 from moot.store.event_store import EventStore
 from moot.xprotocol.event_receiver import Accepted, Dropped, Outcome
-from tests.endpoint.proxy import proxied_relay
-from tests.relay.talk import event, relay_in
+from tests.endpoint.relay_proxy import proxied_relay
+from tests.relay.raw_client import event, relay_in
 from tests.waiting import bounded
 from tests.xprotocol.people import ALICE, BOB, Office
 

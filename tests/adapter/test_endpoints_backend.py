@@ -29,9 +29,9 @@ from moot.xprotocol.access_rights import grant
 from moot.xprotocol.delegation import delegate
 from moot.xprotocol.event_composer import reply
 from moot.xprotocol.events import DirectedEvent
-from tests.adapter.far_endpoint import CURRENT, FORECAST, GREETING, SECRET, STATIONS, far_endpoint
-from tests.adapter.outside import opened, outside, source
-from tests.relay.talk import relay_in
+from tests.adapter.outbound_environment import open_outbound, outbound_environment, source
+from tests.adapter.stub_endpoint import CURRENT, FORECAST, GREETING, SECRET, STATIONS, stub_endpoint
+from tests.relay.raw_client import relay_in
 from tests.waiting import HANG_SECONDS, until
 from tests.xprotocol.people import ALICE, BOB, CAROL, EVE
 
@@ -39,7 +39,7 @@ from tests.xprotocol.people import ALICE, BOB, CAROL, EVE
 @pytest.mark.requirement("XP-0-4", "XP-2.2-3", "XP-7.1-2", "XP-3.1-35", "XP-9-2")
 async def test_an_endpoint_is_a_set_of_tools(tmp_path: Path) -> None:
     """XP 4.2, as printed."""
-    async with outside(tmp_path, mcp_tool_prefix="weather_") as out:
+    async with outbound_environment(tmp_path, mcp_tool_prefix="weather_") as out:
         tools = await out.outward.backend.offers("tools")
         assert [tool["name"] for tool in tools] == [
             "weather_current_get",
@@ -64,7 +64,7 @@ async def test_an_endpoint_is_a_set_of_tools(tmp_path: Path) -> None:
 @pytest.mark.requirement("XP-2.2-4", "XP-5.2-1", "XP-5.2-4")
 async def test_a_call_becomes_an_event_and_its_answer_a_result(tmp_path: Path) -> None:
     """XP 5.2, steps 1 to 8."""
-    async with outside(tmp_path) as out:
+    async with outbound_environment(tmp_path) as out:
         result = await out.call("weather_current_get", location="San Francisco")
         assert result == {
             "content": [{"type": "text", "text": "San Francisco: 17°C"}],
@@ -82,7 +82,7 @@ async def test_a_call_becomes_an_event_and_its_answer_a_result(tmp_path: Path) -
 @pytest.mark.requirement("XP-2.2-7", "XP-2.2-8")
 async def test_prompts_are_shown_as_prompts(tmp_path: Path) -> None:
     """XP 4.5."""
-    async with outside(tmp_path) as out:
+    async with outbound_environment(tmp_path) as out:
         assert await out.outward.backend.offers("prompts") == [
             {
                 "name": "weather_prompt_greet",
@@ -101,7 +101,7 @@ async def test_prompts_are_shown_as_prompts(tmp_path: Path) -> None:
 @pytest.mark.requirement("XP-2.2-5", "XP-2.2-6")
 async def test_resources_are_listed_read_and_followed(tmp_path: Path) -> None:
     """XP 4.5, D-78."""
-    async with outside(tmp_path) as out:
+    async with outbound_environment(tmp_path) as out:
         backend = out.outward.backend
         bern = "weather://stations/bern"
         listed = await backend.offers("resources")
@@ -136,7 +136,7 @@ async def test_resources_are_listed_read_and_followed(tmp_path: Path) -> None:
 
 
 async def test_what_is_followed_is_asked_for_again_when_the_endpoint_was_restarted(tmp_path: Path) -> None:
-    async with outside(tmp_path) as out:
+    async with outbound_environment(tmp_path) as out:
         bern = "weather://stations/bern"
         await out.outward.backend.subscribe(bern)
         out.far.followers.clear()
@@ -159,7 +159,7 @@ async def test_what_is_followed_is_asked_for_again_when_the_endpoint_was_restart
 )
 async def test_errors_are_the_tables(tmp_path: Path, fault: EventFault, code: int, message: str) -> None:
     """XP 5.3, over the wire."""
-    async with outside(tmp_path) as out:
+    async with outbound_environment(tmp_path) as out:
 
         async def fails(_event: DirectedEvent, _payload: dict[str, Json]) -> Json:
             raise fault
@@ -175,7 +175,7 @@ async def test_errors_are_the_tables(tmp_path: Path, fault: EventFault, code: in
 
 @pytest.mark.requirement("XP-11.3-7")
 async def test_refusals_of_an_endpoint_are_the_tables_too(tmp_path: Path) -> None:
-    async with outside(tmp_path) as out:
+    async with outbound_environment(tmp_path) as out:
         cases: list[tuple[str, dict[str, Any], int, str]] = [
             ("weather_station_reset", {}, -32600, "Insufficient capability for this operation"),
             ("weather_current_get", {}, -32602, "Request payload does not conform to schema"),
@@ -194,7 +194,7 @@ async def test_refusals_of_an_endpoint_are_the_tables_too(tmp_path: Path) -> Non
 
 
 async def test_an_endpoint_that_is_silent_or_away_is_unavailable_in_time(tmp_path: Path) -> None:
-    async with outside(tmp_path, call_timeout_seconds=0.5) as out:
+    async with outbound_environment(tmp_path, call_timeout_seconds=0.5) as out:
 
         async def never(_request: DirectedEvent, _kind: str, _payload: Json) -> None:
             return
@@ -207,7 +207,7 @@ async def test_an_endpoint_that_is_silent_or_away_is_unavailable_in_time(tmp_pat
 
 
 async def test_answers_that_no_result_can_be_made_of_are_errors(tmp_path: Path) -> None:
-    async with outside(tmp_path) as out:
+    async with outbound_environment(tmp_path) as out:
         say: list[Json] = [None]
 
         async def answer(request: DirectedEvent, kind: str, _payload: Json) -> None:
@@ -228,7 +228,7 @@ async def test_answers_that_no_result_can_be_made_of_are_errors(tmp_path: Path) 
 
 
 async def test_many_calls_at_once_each_get_their_own_answer_and_cancelling_ends_one(tmp_path: Path) -> None:
-    async with outside(tmp_path) as out:
+    async with outbound_environment(tmp_path) as out:
         results = await asyncio.gather(
             *(out.call("weather_current_get", location=f"L{n}") for n in range(60))
         )
@@ -249,13 +249,13 @@ async def test_two_sources_that_want_one_name_both_get_another(tmp_path: Path) -
     """D-68: a newcomer never takes a name over."""
     async with (
         relay_in(tmp_path) as relay,
-        far_endpoint(relay.url, BOB, CURRENT, FORECAST, caller=ALICE),
-        far_endpoint(relay.url, CAROL, CURRENT, caller=ALICE) as carol,
+        stub_endpoint(relay.url, BOB, CURRENT, FORECAST, caller=ALICE),
+        stub_endpoint(relay.url, CAROL, CURRENT, caller=ALICE) as carol,
     ):
         carol.temperature = 30
         first = source(relay.url, "one")
         second = source(relay.url, "two", key=CAROL.key.text)
-        async with opened(relay.url, first) as outward:
+        async with open_outbound(relay.url, first) as outward:
             await outward.wait_settled(HANG_SECONDS)
             tools = [tool["name"] for tool in await outward.backend.offers("tools")]
             assert tools == ["weather_current_get", "weather_forecast_get"]
@@ -287,7 +287,7 @@ async def test_an_adapter_acts_for_a_user_by_a_delegation_and_with_grants_from_f
     given = grant(BOB, CAROL.key.text, ["weather.read"], ends=int(now) + 600, now=now)
     (tmp_path / "chain.json").write_bytes(chain.raw)
     (tmp_path / "grants.json").write_bytes(b"[" + given.raw + b"]")
-    async with outside(
+    async with outbound_environment(
         tmp_path, delegation_event=tmp_path / "chain.json", proofs=(tmp_path / "grants.json",)
     ) as out:
         out.far.access.clear()
@@ -326,8 +326,8 @@ async def test_every_call_is_told_of_when_it_is_over_without_what_was_in_it(tmp_
     asked: list[AuditedCall] = []
     async with (
         relay_in(tmp_path) as relay,
-        far_endpoint(relay.url, BOB, caller=ALICE) as far,
-        opened(relay.url, source(relay.url), on_call=asked.append) as outward,
+        stub_endpoint(relay.url, BOB, caller=ALICE) as far,
+        open_outbound(relay.url, source(relay.url), on_call=asked.append) as outward,
     ):
         await outward.wait_settled(HANG_SECONDS)
 
@@ -360,12 +360,12 @@ async def test_every_call_is_told_of_when_it_is_over_without_what_was_in_it(tmp_
 async def test_a_uri_that_two_sources_have_leads_to_each_by_a_name_of_its_own(tmp_path: Path) -> None:
     async with (
         relay_in(tmp_path) as relay,
-        far_endpoint(relay.url, BOB, STATIONS, caller=ALICE),
-        far_endpoint(relay.url, CAROL, STATIONS, caller=ALICE) as carol,
+        stub_endpoint(relay.url, BOB, STATIONS, caller=ALICE),
+        stub_endpoint(relay.url, CAROL, STATIONS, caller=ALICE) as carol,
     ):
         carol.temperature = 30
         two = [source(relay.url, "one"), source(relay.url, "two", key=CAROL.key.text)]
-        async with opened(relay.url, *two) as outward:
+        async with open_outbound(relay.url, *two) as outward:
             await outward.wait_settled(HANG_SECONDS)
             uris = [each["uri"] for each in await outward.backend.offers("resources")]
             bern = "weather://stations/bern"
@@ -380,8 +380,8 @@ async def test_a_uri_that_two_sources_have_leads_to_each_by_a_name_of_its_own(tm
 async def test_too_many_calls_at_once_are_told_to_come_back(tmp_path: Path) -> None:
     async with (
         relay_in(tmp_path) as relay,
-        far_endpoint(relay.url, BOB, caller=ALICE) as far,
-        opened(relay.url, source(relay.url), limits=AdapterLimits(max_outbound_calls=2)) as outward,
+        stub_endpoint(relay.url, BOB, caller=ALICE) as far,
+        open_outbound(relay.url, source(relay.url), limits=AdapterLimits(max_outbound_calls=2)) as outward,
     ):
         await outward.wait_settled(HANG_SECONDS)
 
@@ -401,7 +401,7 @@ async def test_too_many_calls_at_once_are_told_to_come_back(tmp_path: Path) -> N
 
 
 async def test_lists_tell_when_they_change_and_only_then(tmp_path: Path) -> None:
-    async with outside(tmp_path, CURRENT) as out:
+    async with outbound_environment(tmp_path, CURRENT) as out:
         out.changes.clear()
         await out.outward.refresh()
         assert out.changes == []

@@ -12,7 +12,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
 from moot.relay.relay_server import RelayServer
-from tests.relay.talk import relay_in
+from tests.relay.raw_client import relay_in
 
 # From the relay (True) or from the client; the messages that go on instead of this one.
 Mangle = Callable[[bool, bytes], list[bytes]]

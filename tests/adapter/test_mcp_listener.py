@@ -22,11 +22,16 @@ from moot.adapter.outbound.mcp_listener import McpListener
 from moot.config.gateway_config import Secret
 from moot.errors import UsageError
 from moot.mcp.eras import CLIENT_CAPABILITIES_KEY, PROTOCOL_VERSION_KEY
-from tests.adapter.commands import PROGRAM
-from tests.adapter.far_endpoint import FORECAST, FarEndpoint, far_endpoint
-from tests.adapter.outside import Outside, opened, outside, source
+from tests.adapter.command_runner import PROGRAM
+from tests.adapter.outbound_environment import (
+    OutboundEnvironment,
+    open_outbound,
+    outbound_environment,
+    source,
+)
+from tests.adapter.stub_endpoint import FORECAST, StubEndpoint, stub_endpoint
 from tests.ports import held_port
-from tests.relay.talk import relay_in
+from tests.relay.raw_client import relay_in
 from tests.waiting import HANG_SECONDS, until, until_told
 from tests.xprotocol.people import ALICE, BOB
 
@@ -44,19 +49,23 @@ HTTP = McpServerSettings(transport="sse", sse_port=0)
 
 
 @asynccontextmanager
-async def client(folder: Path, way: str, mode: Any, **more: Any) -> AsyncIterator[tuple[Client, FarEndpoint]]:
+async def client(
+    folder: Path, way: str, mode: Any, **more: Any
+) -> AsyncIterator[tuple[Client, StubEndpoint]]:
     """A client of the SDK, the listener that it takes for a server of tools, and the endpoint behind."""
-    async with relay_in(folder) as relay, far_endpoint(relay.url, BOB, caller=ALICE) as far:
+    async with relay_in(folder) as relay, stub_endpoint(relay.url, BOB, caller=ALICE) as far:
         if way == "stdio":
             server: Any = StdioServerParameters(
-                command=sys.executable, args=["-m", "tests.adapter.far_face", relay.url, far.key], cwd=ROOT
+                command=sys.executable,
+                args=["-m", "tests.adapter.stdio_program", relay.url, far.key],
+                cwd=ROOT,
             )
             async with Client(server, mode=mode, **more) as one:
                 yield one, far
             return
         wanted = source(relay.url, mcp_tool_prefix="weather_")
         async with (
-            opened(relay.url, wanted) as outward,
+            open_outbound(relay.url, wanted) as outward,
             McpListener(HTTP, outward.backend) as listener,
         ):
             assert listener.url is not None
@@ -153,9 +162,12 @@ async def test_a_client_hears_of_new_tools_and_of_changed_resources(tmp_path: Pa
 
 
 @asynccontextmanager
-async def listening(folder: Path, **settings: Any) -> AsyncIterator[tuple[McpListener, Outside]]:
+async def listening(folder: Path, **settings: Any) -> AsyncIterator[tuple[McpListener, OutboundEnvironment]]:
     options: dict[str, Any] = {"transport": "sse", "sse_port": 0} | settings
-    async with outside(folder) as out, McpListener(McpServerSettings(**options), out.outward.backend) as one:
+    async with (
+        outbound_environment(folder) as out,
+        McpListener(McpServerSettings(**options), out.outward.backend) as one,
+    ):
         yield one, out
 
 
@@ -228,7 +240,7 @@ async def test_a_port_is_open_only_for_http_and_is_the_one_that_was_named(tmp_pa
 
 
 async def check_ports(tmp_path: Path, port: int) -> None:
-    async with outside(tmp_path) as out, httpx.AsyncClient(timeout=HANG_SECONDS) as web:
+    async with outbound_environment(tmp_path) as out, httpx.AsyncClient(timeout=HANG_SECONDS) as web:
         backend = out.outward.backend
         for settings in (None, McpServerSettings(transport="none", sse_port=port)):
             async with McpListener(settings, backend) as listener:
@@ -255,7 +267,7 @@ async def check_ports(tmp_path: Path, port: int) -> None:
 @pytest.mark.parametrize("output", ["stdout", "adapter.log"])
 async def test_over_stdio_nothing_but_mcp_is_on_stdout(tmp_path: Path, output: str) -> None:
     """D-72: the program itself, told to log to stdout; and the end of the client ends it."""
-    async with relay_in(tmp_path / "relay") as relay, far_endpoint(relay.url, BOB, caller=ALICE) as far:
+    async with relay_in(tmp_path / "relay") as relay, stub_endpoint(relay.url, BOB, caller=ALICE) as far:
         document = {
             "identity": {"key_file": str(tmp_path / "adapter.key")},
             "relay": {"urls": [relay.url]},

@@ -24,9 +24,9 @@ from moot.xprotocol.event_composer import publish
 from moot.xprotocol.events import ANNOUNCE, SignedPublic
 from moot.xprotocol.key_statements import read_delegation
 from moot.xprotocol.revocation import revoke
-from tests.adapter.commands import Said, Shell, run_program
+from tests.adapter.command_runner import CommandResult, Shell, run_program
 from tests.adapter.test_settings import MINIMAL, settings_of, written
-from tests.relay.talk import relay_in
+from tests.relay.raw_client import relay_in
 from tests.xprotocol.people import EVE, person
 
 ROOT, DEPARTMENT, ADAPTER = (person(name) for name in ("root", "department", "adapter"))
@@ -51,7 +51,7 @@ def file_of(folder: Path, events: list[SignedPublic], name: str = "chain.json") 
     return file
 
 
-def walked(shell: Shell, *words: str | Path) -> Said:
+def walked(shell: Shell, *words: str | Path) -> CommandResult:
     return shell("trust-chain", *words, "--json")
 
 
@@ -263,7 +263,7 @@ async def test_week_1_an_outsider_verifies_who_authorised_the_adapter(tmp_path: 
         for folder in (inside, outside):
             folder.mkdir()
 
-        async def said(home: Path, *words: str) -> Said:
+        async def said(home: Path, *words: str) -> CommandResult:
             return await asyncio.to_thread(run_program, *words, "--json", env={"HOME": str(home)}, cwd=home)
 
         org = (await said(inside, "keygen", "--output", "org.key")).json["public_key"]

@@ -19,7 +19,15 @@ from moot.mcp.downstream.http_server import McpHttpServer
 from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.downstream.mcp_server import McpServer
 from moot.net.http_listener import bind_socket, serve_http
-from tests.adapter.worlds import NAMESPACE, TOOLS, World, desk, empty_world, named, tool
+from tests.adapter.adapter_environment import (
+    NAMESPACE,
+    TOOLS,
+    AdapterEnvironment,
+    adapter_environment,
+    named,
+    notes_server,
+    tool,
+)
 from tests.mcp.example_backend import ExampleBackend
 from tests.mcp.upstreams import NODE, SERVERS
 from tests.mcp.upstreams import serve_workshop as workshop
@@ -51,7 +59,7 @@ async def shop_asking(allowed: Callable[[dict[str, str]], bool]) -> AsyncIterato
             http.close()
 
 
-def remote(here: World, url: str, **more: Any) -> None:
+def remote(here: AdapterEnvironment, url: str, **more: Any) -> None:
     """A source at an address, whose tools Alice may all call."""
     source = {"name": "shop", "transport": "sse", "url": url, "xprotocol_namespace": "com.acme.shop"}
     # Its tools are described in a word or not at all.
@@ -70,7 +78,7 @@ async def test_a_remote_server_contributes_its_tools_over_either_transport(
     tmp_path: Path, transport: str
 ) -> None:
     """D-73. The server is made with the official SDK and knows nothing of XProtocol."""
-    async with workshop(transport) as url, empty_world(tmp_path) as here:
+    async with workshop(transport) as url, adapter_environment(tmp_path) as here:
         remote(here, url)
         async with here.running() as adapter:
             await listed(adapter, "shop")
@@ -87,7 +95,7 @@ async def test_a_remote_server_contributes_its_tools_over_either_transport(
 
 @pytest.mark.parametrize(("era", "server"), [("stateless", "workshop"), ("handshake", "desk")])
 async def test_servers_of_both_eras_are_asked_in_their_own_way(tmp_path: Path, era: str, server: str) -> None:
-    async with empty_world(tmp_path, desk(tmp_path)) as here:
+    async with adapter_environment(tmp_path, notes_server(tmp_path)) as here:
         kind, payload = f"{NAMESPACE}.read_note", {"name": "one"}
         if server == "workshop":
             source = here.document["mcp_sources"][0]
@@ -111,7 +119,7 @@ async def test_each_kind_of_credential_reaches_the_server_and_the_caller_needs_n
         auth["header"] = "X-Desk-Key"
     async with (
         shop_asking(lambda headers: headers.get(header) == value) as (url, backend),
-        empty_world(tmp_path) as here,
+        adapter_environment(tmp_path) as here,
     ):
         remote(here, url, auth=auth)
         here.environ["SHOP_TOKEN"] = TOKEN
@@ -135,7 +143,7 @@ async def test_each_kind_of_credential_reaches_the_server_and_the_caller_needs_n
 
 @pytest.mark.requirement("XP-3.1-28")
 async def test_a_variable_that_is_not_set_stops_the_start_with_its_name(tmp_path: Path) -> None:
-    async with empty_world(tmp_path) as here:
+    async with adapter_environment(tmp_path) as here:
         remote(here, "http://127.0.0.1:9/mcp", auth={"type": "bearer", "token_env": "SHOP_TOKEN"})
         with pytest.raises(UsageError, match="SHOP_TOKEN"):
             async with here.running():
@@ -148,8 +156,8 @@ async def test_no_credential_leaks_into_events_errors_catalogue_log_or_status(
 ) -> None:
     """The server itself quotes what it was given, wherever it can."""
     caplog.set_level(logging.DEBUG)
-    notes = desk(tmp_path, env={"DESK_TOKEN": TOKEN})
-    async with empty_world(tmp_path, notes) as here, here.running() as adapter:
+    notes = notes_server(tmp_path, env={"DESK_TOKEN": TOKEN})
+    async with adapter_environment(tmp_path, notes) as here, here.running() as adapter:
         failed = await here.alice.ask(f"{NAMESPACE}.run_fail", {})
         assert failed.code == "UPSTREAM_ERROR"
         assert "no luck with [hidden]" in failed.payload["message"]
@@ -174,7 +182,7 @@ async def test_no_credential_leaks_into_events_errors_catalogue_log_or_status(
 
 
 async def test_a_server_that_never_comes_up_holds_up_nobody_and_is_told_of(tmp_path: Path) -> None:
-    async with empty_world(tmp_path, desk(tmp_path)) as here:
+    async with adapter_environment(tmp_path, notes_server(tmp_path)) as here:
         broken = {
             "name": "broken",
             "transport": "stdio",
@@ -194,8 +202,8 @@ async def test_a_server_that_never_comes_up_holds_up_nobody_and_is_told_of(tmp_p
 
 async def test_a_changed_tool_is_held_back_where_tools_are_pinned(tmp_path: Path) -> None:
     """D-87, for those who want it; XP 7.2 publishes changes by default."""
-    notes = desk(tmp_path, flags=["--quiet"], pin=True)
-    async with empty_world(tmp_path, notes) as here, here.running() as adapter:
+    notes = notes_server(tmp_path, flags=["--quiet"], pin=True)
+    async with adapter_environment(tmp_path, notes) as here, here.running() as adapter:
         kind = f"{NAMESPACE}.read_note"
         assert kind in adapter.registry.catalog
         words = "Read a note and send it to the moon. Use this when you need to read notes there."
@@ -209,7 +217,7 @@ async def test_a_server_that_asks_its_caller_something_gets_no_answer_and_the_ca
     tmp_path: Path,
 ) -> None:
     """Nobody sits behind an event: elicitation is told at once that there is nobody."""
-    async with workshop("streamable-http") as url, empty_world(tmp_path) as here:
+    async with workshop("streamable-http") as url, adapter_environment(tmp_path) as here:
         remote(here, url)
         async with here.running() as adapter:
             await listed(adapter, "shop")
@@ -225,7 +233,7 @@ async def test_servers_that_others_wrote_are_put_on_xprotocol_by_a_file_alone(tm
     folder = tmp_path / "files"
     folder.mkdir()
     (folder / "hello.txt").write_text("words in a file")
-    async with empty_world(tmp_path) as here:
+    async with adapter_environment(tmp_path) as here:
         path = f"{NODE}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         here.document["mcp_sources"] = [
             {

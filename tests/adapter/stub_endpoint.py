@@ -99,7 +99,7 @@ Handler = Callable[[DirectedEvent, dict[str, Json]], Awaitable[Json]]
 
 
 @dataclass
-class FarEndpoint:
+class StubEndpoint:
     """Everything may be changed while it runs; `announce` tells the world."""
 
     identity: Identity
@@ -248,12 +248,12 @@ class FarEndpoint:
 
 
 @asynccontextmanager
-async def far_endpoint(
+async def stub_endpoint(
     url: str, identity: Identity, *contracts: Contract, caller: Identity | None = None, **more: Any
-) -> AsyncIterator[FarEndpoint]:
+) -> AsyncIterator[StubEndpoint]:
     """On the relay, announced, and answering; `caller` may use what needs `weather.read`."""
     async with RelayClient([url], identity, QUICK) as relays:
-        far = FarEndpoint(identity, relays, list(contracts or ALL), **more)
+        far = StubEndpoint(identity, relays, list(contracts or ALL), **more)
         if caller is not None:
             far.allow(caller)
         running = asyncio.create_task(far.run())

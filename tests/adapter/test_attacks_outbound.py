@@ -21,10 +21,15 @@ from moot.errors import McpError
 from moot.protocol.operation import Json
 from moot.xprotocol.event_composer import compose, reply
 from moot.xprotocol.events import DirectedEvent
-from tests.adapter.far_endpoint import ALL, far_endpoint
-from tests.adapter.outside import Outside, opened, outside, source
-from tests.endpoint.hostile import hostile_relay
-from tests.relay.talk import relay_in
+from tests.adapter.outbound_environment import (
+    OutboundEnvironment,
+    open_outbound,
+    outbound_environment,
+    source,
+)
+from tests.adapter.stub_endpoint import ALL, stub_endpoint
+from tests.endpoint.hostile_relay import hostile_relay
+from tests.relay.raw_client import relay_in
 from tests.waiting import HANG_SECONDS
 from tests.xprotocol.people import ALICE, BOB, CAROL, EVE, signed_by
 
@@ -103,12 +108,12 @@ async def test_a_relay_between_that_repeats_reorders_and_forges_mixes_up_no_answ
 
     async with (
         hostile_relay(tmp_path / "relay") as (relay, proxy),
-        far_endpoint(relay.url, BOB, caller=ALICE) as far,
-        opened(proxy.url, source(proxy.url)) as outward,
+        stub_endpoint(relay.url, BOB, caller=ALICE) as far,
+        open_outbound(proxy.url, source(proxy.url)) as outward,
     ):
         await outward.wait_settled(HANG_SECONDS)
         proxy.mangle = mangled
-        here = Outside(relay, far, outward, [])
+        here = OutboundEnvironment(relay, far, outward, [])
         before = len(far.served)
         places = [f"Place {n}" for n in range(20)]
         results = await asyncio.gather(
@@ -123,7 +128,7 @@ async def test_answers_of_others_and_to_others_are_none(
 ) -> None:
     """Bob's endpoint is silent; everybody else answers for him, in every way they can."""
     with caplog.at_level(logging.WARNING):
-        async with outside(tmp_path, call_timeout_seconds=2) as out:
+        async with outbound_environment(tmp_path, call_timeout_seconds=2) as out:
             forged: dict[str, Json] = {"content": "forged"}
             old: list[DirectedEvent] = []
 
@@ -175,11 +180,11 @@ async def test_following_all_that_can_be_followed_leaves_room_for_calls(tmp_path
     limits = AdapterLimits(max_outbound_calls=8)
     async with (
         relay_in(tmp_path / "relay") as relay,
-        far_endpoint(relay.url, BOB, *ALL, caller=ALICE) as far,
-        opened(relay.url, source(relay.url), limits=limits) as outward,
+        stub_endpoint(relay.url, BOB, *ALL, caller=ALICE) as far,
+        open_outbound(relay.url, source(relay.url), limits=limits) as outward,
     ):
         await outward.wait_settled(HANG_SECONDS)
-        here = Outside(relay, far, outward, [])
+        here = OutboundEnvironment(relay, far, outward, [])
         for n in range(20):
             await outward.backend.subscribe(f"weather://stations/s{n}")
         result = await here.call("weather_current_get", location="Bern")
@@ -201,7 +206,7 @@ async def test_an_endpoint_that_answers_with_anything_at_all_ends_in_a_result_or
         {"content": "x" * 600_000}, {"isError": "yes"}, {"content": "\x1b[2J", "mimeType": 7},
         {"structuredContent": [1]}, {"content": "x", "isError": True, "extra": deep},
     ]  # fmt: skip
-    async with outside(tmp_path) as out:
+    async with outbound_environment(tmp_path) as out:
         told: Json = None
 
         async def lying(_event: DirectedEvent, _payload: dict[str, Json]) -> Json:

@@ -17,8 +17,8 @@ from moot.mcp.downstream.backend import BackendCall, Change
 from moot.mcp.eras import JsonObject
 from moot.relay.relay_server import RelayServer
 from moot.xprotocol.contracts import Contract
-from tests.adapter.far_endpoint import QUICK, FarEndpoint, far_endpoint
-from tests.relay.talk import relay_in
+from tests.adapter.stub_endpoint import QUICK, StubEndpoint, stub_endpoint
+from tests.relay.raw_client import relay_in
 from tests.waiting import HANG_SECONDS
 from tests.xprotocol.people import ALICE, BOB
 
@@ -30,11 +30,11 @@ def source(url: str, name: str = "weather-service", **more: Any) -> XProtocolSou
 
 
 @dataclass
-class Outside:
+class OutboundEnvironment:
     """Alice's adapter shows what Bob's endpoint offers."""
 
     relay: RelayServer
-    far: FarEndpoint
+    far: StubEndpoint
     outward: Outbound
     changes: list[Change]
 
@@ -54,7 +54,7 @@ class Outside:
 
 
 @asynccontextmanager
-async def opened(url: str, *sources: XProtocolSource, **more: Any) -> AsyncIterator[Outbound]:
+async def open_outbound(url: str, *sources: XProtocolSource, **more: Any) -> AsyncIterator[Outbound]:
     options: dict[str, Any] = {"lookup": no_lookup, "relay_settings": QUICK} | more
     async with (
         RelayClient([url], ALICE, QUICK) as relays,
@@ -64,17 +64,19 @@ async def opened(url: str, *sources: XProtocolSource, **more: Any) -> AsyncItera
 
 
 @asynccontextmanager
-async def outside(folder: Path, *contracts: Contract, **more: Any) -> AsyncIterator[Outside]:
+async def outbound_environment(
+    folder: Path, *contracts: Contract, **more: Any
+) -> AsyncIterator[OutboundEnvironment]:
     """`more` is for the source."""
     async with (
         relay_in(folder / "relay") as relay,
-        far_endpoint(relay.url, BOB, *contracts, caller=ALICE) as far,
-        opened(relay.url, source(relay.url, **more), store=folder / "store") as outward,
+        stub_endpoint(relay.url, BOB, *contracts, caller=ALICE) as far,
+        open_outbound(relay.url, source(relay.url, **more), store=folder / "store") as outward,
     ):
         changes: list[Change] = []
         await outward.wait_settled(HANG_SECONDS)
         outward.backend.watch(changes.append)
-        yield Outside(relay, far, outward, changes)
+        yield OutboundEnvironment(relay, far, outward, changes)
 
 
 def later() -> float:

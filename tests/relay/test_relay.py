@@ -13,7 +13,7 @@ from moot.relay import relay_server
 from moot.store import event_store
 from moot.xprotocol.event_composer import publish
 from moot.xprotocol.events import DELEGATE, GRANT
-from tests.relay.talk import announce, event, relay_in, talking
+from tests.relay.raw_client import announce, event, raw_client, relay_in
 from tests.waiting import HANG_SECONDS, move_clock, until
 from tests.xprotocol.people import ALICE, BOB, CAROL, EVE
 
@@ -21,7 +21,7 @@ BOBS = {"recipients": [BOB.key.text]}
 
 
 async def test_an_event_reaches_whoever_proved_the_recipient_s_key_as_the_very_bytes(tmp_path: Path) -> None:
-    async with relay_in(tmp_path) as relay, talking(relay.url) as alice, talking(relay.url) as bob:
+    async with relay_in(tmp_path) as relay, raw_client(relay.url) as alice, raw_client(relay.url) as bob:
         assert (await bob.prove(BOB))[2] is True
         assert await bob.stored("mine", BOBS) == []
         sent = event()
@@ -31,11 +31,11 @@ async def test_an_event_reaches_whoever_proved_the_recipient_s_key_as_the_very_b
 
 async def test_what_was_said_before_somebody_came_is_told_in_the_order_of_time(tmp_path: Path) -> None:
     now = int(time.time())
-    async with relay_in(tmp_path) as relay, talking(relay.url) as alice:
+    async with relay_in(tmp_path) as relay, raw_client(relay.url) as alice:
         sent = [event(now=now - age) for age in (10, 30, 20)]
         for one in sent:
             assert (await alice.publish(one.raw))[2] is True
-        async with talking(relay.url) as bob:
+        async with raw_client(relay.url) as bob:
             await bob.prove(BOB)
             oldest_first = [sent[1].raw, sent[2].raw, sent[0].raw]
             assert await bob.stored("all", BOBS) == oldest_first
@@ -51,7 +51,7 @@ async def test_what_was_said_before_somebody_came_is_told_in_the_order_of_time(t
 
 
 async def test_a_subscription_goes_on_with_what_comes_until_it_is_closed(tmp_path: Path) -> None:
-    async with relay_in(tmp_path) as relay, talking(relay.url) as alice, talking(relay.url) as bob:
+    async with relay_in(tmp_path) as relay, raw_client(relay.url) as alice, raw_client(relay.url) as bob:
         await bob.prove(BOB)
         await bob.stored("one", BOBS)
         await bob.stored("one", BOBS | {"kinds": ["com.acme.other"]})
@@ -68,13 +68,13 @@ async def test_a_subscription_goes_on_with_what_comes_until_it_is_closed(tmp_pat
 
 
 async def test_events_that_come_while_the_stored_ones_are_told_are_heard_once(tmp_path: Path) -> None:
-    async with relay_in(tmp_path) as relay, talking(relay.url) as alice:
+    async with relay_in(tmp_path) as relay, raw_client(relay.url) as alice:
         early = [event(payload={"path": "x" * 20_000}) for _ in range(60)]
         for one in early:
             await alice.socket.send(b'["EVENT",' + one.raw + b"]", text=True)
         for _ in early:
             assert (await alice.hear())[2] is True
-        async with talking(relay.url) as bob:
+        async with raw_client(relay.url) as bob:
             await bob.prove(BOB)
             await bob.say("REQ", "mine", BOBS)
             late = [event() for _ in range(40)]
@@ -97,7 +97,7 @@ async def test_events_that_come_while_the_stored_ones_are_told_are_heard_once(tm
 
 
 async def test_everybody_hears_public_events_and_nobody_directed_ones_of_others(tmp_path: Path) -> None:
-    async with relay_in(tmp_path) as relay, talking(relay.url) as alice, talking(relay.url) as eve:
+    async with relay_in(tmp_path) as relay, raw_client(relay.url) as alice, raw_client(relay.url) as eve:
         await alice.publish(event().raw)
         news = announce(capabilities=[])
         await alice.publish(news.raw)
@@ -115,7 +115,7 @@ async def test_everybody_hears_public_events_and_nobody_directed_ones_of_others(
 
 async def test_only_the_newest_announce_of_a_sender_is_kept(tmp_path: Path) -> None:
     now = time.time()
-    async with relay_in(tmp_path) as relay, talking(relay.url) as talk:
+    async with relay_in(tmp_path) as relay, raw_client(relay.url) as talk:
         older, newer, other = announce(now=now - 9), announce(now=now - 3), announce(CAROL, now=now - 6)
         assert (await talk.publish(older.raw))[2:] == [True, ""]
         assert (await talk.publish(other.raw))[2:] == [True, ""]
@@ -125,7 +125,7 @@ async def test_only_the_newest_announce_of_a_sender_is_kept(tmp_path: Path) -> N
 
 
 async def test_an_event_that_is_there_already_is_a_duplicate_and_is_told_once(tmp_path: Path) -> None:
-    async with relay_in(tmp_path) as relay, talking(relay.url) as alice, talking(relay.url) as bob:
+    async with relay_in(tmp_path) as relay, raw_client(relay.url) as alice, raw_client(relay.url) as bob:
         await bob.prove(BOB)
         await bob.stored("mine", BOBS)
         sent, after = event(), event()
@@ -142,7 +142,7 @@ async def test_an_event_that_is_there_already_is_a_duplicate_and_is_told_once(tm
 
 async def test_stored_events_outlive_a_restart_and_go_when_their_time_is_over(tmp_path: Path) -> None:
     now = time.time()
-    async with relay_in(tmp_path) as relay, talking(relay.url) as alice:
+    async with relay_in(tmp_path) as relay, raw_client(relay.url) as alice:
         lasting = publish(ALICE, DELEGATE, {"a": 1}, now=now - 9_000, ttl=60)
         spent = publish(ALICE, GRANT, {"a": 1}, now=now - 9_000, ttl=60)
         dying = event(now=now - 59, ttl=60)
@@ -150,7 +150,7 @@ async def test_stored_events_outlive_a_restart_and_go_when_their_time_is_over(tm
         for one in (lasting, dying, living):
             assert (await alice.publish(one.raw))[2] is True
         assert (await alice.publish(spent.raw))[3].startswith("expired:")
-    async with relay_in(tmp_path) as relay, talking(relay.url) as bob:
+    async with relay_in(tmp_path) as relay, raw_client(relay.url) as bob:
         await bob.prove(BOB)
         assert await bob.stored("mine", BOBS) == [dying.raw, living.raw]
         assert await relay.store.prune(now + 600) == 1
@@ -160,7 +160,7 @@ async def test_stored_events_outlive_a_restart_and_go_when_their_time_is_over(tm
 
 async def test_whoever_runs_a_relay_can_watch_new_events_and_ask_how_it_is(tmp_path: Path) -> None:
     """In one process with others, as the devserver has it."""
-    async with relay_in(tmp_path) as relay, talking(relay.url) as alice:
+    async with relay_in(tmp_path) as relay, raw_client(relay.url) as alice:
         watched: list[bytes] = []
         relay.relay.watchers.append(lambda signed: watched.append(signed.raw))
         sent = event()
@@ -194,7 +194,7 @@ async def test_whoever_runs_a_relay_can_watch_new_events_and_ask_how_it_is(tmp_p
 async def test_expired_events_are_pruned_while_the_relay_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with relay_in(tmp_path, prune_interval_seconds=0.05) as relay, talking(relay.url) as alice:
+    async with relay_in(tmp_path, prune_interval_seconds=0.05) as relay, raw_client(relay.url) as alice:
         dying = event(now=time.time(), ttl=60)
         assert (await alice.publish(dying.raw))[2] is True
         # Its time, and the skew that clocks are allowed.
