@@ -125,7 +125,7 @@ async def test_what_is_typed_is_completed(tmp_path: Path) -> None:
             assert "mcp/proposal" in offered("/grant agent mcp/p")
             assert offered("/theme moot-l") == ["moot-light"]
             assert offered("/filter ki") == ["kind:"]
-            assert offered("/pane rea") == ["reasoning"]
+            assert offered("/pane reas") == ["reasoning"]
             # Tools are asked for when somebody begins to name one.
             assert "read_file" not in offered("/call files ")
             await until(pilot, lambda: "read_file" in offered("/call files "))
