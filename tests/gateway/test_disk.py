@@ -165,6 +165,6 @@ async def test_a_data_folder_that_cannot_be_is_a_clear_error(tmp_path: Path) -> 
     (tmp_path / "file").write_text("in the way", "utf-8")
     file = write_config(tmp_path, settings(data="file/below"))
     code, output = await command("serve", str(file), cwd=tmp_path)
-    assert code == 1
+    assert code == 2
     assert output.splitlines()[-1].startswith("moot: ")
     assert "Traceback" not in output
