@@ -168,7 +168,7 @@ async def test_a_token_with_fewer_rights_has_a_fast_path_of_its_own(tmp_path: Pa
         assert (await refusal_of(one, less, chat("bob", "c-next")))["error"] == "capability_violation"
 
 
-# The lane stays open, and what is not for it is refused in words.
+# The fast path stays open, and the slow path refuses the rest with an explanation.
 
 
 @pytest.mark.parametrize(
@@ -270,11 +270,11 @@ async def test_a_full_disk_closes_the_fast_path_and_nothing_is_lost_or_doubled(t
         await one.durable()
         with no_room_on_disk(one.journal):
             assert takes_the_fast_path(one, bob, chat("bob", "d-0"))
-            await until(lambda: not one.host.journal.able)
+            await until(lambda: not one.host.journal.writable)
             for number in range(1, 4):
                 assert not takes_the_fast_path(one, bob, chat("bob", f"d-{number}"))
             await one.rest()
-        await until(lambda: one.host.journal.able and one.host.space.state.journal_writable)
+        await until(lambda: one.host.journal.writable and one.host.space.state.journal_writable)
         open_fast_path(one, bob)
         await one.rest()
         said = [id for id in alice.ids() if id.startswith("d-")]

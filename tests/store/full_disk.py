@@ -50,7 +50,7 @@ async def recovers(folder: Path) -> None:
         for i in range(1, 51):
             journal.append(value_record(i))
         assert await told.get() is False
-        assert not journal.able
+        assert not journal.writable
         assert journal.durable == 0 + 1
         assert segments(folder)[0].stat().st_size == resource.getrlimit(resource.RLIMIT_FSIZE)[0]
         order: list[int] = []
@@ -58,10 +58,10 @@ async def recovers(folder: Path) -> None:
             journal.when_durable(journal.append(value_record(i)), lambda i=i: order.append(i))  # type: ignore[misc]
         retries.failed.clear()
         await retries.failed.wait()
-        assert not journal.able
+        assert not journal.writable
         allow(-1)
         assert await told.get() is True
-        assert journal.able
+        assert journal.writable
         assert order == list(range(51, 61))
         await wait_durable(journal, journal.append(value_record(61)))
         assert told.empty()

@@ -113,7 +113,7 @@ async def test_a_file_that_lost_what_was_on_disk_is_not_written_to(
         os.truncate(path, 10)
         journal.append(value_record(2))
         assert await told.get() is False
-    assert not journal.able
+    assert not journal.writable
     assert journal.durable == 1
     assert segments(folder)[0].stat().st_size == 10
     assert "closed before all of it was on disk" in caplog.text

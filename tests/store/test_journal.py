@@ -224,7 +224,7 @@ async def test_off_keeps_numbers_and_writes_nothing(tmp_path: Path) -> None:
             assert journal.recorded == expected - 1
             await wait_durable(journal, number)
             journal.prune_until(number)
-            assert journal.able
+            assert journal.writable
 
     await count(1)
     assert not folder.exists()

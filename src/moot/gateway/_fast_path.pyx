@@ -181,13 +181,13 @@ cdef class SpaceFastPath:
         return 0
 
     cdef int send(self, list audience, bytes frame) except -1:
-        cdef dict lanes
+        cdef dict frames
         batch = self._outgoing.batch
         self.delivered += len(audience)
         if batch is not None and batch.audience is audience:
-            lanes = batch.lanes
-            if 'mew' in lanes:
-                (<list> lanes['mew']).append(frame)
+            frames = batch.frames
+            if 'mew' in frames:
+                (<list> frames['mew']).append(frame)
                 return 0
         self._outgoing.append(audience, 'mew', frame)
         return 0
@@ -323,7 +323,7 @@ cdef class SessionFastPath:
             return False
         journal = space._journal
         number = journal.next_number
-        if number >= self._slow_from or not journal.able:
+        if number >= self._slow_from or not journal.writable:
             return False
         clock_gettime(CLOCK_REALTIME, &time)
         if time.tv_sec <= 0:

@@ -112,7 +112,7 @@ class GatewayMeasures:
         FAST_PATH.counter(registry, space=space).read = lambda: host.fast_paths.accepted
         DELIVERED.counter(registry, space=space).read = lambda: host.delivered
         OPEN_PROPOSALS.gauge(registry, space=space).read = lambda: len(host.space.state.ledger.all_open())
-        JOURNAL_WRITABLE.gauge(registry, space=space).read = lambda: float(host.journal.able)
+        JOURNAL_WRITABLE.gauge(registry, space=space).read = lambda: float(host.journal.writable)
         if host.journal.is_written:
             host.journal.on_written = JOURNAL_WRITE.histogram(registry, space=space).observe
             host.journal.on_synced = JOURNAL_SYNC.histogram(registry, space=space).observe

@@ -128,7 +128,7 @@ class JournaledSpace:
         results: asyncio.Future[list[Result]] | None = None,
     ) -> None:
         """Carry out the effects of record `number`, with `waits` when it is on disk."""
-        if self.pending or ((waits or self._strict) and self.journal.able):
+        if self.pending or ((waits or self._strict) and self.journal.writable):
             # Nothing may overtake them.
             self.fast_paths.invalidate()
             self.pending.append(PendingEffects(number, effects, now, results))
@@ -158,9 +158,9 @@ class JournaledSpace:
             if first.results is not None and not first.results.done():
                 first.results.set_result(found)
 
-    def _report_health(self, able: bool) -> None:
-        self.step("health", lambda _now, _mint: self.space.health(journal_writable=able), able=able)
-        if not able:
+    def _report_health(self, writable: bool) -> None:
+        self.step("health", lambda _now, _mint: self.space.health(journal_writable=writable), able=writable)
+        if not writable:
             # What waits for the disk would hold back chat and presence; its record is kept and written later.
             self._release(all_of_it=True)
 

@@ -24,7 +24,7 @@ class Readiness:
 
     @property
     def is_degraded(self) -> bool:
-        return not all(host.journal.able for host in self._directory.hosts.values())
+        return not all(host.journal.writable for host in self._directory.hosts.values())
 
     @property
     def reason(self) -> Reason | None:

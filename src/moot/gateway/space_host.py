@@ -267,7 +267,7 @@ class SpaceHost:
 
     def _check_journal(self) -> None:
         """D-85: nothing that must be audited happens while it cannot be."""
-        if not self.journal.able:
+        if not self.journal.writable:
             raise Unavailable("the journal cannot be written: try again later")
 
     async def change_capabilities(

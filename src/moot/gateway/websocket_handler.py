@@ -197,7 +197,7 @@ class MemberSocket:
         host = identity.host
         session = host.new_session()
         options = msgspec.structs.replace(options, anonymous=identity.guest, limited_to=identity.limited_to)
-        self._outbox.lane = self.dialect
+        self._outbox.dialect = self.dialect
 
         def attach() -> None:
             self.host, self.session = host, session

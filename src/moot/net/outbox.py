@@ -32,20 +32,20 @@ class SocketWriter(Protocol):
 
 
 class Batch:
-    """Messages to the same audience, in each of its dialects (lanes)."""
+    """Messages to the same audience, in each of its dialects."""
 
-    __slots__ = ("_joined", "audience", "lanes")
+    __slots__ = ("_joined", "audience", "frames")
 
     def __init__(self, audience: Sequence[Outbox]) -> None:
         self.audience = audience
-        self.lanes: dict[str, list[bytes]] = {}
+        self.frames: dict[str, list[bytes]] = {}
         self._joined: dict[str, bytes] = {}
 
-    def bytes_for(self, lane: str) -> bytes:
-        """All messages of one lane, joined once for all its connections."""
-        joined = self._joined.get(lane)
+    def bytes_for(self, dialect: str) -> bytes:
+        """All messages of one dialect, joined once for all its connections."""
+        joined = self._joined.get(dialect)
         if joined is None:
-            joined = self._joined[lane] = b"".join(self.lanes.get(lane, ()))
+            joined = self._joined[dialect] = b"".join(self.frames.get(dialect, ()))
         return joined
 
 
@@ -56,7 +56,7 @@ class Outbox:
         "_counted",
         "_full_since",
         "_writer",
-        "lane",
+        "dialect",
         "limits",
         "on_slow",
         "pending",
@@ -64,8 +64,8 @@ class Outbox:
         "waiting_messages",
     )
 
-    def __init__(self, lane: str, limits: OutboxLimits, on_slow: Callable[[str], None]) -> None:
-        self.lane = lane
+    def __init__(self, dialect: str, limits: OutboxLimits, on_slow: Callable[[str], None]) -> None:
+        self.dialect = dialect
         self.limits = limits
         self.on_slow = on_slow
         self.pending: list[bytes | Batch] = []
@@ -106,7 +106,7 @@ class Outbox:
             self._count_waiting(now)
             return
         pending, self.pending = self.pending, []
-        parts = [part if part.__class__ is bytes else part.bytes_for(self.lane) for part in pending]  # type: ignore[union-attr]
+        parts = [part if part.__class__ is bytes else part.bytes_for(self.dialect) for part in pending]  # type: ignore[union-attr]
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         if data:
             self._writer.write(data)
@@ -117,7 +117,7 @@ class Outbox:
             self.pending.append(batch)
             self.flush(now)
         elif self._writer is not None:
-            data = batch.bytes_for(self.lane)
+            data = batch.bytes_for(self.dialect)
             if data:
                 self._writer.write(data)
 
@@ -125,8 +125,8 @@ class Outbox:
         # Only what is new since the last count.
         for part in self.pending[self._counted :]:
             if isinstance(part, Batch):
-                self.waiting_bytes += len(part.bytes_for(self.lane))
-                self.waiting_messages += len(part.lanes.get(self.lane, ()))
+                self.waiting_bytes += len(part.bytes_for(self.dialect))
+                self.waiting_messages += len(part.frames.get(self.dialect, ()))
             else:
                 self.waiting_bytes += len(part)
                 self.waiting_messages += 1
@@ -150,14 +150,14 @@ class Outgoing:
         self._dirty: dict[Outbox, None] = {}
         self._scheduled = False
 
-    def append(self, audience: Sequence[Outbox], lane: str, frame: bytes) -> None:
-        """One message to all of an audience that are on this lane; the others do not get it."""
+    def append(self, audience: Sequence[Outbox], dialect: str, frame: bytes) -> None:
+        """One message to all of an audience that are that use this dialect; the others do not get it."""
         batch = self.batch
         if batch is None or batch.audience is not audience:
             batch = self._begin(audience)
-        frames = batch.lanes.get(lane)
+        frames = batch.frames.get(dialect)
         if frames is None:
-            frames = batch.lanes[lane] = []
+            frames = batch.frames[dialect] = []
         frames.append(frame)
 
     def send(self, outbox: Outbox, frame: bytes) -> None:

@@ -63,14 +63,14 @@ class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Journal:
-    """Use on the thread of the loop on which it was opened. `on_health` is called when `able` changes."""
+    """Use on the thread of the loop on which it was opened. `on_health` is called when `writable` changes."""
 
     next_number: int  # of the next record
     recorded: int  # the last record that a restart would find; what a snapshot may say that it covers
     is_written: bool  # whether there is a file at all
     # What waits to be written: texts of a line or more, each without its last closing brace.
     pending: list[bytes]
-    able: bool  # False from the fault of a write or fsync until all that was kept is on disk
+    writable: bool  # False from the fault of a write or fsync until all that was kept is on disk
     on_health: Callable[[bool], None] | None = None
     # Told how many seconds a write took (see TIMED_WRITES), and each fsync that went well.
     on_written: Callable[[float], None] | None = None
@@ -132,7 +132,7 @@ class _NullJournal(Journal):
         self.next_number = find_tail(folder, repair=False).head.number
         # What is in the file from a time when there was a journal.
         self.recorded = self.next_number - 1
-        self.able = True
+        self.writable = True
         self.pending = []
         self._loop = asyncio.get_running_loop()
 
@@ -155,7 +155,7 @@ class _FileJournal(Journal):
         self.settings = settings
         self.next_number = writer.head.number
         self.recorded = writer.head.number - 1
-        self.able = True
+        self.writable = True
         self._writer = writer
         self._batch_records = settings.sync_records
         self._space = writer.folder.resolve().parent.name
@@ -190,7 +190,7 @@ class _FileJournal(Journal):
         return self.recorded
 
     def append(self, members: bytes, rest: bytes = b"", *, vital: bool = False) -> int:
-        if not self.able:
+        if not self.writable:
             return self._keep(line(self.next_number, members, rest), vital)
         number = self.next_number
         self.next_number = number + 1
@@ -230,7 +230,7 @@ class _FileJournal(Journal):
             lost = self.next_number - 1 - self.durable
             log.error("journal closed before all of it was on disk", extra={"records": lost})
         self._state = "closed"
-        self.able = False
+        self.writable = False
         if self._retry_timer is not None:
             self._retry_timer.cancel()
         # Not during an fsync that hangs: the files are closed when it returns.
@@ -333,7 +333,7 @@ class _FileJournal(Journal):
             self._advance(synced.last)
             if self._state == "recovering" and synced.last >= self._recover_until:
                 self._state = "healthy"
-                self.able = True
+                self.writable = True
                 self._lost = self._kept_bytes = 0
                 log.info("journal writes again", extra={"space": self._space})
                 self._report_health()
@@ -355,7 +355,7 @@ class _FileJournal(Journal):
 
     def _fail(self, fault: OSError | UsageError) -> None:
         self._state = "failed"
-        if self.able:
+        if self.writable:
             self._mark_unwritable(str(fault))
         else:
             log.debug("journal still cannot be written", extra={"space": self._space, "why": str(fault)})
@@ -363,14 +363,14 @@ class _FileJournal(Journal):
             self._retry_timer = self._loop.call_later(self.settings.retry_seconds, self._retry)
 
     def _mark_unwritable(self, why: str) -> None:
-        self.able = False
+        self.writable = False
         self._kept_bytes = sum(map(len, self.pending))
         log.error("journal cannot be written", extra={"space": self._space, "why": why})
         self._report_health()
 
     def _report_health(self) -> None:
         if self.on_health is not None:
-            self._loop.call_soon(self.on_health, self.able)
+            self._loop.call_soon(self.on_health, self.writable)
 
     def _keep(self, entry: bytes, vital: bool) -> int:
         if self._state == "closed":
