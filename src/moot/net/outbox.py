@@ -151,7 +151,7 @@ class Outgoing:
         self._scheduled = False
 
     def append(self, audience: Sequence[Outbox], dialect: str, frame: bytes) -> None:
-        """One message to all of an audience that are that use this dialect; the others do not get it."""
+        """One message to those of an audience that use this dialect; the others do not get it."""
         batch = self.batch
         if batch is None or batch.audience is not audience:
             batch = self._begin(audience)
