@@ -65,7 +65,7 @@ def check_said(text: str, prefix: str = "") -> None:
     assert any(line.startswith(f"{prefix}  | ") and "no such table: notes" in line for line in lines)
     assert f"{prefix}  | waiting for a lock that nobody gives back" in lines
     assert any("exit code 7" in line for line in lines)
-    assert any("did not answer its greeting within 3 s" in line for line in lines)
+    assert any("did not finish the handshake within 3 s" in line for line in lines)
     assert any("no-such-program" in line for line in lines)
     assert SECRET not in text
     assert "\x1b" not in text
@@ -81,7 +81,7 @@ async def page(address: str) -> str:
 
 async def all_failed(control: Path) -> dict[str, Any]:
     """The status, once the adapter is there and each server has failed in its own way."""
-    wanted = ("exit code 7", "did not answer", "cannot be started")
+    wanted = ("exit code 7", "did not finish the handshake", "cannot be started")
 
     async def look() -> dict[str, Any] | None:
         with suppress(MootError):

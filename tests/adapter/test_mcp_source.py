@@ -37,7 +37,9 @@ TOKEN = "sesame-4f9a8c7b6d5e"
 
 
 @asynccontextmanager
-async def shop_asking(allowed: Callable[[dict[str, str]], bool]) -> AsyncIterator[tuple[str, ExampleBackend]]:
+async def backend_checking(
+    allowed: Callable[[dict[str, str]], bool],
+) -> AsyncIterator[tuple[str, ExampleBackend]]:
     """A server over Streamable HTTP that answers 401 unless it likes the headers."""
     backend = ExampleBackend()
     listening = bind_socket("127.0.0.1", 0)
@@ -61,7 +63,7 @@ async def shop_asking(allowed: Callable[[dict[str, str]], bool]) -> AsyncIterato
 
 def remote(here: AdapterEnvironment, url: str, **more: Any) -> None:
     """A source at an address, whose tools Alice may all call."""
-    source = {"name": "shop", "transport": "sse", "url": url, "xprotocol_namespace": "com.acme.shop"}
+    source = {"name": "backend", "transport": "sse", "url": url, "xprotocol_namespace": "com.acme.backend"}
     # Its tools are described in a word or not at all.
     here.document["mcp_sources"] = [source | {"description_quality_floor": 0.0} | more]
     here.document["access"][here.alice.key] = ["com.acme.backend.*"]
@@ -81,7 +83,7 @@ async def test_a_remote_server_contributes_its_tools_over_either_transport(
     async with workshop(transport) as url, adapter_environment(tmp_path) as here:
         remote(here, url)
         async with here.running() as adapter:
-            await listed(adapter, "shop")
+            await listed(adapter, "backend")
             answer = await here.alice.ask("com.acme.backend.add", {"a": 2, "b": 3})
             assert answer.kind == "com.acme.backend.add.result"
             assert 5 in (answer.payload.get("result"), answer.payload.get("content"))
@@ -114,17 +116,17 @@ async def test_each_kind_of_credential_reaches_the_server_and_the_caller_needs_n
     tmp_path: Path, kind: str
 ) -> None:
     header, value = ("authorization", f"Bearer {TOKEN}") if kind == "bearer" else ("x-desk-key", TOKEN)
-    auth = {"type": kind, "token_env": "SHOP_TOKEN"}
+    auth = {"type": kind, "token_env": "BACKEND_TOKEN"}
     if kind == "api_key":
         auth["header"] = "X-Desk-Key"
     async with (
-        shop_asking(lambda headers: headers.get(header) == value) as (url, backend),
+        backend_checking(lambda headers: headers.get(header) == value) as (url, backend),
         adapter_environment(tmp_path) as here,
     ):
         remote(here, url, auth=auth)
-        here.environ["SHOP_TOKEN"] = TOKEN
+        here.environ["BACKEND_TOKEN"] = TOKEN
         async with here.running() as adapter:
-            await listed(adapter, "shop")
+            await listed(adapter, "backend")
             answer = await here.alice.ask("com.acme.backend.echo", {"text": "hello"})
             assert answer.payload["content"] == "hello"
             # Both are needed: the server's own credential does not stand in for a capability.
@@ -132,7 +134,7 @@ async def test_each_kind_of_credential_reaches_the_server_and_the_caller_needs_n
             refused = await carol.ask("com.acme.backend.echo", {"text": "hello"})
             assert refused.code == "AUTHORIZATION_INSUFFICIENT"
             assert len([call for call in backend.calls if call.method == "tools/call"]) == 1
-        here.environ["SHOP_TOKEN"] = "something-else"
+        here.environ["BACKEND_TOKEN"] = "something-else"
         async with here.running() as adapter:
             down = adapter.status()["sources"][0]
             assert down["state"] != "up"
@@ -144,8 +146,8 @@ async def test_each_kind_of_credential_reaches_the_server_and_the_caller_needs_n
 @pytest.mark.requirement("XP-3.1-28")
 async def test_a_variable_that_is_not_set_stops_the_start_with_its_name(tmp_path: Path) -> None:
     async with adapter_environment(tmp_path) as here:
-        remote(here, "http://127.0.0.1:9/mcp", auth={"type": "bearer", "token_env": "SHOP_TOKEN"})
-        with pytest.raises(UsageError, match="SHOP_TOKEN"):
+        remote(here, "http://127.0.0.1:9/mcp", auth={"type": "bearer", "token_env": "BACKEND_TOKEN"})
+        with pytest.raises(UsageError, match="BACKEND_TOKEN"):
             async with here.running():
                 pass
 
@@ -220,7 +222,7 @@ async def test_a_server_that_asks_its_caller_something_gets_no_answer_and_the_ca
     async with workshop("streamable-http") as url, adapter_environment(tmp_path) as here:
         remote(here, url)
         async with here.running() as adapter:
-            await listed(adapter, "shop")
+            await listed(adapter, "backend")
             answer = await here.alice.ask("com.acme.backend.greet", {})
             told = answer.payload["message"] if answer.code else answer.payload["content"]
             assert answer.code == "UPSTREAM_ERROR" or answer.payload["isError"] is True
