@@ -86,9 +86,9 @@ async def test_operations_are_carried_out_and_mistakes_end_nothing(tmp_path: Pat
         async with here.terminal() as (app, pilot):
             for line, told in (
                 ("/call files read_file path=notes.md", "  three"),
-                ("/members", "agent: "),
+                ("/members", "PERMISSIONS"),
                 ("/capabilities agent", "  propose"),
-                ("/tools files", "files read_file(path)"),
+                ("/tools files", "files   read_file   path"),
                 ("/nonsense", "! unknown command /nonsense"),
                 ("/kick", "! the following arguments are required: MEMBER"),
                 ("/approve 7", "! unknown proposal 7"),
@@ -126,6 +126,7 @@ async def test_what_is_typed_is_completed(tmp_path: Path) -> None:
             assert offered("/theme moot-l") == ["moot-light"]
             assert offered("/filter ki") == ["kind:"]
             assert offered("/pane reas") == ["reasoning"]
+            assert offered("/pane mem") == ["members"]
             # Tools are asked for when somebody begins to name one.
             assert "read_file" not in offered("/call files ")
             await until(pilot, lambda: "read_file" in offered("/call files "))
@@ -192,17 +193,17 @@ async def test_a_stream_is_followed_as_it_speaks(tmp_path: Path) -> None:
             await until(pilot, lambda: "closed: complete" in pane_text(app.panes.streams))
 
 
-async def test_the_people_pane_writes_commands_that_enter_carries_out(tmp_path: Path) -> None:
+async def test_the_members_pane_writes_commands_that_enter_carries_out(tmp_path: Path) -> None:
     async with terminal_space(tmp_path) as here:
         agent = await here.join("agent")
         async with here.terminal() as (app, pilot):
-            await until(pilot, lambda: "propose" in pane_text(app.panes.people))
+            await until(pilot, lambda: "propose" in pane_text(app.panes.members))
             await pilot.press("escape", "3", "home", "down", "p")
             await until(pilot, lambda: app.input_line.value == "/pause agent ")
             assert agent.paused is None
             await pilot.press("enter")
             await until(pilot, lambda: agent.paused is not None)
-            await until(pilot, lambda: "paused by alice" in pane_text(app.panes.people))
+            await until(pilot, lambda: "paused by alice" in pane_text(app.panes.members))
             await pilot.press("escape", "3", "u", "enter")
             await until(pilot, lambda: agent.paused is None)
 
@@ -324,7 +325,9 @@ async def test_sixty_columns_show_a_pane_at_a_time(tmp_path: Path) -> None:
         async with here.terminal(size=(60, 24)) as (app, pilot):
             await propose(agent)
             await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
-            await until(pilot, lambda: "2 ask(1)" in screen_text(app))
+            await until(pilot, lambda: "2 ask(1) 3 member(2)" in screen_text(app))
+            # The last tab is not cut.
+            assert "6 chat 7 rule" in screen_text(app)
             assert app.panes.timeline.region.width == 60
             assert app.panes.approvals.region.width == 0
             for number, name in enumerate(PANES, 1):

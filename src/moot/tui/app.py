@@ -108,7 +108,7 @@ class MootApp(App[int]):
         self.names = KnownNames(
             context, self.tools, panes.timeline, self.trust, lambda: self.available_themes
         )
-        self.incoming = IncomingMessages(self.tools, self.trust, panes.people)
+        self.incoming = IncomingMessages(self.tools, self.trust, panes.members)
         self.decisions = DecisionFlow(
             context, self.incoming.texts, show=self.push_screen, perform=self._perform
         )
@@ -337,7 +337,7 @@ class MootApp(App[int]):
                 self.details.show_envelope(event.key)
             case "approvals":
                 self.panes.approvals.action_decide("approve")
-            case "people":
+            case "members":
                 self.details.show_member(event.key)
             case "reasoning":
                 self.details.show_reasoning(event.key)

@@ -16,7 +16,7 @@ from moot.tui.terminal_escape import printable
 _SHORT_NAMES: Final[Mapping[str, str]] = {
     "timeline": "time",
     "approvals": "ask",
-    "people": "who",
+    "members": "member",
     "reasoning": "reason",
     "streams": "stream",
     "chats": "chat",

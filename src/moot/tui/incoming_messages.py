@@ -20,11 +20,11 @@ MAX_QUEUED_MESSAGES: Final = 20_000
 class IncomingMessages:
     """A bounded queue between the task that receives and the timer that shows."""
 
-    def __init__(self, tools: KnownTools, trust: TrustLog, people: MemberPane) -> None:
+    def __init__(self, tools: KnownTools, trust: TrustLog, members: MemberPane) -> None:
         self.texts = KnownTexts()
         self._tools = tools
         self._trust = trust
-        self._people = people
+        self._members = members
         self._queue: deque[Envelope | MissedMessages] = deque()
         self._missed = 0
 
@@ -59,4 +59,4 @@ class IncomingMessages:
         elif kind.startswith("trust/") or kind == "chat":
             self._trust.observe(envelope)
         elif kind.startswith("participant/"):
-            self._people.observe_control(kind, envelope.sender, tuple(envelope.to))
+            self._members.observe_control(kind, envelope.sender, tuple(envelope.to))

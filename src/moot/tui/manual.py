@@ -12,7 +12,7 @@ from moot.tui.row_layout import Line, line
 KEYS: Final = (
     ("Anywhere", ""),
     ("Esc", "switch between the input line and the panes; close a dialog"),
-    ("1 to 7, F2 to F8", "timeline, approvals, people, reasoning, streams, chats, rules"),
+    ("1 to 7, F2 to F8", "timeline, approvals, members, reasoning, streams, chats, rules"),
     ("/", "start a command; Tab completes it, ↑ ↓ choose a completion or recall earlier lines"),
     ("? or F1", "this help"),
     ("q or Ctrl-C", "leave the space"),
@@ -28,7 +28,7 @@ KEYS: Final = (
     ("g", "approve and grant: 1 exactly these arguments, 2 this tool, 3 a pattern; y confirms"),
     ("v", "vote, in spaces that require several votes"),
     ("x", "in a dialog: show the raw bytes that are approved"),
-    ("People", ""),
+    ("Members", ""),
     ("p u s t", "pause, resume, ask for status, list tools"),
     ("+ - x S n", "grant, revoke, kick, shut down, invite"),
     ("m", "address your messages to this member"),

@@ -22,11 +22,11 @@ class PaneSet:
 
     def __init__(self, *, verbose: bool) -> None:
         self.timeline = Timeline(verbose=verbose)
-        self.approvals, self.people, self.reasoning = ApprovalPane(), MemberPane(), ReasoningPane()
+        self.approvals, self.members, self.reasoning = ApprovalPane(), MemberPane(), ReasoningPane()
         self.streams, self.chats, self.rules = StreamPane(), ChatPane(), RulesPane()
         # In the order of PANES.
         panes: tuple[Rows, ...] = (
-            self.timeline, self.approvals, self.people, self.reasoning, self.streams, self.chats, self.rules
+            self.timeline, self.approvals, self.members, self.reasoning, self.streams, self.chats, self.rules
         )  # fmt: skip
         self.by_name: dict[str, Rows] = dict(zip(PANES, panes, strict=True))
         self.counts = dict.fromkeys(PANES, 0)
@@ -59,7 +59,7 @@ class PaneSet:
         """Fill the panes beside the timeline with what is known now."""
         self.counts |= {
             "approvals": self.approvals.show(context),
-            "people": self.people.show(context.space),
+            "members": self.members.show(context.space),
             "reasoning": self.reasoning.show(context.space),
             "streams": self.streams.show(),
             "chats": self.chats.show(context.space),

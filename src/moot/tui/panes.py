@@ -1,4 +1,4 @@
-"""The panes beside the timeline: approvals, people, reasoning, streams, and chats to be acknowledged.
+"""The panes beside the timeline: approvals, members, reasoning, streams, and chats to be acknowledged.
 
 A pane knows nothing of the application: its keys post messages that say what is wanted of which row.
 """
@@ -22,7 +22,7 @@ from moot.tui.row_layout import Line, PaneRow, Part, Tone, line
 from moot.tui.rows import Rows
 from moot.tui.terminal_escape import printable
 
-PANES: Final = ("timeline", "approvals", "people", "reasoning", "streams", "chats", "rules")
+PANES: Final = ("timeline", "approvals", "members", "reasoning", "streams", "chats", "rules")
 
 # How much of a stream is kept.
 MAX_STREAM_LINES: Final = 2_000
@@ -111,7 +111,7 @@ class MemberPane(CommandPane):
     ]
 
     def __init__(self) -> None:
-        super().__init__(id="people", empty="Nobody is here")
+        super().__init__(id="members", empty="Nobody is here")
         self.paused: dict[str, str] = {}
 
     def show(self, space: JoinedSpace) -> int:
