@@ -18,8 +18,11 @@ import yaml
 from moot.config import load
 from moot.errors import MootError
 from moot.gateway.app import Gateway
-from moot.participant import Control, Controls, JoinedSpace, StreamHandle, connect
+from moot.participant import Control, Controls, JoinedSpace, MissedMessages, StreamHandle, connect
 from moot.protocol.operation import Json
+from moot.trust.approver import Approver
+from moot.trust.decision_ledger import DecisionLedger
+from moot.trust.rule_store import RuleStore
 
 SPACE: Final = "workshop"
 # Pause between two messages, so that their times differ.
@@ -42,12 +45,29 @@ _PARTICIPANTS: Final[dict[str, list[Json]]] = {
         {"kind": "chat/*"},
         {"kind": "participant/*"},
         {"kind": "space/invite"},
+        {"kind": "trust/*"},
     ],
     "coder": _PROPOSES,
     "reviewer": _PROPOSES,
     "scout": _PROPOSES,
     "files": [{"kind": "mcp/response"}, {"kind": "chat"}, {"kind": "stream/*"}],
+    "approver": [
+        {"kind": "mcp/request", "to": ["files"]},
+        {"kind": "mcp/request", "payload": {"method": "tools/list"}},
+        {"kind": "mcp/reject"},
+        {"kind": "mcp/response"},
+        {"kind": "chat"},
+        {"kind": "trust/*"},
+    ],
 }
+# Ten files that are read with approval: the approver suggests a rule after the tenth.
+_READ_FILES: Final = tuple(
+    f"src/{name}.py"
+    for name in (
+        "orders", "prices", "export", "report", "archive",
+        "customers", "invoices", "mail", "stock", "taxes",
+    )
+)  # fmt: skip
 _IMPORTER: Final = """\
 import csv
 from pathlib import Path
@@ -113,24 +133,28 @@ async def run_scene(folder: Path) -> AsyncIterator[SceneAccess]:
     try:
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
             members: dict[str, JoinedSpace] = {}
-            for name in ("files", "sam", "maria", "coder", "reviewer", "scout"):
+            for name in ("files", "approver", "sam", "maria", "coder", "reviewer", "scout"):
                 token = tokens[name].read_text("ascii").strip()
                 controls = _StatusControls() if name == "coder" else None
                 members[name] = await stack.enter_async_context(
                     connect(gateway.url, SPACE, token, controls=controls)
                 )
             _offer(members["files"])
+            approver = Approver(members["approver"], RuleStore.open(folder / "trust"), DecisionLedger())
+            approving = tasks.create_task(approver.run())
             finished = asyncio.Event()
             ready: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
             tasks.create_task(_play(members, tasks, ready, finished))
             yield SceneAccess(gateway.url, tokens["maria"].read_text("ascii").strip(), *await ready.get())
             finished.set()
+            approving.cancel()
     finally:
         await gateway.stop()
 
 
 def _offer(space: JoinedSpace) -> None:
     kept = {"src/importer.py": _IMPORTER, "notes.md": "# Notes\n\n- ask Sam about the prices\n"}
+    kept |= dict.fromkeys(_READ_FILES, _IMPORTER)
 
     @space.tool
     def read_file(path: str) -> str:
@@ -156,6 +180,7 @@ async def _play(
     finished: asyncio.Event,
 ) -> None:
     maria, sam, coder, reviewer = members["maria"], members["sam"], members["coder"], members["reviewer"]
+    await _learn_rule(members["scout"], sam)
     asked = await maria.chat(
         "The nightly import ran out of memory again. @coder, can you look at `src/importer.py`?"
     )
@@ -225,6 +250,17 @@ async def _play(
     await reviewer.chat("Nothing does: I looked at all three callers.", to="maria")
     await ready.put((proposal.id, read.id))
     await finished.wait()
+
+
+async def _learn_rule(agent: JoinedSpace, person: JoinedSpace) -> None:
+    """Have ten proposals approved, and wait until the approver suggests a rule for them."""
+    messages = agent.envelopes()
+    for path in _READ_FILES:
+        read = await agent.propose("files", "tools/call", {"name": "read_file", "arguments": {"path": path}})
+        await person.approve(read.id)
+    async for message in messages:
+        if not isinstance(message, MissedMessages) and message.kind == "trust/suggestion":
+            return
 
 
 async def _test(stream: StreamHandle, finished: asyncio.Event) -> None:
