@@ -25,7 +25,7 @@ import { applyTheme } from "./views/theme.js";
  */
 
 const root = /** @type {HTMLElement} */ (document.getElementById("app"));
-// The page stands at the gateway's root, also behind a proxy with a path.
+// The page is served at the gateway's root, also behind a proxy with a path prefix.
 const session = new Session(new URL(".", location.href.split("#")[0]));
 /** @type {Shell | null} */
 let shell = null;
@@ -52,7 +52,7 @@ applyTheme();
 let showing = false;
 onNavigation(() => {
   if (session.logins.length === 0) return;
-  // A view that goes elsewhere while it is being shown is finished first.
+  // If a view navigates while it is being mounted, the mounting is finished first.
   if (showing) {
     queueMicrotask(show);
     return;

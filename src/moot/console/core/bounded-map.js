@@ -1,15 +1,15 @@
 // @ts-check
 /**
- * Maps that do not grow for ever. The oldest go a tenth at a time: taking one from the front of a Map for each
- * that comes makes every look at the front walk over all that were taken before.
+ * Maps of bounded size. The oldest entries are removed a tenth at a time: removing one from the front of a Map for each
+ * new one makes every access to the front skip all the entries that were removed before.
  */
 
 /**
- * Let the oldest entries go once there are a tenth more than `most`.
+ * Remove the oldest entries once there are a tenth more than `max`.
  * @template V
  * @param {Map<string, V>} map
  * @param {number} max
- * @param {(value: V) => boolean} [may] whether an entry may go
+ * @param {(value: V) => boolean} [may] whether an entry may be removed
  */
 export function trimMap(map, max, may) {
   if (map.size <= max * 1.1) return;

@@ -1,13 +1,13 @@
 // @ts-check
 /**
- * Tells subscribers what changed. A thousand envelopes a second change the state a thousand times; subscribers
+ * Notifies subscribers of changes. A thousand envelopes a second change the state a thousand times; subscribers
  * are called once per frame with all topics that changed since, and in a burst ten times a second. Input has priority.
  */
 import { inputDelay } from "./input-priority.js";
 
 // A page in the background gets no frames, but badges and notifications go on.
 const HIDDEN_MILLISECONDS = 250;
-// More changes than this between two frames are a rush: nobody reads sixty states a second.
+// More changes than this between two frames are a burst: nobody reads sixty states a second.
 const RUSH = 12;
 const RUSH_MILLISECONDS = 100;
 
@@ -24,7 +24,7 @@ export class ChangeFeed {
   }
 
   /**
-   * Call `watcher` after any of these topics changed ("*" for all); returns how to stop.
+   * Call `subscriber` after any of these topics changed ("*" for all); returns a function that unsubscribes.
    * @param {string | string[]} topics @param {(topics: Set<string>) => void} subscriber
    */
   on(topics, subscriber) {
@@ -56,7 +56,7 @@ export class ChangeFeed {
     else if (!document.hidden) requestAnimationFrame(() => (inputDelay() > 0 ? this._waiting && this._schedule() : this.flush()));
   }
 
-  /** Tell now. */
+  /** Notify the subscribers now. */
   flush() {
     if (!this._waiting) return;
     this._waiting = false;
@@ -73,7 +73,7 @@ export class ChangeFeed {
       try {
         watcher(changed);
       } catch (fault) {
-        // One view that fails does not keep the others from being told.
+        // One view that fails does not keep the others from being notified.
         console.error("a view failed", fault);
       }
     }

@@ -2,28 +2,28 @@
 /**
  * The WebSocket to one space. Its states:
  *
- *     connecting ──welcome──▶ catching-up ──past fetched──▶ live ──lost──▶ waiting ──▶ connecting …
- *          └──refused, removed, shut down, taken over──▶ ended (with words; nothing is tried by itself)
+ *     connecting ──welcome──▶ catching-up ──history fetched──▶ live ──lost──▶ waiting ──▶ connecting …
+ *          └──refused, removed, shut down, taken over──▶ ended (with a reason; no automatic retry)
  *
- * The token goes into the first frame and into an Authorization header, never into an address (D-20).
- * Nothing is replayed by the gateway. After each welcome the recent past is fetched over HTTP (D-40) and put
- * before what came since; where it does not reach back to something heard before the loss, a gap is told.
+ * The token goes into the first frame and into an Authorization header, never into a URL (D-20).
+ * The gateway replays nothing. After each welcome the recent history is fetched over HTTP (D-40) and put
+ * before what arrived since; if it does not reach back to a message received before the loss, a gap is reported.
  */
 import { membersOf, parseJson, textAt } from "./json-text.js";
 import { MessageQueue } from "./message-queue.js";
 import { parseTime } from "./time.js";
 
-// Half a second, doubled up to a quarter of a minute: a gateway that restarts is back within seconds.
+// Half a second, doubled up to 15 seconds: a gateway that restarts is back within seconds.
 const FIRST_RETRY_MILLISECONDS = 500;
 const MAX_RETRY_MILLISECONDS = 15_000;
-// Twice what the gateway gives us to join in.
+// Twice the time that the gateway allows for joining.
 const WELCOME_MILLISECONDS = 20_000;
 const HISTORY_MILLISECONDS = 8_000;
-// A message is on its way for a moment, and longer on a phone.
+// Latency of a message; it is higher on a phone.
 const MARGIN_SECONDS = 5;
-// Of a frame of 16 ms: a long past is taken in slices, and the page answers in between.
+// Of a frame of 16 ms: a long history is processed in slices, and the page stays responsive in between.
 const SLICE_MILLISECONDS = 8;
-/** Close codes after which nobody should come back by itself (docs/reference/close-codes.md). @type {Record<number, string>} */
+/** Close codes after which there is no automatic reconnect (docs/reference/close-codes.md). @type {Record<number, string>} */
 const FINAL_CLOSE_CODES = {
   1000: "you signed out",
   1008: "the gateway refused the connection",
@@ -55,7 +55,7 @@ export class Connection {
     /** When the next attempt is made. */
     this.retryAt = 0;
     this.everLive = false;
-    /** How often it came back. */
+    /** How often it reconnected. */
     this.returns = 0;
     /** @type {WebSocket | null} */
     this._socket = null;
@@ -64,13 +64,13 @@ export class Connection {
     this._timer = undefined;
     /** @type {string[] | null} */
     this._buffered = null;
-    /** Frames of streams come as what to do. @type {MessageQueue<string | (() => void)>} */
+    /** Envelopes as text; stream frames as functions that process them. @type {MessageQueue<string | (() => void)>} */
     this._queue = new MessageQueue((each) => (typeof each === "string" ? this._dispatch(each, false) : each()));
     this._lostAt = 0;
-    /** When the last envelope came, and how far the gateway's clock is ahead of ours. */
+    /** When the last envelope arrived, and how far the gateway's clock is ahead of ours. */
     this._receivedAt = 0;
     this._clockOffset = 0;
-    /** The same for the connection before, by the gateway's clock. */
+    /** The same for the previous connection, by the gateway's clock. */
     this._lastReceivedAt = 0;
     this._online = () => this.retryNow();
     addEventListener("online", this._online);
@@ -136,14 +136,14 @@ export class Connection {
     if (end > 0) this._queue.add(() => this._handlers.onFrame(new TextDecoder().decode(bytes.subarray(1, end)), bytes.subarray(end + 1)));
   }
 
-  /** Fetch the past, then let go of what was held meanwhile. @param {WebSocket} socket @param {string} me */
+  /** Fetch the history, then process the messages that arrived meanwhile. @param {WebSocket} socket @param {string} me */
   async _catchUp(socket, me) {
-    // From the last thing that was heard on: the answer then holds it, which proves that nothing is missing.
+    // From the last received message on: the answer then contains it, which proves that nothing is missing.
     const since = this.everLive ? Math.max(0, this._lastReceivedAt / 1000 - MARGIN_SECONDS) : 0;
     const history = await this._fetchHistory(me, since);
     if (this._socket !== socket || this._buffered === null) return;
     const buffered = this._buffered;
-    // What came over the socket too is told in its own place, after the welcome.
+    // Messages that also arrived over the socket are processed in their own place, after the welcome.
     const live = new Set(buffered.map((raw) => idOf(raw)));
     /** @type {string[]} */
     const missed = [];
@@ -160,7 +160,7 @@ export class Connection {
       while (at < missed.length && performance.now() < until) this._dispatch(missed[at++], true);
       if (at < missed.length) return false;
       if (this.state === "catching-up") this._goLive();
-      // More may be held while it goes on; each once, in order.
+      // More may arrive meanwhile; each is processed once, in order.
       while (at < missed.length + buffered.length && performance.now() < until) this._dispatch(buffered[at++ - missed.length], false);
       return at === missed.length + buffered.length;
     };
@@ -173,10 +173,10 @@ export class Connection {
     this._buffered = null;
   }
 
-  /** What is still to be taken in after a loss, until a time; returns whether all was. @type {((until: number) => boolean) | null} */
+  /** Processes history and held messages until a time; returns whether all is done. @type {((until: number) => boolean) | null} */
   _replay = null;
 
-  /** The past is told. Before what was held: that may lead to something being said. */
+  /** The history is processed. This comes before the held messages, because those may trigger sending. */
   _goLive() {
     if (this.everLive) this.returns += 1;
     this.everLive = true;
@@ -184,7 +184,7 @@ export class Connection {
     this._setState("live", "");
   }
 
-  /** Whether this id was heard before; set by the session. @type {(id: string) => boolean} */
+  /** Whether an envelope with this id was received before; set by the session. @type {(id: string) => boolean} */
   isKnown = () => false;
 
   /** @param {string} me @param {number} since @returns {Promise<{messages: string[], words: string}>} */
@@ -210,7 +210,7 @@ export class Connection {
 
   /** @param {number} code @param {string} reason */
   _onClose(code, reason) {
-    // What was fetched and held was heard: it is told before the loss, or a later gap would not be found.
+    // Process what was fetched and held before reporting the loss; otherwise a later gap would not be detected.
     this._replay?.(Infinity);
     this._replay = null;
     this._queue.drain();
@@ -229,7 +229,7 @@ export class Connection {
     this._setState("waiting", reason);
   }
 
-  /** Do not wait any longer. */
+  /** Reconnect now instead of waiting. */
   retryNow() {
     if (this.state === "waiting" || this.state === "ended") this.open();
   }

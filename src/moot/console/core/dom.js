@@ -1,12 +1,12 @@
 // @ts-check
 /**
- * Building elements. Everything that a peer wrote comes in as text: there is no way here to set HTML, a
- * handler or a style from a string, so nothing that is said in a space can become part of the page.
+ * Building elements. Everything that a peer wrote is inserted as text: there is no way here to set HTML, a
+ * handler or a style from a string, so no message can become part of the page.
  */
 
 /** @typedef {Node | string | number | null | undefined | false} Child */
 
-// Attributes that cannot run anything. `href` is looked at once more below.
+// Attributes that cannot run anything. `href` is checked again below.
 const ALLOWED = new Set([
   "abbr", "autocapitalize", "autocomplete", "cols", "colspan", "content", "datetime", "dir", "disabled", "download", "enterkeyhint",
   "for", "form", "headers", "height", "hidden", "href", "id", "inputmode", "label", "lang", "list", "max", "maxlength",
@@ -20,13 +20,13 @@ const SVG_ALLOWED = new Set([
   "text-anchor", "transform", "viewBox", "width", "x", "x1", "x2", "y", "y1", "y2",
 ]);
 const SVG = "http://www.w3.org/2000/svg";
-// javascript:, data: and the like are no links.
+// javascript:, data: and the like are not made links.
 const SAFE_LINK = /^(https?:\/\/|mailto:|#)/i;
 const FORBIDDEN_TAGS = new Set(["script", "iframe", "object", "embed", "base", "link", "meta", "style", "frame", "portal"]);
 
 /**
  * An element. `attributes` may hold `class` (string or list), `on` ({click: handler}), `data` and `aria`
- * (objects), `value`, `checked`; the rest is set as an attribute, true as an empty one, false and null not.
+ * (objects), `value`, `checked`; the rest is set as an attribute: true as an empty one, false and null not at all.
  * @param {string} tag
  * @param {Record<string, any>} [attributes]
  * @param {...(Child | Child[])} children
@@ -39,7 +39,7 @@ export function el(tag, attributes = {}, ...children) {
 }
 
 /**
- * An element of a picture.
+ * An SVG element.
  * @param {string} tag
  * @param {Record<string, any>} [attributes]
  * @param {...(Child | Child[])} children
@@ -68,7 +68,7 @@ function fill(element, attributes, children, allowed) {
     else element.setAttribute(name, given === true ? "" : String(given));
   }
   append(element, children);
-  // After the children: a <select> has its options by now.
+  // After the children, because a <select> needs its options first.
   if (value !== undefined) element.value = value;
   return element;
 }
@@ -90,7 +90,7 @@ function link(element, address) {
 }
 
 /**
- * Children at the end of an element; lists are flattened, null and false left out.
+ * Append children to an element; lists are flattened, null and false are skipped.
  * @param {Element | DocumentFragment} element
  * @param {any[]} children
  */
@@ -103,7 +103,7 @@ export function append(element, children) {
 }
 
 /**
- * Give an element other children.
+ * Replace the children of an element.
  * @param {Element} element
  * @param {...(Child | Child[])} children
  */
@@ -113,8 +113,8 @@ export function replace(element, ...children) {
 }
 
 /**
- * The same for nodes of which most are there already: those are not touched, so that only what is new is laid out, and
- * what has the focus keeps it.
+ * The same when most nodes are already there: those are not touched, so that only new ones are laid out, and
+ * the focus stays where it is.
  * @param {Element} element @param {Node[]} nodes
  */
 export function arrange(element, nodes) {
@@ -136,7 +136,7 @@ export function newId(start = "m") {
 }
 
 /**
- * A button with words; `shortcut` is shown beside them and announced.
+ * A button with a label; `shortcut` is shown beside it and announced.
  * @param {string} text
  * @param {() => void} press
  * @param {{class?: string, shortcut?: string, title?: string, disabled?: boolean, icon?: Node, aria?: object, data?: object}} [options]
@@ -163,7 +163,7 @@ export function button(text, press, options = {}) {
 const drawn = new WeakMap();
 
 /**
- * Fill an element again only if what it shows has changed; focus and open details are kept.
+ * Redraw an element only if its inputs have changed; focus and open details are kept.
  * @param {Element} node @param {any} facts whatever it depends on @param {() => any} build
  */
 export function redraw(node, facts, build) {

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * What an envelope is about, in a few words: its kind, the MCP method and the operation's name (D002).
- * A response says it by its kind alone where a dialect writes it there (`mcp/response:tools/call:read_file`,
+ * The short fields of an envelope: its kind, the MCP method and the operation's name (D002).
+ * The kind of a response contains the operation in some dialects (`mcp/response:tools/call:read_file`,
  * `mcp.response.tools/call:read_file`, or `x_origin.kind` of a translated copy); otherwise it is looked up.
  */
 
@@ -19,7 +19,7 @@ function operationOfKind(kind) {
   return found ? exceptUnknown({ base: `mcp/${found[1]}`, method: found[2], name: found[3] ?? "" }) : null;
 }
 
-/** dialects.md section 2: a method that nobody knows is spelled `unknown`. @param {Operation} operation */
+/** dialects.md section 2: an unknown method is written as `unknown`. @param {Operation} operation */
 function exceptUnknown(operation) {
   return operation.method === "unknown" ? null : operation;
 }
@@ -35,7 +35,7 @@ export function contextOf(method, params) {
 }
 
 /**
- * The operation of an envelope; `asked` finds the operation of an earlier request by its id.
+ * The operation of an envelope; `requestOperation` finds the operation of an earlier request by its id.
  * @param {any} envelope @param {(id: string) => Operation | undefined} requestOperation @returns {Operation}
  */
 export function operationOf(envelope, requestOperation) {
@@ -70,7 +70,7 @@ export function addressees(envelope) {
   return Array.isArray(envelope.to) ? envelope.to.filter((/** @type {any} */ each) => typeof each === "string") : [];
 }
 
-/** What a member said, in a line. @param {any} envelope @param {Operation} operation */
+/** A one-line summary of an envelope. @param {any} envelope @param {Operation} operation */
 export function summary(envelope, operation) {
   const payload = envelope.payload ?? {};
   const kind = envelope.kind;
@@ -90,7 +90,7 @@ export function summary(envelope, operation) {
   return typeof first === "string" ? first : envelope.payload === undefined ? "" : JSON.stringify(payload).slice(0, 400);
 }
 
-/** D-92: of a rule its name and how it stands, of a suggestion its words. @param {any} payload */
+/** D-92: a rule's name and state, or a suggestion's text. @param {any} payload */
 function trustSummary(payload) {
   const rule = typeof payload.rule === "string" ? payload.rule : payload.rule?.name;
   const named = [payload.state ? rule : payload.suggestion, payload.lift && `resume ${payload.lift}`, payload.resume && "resume all rules", !payload.state && payload.granted && "granted instead", payload.state];

@@ -1,15 +1,15 @@
 // @ts-check
 /**
- * Sends envelopes and reports what became of them. An envelope counts as sent when its echo comes back (D-02)
+ * Sends envelopes and reports the outcome. An envelope counts as sent when its echo comes back (D-02)
  * or the gateway answers it; a refusal is an error with the gateway's own code and message.
  */
 import { trimMap } from "./bounded-map.js";
 import { correlations } from "./envelope-fields.js";
 
-// The gateway answers within milliseconds; after so long the connection is suspect.
+// The gateway answers within milliseconds; after this time the connection is suspect.
 const ECHO_MILLISECONDS = 15_000;
 const MAX_SENT_TEXTS = 200;
-// What the SDK gives a tool.
+// The SDK's default time limit for a tool call.
 const ANSWER_MILLISECONDS = 60_000;
 
 /** The gateway refused it, or the connection was lost. `code` is from docs/reference/errors.md, or "lost". */
@@ -42,7 +42,7 @@ export class CallFailed extends Error {
  * @property {string} [id]
  */
 
-/** An id that nobody else has; crypto.randomUUID is there only on https and localhost. */
+/** A unique id; crypto.randomUUID exists only on https and localhost. */
 export function newEnvelopeId() {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   bytes[6] = (bytes[6] & 0x0f) | 0x40;
@@ -57,14 +57,14 @@ export class EnvelopeSender {
     this._connection = connection;
     /** @type {Map<string, {resolve: (envelope: any) => void, reject: (why: Error) => void, timer: any}>} */
     this._pendingEchoes = new Map();
-    /** What was sent lately, for explaining a refusal: the gateway relays nothing that it refuses. @type {Map<string, string>} */
+    /** Recently sent envelopes, to explain a refusal: the gateway does not relay what it refuses. @type {Map<string, string>} */
     this._sentTexts = new Map();
     /** @type {Map<string, {to: string[], resolve: (result: any) => void, reject: (why: Error) => void, timer: any}>} */
     this._pendingCalls = new Map();
   }
 
   /**
-   * Say something; the promise gives the echo, or the gateway's answer where it does not relay the kind.
+   * Send an envelope; resolves to the echo, or to the gateway's answer for kinds that it does not relay.
    * @param {string} kind @param {any} [payload] @param {SendOptions} [options]
    * @returns {Promise<any> & {id: string}}
    */
@@ -90,7 +90,7 @@ export class EnvelopeSender {
   }
 
   /**
-   * Call a method of another member; the promise gives the result, or fails with Refused or Failed.
+   * Call a method of another member; resolves to the result, or rejects with Refused or Failed.
    * @param {string} to @param {string} method @param {any} [params] @param {{about?: string | string[], paramsText?: string, payloadText?: string, within?: number}} [options]
    * @returns {Promise<any> & {id: string}}
    */
@@ -125,7 +125,7 @@ export class EnvelopeSender {
       if (envelope.from === me && this._pendingEchoes.has(envelope.id)) this._settleSend(envelope.id, null, envelope);
       else if (envelope.from === "system:gateway" || envelope.from === "gateway") {
         for (const id of correlations(envelope)) {
-          // Carried out, but something was left (D-18, D-56): the echo tells that it was done.
+          // A warning, not a refusal (D-18, D-56): the echo confirms that it was done.
           if (envelope.kind === "system/error" && (envelope.payload?.error === "revoke_incomplete" || envelope.payload?.error === "unsupported_by_recipient")) continue;
           if (envelope.kind === "system/error") this._settleSend(id, new Refused(String(envelope.payload?.error ?? ""), String(envelope.payload?.message ?? ""), envelope.payload));
           else this._settleSend(id, null, envelope);
@@ -135,7 +135,7 @@ export class EnvelopeSender {
     if (this._pendingCalls.size > 0 && envelope.kind.startsWith("mcp/response")) {
       for (const id of correlations(envelope)) {
         const pending = this._pendingCalls.get(id);
-        // D-80: only who was asked answers.
+        // D-80: only the addressee of the request can answer it.
         if (!pending || (pending.to.length > 0 && !pending.to.includes(envelope.from))) continue;
         const payload = envelope.payload ?? {};
         this._settleCall(id, payload.error ? new CallFailed(payload.error) : null, payload.result);
@@ -143,7 +143,7 @@ export class EnvelopeSender {
     }
   }
 
-  /** The connection is gone: nobody will answer. */
+  /** The connection was lost: no answer will arrive. */
   failAll() {
     for (const id of [...this._pendingEchoes.keys()]) this._settleSend(id, new Refused("lost", "Connection lost; it is unknown whether the message was delivered"));
     for (const id of [...this._pendingCalls.keys()]) this._settleCall(id, new Refused("lost", "Connection lost before the reply arrived"));

@@ -1,10 +1,10 @@
 // @ts-check
 /**
- * Everything that was heard, oldest first: rows of a few fields and the text as it came. Payloads are parsed
- * again when somebody looks, so that 100,000 of them do not lie about as objects.
+ * All received envelopes, oldest first: rows of a few fields and the original text. Payloads are parsed
+ * again when they are shown, so that 100,000 of them are not kept as objects.
  *
- * A row belongs to one conversation, whose root is found when it arrives: the conversation of the first thing
- * that it correlates to, else of the reasoning sequence or context that it is said in, else its own.
+ * A row belongs to one conversation, whose root is found when it arrives: the conversation of the first envelope
+ * that it correlates to, else of the reasoning sequence or context that it belongs to, else its own.
  */
 import { trimMap } from "./bounded-map.js";
 import { addressees, correlations, operationOf, formatOperation, summary } from "./envelope-fields.js";
@@ -12,7 +12,7 @@ import { parseTime } from "./time.js";
 
 /**
  * @typedef {object} Row
- * @property {number} n counts up from 0 and never again
+ * @property {number} n counts up from 0; never reused
  * @property {"envelope" | "gap"} type
  * @property {string} id
  * @property {number} at milliseconds, by the sender's clock
@@ -22,15 +22,15 @@ import { parseTime } from "./time.js";
  * @property {string} operation `tools/call:read_file`, or empty
  * @property {string[]} about what it correlates to
  * @property {string} context
- * @property {string} summary a line of what it says; not escaped yet
- * @property {string} raw the text as it came
+ * @property {string} summary one line; not escaped yet
+ * @property {string} raw the text as it was received
  * @property {string} root the conversation
  * @property {boolean} failed a refusal, a failed result, a rejection
  */
 
-// Twice what the console promises to scroll; the oldest fiftieth goes when it is full.
+// Twice the number that the console must be able to scroll; when it is full, the oldest fiftieth is dropped.
 const MAX_ROWS = 200_000;
-// A quarter of a gigabyte of text would be more than a tab should take.
+// A tab should not use more than a quarter of a gigabyte for text.
 const MAX_CHARACTERS = 128 * 1024 * 1024;
 // Operations of requests are remembered longer than the rows, so that late answers are labelled (D002).
 const MAX_OPERATIONS = 50_000;
@@ -48,13 +48,13 @@ export class Envelopes {
     /** One more than the number of the newest. */
     this.next = 0;
     this.characters = 0;
-    /** How many were let go for want of room. */
+    /** How many rows were dropped to stay within the limits. */
     this.dropped = 0;
     /** @type {Map<string, number>} */
     this._byId = new Map();
     /** @type {Map<string, number[]>} effects: who correlates to an id */
     this._effects = new Map();
-    /** Conversations by root; the one that was active last is the last. @type {Map<string, {root: string, rows: number[]}>} */
+    /** Conversations by root; the most recently active one is the last. @type {Map<string, {root: string, rows: number[]}>} */
     this.conversations = new Map();
     /** @type {Map<string, import("./envelope-fields.js").Operation>} */
     this._operations = new Map();
@@ -87,12 +87,12 @@ export class Envelopes {
     return /** @type {Row[]} */ ((this._effects.get(id) ?? []).map((n) => this.at(n)).filter(Boolean));
   }
 
-  /** What this row correlates to, as far as it was heard; ids of the rest. @param {Row} row */
+  /** The rows that this row correlates to; ids for those that were not received. @param {Row} row */
   causesOf(row) {
     return row.about.map((id) => ({ id, row: this.byId(id) }));
   }
 
-  /** The whole envelope, parsed anew. @param {Row} row @returns {any} */
+  /** The whole envelope, parsed again. @param {Row} row @returns {any} */
   envelope(row) {
     return row.type === "gap" ? null : JSON.parse(row.raw);
   }
@@ -163,7 +163,7 @@ export class Envelopes {
     }
     const conversation = this.conversations.get(row.root);
     if (conversation) {
-      // Last in the map is last active.
+      // The map is ordered by last activity.
       this.conversations.delete(row.root);
       conversation.rows.push(row.n);
       this.conversations.set(row.root, conversation);

@@ -1,12 +1,12 @@
 // @ts-check
 /**
- * Input has priority. While somebody presses a button or a key, background work (arriving envelopes, moving lines)
- * waits until the frame that answers has been drawn. The wait is bounded: typing cannot block the page.
+ * Input has priority. While somebody presses a button or a key, background work (arriving envelopes, scrolling rows)
+ * waits until the frame that shows the response has been drawn. The wait is bounded: typing cannot block the page.
  */
 
-// From the press of a mouse button to its release; people take about so long.
+// The usual time from pressing a mouse button to releasing it.
 const PRESS_MILLISECONDS = 120;
-// The promise of the console: by then it is answered, or the page is not in sight and gets no frames.
+// The console's response time limit: by then the response is drawn, or the page is hidden and gets no frames.
 const ANSWER_MILLISECONDS = 100;
 
 let busyUntil = 0;
@@ -23,7 +23,7 @@ function onInput() {
   });
 }
 
-/** Do something when the next frame has been laid out and painted. @param {() => void} work */
+/** Run `work` when the next frame has been laid out and painted. @param {() => void} work */
 export function afterFrame(work) {
   requestAnimationFrame(() => {
     const channel = new MessageChannel();
@@ -35,7 +35,7 @@ export function afterFrame(work) {
   });
 }
 
-/** How many milliseconds what goes on by itself has to wait; 0 almost always. */
+/** How many milliseconds background work has to wait; 0 almost always. */
 export function inputDelay() {
   return Math.max(0, busyUntil - performance.now());
 }

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * JSON text as it was received, to the byte. `JSON.parse` rounds 9007199254740993 and forgets how a string was
+ * JSON text as it was received, to the byte. `JSON.parse` rounds 9007199254740993 and loses how a string was
  * escaped; what is approved must be what was shown, so bodies are cut out of the text instead (D-28, D-83).
  */
 
@@ -15,7 +15,7 @@ function end(pattern, text, at) {
   return pattern.lastIndex;
 }
 
-/** Where the string that starts at `at` ends. No pattern: one over a megabyte of text would run out of stack. @param {string} text @param {number} at */
+/** Where the string that starts at `at` ends. Not a regular expression: on a megabyte of text it would run out of stack. @param {string} text @param {number} at */
 function endOfString(text, at) {
   for (let index = at + 1; ; index += 1) {
     index = text.indexOf('"', index);
@@ -85,7 +85,7 @@ export function textAt(text, path) {
   for (const step of path) {
     let found = null;
     try {
-      // The gateway lets no duplicate key pass; the last would be the one that JSON.parse takes.
+      // The gateway rejects duplicate keys; JSON.parse would take the last one.
       for (const part of membersOf(current)) if (part.key === step) found = part.text;
     } catch {
       return null;
@@ -108,7 +108,7 @@ export function callBodyText(raw) {
 }
 
 /**
- * The same JSON with lines and indents; digits and escapes stay as they are.
+ * The same JSON with line breaks and indents; digits and escapes stay as they are.
  * @param {string} text @param {string} [indent]
  */
 function indentJson(text, indent = "  ") {

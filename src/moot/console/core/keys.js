@@ -1,12 +1,12 @@
 // @ts-check
 /**
- * The keyboard. Keys are plain letters, as in a mail program, and do nothing while somebody types. Two-step
+ * Keyboard shortcuts. Keys are plain letters, as in a mail program, and are ignored while the person types. Two-step
  * keys are written "g t". `?` shows all of them.
  */
 
 /** @typedef {{keys: string, label: string, run: (event: KeyboardEvent) => void, scope: string, whileTyping?: boolean}} Shortcut */
 
-// Between the two steps of "g t".
+// The longest time between the two steps of "g t".
 const STEP_MILLISECONDS = 1200;
 
 export class Keys {
@@ -22,9 +22,9 @@ export class Keys {
 
   /**
    * @param {string} scope heading in the help
-   * @param {Record<string, [string, (event: KeyboardEvent) => void]>} shortcuts keys → words and what to do
+   * @param {Record<string, [string, (event: KeyboardEvent) => void]>} shortcuts keys → label and action
    * @param {{whileTyping?: boolean}} [options]
-   * @returns {() => void} how to take them away
+   * @returns {() => void} removes them again
    */
   add(scope, shortcuts, options = {}) {
     const added = Object.entries(shortcuts).map(([keys, [label, run]]) => /** @type {Shortcut} */ ({ keys, label, run, scope, whileTyping: options.whileTyping }));
@@ -34,12 +34,12 @@ export class Keys {
     };
   }
 
-  /** Nothing is listened for any more. */
+  /** Stop listening. */
   close() {
     removeEventListener("keydown", this._listen);
   }
 
-  /** All that hold now, by scope. @returns {Map<string, Shortcut[]>} */
+  /** All active shortcuts, by scope. @returns {Map<string, Shortcut[]>} */
   all() {
     const scopes = new Map();
     for (const each of this._shortcuts) scopes.set(each.scope, [...(scopes.get(each.scope) ?? []), each]);
@@ -49,7 +49,7 @@ export class Keys {
   /** @param {KeyboardEvent} event */
   _onKey(event) {
     if (event.defaultPrevented || event.isComposing || event.altKey || event.metaKey) return;
-    // Nothing below a dialog is decided by a key, wherever the browser has put the focus.
+    // While a dialog is open, keys do nothing on the page below it, wherever the focus is.
     if (document.querySelector("dialog:modal")) return;
     const typing = isTyping(event.target);
     const key = (event.ctrlKey ? "Ctrl+" : "") + keyName(event);
@@ -57,7 +57,7 @@ export class Keys {
     clearTimeout(this._timer);
     this._first = "";
     const usable = this._shortcuts.filter((each) => !typing || each.whileTyping);
-    // The last that was added wins: a view may take a key over.
+    // The shortcut added last wins: a view may override a key.
     const found = usable.findLast((each) => each.keys === steps) ?? usable.findLast((each) => each.keys === key);
     // Enter and Space belong to whatever button or link has the focus.
     if ((key === "Enter" || key === "Space") && event.target instanceof Element && event.target.closest("button, a, summary, input, [role=button]")) return;

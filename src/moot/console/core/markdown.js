@@ -1,12 +1,12 @@
 // @ts-check
 /**
  * Markdown as nodes, never as HTML: paragraphs, headings, lists, quotes, code, emphasis and links. HTML in the
- * text stays text. Images are links: looking at a message must not fetch anything.
+ * text stays text. Images are links: showing a message must not fetch anything.
  */
 import { el } from "./dom.js";
 import { textBlock, escapeHidden } from "./text.js";
 
-// Longer text is shown plain: nobody reads it as prose, and parsing it would hold the page up.
+// Longer text is shown as plain text: parsing it would block the page.
 const MAX_CHARACTERS = 40_000;
 const MAX_DEPTH = 6;
 
@@ -33,7 +33,7 @@ function blocks(lines, deep) {
       nodes.push(el("pre", { tabindex: "0", role: "group", "aria-label": fence[2] ? `code, ${fence[2]}` : "code" }, el("code", {}, lines.slice(at + 1, end).join("\n"))));
       at = end + 1;
     } else if (heading) {
-      // The page has its own first headings.
+      // h1 and h2 are the page's own headings.
       nodes.push(el(`h${Math.min(6, heading[1].length + 2)}`, {}, inline(heading[2], 0)));
       at += 1;
     } else if (/^ {0,3}([-*_])( *\1){2,}\s*$/.test(line)) {
@@ -88,7 +88,7 @@ function listAt(lines, at, deep) {
   return [list, at];
 }
 
-// Each alternative is bounded or excludes its own end, so that no text makes it slow.
+// Each alternative is bounded or excludes its own end, so that no text makes matching slow.
 const INLINE = /(`{1,3})([^`]{1,2000})\1|!?\[([^\[\]]{0,500})\]\(\s*([^\s()<>]{1,2000})\s*\)|\*\*([^*]{1,2000})\*\*|__([^_]{1,2000})__|\*([^*\s][^*]{0,2000})\*|(?<!\w)_([^_\s][^_]{0,2000})_(?!\w)|~~([^~]{1,2000})~~|(https?:\/\/[^\s<>()"'`]{1,2000})/;
 
 /** @param {string} text @param {number} deep @returns {Node[]} */
@@ -113,7 +113,7 @@ function inline(text, deep) {
   return nodes;
 }
 
-/** Where a link goes stands in its title: words may say anything. @param {string} text @param {string} target @param {number} deep */
+/** A link shows its target as title, because its text may say anything. @param {string} text @param {string} target @param {number} deep */
 function linked(text, target, deep) {
   const goes = /^(https?:\/\/|mailto:)/i.test(target);
   if (!goes) return document.createTextNode(text === target ? text : `${text} (${target})`);

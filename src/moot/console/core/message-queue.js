@@ -5,12 +5,12 @@
  */
 import { inputDelay } from "./input-priority.js";
 
-// Messages that are nearer to each other than this are a rush.
+// Messages that arrive closer together than this are a burst.
 const BURST_GAP_MILLISECONDS = 8;
 const BURST_MILLISECONDS = 32;
 // Of a frame of 16 ms.
 const SLICE_MILLISECONDS = 5;
-// From here on the socket is read no faster than the page keeps up with: the gateway sees a slow reader, as it should.
+// From this queue length on the socket is read only as fast as the page keeps up, so that the gateway sees a slow reader.
 const MAX_QUEUED = 20_000;
 
 /** @template T */
@@ -30,19 +30,19 @@ export class MessageQueue {
   add(item) {
     this._items.push(item);
     if (this._items.length - this._at > MAX_QUEUED) this._handleSlice();
-    // In a rush, this is all that is done for each.
+    // In a burst, nothing else is done per message.
     else if (this._timer !== undefined) return;
-    // Timers of a page in the background are put off by the browser, and nobody clicks there.
+    // The browser delays timers of a hidden page, and nobody clicks there.
     else if (document.hidden || (performance.now() - this._handledAt > BURST_GAP_MILLISECONDS && inputDelay() === 0)) this.drain();
     else this._schedule(BURST_MILLISECONDS);
   }
 
-  /** Take all that is left, now. */
+  /** Handle all queued messages now. */
   drain() {
     this._handleUntil(Infinity);
   }
 
-  /** Forget what is left. */
+  /** Drop all queued messages. */
   clear() {
     clearTimeout(this._timer);
     this._timer = undefined;
@@ -57,7 +57,7 @@ export class MessageQueue {
   /** @param {number} until @returns {boolean} whether all was taken */
   _handleUntil(until) {
     while (this._at < this._items.length) {
-      // Counted before it is taken: what it leads to may close the socket and drain the rest.
+      // Counted before it is handled: handling it may close the socket and drain the rest.
       this._at += 1;
       this._handle(this._items[this._at - 1]);
       if (this._at % 8 === 0 && performance.now() > until) break;

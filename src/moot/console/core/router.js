@@ -5,11 +5,11 @@
 
 /**
  * @typedef {object} View
- * @property {string} id stands in the address
+ * @property {string} id used in the address
  * @property {string} title in the navigation
  * @property {string} icon name in views/icons.js
  * @property {number} order in the navigation
- * @property {string} key letter after "g" that goes there
+ * @property {string} key letter after "g" that opens it
  * @property {string | string[]} [css] stylesheets below console/, loaded with the view
  * @property {(state: import("./state.js").State) => number} [badge]
  * @property {(outlet: HTMLElement, context: import("../app.js").Context) => Mounted} mount
@@ -47,7 +47,7 @@ export function routeAddress(space, view, ...rest) {
   return `#/${[space, view, ...rest].map(encodeURIComponent).join("/")}`;
 }
 
-/** What shows the address; app.js says so. @type {() => void} */
+/** Shows the current address; set by app.js. @type {() => void} */
 let showRoute = () => {};
 
 /** @param {() => void} show */
@@ -63,8 +63,8 @@ export function onNavigation(show) {
 }
 
 /**
- * Go to an address of ours. At once: a browser tells of a new hash in a task of its own, by when it has drawn a frame of
- * the old view. @param {string} to
+ * Go to an address of the console. Shows it at once: the browser's hashchange event comes in a later task, after another frame of
+ * the old view was drawn. @param {string} to
  */
 export function navigate(to) {
   if (location.hash === to) return;

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Who is signed in where. A token lives in memory; only if the person asks for it does it outlive a reload, in
- * this tab's session storage. It is never put into an address, a cookie or local storage.
+ * Who is signed in where. A token is kept in memory; only if the person asks for it does it survive a reload, in
+ * this tab's session storage. It is never put into a URL, a cookie or local storage.
  */
 import { Connection } from "./connection.js";
 import { ChangeFeed } from "./change-feed.js";
@@ -24,7 +24,7 @@ export class OpenSpace {
     this.login = login;
     this.name = login.space;
     this.state = new State(login.space);
-    // Until the welcome says it: the past is heard before.
+    // Until the welcome arrives, because the history is processed before it.
     this.state.roster.me = { id: login.participant, name: login.participant, capabilities: [] };
     this.connection = new Connection(
       { base, ...login },
@@ -69,14 +69,14 @@ export class Session {
   }
 
   /**
-   * Find out which spaces a token opens, and keep it. Throws SignInError.
+   * Find out which spaces a token gives access to, and keep it. Throws SignInError.
    * @param {string} token @param {boolean} remember in this tab's session storage
    * @returns {Promise<Login[]>}
    */
   async signIn(token, remember) {
     const given = token.trim();
     if (!given) throw new SignInError("Enter the token that you were given.");
-    // A header holds no line breaks or exotic characters; fetch would fail without saying why.
+    // A header cannot contain line breaks or special characters; fetch would fail without a reason.
     if (!/^[\x21-\x7e]+$/.test(given)) throw new SignInError("Not a valid token: a token has no spaces or line breaks.");
     let answer;
     try {
@@ -106,7 +106,7 @@ export class Session {
     return found;
   }
 
-  /** Sign in again with what this tab kept; returns whether anything opened. */
+  /** Sign in again with the tokens kept in this tab; returns whether that worked for any. */
   async restore() {
     const kept = readTokens(this._storageKey);
     for (const token of kept) await this.signIn(token, true).catch(() => []);
@@ -114,7 +114,7 @@ export class Session {
     return this.logins.length > 0;
   }
 
-  /** Enter a space; the connection stays open when another is entered. @param {string} space @returns {OpenSpace | null} */
+  /** Open a space; its connection stays open when another space is shown. @param {string} space @returns {OpenSpace | null} */
   openSpace(space) {
     const login = this.logins.find((each) => each.space === space);
     if (!login) return null;

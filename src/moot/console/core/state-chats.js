@@ -19,18 +19,18 @@ import { correlations } from "./envelope-fields.js";
  */
 
 const MAX_CHATS = 20_000;
-// A queue that nobody looks at does not grow for ever.
+// The queue is bounded, because nobody may be reading it.
 const MAX_UNACKNOWLEDGED = 2_000;
 
 export class Chats {
   constructor() {
     /** Oldest first. @type {Map<string, Chat>} */
     this.byId = new Map();
-    /** The same as a list: row numbers only rise, so a place in it is found by halving. @type {Chat[]} */
+    /** The same as a list: row numbers only rise, so it can be searched by bisection. @type {Chat[]} */
     this.all = [];
     /** Those that are addressed to us, or to all, and that we have not acknowledged. @type {Map<string, Chat>} */
     this.unacknowledged = new Map();
-    /** Ours that others have not all dealt with. @type {Map<string, Chat>} */
+    /** Our messages that not all others have acknowledged or cancelled. @type {Map<string, Chat>} */
     this.ours = new Map();
   }
 
@@ -47,7 +47,7 @@ export class Chats {
       this._add(chat);
       const isMine = row.from === state.me.id;
       if (isMine) addBounded(this.ours, chat, MAX_UNACKNOWLEDGED);
-      // MEW 3.4.1: what is addressed to us, or to nobody in particular.
+      // MEW 3.4.1: messages addressed to us, or to everybody.
       else if (row.to.length === 0 || row.to.includes(state.me.id) || row.to.includes(state.me.name)) addBounded(this.unacknowledged, chat, MAX_UNACKNOWLEDGED);
       return "chats";
     }
@@ -62,7 +62,7 @@ export class Chats {
         if (row.from === state.me.id) this.unacknowledged.delete(id);
         else this.ours.delete(id);
       } else {
-        // MEW 3.4.2: whoever may say so says that nothing need be done about it.
+        // MEW 3.4.2: a member with that right marks that no reaction is needed.
         chat.cancelled = { by: row.from, reason: String(payload.reason ?? "") };
         this.unacknowledged.delete(id);
         this.ours.delete(id);
@@ -71,7 +71,7 @@ export class Chats {
     return topic;
   }
 
-  /** Where the first chat stands that came after row `n`. @param {number} n */
+  /** The index of the first chat after row `n`. @param {number} n */
   indexAfter(n) {
     let low = 0;
     let high = this.all.length;
@@ -85,7 +85,7 @@ export class Chats {
 
   /** @param {Chat} chat */
   _add(chat) {
-    // An id that comes again after its first row was let go.
+    // The same id again, after its first row was dropped.
     if (this.byId.has(chat.id)) this.all = this.all.filter((each) => each.id !== chat.id);
     this.byId.delete(chat.id);
     addBounded(this.byId, chat, MAX_CHATS);

@@ -1,5 +1,5 @@
 // @ts-check
-/** Capabilities handed on at run time, and by whom (MEW 3.6.1 to 3.6.3; D-16 to D-18). */
+/** Capabilities granted at run time, and by whom (MEW 3.6.1 to 3.6.3; D-16 to D-18). */
 import { trimMap } from "./bounded-map.js";
 import { correlations } from "./envelope-fields.js";
 
@@ -12,7 +12,7 @@ import { correlations } from "./envelope-fields.js";
  * @property {string} reason
  * @property {number} at
  * @property {boolean} acknowledged
- * @property {{by: string, at: number, reason: string, whole: boolean} | null} revoked `whole` is false when a pattern took part of it
+ * @property {{by: string, at: number, reason: string, whole: boolean} | null} revoked `whole` is false when a pattern revoked part of it
  */
 
 const MAX_GRANTS = 5_000;
@@ -29,8 +29,8 @@ export class Grants {
   }
 
   /**
-   * From this grant back to somebody who was given nothing: by whose grants the granter may have come to it.
-   * The gateway alone knows which right supports which; this is what was seen.
+   * The chain from this grant back to a member without grants: the grants from which the granter may have the right.
+   * Only the gateway knows which right supports which; this is derived from the received envelopes.
    * @param {Grant} grant @returns {Grant[]}
    */
   chainOf(grant) {
@@ -73,7 +73,7 @@ export class Grants {
         const recipient = typeof payload.recipient === "string" ? payload.recipient : row.to[0];
         for (const grant of this.byId.values()) {
           if (grant.recipient !== recipient || grant.revoked?.whole) continue;
-          // What a pattern covers is the gateway's to say; equal ones are certain.
+          // Only the gateway knows what a pattern covers; equal capabilities are certain.
           const left = grant.capabilities.filter((each) => !taken.has(JSON.stringify(each)));
           if (left.length < grant.capabilities.length) grant.revoked = { ...ended, whole: left.length === 0 };
         }

@@ -4,7 +4,7 @@
  *
  *     open ──fulfilled by a request──▶ fulfilled ──response──▶ done or failed
  *       ├──withdrawn by its proposer─▶ withdrawn
- *       └──a day without decision────▶ expired        a rejection is noted and leaves it open
+ *       └──a day without decision────▶ expired        a rejection is recorded and leaves it open
  */
 import { trimMap } from "./bounded-map.js";
 import { callBodyText } from "./json-text.js";
@@ -20,14 +20,14 @@ import { contextOf, correlations, operationOf } from "./envelope-fields.js";
  * @typedef {object} Proposal
  * @property {string} id
  * @property {string} from
- * @property {string[]} to who is to carry it out
+ * @property {string[]} to who should execute it
  * @property {Call} call
  * @property {string} raw the whole envelope as it was received
  * @property {number} at
  * @property {string} context
  * @property {string[]} about
  * @property {"open" | "fulfilled" | "done" | "failed" | "withdrawn" | "expired"} status
- * @property {boolean} uncertain something may have happened to it during a gap
+ * @property {boolean} uncertain it may have changed during a gap
  * @property {{by: string, reason: string, at: number, id: string, comments: string[]}[]} rejections
  * @property {{by: string, at: number, id: string}[]} approvals of a quorum
  * @property {string} fulfilledBy
@@ -35,7 +35,7 @@ import { contextOf, correlations, operationOf } from "./envelope-fields.js";
  * @property {string} reason of a withdrawal
  * @property {number} settledAt
  *
- * @typedef {object} CallRequest a request and what came of it
+ * @typedef {object} CallRequest a request and its answer
  * @property {string} id
  * @property {string} from
  * @property {string[]} to
@@ -52,9 +52,9 @@ const MAX_REQUESTS = 20_000;
 
 export class Proposals {
   constructor() {
-    /** All that are remembered, by id, oldest first. @type {Map<string, Proposal>} */
+    /** All known proposals by id, oldest first. @type {Map<string, Proposal>} */
     this.byId = new Map();
-    /** Those that wait for somebody, oldest first. @type {Map<string, Proposal>} */
+    /** The pending ones, oldest first. @type {Map<string, Proposal>} */
     this.pending = new Map();
     /** @type {Map<string, CallRequest>} */
     this.requests = new Map();
@@ -98,7 +98,7 @@ export class Proposals {
     return null;
   }
 
-  /** Something may have been missed: what is open may be settled. */
+  /** Envelopes may have been missed, so open proposals may be settled by now. */
   markUncertain() {
     for (const proposal of this.pending.values()) proposal.uncertain = true;
   }
@@ -136,7 +136,7 @@ export class Proposals {
     let topic = null;
     for (const id of row.about) {
       const request = this.requests.get(id);
-      // D-80: only who was asked answers.
+      // D-80: only the addressee of the request can answer it.
       if (!request || request.answer || (request.to.length > 0 && !request.to.includes(row.from))) continue;
       request.answer = { id: row.id, from: row.from, at: row.at, result: envelope.payload?.result, error: envelope.payload?.error };
       topic = topic ?? "requests";
@@ -154,7 +154,7 @@ export class Proposals {
     return first && first.requestId === request.id ? [first] : [];
   }
 
-  /** MEW 3.3.3: a chat about a rejection says more about it. @param {any} envelope */
+  /** MEW 3.3.3: a chat about a rejection is a comment on it. @param {any} envelope */
   _addExplanation(envelope) {
     const ids = correlations(envelope);
     if (ids.length === 0 || typeof envelope.payload?.text !== "string") return null;
@@ -173,7 +173,7 @@ export class Proposals {
     trimMap(this._rejections, MAX_SETTLED);
   }
 
-  /** A decision of ours came too late: the refusal says what became of it. @param {any} payload @param {import("./envelopes.js").Row} row */
+  /** Our decision came too late: the refusal contains the proposal's state. @param {any} payload @param {import("./envelopes.js").Row} row */
   _settleByRefusal(payload, row) {
     const proposal = typeof payload.proposal_id === "string" ? this.byId.get(payload.proposal_id) : undefined;
     if (!proposal || proposal.status !== "open") return null;
@@ -201,7 +201,7 @@ function callOf(envelope, raw) {
     method,
     name: contextOf(method, params) || operation.name,
     params,
-    // Cut out when somebody looks: most requests are never approved by hand.
+    // Extracted on demand: most requests are never approved by hand.
     get bodyText() {
       text ||= callBodyText(raw);
       return text;

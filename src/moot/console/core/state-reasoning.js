@@ -1,5 +1,5 @@
 // @ts-check
-/** Shared reasoning (MEW 3.5): sequences while they grow, each in the context that its start opened. */
+/** Shared reasoning (MEW 3.5): active and ended sequences, each in the context that its start opened. */
 import { trimMap } from "./bounded-map.js";
 
 /**
@@ -7,8 +7,8 @@ import { trimMap } from "./bounded-map.js";
  * @property {string} id of the start
  * @property {string} from
  * @property {string} message
- * @property {boolean} startUnknown its start was said before we came, or during a gap: we know of it by its thoughts
- * @property {string} context what its thoughts carry: the start's own context and its id
+ * @property {boolean} startUnknown its start was sent before we joined or during a gap; it is known from its thoughts
+ * @property {string} context that its thoughts have: the start's own context and its id
  * @property {string[]} about
  * @property {number} at
  * @property {number} changedAt
@@ -34,7 +34,7 @@ export class Reasoning {
     return [...this.byId.values()].filter((each) => each.status === "active");
   }
 
-  /** The innermost sequence that a context lies in. @param {string} context @returns {Sequence | undefined} */
+  /** The innermost sequence of a context. @param {string} context @returns {Sequence | undefined} */
   within(context) {
     const steps = context.split("/");
     for (let index = steps.length - 1; index >= 0; index -= 1) {
@@ -81,8 +81,8 @@ export class Reasoning {
   }
 
   /**
-   * MEW 3.5.5: whatever goes on can be stopped, so a thought whose start was not heard begins a sequence here. The last
-   * step of its context is that start, unless the same member is known to think in an outer one.
+   * MEW 3.5.5: any active reasoning can be stopped, so a thought whose start was not received begins a sequence here. The last
+   * step of its context is that start, unless the same member has a known outer sequence.
    * @param {string} kind @param {import("./envelopes.js").Row} row @returns {Sequence | undefined}
    */
   _sequenceOf(kind, row) {

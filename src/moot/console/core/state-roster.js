@@ -10,16 +10,16 @@ import { correlations, addressees } from "./envelope-fields.js";
  * @property {boolean} present
  * @property {boolean} invited
  * @property {number} since when its presence last changed
- * @property {number} lastMessageAt when it last said something
- * @property {number} messageCount how much it said
- * @property {number} violations how often the gateway told everybody of a violation (D-32)
+ * @property {number} lastMessageAt when it last sent something
+ * @property {number} messageCount how many messages it sent
+ * @property {number} violations how many violations the gateway announced (D-32)
  * @property {{id: string, by: string, reason: string, until: number} | null} paused
  * @property {{at: number, payload: any} | null} status what it last reported of itself
  * @property {string} leaveReason why it left
  * @property {string} invitedBy
  */
 
-// Members that left are remembered by name; so many are more than a space holds.
+// Members that left are remembered by name; this is more than a space holds.
 const MAX_MEMBERS = 5_000;
 const MAX_PAUSE_SECONDS = 366 * 86_400;
 
@@ -27,11 +27,11 @@ export class Roster {
   constructor() {
     /** @type {{id: string, name: string, capabilities: any[]}} */
     this.me = { id: "", name: "", capabilities: [] };
-    /** Everybody that was seen, ourselves too, by runtime id. @type {Map<string, Member>} */
+    /** All known members, including ourselves, by runtime id. @type {Map<string, Member>} */
     this.members = new Map();
   }
 
-  /** Those who are here, by name. @returns {Member[]} */
+  /** The members who are online, by name. @returns {Member[]} */
   present() {
     return [...this.members.values()].filter((each) => each.present).sort((a, b) => a.id.localeCompare(b.id));
   }
@@ -61,7 +61,7 @@ export class Roster {
         for (const member of this._targets(envelope, row)) this._pause(member, payload, row);
         return "roster";
       case "participant/resume":
-        // Ruling 0006: one's own resume is heard and lifts nothing.
+        // Ruling 0006: a member cannot resume itself.
         for (const member of this._targets(envelope, row)) if (member.id !== row.from) member.paused = null;
         return "roster";
       case "participant/status":
@@ -84,7 +84,7 @@ export class Roster {
     return member.paused !== null && member.paused.until > now;
   }
 
-  /** Ruling 0017: the pause that ends later holds; one of more than 366 days has no end. @param {Member} member @param {any} payload @param {import("./envelopes.js").Row} row */
+  /** Ruling 0017: the pause that ends later applies; one of more than 366 days has no end. @param {Member} member @param {any} payload @param {import("./envelopes.js").Row} row */
   _pause(member, payload, row) {
     const seconds = typeof payload.timeout_seconds === "number" && payload.timeout_seconds <= MAX_PAUSE_SECONDS ? payload.timeout_seconds : Infinity;
     const until = row.at + seconds * 1000;

@@ -1,5 +1,5 @@
 // @ts-check
-/** Streams: who owns and writes them, and the end of what was written (MEW 3.10). */
+/** Streams: who owns and writes them, and the latest data (MEW 3.10). */
 import { trimMap } from "./bounded-map.js";
 
 /**
@@ -18,7 +18,7 @@ import { trimMap } from "./bounded-map.js";
  * @property {number} openedAt
  * @property {boolean} open
  * @property {string} closeReason why it was closed
- * @property {number} frames how many came while we listened
+ * @property {number} frames how many were received
  * @property {number} bytes
  * @property {number} lastAt
  * @property {string} tail the end of its text; empty for binary data
@@ -27,16 +27,16 @@ import { trimMap } from "./bounded-map.js";
  */
 
 const MAX_STREAMS = 500;
-// A screen holds 10,000 characters; this is for scrolling back.
+// A screen shows 10,000 characters; the rest is for scrolling back.
 const TAIL_CHARACTERS = 256 * 1024;
-// Thirty-two lines of a hex view.
+// 32 lines of a hex view.
 const MAX_LAST_BYTES = 512;
 
 export class Streams {
   constructor() {
     /** Oldest first. @type {Map<string, Stream>} */
     this.byId = new Map();
-    /** What was asked for, until it is open. @type {Map<string, any>} */
+    /** Stream requests, until the stream is open. @type {Map<string, any>} */
     this._requests = new Map();
   }
 
@@ -56,7 +56,7 @@ export class Streams {
       trimMap(this._requests, MAX_STREAMS);
       return null;
     }
-    // What the gateway says counts; a member saying it is not believed.
+    // Only the gateway's messages count, not a member's.
     if (kind !== "stream/close" && row.from !== "gateway") return null;
     if (kind === "stream/open") {
       const request = row.about.map((id) => this._requests.get(id)).find((each) => each !== undefined);
@@ -88,7 +88,7 @@ export class Streams {
     if (typeof data !== "string" && stream.encoding !== "text") stream.lastBytes = data.slice(0, MAX_LAST_BYTES);
     if (text) {
       const all = stream.tail + text;
-      // Cut now and then, not at every frame.
+      // Cut only from time to time, not at every frame.
       if (all.length > TAIL_CHARACTERS * 1.25) {
         stream.cut += all.length - TAIL_CHARACTERS;
         stream.tail = all.slice(-TAIL_CHARACTERS);

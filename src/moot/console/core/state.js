@@ -1,7 +1,7 @@
 // @ts-check
 /**
  * What the console knows about a space, derived from envelopes alone, in the order in which they were received.
- * `receive` takes one; each part of the state has a file of its own. Views read, they never write here.
+ * `receive` processes one; each part of the state has a file of its own. Views only read the state.
  */
 import { Envelopes } from "./envelopes.js";
 import { ChangeFeed } from "./change-feed.js";
@@ -41,7 +41,7 @@ export class State {
     this.chats = new Chats();
     /** @type {Refusal[]} newest last */
     this.refusals = [];
-    /** Whom a member speaks to: "from\nto" → count; to is "*" for everybody. @type {Map<string, number>} */
+    /** How many messages go from whom to whom: "from\nto" → count; to is "*" for everybody. @type {Map<string, number>} */
     this.messageCounts = new Map();
   }
 
@@ -56,8 +56,8 @@ export class State {
   }
 
   /**
-   * One envelope. Whatever it holds, this does not throw; what is not one is counted and left out.
-   * @param {string} raw @param {{past?: boolean, heardAt?: number}} [options]
+   * Process one envelope. Never throws; text that is not an envelope is ignored.
+   * @param {string} raw @param {{past?: boolean}} [options]
    * @returns {any} the envelope, or null
    */
   receive(raw, options = {}) {
@@ -69,10 +69,10 @@ export class State {
     }
     if (envelope === null || typeof envelope !== "object" || typeof envelope.kind !== "string" || typeof envelope.id !== "string") return null;
     if (this.envelopes.has(envelope.id)) return null;
-    // What an earlier connection was welcomed with is no longer so, and says nothing else.
+    // The welcome of an earlier connection is outdated and contains nothing else.
     if (options.past && envelope.kind === "system/welcome") return null;
     const redacted = envelope.kind === "space/invite-ack" ? withoutToken(envelope) : null;
-    const row = this.envelopes.add(redacted ?? envelope, redacted ? JSON.stringify(redacted) : raw, options.heardAt ?? Date.now());
+    const row = this.envelopes.add(redacted ?? envelope, redacted ? JSON.stringify(redacted) : raw, Date.now());
     this.changes.publish("envelopes");
     if (row.kind.startsWith("trust/")) this.changes.publish("trust");
     if (row.failed || row.from === "system:gateway") this._recordRefusal(envelope, row);
@@ -122,7 +122,7 @@ export class State {
   }
 }
 
-/** MEW 3.6.6: the token is shown once, by whoever invited; it is not kept with the rest. @param {any} envelope */
+/** MEW 3.6.6: the inviter sees the token once; it is not kept with the envelope. @param {any} envelope */
 function withoutToken(envelope) {
   if (envelope.payload?.token === undefined) return null;
   return { ...envelope, payload: { ...envelope.payload, token: "(shown once)" } };

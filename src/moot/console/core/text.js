@@ -1,11 +1,11 @@
 // @ts-check
 /**
- * Text that a peer wrote, made harmless to look at (D-86): control characters, characters that turn the
- * direction of writing or have no width are shown as what they are, and huge text is cut with a button.
+ * Text that a peer wrote, made safe to show (D-86): control characters, characters that change the
+ * direction of writing or have no width are shown as code points, and huge text is cut, with a button for the rest.
  */
 import { el } from "./dom.js";
 
-// C0 but tab and line feed, C1, soft hyphen, bidi marks, zero width, line separators, tags, variation
+// C0 except tab and line feed, C1, soft hyphen, bidi marks, zero width, line separators, tags, variation
 // selectors supplement, BOM, interlinear marks, and lone surrogates.
 const HIDDEN =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/gu;
@@ -14,7 +14,7 @@ const LONE = /[\ud800-\udfff]/;
 const NAME_CHARACTERS = 64;
 // About what a screen shows.
 const BLOCK_CHARACTERS = 4000;
-// A line that Zalgo text would push over its neighbours keeps at most so many marks in a row.
+// At most this many combining marks in a row, so that "Zalgo" text does not cover its neighbours.
 const MARKS = /(\p{M}{4})\p{M}+/gu;
 
 /** Every hidden character as ⟨U+202E⟩. Tabs and line feeds stay. @param {unknown} text */
@@ -24,26 +24,26 @@ export function escapeHidden(text) {
     .replace(MARKS, "$1…");
 }
 
-// Nothing in it that would be shown differently: most labels, and looking is far cheaper than replacing.
+// Text without hidden characters, as most labels are: testing is far cheaper than replacing.
 const NOT_PLAIN = /[^ -~]|  |^ | $/;
 
-/** On one line, cut after `most` characters. @param {unknown} text @param {number} [max] */
+/** On one line, cut after `max` characters. @param {unknown} text @param {number} [max] */
 export function oneLine(text, max = 160) {
   const all = String(text);
   if (all.length <= max && !NOT_PLAIN.test(all)) return all;
-  // Looked at only as far as it can matter: a megabyte is not searched for a label.
+  // Only the part that can be shown is examined: a megabyte is not searched for a label.
   const cut = all.length > max * 2 ? all.slice(0, max * 2) : all;
   const shown = escapeHidden(cut).replace(/\s+/g, " ").trim();
   return all.length > cut.length || shown.length > max ? `${withoutHalfPair(shown.slice(0, max))}…` : shown;
 }
 
-/** Cut not in the middle of a surrogate pair. @param {string} text */
+/** Remove half a surrogate pair at the end. @param {string} text */
 function withoutHalfPair(text) {
   return LONE.test(text.slice(-1)) && text.charCodeAt(text.length - 1) < 0xdc00 ? text.slice(0, -1) : text;
 }
 
 /**
- * A participant's name: isolated, so that it cannot turn its neighbours round.
+ * A participant's name: isolated, so that it cannot change the direction of its neighbours.
  * @param {unknown} text @param {{class?: string, you?: boolean}} [options]
  */
 export function nameOf(text, options = {}) {
@@ -58,14 +58,14 @@ export function nameOf(text, options = {}) {
 
 /** One of eight colours, the same for a name everywhere. @param {string} name */
 export function hue(name) {
-  // With this start the names of the demos and of the tutorial have different ones.
+  // With this start value the names in the demos and the tutorial get different colours.
   let sum = 69;
   for (let index = 0; index < Math.min(name.length, 64); index += 1) sum = (Math.imul(sum, 16_777_619) + name.charCodeAt(index)) >>> 0;
-  // Knuth's multiplier, for its high bits: names that differ in a letter are to look different.
+  // Knuth's multiplier, for its high bits: names that differ in one letter should look different.
   return Math.imul(sum, 2_654_435_761) >>> 29;
 }
 
-// A browser lays out one endless word in the square of its length; pieces out of sight are not laid out at all.
+// A browser needs quadratic time to lay out one very long word; pieces that are scrolled out of view are not laid out.
 const PIECE_CHARACTERS = 2_000;
 
 /** @param {string} text @returns {HTMLElement[]} */
@@ -74,7 +74,7 @@ function splitPieces(text) {
   for (let at = 0; at < text.length; ) {
     const line = text.lastIndexOf("\n", at + PIECE_CHARACTERS);
     const stop = text.length - at <= PIECE_CHARACTERS ? text.length : line > at ? line + 1 : at + PIECE_CHARACTERS;
-    // The block itself ends the line.
+    // The block ends the line, so its line feed is removed.
     nodes.push(el("span", { class: "text-piece" }, text.slice(at, stop).replace(/\n$/, "")));
     at = stop;
   }
@@ -82,7 +82,7 @@ function splitPieces(text) {
 }
 
 /**
- * Text as a block that keeps its lines. More than `most` characters are cut, with a button for the rest.
+ * Text as a block that keeps its line breaks. More than `most` characters are cut, with a button for the rest.
  * @param {unknown} text
  * @param {{most?: number, class?: string, tag?: string, label?: string}} [options]
  */

@@ -4,7 +4,7 @@
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hour12: false });
 
-/** Milliseconds of an RFC 3339 time; `otherwise` for what is none. @param {unknown} text @param {number} otherwise */
+/** Milliseconds of an RFC 3339 time; `otherwise` if it is not one. @param {unknown} text @param {number} otherwise */
 export function parseTime(text, otherwise) {
   const at = typeof text === "string" ? Date.parse(text) : NaN;
   return Number.isFinite(at) ? at : otherwise;
@@ -16,7 +16,7 @@ let lastDay = { minute: -1, text: "" };
 /** 14:03:07, or with the date when it was not in the last day. @param {number} at */
 export function formatTime(at) {
   if (Math.abs(Date.now() - at) < 86_400_000) {
-    // Formatting costs microseconds, a timeline asks a thousand times a second: seconds are added by hand.
+    // Formatting is slow and the timeline needs it a thousand times a second, so seconds are added by hand.
     const minute = Math.floor(at / 60_000);
     if (minute !== lastDay.minute) lastDay = { minute, text: clock.format(minute * 60_000).slice(0, -2) };
     return lastDay.text + String(Math.floor((at % 60_000) / 1000)).padStart(2, "0");

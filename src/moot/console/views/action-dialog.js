@@ -8,7 +8,7 @@ import { icon } from "./icons.js";
 
 /** @typedef {import("../app.js").Context} Context */
 
-// What one reads of a reason; nobody reads more, and the gateway has its own limit.
+// The longest reason that can be typed; the gateway has its own limit.
 const MAX_REASON_CHARACTERS = 500;
 
 /** A refusal in one sentence. @param {any} fault */
@@ -18,14 +18,14 @@ export function refusalText(fault) {
   return code ? `Refused (${oneLine(code, 40)}): ${describeError(code).means} ${message && message !== code ? `Gateway: ${message}` : ""}`.trim() : message;
 }
 
-/** The same with what to do about it. @param {any} fault */
+/** The same, with advice on what to do. @param {any} fault */
 export function refusalBox(fault) {
   const { means, todo } = describeError(typeof fault?.code === "string" ? fault.code : "");
   return el("div", { class: "refusal-box", role: "alert" }, icon("warning", 16), el("div", {}, el("p", {}, el("strong", {}, "Refused: "), means), fault?.message && el("p", {}, escapeHidden(fault.message)), el("p", { class: "soft" }, todo)));
 }
 
 /**
- * Do it and tell how it went; gives the echo, or null if it was refused.
+ * Run an action and report the outcome; returns the echo, or null if it was refused.
  * @param {Context} context @param {Promise<any>} doing @param {string} [done]
  */
 export async function runAndNotify(context, doing, done) {
@@ -40,8 +40,8 @@ export async function runAndNotify(context, doing, done) {
 }
 
 /**
- * A question with fields. `act` does it; while it is refused the dialog stays, with the reason.
- * Enter in a field acts only when nothing is lost by it (`safe`).
+ * A dialog with fields. `act` runs the action; if it is refused, the dialog stays open and shows the reason.
+ * Enter in a field confirms only harmless actions (`safe`).
  * @param {string} title @param {(Node | string | null | false)[]} content
  * @param {{verb: string, danger?: boolean, safe?: boolean, class?: string, act: () => Promise<any>, then?: (result: any) => void, closed?: () => void}} options
  */
@@ -53,7 +53,7 @@ export function actionDialog(title, content, options) {
     replace(fault);
     try {
       const result = await options.act();
-      // Undefined: the fields were not in order, and what is wrong is shown beside them.
+      // Undefined: a field is invalid, and the error is shown beside it.
       if (result !== undefined) {
         dialog.close();
         options.then?.(result);
@@ -81,7 +81,7 @@ export function actionDialog(title, content, options) {
   return dialog;
 }
 
-/** A labelled field; `node` is shown, `value()` is what is in it. @param {string} label @param {Record<string, any>} [attributes] @param {string} [hint] */
+/** A labelled field; `node` is shown, `value()` is its content. @param {string} label @param {Record<string, any>} [attributes] @param {string} [hint] */
 export function labelledField(label, attributes = {}, hint = "") {
   const id = newId("field");
   const { tag, ...rest } = attributes;

@@ -1,11 +1,11 @@
 // @ts-check
 /**
- * What can be decided about the proposal that is shown. Its states:
+ * The possible decisions about the shown proposal. States:
  *
- *     ready ──approve, vote, withdraw──▶ armed ──the same again──▶ sending ──▶ ready with a word on what came of it
+ *     ready ──approve, vote, withdraw──▶ armed ──the same again──▶ sending ──▶ ready, with a message about the outcome
  *       └────reject, grant──(a dialog)──────────────────────────▶ sending
  *
- * Armed ends by itself, by Escape, by another proposal being shown, and when somebody else decides first.
+ * Armed ends after a timeout, by Escape, when another proposal is shown, and when somebody else decides first.
  */
 import { button, el, replace } from "../core/dom.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";
@@ -17,7 +17,7 @@ import { icon } from "./icons.js";
 /** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
 /** @typedef {import("./proposal-decisions.js").Outcome} Outcome */
 
-// Long enough to read once more; then it takes two presses again.
+// Long enough to read it again; after that it takes two presses again.
 const ARMED_MILLISECONDS = 8_000;
 
 export class ApprovalActions {
@@ -45,7 +45,7 @@ export class ApprovalActions {
     this._drawnFor = "";
     this.node = el("div", {
       class: "approvals-actions", role: "group", "aria-label": "Decide",
-      // A key that is held down presses a button again and again: that is no decision.
+      // A key that is held down repeats the click: that is not a decision.
       on: { keydown: (/** @type {KeyboardEvent} */ event) => event.repeat && (event.key === "Enter" || event.key === " ") && event.preventDefault() },
     });
   }
@@ -62,7 +62,7 @@ export class ApprovalActions {
     this.draw();
   }
 
-  /** How many votes the space asks for, as far as it said. @param {string} id */
+  /** How many votes the space requires, if known. @param {string} id */
   votesNeeded(id) {
     return this._votesNeeded.get(id) ?? 0;
   }
@@ -86,7 +86,7 @@ export class ApprovalActions {
     if (now === this._drawnFor) return;
     this._drawnFor = now;
     const hadFocus = this.node.contains(document.activeElement);
-    // What is settled says so itself; that a right was granted with it does not show.
+    // A settled proposal shows its state; that a permission was granted with it would not be visible.
     const word = outcome && (outcome.status !== "done" || outcome.granted || proposal.status === "open") && el("p", { class: ["outcome", outcome.status === "done" ? "good" : "bad"], role: outcome.status === "done" ? null : "alert" }, icon(outcome.status === "done" ? "check" : "warning", 16), el("span", {}, outcome.message));
     replace(this.node, word, this._buttons(proposal, isOwn, able));
     if (hadFocus) (this.node.querySelector("[data-first]:not(:disabled)") ?? this.node.querySelector("button:not(:disabled)"))?.focus();
@@ -138,7 +138,7 @@ export class ApprovalActions {
     );
   }
 
-  /** For a proposal that names nobody to carry it out. */
+  /** For a proposal that does not say who should execute it. */
   _hostChoice() {
     const { state } = this._context;
     const others = state.roster.present().filter((each) => each.id !== state.me.id);
@@ -156,7 +156,7 @@ export class ApprovalActions {
     return this._proposal.to.length > 0 ? this._proposal.to : this._host ? [this._host] : [];
   }
 
-  /** Whether a press counts; says why if not. */
+  /** Whether a press counts; shows the reason if not. */
   _acceptsPress() {
     if (!this._proposal || !this._shown || this._sending.has(this._proposal.id)) return false;
     const late = obstacleText(this._context, this._shown);
@@ -177,7 +177,7 @@ export class ApprovalActions {
   }
 
   /**
-   * The first press asks, the second does it.
+   * The first press arms, the second confirms.
    * @param {"approve" | "vote" | "withdraw"} what @param {string} text @param {(shown: import("./proposal-decisions.js").ReviewedProposal) => Promise<Outcome>} act
    */
   _confirmThenRun(what, text, act) {
@@ -237,7 +237,7 @@ export class ApprovalActions {
     this._sending.delete(shown.id);
     if (outcome.votesNeeded) this._votesNeeded.set(shown.id, outcome.votesNeeded);
     this._outcomes.set(shown.id, outcome);
-    // Told where the eyes are: a notice would lie over the buttons.
+    // Shown beside the buttons: a notice would cover them.
     if (this._proposal?.id === shown.id && this.node.isConnected) this._context.announce(outcome.message);
     else this._context.notify(outcome.message, outcome.status === "done" ? "good" : "bad");
     this._context.state.changes.publish("proposals");

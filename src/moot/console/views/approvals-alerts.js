@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * A tone and a notification when something new waits, if the person chose so. The choice is remembered in this
- * browser; what is proposed is named in a line of plain text, never in full.
+ * A sound and a notification for new proposals, if the person turned them on. The choice is remembered in this
+ * browser. The notification has one line of plain text, never the whole proposal.
  */
 import { button, el, replace } from "../core/dom.js";
 import { routeAddress } from "../core/router.js";
@@ -32,7 +32,7 @@ function storeAlertSettings(chosen) {
   try {
     localStorage.setItem(STORAGE_KEY, JSON.stringify(chosen));
   } catch {
-    // Private windows may keep nothing: it holds until the page is closed.
+    // Private windows may have no storage: the choice then lasts until the page is closed.
   }
 }
 
@@ -40,7 +40,7 @@ function storeAlertSettings(chosen) {
 const known = new WeakMap();
 let lastAlert = 0;
 
-/** Look for proposals that were not there before. Called whenever the badge is drawn, so it works in every view. @param {import("../core/state.js").State} state */
+/** Look for new proposals. Called whenever the badge is drawn, so it works in every view. @param {import("../core/state.js").State} state */
 export function alertNewProposals(state) {
   const seen = known.get(state) ?? new Set();
   known.set(state, seen);
@@ -71,7 +71,7 @@ let audio = null;
 
 function beep() {
   audio ??= new AudioContext();
-  // Without a gesture on the page the browser keeps it silent, and that is that.
+  // The browser blocks sound until the person has interacted with the page.
   void audio.resume().catch(() => {});
   for (const [after, pitch] of TONES) {
     const tone = audio.createOscillator();
@@ -99,7 +99,7 @@ function notify(state, added) {
       shown.close();
     };
   } catch {
-    // Some phones want a service worker for this; the sound and the badge remain.
+    // Some phones require a service worker for this; the sound and the badge remain.
   }
 }
 

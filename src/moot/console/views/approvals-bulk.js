@@ -1,5 +1,5 @@
 // @ts-check
-/** Several decisions with one question. The question lists them all, each with its call; that is what is decided. */
+/** Several decisions in one dialog. It lists all proposals, each with its call; exactly those are decided. */
 import { button, el, replace } from "../core/dom.js";
 import { textAt } from "../core/json-text.js";
 import { textBlock, escapeHidden } from "../core/text.js";

@@ -1,5 +1,5 @@
 // @ts-check
-/** Questions before a decision: why not, and how wide. What is sent is what stands in the dialog. */
+/** Dialogs before a decision: the reason of a rejection, and the scope of a grant. Exactly what the dialog shows is sent. */
 import { button, el, newId, replace } from "../core/dom.js";
 import { formatJson } from "../core/json-text.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";
@@ -14,16 +14,16 @@ import { icon } from "./icons.js";
 /** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
 /** @typedef {import("./proposal-decisions.js").ReviewedProposal} Shown */
 
-// Longer than a key that was meant for something else takes to arrive; as in the terminal.
+// Longer than a late key press that was meant for something else; the same as in the terminal.
 export const SETTLE_MILLISECONDS = 400;
 
-// Of the capability at once; more scrolls.
+// Visible rows of the capability; the rest scrolls.
 const MAX_LINES = 18;
 
 // MEW 3.3.3, in the order in which people need them.
 const REASONS = ["disagree", "inappropriate", "unsafe", "busy", "incapable", "policy", "duplicate", "invalid", "timeout", "resource_limit", "no_longer_needed", "other"];
 
-/** A press counts only when the question has stood for a moment. @param {() => void} act */
+/** A press counts only after the dialog has been open for a moment. @param {() => void} act */
 export function afterDelay(act) {
   const opened = performance.now();
   return () => {
@@ -31,7 +31,7 @@ export function afterDelay(act) {
   };
 }
 
-/** Follow a proposal while a dialog about it is open; says so when it is settled. @param {import("../app.js").Context} context @param {Shown[]} shown @param {() => void} changed */
+/** Follow a proposal while a dialog about it is open; shows a message when it is settled. @param {import("../app.js").Context} context @param {Shown[]} shown @param {() => void} changed */
 export function watchProposals(context, shown, changed) {
   const before = new Set(shown.filter((each) => obstacleText(context, each) === "").map((each) => each.id));
   return context.state.on("proposals", () => {
@@ -49,7 +49,7 @@ function onCtrlEnter(node, act) {
 }
 
 /**
- * Why not? One reason for all that are shown.
+ * Reject with one reason for all shown proposals.
  * @param {import("../app.js").Context} context @param {Shown[]} shown @param {Node[]} list what it is about
  * @param {(reason: string, explanation: string) => void} decide
  */
@@ -84,7 +84,7 @@ export function rejectDialog(context, shown, list, decide) {
 }
 
 /**
- * How wide? The capability is shown as JSON and in words; exactly that text is granted.
+ * Choose the scope of a grant. The capability is shown as JSON and as text; exactly that JSON is granted.
  * @param {import("../app.js").Context} context @param {Proposal} proposal @param {Shown} shown @param {Node} summary
  * @param {(capability: string) => void} decide
  */
@@ -149,7 +149,7 @@ export function grantDialog(context, proposal, shown, summary, decide) {
   return dialog;
 }
 
-/** JSON with indents, hidden characters as escapes: it is edited, so it cannot be shown another way. @param {string} text */
+/** JSON with indents, with hidden characters as escapes, because it can be edited. @param {string} text */
 function editableText(text) {
   if (!text) return "";
   return formatJson(text).replace(/[^\n\x20-\x7e]/gu, (each) => (hasHidden(each) ? [...Array(each.length).keys()].map((at) => `\\u${each.charCodeAt(at).toString(16).padStart(4, "0")}`).join("") : each));

@@ -10,7 +10,7 @@ import { voteCount } from "./proposal-history.js";
 /** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
 /** @typedef {{node: HTMLElement, open: HTMLElement, box: HTMLInputElement, state: HTMLElement, drawnFor: string}} Row */
 
-// A member may have 256 open; more rows than this are told as a number.
+// A member may have 256 open proposals; beyond this many rows only the number is shown.
 const MAX_ROWS = 300;
 const LINE = 140;
 
@@ -38,7 +38,7 @@ export class ProposalList {
     const focused = /** @type {HTMLElement | null} */ (document.activeElement);
     arrange(this._waiting, shown.map((each) => this._row(each, selected)));
     arrange(this._decided, decided.map((each) => this._row(each, selected)));
-    // A row that moved from one list into the other takes the focus along.
+    // A row that moves from one list to the other keeps the focus.
     if (focused && focused !== document.activeElement && this.node.contains(focused)) focused.focus({ preventScroll: true });
     const kept = new Set([...shown, ...decided].map((each) => each.id));
     for (const id of this._rows.keys()) if (!kept.has(id)) this._rows.delete(id);

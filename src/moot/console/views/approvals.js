@@ -22,7 +22,7 @@ import { icon } from "./icons.js";
 /** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
 /** @typedef {import("../app.js").Context} Context */
 
-// Decided ones that are still shown, so that their results can be followed.
+// Decided proposals that are still shown, so that their results can be followed.
 const MAX_DECIDED = 20;
 
 class ApprovalsView {
@@ -31,9 +31,9 @@ class ApprovalsView {
     this._context = context;
     this._proposals = context.state.proposals;
     this.selected = "";
-    /** Asked for by the address, not heard yet. */
+    /** The id in the address, if that proposal was not received yet. */
     this._wanted = "";
-    /** Where the selected one stood among those that wait, and whether it was decided while it was shown. */
+    /** The index of the selected proposal among the pending ones, and whether it was decided while it was shown. */
     this._position = 0;
     this._justDecided = false;
     /** @type {{proposal: Proposal, view: ReturnType<typeof proposalView>, drawnFor: string, history: HTMLElement} | null} */
@@ -55,7 +55,7 @@ class ApprovalsView {
     this._clock = setInterval(() => this._tick(), 1000);
     this._stops = [
       context.state.on("proposals", () => this.draw()),
-      // A thousand requests a second may be about anything; only what is shown can tell its progress by them.
+      // Of a thousand requests a second, only those about the shown proposal change its progress.
       context.state.on("requests", () => this._drawHistory()),
       context.state.on(["tools", "roster"], () => {
         this._shown?.view.refresh();
@@ -106,7 +106,7 @@ class ApprovalsView {
   }
 
   /**
-   * Show one. `chosen` is whether the person asked for it just now; otherwise it came by itself and is guarded.
+   * Show a proposal. `chosen`: the person selected it just now; otherwise it is guarded for a moment.
    * @param {string} id @param {boolean} chosen
    */
   select(id, chosen) {
@@ -138,7 +138,7 @@ class ApprovalsView {
     const rows = among === "wait" ? waiting : [...waiting, ...this._decided()];
     if (rows.length === 0) return;
     const current = rows.findIndex((each) => each.id === this.selected);
-    // From one that was just decided, on to what took its place: deciding one after the other needs no way back.
+    // After a decision, go on to the proposal that took its place, so that one can be decided after the other.
     const from = (this._justDecided || current < 0) && waiting.length > 0 ? Math.min(this._position, waiting.length) - (step > 0 ? 1 : 0) : current;
     const next = (this._justDecided || current < 0) && waiting.length > 0 ? Math.min(from + step, waiting.length - 1) : current + step;
     const proposal = rows[Math.max(0, Math.min(rows.length - 1, next))];
@@ -201,7 +201,7 @@ class ApprovalsView {
     replace(this._body, el("div", { class: "empty" }, icon("approvals", 32), el("strong", {}, "No pending proposals"), el("p", {}, "New proposals appear here with everything needed to decide.")));
   }
 
-  /** What happened to the selected one; drawn again only when something did. */
+  /** The history of the selected proposal; redrawn only when it changed. */
   _drawHistory() {
     if (!this._shown) return;
     const { proposal, history: historyNode } = this._shown;
@@ -247,7 +247,7 @@ class ApprovalsView {
     if (!id) return;
     this.select(id, true);
     if (this._wanted === id && !this._shown) replace(this._body, el("div", { class: "empty" }, el("strong", {}, "Unknown proposal"), el("p", {}, "It may be too old, or from another space: ", el("bdi", { class: "mono" }, oneLine(id, 60)))));
-    // On a phone the list is gone now; elsewhere the focus stays in the list.
+    // On a phone the list is hidden now; elsewhere the focus stays in the list.
     if (getComputedStyle(this._list.node).display === "none" || !this._list.node.checkVisibility()) this._body.querySelector("h2")?.focus();
   }
 

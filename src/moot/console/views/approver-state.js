@@ -1,8 +1,8 @@
 // @ts-check
 /**
- * What is known about rules: from the approver's messages (D-92), and from its tools for what
- * was before. Each sender of rules has its own record here; the one that is shown is that of a member who
- * offers the tools of an approver, so nobody else can put a rule on the page by talking about one.
+ * What is known about rules: from the approver's messages (D-92), and for what was before from its
+ * tools. Each sender of rules has its own record here; only the record of a member who
+ * offers the tools of an approver is shown, so nobody else can put a rule on the page by sending one.
  */
 import { trimMap } from "../core/bounded-map.js";
 import { isObject } from "../core/json-text.js";
@@ -30,7 +30,7 @@ import { mayAllow } from "./capability-covers.js";
  * @property {string} words
  * @property {"active" | "suspended" | "expired"} state
  * @property {string} why
- * @property {number} hits as told, before `since`
+ * @property {number} hits as reported, before `since`
  * @property {number | null} left
  *
  * @typedef {{proposal: string, id: string, n: number, rule: string, at: number, from: string, tool: string, approved: boolean}} RuleDecision
@@ -39,17 +39,17 @@ import { mayAllow } from "./capability-covers.js";
 
 const RULES_TOOL = "trust_rules";
 const RULE_CONTEXT = "trust/rule/";
-// Members that are asked for their tools to find an approver; in most spaces one of them holds trust/*.
+// How many members are asked for their tools to find an approver; in most spaces only one holds trust/*.
 const MAX_CANDIDATES = 8;
 const MAX_SUGGESTIONS = 100;
 const MAX_ACTS = 2_000;
-// Several changes in a row are asked for once.
+// Several changes in a row lead to one query.
 const AGAIN_MILLISECONDS = 400;
 const ANSWER_MILLISECONDS = 20_000;
 const RETRY_MILLISECONDS = 1_500;
 const MAX_TRIES = 4;
 
-/** What one sender said, and what its tools told. */
+/** What one sender announced, and what its tools reported. */
 class RuleRecord {
   constructor() {
     /** @type {Map<string, Suggestion>} */
@@ -67,12 +67,12 @@ class RuleRecord {
     /** @type {string[]} */
     this.people = [];
     this.approvals = 0;
-    /** Acts by rule since its hits were told. @type {Map<string, number>} */
+    /** Decisions by each rule since its hits were reported. @type {Map<string, number>} */
     this.counted = new Map();
-    /** Proposals that the hits hold already, heard or not. @type {Set<string>} */
+    /** Proposals that the reported hits already include. @type {Set<string>} */
     this.included = new Set();
-    /** @type {"heard" | "asking" | "known" | "failed" | "refused"} */
-    this.status = "heard";
+    /** @type {"announced" | "asking" | "known" | "failed" | "refused"} */
+    this.status = "announced";
     this.words = "";
   }
 
@@ -87,18 +87,18 @@ const states = new WeakMap();
 
 /** The same for every view of a space. @param {import("../app.js").Context} context */
 export function approverStateOf(context) {
-  let trust = states.get(context.state);
-  if (!trust) {
-    trust = new ApproverState(context);
-    states.set(context.state, trust);
+  let approverState = states.get(context.state);
+  if (!approverState) {
+    approverState = new ApproverState(context);
+    states.set(context.state, approverState);
   }
-  return trust;
+  return approverState;
 }
 
 /** @type {WeakMap<object, {next: number, open: Set<string>}>} */
 const suggestionCounts = new WeakMap();
 
-/** Suggestions that wait, for the badge: as they were heard until somebody looks, since nothing is asked for it. @param {import("../core/state.js").State} state */
+/** Pending suggestions for the badge: taken from messages only, because the badge sends no queries. @param {import("../core/state.js").State} state */
 export function openSuggestions(state) {
   const record = states.get(state)?.record;
   if (record) return record.suggestions.size;
@@ -124,7 +124,7 @@ export class ApproverState {
     this._next = context.state.envelopes.first;
     /** @type {Map<string, RuleRecord>} by logical name */
     this._records = new Map();
-    /** What rules did, by proposal, oldest first. @type {Map<string, RuleDecision>} */
+    /** Decisions by rules, by proposal, oldest first. @type {Map<string, RuleDecision>} */
     this.ruleDecisions = new Map();
     /** Proposals that were counted as decided. @type {Map<string, "people" | "rules">} */
     this._decided = new Map();
@@ -137,13 +137,13 @@ export class ApproverState {
     this._timer = undefined;
     this._wasOnline = false;
     context.state.on(["envelopes"], () => this._readEnvelopes());
-    // Tools, too: another view may have asked already, or could not ask before our rights were known.
+    // Also when tools change: another view may have asked already, or could not ask before our permissions were known.
     context.state.on(["roster", "tools"], () => void this._findApprover());
     this._readEnvelopes();
     void this._findApprover();
   }
 
-  /** Who decides by rules here; undefined if nobody is known who does. */
+  /** The approver of this space; undefined if none is known. */
   get approver() {
     const named = [...this._approvers].sort((a, b) => Number(b === "approver") - Number(a === "approver"));
     const members = named.map((name) => this._state.roster.get(name)).filter((each) => each !== undefined);
@@ -160,13 +160,13 @@ export class ApproverState {
     return this.approver?.present === true;
   }
 
-  /** Whether our rights let us ask the approver. */
+  /** Whether our permissions allow querying the approver. */
   get canQuery() {
     const approver = this.approver;
     return approver !== undefined && callPermissions(this._state.me.capabilities, this._state, [approver.id], { method: "tools/call", params: { name: RULES_TOOL, arguments: {} } }).request !== "no";
   }
 
-  /** What rules did, newest first. @param {number} max */
+  /** Decisions by rules, newest first. @param {number} max */
   latest(max) {
     const name = this.approver?.name;
     return [...this.ruleDecisions.values()].filter((each) => this._nameOf(each.from) === name).reverse().slice(0, max);
@@ -199,16 +199,16 @@ export class ApproverState {
       record.words = "";
       this._tries.delete(approver.id);
     } catch (fault) {
-      // It may have come a moment before its tools did.
+      // It may have joined a moment before its tools were announced.
       const again = this._isWorthATry(approver.id);
       if (again) setTimeout(() => void this.refresh(), RETRY_MILLISECONDS);
-      record.status = before === "known" ? "known" : again ? "heard" : "failed";
+      record.status = before === "known" ? "known" : again ? "announced" : "failed";
       record.words = again ? "" : fault instanceof Error ? fault.message : "no reply";
     }
     this._publish();
   }
 
-  /** One of the approver's tools; fails with what went wrong. @param {string} tool @param {any} [given] */
+  /** Call one of the approver's tools; rejects with the error. @param {string} tool @param {any} [given] */
   async query(tool, given = {}) {
     const to = this.approver?.id ?? "";
     const result = await this._context.call(to, "tools/call", { name: tool, arguments: given }, { within: ANSWER_MILLISECONDS });
@@ -225,10 +225,10 @@ export class ApproverState {
     candidates.sort((a, b) => Number(b.name === "approver") - Number(a.name === "approver"));
     for (const each of candidates.slice(0, MAX_CANDIDATES)) {
       const known = await toolCatalogueOf(this._context).load(each.id);
-      // Being asked, or not to be asked yet: there will be news of it.
+      // The query is running or not possible yet: a change will be published later.
       if (known.status === "known" || known.status === "failed") this._checked.add(each.id);
       if (known.status === "known" && !known.tools.some((tool) => tool.name === RULES_TOOL)) this._retryLater(each);
-      // Who may not be asked for tools is believed by what it says, if it is called so.
+      // If we may not list its tools, a member that has the name of an approver is accepted by its messages.
       if (known.tools.some((tool) => tool.name === RULES_TOOL) || (known.status === "refused" && each.name === "approver" && this._records.has(each.name))) this._approvers.add(each.name);
     }
     const isOnline = this.isOnline;
@@ -238,7 +238,7 @@ export class ApproverState {
     if (!isOnline) for (const id of [...this._checked]) if (!state.roster.get(id)?.present) this._checked.delete(id);
   }
 
-  /** An approver may have come a moment before its tools did. @param {import("../core/state-roster.js").Member} member */
+  /** An approver may have joined a moment before its tools were announced. @param {import("../core/state-roster.js").Member} member */
   _retryLater(member) {
     if ((member.name !== "approver" && !this._records.has(member.name)) || !this._isWorthATry(member.id)) return;
     setTimeout(async () => {
@@ -255,13 +255,13 @@ export class ApproverState {
     return tries < MAX_TRIES;
   }
 
-  /** Worth asking for its tools: whoever may do everything is a person, unless it speaks as an approver. @param {import("../core/state-roster.js").Member} member */
+  /** Whether to ask a member for its tools: one with full rights is a person, unless it sends an approver's messages. @param {import("../core/state-roster.js").Member} member */
   _mayBeApprover(member) {
     if (!mayAllow(member.capabilities, "trust/rule")) return false;
     return member.name === "approver" || this._records.has(member.name) || !mayAllow(member.capabilities, "space/kick");
   }
 
-  // Hearing
+  // Processing messages
 
   _readEnvelopes() {
     const { envelopes } = this._state;
@@ -319,7 +319,7 @@ export class ApproverState {
       case "lifted":
         record.rules.set(name, { rule: rule ?? known?.rule ?? { name }, words: String(rule?.words ?? known?.words ?? ""), state: "active", why: "", hits: known?.hits ?? 0, left: known?.left ?? null });
         if (typeof rule?.origin?.suggestion === "string") record.suggestions.delete(rule.origin.suggestion);
-        // Where it stands among the others, and which it replaced, only the approver knows.
+        // Only the approver knows its position among the other rules, and which one it replaced.
         if (payload.state === "active") this._refreshSoon();
         break;
       case "suspended":
@@ -351,9 +351,9 @@ export class ApproverState {
     return true;
   }
 
-  // Being told by its tools
+  // Processing the answers of its tools
 
-  /** @param {RuleRecord} record @param {any} known @param {number} since what was heard when it was asked for; the answer holds all of that */
+  /** @param {RuleRecord} record @param {any} known @param {number} since row count when the query was sent; the answer includes everything before it */
   _takeRules(record, known, since) {
     record.rules = new Map();
     record.included = new Set(list(known.counted).map(String));
@@ -381,7 +381,7 @@ export class ApproverState {
     record.approvals = number(known.approvals);
   }
 
-  /** Ask again, soon and once. */
+  /** Query again soon; several calls lead to one query. */
   _refreshSoon() {
     clearTimeout(this._timer);
     this._timer = setTimeout(() => void this.refresh(), AGAIN_MILLISECONDS);

@@ -1,10 +1,10 @@
 // @ts-check
-/** The share of decisions that rules took, day by day: a picture, a sentence, and the numbers as a table. */
+/** The share of decisions that rules took, day by day: a chart, a sentence, and a table. */
 import { el, svg } from "../core/dom.js";
 
 /** @typedef {import("./approver-state.js").Day} Day */
 
-// Two months; more days than that are points without room.
+// Two months; more days would not be readable.
 const MAX_DAYS = 60;
 const WIDTH = 600;
 const HEIGHT = 160;
@@ -14,9 +14,9 @@ const all = (day) => day.people + day.rules;
 /** @param {Day} day */
 const share = (day) => (all(day) === 0 ? 0 : day.rules / all(day));
 /** @param {number} part */
-const percentText = (part) => `${Math.round(part * 100)} %`;
+const percentText = (part) => `${Math.round(part * 100)}\u00a0%`;
 
-/** Days without a decision are days, too. @param {Day[]} known @returns {Day[]} */
+/** Fill in the days without decisions. @param {Day[]} known @returns {Day[]} */
 function everyDay(known) {
   if (known.length === 0) return [];
   const by = new Map(known.map((each) => [each.day, each]));
@@ -37,7 +37,7 @@ export function automationChart(known) {
   const decided = days.reduce((sum, each) => sum + all(each), 0);
   const rules = days.reduce((sum, each) => sum + each.rules, 0);
   const latest = days[days.length - 1];
-  const text = `${percentText(rules / decided)} of ${decided.toLocaleString("en")} ${decided === 1 ? "decision was" : "decisions were"} automatic; on ${latest.day}, ${percentText(share(latest))} of ${all(latest)}.`;
+  const text = `${percentText(rules / decided)} of ${decided.toLocaleString("en")} ${decided === 1 ? "decision was" : "decisions were"} automatic${days.length > 1 ? `; on ${latest.day}, ${percentText(share(latest))} of ${all(latest)}` : ""}.`;
   const max = Math.max(...days.map(all));
   const step = WIDTH / days.length;
   const middle = (/** @type {number} */ index) => (index + 0.5) * step;
@@ -52,7 +52,7 @@ export function automationChart(known) {
       svg("rect", { class: "plot-rules", x: String(x), y: String(HEIGHT - automatic), width: String(width), height: String(automatic) }, title.cloneNode(true)),
     ];
   });
-  // Days without a decision have no share: the line leaves them out.
+  // Days without decisions have no share, so the line skips them.
   const points = days.map((each, index) => ({ each, x: middle(index) })).filter(({ each }) => all(each) > 0).map(({ each, x }) => [x, HEIGHT - share(each) * HEIGHT]);
   const line = points.map(([x, y], index) => `${index === 0 ? "M" : "L"}${x.toFixed(1)} ${y.toFixed(1)}`).join(" ");
   return el("figure", { class: "plot" },

@@ -1,7 +1,7 @@
 // @ts-check
 /**
  * A form made from a JSON Schema. Its value is JSON text, not a JavaScript value: a number is sent with the digits
- * that were typed. Every part gives its text, or null when it is left out, and shows faults at its own context.
+ * that were typed. Every field returns its text, or null when it is not set, and shows its own errors.
  */
 import { button, el, newId, replace } from "../core/dom.js";
 import { isObject, membersOf, parseJson } from "../core/json-text.js";
@@ -11,16 +11,16 @@ import { MAX_DEPTH, alternatives, resolveSchema, schemaLabel, strings, titleOfSc
 /**
  * @typedef {object} FormField one field, with those inside it
  * @property {HTMLElement} node
- * @property {() => string | null} text JSON, or null when it is left out
+ * @property {() => string | null} text JSON, or null when it is not set
  * @property {(text: string | null) => void} fill
- * @property {(path: string[], words: string) => boolean} fault show it at its place; false if that is not here
- * @property {() => void} clear faults
- * @property {() => boolean} check whether all of it can be read at all; shows where not
+ * @property {(path: string[], words: string) => boolean} fault show the error at its field; false if the field is not here
+ * @property {() => void} clear remove the shown errors
+ * @property {() => boolean} check whether the input can be parsed; shows errors where not
  */
 
 const NUMBER = /^-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?$/;
 const MAX_ITEMS = 200;
-// A schema that names itself many times would grow without end: what comes after so many fields is JSON by hand.
+// A recursive schema could grow without end: after this many fields the rest is edited as JSON.
 const MAX_FIELDS = 400;
 const LONG_TEXTS = /content|text|body|message|query|code|prompt|description|old|new/i;
 
@@ -29,7 +29,7 @@ export function schemaForm(schema, changed) {
   return fieldFor(schema, { root: schema, changed, depth: 0, name: "", required: true, built: { fields: 0 } });
 }
 
-/** @typedef {{root: any, changed: () => void, depth: number, name: string, required: boolean, label?: string, built: {fields: number}}} FieldContext `label` is heard where none is seen */
+/** @typedef {{root: any, changed: () => void, depth: number, name: string, required: boolean, label?: string, built: {fields: number}}} FieldContext `label` is for screen readers where none is shown */
 
 /** @param {any} given @param {FieldContext} context @returns {FormField} */
 function fieldFor(given, context) {
@@ -41,7 +41,7 @@ function fieldFor(given, context) {
   if (schema.const !== undefined) return constantField(schema, context);
   if (Array.isArray(schema.enum)) return choiceField(schema, context);
   if (choices.length > 0) {
-    // `anyOf: [X, null]` is how optional fields are often written: one field that may be left out.
+    // `anyOf: [X, null]` is a common way to write optional fields: show one field that may stay empty.
     const real = choices.filter((each) => each.type !== "null");
     if (real.length === 1 && choices.length === 2) return fieldFor({ ...real[0], ...withoutChoices(schema) }, context);
     return alternativesField(schema, choices, context);
@@ -71,7 +71,7 @@ function withoutChoices(schema) {
   return rest;
 }
 
-/** A label, what the tool says about the field, the field, and room for a fault. @param {any} schema @param {FieldContext} context @param {HTMLElement} field @param {string} [hint] */
+/** A label, the tool's description of the field, the field, and room for an error. @param {any} schema @param {FieldContext} context @param {HTMLElement} field @param {string} [hint] */
 function fieldFrame(schema, context, field, hint = "") {
   const title = titleOfSchema(schema, context.name);
   const message = [typeof schema.description === "string" ? escapeHidden(schema.description.slice(0, 1000)) : "", hint].filter(Boolean).join(" ");
@@ -113,7 +113,7 @@ function textField(schema, context, kind) {
   };
   const field = isLong ? el("textarea", { ...attributes, rows: "4" }) : el("input", { ...attributes, type: schema.format === "password" ? "password" : "text", inputmode: kind === "number" ? "decimal" : schema.format === "email" ? "email" : schema.format === "uri" ? "url" : null });
   const frame = fieldFrame(schema, context, field, bounds(schema, kind));
-  // An empty text and no text are two things: left empty it is left out, unless it is needed or was given so.
+  // An empty field counts as not set, unless the field is required or was filled with an empty text.
   let isGiven = false;
   field.addEventListener("input", () => (isGiven = false));
   const self = {
@@ -185,7 +185,7 @@ function canonical(text) {
   }
 }
 
-/** JSON by hand, where no form fits. @param {any} schema @param {FieldContext} context @returns {FormField} */
+/** A JSON editor, for schemas that no form fits. @param {any} schema @param {FieldContext} context @returns {FormField} */
 function jsonField(schema, context) {
   const field = el("textarea", { class: "field mono", rows: "3", spellcheck: "false", autocapitalize: "off", placeholder: context.required ? "JSON" : "JSON (optional)", on: { input: context.changed } });
   const frame = fieldFrame(schema, context, field, `As JSON: ${schemaLabel(schema)}.`);
@@ -202,7 +202,7 @@ function jsonField(schema, context) {
   };
 }
 
-/** One of several shapes. @param {any} schema @param {any[]} choices @param {FieldContext} context @returns {FormField} */
+/** A choice between several schemas. @param {any} schema @param {any[]} choices @param {FieldContext} context @returns {FormField} */
 function alternativesField(schema, choices, context) {
   const inner = el("div", { class: "form-inner" });
   const pick = el("select", { class: "field", on: { change: () => {
@@ -250,7 +250,7 @@ function alternativesField(schema, choices, context) {
   };
 }
 
-/** One that may be left out is built when it is wanted: a schema may lead to itself. @param {any} schema @param {FieldContext} context @returns {FormField} */
+/** An optional object is built only when it is added, because a schema may be recursive. @param {any} schema @param {FieldContext} context @returns {FormField} */
 function objectField(schema, context) {
   if (context.depth === 0) {
     const inside = objectMembers(schema, context);
@@ -297,7 +297,7 @@ function objectField(schema, context) {
   return self;
 }
 
-/** The members of an object, needed ones first. @param {any} schema @param {FieldContext} context */
+/** The properties of an object, required ones first. @param {any} schema @param {FieldContext} context */
 function objectMembers(schema, context) {
   const needed = strings(schema.required);
   const names = Object.keys(isObject(schema.properties) ? schema.properties : {}).slice(0, MAX_ITEMS);

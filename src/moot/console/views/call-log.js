@@ -50,7 +50,7 @@ class CallLog {
     this._calls.unshift(one);
     this._list.prepend(one.node);
     for (const old of this._calls.splice(MAX_KEPT)) old.node.remove();
-    // A host that tells how far it is needs a token to tell it by.
+    // A host needs this token to report progress.
     const request = way === "request" && paramsText.startsWith("{") && method === "tools/call" ? `${paramsText.slice(0, -1)},"_meta":{"progressToken":${JSON.stringify(`console-${id}`)}}}` : paramsText;
     const body = `"method":${JSON.stringify(method)}${request ? `,"params":${request}` : ""}`;
     const payloadText = way === "request" ? `{"jsonrpc":"2.0","id":${numbers},${body}}` : `{${body}}`;
@@ -105,7 +105,7 @@ class CallLog {
     return proposal.status === "open" ? ["pending", "warn"] : request ? ["approved, running", "accent"] : [oneLine(settledText(proposal, this._context.state.me.id), 80), ""];
   }
 
-  /** Calling it off, while that makes sense. @param {LoggedCall} one @param {any} proposal @param {any} request */
+  /** The cancel button, while the call is running. @param {LoggedCall} one @param {any} proposal @param {any} request */
   _cancelButton(one, proposal, request) {
     if (one.fault || one.cancelled || request?.answer) return null;
     if (one.way === "propose") return proposal?.status === "open" ? el("div", { class: "action-row" }, button("Withdraw", () => this._send(one, "mcp/withdraw", { reason: "no_longer_needed" }, []), { class: "small danger" }), el("a", { href: this._context.link("approvals", one.id) }, "Show in Approvals")) : null;

@@ -1,5 +1,5 @@
 // @ts-check
-/** What a call came to: its progress on the way, then its content, as the tool said it. */
+/** The result of a call: its progress while it runs, then its content. */
 import { el } from "../core/dom.js";
 import { textBlock, oneLine, escapeHidden } from "../core/text.js";
 import { jsonTree } from "./json-tree.js";
@@ -7,7 +7,7 @@ import { jsonTree } from "./json-tree.js";
 const MAX_PARTS = 100;
 
 /**
- * How far a host says that it is, by what it said about a request.
+ * The progress that a host reports for a request.
  * @param {import("../core/state.js").State} state @param {string} request the envelope's id
  * @returns {{done: number, total: number, words: string} | null}
  */

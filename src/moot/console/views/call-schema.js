@@ -1,19 +1,19 @@
 // @ts-check
 /**
- * Reading a tool's JSON Schema. It comes from a stranger: references are followed within the schema alone and only
- * so deep, and what is not understood is left to the raw editor and to the tool itself.
+ * Reading a tool's JSON Schema. The schema is untrusted: references are followed only within the schema and only up to
+ * a certain depth; what is not understood is left to the JSON editor and to the tool itself.
  */
 
 import { isObject } from "../core/json-text.js";
 
-// A form deeper than this is edited as JSON; a reference that leads to itself ends here, too.
+// A form deeper than this is edited as JSON; this also ends circular references.
 export const MAX_DEPTH = 8;
 const MAX_REFERENCES = 32;
 
 /** @typedef {Record<string, any>} Schema */
 
 /**
- * The schema itself, with references followed and `allOf` put together.
+ * The schema with references resolved and `allOf` merged.
  * @param {any} schema @param {any} root @returns {Schema} an empty one for what is none
  */
 export function resolveSchema(schema, root) {
@@ -55,7 +55,7 @@ function at(root, reference) {
     try {
       key = decodeURIComponent(key);
     } catch {
-      // A percent sign that stands for itself.
+      // A literal percent sign.
     }
     if (current === null || typeof current !== "object" || !Object.hasOwn(current, key)) return undefined;
     current = current[key];
@@ -78,12 +78,12 @@ export function alternatives(schema, root) {
   return given.slice(0, 50).map((/** @type {any} */ each) => resolveSchema(each, root));
 }
 
-/** What a field is called. @param {Schema} schema @param {string} name */
+/** The label of a field. @param {Schema} schema @param {string} name */
 export function titleOfSchema(schema, name) {
   return typeof schema.title === "string" && schema.title ? schema.title : name;
 }
 
-/** A word for what a schema takes: for a choice between several. @param {Schema} schema */
+/** A short name for what a schema accepts, for a choice between several. @param {Schema} schema */
 export function schemaLabel(schema) {
   if (typeof schema.title === "string" && schema.title) return schema.title;
   if (schema.const !== undefined) return JSON.stringify(schema.const);

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Whether a value fits a JSON Schema, in words for the field that does not. The tool has the last word: keywords
- * that are not known here are passed over, so nothing is refused that the tool would take.
+ * Validates a value against a JSON Schema, with an error message per field. The tool has the last word: unknown keywords
+ * are ignored here, so nothing is refused that the tool would accept.
  */
 import { isObject } from "../core/json-text.js";
 import { isSafeRegex } from "./capability-match.js";
@@ -9,7 +9,7 @@ import { MAX_DEPTH, resolveSchema, strings, typesOf } from "./call-schema.js";
 
 /** @typedef {{path: string[], message: string}} Fault */
 
-// More would not be read; checking ends there.
+// Nobody reads more errors; validation ends there.
 const MAX_FAULTS = 30;
 const MAX_PATTERN = 500;
 const MAX_UNIQUE = 2_000;
@@ -65,7 +65,7 @@ function check(schema, value, path, root, faults, depth) {
     });
     const fitting = tried.filter((/** @type {Fault[]} */ found) => found.length === 0).length;
     if (fitting === 0) {
-      // The nearest miss tells most: the one that got deepest.
+      // Report the alternative that matched deepest: it is the most informative.
       const nearest = tried.reduce((/** @type {Fault[]} */ best, /** @type {Fault[]} */ found) => ((found[0]?.path.length ?? 0) > (best[0]?.path.length ?? 0) ? found : best));
       if (nearest.length > 0 && nearest[0].path.length > path.length) faults.push(...nearest.slice(0, 3));
       else report("matches none of the options");
@@ -89,7 +89,7 @@ function checkText(schema, value, report) {
   if (format && !format[0].test(value)) report(`must be ${format[1]}`);
 }
 
-/** Only patterns that cannot run away are tried. @param {string} pattern @param {string} value */
+/** Only patterns without catastrophic backtracking are evaluated. @param {string} pattern @param {string} value */
 function patternFails(pattern, value) {
   if (pattern.length > MAX_PATTERN || !isSafeRegex(pattern, value.length) || /\\[1-9]/.test(pattern)) return false;
   try {

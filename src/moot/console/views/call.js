@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Calling a tool by hand: choose who and what, fill in a form made from the tool's own schema, and send it as a
- * request, or as a proposal where that is all one's rights allow. What comes of it is shown below as it comes.
+ * Calling a tool manually: choose the member and the tool, fill in a form made from the tool's schema, and send it as a
+ * request, or as a proposal if the permissions allow no more. The results are shown below.
  */
 import { button, el, newId, replace } from "../core/dom.js";
 import { formatJson, parseJson, textAt } from "../core/json-text.js";
@@ -15,7 +15,7 @@ import { validate } from "./call-validation.js";
 
 /** @typedef {import("../app.js").Context} Context */
 
-// The choice that is no tool: any method, with parameters as JSON.
+// The option for any other method, with parameters as JSON.
 const OTHER = "\u0000method";
 const METHODS = ["ping", "resources/list", "resources/read", "resources/templates/list", "prompts/list", "prompts/get", "completion/complete", "tools/list"];
 
@@ -32,7 +32,7 @@ class CallView {
     this._isRaw = false;
     /** @type {"request" | "propose"} */
     this._way = "request";
-    /** Parameters of a proposal that somebody wants to send in another version. */
+    /** Parameters of a proposal that is being edited. */
     this._given = "";
     this._drawnFor = "";
     this._build(outlet);
@@ -105,7 +105,7 @@ class CallView {
     this._drawForm();
   }
 
-  /** The form; drawn anew when another tool is chosen, or its schema has come. */
+  /** The form; redrawn when another tool is chosen or its schema has arrived. */
   _drawForm() {
     const tool = this._catalogue.tool(this._member, this._tool);
     const isOther = this._tool === OTHER;
@@ -160,7 +160,7 @@ class CallView {
     this._drawSendAs();
   }
 
-  /** The call as JSON text; null when it cannot be read. @returns {{method: string, paramsText: string} | null} */
+  /** The call as JSON text; null when it cannot be parsed. @returns {{method: string, paramsText: string} | null} */
   _call() {
     const isForm = this._form !== null && this._jsonHolder.hidden;
     const text = isForm ? (this._form?.text() ?? "{}") : this._json.value.trim();
@@ -169,7 +169,7 @@ class CallView {
     return { method: "tools/call", paramsText: `{"name":${JSON.stringify(this._tool)},"arguments":${text || "{}"}}` };
   }
 
-  /** Which way it goes: what the rights allow, and if both, what the person prefers. */
+  /** Request or proposal: what the permissions allow, and if both, what the person prefers. */
   _drawSendAs() {
     const { state } = this._context;
     const call = this._call();
@@ -220,7 +220,7 @@ class CallView {
         this._focusFirstError();
         return;
       }
-      // By hand, anything may be sent: the tool answers for itself. It is said, though.
+      // In the JSON editor anything may be sent, because the tool validates it; a warning is shown.
       if (faults.length > 0) replace(this._jsonFault, `Sent, although it does not match the schema: ${faults.slice(0, 3).map((each) => escapeHidden(`${each.path.join(".")} ${each.message}`)).join("; ")}`);
     }
     if (!this._chosen) {
@@ -230,7 +230,7 @@ class CallView {
     this._calls.sendCall(this._member, call, this._chosen);
   }
 
-  /** To the first fault. */
+  /** Focus the first field with an error. */
   _focusFirstError() {
     const first = /** @type {HTMLElement | null} */ (this._formHolder.querySelector("[aria-invalid=true]"));
     first?.focus();

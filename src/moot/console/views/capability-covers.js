@@ -1,17 +1,17 @@
 // @ts-check
 /**
- * Whether one right contains another, as the gateway compares them (docs/topics/capabilities.md). This is for
- * showing beforehand what would be refused or would fall; the gateway decides. Unprovable is "no".
+ * Whether one capability covers another, as the gateway compares them (docs/topics/capabilities.md). This is for
+ * showing beforehand what would be refused or revoked; the gateway decides. If it cannot be proved, the answer is "no".
  *
- * Globs are walked token by token, all positions at once: patterns come from strangers, and a regular
- * expression made of one could take for ever.
+ * Globs are matched token by token, all positions at once: patterns are untrusted, and a regular
+ * expression made from one could backtrack for ever.
  */
 
 import { globMatches, isRegex, isWild } from "./capability-match.js";
 
 /** @typedef {string | {kind?: any, payload?: any, to?: any, [more: string]: any}} Capability */
 
-// What the gateway takes at most (nesting of capabilities); deeper ones never got into a space.
+// The gateway's limit for the nesting of capabilities; it accepts no deeper ones.
 const MAX_DEPTH = 16;
 
 /** @param {string} source @returns {string[]} characters, "?", "*" within a segment, "**" across */
@@ -22,14 +22,14 @@ function tokensOf(source) {
     else {
       const start = at;
       while (source[at + 1] === "*") at += 1;
-      // A star at the end takes the rest, slashes and all.
+      // A star at the end matches the rest, including slashes.
       tokens.push(at > start || at === source.length - 1 ? "**" : "*");
     }
   }
   return tokens;
 }
 
-/** Whether the row `wide` can read every text of `read`. @param {string[]} wide @param {string[]} read */
+/** Whether `wide` matches every text that `read` matches. @param {string[]} wide @param {string[]} read */
 function tokensCover(wide, read) {
   const skip = (/** @type {Set<number>} */ positions) => {
     for (const position of positions) if (wide[position] === "*" || wide[position] === "**") positions.add(position + 1);
@@ -85,7 +85,7 @@ function asObject(capability) {
   return typeof capability === "string" ? { kind: capability } : (capability ?? {});
 }
 
-/** Whether everything that `wanted` allows, `held` certainly allows. @param {Capability} held @param {Capability} wanted */
+/** Whether `held` certainly allows everything that `wanted` allows. @param {Capability} held @param {Capability} wanted */
 export function covers(held, wanted) {
   const wide = asObject(held);
   const narrow = asObject(wanted);
@@ -101,13 +101,13 @@ function list(given) {
   return Array.isArray(given) ? given : [given];
 }
 
-/** D-16: by one held right, never by several together. @param {Capability} wanted @param {Capability[]} held */
+/** D-16: by one held capability, never by several together. @param {Capability} wanted @param {Capability[]} held */
 export function coveredBy(wanted, held) {
   return held.some((each) => covers(each, wanted));
 }
 
 /**
- * Whether one of these rights may allow a kind; "no" is certain, "yes" may depend on the payload.
+ * Whether one of these capabilities may allow a kind; "no" is certain, "yes" may depend on the payload.
  * @param {Capability[]} capabilities @param {string} kind
  */
 export function mayAllow(capabilities, kind) {

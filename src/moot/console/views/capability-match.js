@@ -1,21 +1,21 @@
 // @ts-check
 /**
- * Whether a set of capabilities allows an envelope, as far as a browser can tell (docs/topics/capabilities.md).
+ * Whether a set of capabilities allows an envelope, as far as the browser can tell (docs/topics/capabilities.md).
  *
  * The gateway decides; this only chooses which button is offered. So there are three answers: "yes", "no" and
- * "perhaps", for patterns that are not tried here: JSONPath, searches at any depth, and regular expressions that
- * might take their time. Rights come from strangers too (grants), and nothing that they wrote may stall the page.
+ * "perhaps", for patterns that are not evaluated here: JSONPath, searches at any depth, and regular expressions that
+ * might be slow. Capabilities are untrusted input too (grants), and none of them may block the page.
  */
 
 /** @typedef {"yes" | "no" | "perhaps"} Allowed */
 
-// As the gateway: a wildcard looks at no longer text, a pattern is nested no deeper.
+// The gateway's limits for the length of text that a wildcard matches and the nesting of a pattern.
 const MAX_TEXT = 64 * 1024;
 const MAX_DEPTH = 16;
-// With one open end an expression costs at most the square of the first, with two the cube of the second.
+// With one unbounded repetition an expression costs at most the square of the first, with two the cube of the second.
 const ONE_END_TEXT = 2_000;
 const TWO_ENDS_TEXT = 200;
-// Each fork may double the ways.
+// Each alternative may double the number of paths.
 const MAX_ALTERNATIVES = 4;
 
 /**
@@ -40,7 +40,7 @@ export function matches(capability, kind, payload, to) {
   const answers = [valueMatches(capability.kind, kind, 0)];
   if (capability.to !== undefined) {
     const names = Array.isArray(capability.to) ? capability.to : [capability.to];
-    // D-13: a broadcast addresses nobody in particular, so no list of addressees covers it.
+    // D-13: a broadcast has no addressee, so no list of addressees covers it.
     answers.push(to.length > 0 && to.every((name) => names.some((/** @type {any} */ glob) => typeof glob === "string" && globMatches(glob, name))) ? "yes" : "no");
   }
   if (capability.payload !== undefined) answers.push(valueMatches(capability.payload, payload, 1));
@@ -88,8 +88,8 @@ export function isWild(text) {
 }
 
 /**
- * Whether a stranger's regular expression cannot take its time in a browser, which backtracks: few open ends, few
- * forks, and no group that is repeated.
+ * Whether an untrusted regular expression is surely fast in the browser's backtracking engine: few unbounded repetitions, few
+ * alternatives, and no repeated group.
  * @param {string} source @param {number} length of the text
  */
 export function isSafeRegex(source, length) {
@@ -99,7 +99,7 @@ export function isSafeRegex(source, length) {
   return !/\)[*+?{]/.test(plain) && forks <= MAX_ALTERNATIVES && (ends === 0 || (ends === 1 && length <= ONE_END_TEXT) || (ends === 2 && length <= TWO_ENDS_TEXT));
 }
 
-/** RE2 there, the browser's here: only what is alike in both and cannot run away is tried. @param {string} source @param {string} text @returns {Allowed} */
+/** The gateway uses RE2, the browser its own engine: only expressions that mean the same in both and are surely fast are evaluated. @param {string} source @param {string} text @returns {Allowed} */
 function regexMatches(source, text) {
   if (text.length > MAX_TEXT || !isSafeRegex(source, text.length) || source.includes("(?") || /\\[1-9kKpPABbzCQE]/.test(source)) return "perhaps";
   try {
@@ -110,8 +110,8 @@ function regexMatches(source, text) {
 }
 
 /**
- * D-11: `*` alone is every string, at the end it takes the rest, elsewhere it stays in one segment; `**` crosses;
- * `?` is one character but no slash. A segment `..` is taken by no wildcard.
+ * D-11: `*` alone matches every string, at the end it matches the rest, elsewhere it stays in one segment; `**` crosses segments;
+ * `?` matches one character except a slash. No wildcard matches a segment `..`.
  * @param {string} glob @param {string} text
  */
 export function globMatches(glob, text) {
@@ -131,7 +131,7 @@ export function globMatches(glob, text) {
     at = end - 1;
   }
   const parents = dotsOfParents(text);
-  // Every place of the glob that the text so far can have reached, all at once: no backtracking.
+  // All positions of the glob that the text so far can reach, at once: no backtracking.
   let positions = skip(new Set([0]), tokens);
   for (let at = 0; at < text.length && positions.size > 0; at += 1) {
     const next = new Set();
@@ -149,7 +149,7 @@ export function globMatches(glob, text) {
   return positions.has(tokens.length);
 }
 
-/** A star may stand for nothing. @param {Set<number>} positions @param {string[]} tokens */
+/** A star may match nothing. @param {Set<number>} positions @param {string[]} tokens */
 function skip(positions, tokens) {
   for (const position of positions) if (tokens[position] === "*" || tokens[position] === "**") positions.add(position + 1);
   return positions;
@@ -170,7 +170,7 @@ function dotsOfParents(text) {
 }
 
 /**
- * What we, or a member, may do about a call: ask for it, propose it.
+ * Whether we, or a member, may request or propose a call.
  * @param {any[]} capabilities
  * @param {import("../core/state.js").State} state
  * @param {string[]} to runtime ids

@@ -1,5 +1,5 @@
 // @ts-check
-/** Choosing rights: by profile, by hand, or both; shown in words and as the JSON that is sent. */
+/** Choosing permissions: by profile, manually, or both; shown as text and as the JSON that is sent. */
 import { el, newId, replace } from "../core/dom.js";
 import { oneLine, escapeHidden } from "../core/text.js";
 import { PROFILES, describeCapability, readCapabilities } from "./capability-text.js";
@@ -39,7 +39,7 @@ export function capabilityPicker(context, start) {
     const held = [...context.state.me.capabilities, ...start.baseline];
     replace(shown,
       el("h3", {}, "Resulting permissions"),
-      capabilities.length === 0 ? el("p", { class: "soft" }, "None: can only read.") : el("ul", { class: "rights" }, capabilities.map((each) => el("li", {}, el("bdi", { class: "right-text" }, oneLine(describeCapability(each), 200)), !coveredBy(each, held) && el("span", { class: "tag", data: { tone: "warn" } }, icon("warning", 12), "you do not have this: likely refused")))),
+      capabilities.length === 0 ? el("p", { class: "soft" }, "None: can only read.") : el("ul", { class: "permissions" }, capabilities.map((each) => el("li", {}, el("bdi", { class: "right-text" }, oneLine(describeCapability(each), 200)), !coveredBy(each, held) && el("span", { class: "tag", data: { tone: "warn" } }, icon("warning", 12), "you do not have this: likely refused")))),
       el("details", {}, el("summary", {}, "JSON"), el("pre", { class: "text-block mono", tabindex: "0", role: "group", "aria-label": "capabilities as JSON" }, escapeHidden(JSON.stringify(capabilities, null, 1)))));
   };
   const node = el("div", { class: "picker" },

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Capabilities in plain words, as far as they are plain; the exact JSON is shown on demand beside them. The
- * terminal says the same words (moot/tui/capability_words.py).
+ * Capabilities as plain text where that is possible; the exact JSON is shown on demand. The
+ * terminal uses the same texts (moot/tui/capability_text.py).
  */
 import { isObject, parseJson } from "../core/json-text.js";
 import { mayAllow } from "./capability-covers.js";
@@ -70,7 +70,7 @@ function text(value) {
   return typeof value === "string" ? value : spacedJson(value);
 }
 
-/** JSON with a space after each sign, which is easier to read. @param {any} value @returns {string} */
+/** JSON with a space after each comma and colon, which is easier to read. @param {any} value @returns {string} */
 function spacedJson(value) {
   if (Array.isArray(value)) return `[${value.map(spacedJson).join(", ")}]`;
   if (isObject(value)) return `{${Object.entries(value).map(([key, each]) => `${JSON.stringify(key)}: ${spacedJson(each)}`).join(", ")}}`;
@@ -82,7 +82,7 @@ export function hasFullRights(capabilities) {
   return capabilities.some((each) => each === "*" || (isObject(each) && each.kind === "*" && each.payload === undefined && each.to === undefined));
 }
 
-/** What a member is able to do, in two words for a list. @param {any[]} capabilities */
+/** What a member can do, in two words for a list. @param {any[]} capabilities */
 export function roleOf(capabilities) {
   if (hasFullRights(capabilities)) return "full rights";
   if (mayAllow(capabilities, "mcp/request")) return mayAllow(capabilities, "mcp/reject") ? "decides" : "calls tools";
@@ -99,7 +99,7 @@ const READ = { kind: "mcp/request", payload: { method: "resources/read" } };
 const LIST = { kind: "mcp/request", payload: { method: "*/list" } };
 const TOOLS = { kind: "mcp/request", payload: { method: "tools/*" } };
 
-/** The built-in profiles (moot/config/profiles.py), and two that people ask for. @type {{id: string, title: string, description: string, capabilities: any[]}[]} */
+/** The built-in profiles (moot/config/profiles.py), and two common ones. @type {{id: string, title: string, description: string, capabilities: any[]}[]} */
 export const PROFILES = [
   { id: "agent", title: "New agent", description: "proposes, chats and shares reasoning; others decide", capabilities: [PROPOSE, { kind: "mcp/withdraw" }, CHAT, { kind: "chat/acknowledge" }, { kind: "reasoning/*" }, { kind: "participant/status" }] },
   { id: "person", title: "Person who approves", description: "all of MCP, chat, and control of members", capabilities: [{ kind: "mcp/*" }, CHAT, { kind: "chat/*" }, { kind: "reasoning/*" }, { kind: "participant/*" }] },
@@ -110,11 +110,11 @@ export const PROFILES = [
   { id: "hand", title: "Custom", description: "only what you enter below", capabilities: [] },
 ];
 
-/** D-23: what anybody who may invite can give, though they hold less; a space may set another. */
+/** D-23: what every inviter can give, even if they hold less; a space may configure another baseline. */
 export const INVITE_BASELINE = [CHAT, { kind: "chat/acknowledge" }, { kind: "chat/cancel" }, PROPOSE, { kind: "mcp/withdraw" }, RESPOND, { kind: "participant/status" }, { kind: "reasoning/*" }];
 
 /**
- * Capabilities as a person types them: a kind or a JSON object a line, or one JSON list.
+ * Capabilities as a person types them: one kind or JSON object per line, or one JSON list.
  * @param {string} typed @returns {{capabilities: any[], fault: string}}
  */
 export function readCapabilities(typed) {

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * What was said, as a window on it: a page of the newest that follows the end, or a part further up that stays as it is
- * while somebody reads there. Twenty thousand chats are never laid out together; what is drawn already is not drawn again.
+ * The chat messages, as a window: a page of the newest that follows the end, or an older part that stays as it is
+ * while somebody reads it. Twenty thousand messages are never laid out together; what is drawn is not drawn again.
  */
 import { arrange, button, el } from "../core/dom.js";
 import { inputDelay } from "../core/input-priority.js";
@@ -10,19 +10,19 @@ import { textBlock, nameOf, oneLine } from "../core/text.js";
 import { isoTime, formatTime } from "../core/time.js";
 import { icon } from "./icons.js";
 
-// A screen holds two dozen.
+// A screen shows about 24.
 const PAGE = 30;
-// Whoever opens the view is answered with the newest of them; the others come when that is drawn.
+// When the view opens, the newest messages are drawn first and the others in a later frame.
 const AT_FIRST = 16;
-// Scrolling up adds pages at the top; from here on they go at the bottom.
+// Scrolling up adds pages at the top; beyond this size, messages at the bottom are removed.
 const MAX_SHOWN = 180;
 const REDRAW_MILLISECONDS = 120;
-// When a page of new ones comes at a time nobody reads them.
+// The redraw interval while a whole page of new messages arrives at once, which nobody can read.
 const RUSH_MILLISECONDS = 400;
 const LONGEST_MILLISECONDS = 1_000;
-// Two messages of one author within this stand under one name.
+// Messages of one author within this time share one heading.
 const TOGETHER_MILLISECONDS = 120_000;
-// Nearer to the end than this counts as there.
+// Closer to the end than this counts as at the end.
 const AT_END_PIXELS = 60;
 
 /** @typedef {import("../core/state-chats.js").Chat} Chat */
@@ -34,7 +34,7 @@ export class ChatMessages {
     this.chats = context.state.chats;
     this._queue = queue;
     this._reply = reply;
-    /** Row of the last one shown; Infinity: the newest, whatever comes. */
+    /** The row of the last message shown; Infinity: always the newest. */
     this._until = Infinity;
     this._count = PAGE;
     /** @type {Map<string, {node: HTMLElement, signature: string, equipped: boolean}>} */
@@ -60,7 +60,7 @@ export class ChatMessages {
     this._stop();
   }
 
-  /** Go to the newest, and stay there. */
+  /** Scroll to the newest message and follow it. */
   follow() {
     this._until = Infinity;
     this._count = PAGE;
@@ -68,7 +68,7 @@ export class ChatMessages {
     if (this._opening) this._changed();
   }
 
-  /** Bring one into sight. @param {string} id */
+  /** Scroll to a message. @param {string} id */
   show(id) {
     this._opening = false;
     const chat = this.chats.byId.get(id);
@@ -121,7 +121,7 @@ export class ChatMessages {
       drawn.set(chat.id, old?.signature === signature ? old : { node: this._message(chat, joined), signature, equipped: false });
     });
     this._drawn = drawn;
-    // What shows on hovering may come after the first frame.
+    // Buttons that appear on hover are added after the first frame.
     if (!this._opening) for (const chat of shown) this._equip(chat, drawn.get(chat.id));
     arrange(this._items, [...(start > 0 ? [this._earlier] : []), ...[...drawn.values()].map((each) => each.node)]);
     this._empty.hidden = all.length > 0;
@@ -130,12 +130,12 @@ export class ChatMessages {
     this._newer.textContent = newer > 0 ? `${newer.toLocaleString("en")} newer ↓` : "Newest ↓";
     if (this._until === Infinity) this._toEnd();
     this._drawnAt = performance.now();
-    // Layout is part of it, as the end was looked for. Never more than a tenth of the time, however slow the machine is, but once a second.
+    // Includes the layout, because the scroll position was read. Drawing takes at most a tenth of the time on a slow machine, but happens at least once a second.
     const rushing = before.size >= PAGE && [...drawn.keys()].every((id) => !before.has(id));
     this._pause = this._opening ? 0 : Math.max(rushing ? RUSH_MILLISECONDS : REDRAW_MILLISECONDS, Math.min(LONGEST_MILLISECONDS, (this._drawnAt - begun) * 10));
   }
 
-  /** Until more than the newest is drawn. */
+  /** True until more than the first messages are drawn. */
   _opening = true;
 
   _end() {
@@ -154,7 +154,7 @@ export class ChatMessages {
     const atEnd = this._list.scrollHeight - this._list.scrollTop - this._list.clientHeight < AT_END_PIXELS;
     if (atEnd === (this._until === Infinity)) return;
     if (!atEnd) {
-      // What is on the page, not what came since it was drawn.
+      // The messages on the page, without those that arrived since it was drawn.
       const last = [...this._drawn.keys()].at(-1);
       this._until = (last && this.chats.byId.get(last)?.n) ?? Infinity;
       this._changed();
@@ -178,7 +178,7 @@ export class ChatMessages {
     });
   }
 
-  /** Draw another part; what is in sight stays where it is. @param {() => void} change */
+  /** Draw another part; visible messages keep their position. @param {() => void} change */
   _grow(change) {
     const top = this._list.getBoundingClientRect().top;
     const kept = [...this._drawn].find(([, each]) => each.node.getBoundingClientRect().bottom > top);
@@ -209,7 +209,7 @@ export class ChatMessages {
     );
   }
 
-  /** What can be done about it. @param {Chat} chat @param {{node: HTMLElement, equipped: boolean} | undefined} drawn */
+  /** The buttons of a message. @param {Chat} chat @param {{node: HTMLElement, equipped: boolean} | undefined} drawn */
   _equip(chat, drawn) {
     if (!drawn || drawn.equipped) return;
     drawn.equipped = true;
@@ -224,7 +224,7 @@ export class ChatMessages {
     );
   }
 
-  /** What it replies to, if that was said here. @param {Chat} chat */
+  /** The message that it replies to, if it is known here. @param {Chat} chat */
   _quote(chat) {
     const id = chat.about.find((each) => this.context.state.envelopes.has(each));
     if (!id) return chat.about.length > 0 ? el("div", { class: "chat-quote soft" }, "a reply to a message from before you joined") : null;

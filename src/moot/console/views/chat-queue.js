@@ -1,5 +1,5 @@
 // @ts-check
-/** Chats that wait for our acknowledgement, and those of ours that others may still look at (MEW 3.4.1, 3.4.2). */
+/** Messages that we have not acknowledged, and our messages that others have not acknowledged (MEW 3.4.1, 3.4.2). */
 import { arrange, button, el, newId, replace } from "../core/dom.js";
 import { nameOf, oneLine } from "../core/text.js";
 import { ago } from "../core/time.js";
@@ -7,9 +7,9 @@ import { inputDelay } from "../core/input-priority.js";
 import { icon } from "./icons.js";
 
 const AT_ONCE = 30;
-// Whoever opens the view is answered with the first of them.
+// When the view opens, only the first ones are drawn at once.
 const AT_FIRST = 6;
-// So many are said together; then their echoes are waited for, and no rate is exceeded.
+// This many are sent together, then their echoes are awaited, so that no rate limit is exceeded.
 const TOGETHER = 20;
 const REDRAW_MILLISECONDS = 200;
 

@@ -65,7 +65,7 @@ class ChatView {
     this._stops.forEach((stop) => stop());
   }
 
-  /** The address names a chat: bring it into sight. @param {string[]} rest */
+  /** The address contains a chat's id: scroll to it. @param {string[]} rest */
   arrive(rest) {
     if (rest[0]) this._messages.show(rest[0]);
   }
@@ -116,12 +116,12 @@ class ChatView {
     try {
       const reply = this._replyTo;
       this._endReply();
-      const described = this.context.send("chat", { text, format: this._format.checked ? "markdown" : "plain" }, { to, about: reply ? [reply.id] : [], context: reply?.context });
+      const sending = this.context.send("chat", { text, format: this._format.checked ? "markdown" : "plain" }, { to, about: reply ? [reply.id] : [], context: reply?.context });
       this._messages.follow();
-      await described;
+      await sending;
       this._messages.follow();
     } catch (error) {
-      // Nothing that was written is lost.
+      // Keep the draft.
       if (!this._text.value) this._text.value = text;
       this.context.notify(`Not sent: ${error instanceof Error ? error.message : error}`, "bad");
     }

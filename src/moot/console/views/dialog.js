@@ -1,10 +1,10 @@
 // @ts-check
-/** A question or a sheet above the page. The browser's own <dialog> keeps the focus inside and gives it back. */
+/** A modal dialog. The browser's own <dialog> keeps the focus inside and restores it afterwards. */
 import { el, newId } from "../core/dom.js";
 import { icon } from "./icons.js";
 
 /**
- * Open a dialog; `close` in the answer ends it. It is gone from the page when it is closed. While `stays` says so, neither Escape nor a click beside it closes it.
+ * Open a dialog; the returned `close` closes it and removes it from the page. While `stays` returns true, neither Escape nor a click beside it closes it.
  * @param {string} title
  * @param {(Node | string)[]} content
  * @param {{class?: string, actions?: Node[], stays?: () => boolean, closed?: () => void}} [options]
@@ -15,7 +15,7 @@ export function openDialog(title, content, options = {}) {
   const close = () => {
     if (!node.isConnected) return;
     node.close();
-    // Now, not in the `close` event, which comes later: until then what had the focus in here would swallow the next key.
+    // Now, not in the later `close` event: until then the focused element in the dialog would swallow the next key.
     node.remove();
     options.closed?.();
   };
@@ -31,17 +31,17 @@ export function openDialog(title, content, options = {}) {
     el("div", { class: "dialog-body" }, content),
     options.actions && el("footer", { class: "dialog-actions" }, options.actions),
   );
-  // However the browser came to close it.
+  // The browser may also close it by itself.
   node.addEventListener("close", close);
   node.addEventListener("cancel", (event) => {
     event.preventDefault();
     if (!options.stays?.()) close();
   });
-  // A click beside it closes it: it lands on the dialog itself, not on what is in it.
+  // A click beside it closes it: such a click has the dialog itself as its target, not its content.
   node.addEventListener("click", (/** @type {MouseEvent} */ event) => {
     if (event.target === node && event.detail > 0 && !options.stays?.()) close();
   });
-  // Keys of the page below do nothing meanwhile.
+  // Shortcuts of the page below are disabled meanwhile.
   node.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => event.stopPropagation());
   document.body.append(node);
   node.showModal();

@@ -1,5 +1,5 @@
 // @ts-check
-/** One envelope in full: who, what, why it was refused, what led to it and what it led to, and its payload. */
+/** One envelope in full: who, what, why it was refused, its causes and effects, and its payload. */
 import { button, el } from "../core/dom.js";
 import { formatJson, textAt } from "../core/json-text.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";
@@ -36,13 +36,13 @@ export function envelopeDetails(row, context, acts) {
   );
 }
 
-/** Whether rules did, or could have, decided it: a rule was named, or there is somebody who speaks of rules. @param {Row} row @param {import("../app.js").Context} context */
+/** Whether a rule decided it or could have: a rule is named, or the space has an approver. @param {Row} row @param {import("../app.js").Context} context */
 function decidedByRules(row, context) {
   const { kinds } = context.state.envelopes;
   return row.context.startsWith("trust/rule/") || (row.kind === "mcp/proposal" && (kinds.has("trust/rule") || kinds.has("trust/suggestion")));
 }
 
-/** Built when it is opened. @param {string} raw */
+/** Its content is built when it is opened. @param {string} raw */
 function rawBlock(raw) {
   const holder = el("div", {});
   const shown = new IntersectionObserver((entries) => {

@@ -52,7 +52,7 @@ export function describeError(code) {
   return { means, todo };
 }
 
-/** What a reason of a rejection means; an unknown one is shown as it is (MEW 3.3.3). @param {string} reason */
+/** The meaning of a rejection reason; an unknown one is shown as it is (MEW 3.3.3). @param {string} reason */
 export function describeRejection(reason) {
   return REJECTIONS[reason] ?? "";
 }

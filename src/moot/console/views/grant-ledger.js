@@ -1,12 +1,12 @@
 // @ts-check
 /**
- * Which granted rights hold, and on what they rest (D-16 to D-18), worked out from what was heard.
+ * Which granted permissions are valid, and which support which (D-16 to D-18), derived from the received envelopes.
  *
- * The gateway tells a member's rights when it joins and to everybody who joins later, but not when they
- * change in between. So grants, revocations and removals are replayed in the order in which they came; each
- * time the gateway tells a member's rights these are believed, and what is neither in them nor was granted is
- * its own. After every loss, support is spread anew from the own rights upwards, as the gateway does it.
- * Rights whose giver was never seen count as supported: nobody here can know better.
+ * The gateway sends a member's capabilities when it joins and to everybody who joins later, but not when they
+ * change in between. So grants, revocations and removals are replayed in the order of arrival. Each
+ * time the gateway sends a member's capabilities they replace what was derived; those that were not granted are
+ * its own. After every loss, support is computed again from the own capabilities upwards, as the gateway does it.
+ * Capabilities from an unknown granter count as supported, because nothing more can be known here.
  */
 import { coveredBy, covers } from "./capability-covers.js";
 
@@ -16,7 +16,7 @@ import { coveredBy, covers } from "./capability-covers.js";
  * @property {string} granter logical name
  * @property {string} recipient logical name
  * @property {any[]} given
- * @property {any[]} capabilities those that still hold
+ * @property {any[]} capabilities those that are still valid
  * @property {string} reason
  * @property {number} at
  * @property {{how: "revoked" | "fell" | "removed", by: string, at: number, reason: string} | null} ended
@@ -35,13 +35,13 @@ class GrantLedger {
     this._next = 0;
     /** Oldest first. @type {Map<string, Entry>} */
     this.byId = new Map();
-    /** Rights that a member has of itself, by logical name. @type {Map<string, any[]>} */
+    /** A member's own capabilities, by logical name. @type {Map<string, any[]>} */
     this._own = new Map();
-    /** Whom we invited from here: the gateway tells everybody but the inviter (D-23). Name → when. @type {Map<string, number>} */
+    /** Participants invited from here, because the gateway informs everybody but the inviter (D-23). Name → when. @type {Map<string, number>} */
     this.invited = new Map();
   }
 
-  /** Take in what was heard since. */
+  /** Process the envelopes that arrived since the last call. */
   update() {
     const rows = this._state.envelopes;
     this._next = Math.max(this._next, rows.first);
@@ -66,20 +66,20 @@ class GrantLedger {
     return [...this.byId.values()].filter((each) => each.granter === name && !each.ended).reverse();
   }
 
-  /** Grants to or from somebody that hold no more, newest first. @param {string} name */
+  /** Ended grants to or from a member, newest first. @param {string} name */
   ended(name) {
     return [...this.byId.values()].filter((each) => each.ended && (each.recipient === name || each.granter === name)).reverse();
   }
 
-  /** All that a member may do now, and by which grant. @param {string} name @returns {{capability: any, grant: Entry | null}[]} */
-  rightsOf(name) {
+  /** All current capabilities of a member, each with the grant it comes from. @param {string} name @returns {{capability: any, grant: Entry | null}[]} */
+  permissionsOf(name) {
     const own = (this._own.get(name) ?? []).map((capability) => ({ capability, grant: /** @type {Entry | null} */ (null) }));
     const granted = this.to(name).reverse().flatMap((grant) => grant.capabilities.map((capability) => ({ capability, grant: /** @type {Entry | null} */ (grant) })));
     return [...own, ...granted];
   }
 
   /**
-   * From a grant back to the right that it rests on: each step is a grant, the last its giver's own right.
+   * The chain from a grant back to the capability that supports it: each step is a grant, the last its granter's own capability.
    * @param {Entry} grant
    * @returns {{grants: Entry[], root: string, right: any}} `right` is undefined when it was not seen
    */
@@ -96,7 +96,7 @@ class GrantLedger {
     }
   }
 
-  /** What else would fall if these grants went, with the rights that it would lose. @param {Entry[]} gone @returns {{grant: Entry, lost: any[]}[]} */
+  /** The other grants that would lose capabilities if these grants were revoked, with what they would lose. @param {Entry[]} gone @returns {{grant: Entry, lost: any[]}[]} */
   cascadeOf(gone) {
     return this._unsupported(new Set(gone.map((each) => each.id)), new Set());
   }
@@ -107,7 +107,7 @@ class GrantLedger {
   }
 
   /**
-   * D-18: the granter, those from whom the granter had it, or who holds the right themselves.
+   * D-18: the granter, those who granted it to the granter, or a member who holds the capability.
    * @param {string} name @param {any[]} rights @param {Entry} grant
    */
   mayRevoke(name, rights, grant) {
@@ -127,7 +127,7 @@ class GrantLedger {
     else if (typeof payload.participant_id === "string") this._removed(this.nameOf(payload.participant_id), row);
   }
 
-  /** The gateway told somebody's rights. @param {any} shown @param {import("../core/envelopes.js").Row} row */
+  /** The gateway sent a member's capabilities. @param {any} shown @param {import("../core/envelopes.js").Row} row */
   _applyCapabilities(shown, row) {
     if (typeof shown?.id !== "string" || !Array.isArray(shown.capabilities)) return;
     const name = typeof shown.name === "string" ? shown.name : this.nameOf(shown.id);
@@ -180,12 +180,12 @@ class GrantLedger {
     }
   }
 
-  /** What we gave somebody with an invitation: the gateway tells it when they come. @param {string} name @param {any[]} capabilities */
+  /** What we gave with an invitation; the gateway sends it when the member joins. @param {string} name @param {any[]} capabilities */
   setInvited(name, capabilities) {
     if (!this._own.get(name)?.length) this._own.set(name, capabilities);
   }
 
-  /** Whether anything is known of a member's rights. @param {string} name */
+  /** Whether a member's capabilities are known. @param {string} name */
   isKnown(name) {
     return this._own.has(name);
   }
@@ -202,7 +202,7 @@ class GrantLedger {
   }
 
   /**
-   * Granted rights without a chain to somebody's own, if these grants and members were gone.
+   * Granted capabilities without a chain to a member's own, if these grants and members were gone.
    * @param {Set<string>} gone @param {Set<string>} removed names @returns {{grant: Entry, lost: any[]}[]}
    */
   _unsupported(gone, removed) {
@@ -211,7 +211,7 @@ class GrantLedger {
     const held = new Map();
     for (const { granter } of living) held.set(granter, removed.has(granter) ? [] : [...(this._own.get(granter) ?? [])]);
     let waiting = living.flatMap((grant) => (this._own.has(grant.granter) ? grant.capabilities.map((capability) => ({ grant, capability })) : []));
-    // Of a giver that was never seen everything counts, and may support more.
+    // Everything from an unknown granter counts, and may support more.
     for (const grant of living) if (!this._own.has(grant.granter)) held.get(grant.recipient)?.push(...grant.capabilities);
     for (let before = -1; before !== waiting.length; ) {
       before = waiting.length;
@@ -228,7 +228,7 @@ class GrantLedger {
   }
 }
 
-/** Take one out of a list; whether it was there. @param {string[]} from @param {string} one */
+/** Remove an item from a list; returns whether it was there. @param {string[]} from @param {string} one */
 function takeOne(from, one) {
   const at = from.indexOf(one);
   if (at < 0) return false;
@@ -236,7 +236,7 @@ function takeOne(from, one) {
   return true;
 }
 
-/** One for each space, however often the view is mounted. @type {WeakMap<object, GrantLedger>} */
+/** One per space, however often the view is mounted. @type {WeakMap<object, GrantLedger>} */
 const ledgers = new WeakMap();
 
 /** @param {import("../core/state.js").State} state */

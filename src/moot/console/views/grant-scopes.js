@@ -1,14 +1,14 @@
 // @ts-check
 /**
- * How wide a grant is that follows an approval, always shown as the capability that it creates.
+ * The scopes of a grant that follows an approval, always shown as the capability that it creates.
  *
- *     exact    this very call: the tool, the host and all arguments as they were proposed
- *     tool     this tool at this host, with any arguments
- *     pattern  something between, to be edited: folders for paths, anything for long texts
+ *     exact    exactly this call: the tool, the host and all arguments as they were proposed
+ *     tool     this tool on this host, with any arguments
+ *     pattern  between the two, editable: folders for paths, anything for long texts
  *
- * A capability cannot forbid arguments that it does not name, so even the exact one says so. It is written as
- * JSON text from the proposal's own text: no number is rounded on the way. What cannot be written as a pattern
- * that matches the proposal itself is not offered, with the reason.
+ * A capability cannot forbid arguments that it does not name; even the exact scope says so. It is built as
+ * JSON text from the proposal's own text, so no number is rounded. A scope that cannot be written as a pattern
+ * that matches the proposal itself is disabled, with the reason.
  */
 import { membersOf, textAt } from "../core/json-text.js";
 import { isRegex, isWild, matches } from "./capability-match.js";
@@ -16,9 +16,9 @@ import { PATHS, TEXTS } from "./text-diff.js";
 
 /** @typedef {{name: "exact" | "tool" | "pattern", title: string, description: string, text: string, obstacle: string}} GrantScope */
 
-// A text longer than this is what a tool is given to work on, not what tells one call from another.
+// A longer text is content for the tool, not something that distinguishes one call from another.
 const LONG = 60;
-// What a pattern's string may have.
+// The longest string in a pattern.
 const STRING_BYTES = 1024;
 
 class NotExpressible extends Error {}
@@ -55,7 +55,7 @@ function grantScope(state, proposal, name, title, message) {
 }
 
 /**
- * What is wrong with a capability that somebody wrote for this proposal; empty if nothing is.
+ * What is wrong with a capability that was typed for this proposal; empty if nothing is.
  * @param {import("../core/state.js").State} state @param {import("../core/state-proposals.js").Proposal} proposal @param {string} text
  */
 export function capabilityError(state, proposal, text) {
@@ -72,7 +72,7 @@ export function capabilityError(state, proposal, text) {
   const { method, params } = proposal.call;
   const body = params === undefined ? { method } : { method, params };
   const names = proposal.to.map((id) => state.roster.get(id)?.name ?? id);
-  // "perhaps" is let through: the gateway reads it, and says so if it cannot.
+  // "perhaps" is accepted: the gateway checks it and refuses it if it is invalid.
   return matches(capability, "mcp/request", { jsonrpc: "2.0", id: 0, ...body }, names) === "no" ? "This does not allow the proposed call." : "";
 }
 
@@ -82,7 +82,7 @@ function paramsText(text, name) {
   if (!text.startsWith("{")) throw new NotExpressible("its parameters are not an object");
   const found = [];
   for (const part of membersOf(text)) {
-    if (part.key === "_meta") continue; // progress tokens and the like: another one each time
+    if (part.key === "_meta") continue; // progress tokens and the like differ each time
     if (part.key === "arguments" && part.text.startsWith("{")) {
       if (name === "tool") continue;
       const stated = argumentsText(part.text, name);
@@ -115,7 +115,7 @@ function exactPattern(text, depth = 0) {
   return `{${membersOf(text).map((part) => `${keyText(part.key)}:${exactPattern(part.text, depth + 1)}`).join(",")}}`;
 }
 
-/** A text that matches itself and nothing else, though it may hold signs of the pattern language. @param {string} text */
+/** A pattern that matches only this text, with the signs of the pattern language escaped. @param {string} text */
 function literalText(text) {
   const written = hasPatternSyntax(text) ? `/^${text.replace(/[^A-Za-z0-9_\u0080-\uffff]/g, (each) => (each === "\0" ? "\\x00" : `\\${each}`))}$/` : text;
   if (new TextEncoder().encode(written).length > STRING_BYTES) throw new NotExpressible(`an argument is longer than ${STRING_BYTES} bytes`);

@@ -1,5 +1,5 @@
 // @ts-check
-/** A member's rights, where each comes from, and how to give and take them (MEW 3.6.1, 3.6.2; D-16 to D-18). */
+/** A member's permissions, where each comes from, and how to grant and revoke them (MEW 3.6.1, 3.6.2; D-16 to D-18). */
 import { button, el } from "../core/dom.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";
 import { ago, isoTime } from "../core/time.js";
@@ -13,11 +13,11 @@ import { watchForRemaining } from "./member-requests.js";
 
 /** @typedef {import("../app.js").Context} Context @typedef {import("../core/state-roster.js").Member} Member @typedef {import("./grant-ledger.js").Entry} Entry */
 
-// More than a screen of them is shown on demand.
-const MAX_RIGHTS = 60;
+// More than a screenful is shown on demand.
+const MAX_PERMISSIONS = 60;
 const MAX_ENDED = 20;
 
-/** A right in words, with its JSON below if asked for. @param {any} capability @param {boolean} exact */
+/** A permission as text, with its JSON below on demand. @param {any} capability @param {boolean} exact */
 function capabilityNode(capability, exact) {
   const description = typeof capability?.description === "string" ? capability.description : "";
   return el("div", { class: "right" },
@@ -27,21 +27,21 @@ function capabilityNode(capability, exact) {
 }
 
 /**
- * What a member may do, and by whose leave.
+ * The permissions of a member, and who granted them.
  * @param {Context} context @param {Member} member @param {boolean} exact
  */
 export function rightsList(context, member, exact) {
-  const rights = ledgerOf(context.state).rightsOf(member.name);
-  if (rights.length === 0) return el("p", { class: "soft" }, member.capabilities.length === 0 ? "Permissions unknown." : "No permissions.");
+  const permissions = ledgerOf(context.state).permissionsOf(member.name);
+  if (permissions.length === 0) return el("p", { class: "soft" }, member.capabilities.length === 0 ? "Permissions unknown." : "No permissions.");
   const me = member.id === context.state.me.id;
-  return el("ul", { class: "rights" }, rights.slice(0, MAX_RIGHTS).map(({ capability, grant }) => el("li", {},
+  return el("ul", { class: "permissions" }, permissions.slice(0, MAX_PERMISSIONS).map(({ capability, grant }) => el("li", {},
     capabilityNode(capability, exact),
     grant && el("span", { class: "tag", data: { tone: "accent" } }, "granted by ", nameOf(grant.granter)),
     !me && !grant && button("Remove…", () => removeDialog(context, member, capability), { class: "quiet small remove-capability", title: "From the configuration, or granted before you joined", disabled: lacksCapability(context, "capability/revoke"), aria: { label: `Remove: ${oneLine(describeCapability(capability), 120)}` } }))),
-    rights.length > MAX_RIGHTS && el("li", { class: "soft" }, `and ${rights.length - MAX_RIGHTS} more`));
+    permissions.length > MAX_PERMISSIONS && el("li", { class: "soft" }, `and ${permissions.length - MAX_PERMISSIONS} more`));
 }
 
-/** A grant's chain, from the right that it rests on down to it. @param {Context} context @param {Entry} grant */
+/** A grant's chain, from the permission that supports it down to it. @param {Context} context @param {Entry} grant */
 function chain(context, grant) {
   const { grants, root, right } = ledgerOf(context.state).chainOf(grant);
   const steps = [
@@ -52,8 +52,8 @@ function chain(context, grant) {
 }
 
 /**
- * Grants to or from a member that hold.
- * @param {Context} context @param {Entry[]} grants @param {boolean} exact @param {boolean} gave whether it is the giver
+ * Valid grants to or from a member.
+ * @param {Context} context @param {Entry[]} grants @param {boolean} exact @param {boolean} gave whether the member is the granter
  */
 export function grantsList(context, grants, exact, gave) {
   const state = context.state;
@@ -73,14 +73,14 @@ export function grantsList(context, grants, exact, gave) {
   }));
 }
 
-/** Grants that hold no more. @param {Entry[]} grants */
+/** Ended grants. @param {Entry[]} grants */
 export function endedGrants(grants) {
   const options = { revoked: "revoked", fell: "ended with the grant it depended on", removed: "ended when the member was removed" };
   return el("details", { class: "ended-grants", data: { fold: "ended" } }, el("summary", {}, `Earlier grants (${grants.length})`),
     el("ul", {}, grants.slice(0, MAX_ENDED).map((each) => el("li", {}, nameOf(each.granter), " → ", nameOf(each.recipient), ": ", el("bdi", {}, oneLine(each.given.map(describeCapability).join(", "), 160)), " ", el("span", { class: "tag" }, each.ended ? options[each.ended.how] : "", each.ended?.how === "revoked" && [" by ", nameOf(each.ended.by)]), each.ended?.reason && el("span", { class: "soft" }, " “", el("bdi", {}, oneLine(each.ended.reason, 120)), "”")))));
 }
 
-/** What falls together with a grant. @param {Context} context @param {Entry} grant */
+/** What is revoked together with a grant. @param {Context} context @param {Entry} grant */
 function dependentGrants(context, grant) {
   const fall = ledgerOf(context.state).cascadeOf([grant]);
   if (fall.length === 0) return el("p", { class: "soft" }, "No other known grant depends on it.");
@@ -103,7 +103,7 @@ export function revokeDialog(context, grant) {
   });
 }
 
-/** Take back whatever a pattern covers. @param {Context} context @param {Member} member @param {any} capability */
+/** Revoke everything that a pattern covers. @param {Context} context @param {Member} member @param {any} capability */
 function removeDialog(context, member, capability) {
   const reason = reasonField();
   const id = { value: "" };

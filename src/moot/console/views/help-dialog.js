@@ -1,5 +1,5 @@
 // @ts-check
-/** Every key that does something here and now. */
+/** All shortcuts that are active now. */
 import { el } from "../core/dom.js";
 import { openDialog } from "./dialog.js";
 

@@ -1,5 +1,5 @@
 // @ts-check
-/** The console's signs, drawn with lines so that they take the colour of the text beside them. */
+/** The console's icons, drawn with strokes so that they have the colour of the text. */
 import { svg } from "../core/dom.js";
 
 /** @type {Record<string, string[]>} paths on a field of 24 by 24 */

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Inviting somebody (MEW 3.6.5, 3.6.6). The gateway tells the token once, to whoever invited. It is shown in a
- * dialog and nowhere kept: when that is closed, it is gone from the page.
+ * Inviting somebody (MEW 3.6.5, 3.6.6). The gateway sends the token once, to the inviter. It is shown in a
+ * dialog and not stored: when the dialog is closed, the token is gone.
  */
 import { button, el } from "../core/dom.js";
 import { nameOf, oneLine } from "../core/text.js";
@@ -77,10 +77,10 @@ function tokenDialog(context, name, token) {
   ], {
     class: "token-dialog",
     actions: [button("Done", () => dialog.close(), { class: "primary" })],
-    // A slip must not lose what cannot be shown again.
+    // An accidental click must not lose the token, which cannot be shown again.
     stays: () => !copied,
     closed: () => {
-      // Gone with the dialog: nothing else holds it.
+      // Nothing else refers to the token.
       field.value = "";
       token = "";
     },

@@ -1,5 +1,5 @@
 // @ts-check
-/** JSON to look at: folded, to the digit, built as far as somebody opens it. */
+/** A JSON tree: collapsed, with digits unchanged, built only as far as it is expanded. */
 import { el } from "../core/dom.js";
 import { membersOf } from "../core/json-text.js";
 import { textBlock, oneLine, escapeHidden } from "../core/text.js";
@@ -9,7 +9,7 @@ const AT_ONCE = 100;
 // A string longer than this gets a block of its own.
 const SHORT = 120;
 const OPEN_DEPTH = 2;
-// What fits on a screen is open from the start, however deep.
+// A value that fits on a screen is expanded from the start.
 const SMALL = 1_500;
 const OPEN_DEPTH_SMALL = 8;
 
@@ -21,7 +21,7 @@ export function jsonTree(text, options = {}) {
   return el("div", { class: "json", role: "group", "aria-label": options.label ?? "payload" }, valueNode(text, 0));
 }
 
-/** @param {string} text @param {number} depth @param {Node | null} [name] stands in the line that folds it @returns {Node} */
+/** @param {string} text @param {number} depth @param {Node | null} [name] shown in the line that collapses it @returns {Node} */
 function valueNode(text, depth, name = null) {
   const first = text[0];
   if (first === "{" || first === "[") return members(text, depth, name);

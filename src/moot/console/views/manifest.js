@@ -1,5 +1,5 @@
 // @ts-check
-/** The views of the console. Each module registers itself; one that fails is left out and said so. */
+/** The views of the console. Each module registers itself; one that fails is skipped and reported. */
 
 const MODULES = ["./approvals.js", "./timeline.js", "./chat.js", "./flow.js", "./members.js", "./rules.js", "./reasoning.js", "./streams.js", "./call.js"];
 

@@ -1,5 +1,5 @@
 // @ts-check
-/** What can be done to a member besides giving and taking rights (MEW 3.6.7, 3.9): each a button and a key. */
+/** The actions on a member besides grants (MEW 3.6.7, 3.9): each has a button and a key. */
 import { button, el } from "../core/dom.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";
 import { ago, duration } from "../core/time.js";
@@ -12,10 +12,10 @@ import { requestFromMember } from "./member-requests.js";
 
 /** @typedef {import("../app.js").Context} Context @typedef {import("../core/state-roster.js").Member} Member */
 
-/** How long a pause may be asked for; none means until somebody resumes. @type {[string, number][]} */
+/** The durations of a pause; none means until somebody resumes. @type {[string, number][]} */
 const PAUSES = [["until resumed", 0], ["1 minute", 60], ["5 minutes", 300], ["30 minutes", 1_800], ["2 hours", 7_200]];
 
-/** Whether our rights surely do not allow a kind. @param {Context} context @param {string} kind */
+/** Whether our capabilities surely do not allow a kind. @param {Context} context @param {string} kind */
 export function lacksCapability(context, kind) {
   return !mayAllow(context.state.me.capabilities, kind);
 }
@@ -63,7 +63,7 @@ function shutdownDialog(context, member) {
   });
 }
 
-/** What goes with a member that is removed. @param {Context} context @param {Member} member */
+/** What is lost when a member is removed. @param {Context} context @param {Member} member */
 function losses(context, member) {
   const state = context.state;
   const fall = ledgerOf(state).cascadeOfRemoval(member.name);
@@ -137,7 +137,7 @@ function resetDialog(context, member, what) {
   });
 }
 
-/** The controls of a member: what each is called, its kind, its key, and how. @type {{id: string, label: string, kind: string, key?: string, class?: string, more?: boolean, away?: boolean, run: (context: Context, member: Member) => any}[]} */
+/** The controls of a member: label, kind, key and action of each. @type {{id: string, label: string, kind: string, key?: string, class?: string, more?: boolean, away?: boolean, run: (context: Context, member: Member) => any}[]} */
 export const CONTROLS = [
   { id: "status", label: "Request status", kind: "participant/request-status", key: "s", run: askStatus },
   { id: "shutdown", label: "Shut down…", kind: "participant/shutdown", key: "d", class: "danger", run: shutdownDialog },
@@ -167,14 +167,14 @@ export function controls(context, member) {
   );
 }
 
-/** How long a pause goes on. @param {Member} member @param {number} now */
+/** The remaining time of a pause. @param {Member} member @param {number} now */
 export function pauseText(member, now) {
   if (!member.paused) return "";
   const left = member.paused.until - now;
   return `${Number.isFinite(left) ? `${duration(Math.ceil(left / 1000) * 1000).replace(".0", "")} left` : "until resumed"}, by ${escapeHidden(member.paused.by)}${member.paused.reason ? `: ${oneLine(member.paused.reason, 120)}` : ""}`;
 }
 
-/** What a member last said of itself. @param {Member} member */
+/** The last status of a member. @param {Member} member */
 export function statusTable(member) {
   if (!member.status) return null;
   const { at, payload } = member.status;

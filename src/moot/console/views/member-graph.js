@@ -11,12 +11,12 @@ const RADIUS = 150;
 
 /** @param {import("../app.js").Context} context */
 export function memberGraph(context) {
-  const { roster, messageCounts: talking } = context.state;
+  const { roster, messageCounts } = context.state;
   /** @type {Map<string, number>} */
   const sentCounts = new Map();
   /** @type {{from: string, to: string, count: number}[]} */
   const pairs = [];
-  for (const [key, count] of talking) {
+  for (const [key, count] of messageCounts) {
     const [from, to] = key.split("\n");
     sentCounts.set(from, (sentCounts.get(from) ?? 0) + count);
     if (to !== "*") pairs.push({ from, to, count });
@@ -37,19 +37,19 @@ export function memberGraph(context) {
       shownPairs.map((each) => curve(places.get(each.from), places.get(each.to), each.count / max, `${each.from} → ${each.to}: ${each.count}`)),
       shown.map((name) => memberNode(name, /** @type {any} */ (places.get(name)), roster.get(name)?.present ?? false, sentCounts.get(name) ?? 0)),
     ),
-    el("details", { class: "graph-table" }, el("summary", {}, "Table"), table(shownPairs, sentCounts, talking)),
+    el("details", { class: "graph-table" }, el("summary", {}, "Table"), table(shownPairs, sentCounts, messageCounts)),
   );
 }
 
 /** @param {number} index @param {number} count */
 function placeOf(index, count) {
   const angle = (index / count) * 2 * Math.PI - Math.PI / 2;
-  return { x: WIDE / 2 + RADIUS * 1.15 * Math.cos(angle), y: HIGH / 2 + RADIUS * Math.sin(angle), right: Math.cos(angle) >= -0.001, middle: Math.abs(Math.cos(angle)) < 0.2, top: Math.sin(angle) < 0 };
+  return { x: WIDE / 2 + RADIUS * Math.cos(angle), y: HIGH / 2 + RADIUS * Math.sin(angle), right: Math.cos(angle) >= -0.001, middle: Math.abs(Math.cos(angle)) < 0.2, top: Math.sin(angle) < 0 };
 }
 
 /** @param {any} from @param {any} to @param {number} share @param {string} text */
 function curve(from, to, share, text) {
-  // Bent towards the middle, and to one side, so that both directions can be seen.
+  // Bent towards the middle and to one side, so that both directions are visible.
   const bend = 0.22;
   const middle = { x: (from.x + to.x) / 2, y: (from.y + to.y) / 2 };
   const control = { x: middle.x + (WIDE / 2 - middle.x) * 0.25 - (to.y - from.y) * bend * 0.5, y: middle.y + (HIGH / 2 - middle.y) * 0.25 + (to.x - from.x) * bend * 0.5 };
@@ -73,7 +73,7 @@ function round(value) {
 function memberNode(name, position, present, sent) {
   const anchor = position.middle ? "middle" : position.right ? "start" : "end";
   const dx = position.middle ? 0 : position.right ? 16 : -16;
-  const dy = position.middle ? (position.top ? -16 : 26) : 5;
+  const dy = position.middle ? (position.top ? -16 : 28) : 6;
   return svg(
     "g",
     { class: present ? "graph-member" : "graph-member away" },
@@ -83,9 +83,9 @@ function memberNode(name, position, present, sent) {
   );
 }
 
-/** @param {{from: string, to: string, count: number}[]} pairs @param {Map<string, number>} sent @param {Map<string, number>} talking */
-function table(pairs, sent, talking) {
-  const toAll = [...sent.keys()].map((from) => ({ from, to: "", count: talking.get(`${from}\n*`) ?? 0 })).filter((each) => each.count > 0);
+/** @param {{from: string, to: string, count: number}[]} pairs @param {Map<string, number>} sent @param {Map<string, number>} messageCounts */
+function table(pairs, sent, messageCounts) {
+  const toAll = [...sent.keys()].map((from) => ({ from, to: "", count: messageCounts.get(`${from}\n*`) ?? 0 })).filter((each) => each.count > 0);
   return el(
     "table",
     { class: "plain-table" },

@@ -5,13 +5,13 @@ import { refusalText, runAndNotify } from "./action-dialog.js";
 
 /** @typedef {import("../app.js").Context} Context */
 
-// As long as the SDK gives a member to answer a control.
+// The SDK's time limit for answering a control message.
 const ANSWER_MILLISECONDS = 10_000;
-// The gateway sends what it adds to a revocation right behind it (D-18).
+// The gateway sends its addition directly after a revocation (D-18).
 const ADDED_MILLISECONDS = 2_000;
 
 /**
- * Ask a member for something that it answers; tells what came back.
+ * Send a member a request that it answers, and show the answer.
  * @param {Context} context @param {string} kind @param {any} payload @param {string} to @param {string} what
  */
 export async function requestFromMember(context, kind, payload, to, what) {
@@ -49,20 +49,20 @@ export function waitForAnswer(context, id, from, milliseconds = ANSWER_MILLISECO
   });
 }
 
-/** A status or a compact-done in a line. @param {any} payload */
+/** A status or a compact-done in one line. @param {any} payload */
 function answerText(payload) {
   const text = Object.entries(payload ?? {}).filter(([, value]) => value === null || typeof value !== "object").map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`);
   return oneLine(text.join(", ") || "done", 200);
 }
 
-/** D-18: rights that a revocation left are told right after it. @param {Context} context @param {string} id @param {(refusal: any) => void} tell */
-export function watchForRemaining(context, id, tell) {
+/** D-18: the gateway reports the permissions that a revocation did not remove directly after it. @param {Context} context @param {string} id @param {(refusal: any) => void} report */
+export function watchForRemaining(context, id, report) {
   const look = () => {
     const refusal = context.state.refusalOf(id);
     if (!refusal) return;
     stop();
     clearTimeout(timer);
-    tell(refusal);
+    report(refusal);
   };
   const stop = context.state.on("refusals", look);
   const timer = setTimeout(stop, ADDED_MILLISECONDS);

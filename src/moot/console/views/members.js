@@ -13,7 +13,7 @@ import { CONTROLS, lacksCapability, controls, pauseDialog, pauseText, resume, st
 
 /** @typedef {import("../app.js").Context} Context @typedef {import("../core/state-roster.js").Member} Member */
 
-// Those who left are many after a week; more are found by name.
+// Many members may have left after a week; the others can be found by name.
 const MAX_AWAY = 50;
 const MAX_HERE = 500;
 const TICK_MILLISECONDS = 1_000;
@@ -29,7 +29,7 @@ class MembersView {
     /** @type {Set<string>} */
     this._thinking = new Set();
     const id = newId("find");
-    this._find = el("input", { id, class: "field", type: "search", placeholder: "Search members", autocomplete: "off", spellcheck: "false", on: { input: () => this.show() } });
+    this._find = el("input", { id, class: "field", type: "search", placeholder: "Search", autocomplete: "off", spellcheck: "false", on: { input: () => this.show() } });
     this._count = el("span", { class: "soft" });
     this._list = el("div", { class: "panes-list" });
     this._detail = el("section", { class: "panes-detail", "aria-label": "Member" });
@@ -42,7 +42,7 @@ class MembersView {
     );
     this._head = el("div", { class: "detail-head" });
     this._controls = el("div", {});
-    this._rights = el("div", {});
+    this._permissions = el("div", {});
     this._grants = el("div", { class: "detail-parts" });
     this._status = el("div", {});
     this._stops = [context.state.on(["roster", "grants", "proposals", "streams", "reasoning"], () => this.show()), this._keys()];
@@ -65,12 +65,12 @@ class MembersView {
     }
   }
 
-  /** The one that is looked at. @returns {Member | undefined} */
+  /** The selected member. @returns {Member | undefined} */
   get member() {
     return this._chosen ? (this.state.roster.get(this._chosen) ?? this._invitedMembers().find((each) => each.id === this._chosen)) : undefined;
   }
 
-  /** Whom we invited and nobody has seen yet. @returns {Member[]} */
+  /** Participants that we invited and that have not joined yet. @returns {Member[]} */
   _invitedMembers() {
     return [...ledgerOf(this.state).invited].filter(([name]) => !this.state.roster.get(name)).map(([name, at]) => ({ id: name, name, capabilities: [], present: false, invited: true, since: at, lastMessageAt: 0, messageCount: 0, violations: 0, paused: null, status: null, leaveReason: "", invitedBy: this.state.me.id }));
   }
@@ -109,7 +109,7 @@ class MembersView {
   /** @param {Member} member */
   _role(member) {
     const ledger = ledgerOf(this.state);
-    return ledger.isKnown(member.name) ? roleOf(ledger.rightsOf(member.name).map((each) => each.capability)) : "";
+    return ledger.isKnown(member.name) ? roleOf(ledger.permissionsOf(member.name).map((each) => each.capability)) : "";
   }
 
   /** @param {Member} member */
@@ -145,7 +145,7 @@ class MembersView {
       redraw(this._detail, ["nobody", this._chosen], () => el("div", { class: "empty" }, icon("members", 32), el("strong", {}, this._chosen ? "Unknown member" : "Select a member"), el("p", {}, this._chosen ? "It may have left before you joined." : "to see its permissions and grants, and to pause or remove it. ", !this._chosen && el("kbd", {}, "j"), !this._chosen && " selects the next one.")));
       return;
     }
-    redraw(this._detail, ["member", member.id], () => [this._head, this._controls, this._status, this._rights, this._grants]);
+    redraw(this._detail, ["member", member.id], () => [this._head, this._controls, this._status, this._permissions, this._grants]);
     const ledger = ledgerOf(this.state);
     const me = member.id === this.state.me.id;
     const paused = this.state.roster.isPaused(member);
@@ -155,7 +155,7 @@ class MembersView {
     const given = ledger.to(member.name);
     const gave = ledger.from(member.name);
     const ended = ledger.ended(member.name);
-    redraw(this._rights, [member.id, ledger.rightsOf(member.name).map((each) => [each.capability, each.grant?.id]), this._exact, this.state.me.capabilities], () => el("section", { class: "detail-part" },
+    redraw(this._permissions, [member.id, ledger.permissionsOf(member.name).map((each) => [each.capability, each.grant?.id]), this._exact, this.state.me.capabilities], () => el("section", { class: "detail-part" },
       el("div", { class: "part-head" }, el("h3", {}, "Permissions"),
         button(this._exact ? "Hide JSON" : "Show JSON", () => this._toggleExact(), { class: "quiet small", shortcut: "x", aria: { pressed: String(this._exact) }, data: { focus: "exact" } }),
         !me && button("Add permission…", () => grantDialog(this.context, member), { class: "small", shortcut: "n", disabled: lacksCapability(this.context, "capability/grant"), data: { focus: "grant" } })),
@@ -185,9 +185,9 @@ class MembersView {
     ];
   }
 
-  /** What changes by itself: times, and how much somebody said. */
+  /** Update what changes over time: times and message counts. */
   _tick() {
-    // A pause that has run out changes buttons and the list; nobody says so.
+    // An expired pause changes the buttons and the list, but no message announces it.
     if (this._paused !== this._pausedNow()) this.show();
     const member = this.member;
     if (!member) return;

@@ -1,5 +1,5 @@
 // @ts-check
-/** Accepting less than was suggested: the fields of a rule that can be made narrower. The approver decides whether they were. */
+/** Accepting a narrower rule than suggested: the fields of a rule that can be narrowed. The approver checks that they were. */
 import { button, el, newId, replace } from "../core/dom.js";
 import { oneLine, escapeHidden } from "../core/text.js";
 import { openDialog } from "./dialog.js";
@@ -27,7 +27,7 @@ function read(text, before) {
   }
 }
 
-/** Ranges by path, flat. @param {any} range @param {string[]} [path] @returns {{path: string[], low: number, high: number}[]} */
+/** A flat list of the ranges by path. @param {any} range @param {string[]} [path] @returns {{path: string[], low: number, high: number}[]} */
 function spans(range, path = []) {
   return Object.entries(range ?? {}).flatMap(([key, inner]) => (Array.isArray(inner) ? [{ path: [...path, key], low: inner[0], high: inner[1] }] : spans(inner, [...path, key])));
 }
@@ -39,8 +39,8 @@ function setSpan(rule, path, span) {
   current[path[path.length - 1]] = span;
 }
 
-/** @param {Context} context @param {ApproverState} trust @param {Suggestion} suggestion */
-export function narrowDialog(context, trust, suggestion) {
+/** @param {Context} context @param {ApproverState} approverState @param {Suggestion} suggestion */
+export function narrowDialog(context, approverState, suggestion) {
   const rule = suggestion.rule;
   /** @type {{node: Node, apply: (edited: any) => void}[]} */
   const fields = [];
@@ -88,11 +88,11 @@ export function narrowDialog(context, trust, suggestion) {
     if (share < 0 || share > 1) throw new Error("Enter a percentage from 0 to 100");
     edited.limits = { ...edited.limits, check: share };
   });
-  show(context, trust, suggestion, fields);
+  show(context, approverState, suggestion, fields);
 }
 
-/** @param {Context} context @param {ApproverState} trust @param {Suggestion} suggestion @param {{node: Node, apply: (edited: any) => void}[]} fields */
-function show(context, trust, suggestion, fields) {
+/** @param {Context} context @param {ApproverState} approverState @param {Suggestion} suggestion @param {{node: Node, apply: (edited: any) => void}[]} fields */
+function show(context, approverState, suggestion, fields) {
   const fault = el("div", { class: "dialog-fault" });
   const id = newId("exact");
   const exact = el("textarea", { id, class: "field mono", rows: "12", spellcheck: "false", value: JSON.stringify(suggestion.rule, null, 2) });
@@ -111,11 +111,11 @@ function show(context, trust, suggestion, fields) {
       replace(fault, el("p", { class: "fault", role: "alert" }, byHand ? `Invalid JSON: ${oneLine(String(error), 120)}` : oneLine(error instanceof Error ? error.message : String(error), 200)));
       return;
     }
-    // What it says in words was about the wider one.
+    // The description was about the wider rule.
     if (JSON.stringify(edited) !== JSON.stringify(suggestion.rule)) delete edited.words;
     accept.disabled = true;
     try {
-      const answer = await sendCommand(context, trust, "trust/accept", { suggestion: suggestion.suggestion, rule: edited });
+      const answer = await sendCommand(context, approverState, "trust/accept", { suggestion: suggestion.suggestion, rule: edited });
       dialog.close();
       context.notify(answer ? `${oneLine(answer.payload?.rule?.name ?? "", 60)} is active` : "Sent; the approver has not replied", answer ? "good" : "info");
     } catch (reason) {
@@ -139,7 +139,7 @@ function show(context, trust, suggestion, fields) {
   });
 }
 
-/** What is wrong is shown at its field, too. @template T @param {ReturnType<typeof labelledField>} field @param {() => T} run @returns {T} */
+/** Also shows an error at its field. @template T @param {ReturnType<typeof labelledField>} field @param {() => T} run @returns {T} */
 function checked(field, run) {
   field.input.removeAttribute("aria-invalid");
   try {

@@ -1,9 +1,9 @@
 // @ts-check
-/** Short messages at the edge of the page, and words for screen readers. */
+/** Short messages at the edge of the page, and announcements for screen readers. */
 import { el } from "../core/dom.js";
 import { icon } from "./icons.js";
 
-// Long enough to read two lines; a bad one stays until it is closed.
+// Long enough to read two lines; an error stays until it is closed.
 const SHOWN_MILLISECONDS = 6_000;
 const MAX_SHOWN = 4;
 
@@ -30,12 +30,12 @@ export class Notices {
     this._announce(tone === "bad" ? this._urgent : this._polite, text);
   }
 
-  /** Heard, not seen. @param {string} text */
+  /** Announced to screen readers, not shown. @param {string} text */
   speak(text) {
     this._announce(this._polite, text);
   }
 
-  /** The same words twice are spoken twice only if they went away between. @param {HTMLElement} region @param {string} text */
+  /** A screen reader repeats the same text only if it was removed in between. @param {HTMLElement} region @param {string} text */
   _announce(region, text) {
     region.textContent = "";
     requestAnimationFrame(() => (region.textContent = text));

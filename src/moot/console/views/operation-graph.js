@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * How one operation went: proposal, decisions, request, result, from left to right. What correlates to what
- * makes a graph, not a line: one answer may close two requests (MEW 3), and all causes are drawn.
+ * The course of one operation: proposal, decisions, request, result, from left to right. Correlations
+ * form a graph, not a line: one answer may close two requests (MEW 3), and all causes are drawn.
  */
 import { el, svg } from "../core/dom.js";
 import { hue, nameOf, oneLine } from "../core/text.js";
@@ -44,7 +44,7 @@ export function operationGraph(id, context) {
   );
 }
 
-/** Everything that is linked with it, causes and effects, nearest first. @param {Row} start @param {import("../core/envelopes.js").Envelopes} store @returns {Row[]} */
+/** All rows connected with it, causes and effects, nearest first. @param {Row} start @param {import("../core/envelopes.js").Envelopes} store @returns {Row[]} */
 function linkedRows(start, store) {
   const seen = new Map([[start.id, start]]);
   const waiting = [start];
@@ -59,13 +59,13 @@ function linkedRows(start, store) {
   return [...seen.values()].sort((a, b) => a.n - b.n);
 }
 
-/** Each row right of all that it correlates to. @param {Row[]} rows @returns {Row[][]} */
+/** Places each row to the right of all rows that it correlates to. @param {Row[]} rows @returns {Row[][]} */
 function columnsOf(rows) {
   /** @type {Map<string, number>} */
   const columns = new Map();
   /** @type {Row[][]} */
   const layers = [];
-  // They were heard in this order, so causes come first.
+  // In order of arrival, so causes come first.
   for (const row of rows) {
     const column = row.about.reduce((max, cause) => Math.max(max, (columns.get(cause) ?? -1) + 1), 0);
     columns.set(row.id, column);
@@ -103,7 +103,7 @@ function box(row, position, after, isCurrent, open) {
   return node;
 }
 
-/** In a sentence. @param {Row} start @param {Row[]} rows @param {import("../app.js").Context} context */
+/** A one-sentence summary. @param {Row} start @param {Row[]} rows @param {import("../app.js").Context} context */
 function statusLine(start, rows, context) {
   const proposed = rows.map((row) => context.state.proposals.get(row.id)).find((each) => each !== undefined);
   if (!proposed) return [kindTag(start), " ", el("bdi", { class: "mono" }, oneLine(start.operation || start.kind, 60)), " by ", nameOf(start.from)];

@@ -1,9 +1,9 @@
 // @ts-check
 /**
- * Carrying out what somebody decided, bound to what they saw.
+ * Sends decisions, bound to what the person saw.
  *
- * `shownOf` is taken when a proposal is drawn; every decision is made of that and of nothing else. If the space
- * holds something else by then, or it is settled, nothing is sent. The gateway has the last word: one proposal, at
+ * `shownOf` is called when a proposal is drawn; every decision uses only that copy. If the space
+ * has something else by then, or it is settled, nothing is sent. The gateway has the last word: one proposal, at
  * most one execution, of exactly what was reviewed (D-28).
  */
 import { escapeHidden } from "../core/text.js";
@@ -24,8 +24,8 @@ import { describeError } from "./error-text.js";
  * @typedef {object} Outcome what became of a decision
  * @property {"done" | "settled" | "mismatch" | "approvals" | "refused" | "lost"} status
  * @property {string} message
- * @property {number} [votesNeeded] approvals that the space asks for
- * @property {boolean} [granted] a right was given with it
+ * @property {number} [votesNeeded] approvals that the space requires
+ * @property {boolean} [granted] a permission was granted with it
  */
 
 const GRANT_REASON = "approved, and allowed from now on";
@@ -35,13 +35,13 @@ export function reviewedProposal(proposal) {
   return { id: proposal.id, from: proposal.from, to: [...proposal.to], raw: proposal.raw, bodyText: proposal.call.bodyText };
 }
 
-/** `write_file at files`. @param {Proposal} proposal */
+/** `write_file on files`. @param {Proposal} proposal */
 export function titleOf(proposal) {
   const { method, name } = proposal.call;
   return method === "tools/call" && name ? name : name ? `${method} ${name}` : method || "(no method)";
 }
 
-/** What became of a proposal, in words. @param {Proposal} proposal @param {string} me */
+/** The outcome of a proposal as text. @param {Proposal} proposal @param {string} me */
 export function settledText(proposal, me) {
   const when = proposal.settledAt ? ` ${ago(proposal.settledAt)}` : "";
   const by = proposal.fulfilledBy === me ? "you" : proposal.fulfilledBy || "someone";
@@ -57,7 +57,7 @@ export function settledText(proposal, me) {
   }
 }
 
-/** Why nothing can be decided on what was shown; empty if it can. @param {import("../app.js").Context} context @param {ReviewedProposal} shown */
+/** Why the shown proposal cannot be decided; empty if it can. @param {import("../app.js").Context} context @param {ReviewedProposal} shown */
 export function obstacleText(context, shown) {
   const proposal = context.state.proposals.byId.get(shown.id);
   if (!proposal) return "This proposal is no longer in memory.";
@@ -67,17 +67,17 @@ export function obstacleText(context, shown) {
 }
 
 /**
- * Make the request that was proposed, exactly so. `host` is only for a proposal that names none.
+ * Send exactly the proposed request. `host` is only for a proposal that names none.
  * @param {import("../app.js").Context} context @param {ReviewedProposal} shown @param {string} [host] @returns {Promise<Outcome>}
  */
 export function approve(context, shown, host = "") {
   return runDecision(context, shown, () =>
-    // The proposer's own text of method and params: no digit of a number may change on the way.
+    // The proposer's own text of method and params: no digit of a number may change.
     context.send("mcp/request", null, { to: shown.to.length > 0 ? shown.to : [host], about: shown.id, payloadText: `{"jsonrpc":"2.0","id":${nextRequestId()},${shown.bodyText.slice(1)}` }),
   "Approved");
 }
 
-/** MEW 3.3.2: say no; words follow as a chat about the rejection. @param {import("../app.js").Context} context @param {ReviewedProposal} shown @param {string} reason @param {string} explanation @returns {Promise<Outcome>} */
+/** MEW 3.3.2: reject; the comment follows as a chat about the rejection. @param {import("../app.js").Context} context @param {ReviewedProposal} shown @param {string} reason @param {string} explanation @returns {Promise<Outcome>} */
 export function reject(context, shown, reason, explanation) {
   return runDecision(context, shown, async () => {
     const echo = await context.send("mcp/reject", { reason }, { to: [shown.from], about: shown.id });
@@ -85,7 +85,7 @@ export function reject(context, shown, reason, explanation) {
   }, `Rejected: ${reason}`);
 }
 
-/** One voice for it, where the space asks for several. @param {import("../app.js").Context} context @param {ReviewedProposal} shown @returns {Promise<Outcome>} */
+/** Vote for it, where the space requires several approvals. @param {import("../app.js").Context} context @param {ReviewedProposal} shown @returns {Promise<Outcome>} */
 export function vote(context, shown) {
   return runDecision(context, shown, () => context.send("moot/approve", {}, { about: shown.id }), "Vote recorded");
 }
@@ -96,7 +96,7 @@ export function withdraw(context, shown) {
 }
 
 /**
- * The approval first: a right is only given with a decision that stands.
+ * The approval comes first: a permission is granted only with a successful approval.
  * @param {import("../app.js").Context} context @param {ReviewedProposal} shown @param {string} capability JSON text, sent as it was shown @param {string} [host] @returns {Promise<Outcome>}
  */
 export async function approveAndGrant(context, shown, capability, host) {
@@ -150,7 +150,7 @@ export function errorText(fault) {
 }
 
 let numbers = 0;
-/** An id of JSON-RPC; only its asker has to tell it from its others. */
+/** A JSON-RPC id; it needs to be unique only for its sender. */
 function nextRequestId() {
   numbers += 1;
   return numbers + Math.floor(performance.timeOrigin % 1_000_000) * 1000;

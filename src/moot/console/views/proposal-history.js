@@ -25,7 +25,7 @@ export function proposalHistory(context, proposal, needed) {
   return el("section", { class: "proposal-history", "aria-label": "History" }, el("h3", {}, "History"), el("ol", { class: "history-steps" }, steps), resultView(state, proposal));
 }
 
-/** One member counts once. @param {Proposal} proposal */
+/** Each member counts once. @param {Proposal} proposal */
 export function voteCount(proposal) {
   return new Set(proposal.approvals.map((each) => each.by)).size;
 }

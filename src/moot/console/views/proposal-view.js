@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * One proposal for whoever decides on it: who, what, on which tool, every argument in full, and what a grant would
- * change. It is drawn once from the text that was received, so that it stands still while somebody reads; what
+ * One proposal for the person who decides: who, what, on which tool, every argument in full, and what a grant would
+ * change. It is drawn once from the received text, so that it does not change while somebody reads; what
  * happens to it later is added to its history.
  */
 import { button, el, newId, replace } from "../core/dom.js";
@@ -22,14 +22,14 @@ import { jsonTree } from "./json-tree.js";
 /** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
 /** @typedef {import("../app.js").Context} Context */
 
-// A longer text is cut, with a button for the rest; then it counts as not read.
+// A longer text is cut, with a button for the rest; until that is pressed it counts as not read.
 const TEXT_CHARACTERS = 6_000;
-// A tree of more text than this is not built at once.
+// A tree of more text than this is built on demand.
 const TREE_CHARACTERS = 40_000;
 const READERS = ["read_file", "read_text_file", "read", "view_file", "get_file_contents", "cat"];
 
 /**
- * The head, the call and what a grant would change. `refresh` looks again at what may become known: the tool, the roster.
+ * The head, the call and what a grant would change. `refresh` updates what may become known later: the tool, the roster.
  * @param {Context} context @param {Proposal} proposal
  * @returns {{node: HTMLElement, refresh: () => void, unread: () => boolean}}
  */
@@ -80,7 +80,7 @@ function head(context, proposal) {
   );
 }
 
-/** What the host says of the tool. @param {Context} context @param {Proposal} proposal */
+/** The host's description of the tool. @param {Context} context @param {Proposal} proposal */
 function toolView(context, proposal) {
   if (proposal.call.method !== "tools/call") return null;
   const box = toolCatalogueOf(context);
@@ -97,7 +97,7 @@ function toolView(context, proposal) {
   ];
 }
 
-/** What somebody should know before deciding. @param {Context} context @param {Proposal} proposal @returns {any[]} */
+/** Warnings to read before deciding. @param {Context} context @param {Proposal} proposal @returns {any[]} */
 function warningsOf(context, proposal) {
   const { state } = context;
   const found = [];
@@ -119,14 +119,14 @@ function warningsOf(context, proposal) {
   return found;
 }
 
-/** @type {WeakMap<Proposal, boolean>} a megabyte is looked through once */
+/** @type {WeakMap<Proposal, boolean>} cached, because the text may be a megabyte */
 const hidden = new WeakMap();
 
 /** @param {Proposal} proposal */
 function hasHiddenCharacters(proposal) {
   let found = hidden.get(proposal);
   if (found === undefined) {
-    // Escapes count as what they stand for; carriage returns are in many files.
+    // Escaped characters count, too; carriage returns do not, since many files have them.
     const text = proposal.call.bodyText.replace(/(?<!\\)((?:\\\\)*)\\u([0-9a-fA-F]{4})/g, (_, before, code) => before + String.fromCharCode(parseInt(code, 16))).replace(/[\r\n\t]/g, "");
     found = escapeHidden(text) !== text;
     hidden.set(proposal, found);
@@ -134,7 +134,7 @@ function hasHiddenCharacters(proposal) {
   return found;
 }
 
-/** Readable first; the very bytes beside it. @param {Context} context @param {Proposal} proposal @param {HTMLElement} readable */
+/** The readable form and the exact text, one at a time. @param {Context} context @param {Proposal} proposal @param {HTMLElement} readable */
 function callTabs(context, proposal, readable) {
   const exact = el("div", { hidden: true });
   const panels = { Readable: readable, "Exact text": exact };
@@ -207,7 +207,7 @@ function editsView(edits) {
   }));
 }
 
-/** A whole text for a path: compared with what is known to stand there. @param {Context} context @param {Proposal} proposal @param {string} path @param {string} text @param {(() => void)[]} later */
+/** A new text for a path, compared with the known content of the file. @param {Context} context @param {Proposal} proposal @param {string} path @param {string} text @param {(() => void)[]} later */
 function contentView(context, proposal, path, text, later) {
   const host = proposal.to.length === 1 ? proposal.to[0] : "";
   const body = el("div", { class: "content-change" });
@@ -233,7 +233,7 @@ function contentView(context, proposal, path, text, later) {
       old === null ? addedView(text) : diffView(old, text),
     );
   later.push(() => (compare.hidden = !host || readCallFor(context, host, path) === null));
-  // What it changed, when it is over: not what stands there since.
+  // For a settled proposal, show what it changed, not the present content.
   const known = host ? lastKnownText(context.state.proposals, host, path, proposal.settledAt || Infinity) : null;
   if (known) show(known.text, `at ${formatTime(known.at)}`);
   else show(null, "");
@@ -248,7 +248,7 @@ function sizeOf(text) {
   return `${lines.toLocaleString("en")} ${lines === 1 ? "line" : "lines"}, ${bytes.toLocaleString("en")} ${bytes === 1 ? "byte" : "bytes"}`;
 }
 
-/** How to read a path there, if we may and it has a tool for that. @param {Context} context @param {string} host @param {string} path */
+/** The call that reads a path on that host, if there is a tool for it and we may call it. @param {Context} context @param {string} host @param {string} path */
 function readCallFor(context, host, path) {
   const tools = toolCatalogueOf(context).of(host)?.tools ?? [];
   const tool = READERS.map((name) => tools.find((each) => each.name === name)).find((each) => each !== undefined);
@@ -264,7 +264,7 @@ function row(name, value) {
   return el("div", {}, el("dt", {}, el("bdi", { class: "mono" }, oneLine(name, 120))), el("dd", {}, value));
 }
 
-/** A value to the byte: texts keep their lines, numbers their digits. @param {string} text */
+/** An exact value: texts keep their lines, numbers their digits. @param {string} text */
 function valueView(text) {
   if (text.startsWith('"')) {
     const value = String(JSON.parse(text));
@@ -278,12 +278,12 @@ function valueView(text) {
   return el("span", { class: "mono json-number" }, oneLine(text, 400));
 }
 
-/** Spaces at an edge are part of the text. @param {string} text */
+/** Makes spaces at the start and the end visible. @param {string} text */
 function showEdgeSpaces(text) {
   return text.replace(/^ +| +$/g, (each) => "␣".repeat(each.length)).replaceAll("\t", "⇥");
 }
 
-/** What the proposer may do now, and what each width of a grant would add. @param {Context} context @param {Proposal} proposal */
+/** What the proposer can do now, and what each scope of a grant would add. @param {Context} context @param {Proposal} proposal */
 function grantEffectView(context, proposal) {
   if (proposal.from === context.state.me.id) return null;
   const body = el("div", { class: "change-body" });

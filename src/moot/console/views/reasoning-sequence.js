@@ -1,5 +1,5 @@
 // @ts-check
-/** One sequence of reasoning on the page; it grows with its thoughts, and those within it stand where they began. */
+/** One sequence of reasoning on the page; it grows with its thoughts, and nested sequences are placed where they began. */
 import { button, el, replace } from "../core/dom.js";
 import { textBlock, nameOf, oneLine, escapeHidden } from "../core/text.js";
 import { ago, duration, isoTime, formatTime } from "../core/time.js";
@@ -38,7 +38,7 @@ export function sequenceNode(context, sequence, stop) {
   /** @type {Map<string, ReturnType<typeof streamTail>>} */
   const tails = new Map();
 
-  /** In the order in which all was heard: a sequence within this one stands between the thoughts around it. @param {{at: number, id: string, node: HTMLElement}[]} below */
+  /** Thoughts and nested sequences in order of arrival. @param {{at: number, id: string, node: HTMLElement}[]} below */
   const grow = (below) => {
     const all = sequence.dropped + sequence.thoughts.length;
     const rowNumber = (/** @type {string} */ id, /** @type {number} */ at) => context.state.envelopes.byId(id)?.n ?? at;
@@ -56,7 +56,7 @@ export function sequenceNode(context, sequence, stop) {
     }
     added.sort((a, b) => a.n - b.n);
     list.append(...added.map((each) => each.node));
-    // What the state has let go, the page lets go.
+    // Remove what the state has dropped.
     const kept = list.querySelectorAll(":scope > .thought");
     for (let extra = 0; extra < kept.length - sequence.thoughts.length; extra += 1) kept[extra].remove();
     dropped.hidden = sequence.dropped === 0;
@@ -66,7 +66,7 @@ export function sequenceNode(context, sequence, stop) {
   const showStatus = () => {
     const gone = sequence.status === "active" && context.state.roster.members.get(sequence.from)?.present === false;
     const now = gone ? "gone" : sequence.status;
-    // Stopped once, and still thinking: it may be pressed again.
+    // It was asked to stop and still continues: allow another press.
     stopping.disabled = lacksCapability(context, "reasoning/cancel");
     stopping.hidden = sequence.status !== "active";
     if (now === status) return;

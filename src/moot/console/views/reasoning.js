@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * Shared reasoning while it grows (MEW 3.5): sequences with their thoughts, nested sequences inside them, and a
+ * Shared reasoning, live (MEW 3.5): sequences with their thoughts, nested sequences inside them, and a
  * button that stops each (MEW 3.5.5, D-31). Long reasoning that goes into a stream is shown and stopped here too.
  */
 import { button, el, redraw } from "../core/dom.js";
@@ -13,7 +13,7 @@ import { sequenceNode } from "./reasoning-sequence.js";
 
 /** @typedef {import("../app.js").Context} Context @typedef {import("../core/state-reasoning.js").Sequence} Sequence */
 
-// What one scrolls back to; the timeline has the rest.
+// How many are shown; the timeline has the rest.
 const MAX_ENDED = 100;
 const TICK_MILLISECONDS = 1_000;
 
@@ -41,7 +41,7 @@ class ReasoningView {
     outlet.append(el("div", { class: "view-head" }, el("h1", {}, "Reasoning"), this._count, el("span", { class: "grow" }), this._all), this._panes);
     this._head = el("div", { class: "detail-head" });
     this._body = el("div", { class: "thinking" });
-    /** What is drawn of each sequence, kept so that thoughts are added, not drawn anew. @type {Map<string, ReturnType<typeof sequenceNode>>} */
+    /** The drawn sequences, kept so that thoughts are added instead of redrawing all. @type {Map<string, ReturnType<typeof sequenceNode>>} */
     this._nodes = new Map();
     this._buildTree();
     const timer = setInterval(() => this._tick(), TICK_MILLISECONDS);
@@ -60,13 +60,13 @@ class ReasoningView {
     this.show();
   }
 
-  /** Which sequence lies in which: looked up once for all, as there may be a thousand. */
+  /** Compute the nesting of all sequences at once, because there may be a thousand. */
   _buildTree() {
     /** @type {Sequence[]} */
     this._roots = [];
     /** @type {Map<Sequence, Sequence[]>} */
     this._children = new Map();
-    /** Those that go on, or something in them does. @type {Set<Sequence>} */
+    /** Sequences that are active or contain an active one. @type {Set<Sequence>} */
     this._active = new Set();
     for (const each of this.state.reasoning.byId.values()) {
       const above = this._parentOf(each);
@@ -83,7 +83,7 @@ class ReasoningView {
     return above === sequence ? undefined : above;
   }
 
-  /** The root that is shown: the one that was chosen, else the newest that goes on. */
+  /** The root that is shown: the selected one, else the newest active one. */
   get _shown() {
     let found = this.state.reasoning.byId.get(this._chosen);
     for (let above = found && this._parentOf(found); above; above = this._parentOf(above)) found = above;
@@ -128,7 +128,7 @@ class ReasoningView {
     return el("a", { href: this.context.link("timeline", id) }, row ? [nameOf(row.from), ": ", el("bdi", {}, oneLine(row.operation || row.summary || row.kind, 120))] : "a message from before you joined");
   }
 
-  /** A sequence with those inside it; drawn once, then added to. @param {Sequence} sequence @returns {HTMLElement} */
+  /** A sequence with its nested ones; drawn once, then extended. @param {Sequence} sequence @returns {HTMLElement} */
   _tree(sequence) {
     let drawn = this._nodes.get(sequence.id);
     if (!drawn) this._nodes.set(sequence.id, (drawn = sequenceNode(this.context, sequence, () => void stopSequence(this.context, sequence))));
@@ -159,7 +159,7 @@ class ReasoningView {
     for (const each of this.state.reasoning.active()) void stopSequence(this.context, each);
   }
 
-  /** The sequence that has the focus, else the innermost that goes on. */
+  /** The focused sequence, else the innermost active one. */
   _stopOne() {
     const focused = /** @type {HTMLElement | null} */ (document.activeElement?.closest?.("[data-sequence]"))?.dataset.sequence;
     const shown = this._shown;

@@ -10,27 +10,27 @@ import { waitForAnswer } from "./member-requests.js";
 
 /** @typedef {import("../app.js").Context} Context @typedef {import("./approver-state.js").ApproverState} ApproverState @typedef {import("./approver-state.js").Suggestion} Suggestion */
 
-// It answers at once, unless it is computing suggestions or is gone.
+// It answers at once, unless it is computing suggestions or is offline.
 const ANSWER_MILLISECONDS = 8_000;
 const STATE_TEXTS = { active: "is active", lifted: "is resumed", suspended: "is suspended", stopped: "All rules are stopped", resumed: "Rules are resumed" };
 
-/** The approver said no, in its own words. */
+/** The approver refused; the message is its own. */
 export class CommandRejected extends Error {}
 
 /**
- * Say something to the approver and wait for what it answers; fails with Refused, or with NotDone.
- * @param {Context} context @param {ApproverState} trust @param {string} kind @param {any} payload @param {string} [about]
+ * Send a command to the approver and wait for its answer; rejects with Refused or NotDone.
+ * @param {Context} context @param {ApproverState} approverState @param {string} kind @param {any} payload @param {string} [about]
  * @returns {Promise<any>} its answer, null if it gave none
  */
-export async function sendCommand(context, trust, kind, payload, about) {
+export async function sendCommand(context, approverState, kind, payload, about) {
   const sent = context.send(kind, payload, about ? { about } : {});
   await sent;
-  const answer = await waitForAnswer(context, sent.id, trust.approver?.id ?? "", trust.isOnline ? ANSWER_MILLISECONDS : 0);
+  const answer = await waitForAnswer(context, sent.id, approverState.approver?.id ?? "", approverState.isOnline ? ANSWER_MILLISECONDS : 0);
   if (answer?.kind === "chat") throw new CommandRejected(String(answer.payload?.text ?? ""));
   return answer;
 }
 
-/** In a sentence what the approver answered. @param {any} answer @param {string} otherwise */
+/** The approver's answer in one sentence. @param {any} answer @param {string} otherwise */
 function answerText(answer, otherwise) {
   const state = String(answer?.payload?.state ?? "");
   const rule = answer?.payload?.rule;
@@ -41,13 +41,13 @@ function answerText(answer, otherwise) {
 }
 
 /**
- * Do it and tell on the page how it went.
- * @param {Context} context @param {ApproverState} trust @param {string} kind @param {any} payload @param {{about?: string, done?: string}} [options]
+ * Run a command and report the outcome.
+ * @param {Context} context @param {ApproverState} approverState @param {string} kind @param {any} payload @param {{about?: string, done?: string}} [options]
  */
-export async function runCommand(context, trust, kind, payload, options = {}) {
+export async function runCommand(context, approverState, kind, payload, options = {}) {
   try {
-    const answer = await sendCommand(context, trust, kind, payload, options.about);
-    if (answer === null && !options.done) context.notify(`Sent; ${trust.isOnline ? "the approver has not replied" : "the approver is offline and will apply it when it joins"}`, "info");
+    const answer = await sendCommand(context, approverState, kind, payload, options.about);
+    if (answer === null && !options.done) context.notify(`Sent; ${approverState.isOnline ? "the approver has not replied" : "the approver is offline and will apply it when it joins"}`, "info");
     else context.notify(answerText(answer, options.done ?? "Done"), "good");
     return true;
   } catch (fault) {
@@ -57,13 +57,13 @@ export async function runCommand(context, trust, kind, payload, options = {}) {
   }
 }
 
-/** A box for what the approver said no to. @param {Error} fault */
+/** A box for the approver's refusal. @param {Error} fault */
 export function rejectionBox(fault) {
   return el("div", { class: "refusal-box", role: "alert" }, icon("warning", 16), el("div", {}, el("p", {}, el("strong", {}, "Approver: "), el("bdi", {}, escapeHidden(fault.message)))));
 }
 
-/** @param {Context} context @param {ApproverState} trust @param {Suggestion} suggestion */
-export function dismissDialog(context, trust, suggestion) {
+/** @param {Context} context @param {ApproverState} approverState @param {Suggestion} suggestion */
+export function dismissDialog(context, approverState, suggestion) {
   const reason = reasonField();
   actionDialog("Dismiss this suggestion?", [el("p", {}, "It is not suggested again. People keep deciding these proposals."), reason.node], {
     verb: "Dismiss", safe: true,
@@ -73,10 +73,10 @@ export function dismissDialog(context, trust, suggestion) {
 }
 
 /**
- * Give the agent the right itself (MEW 9.2). The grant is ours; the approver only hears of it.
- * @param {Context} context @param {ApproverState} trust @param {Suggestion} suggestion
+ * Grant the agent the permission itself (MEW 9.2). We send the grant; the approver is only informed.
+ * @param {Context} context @param {ApproverState} approverState @param {Suggestion} suggestion
  */
-export function grantDialog(context, trust, suggestion) {
+export function grantDialog(context, approverState, suggestion) {
   const grant = suggestion.grant;
   if (!grant) return;
   const held = coveredBy(grant.capability, context.state.me.capabilities);
@@ -93,7 +93,7 @@ export function grantDialog(context, trust, suggestion) {
     act: async () => {
       const given = await context.send("capability/grant", { recipient: grant.participant, capabilities: [grant.capability], reason: `suggestion ${suggestion.suggestion}` }, { to: [context.state.roster.get(grant.participant)?.id ?? grant.participant] });
       try {
-        await sendCommand(context, trust, "trust/accept", { suggestion: suggestion.suggestion, granted: true, grant: given.id });
+        await sendCommand(context, approverState, "trust/accept", { suggestion: suggestion.suggestion, granted: true, grant: given.id });
       } catch (error) {
         if (!(error instanceof CommandRejected)) throw error;
         replace(fault, rejectionBox(error));
@@ -105,20 +105,20 @@ export function grantDialog(context, trust, suggestion) {
   });
 }
 
-/** @param {Context} context @param {ApproverState} trust @param {string} rule */
-export function suspendDialog(context, trust, rule) {
+/** @param {Context} context @param {ApproverState} approverState @param {string} rule */
+export function suspendDialog(context, approverState, rule) {
   const reason = reasonField();
   actionDialog(`Suspend ${oneLine(rule, 60)}?`, [el("p", {}, "You are asked instead, until someone resumes the rule."), reason.node], {
     verb: "Suspend", danger: true, safe: true,
-    act: () => runCommand(context, trust, "trust/stop", { rule, ...(reason.value() ? { reason: reason.value() } : {}) }),
+    act: () => runCommand(context, approverState, "trust/stop", { rule, ...(reason.value() ? { reason: reason.value() } : {}) }),
   });
 }
 
-/** Object to something that a rule did: that rule is suspended. @param {Context} context @param {ApproverState} trust @param {import("./approver-state.js").RuleDecision} done */
-export function objectDialog(context, trust, done) {
+/** Object to a decision by a rule: that rule is suspended. @param {Context} context @param {ApproverState} approverState @param {import("./approver-state.js").RuleDecision} done */
+export function objectDialog(context, approverState, done) {
   const reason = labelledField("What was wrong (optional)", { maxlength: 500 }, "Everyone in the space can read it.");
   actionDialog("Object to this decision?", [el("p", {}, "The rule ", el("bdi", { class: "mono" }, oneLine(done.rule, 80)), " decided what ", nameOf(context.state.proposals.byId.get(done.proposal)?.from ?? "someone"), " proposed. The rule is suspended at once; the decision itself is not undone."), reason.node], {
     verb: "Object", danger: true, safe: true,
-    act: () => runCommand(context, trust, "trust/stop", reason.value() ? { reason: reason.value() } : {}, { about: done.proposal }),
+    act: () => runCommand(context, approverState, "trust/stop", reason.value() ? { reason: reason.value() } : {}, { about: done.proposal }),
   });
 }

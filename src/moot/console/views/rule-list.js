@@ -1,5 +1,5 @@
 // @ts-check
-/** The rules that decide, in their order: how often each did, how it stands, why it is suspended, and what they did lately. */
+/** The rules in their order: how often each decided, its state, why it is suspended, and recent decisions by rules. */
 import { button, el } from "../core/dom.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";
 import { ago, isoTime } from "../core/time.js";
@@ -23,11 +23,11 @@ export function hitCount(hits) {
   return [el("strong", {}, hits.toLocaleString("en")), el("span", { class: "faint" }, hits === 1 ? "decision" : "decisions")];
 }
 
-/** @param {Context} context @param {ApproverState} trust @param {RuleState} shown @param {{may: (kind: string) => boolean, at: number}} options */
-export function ruleCard(context, trust, shown, options) {
+/** @param {Context} context @param {ApproverState} approverState @param {RuleState} shown @param {{may: (kind: string) => boolean, at: number}} options */
+export function ruleCard(context, approverState, shown, options) {
   const rule = shown.rule;
   const name = String(rule.name);
-  const record = trust.record;
+  const record = approverState.record;
   const hits = record?.hits(name) ?? 0;
   const shadow = record?.shadows?.[name];
   const { origin, limits } = rule;
@@ -50,14 +50,14 @@ export function ruleCard(context, trust, shown, options) {
     ].filter(Boolean).map((each, index) => [index > 0 && " · ", /** @type {any} */ (each)])),
     el("div", { class: "control-row" },
       shown.state === "suspended"
-        ? button("Resume rule", () => void runCommand(context, trust, "trust/accept", { lift: name }), { class: "small good", shortcut: "l", disabled: !trust.isOnline || !options.may("trust/accept"), data: { focus: `lift-${name}` }, aria: { label: `Resume rule ${oneLine(name, 60)}` } })
-        : button("Suspend…", () => suspendDialog(context, trust, name), { class: "small danger", disabled: !options.may("trust/stop"), data: { focus: `stop-${name}` }, aria: { label: `Suspend ${oneLine(name, 60)}` } }),
+        ? button("Resume rule", () => void runCommand(context, approverState, "trust/accept", { lift: name }), { class: "small good", shortcut: "l", disabled: !approverState.isOnline || !options.may("trust/accept"), data: { focus: `lift-${name}` }, aria: { label: `Resume rule ${oneLine(name, 60)}` } })
+        : button("Suspend…", () => suspendDialog(context, approverState, name), { class: "small danger", disabled: !options.may("trust/stop"), data: { focus: `stop-${name}` }, aria: { label: `Suspend ${oneLine(name, 60)}` } }),
       el("details", { class: "rule-fold", data: { fold: `rule-${name}` } }, el("summary", {}, "Rule text"), ruleText(rule))));
 }
 
-/** What rules decided lately. @param {Context} context @param {ApproverState} trust @param {{may: (kind: string) => boolean, most: number, why: (id: string) => void}} options */
-export function recentDecisions(context, trust, options) {
-  const acts = trust.latest(options.most);
+/** Recent decisions by rules. @param {Context} context @param {ApproverState} approverState @param {{may: (kind: string) => boolean, most: number, why: (id: string) => void}} options */
+export function recentDecisions(context, approverState, options) {
+  const acts = approverState.latest(options.most);
   if (acts.length === 0) return el("p", { class: "soft" }, "No decisions by rules since you joined.");
   return el("ul", { class: "rule-decisions" }, acts.map((each) => {
     const proposal = context.state.proposals.byId.get(each.proposal);
@@ -65,7 +65,7 @@ export function recentDecisions(context, trust, options) {
       el("span", { class: "tag", data: { tone: each.approved ? "good" : "bad" } }, each.approved ? "approved" : "rejected"),
       el("span", { class: "grow" }, el("a", { href: context.link("timeline", each.proposal) }, el("bdi", {}, oneLine(each.tool, 60))), proposal && [" from ", nameOf(proposal.from)], el("small", { class: "faint" }, " by ", el("bdi", {}, oneLine(each.rule, 60)), ", ", el("time", { datetime: isoTime(each.at) }, ago(each.at))),
         el("small", { class: "act-summary" }, el("bdi", {}, oneLine(context.state.envelopes.byId(each.proposal)?.summary ?? "", 120)))),
-      el("span", { class: "act-buttons" }, button("Explain", () => options.why(each.proposal), { class: "quiet small", disabled: !trust.isOnline, data: { focus: `why-${each.proposal}` }, aria: { label: `Explain ${oneLine(each.tool, 60)}` } }),
-      button("Object…", () => objectDialog(context, trust, each), { class: "quiet small", disabled: !options.may("trust/stop"), data: { focus: `object-${each.proposal}` }, aria: { label: `Object to ${oneLine(each.tool, 60)}` } })));
+      el("span", { class: "act-buttons" }, button("Explain", () => options.why(each.proposal), { class: "quiet small", disabled: !approverState.isOnline, data: { focus: `why-${each.proposal}` }, aria: { label: `Explain ${oneLine(each.tool, 60)}` } }),
+      button("Object…", () => objectDialog(context, approverState, each), { class: "quiet small", disabled: !options.may("trust/stop"), data: { focus: `object-${each.proposal}` }, aria: { label: `Object to ${oneLine(each.tool, 60)}` } })));
   }));
 }

@@ -1,5 +1,5 @@
 // @ts-check
-/** One suggestion, with all that a person should know before it becomes a rule, or a right (MEW 9.2, 9.4). */
+/** One suggestion, with all that a person should know before it becomes a rule or a permission (MEW 9.2, 9.4). */
 import { button, el } from "../core/dom.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";
 import { coveredBy } from "./capability-covers.js";
@@ -11,7 +11,7 @@ import { ruleText } from "./rule-text.js";
 
 /** @typedef {import("../app.js").Context} Context @typedef {import("./approver-state.js").ApproverState} ApproverState @typedef {import("./approver-state.js").Suggestion} Suggestion */
 
-// Ids of proposals that are linked at most; the approver names five near misses.
+// The most proposals that are linked; the approver names five near misses.
 const MAX_LINKED = 10;
 
 /** 26 %, and never 0 %: no number of decisions proves that. @param {number} share */
@@ -33,7 +33,7 @@ function mismatchText(part) {
   return Object.hasOwn(text, kind) && name ? `${name} ${text[/** @type {keyof typeof text} */ (kind)]}` : part === "hours" ? "outside these hours" : part;
 }
 
-/** What it would have done to the whole history. @param {Context} context @param {Suggestion} suggestion */
+/** The back-test: how the rule would have decided all past proposals. @param {Context} context @param {Suggestion} suggestion */
 function backTest(context, suggestion) {
   const test = suggestion.back_test;
   const decision = suggestion.rule.decision === "reject" ? "rejected" : "approved";
@@ -53,7 +53,7 @@ function backTest(context, suggestion) {
       el("ul", { class: "facts" }, test.near_misses.map((each) => el("li", {}, proposalLink(context, each.proposal), `, ${each.decision === "reject" ? "rejected" : "approved"}: `, el("bdi", {}, escapeHidden(mismatchText(String(each.part)))))))]);
 }
 
-/** From proposing to a right of its own; where the agent stands. @param {Context} context @param {Suggestion} suggestion */
+/** The steps from proposing to a permission, with the agent's current step. @param {Context} context @param {Suggestion} suggestion */
 function permissionSteps(context, suggestion) {
   const grant = suggestion.grant;
   if (!grant) return el("p", { class: "soft" }, "This can become a rule, but not a permission of the agent: ", el("bdi", {}, escapeHidden(suggestion.no_grant ?? "a capability cannot express it")), ".");
@@ -74,8 +74,8 @@ function permissionSteps(context, suggestion) {
     el("p", { class: "soft small-text" }, "A permission has fewer limits than the rule: ", el("bdi", {}, escapeHidden(grant.loses.join("; "))), "."));
 }
 
-/** @param {Context} context @param {ApproverState} trust @param {Suggestion} suggestion */
-function acceptDialog(context, trust, suggestion) {
+/** @param {Context} context @param {ApproverState} approverState @param {Suggestion} suggestion */
+function acceptDialog(context, approverState, suggestion) {
   const { limits } = suggestion.rule;
   const dialog = actionDialog("Accept this rule?", [
     el("p", {}, el("bdi", {}, escapeHidden(suggestion.words)), "."),
@@ -86,11 +86,11 @@ function acceptDialog(context, trust, suggestion) {
       limits?.expires && el("li", {}, `Expires ${oneLine(limits.expires, 40)}.`),
       suggestion.replaces.length > 0 && el("li", {}, `Replaces ${oneLine(suggestion.replaces.join(", "), 160)}.`),
       el("li", {}, "A rejection, an objection, a removed member, a changed tool or an unusual argument suspends it until someone resumes it.")),
-  ], { verb: "Accept rule", act: () => runCommand(context, trust, "trust/accept", { suggestion: suggestion.suggestion }) });
+  ], { verb: "Accept rule", act: () => runCommand(context, approverState, "trust/accept", { suggestion: suggestion.suggestion }) });
   /** @type {HTMLElement | null} */ (dialog.node.querySelector(".dialog-actions .primary"))?.focus();
 }
 
-/** What can be done about one. @type {{id: string, label: string, key: string, class?: string, grant?: boolean, run: (context: Context, trust: ApproverState, suggestion: Suggestion) => void}[]} */
+/** The possible answers to a suggestion. @type {{id: string, label: string, key: string, class?: string, grant?: boolean, run: (context: Context, approverState: ApproverState, suggestion: Suggestion) => void}[]} */
 export const SUGGESTION_ACTIONS = [
   { id: "accept", label: "Accept…", key: "a", class: "primary", run: acceptDialog },
   { id: "narrow", label: "Narrow and accept…", key: "n", run: narrowDialog },
@@ -99,11 +99,11 @@ export const SUGGESTION_ACTIONS = [
 ];
 
 /**
- * @param {Context} context @param {ApproverState} trust @param {Suggestion} suggestion
+ * @param {Context} context @param {ApproverState} approverState @param {Suggestion} suggestion
  * @param {{may: (kind: string) => boolean, first: boolean}} options
  */
-export function suggestionCard(context, trust, suggestion, options) {
-  const may = (/** @type {(typeof SUGGESTION_ACTIONS)[0]} */ each) => trust.isOnline && options.may(each.id === "dismiss" ? "trust/dismiss" : "trust/accept") && (!each.grant || (suggestion.grant !== null && options.may("capability/grant")));
+export function suggestionCard(context, approverState, suggestion, options) {
+  const may = (/** @type {(typeof SUGGESTION_ACTIONS)[0]} */ each) => approverState.isOnline && options.may(each.id === "dismiss" ? "trust/dismiss" : "trust/accept") && (!each.grant || (suggestion.grant !== null && options.may("capability/grant")));
   const id = `suggestion-${suggestion.suggestion}`;
   return el("li", { class: "card suggestion", tabindex: "-1", "aria-labelledby": id, data: { suggestion: suggestion.suggestion, focus: id } },
     el("div", { class: "suggestion-head" },
@@ -117,5 +117,5 @@ export function suggestionCard(context, trust, suggestion, options) {
     el("p", {}, el("bdi", {}, escapeHidden(suggestion.evidence))),
     el("details", { data: { fold: `more-${suggestion.suggestion}` } }, el("summary", {}, "Back-test and alternatives"), el("div", { class: "suggestion-more" }, backTest(context, suggestion), el("div", {}, el("h4", {}, "As a permission of the agent"), permissionSteps(context, suggestion)))),
     el("details", { data: { fold: `text-${suggestion.suggestion}` } }, el("summary", {}, "Rule text"), ruleText(suggestion.rule)),
-    el("div", { class: "control-row", role: "group", "aria-label": "Decide on this suggestion" }, SUGGESTION_ACTIONS.map((each) => button(each.label, () => each.run(context, trust, suggestion), { class: each.class, shortcut: options.first ? each.key : undefined, disabled: !may(each), title: each.grant && suggestion.grant === null ? `Cannot be granted: ${oneLine(suggestion.no_grant ?? "", 120)}` : undefined, data: { focus: `${each.id}-${suggestion.suggestion}` } }))));
+    el("div", { class: "control-row", role: "group", "aria-label": "Decide on this suggestion" }, SUGGESTION_ACTIONS.map((each) => button(each.label, () => each.run(context, approverState, suggestion), { class: each.class, shortcut: options.first ? each.key : undefined, disabled: !may(each), title: each.grant && suggestion.grant === null ? `Cannot be granted: ${oneLine(suggestion.no_grant ?? "", 120)}` : undefined, data: { focus: `${each.id}-${suggestion.suggestion}` } }))));
 }

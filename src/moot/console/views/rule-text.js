@@ -1,9 +1,9 @@
 // @ts-check
-/** A rule as it stands in rules.yaml, or as the JSON that is sent. */
+/** A rule as YAML for rules.yaml, or as the JSON that is sent. */
 import { button, el, replace } from "../core/dom.js";
 import { escapeHidden } from "../core/text.js";
 
-// Words that YAML would read as something else, and signs that would begin something.
+// Words that YAML would not read as text, and characters with a special meaning at the start.
 const PLAIN = /^[A-Za-z_][A-Za-z0-9_./-]*( [A-Za-z0-9_./-]+)*$/;
 const WORDS = new Set(["true", "false", "null", "yes", "no", "on", "off", "y", "n"]);
 
@@ -37,7 +37,7 @@ function indented(text, by) {
   return text.split("\n").map((line) => by + line).join("\n");
 }
 
-/** Both, one at a time. @param {any} rule */
+/** Both forms, one at a time. @param {any} rule */
 export function ruleText(rule) {
   const pre = el("pre", { class: "text-block mono rule-text", tabindex: "0", "aria-label": "Rule text" });
   let json = false;

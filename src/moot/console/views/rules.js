@@ -25,7 +25,7 @@ class RulesView {
   constructor(outlet, context) {
     this.context = context;
     this.state = context.state;
-    this.trust = approverStateOf(context);
+    this.approverState = approverStateOf(context);
     this._armed = false;
     this._status = el("span", { class: "soft rules-status" });
     this._switch = el("div", { class: "switch" });
@@ -36,7 +36,7 @@ class RulesView {
     this._decisions = el("div", {});
     this._grants = el("div", {});
     outlet.append(
-      el("div", { class: "view-head" }, el("h1", {}, "Rules"), this._status, el("span", { class: "grow" }), button("Refresh", () => void this.trust.refresh(), { class: "quiet small", shortcut: "r" }), this._switch),
+      el("div", { class: "view-head" }, el("h1", {}, "Rules"), this._status, el("span", { class: "grow" }), button("Refresh", () => void this.approverState.refresh(), { class: "quiet small", shortcut: "r" }), this._switch),
       el("div", { class: "rules-body", tabindex: "-1" }, this._state,
         el("div", { class: "rules-columns" }, el("div", { class: "rules-main" }, this._suggestions, this._rules), el("div", { class: "rules-side" }, this._plot, this._decisions, this._grants))),
     );
@@ -60,33 +60,33 @@ class RulesView {
   }
 
   show() {
-    const { trust } = this;
-    const { approver, record: record } = trust;
+    const { approverState } = this;
+    const { approver, record } = approverState;
     const stopped = record?.stopped ?? null;
     const mine = this.state.me.capabilities;
-    const text = !approver ? "No approver" : !trust.isOnline ? `${oneLine(approver.name, 40)} is offline` : stopped || record?.fault ? "Rules off; you are asked every time" : record?.shadow ? "Shadow mode" : record?.rules.size ? "Rules on; everything else asks you" : "No rules yet: you are asked every time";
+    const text = !approver ? "No approver" : !approverState.isOnline ? `${oneLine(approver.name, 40)} is offline` : stopped || record?.fault ? "Rules off; you are asked every time" : record?.shadow ? "Shadow mode" : record?.rules.size ? "Rules on; everything else asks you" : "No rules yet: you are asked every time";
     if (this._status.textContent !== text) this._status.textContent = text;
     redraw(this._switch, [stopped !== null, this._armed, mine], () => this._switchNodes(stopped !== null));
-    redraw(this._state, [approver?.id, trust.isOnline, stopped, record?.fault, record?.shadow, record?.status, record?.words, trust.canQuery], () => this._stateNodes());
+    redraw(this._state, [approver?.id, approverState.isOnline, stopped, record?.fault, record?.shadow, record?.status, record?.words, approverState.canQuery], () => this._stateNodes());
     const suggestions = [...(record?.suggestions.values() ?? [])];
-    redraw(this._suggestions, [suggestions, trust.isOnline, mine, approver?.id, record?.approvals, record?.people, suggestions.map((each) => this._held(each))], () => this._suggestionNodes(suggestions));
+    redraw(this._suggestions, [suggestions, approverState.isOnline, mine, approver?.id, record?.approvals, record?.people, suggestions.map((each) => this._held(each))], () => this._suggestionNodes(suggestions));
     const rules = [...(record?.rules.values() ?? [])];
-    redraw(this._rules, [rules, stopped, record?.fault, trust.isOnline, mine, record?.shadows], () => this._ruleNodes(rules));
+    redraw(this._rules, [rules, stopped, record?.fault, approverState.isOnline, mine, record?.shadows], () => this._ruleNodes(rules));
     for (const node of /** @type {NodeListOf<HTMLElement>} */ (this._rules.querySelectorAll("[data-hits]"))) {
       const hits = record?.hits(node.dataset.hits ?? "") ?? 0;
       redraw(node, [hits], () => hitCount(hits));
     }
     redraw(this._plot, [record?.days], () => record && el("section", { class: "rules-part", "aria-label": "Automation" }, el("h2", {}, "Automation"), automationChart(record.days)));
-    redraw(this._decisions, [trust.latest(MAX_ACTS).map((each) => each.id), trust.isOnline, mine], () => approver && el("section", { class: "rules-part", "aria-label": "Recent decisions by rules" }, el("h2", {}, "Recent decisions by rules"), recentDecisions(this.context, trust, { may: (kind) => this._may(kind), most: MAX_ACTS, why: (id) => this._explain(id) }), this._explainForm()));
+    redraw(this._decisions, [approverState.latest(MAX_ACTS).map((each) => each.id), approverState.isOnline, mine], () => approver && el("section", { class: "rules-part", "aria-label": "Recent decisions by rules" }, el("h2", {}, "Recent decisions by rules"), recentDecisions(this.context, approverState, { may: (kind) => this._may(kind), most: MAX_ACTS, why: (id) => this._explain(id) }), this._explainForm()));
     const grants = this._suggestedGrants();
     redraw(this._grants, [grants.map((each) => [each.id, each.capabilities]), mine], () => grants.length > 0 && this._grantNodes(grants));
   }
 
-  // The switch
+  // The stop switch
 
   /** @param {boolean} stopped */
   _switchNodes(stopped) {
-    if (stopped) return button("Resume rules", () => void runCommand(this.context, this.trust, "trust/accept", { resume: true }), { class: "good", disabled: !this.trust.isOnline || !this._may("trust/accept"), data: { focus: "resume" } });
+    if (stopped) return button("Resume rules", () => void runCommand(this.context, this.approverState, "trust/accept", { resume: true }), { class: "good", disabled: !this.approverState.isOnline || !this._may("trust/accept"), data: { focus: "resume" } });
     if (!this._armed) return button("Stop all rules", () => this._arm(true), { class: "stop-all", shortcut: "S", icon: icon("warning", 18), disabled: !this._may("trust/stop"), data: { focus: "stop-all" } });
     return el("div", { class: "switch-armed", role: "group", "aria-label": "Stop all rules?" },
       el("span", {}, "People will decide every proposal."),
@@ -104,15 +104,15 @@ class RulesView {
 
   async _stopAll() {
     this._armed = false;
-    await runCommand(this.context, this.trust, "trust/stop", {});
+    await runCommand(this.context, this.approverState, "trust/stop", {});
     this.show();
     /** @type {HTMLElement | null} */ (this._switch.querySelector("button"))?.focus();
   }
 
-  // What is shown
+  // Content
 
   _stateNodes() {
-    const { approver, record: record, isOnline: current } = this.trust;
+    const { approver, record, isOnline: current } = this.approverState;
     const box = (/** @type {string} */ tone, /** @type {any[]} */ ...text) => el("div", { class: "rules-box", role: "status", data: { tone } }, icon(tone === "info" ? "help" : "warning", 18), el("div", {}, text));
     if (!approver) {
       return box("info", el("p", {}, el("strong", {}, "No approver is running, so people decide every proposal.")),
@@ -125,14 +125,14 @@ class RulesView {
       record?.stopped && box("bad", el("p", {}, el("strong", {}, "All rules are stopped"), " by ", nameOf(record.stopped.by), ": ", el("bdi", {}, escapeHidden(record.stopped.why)), ". People decide every proposal.")),
       record?.fault && box("bad", el("p", {}, el("strong", {}, "The rules cannot be read, so none apply: "), el("bdi", {}, escapeHidden(record.fault)))),
       record?.shadow && box("info", el("p", {}, el("strong", {}, "Shadow mode: "), "rules only predict; the predictions are compared with people’s decisions.")),
-      current && !this.trust.canQuery && box("info", el("p", {}, "Your permissions do not allow querying ", nameOf(approver.name), ": you see only what was sent since you joined.")),
+      current && !this.approverState.canQuery && box("info", el("p", {}, "Your permissions do not allow querying ", nameOf(approver.name), ": you see only what was sent since you joined.")),
       record?.words && box("warn", el("p", {}, nameOf(approver.name), " could not be queried: ", el("bdi", {}, escapeHidden(record.words)))),
     ];
   }
 
   /** @param {Suggestion[]} suggestions */
   _suggestionNodes(suggestions) {
-    const { approver, record: record } = this.trust;
+    const { approver, record } = this.approverState;
     if (!approver) return null;
     const options = { may: (/** @type {string} */ kind) => this._may(kind) };
     const people = record?.people ?? [];
@@ -140,42 +140,42 @@ class RulesView {
       el("h2", { id: "rules-suggested" }, "Suggestions ", suggestions.length > 0 && el("span", { class: "faint" }, String(suggestions.length))),
       suggestions.length === 0
         ? el("p", { class: "soft" }, `No suggestions. After ${record?.approvals || 10} consistent decisions, the narrowest rule that covers them is suggested here. A rule becomes active only when someone accepts it.`)
-        : el("ul", { class: "cards" }, suggestions.map((each, index) => suggestionCard(this.context, this.trust, each, { ...options, first: index === 0 }))),
+        : el("ul", { class: "cards" }, suggestions.map((each, index) => suggestionCard(this.context, this.approverState, each, { ...options, first: index === 0 }))),
       record?.status === "known" && el("p", { class: "faint small-text" }, people.length > 0 ? ["Learns from ", people.slice(0, 8).map((each, index) => [index > 0 && ", ", nameOf(each)]), people.length > 8 && ` and ${people.length - 8} more`, " (members who can accept rules)."] : "Learns from nobody yet: no member can accept rules (trust/accept)."));
   }
 
-  /** Where an agent stands changes what is shown of a suggestion. @param {Suggestion} suggestion */
+  /** The agent's current step, which changes how a suggestion is shown. @param {Suggestion} suggestion */
   _held(suggestion) {
     return suggestion.grant ? (this.state.roster.get(suggestion.grant.participant)?.capabilities.length ?? 0) : 0;
   }
 
   /** @param {import("./approver-state.js").RuleState[]} rules */
   _ruleNodes(rules) {
-    if (!this.trust.approver) return null;
+    if (!this.approverState.approver) return null;
     return el("section", { class: "rules-part", "aria-labelledby": "rules-list" },
       el("h2", { id: "rules-list" }, "Rules (first match wins) ", el("span", { class: "faint" }, String(rules.length))),
-      rules.length === 0 ? el("p", { class: "soft" }, "No rules yet: you are asked every time.") : el("ol", { class: "cards" }, rules.map((each, index) => ruleCard(this.context, this.trust, each, { may: (kind) => this._may(kind), at: index + 1 }))),
+      rules.length === 0 ? el("p", { class: "soft" }, "No rules yet: you are asked every time.") : el("ol", { class: "cards" }, rules.map((each, index) => ruleCard(this.context, this.approverState, each, { may: (kind) => this._may(kind), at: index + 1 }))),
       rules.length > 0 && el("p", { class: "faint small-text" }, "You are asked about everything that no rule matches. To reorder, widen or remove rules, edit the approver’s rules.yaml."));
   }
 
   _explainForm() {
     const id = newId("why");
-    const input = el("input", { id, class: "field mono", placeholder: "ID of a proposal, request or response", autocomplete: "off", spellcheck: "false", data: { focus: "why" } });
+    const input = el("input", { id, class: "field mono", placeholder: "ID of a proposal or request", autocomplete: "off", spellcheck: "false", data: { focus: "why" } });
     const ask = () => (input.value.trim() ? this._explain(input.value.trim()) : input.focus());
     input.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
       if (event.key === "Enter") ask();
     });
-    return el("div", { class: "explain-form" }, el("label", { for: id }, "Explain a decision"), el("div", { class: "field-row" }, input, button("Explain", ask, { shortcut: "w", disabled: !this.trust.isOnline, data: { focus: "ask-why" } })));
+    return el("div", { class: "explain-form" }, el("label", { for: id }, "Explain a decision"), el("div", { class: "field-row" }, input, button("Explain", ask, { shortcut: "w", disabled: !this.approverState.isOnline, data: { focus: "ask-why" } })));
   }
 
   /** @param {string} id @param {() => void} [closed] */
   _explain(id, closed) {
-    explanationDialog(this.context, this.trust, id, closed);
+    explanationDialog(this.context, this.approverState, id, closed);
   }
 
-  // Rights that suggestions became
+  // Permissions that were granted instead of rules
 
-  /** Grants that were given for a suggestion and still hold, newest first. */
+  /** Grants for a suggestion that are still valid, newest first. */
   _suggestedGrants() {
     const ledger = ledgerOf(this.state);
     return [...ledger.byId.values()].filter((each) => !each.ended && /^suggestion s-/.test(each.reason)).reverse();
@@ -205,18 +205,18 @@ class RulesView {
     next?.scrollIntoView({ block: "nearest" });
   }
 
-  /** The suggestion that the keyboard is at, else the first. */
+  /** The focused suggestion, else the first. */
   _chosen() {
     const at = /** @type {HTMLElement | null} */ (document.activeElement?.closest?.("[data-suggestion]"))?.dataset.suggestion;
-    const suggestions = this.trust.record?.suggestions;
+    const suggestions = this.approverState.record?.suggestions;
     return (at && suggestions?.get(at)) || suggestions?.values().next().value;
   }
 
   _resumeRule() {
     const at = /** @type {HTMLElement | null} */ (document.activeElement?.closest?.("[data-rule]"))?.dataset.rule;
-    const rules = [...(this.trust.record?.rules.values() ?? [])].filter((each) => each.state === "suspended");
+    const rules = [...(this.approverState.record?.rules.values() ?? [])].filter((each) => each.state === "suspended");
     const rule = rules.find((each) => each.rule.name === at) ?? (rules.length === 1 ? rules[0] : undefined);
-    if (rule) void runCommand(this.context, this.trust, "trust/accept", { lift: String(rule.rule.name) });
+    if (rule) void runCommand(this.context, this.approverState, "trust/accept", { lift: String(rule.rule.name) });
     else this.context.notify(rules.length > 1 ? "Select a rule first (j and k)" : "No rule is suspended", "info");
   }
 
@@ -225,8 +225,8 @@ class RulesView {
       const suggestion = this._chosen();
       if (!suggestion) this.context.notify("No suggestions", "info");
       else if (each.grant && !suggestion.grant) this.context.notify(`Cannot be granted: ${oneLine(suggestion.no_grant ?? "", 160)}`, "info");
-      else if (!this.trust.isOnline || !this._may(each.id === "dismiss" ? "trust/dismiss" : "trust/accept")) this.context.notify("Not allowed, or no approver is online", "info");
-      else each.run(this.context, this.trust, suggestion);
+      else if (!this.approverState.isOnline || !this._may(each.id === "dismiss" ? "trust/dismiss" : "trust/accept")) this.context.notify("Not allowed, or no approver is online", "info");
+      else each.run(this.context, this.approverState, suggestion);
     };
     return this.context.keys.add("Rules", {
       j: ["Next suggestion or rule", () => this._move(1)],
@@ -240,7 +240,7 @@ class RulesView {
         else this.context.notify("No grant was made from a suggestion", "info");
       }],
       w: ["Explain a decision", () => /** @type {HTMLElement | null} */ (this._decisions.querySelector("input"))?.focus()],
-      r: ["Refresh", () => void this.trust.refresh()],
+      r: ["Refresh", () => void this.approverState.refresh()],
     });
   }
 }

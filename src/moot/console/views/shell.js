@@ -81,7 +81,7 @@ export class Shell {
     return registeredViews()[0]?.id ?? "";
   }
 
-  /** Show what the address says. */
+  /** Show the view of the address. */
   show() {
     const openSpace = this.session.current;
     if (!openSpace) return;
@@ -107,9 +107,9 @@ export class Shell {
     this._outlet.setAttribute("aria-label", view.title);
     const mounted = view.mount(outlet, this._context(openSpace)) ?? {};
     this._shown = { view: view.id, space: openSpace.name, mounted };
-    // On a phone not all fit: where one is stays in sight. The view comes first, as this lays out the page.
+    // On a phone not all items fit: scroll to the current one. After the view is drawn, because this forces a layout.
     afterFrame(() => this._links.get(view.id)?.link.scrollIntoView({ block: "nearest", inline: "nearest" }));
-    // A view that was chosen is where the keyboard and a screen reader go on.
+    // Move the focus to the chosen view, for the keyboard and screen readers.
     if (moved && !outlet.contains(document.activeElement)) this._outlet.focus({ preventScroll: true });
   }
 
@@ -130,7 +130,7 @@ export class Shell {
     };
   }
 
-  /** Badges and the title: four times a second are enough, and each new title is work for the whole browser. */
+  /** Badges and the title: four times a second is enough, since each new title is expensive for the browser. */
   _refreshSoon() {
     const rest = this._refreshedAt + REFRESH_MILLISECONDS - performance.now();
     if (rest <= 0) this._refresh();
@@ -153,7 +153,7 @@ export class Shell {
       if (!parts) continue;
       const count = view.badge?.(openSpace.state) ?? 0;
       if (view.id === "approvals") waiting = count;
-      // Called in every frame while much is said: what is the same is not set again, or the page is laid out anew.
+      // Called in every frame under load: unchanged values are not set again, since that would cause a layout.
       const shown = [openSpace.name, this._shown?.view === view.id, Math.min(count, 100)].join("\n");
       if (parts.shown === shown) continue;
       parts.shown = shown;
@@ -217,7 +217,7 @@ export class Shell {
 /** @type {Set<string>} */
 const loaded = new Set();
 
-/** A view's own stylesheet, once. @param {string} path below console/ */
+/** Load a view's stylesheet once. @param {string} path below console/ */
 function stylesheet(path) {
   if (loaded.has(path)) return;
   loaded.add(path);

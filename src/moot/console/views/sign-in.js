@@ -1,5 +1,5 @@
 // @ts-check
-/** Signing in with a token. It is typed or pasted here and goes into a header, nowhere else. */
+/** Signing in with a token. It is typed or pasted here and sent only in a header. */
 import { el, newId } from "../core/dom.js";
 import { SignInError } from "../core/session.js";
 import { icon } from "./icons.js";

@@ -1,5 +1,5 @@
 // @ts-check
-/** Which space one is in, the others with what waits there, and how to add one. */
+/** The current space, the other open ones with their pending proposals, and a way to add one. */
 import { el, newId, replace } from "../core/dom.js";
 import { oneLine } from "../core/text.js";
 import { openDialog } from "./dialog.js";

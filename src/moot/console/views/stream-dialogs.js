@@ -1,5 +1,5 @@
 // @ts-check
-/** What a stream's owner can do with it (MEW 3.10.4 to 3.10.7). The gateway answers each, and tells everybody. */
+/** What a stream's owner can do with it (MEW 3.10.4 to 3.10.7). The gateway answers each action and informs everybody. */
 import { el } from "../core/dom.js";
 import { nameOf, oneLine } from "../core/text.js";
 import { actionDialog, labelledField, reasonField } from "./action-dialog.js";

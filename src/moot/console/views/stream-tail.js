@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * The end of a stream as it is written: text as it comes, binary data as size and hex. What is on the page is
- * bounded; it can be held still while it goes on, and follows the end until somebody scrolls up.
+ * The end of a stream, live: text as it is, binary data as size and hex. The shown part is
+ * bounded; it can be paused, and follows the end until somebody scrolls up.
  */
 import { button, el, replace } from "../core/dom.js";
 import { escapeHidden } from "../core/text.js";
@@ -9,9 +9,9 @@ import { icon } from "./icons.js";
 
 /** @typedef {import("../app.js").Context} Context @typedef {import("../core/state-streams.js").Stream} Stream */
 
-// About four hundred lines: enough to read back, little enough to lay out sixty times a second.
+// About 400 lines: enough to read back, few enough to lay out sixty times a second.
 const SHOWN_CHARACTERS = 32_768;
-// Added in pieces; so many pieces make one text node again.
+// Text is added in pieces; this many pieces are merged into one text node.
 const MAX_PIECES = 200;
 const HEX_BYTES = 256;
 
@@ -21,7 +21,7 @@ export function formatBytes(bytes) {
   return bytes < 1024 * 1024 ? `${(bytes / 1024).toFixed(1)} KiB` : `${(bytes / 1024 / 1024).toFixed(1)} MiB`;
 }
 
-/** Sixteen bytes a line, with the characters that can be shown. @param {Uint8Array} bytes */
+/** A hex dump: sixteen bytes per line, with the printable characters. @param {Uint8Array} bytes */
 function hexDump(bytes) {
   const lines = [];
   for (let at = 0; at < Math.min(bytes.length, HEX_BYTES); at += 16) {
@@ -49,7 +49,7 @@ export function streamTail(context, stream) {
   const ending = button("Jump to end", () => follow(), { class: "small quiet", icon: icon("down", 14) });
   const node = el("div", { class: "tail-box" }, el("div", { class: "tail-bar" }, sent, el("span", { class: "grow" }), ending, holding), body);
 
-  /** The stream as it is now; it may have been told anew. */
+  /** The current stream object; it may have been replaced after a reconnect. */
   const current = () => context.state.streams.byId.get(stream.id) ?? stream;
   const isBinary = () => current().encoding !== "text" && current().tail === "";
 

@@ -1,20 +1,20 @@
 // @ts-check
 /**
- * File-like changes as people read them: what goes, what comes.
+ * Changes of files as people read them: removed and added lines.
  *
- * An argument pair such as `old` and `new` is compared with itself. A whole text for a path is compared with what
- * was last read or written there in this space, if that was heard: that is what a member said, and shown as such.
- * Nothing here decides anything: what is approved are the arguments.
+ * A pair of arguments such as `old` and `new` is compared. A whole text for a path is compared with what
+ * was last read or written there in this space, if that is known; it is shown as what a member reported.
+ * This is only a display: the arguments are what is approved.
  */
 import { button, el, replace } from "../core/dom.js";
 import { escapeHidden } from "../core/text.js";
 
-// What common tools call the passage that goes and the one that takes its place.
+// Names that common tools use for the old and the new passage.
 const PAIRS = [["old", "new"], ["old_string", "new_string"], ["old_str", "new_str"], ["old_text", "new_text"], ["oldText", "newText"], ["before", "after"]];
 export const PATHS = ["path", "file_path", "file", "filename", "uri"];
 export const TEXTS = ["text", "content", "contents", "file_text", "new_content"];
 
-// Comparing takes time that grows with the differences: beyond these, both sides are shown as they are.
+// The time for comparing grows with the differences: beyond these limits, both sides are shown as they are.
 const DIFF_LINES = 4_000;
 const DIFF_STEPS = 800;
 const CONTEXT_LINES = 3;
@@ -24,7 +24,7 @@ const LINE_CHARACTERS = 2_000;
 
 /** @typedef {{sign: " " | "+" | "-" | "@", text: string, old: number, new: number}} Line */
 
-/** The names of the passage that goes and of the one that comes, if these arguments have both. @param {any} given @returns {[string, string] | null} */
+/** The names of the old and the new passage, if these arguments have both. @param {any} given @returns {[string, string] | null} */
 export function replacementIn(given) {
   for (const [old, added] of PAIRS) if (typeof given?.[old] === "string" && typeof given[added] === "string") return [old, added];
   return null;
@@ -43,14 +43,14 @@ function pathIn(given) {
   return name === undefined ? null : given[name];
 }
 
-/** A list of changes, as tools that make several at once take them. @param {any} given @returns {any[]} */
+/** A list of changes, for tools that make several at once. @param {any} given @returns {any[]} */
 export function editsIn(given) {
   const edits = given?.edits;
   return Array.isArray(edits) && edits.length > 0 && edits.every((each) => replacementIn(each) !== null) ? edits : [];
 }
 
 /**
- * What a member last said stands at this path: a whole read that was answered, or a write that succeeded.
+ * The last known content at this path: from a complete read, or from a successful write.
  * @param {import("../core/state-proposals.js").Proposals} proposals @param {string} host @param {string} path
  * @param {number} before only what was asked for until then
  * @returns {{text: string, at: number, by: string} | null}
@@ -61,7 +61,7 @@ export function lastKnownText(proposals, host, path, before) {
     const given = request.call.params?.arguments;
     if (pathIn(given) !== path) continue;
     const whole = wholeTextIn(given);
-    // A read of a part tells nothing of the rest.
+    // A partial read does not contain the whole file.
     const text = whole ? given[whole.name] : Object.keys(given).length === 1 ? onlyText(request.answer.result) : null;
     if (text !== null) return { text, at: request.answer.at, by: request.answer.from };
   }
@@ -74,10 +74,10 @@ export function onlyText(result) {
   return Array.isArray(content) && content.length === 1 && typeof content[0]?.text === "string" ? content[0].text : null;
 }
 
-/** Lines of both texts, told apart; null when that would take too long. @param {string} old @param {string} added @returns {Line[] | null} */
+/** The lines of both texts as kept, removed and added; null when comparing would take too long. @param {string} old @param {string} added @returns {Line[] | null} */
 function diffLines(old, added) {
   const [before, after] = [old.split("\n"), added.split("\n")];
-  // Texts end with a line feed; what follows it is no line.
+  // There is no line after the final line feed.
   if (old.endsWith("\n") && added.endsWith("\n")) [before, after].forEach((lines) => lines.pop());
   if (before.length + after.length > DIFF_LINES) return null;
   let start = 0;
@@ -148,7 +148,7 @@ function walkBack(trace, before, after) {
   return steps.reverse();
 }
 
-/** Only what changed, with some lines around it. @param {Line[]} lines @returns {Line[]} */
+/** Only the changes, with some context lines. @param {Line[]} lines @returns {Line[]} */
 function hunks(lines) {
   /** @type {Line[]} */
   const shown = [];
@@ -169,7 +169,7 @@ function unchangedText(count) {
   return `${count.toLocaleString("en")} unchanged ${count === 1 ? "line" : "lines"}`;
 }
 
-/** A comparison to look at; the signs tell it without colour, too. @param {string} old @param {string} added */
+/** The rendered comparison; signs show the changes without colour, too. @param {string} old @param {string} added */
 export function diffView(old, added) {
   if (old === added) return el("p", { class: "soft" }, "No changes.");
   const lines = diffLines(old, added);
@@ -183,7 +183,7 @@ export function diffView(old, added) {
   );
 }
 
-/** All of a text as something that comes. @param {string} text */
+/** A whole text as added lines. @param {string} text */
 export function addedView(text) {
   const lines = text.split("\n");
   if (text.endsWith("\n")) lines.pop();

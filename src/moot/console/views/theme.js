@@ -1,5 +1,5 @@
 // @ts-check
-/** Light, dark, or as the system says; the choice is remembered on this machine. It is no secret. */
+/** Light, dark, or as the system; the choice is kept in local storage. */
 
 const KEPT = "moot.theme";
 /** @type {("system" | "light" | "dark")[]} */
@@ -27,7 +27,7 @@ export function nextTheme() {
   try {
     localStorage.setItem(KEPT, next);
   } catch {
-    // Storage may be forbidden; the theme then holds until the page is left.
+    // Storage may be blocked; the theme then lasts until the page is closed.
     document.documentElement.dataset.theme = next;
     return next;
   }

@@ -1,10 +1,10 @@
 // @ts-check
 /**
- * What of the timeline is shown. A filter is written as words:
+ * The filter of the timeline. It is written as words:
  *
  *     from:agent to:files with:alice kind:mcp/* context:r1 tools/call:read_file refused "two words"
  *
- * Looking through 100,000 envelopes takes longer than a frame, so it is done in slices, newest first.
+ * Searching 100,000 envelopes takes longer than a frame, so it is done in slices, newest first.
  */
 
 /** @typedef {import("../core/envelopes.js").Row} Row */
@@ -13,7 +13,7 @@
 // Of a frame of 16 ms; the rest is for everything else.
 const SLICE_MILLISECONDS = 5;
 const WORD = /(-?)(?:(from|to|with|kind|context|is):)?(?:"([^"]*)"|(\S+))/g;
-// MCP methods are the only words with these beginnings.
+// Only MCP methods begin like this.
 const OPERATION = /^(tools|resources|prompts|completion|sampling|elicitation|roots|logging|tasks|notifications)\/[\w*]+/;
 
 /** @param {string} source @returns {Parsed} */
@@ -32,7 +32,7 @@ export function parseFilter(source) {
   return parsed;
 }
 
-/** `kind:mcp` finds mcp/request too; `*` stands for anything. @param {string} pattern @param {boolean} below */
+/** `kind:mcp` finds mcp/request too; `*` matches anything. @param {string} pattern @param {boolean} below */
 function glob(pattern, below) {
   return new RegExp(`^${pattern.split("*").map(escaped).join(".*")}${below ? "(?:[/:].*)?" : "(?::.*)?"}$`, "iu");
 }
@@ -57,12 +57,12 @@ export function matches(row, filter) {
   if (filter.with.length > 0 && !filter.with.some((each) => row.from === each || row.to.includes(each))) return false;
   if (filter.kind.length > 0 && !filter.kind.some((each) => each.test(row.kind))) return false;
   if (filter.operation.length > 0 && !filter.operation.some((each) => row.operation !== "" && each.test(row.operation))) return false;
-  // MEW 3.5.6: a prefix of a context selects what lies below it.
+  // MEW 3.5.6: a prefix of a context selects everything below it.
   if (filter.context.length > 0 && !filter.context.some((each) => row.context === each || row.context.startsWith(`${each.replace(/\/$/, "")}/`) || row.id === each)) return false;
   return filter.text.every((each) => each.test(row.raw) || each.test(row.operation) || each.test(row.summary));
 }
 
-/** Looks through rows in slices. `found` is in order, oldest first, and grows at both ends. */
+/** Searches rows in slices. `found` is in order, oldest first, and grows at both ends. */
 export class Search {
   /** @param {import("../core/envelopes.js").Envelopes} envelopes @param {Parsed} filter @param {() => void} changed */
   constructor(envelopes, filter, changed) {
@@ -96,7 +96,7 @@ export class Search {
     return back.concat(this._fresh.filter((n) => n >= first));
   }
 
-  /** Take in what has come since. */
+  /** Add the rows that arrived since. */
   update() {
     for (; this._next < this._envelopes.next; this._next += 1) {
       const row = this._envelopes.at(this._next);

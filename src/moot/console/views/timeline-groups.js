@@ -1,21 +1,21 @@
 // @ts-check
 /**
- * The order of what is shown by conversation. Conversations stand in the order in which they were last active;
- * the first message of one is its head. A thousand messages a second must not order a hundred thousand anew
- * each time, so what is new is taken in at the end: only the conversations that it belongs to move. And a click
- * that wants another order is answered with the newest part of it; the older part comes in slices.
+ * The order of rows when grouped by conversation. Conversations are ordered by their last activity;
+ * the first message of one is its head. A thousand messages a second must not sort a hundred thousand again
+ * each time, so new rows are added at the end: only their conversations move. And a click
+ * that changes the order shows the newest part at once; the older part is sorted in slices.
  */
 
 /** @typedef {{root: string, rows: number[]}} Group */
-/** @typedef {number | Group} Item a row's number, or a conversation that its first row stands for */
+/** @typedef {number | Group} Item a row's number, or a conversation that its first row represents */
 
-// A conversation that slept longer than so many lines is found by ordering all anew.
+// If a conversation was inactive for more than this many lines, everything is sorted again.
 const LOOK_BACK = 5_000;
-// Beyond this it is quicker, too.
+// Beyond this many new rows, sorting everything is also faster.
 const MAX_MOVED = 1_000;
-// Lines that are put in order at once: many screens, and mostly the one that was chosen last.
+// Lines that are sorted at once: many screens, which usually include the selected line.
 const NEWEST = 1_000;
-// Of a frame of 16 ms; a look at the clock for each so many rows.
+// Of a frame of 16 ms; the clock is checked once per this many rows.
 const SLICE_MILLISECONDS = 4;
 const ROWS_BETWEEN_LOOKS = 64;
 
@@ -28,7 +28,7 @@ export class Grouping {
     this.items = [];
     this._first = -1;
     this._next = 0;
-    /** The older part that is being put in order: newest first, down to a row. @type {{items: Item[], at: number} | null} */
+    /** The older part that is being sorted: newest first, down to a row. @type {{items: Item[], at: number} | null} */
     this._older = null;
   }
 
@@ -37,7 +37,7 @@ export class Grouping {
     return this._older === null;
   }
 
-  /** All rows anew, the newest part now; `older` adds the rest. */
+  /** Sort all rows again, the newest part now; `older` adds the rest. */
   begin() {
     this._first = this._envelopes.first;
     this._next = this._envelopes.next;
@@ -48,10 +48,10 @@ export class Grouping {
     this._older = done ? null : { items: [], at: newest.at };
   }
 
-  /** A slice of the older part; returns how many lines it put before the others, which is 0 until all are in order. */
+  /** Sort a slice of the older part; returns how many lines were added before the others, which is 0 until all are sorted. */
   older() {
     if (this._older === null) return 0;
-    // What was let go meanwhile may stand in the part that is done.
+    // Rows that were dropped meanwhile may be in the sorted part.
     if (this._first !== this._envelopes.first) {
       this.begin();
       return 0;
@@ -65,7 +65,7 @@ export class Grouping {
   }
 
   /**
-   * Go back from a row: the newest of a conversation comes first, so that is where the conversation stands.
+   * Go backwards from a row: the newest row of a conversation comes first and determines its position.
    * @param {{items: Item[], at: number}} part @param {() => boolean} enough @returns {boolean} whether the oldest row is reached
    */
   _back(part, enough) {
@@ -82,7 +82,7 @@ export class Grouping {
     return part.at === store.first;
   }
 
-  /** Everything anew: after folding, or for a filter. @param {number[] | null} found rows, oldest first; null for all */
+  /** Rebuild everything: after collapsing, or for a filter. @param {number[] | null} found rows, oldest first; null for all */
   rebuild(found) {
     this._older = null;
     this._first = found === null ? this._envelopes.first : -1;
@@ -92,7 +92,7 @@ export class Grouping {
     for (const group of groups) this._append(group);
   }
 
-  /** Take in what came since; only for all rows. */
+  /** Add the rows that arrived since; only without a filter. */
   update() {
     const store = this._envelopes;
     if (this._first !== store.first || store.next - this._next > MAX_MOVED * 4 || !this._move(store)) this.begin();
@@ -129,7 +129,7 @@ export class Grouping {
       return true;
     }
     if (this._older === null) return false;
-    // In the older part, where the head comes last, or not come to yet.
+    // In the older part, where the head comes last, or not reached yet.
     const at = this._older.items.lastIndexOf(head);
     const lines = this._isFolded(group.root) ? 1 : count;
     if (at >= 0) this._older.items.splice(at - lines + 1, lines);
@@ -152,7 +152,7 @@ export class Grouping {
 function grouped(envelopes, found) {
   /** @type {Map<string, Group>} */
   const groups = new Map();
-  // From the newest back: the order in which roots come up is the order of the last activity, turned round.
+  // From the newest back: roots are met in reverse order of their last activity.
   for (let index = found.length - 1; index >= 0; index -= 1) {
     const root = envelopes.at(found[index])?.root ?? "";
     const group = groups.get(root);

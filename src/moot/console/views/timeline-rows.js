@@ -23,9 +23,9 @@ const FAMILIES = [
   [/^system\//, "quiet", ""],
 ];
 
-/** How a kind looks; asked for each line that is drawn, so it is looked up once. @type {Map<string, {family: string, word: string, title: string}>} */
+/** The style of a kind; cached, because it is needed for every drawn line. @type {Map<string, {family: string, word: string, title: string}>} */
 const families = new Map();
-// Kinds are what peers write: there may be any number.
+// Peers choose the kinds, so there may be any number.
 const MAX_KINDS = 500;
 
 /** @param {string} kind @returns {{family: string, word: string, title: string}} */
@@ -48,7 +48,7 @@ export function kindTag(row) {
 }
 
 /**
- * What stands in a line, so that another message can be put into it: at a thousand a second, making and styling new
+ * The parts of a line, so that it can be reused for another message: at a thousand a second, creating and styling new
  * elements would take most of the time.
  * @typedef {{when: HTMLElement, time: Text, who: HTMLElement, names: string, what: HTMLElement, tag: HTMLElement, operation: HTMLElement, words: HTMLElement, fold: {mark: HTMLElement, count: HTMLElement} | null}} Parts
  */
@@ -81,14 +81,14 @@ function set(element, name, value) {
 /** @param {HTMLElement | Text} node @param {string} message */
 function setText(node, message) {
   const text = node instanceof Text ? node : node.firstChild;
-  // The text that is there is changed: another one would be another box to lay out.
+  // Change the existing text node: a new one would need a new layout box.
   if (text instanceof Text) {
     if (text.data !== message) text.data = message;
   } else node.textContent = message;
 }
 
 /**
- * A line that may hold another message so far; returns what stands in it, but for a gap.
+ * Fill a line that may show another message so far; returns its parts, except for a gap.
  * @param {HTMLElement} element @param {import("../core/envelopes.js").Row} row @param {boolean} inGroup @param {string} me @param {string} [more] classes @returns {Parts | null}
  */
 export function drawRow(element, row, inGroup, me, more = "") {
@@ -126,7 +126,7 @@ export function drawRow(element, row, inGroup, me, more = "") {
 }
 
 /**
- * The first message of a conversation stands for all of it: it folds, and says how many there are.
+ * The first message represents its conversation: it can be collapsed, and shows the number of messages.
  * @param {HTMLElement} element @param {import("../core/envelopes.js").Row} row @param {number} count @param {boolean} folded @param {string} me
  */
 export function drawHead(element, row, count, folded, me) {

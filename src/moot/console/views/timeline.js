@@ -1,5 +1,5 @@
 // @ts-check
-/** Everything that is said in the space, as it is said. */
+/** All messages of the space, live. */
 import { el, newId, replace } from "../core/dom.js";
 import { registerView } from "../core/router.js";
 import { inputDelay } from "../core/input-priority.js";
@@ -12,12 +12,12 @@ import { VirtualList } from "./virtual-list.js";
 
 /** @typedef {import("./timeline-groups.js").Item} Item */
 
-// Going through what a filter found takes a few milliseconds: not in every frame.
+// Sorting the matches of a filter takes a few milliseconds, so it is not done in every frame.
 const MANY = 5_000;
 const MANY_MILLISECONDS = 200;
 const TYPING_MILLISECONDS = 120;
-// Lines that rush by cannot be read. From so many at a time on they are shown ten times a second, not sixty, and three
-// times when a screenful comes at a time, so that there is time left for a click.
+// Fast lines cannot be read. From this many at a time on they are drawn ten times a second instead of sixty, and three
+// times when a screenful arrives at once, so that clicks are still handled.
 const RUSH = 4;
 const RUSH_MILLISECONDS = 100;
 const SCREENFUL = 24;
@@ -149,9 +149,9 @@ class Timeline {
     this.list.redraw();
   }
 
-  /** Another slice was looked through: shown now and then, as what was found is put in order each time. */
+  /** Another slice was searched. Shown only from time to time, because the matches are sorted each time. */
   _searched() {
-    // The first slice is looked through before the search is ours.
+    // The first slice is searched before `this` has the search.
     if (this._search && (this._search.done || performance.now() >= this._builtAt + this._pause)) this.rebuild();
   }
 
@@ -181,7 +181,7 @@ class Timeline {
 
   _onEnvelopes() {
     this._search?.update();
-    // By conversation, a new message moves its conversation down: not under the eyes of somebody who reads.
+    // By conversation, a new message moves its conversation down; not while somebody is reading.
     if (this.grouped && !this.list.following) {
       this._drawCounts();
       return;
@@ -214,7 +214,7 @@ class Timeline {
     const found = this._found();
     if (this.grouped) {
       if (found === null && onlyNew) this._grouping.update();
-      // At the end nobody sees the oldest lines; elsewhere all have to be there for the place to be the same.
+      // At the end the oldest lines are not visible; elsewhere all must be there to keep the scroll position.
       else if (found === null && this.list.following) this._grouping.begin();
       else this._grouping.rebuild(found);
       if (!this._grouping.whole) this._older ??= setTimeout(() => this._takeOlder(), 0);
@@ -225,7 +225,7 @@ class Timeline {
       if (dropped > 0) this.list.dropped(dropped);
     }
     this._builtAt = performance.now();
-    // Never more than a tenth of the time, however slow the machine is; but once a second, though it stood still meanwhile.
+    // Drawing takes at most a tenth of the time on a slow machine, but happens at least once a second.
     this._pause = Math.max(found !== null && this.store.size > MANY ? MANY_MILLISECONDS : 0, added > SCREENFUL ? SCREENFUL_MILLISECONDS : added > RUSH ? RUSH_MILLISECONDS : 0, Math.min(LONGEST_MILLISECONDS, (this._builtAt - begun) * 10));
     this._empty.hidden = this._next > this._first;
     this._drawCounts();
@@ -237,7 +237,7 @@ class Timeline {
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   _older = undefined;
 
-  /** The older lines of a new order, a slice at a time; those in sight stay where they are. */
+  /** Add the older lines after sorting, a slice at a time; visible lines keep their position. */
   _takeOlder() {
     this._older = undefined;
     const more = inputDelay();
@@ -250,12 +250,12 @@ class Timeline {
     }
   }
 
-  /** Whether what is shown is all there is, by conversation. */
+  /** Whether all rows are shown, grouped by conversation. */
   _isInOrder() {
     return this.grouped && this._items !== null && !this._search && !this._root;
   }
 
-  /** All that is older, now. @returns {boolean} whether any was still to come */
+  /** Sort all older rows now. @returns {boolean} whether any was still to come */
   _complete() {
     if (!this._isInOrder() || this._grouping.whole) return false;
     this._grouping.rebuild(null);
@@ -300,7 +300,7 @@ class Timeline {
 
   _names = "-";
 
-  // One of them
+  // The selected message
 
   /** @param {Item} item */
   _shape(item) {
@@ -361,7 +361,7 @@ class Timeline {
     this.list.redraw();
   }
 
-  /** The address names an envelope. @param {string[]} rest */
+  /** Open the envelope in the address. @param {string[]} rest */
   arrive(rest) {
     const id = rest[0] ?? "";
     this._chosen = id;
@@ -386,11 +386,11 @@ class Timeline {
   _indexOf(n) {
     if (this._items === null) return n - this._first;
     const isIt = (/** @type {Item | undefined} */ item) => item === n || (typeof item === "object" && item.rows[0] === n);
-    // Mostly the line that was just pressed; else newer ones are looked for more often.
+    // Usually the line that was just clicked; otherwise newer lines are more likely.
     if (isIt(this._items[this.list.selected])) return this.list.selected;
     const find = () => /** @type {Item[]} */ (this._items).findLastIndex(isIt);
     let index = find();
-    // Older than what is in order so far.
+    // Older than the sorted part.
     if (index < 0 && this._complete()) index = find();
     if (index >= 0) return index;
     const row = this.store.at(n);
@@ -408,7 +408,7 @@ class Timeline {
     const row = this.store.at(n);
     if (!row) return;
     this._chosen = row.id;
-    // Before it has other contents, which would have to be laid out for it.
+    // Before its content changes, which would force a layout.
     if (this._details.scrollTop > 0) this._details.scrollTop = 0;
     replace(
       this._details,

@@ -1,9 +1,9 @@
 // @ts-check
 /**
- * The tools of every member: overheard when somebody asks for a list, or asked for once.
+ * The tools of every member: read from answers to others' requests, or requested once.
  *
- * A list is asked for at most once per member and visit, because everybody sees the question. What a tool says of
- * itself is what its host claims: shown as such, never believed where it would make a decision easier.
+ * A list is requested at most once per member and visit, because everybody sees the request. What a tool declares about
+ * itself is its host's claim: it is shown as such, and never relaxes a check.
  */
 import { callPermissions } from "./capability-match.js";
 
@@ -21,7 +21,7 @@ import { callPermissions } from "./capability-match.js";
  * @property {string} error why it failed
  */
 
-// As the SDK: a host that never ends its list is broken.
+// As in the SDK: a host whose list never ends is broken.
 const MAX_PAGES = 50;
 const MAX_TOOLS = 2_000;
 const LIST_MILLISECONDS = 15_000;
@@ -63,20 +63,20 @@ class ToolCatalogue {
     return this._known.get(member)?.tools.find((each) => each.name === name);
   }
 
-  /** Whether asking makes sense: allowed, and somebody is there. @param {string} member */
+  /** Whether a request makes sense: it is allowed, and the member is online. @param {string} member */
   canList(member) {
     const { state } = this._context;
     const found = state.roster.get(member);
     return member !== state.me.id && found !== undefined && found.present && !state.roster.isPaused(found) && callPermissions(state.me.capabilities, state, [member], { method: "tools/list", params: undefined }).request !== "no";
   }
 
-  /** Ask if that was not possible before, and is now. @param {string} member */
+  /** Request the list if that was not possible before and is now. @param {string} member */
   retry(member) {
     const status = this._known.get(member)?.status;
     if (member && (status === undefined || status === "refused") && this.canList(member)) void this.load(member);
   }
 
-  /** Ask unless it is known or was asked for. @param {string} member @param {{again?: boolean}} [options] @returns {Promise<ToolList>} */
+  /** Request the list unless it is known or was requested. @param {string} member @param {{again?: boolean}} [options] @returns {Promise<ToolList>} */
   async load(member, options = {}) {
     const before = this._known.get(member);
     if (before && !options.again && (before.status === "known" || before.status === "asking")) return before;
@@ -106,7 +106,7 @@ class ToolCatalogue {
     return known;
   }
 
-  /** Asked again, but not each time for a host that says so all the time. @param {string} member */
+  /** Request the list again, but not every time for a host that announces changes constantly. @param {string} member */
   _changed(member) {
     const known = this._known.get(member);
     if (known?.status !== "known" || Date.now() - (this._askedAt.get(member) ?? 0) < AGAIN_MILLISECONDS) return;
@@ -114,7 +114,7 @@ class ToolCatalogue {
     void this.load(member, { again: true });
   }
 
-  /** Lists that others asked for, and hosts that say theirs has changed. */
+  /** Read lists that others requested, and announcements that a list has changed. */
   _readEnvelopes() {
     const { envelopes, proposals } = this._context.state;
     for (let n = Math.max(this._next, envelopes.first); n < envelopes.next; n += 1) {
@@ -124,7 +124,7 @@ class ToolCatalogue {
         this._changed(row.from);
       } else if (row.kind.startsWith("mcp/response")) {
         const request = proposals.requests.get(row.about[0] ?? "");
-        // Pages are only put together by whoever asks for them.
+        // Only the requester can join the pages of a list.
         if (request?.call.method !== "tools/list" || request.answer?.id !== row.id || request.answer.result?.nextCursor || request.call.params?.cursor) continue;
         if (this._known.get(row.from)?.status !== "asking") this._put(row.from, { status: "known", tools: toolsOf(request.answer.result), error: "" });
       }
@@ -148,7 +148,7 @@ function toolsOf(result) {
     }));
 }
 
-/** What a tool claims of itself, each with a tone. @param {Tool} tool @returns {[string, string][]} */
+/** What a tool declares about itself, each with a tone. @param {Tool} tool @returns {[string, string][]} */
 export function declaredHints(tool) {
   const { readOnlyHint, destructiveHint, idempotentHint, openWorldHint } = tool.annotations;
   /** @type {[string, string][]} */

@@ -1,30 +1,30 @@
 // @ts-check
 /**
- * A list of any length, of which only what is in sight exists. All rows have one height, so the place of each
- * is its number times that. Elements are used again; a listbox, so that arrows and screen readers go through it.
+ * A virtual list: only visible rows have elements. All rows have the same height, so the position of each
+ * is its index times that. Elements are reused. It is a listbox, so arrow keys and screen readers can move through it.
  */
 import { el, newId } from "../core/dom.js";
 import { inputDelay } from "../core/input-priority.js";
 
-// Rows above and below the window, so that scrolling does not show bare ground.
+// Rows above and below the window, so that scrolling does not show an empty background.
 const OVERSCAN = 8;
-// At the end nobody scrolls, and all rows change with every message.
+// Fewer at the end, where nobody scrolls and all rows change with every message.
 const SPARE_AT_END = 2;
-// Of a list that has just come, the newest rows are in the first frame and the others in the next: a row takes half a millisecond or more.
+// Of a new list, the newest rows are drawn in the first frame and the others in the next: a row takes half a millisecond or more.
 const AT_FIRST = 14;
-// Browsers give an element 33 million pixels at most; Firefox 17.
+// The maximum height of an element is 33 million pixels, in Firefox 17 million.
 const MAX_PIXELS = 16_000_000;
 
 /**
  * @typedef {object} Source
  * @property {() => number} length
  * @property {(index: number) => any} at an item
- * @property {(item: any) => number} stamp another number when it looks different
- * @property {(item: any) => string} shape the same for items that are drawn with the same elements: one that is put in the place of another like it changes words only
+ * @property {(item: any) => number} stamp changes when the item looks different
+ * @property {(item: any) => string} shape the same for items that are drawn with the same elements, so that an element can be reused by changing its text only
  * @property {(element: HTMLElement, item: any, index: number) => void} draw into an element that may hold another item; its class begins with "vl-row"
- * @property {(index: number, event: Event) => void} chosen by a click or Enter
- * @property {(index: number, open: boolean) => void} folded by an arrow to the right or left
- * @property {() => void} complete somebody goes to the first: whatever is still to come before the others has to be there
+ * @property {(index: number, event: Event) => void} chosen called on a click or Enter
+ * @property {(index: number, open: boolean) => void} folded called on the right or left arrow key
+ * @property {() => void} complete called before going to the first item: all older items must be loaded
  */
 
 export class VirtualList {
@@ -43,7 +43,7 @@ export class VirtualList {
     this.rowHeight = 34;
     this._height = 0;
     this.selected = -1;
-    /** Whether the newest stays in sight. */
+    /** Whether the list follows the newest item. */
     this.following = true;
     this.onFollow = () => {};
     this._waiting = false;
@@ -52,7 +52,7 @@ export class VirtualList {
     this.node.addEventListener("scroll", () => this._scrolled(), { passive: true });
     this.node.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => this._key(event));
     this._inner.addEventListener("click", (/** @type {MouseEvent} */ event) => this._click(event));
-    // Called when the page is laid out and not yet painted: nothing has to be laid out for it, and what it draws is in the same frame.
+    // Called after layout and before painting: it needs no extra layout, and what it draws is in the same frame.
     this._sizes = new ResizeObserver(() => this._measure());
     this._sizes.observe(this.node);
   }
@@ -69,7 +69,7 @@ export class VirtualList {
     if (height !== this.rowHeight) {
       this._forget();
       for (const element of this._spare) delete element.dataset.index;
-      // What was in sight stays in sight.
+      // Keep the visible rows visible.
       const top = (this.node.scrollTop / this.rowHeight) * height;
       this.rowHeight = height;
       this._size();
@@ -79,7 +79,7 @@ export class VirtualList {
     this._draw();
   }
 
-  /** The items changed; called as often as you like, drawn once a frame. @param {boolean} [byItself] nobody asked for it: it is not in the frame that answers a click */
+  /** The items changed; may be called often, draws once per frame. @param {boolean} [byItself] nobody asked for it: it is not in the frame that answers a click */
   refresh(byItself = false) {
     if (!byItself) this._isRequested = true;
     if (this._waiting) return;
@@ -95,13 +95,13 @@ export class VirtualList {
     requestAnimationFrame(frame);
   }
 
-  /** Items look different: draw them anew. */
+  /** Redraw all items, because they look different. */
   redraw() {
     this._forget();
     this.refresh();
   }
 
-  /** So many items at the front are gone, or came if it is less than none: what is in sight stays in sight. @param {number} count */
+  /** This many items were removed at the front (added, if negative): visible rows keep their position. @param {number} count */
   dropped(count) {
     const before = [...this._shown];
     this._shown.clear();
@@ -114,7 +114,7 @@ export class VirtualList {
     }
     if (this.selected >= 0) this.selected -= count;
     if (this.following) {
-      // At once: rows beyond the end would make the list longer, and it would seem to be scrolled up.
+      // At once: rows beyond the end would make the list longer, and it would look as if it was scrolled up.
       this._draw();
       return;
     }
@@ -159,7 +159,7 @@ export class VirtualList {
   }
 
   _draw() {
-    // Not laid out yet: it is drawn as soon as it is.
+    // Not laid out yet: it is drawn after its first layout.
     if (this._height === 0) return;
     const length = this._source.length();
     const pixels = this._size();
@@ -183,7 +183,7 @@ export class VirtualList {
     for (const element of this._spare.splice(OVERSCAN * 2)) element.remove();
     for (const element of this._spare) if (!element.hidden) element.hidden = true;
     this._mark();
-    // Last, as it makes the browser lay out what is on the page by now.
+    // Last, because it forces a layout.
     if (this.following && length > 0) this.node.scrollTop = pixels;
   }
 
@@ -206,7 +206,7 @@ export class VirtualList {
     this._shown.set(index, { element, item, stamp });
   }
 
-  /** An element that is not needed, if there is one of this shape that. @param {string} shape @returns {HTMLElement | undefined} */
+  /** An unused element, preferably one of this shape that. @param {string} shape @returns {HTMLElement | undefined} */
   _reuse(shape) {
     const at = this._spare.findLastIndex((each) => this._shapes.get(each) === shape);
     return at < 0 ? this._spare.pop() : this._spare.splice(at, 1)[0];
@@ -220,7 +220,7 @@ export class VirtualList {
     element.setAttribute("aria-posinset", String(index + 1));
   }
 
-  /** Only what changes is set: an attribute that is set anew makes the browser look at its styles again. */
+  /** Only changes are set: setting an attribute again makes the browser recompute styles. */
   _mark() {
     for (const [index, { element }] of this._shown) {
       const selected = String(index === this.selected);
