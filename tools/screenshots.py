@@ -67,12 +67,13 @@ def documentation_shots(access: SceneAccess) -> dict[str, Shot]:
         "approvals.png": Shot("approvals", "1280", "light", (access.proposal,)),
         "timeline.png": Shot("timeline", "1280", "dark"),
         "members.png": Shot("members", "1280", "light", ("reviewer",)),
-        "rules.png": Shot("rules", "1280", "light"),
         "reasoning.png": Shot("reasoning", "1280", "light"),
         "chat.png": Shot("chat", "1280", "light"),
         "flow.png": Shot("flow", "1280", "dark", (access.settled,)),
         "call.png": Shot("call", "1280", "light", ("files", "write_file")),
         "phone.png": Shot("approvals", "390", "dark", (access.proposal,)),
+        # Last, since the view queries the approver, which the view Flow would list.
+        "rules.png": Shot("rules", "1280", "light"),
     }
 
 
