@@ -55,7 +55,7 @@ async def test_a_version_is_on_disk_before_anybody_can_hear_of_it(tmp_path: Path
     assert [change.version for change in taken.changes] == ["2.0.0"]
     again = ContractRegistry.open(tmp_path)
     taken = await again.publish_source("one", source("one"), stricter)
-    assert not taken.is_change
+    assert (taken.changes, taken.gone) == ((), ())
     assert again.digest == registry.digest != digest
 
 
@@ -68,7 +68,7 @@ async def test_many_sources_at_once_lose_no_version(tmp_path: Path) -> None:
     assert registry.grammars.compiled == 1
     again = ContractRegistry.open(tmp_path)
     found = [await again.publish_source(n, source(n, f"com.acme.{n}"), offer) for n in names]
-    assert not any(taken.is_change for taken in found)
+    assert not any(taken.changes or taken.gone for taken in found)
 
 
 def test_grammars_are_kept_by_schema_and_not_for_ever() -> None:

@@ -84,7 +84,6 @@ async def test_a_host_leads_to_its_key_its_relay_and_its_catalogue(tmp_path: Pat
             encryption_key=BOB.enc_key.text,
             relays=("wss://relay.example/xp",),
             schema_url=f"https://{HOST}:{pages.port}/xp/schemas",
-            is_adapter=True,
         )
         assert (pages.asked, pages.hosts) == ([WELL_KNOWN], [f"{HOST}:{pages.port}"])
 

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from moot.protocol.operation import Json
-from moot.trust.decision_ledger import Decision, DecisionLedger, export_lines, filter_decisions
+from moot.trust.decision_ledger import Decision, DecisionLedger, filter_decisions
 from moot.trust.ledger_reader import JournalReader, read_ledger
 from tests.store import journals
 from tests.trust.history import START, fulfilment, proposal, said
@@ -188,7 +188,7 @@ def _journal(tmp_path: Path) -> Path:
 @pytest.mark.requirement("MEW-1-5", "MCPX-1-5")
 def test_the_export_of_a_journal_ties_each_proposal_to_its_verdict_and_result(tmp_path: Path) -> None:
     """MEW 1, MCPx 1: decisions as training material, linked by the ids of their envelopes."""
-    lines = [orjson.loads(line) for line in export_lines(read_ledger(_journal(tmp_path)))]
+    lines = [orjson.loads(orjson.dumps(each.as_json())) for each in read_ledger(_journal(tmp_path))]
     first, second = lines
     assert (first["proposal"], first["envelope"], first["response"]) == ("p1", "r1", "a1")
     assert (first["decision"], first["by"], first["seconds"], first["result"]) == (

@@ -15,10 +15,10 @@ from moot.protocol.operation import Json
 from moot.xprotocol.announcement import WrappedSource, announce_payload
 from moot.xprotocol.contracts import Exactness, contract_json, digest, exact_canonical
 from moot.xprotocol.grammar import compile_grammar
-from moot.xprotocol.mcp_mirror import mirror
 from moot.xprotocol.publication import ServerOffer, publish
 from moot.xprotocol.translation import CompiledGrammar
 from moot.xprotocol.versions import save_registry
+from tests.xprotocol.mirroring import mirror
 from tests.xprotocol.tool_samples import sources
 
 # Every so many-th real source gets its grammars compiled.

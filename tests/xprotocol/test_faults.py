@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,8 +11,6 @@ from hypothesis import strategies as st
 from moot.protocol.operation import Json
 from moot.xprotocol.contracts import ContractRefused
 from moot.xprotocol.faults import (
-    ERROR_SCHEMA,
-    FAULT_CODES,
     MAX_MESSAGE_CHARS,
     Fault,
     FaultCode,
@@ -22,7 +22,6 @@ from moot.xprotocol.faults import (
     scrub,
     unavailable,
 )
-from moot.xprotocol.payload_validation import validate
 
 
 @pytest.mark.requirement("XP-11.3-7")
@@ -79,7 +78,7 @@ def test_an_upstream_error_arrives_with_its_own_words() -> None:
 
 
 @pytest.mark.requirement("XP-5.3-9")
-@given(st.sampled_from(FAULT_CODES), st.text(), st.text())
+@given(st.sampled_from(get_args(FaultCode)), st.text(), st.text())
 def test_one_code_always_maps_to_one_error(code: str, one: str, other: str) -> None:
     first, second = mcp_error(Fault(code, one)), mcp_error(Fault(code, other))
     assert first.code == second.code
@@ -123,7 +122,7 @@ def test_a_server_that_cannot_be_reached_is_unavailable_and_its_address_stays_ou
 def test_a_fault_goes_over_the_wire_and_back() -> None:
     for told in (fault("NOT_FOUND"), fault("RATE_LIMITED", retry_after=2.5), fault("INTERNAL", "why")):
         payload = error_payload(told, "an id")
-        assert validate(ERROR_SCHEMA, payload) == []
+        assert {"code", "message"} <= payload.keys() <= {"code", "message", "in_reply_to", "retry_after"}
         assert payload["in_reply_to"] == "an id"
         assert read_error(payload) == told
     assert mcp_error(fault("RATE_LIMITED", retry_after=2)).data["retry_after"] == 2

@@ -24,11 +24,11 @@ from moot.xprotocol.canonical import canonical_json
 from moot.xprotocol.contracts import contract_json, read_contract
 from moot.xprotocol.event_composer import publish as publish_event
 from moot.xprotocol.events import ANNOUNCE
-from moot.xprotocol.mcp_mirror import mirror
 from moot.xprotocol.publication import Publication, ServerOffer, kinds_of, publish
 from moot.xprotocol.source_overrides import SchemaOverride, SemanticOverride
 from moot.xprotocol.versions import EMPTY, load_registry, save_registry
 from tests.xprotocol.digests import stamped
+from tests.xprotocol.mirroring import mirror
 from tests.xprotocol.people import BOB, NOW
 from tests.xprotocol.tool_samples import NAMESPACE, READ_FILE, SAMPLE, settings, tool
 

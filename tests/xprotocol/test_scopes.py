@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moot.xprotocol.capability_names import any_covers, covers, in_common, is_capability, uncovered
+from moot.xprotocol.capability_names import any_covers, covers, is_capability, uncovered
 
 
 @pytest.mark.parametrize(
@@ -82,19 +82,11 @@ plain = st.lists(labels, min_size=1, max_size=5).map(".".join)
 
 
 @given(scopes, scopes, plain)
-def test_in_common_is_what_both_cover(one: frozenset[str], other: frozenset[str], wanted: str) -> None:
-    both = any_covers(one, wanted) and any_covers(other, wanted)
-    assert any_covers(in_common(one, other), wanted) == both
-    assert in_common(one, other) == in_common(other, one)
-
-
-@given(scopes, scopes, plain)
 def test_whoever_lacks_nothing_of_another_can_do_all_it_can(
     one: frozenset[str], other: frozenset[str], wanted: str
 ) -> None:
     if not uncovered(one, other) and any_covers(other, wanted):
         assert any_covers(one, wanted)
-    assert not uncovered(one, in_common(one, other))
 
 
 @given(capabilities, capabilities, capabilities)

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 from moot.xprotocol.contracts import (
-    Contract,
     ContractRefused,
     contract_json,
     digest,
@@ -24,17 +23,12 @@ from moot.xprotocol.contracts import (
 from moot.xprotocol.grammar import GrammarRefused, compile_grammar
 from moot.xprotocol.source_overrides import SchemaOverride, SemanticOverride, SourceSettings
 from moot.xprotocol.tool_semantics import Sibling, Siblings, read_name
-from moot.xprotocol.translation import CompiledGrammar, kind_of, translate_tool, with_min_items
-from tests.xprotocol.tool_samples import NAMESPACE, READ_FILE, SAMPLE, settings, tool
+from moot.xprotocol.translation import CompiledGrammar, kind_of, with_min_items
+from tests.xprotocol.tool_samples import NAMESPACE, READ_FILE, SAMPLE, settings, tool, translate_tool
 
-VERSION = "0.1.0"
 SIBLINGS = Siblings(
     Sibling(f"{NAMESPACE}.{name}", read_name(name)) for name in ("read_file", "write_file", "list_directory")
 )
-
-
-def translated(value: Json, source: SourceSettings | None = None, **more: Json) -> Contract:
-    return translate_tool(value, source or settings(), adapter_version=VERSION, **more)
 
 
 @pytest.mark.requirement(
@@ -54,7 +48,7 @@ def translated(value: Json, source: SourceSettings | None = None, **more: Json) 
 )
 def test_the_documents_example_member_by_member() -> None:
     """As D-62 (score), D-63 (tables before the printed example) and D-67 (response) rule."""
-    shown = contract_json(translated(READ_FILE, siblings=SIBLINGS))
+    shown = contract_json(translate_tool(READ_FILE, siblings=SIBLINGS))
     grammar = shown.pop("gbnf_grammar")
     assert shown == {
         "kind": "com.acme.filesystem.read_file",
@@ -98,7 +92,7 @@ def test_the_documents_example_member_by_member() -> None:
         "gbnf_notes": [],
     }
     assert grammar == compile_grammar(READ_FILE["inputSchema"]).text
-    assert [*contract_json(translated(READ_FILE))][:6] == [
+    assert [*contract_json(translate_tool(READ_FILE))][:6] == [
         *("kind", "version", "description", "semantic", "source", "payload")
     ]
 
@@ -106,7 +100,7 @@ def test_the_documents_example_member_by_member() -> None:
 @pytest.mark.requirement("XP-4.1-15", "XP-4.4-2", "XP-11.1-12")
 @pytest.mark.parametrize("value", SAMPLE, ids=[value["name"] for value in SAMPLE])
 def test_every_contract_has_a_grammar_of_its_payload(value: Json) -> None:
-    contract = translated(value)
+    contract = translate_tool(value)
     assert contract.gbnf_grammar == compile_grammar(contract.payload).text
     assert contract.gbnf_grammar
     assert contract.gbnf_exactness in ("exact", "superset")
@@ -115,7 +109,7 @@ def test_every_contract_has_a_grammar_of_its_payload(value: Json) -> None:
 @pytest.mark.requirement("XP-4.6-2", "XP-11.1-3", "XP-11.1-4", "XP-11.3-2", "XP-11.3-3")
 @pytest.mark.parametrize("value", SAMPLE, ids=[value["name"] for value in SAMPLE])
 def test_every_contract_has_annotations_and_a_score(value: Json) -> None:
-    semantic = contract_json(translated(value))["semantic"]
+    semantic = contract_json(translate_tool(value))["semantic"]
     for member in ("domain", "intent_verbs", "use_when", "do_not_use_when"):
         assert semantic[member]
     assert semantic["description_quality_score"] in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -126,7 +120,7 @@ def test_every_contract_has_annotations_and_a_score(value: Json) -> None:
 @pytest.mark.parametrize("value", SAMPLE, ids=[value["name"] for value in SAMPLE])
 def test_translating_twice_gives_the_same_bytes_and_leaves_the_tool_alone(value: Json) -> None:
     before = copy.deepcopy(value)
-    one, other = translated(value), translated(json.loads(json.dumps(value)))
+    one, other = translate_tool(value), translate_tool(json.loads(json.dumps(value)))
     assert exact_canonical(contract_json(one)) == exact_canonical(contract_json(other))
     assert json.dumps(contract_json(one)) == json.dumps(contract_json(other))
     assert value == before
@@ -150,7 +144,7 @@ def test_arrays_say_how_many_items_they_need_at_every_depth() -> None:
         "patternProperties": {"^y": {"type": "array"}},
         "x-vendor": {"type": "array"},
     }
-    contract = translated(tool("list_things", schema=schema))
+    contract = translate_tool(tool("list_things", schema=schema))
     expected = json.loads(json.dumps(schema))
     properties = expected["properties"]
     for array in (
@@ -187,7 +181,7 @@ def test_payload_is_the_input_schema_and_nothing_else() -> None:
         "required": ["b"],
         "x-vendor": {"kept": True},
     }
-    payload = translated(tool("plan_all", schema=schema)).payload
+    payload = translate_tool(tool("plan_all", schema=schema)).payload
     assert payload == schema
     assert json.dumps(payload) == json.dumps(schema)
 
@@ -195,7 +189,7 @@ def test_payload_is_the_input_schema_and_nothing_else() -> None:
 def test_a_tool_with_an_output_schema_answers_by_it() -> None:
     """D-67."""
     promised: Json = {"type": "object", "properties": {"days": {"type": "array"}}}
-    contract = translated(tool("plan_trip", outputSchema=promised))
+    contract = translate_tool(tool("plan_trip", outputSchema=promised))
     assert contract.response is not None
     assert contract.response.payload == promised
 
@@ -205,7 +199,7 @@ def test_an_overriding_description_is_published_and_judged() -> None:
     override = SchemaOverride(
         description="Get text out of a drawer. Use this when the drawer is known by name."
     )
-    contract = translated(READ_FILE, settings(schema_overrides={"read_file": override}))
+    contract = translate_tool(READ_FILE, settings(schema_overrides={"read_file": override}))
     assert contract.description == override.description
     assert contract.semantic is not None
     assert contract.semantic.use_when == "The task is to get text out of a drawer"
@@ -214,7 +208,7 @@ def test_an_overriding_description_is_published_and_judged() -> None:
 @pytest.mark.requirement("XP-3.1-19")
 def test_an_overriding_capability_is_published_in_full() -> None:
     override = SchemaOverride(required_capability="filesystem.admin")
-    contract = translated(READ_FILE, settings(schema_overrides={"read_file": override}))
+    contract = translate_tool(READ_FILE, settings(schema_overrides={"read_file": override}))
     assert contract_json(contract)["auth"] == {"required_capability": "com.acme.filesystem.admin"}
 
 
@@ -228,7 +222,7 @@ def test_overriding_annotations_are_published() -> None:
         "data_subjects": ["record"],
     }
     override = SchemaOverride(semantic=msgspec.convert(given, SemanticOverride))
-    shown = contract_json(translated(READ_FILE, settings(schema_overrides={"read_file": override})))[
+    shown = contract_json(translate_tool(READ_FILE, settings(schema_overrides={"read_file": override})))[
         "semantic"
     ]
     assert {name: shown[name] for name in given} == given
@@ -239,7 +233,7 @@ def test_overriding_annotations_are_published() -> None:
 def test_examples_that_the_tool_would_not_take_are_left_out() -> None:
     examples: Json = ({"path": "a"}, {"encoding": "utf-8"}, {"path": "a", "encoding": "latin-1"}, 5)
     override = SchemaOverride(semantic=SemanticOverride(example_inputs=examples))
-    semantic = translated(READ_FILE, settings(schema_overrides={"read_file": override})).semantic
+    semantic = translate_tool(READ_FILE, settings(schema_overrides={"read_file": override})).semantic
     assert semantic is not None
     assert semantic.example_inputs == ({"path": "a"},)
 
@@ -270,7 +264,7 @@ def test_examples_that_the_tool_would_not_take_are_left_out() -> None:
 @pytest.mark.requirement("XP-8.5-1")
 def test_what_cannot_be_published_is_refused_for_a_stated_reason(value: Json, reason: str) -> None:
     with pytest.raises(ContractRefused) as refusal:
-        translated(value)
+        translate_tool(value)
     assert refusal.value.reason == reason
     assert len(str(refusal.value)) > 10
 
@@ -282,7 +276,7 @@ def test_poison_in_an_override_is_refused_too() -> None:
         SchemaOverride(semantic=SemanticOverride(example_inputs=({"path": "x" * 70_000},))),
     ):
         with pytest.raises(ContractRefused):
-            translated(READ_FILE, settings(schema_overrides={"read_file": override}))
+            translate_tool(READ_FILE, settings(schema_overrides={"read_file": override}))
 
 
 def test_a_compiler_that_refuses_refuses_the_contract() -> None:
@@ -290,7 +284,7 @@ def test_a_compiler_that_refuses_refuses_the_contract() -> None:
         raise GrammarRefused("because")
 
     with pytest.raises(ContractRefused, match="because") as refusal:
-        translated(READ_FILE, compile=refusing)
+        translate_tool(READ_FILE, compile=refusing)
     assert refusal.value.reason == "grammar"
 
 
@@ -299,7 +293,7 @@ def test_a_compiler_that_refuses_refuses_the_contract() -> None:
     "name", ["read_file", "Hello Tool", "长亭 IP 情报查询", "math.sum", "a-b", "x" * 128]
 )
 def test_kinds_join_namespace_and_name_as_they_are(name: str) -> None:
-    contract = translated(tool(name))
+    contract = translate_tool(tool(name))
     assert contract.kind == kind_of(NAMESPACE, name) == f"{NAMESPACE}.{name}"
     assert contract.source is not None
     assert contract.source.mcp_tool == name
@@ -315,7 +309,7 @@ def test_a_namespace_that_cannot_work_is_a_mistake(namespace: str) -> None:
 
 def test_a_contract_survives_the_wire() -> None:
     for value in SAMPLE:
-        contract = translated(value)
+        contract = translate_tool(value)
         assert read_contract(json.loads(json.dumps(contract_json(contract)))) == contract
 
 

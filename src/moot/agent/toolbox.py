@@ -84,9 +84,6 @@ class Toolbox:
         """How tools are found; nothing in it is for the operator alone."""
         return self._finder.vectors.status().mode
 
-    def forget_found(self) -> None:
-        self._found.clear()
-
     async def use(self, call: ToolCall, reasoning: Reasoning | None) -> str:
         """Call or propose what the model wants; always returns text, cut to `result_chars`."""
         text = await self._answer(call, reasoning)

@@ -45,7 +45,6 @@ class Guest(WSListener):
     def __init__(self, hear: Callable[[Guest, dict[str, Any]], None]) -> None:
         self._hear = hear
         self._transport: WSTransport | None = None
-        self._sent = 0
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         self._transport = transport

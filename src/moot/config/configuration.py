@@ -85,10 +85,6 @@ class SpaceSettings(msgspec.Struct, frozen=True, kw_only=True):
     title: str | None = None
     description: str | None = None
 
-    def lets_in(self, name: str) -> bool:
-        """Whether this participant may come in at all, whatever token it holds."""
-        return self.access != "restricted" or name in self.config.participants or name in self.admit
-
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a file, the environment and the command line say together."""

@@ -70,7 +70,6 @@ class DiscoveredEndpoint:
     encryption_key: str | None
     relays: tuple[str, ...]
     schema_url: str | None
-    is_adapter: bool = False
     has_record: bool = False
     notes: tuple[str, ...] = ()
 
@@ -183,7 +182,6 @@ def _combine(
         encryption_key=sealing,
         relays=tuple(dict.fromkeys(relays)),
         schema_url=_schema_url(name, document.get("schema_url"), policy, notes),
-        is_adapter=document.get("adapter") is True,
         has_record=record is not None,
         notes=tuple(notes),
     )

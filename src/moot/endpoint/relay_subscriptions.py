@@ -78,7 +78,6 @@ class RelaySubscription:
         self._is_over = False
         # By relay address: the time until which no event was missed there.
         self._complete_until: dict[str, float] = {}
-        self.repeats = 0
 
     # For the subscriber
 
@@ -136,10 +135,7 @@ class RelaySubscription:
         )
 
     def add_event(self, raw: bytes) -> None:
-        if self._is_over:
-            return
-        if not self._memory.is_new(raw):
-            self.repeats += 1
+        if self._is_over or not self._memory.is_new(raw):
             return
         self._queue.append(raw)
         self._queued_bytes += len(raw)

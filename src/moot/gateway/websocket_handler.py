@@ -127,7 +127,6 @@ class MemberSocket:
         self._outbox = Outbox(self.dialect, upgrade_handler.settings.outbox, self._disconnect_slow)
         self._join_timer: asyncio.TimerHandle | None = None
         self._full_timer: asyncio.TimerHandle | None = None
-        self._errors_drained = 0.0
         # After a header handshake existing clients still send a join: as the first frame it is no news.
         self._may_repeat_join = identity is not None
 

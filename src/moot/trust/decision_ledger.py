@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from moot.protocol import strict_json
 from moot.protocol.envelope import Envelope, rfc3339
 from moot.protocol.operation import Json
 from moot.trust.proposal_case import Case, case_of
@@ -73,7 +72,6 @@ class Decision:
     result: Literal["ok", "error"] | None = None
     error: str | None = None
     response: str | None = None
-    answered_at: float | None = None
 
     @property
     def id(self) -> str:
@@ -178,7 +176,7 @@ class DecisionLedger:
             case "mcp/request" | "mcp/reject" | "mcp/withdraw" | "moot/approve":
                 return self._add_decision(envelope, sender, now)
             case "mcp/response":
-                return self._add_answer(envelope, now)
+                return self._add_answer(envelope)
             case "space/kick":
                 self.withdraw_of(_word(envelope.payload.get("participant_id")), now, reason="removed")
             case kind if kind in RULE_KINDS:
@@ -244,12 +242,12 @@ class DecisionLedger:
             return named
         return next((self._rules[id] for id in envelope.correlation_id if id in self._rules), None)
 
-    def _add_answer(self, envelope: Envelope, now: float) -> Decision | None:
+    def _add_answer(self, envelope: Envelope) -> Decision | None:
         for id in envelope.correlation_id:
             decision = self._requests.get(id)
             if decision is None or decision.response is not None:
                 continue
-            decision.response, decision.answered_at = envelope.id, now
+            decision.response = envelope.id
             decision.result, decision.error = _result_of(envelope.payload)
             self._notify(decision)
             return decision
@@ -296,12 +294,6 @@ class DecisionLedger:
     def _notify(self, decision: Decision) -> None:
         if self.on_change is not None:
             self.on_change(decision)
-
-
-def export_lines(decisions: Iterable[Decision]) -> Iterator[bytes]:
-    """JSON lines, one decision each (MEW 1, MCPx 1)."""
-    for decision in decisions:
-        yield strict_json.encode(decision.as_json()) + b"\n"
 
 
 def filter_decisions(

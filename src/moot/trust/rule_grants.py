@@ -8,7 +8,7 @@ more than they know: a grant does not expire, has no limit, and allows further a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 from moot.errors import InvalidPattern
 from moot.protocol.operation import CONTEXT_PATHS, Json
@@ -19,8 +19,6 @@ from moot.trust.rule_words import join_names
 from moot.trust.rules import Rule
 
 Step = Literal["arguments", "tool"]
-# From narrow to wide.
-STEPS: Final = ("proposal", "arguments", "tool")
 
 
 @dataclass(frozen=True, slots=True)

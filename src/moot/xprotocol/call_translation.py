@@ -22,13 +22,6 @@ PLAIN: Final = "text/plain"
 _CONTENT_MEMBERS: Final = frozenset({"content", "encoding", "mimeType", "isError", "mcp"})
 
 
-def tool_call(contract: Contract, payload: Json) -> dict[str, Json]:
-    """XP 5.1: the params of `tools/call` for a payload of this wrapped contract."""
-    if contract.source is None or contract.source.mcp_tool is None:
-        raise ContractRefused("not_a_tool", f"{contract.kind} stands for no MCP tool")
-    return {"name": contract.source.mcp_tool, "arguments": payload}
-
-
 def terms_of(contract: Contract) -> KindTerms:
     """What a receiver asks of those who call this contract of ours (XP 5.1, 8.3)."""
     if contract.auth is None:

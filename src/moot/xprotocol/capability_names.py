@@ -41,10 +41,3 @@ def any_covers(held: Iterable[str], wanted: str) -> bool:
 def uncovered(held: Scopes, wanted: Scopes) -> Scopes:
     """Those of `wanted` that nothing in `held` covers."""
     return frozenset(each for each in wanted if not any_covers(held, each))
-
-
-def in_common(one: Scopes, other: Scopes) -> Scopes:
-    """What both cover: of each pair that overlaps, the narrower."""
-    return frozenset(each for each in one if any_covers(other, each)) | frozenset(
-        each for each in other if any_covers(one, each)
-    )

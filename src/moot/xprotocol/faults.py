@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from moot.protocol.operation import Json
 from moot.xprotocol.contracts import ContractRefused
@@ -22,7 +22,6 @@ FaultCode = Literal[
     "INTERNAL",
     "UPSTREAM_ERROR",
 ]
-FAULT_CODES: Final[tuple[FaultCode, ...]] = get_args(FaultCode)
 
 # JSON-RPC 2.0, as MCP uses it.
 INVALID_REQUEST: Final = -32600
@@ -49,18 +48,6 @@ _FAULT_OF_RPC: Final[Mapping[int, FaultCode]] = {
 
 # Long enough for a stack of causes, short enough for a log line.
 MAX_MESSAGE_CHARS: Final = 1_000
-
-# What `error_response` of every contract refers to.
-ERROR_SCHEMA: Final[dict[str, Json]] = {
-    "type": "object",
-    "properties": {
-        "code": {"type": "string"},
-        "message": {"type": "string"},
-        "in_reply_to": {"type": "string"},
-        "retry_after": {"type": "number", "minimum": 0},
-    },
-    "required": ["code", "message", "in_reply_to"],
-}
 
 _SECRET_SHAPES: Final = (
     # user:password@ in an address

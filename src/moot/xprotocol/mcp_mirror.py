@@ -19,16 +19,13 @@ from moot.protocol.operation import Json
 from moot.xprotocol.call_translation import answers_structured
 from moot.xprotocol.content_check import check_description, check_kind, check_schema
 from moot.xprotocol.contracts import Contract, ContractRefused
-from moot.xprotocol.prompts import is_prompt, mirrored_arguments
+from moot.xprotocol.prompts import mirrored_arguments
 
 # Several MCP clients stop there, whatever the specification allows.
 MAX_TOOL_NAME_CHARS: Final = 64
 # D-68. More digits only when six of them clash too.
 SUFFIX_DIGITS: Final = 6
-# Half of a name: the kind has to stay recognisable.
-MAX_PREFIX_CHARS: Final = 32
 
-_PREFIX: Final = re.compile(r"[A-Za-z0-9_-]*")
 _UNUSABLE: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -61,59 +58,6 @@ class MirroredTool:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Mirror:
-    """What an MCP client is shown of an endpoint, sorted by kind, and what it is not shown."""
-
-    tools: tuple[MirroredTool, ...]
-    prompts: tuple[MirroredTool, ...]
-    refused: tuple[Unmirrored, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Unmirrored:
-    """A contract that is not shown, and why."""
-
-    kind: str
-    refusal: ContractRefused
-
-
-def mirror(
-    contracts: Iterable[Contract],
-    *,
-    endpoint: str,
-    prefix: str = "",
-    schema_filter: Collection[str] = (),
-    taken: Collection[str] = (),
-) -> Mirror:
-    """The tools and prompts for an endpoint's contracts.
-
-    `schema_filter` limits the kinds, empty shows all; `taken` are names that others already have. Raises
-    UsageError for a prefix that no client would take.
-    """
-    check_prefix(prefix)
-    shown: dict[str, Contract] = {}
-    refused: list[Unmirrored] = []
-    for contract in sorted(contracts, key=lambda contract: contract.kind):
-        if schema_filter and contract.kind not in schema_filter:
-            continue
-        try:
-            if contract.kind in shown:
-                raise ContractRefused("kind_taken", "the endpoint lists this kind twice")
-            check_mirrored(contract)
-        except ContractRefused as refusal:
-            refused.append(Unmirrored(contract.kind, refusal))
-        else:
-            shown[contract.kind] = contract
-    names = tool_names(shown, prefix=prefix, taken=taken)
-    mirrored = [MirroredTool(names[kind], contract, endpoint) for kind, contract in shown.items()]
-    return Mirror(
-        tools=tuple(tool for tool in mirrored if not is_prompt(tool.contract)),
-        prompts=tuple(tool for tool in mirrored if is_prompt(tool.contract)),
-        refused=tuple(refused),
-    )
-
-
 def tool_name(kind: str, *, prefix: str = "") -> str:
     """XP 4.2, D-68: the name that a kind wants, before others are looked at."""
     name = _UNUSABLE.sub("_", kind.replace(".", "_"))
@@ -139,14 +83,6 @@ def noted(contract: Contract, endpoint: str) -> str:
     """XP 4.2: the description, and where it comes from."""
     note = f"[XProtocol: {contract.kind} via {endpoint}]"
     return f"{contract.description}\n\n{note}" if contract.description else note
-
-
-def check_prefix(prefix: str) -> None:
-    """Raises UsageError for a `mcp_tool_prefix` that cannot stand in a tool's name."""
-    if len(prefix) > MAX_PREFIX_CHARS or not _PREFIX.fullmatch(prefix):
-        raise UsageError(
-            f"mcp_tool_prefix {prefix[:64]!r}: use at most {MAX_PREFIX_CHARS} letters, digits, - and _"
-        )
 
 
 def check_mirrored(contract: Contract) -> None:

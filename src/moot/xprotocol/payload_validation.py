@@ -80,11 +80,6 @@ class Validator:
             raise SchemaViolation("; ".join(map(str, problems[:MAX_TOLD])) + more)
 
 
-def validate(schema: Json, value: Json) -> list[PayloadProblem]:
-    """`Validator(schema).problems(value)`, for a schema that is used once."""
-    return Validator(schema).problems(value)
-
-
 def _problem(error: jsonschema_rs.ValidationError) -> PayloadProblem:
     path = "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in error.instance_path)
     return PayloadProblem(_cut(path, MAX_PATH_CHARS), _cut(_words(error), MAX_MESSAGE_CHARS))

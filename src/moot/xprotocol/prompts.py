@@ -66,13 +66,6 @@ def draft_prompt(
     )
 
 
-def prompt_call(contract: Contract, payload: Json) -> dict[str, Json]:
-    """The params of `prompts/get` for a payload of this contract."""
-    if contract.source is None or contract.source.mcp_prompt is None:
-        raise ContractRefused("not_a_tool", f"{contract.kind} stands for no MCP prompt")
-    return {"name": contract.source.mcp_prompt, "arguments": payload}
-
-
 def prompt_payload(result: Json) -> dict[str, Json]:
     """The payload of the `.result` event: a GetPromptResult as it came, and its text."""
     messages = result.get("messages") if isinstance(result, dict) else None

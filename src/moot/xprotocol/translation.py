@@ -16,7 +16,6 @@ from moot.xprotocol.content_check import check_description, check_json, check_ki
 from moot.xprotocol.contracts import (
     ERROR_KIND,
     ERROR_SCHEMA_NAME,
-    FIRST_VERSION,
     Contract,
     ContractAuth,
     ContractRefused,
@@ -199,20 +198,6 @@ def finish(
         gbnf_exactness=draft.grammar.exactness,
         gbnf_notes=draft.grammar.notes,
     )
-
-
-def translate_tool(
-    value: Json,
-    settings: SourceSettings,
-    *,
-    adapter_version: str,
-    siblings: Siblings | None = None,
-    version: str = FIRST_VERSION,
-    compile: GrammarCompiler = compile_grammar,
-) -> Contract:
-    """One tool alone as a contract; raises as `draft_tool` does. Quality withholds nothing here."""
-    draft = draft_tool(value, settings, compile=compile)
-    return finish(draft, settings, siblings=siblings, version=version, adapter_version=adapter_version)
 
 
 def _fitting(examples: tuple[Json, ...] | None, payload: Json) -> tuple[Json, ...] | None:

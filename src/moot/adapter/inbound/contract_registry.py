@@ -1,4 +1,4 @@
-"""RouteTarget the adapter publishes, and the routes from a kind to the server behind it (XP 7.1, D-71).
+"""What the adapter publishes, and the routes from a kind to the server behind it (XP 7.1, D-71).
 
 Every source has its own publication; a new one replaces the old one of that source as a whole. Versions come
 from a registry of everything that was ever published. Its file is written before a new version is published,
@@ -114,16 +114,12 @@ class ReservedKinds(Collection[str]):
 
 @dataclass(frozen=True, slots=True)
 class RegistryUpdate:
-    """RouteTarget became of a source's new lists."""
+    """What changed with a source's new lists."""
 
     publication: Publication
     changes: tuple[VersionChange, ...]
     # Kinds that are no longer published.
     gone: tuple[str, ...]
-
-    @property
-    def is_change(self) -> bool:
-        return bool(self.changes or self.gone)
 
 
 class ContractRegistry:

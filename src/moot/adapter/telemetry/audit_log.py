@@ -41,7 +41,6 @@ class AuditLog:
         self.plaintext = settings is not None and settings.plaintext
         # False while there are lines that could not be written.
         self.is_writable = True
-        self.lost_entries = 0
         self._settings = settings or AuditSettings()
         self._lines: list[bytes] = []
         self._writing = 0
@@ -62,7 +61,6 @@ class AuditLog:
         line = {"time": moment}
         line |= {name: value for name, value in entry.items() if value is not None}
         if len(self._lines) >= MAX_BUFFERED_LINES:
-            self.lost_entries += 1
             return
         self._lines.append(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
         self._idle.clear()

@@ -23,7 +23,6 @@ class RevokedKeys:
     """The revocations of one adapter; `revocations` is shared with `Access`."""
 
     def __init__(self, own_key: str, store: EventStore) -> None:
-        self._own_key = own_key
         self._store = store
         # Shared with the revocations, and only ever grows: revoking is for good.
         self._authorities: set[str] = {own_key}

@@ -40,7 +40,6 @@ class CallCounts:
     """Counts since the start."""
 
     calls: int = 0
-    timeouts: int = 0
     starts: int = 0
     invalid_messages: int = 0
     log_messages_dropped: int = 0
@@ -134,7 +133,6 @@ class CallRunner:
             finally:
                 lock.release()
         except TimeoutError:
-            self._counts.timeouts += 1
             text = (
                 f"the MCP server did not answer {call.method} within {seconds:.3g} s; the call was cancelled"
             )
