@@ -17,6 +17,7 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from statistics import mean
 from typing import Final
 
@@ -26,10 +27,10 @@ from bench.trust_run import SimulationRun
 from moot.protocol.operation import Json
 from moot.trust.budgets import UseTally
 from moot.trust.decision_ledger import Decision, RejectionRecord
-from moot.trust.learner import DEFAULTS, Suggestion, accept_suggestion, suggest
+from moot.trust.learner import DEFAULTS, Suggestion, add_rule, suggest
 from moot.trust.proposal_case import Case
-from moot.trust.rules import Rule, evaluate
-from moot.trust.tripwires import PersonDecided, find_suspensions
+from moot.trust.rules import Rule, RuleOrigin, evaluate
+from moot.trust.tripwires import PersonDecided, check_tripwires
 
 FIXED: Final = tuple(range(20))
 FRESH: Final = 20
@@ -93,14 +94,17 @@ class Simulation:
         if not said:
             decision.rejections.append(RejectionRecord(PERSON, "disagree", at, f"{case.id}-d"))
         self.history.append(decision)
-        for suspension in find_suspensions(self.rules, PersonDecided(decision), at):
-            self.suspended[suspension.rule] = suspension.why
+        for rule in self.rules:
+            suspension = check_tripwires(rule, PersonDecided(decision), at)
+            if suspension is not None:
+                self.suspended[rule.name] = suspension.why
         if len(self.history) >= self._look_at:
             seen = len(self.history)
             self._look_at = seen + (LOOK if seen < OFTEN else seen // 3)
             active = [rule for rule in self.rules if rule.name not in self.suspended]
             for suggestion in suggest(self.history, active, now=at, settings=DEFAULTS):
-                self.rules = accept_suggestion(self.rules, suggestion, by=PERSON, now=at)
+                taken = replace(suggestion.rule, origin=RuleOrigin(suggestion.id, PERSON, at))
+                self.rules = add_rule(self.rules, taken, replaces=suggestion.replaces)
                 self.suspended.pop(suggestion.rule.name, None)
                 self.suggested[suggestion.rule.name] = suggestion
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from itertools import count
 
 import orjson
@@ -11,7 +12,9 @@ from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.operation import Json
 from moot.trust.decision_ledger import Decision, RejectionRecord
+from moot.trust.learner import Suggestion, add_rule
 from moot.trust.proposal_case import Case, case_of
+from moot.trust.rules import Rule, RuleOrigin
 
 # 2026-01-05, a Monday, 10:00 UTC.
 START = 1_767_607_200.0
@@ -100,3 +103,9 @@ def fulfilment(id: str, of: str, sender: str = "alice", path: str = "/srv/a.txt"
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     about = [of, *more.pop("also", [])]
     return said("mcp/request", id, sender, body, to=["files"], about=about, **more)
+
+
+def accept(rules: Sequence[Rule], suggestion: Suggestion, *, by: str, now: float) -> tuple[Rule, ...]:
+    """The rules after somebody accepted a suggestion as it is."""
+    taken = replace(suggestion.rule, origin=RuleOrigin(suggestion.id, by, now))
+    return add_rule(rules, taken, replaces=suggestion.replaces)

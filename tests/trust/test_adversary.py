@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from moot.protocol.operation import Json
 from moot.trust.budgets import UseTally
-from moot.trust.learner import accept_suggestion, suggest
+from moot.trust.learner import suggest
 from moot.trust.rules import Rule, evaluate
-from moot.trust.tripwires import ProposalSeen, find_suspensions
-from tests.trust.history import HOUR, START, call, history
+from moot.trust.tripwires import ProposalSeen, check_tripwires
+from tests.trust.history import HOUR, START, accept, call, history
 
 NOW = START + 86_400.0
 
@@ -23,7 +23,7 @@ def _earned() -> tuple[Rule, ...]:
     """Twenty good reports, one of them at each end of what was ever asked for."""
     good = history([{"path": f"/srv/reports/r-{n}.txt", "size": 10 + 5 * n} for n in range(10, 30)])
     (suggestion,) = suggest(good, now=NOW)
-    return accept_suggestion((), suggestion, by="alice", now=NOW)
+    return accept((), suggestion, by="alice", now=NOW)
 
 
 RULES = _earned()
@@ -176,7 +176,8 @@ def test_a_burst_is_stopped_by_the_limit_that_came_with_the_rule() -> None:
 
 def test_trying_the_edge_suspends_the_rule_and_an_ordinary_miss_does_not() -> None:
     def after(arguments: dict[str, Json]) -> list[str]:
-        return [s.why for s in find_suspensions(RULES, ProposalSeen(call(arguments)), NOW)]
+        found = [check_tripwires(rule, ProposalSeen(call(arguments)), NOW) for rule in RULES]
+        return [suspension.why for suspension in found if suspension is not None]
 
     good = {"path": "/srv/reports/r-42.txt", "size": 100}
     assert after(good) == []

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
 
-from moot.errors import UsageError
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
 from moot.trust.backtest import back_test, replay
 from moot.trust.bounds import decisions_needed, percent, upper_bound
-from moot.trust.conditions import Range
 from moot.trust.decision_ledger import Decision
-from moot.trust.learner import LearningSettings, accept_suggestion, suggest
+from moot.trust.learner import LearningSettings, suggest
 from moot.trust.rules import Rule, evaluate
-from tests.trust.history import HOUR, START, call, decided, history
+from tests.trust.history import HOUR, START, accept, call, decided, history
 
 NOW = START + 30 * 86_400.0
 
@@ -29,7 +26,7 @@ def _reports(count: int, folder: str = "reports", *, proposer: str = "agent") ->
 def test_a_rule_that_approves_by_itself_comes_out_of_decisions() -> None:
     """MCPx 2.1, MEW 9.4 steps 5 and 6: ten approvals, one rule, and the next one is approved by it."""
     (suggestion,) = suggest(_reports(10), now=NOW)
-    rules = accept_suggestion((), suggestion, by="alice", now=NOW)
+    rules = accept((), suggestion, by="alice", now=NOW)
     verdict = evaluate(rules, call({"path": "/srv/reports/r-77.txt"}), NOW)
     assert (verdict.decision, verdict.rule) == ("approve", rules[0])
     assert (rules[0].origin.suggestion, rules[0].origin.accepted_by) == (suggestion.id, "alice")
@@ -152,19 +149,19 @@ def test_a_suggestion_says_what_it_rests_on_and_how_sure_one_may_be() -> None:
 
 def test_a_suggestion_comes_again_only_when_it_adds_something() -> None:
     (first,) = suggest(_reports(10), now=NOW)
-    rules = accept_suggestion((), first, by="alice", now=NOW)
+    rules = accept((), first, by="alice", now=NOW)
     assert suggest(_reports(10), rules, now=NOW) == []
     assert suggest(_reports(10), dismissed=[first.rule], now=NOW) == []
     wider = _reports(10) + _reports(10, "public")
     (second,) = suggest(wider, rules, now=NOW)
     assert second.replaces == (first.rule.name,)
-    assert accept_suggestion(rules, second, by="bob", now=NOW)[0].origin.accepted_by == "bob"
-    assert len(accept_suggestion(rules, second, by="bob", now=NOW)) == 1
+    assert accept(rules, second, by="bob", now=NOW)[0].origin.accepted_by == "bob"
+    assert len(accept(rules, second, by="bob", now=NOW)) == 1
 
 
 def test_an_expired_rule_is_suggested_anew() -> None:
     (first,) = suggest(_reports(10), now=NOW)
-    rules = accept_suggestion((), first, by="alice", now=NOW)
+    rules = accept((), first, by="alice", now=NOW)
     assert [again.id for again in suggest(_reports(10), rules, now=NOW + 91 * 86_400)] == [first.id]
 
 
@@ -173,17 +170,6 @@ def test_a_rejection_that_is_long_ago_still_counts() -> None:
     few = LearningSettings(max_decisions=10)
     assert len(suggest(_reports(10), now=NOW, settings=few)) == 1
     assert suggest(old + _reports(10), now=NOW, settings=few) == []
-
-
-def test_a_suggestion_is_accepted_as_narrowed_and_refused_as_widened() -> None:
-    (suggestion,) = suggest(history([{"amount": 10 + n} for n in range(12)]), now=NOW)
-    narrowed = replace(suggestion.rule, range={("amount",): Range(10, 15)})
-    (rule,) = accept_suggestion((), suggestion, by="alice", now=NOW, rule=narrowed)
-    assert (rule.range[("amount",)], rule.origin.accepted_by) == (Range(10, 15), "alice")
-    with pytest.raises(UsageError, match="can only be narrowed"):
-        accept_suggestion(
-            (), suggestion, by="alice", now=NOW, rule=replace(narrowed, range={("amount",): Range(1, 15)})
-        )
 
 
 def test_the_same_history_gives_the_same_suggestions() -> None:

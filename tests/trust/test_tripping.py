@@ -26,7 +26,6 @@ from moot.trust.tripwires import (
     ToolChanged,
     check_tripwires,
     find_anomaly,
-    find_suspensions,
     suspension_reasons,
 )
 from tests.trust.history import START, call, decided
@@ -130,12 +129,12 @@ def test_ordinary_misses_and_other_tools_are_not_unusual() -> None:
     assert find_anomaly(pay, call({"amount": 2_000})) == "amount is 2000, far outside 1 to 100"
 
 
-def test_a_suspended_rule_asks_and_is_not_suspended_twice() -> None:
+def test_a_suspended_rule_asks() -> None:
     event = PersonDecided(decided(_case(), approved=False))
-    (suspension,) = find_suspensions([REPORTS], event, START)
-    held = {suspension.rule: suspension}
-    assert find_suspensions([REPORTS], event, START, suspended=held) == []
-    verdict = evaluate([REPORTS], _case(), START, suspended=suspension_reasons(held))
+    suspension = check_tripwires(REPORTS, event, START)
+    assert suspension is not None
+    held = suspension_reasons({suspension.rule: suspension})
+    verdict = evaluate([REPORTS], _case(), START, suspended=held)
     assert verdict.decision == "ask"
     assert "alice rejected" in verdict.why
 

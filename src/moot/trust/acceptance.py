@@ -56,8 +56,7 @@ class Acceptance:
         origin = RuleOrigin(id, envelope.sender, now)
         replaced: Any = suggestion.get("replaces") or ()
         taken = _with_origin(rule, origin, {each.name for each in store.rules if each.name not in replaced})
-        kept = [each for each in store.rules if each.name not in replaced]
-        store.set_rules(add_rule(kept, taken))
+        store.set_rules(add_rule(store.rules, taken, replaces=replaced))
         store.suggestions.pop(id, None)
         if payload.get("rule") is not None:
             # The rest is not wanted: it would be suggested again at once.

@@ -20,7 +20,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from moot.errors import UsageError
 from moot.protocol.operation import Json
 from moot.trust.backtest import BackTest, back_test
 from moot.trust.bounds import DOUBT, decisions_needed, percent, upper_bound
@@ -28,7 +27,6 @@ from moot.trust.conditions import canonical
 from moot.trust.decision_ledger import Decision, Lesson
 from moot.trust.decision_tree import MAX_DEPTH, Axis, Split, best_split
 from moot.trust.generalisation import CaseKind, Example, Generalisation, generalise, kind_of
-from moot.trust.narrowing_proof import find_wider_part
 from moot.trust.rule_grants import RuleGrant, grant_of, why_no_grant
 from moot.trust.rule_words import count_text, describe_rule, join_names
 from moot.trust.rule_yaml import rule_as_json
@@ -383,21 +381,6 @@ def _replaced_rules(rule: Rule, rules: Sequence[Rule], history: Sequence[Decisio
             if all(rule.matches(case, case.at) for case in cases if old.matches(case, case.at)):
                 names.append(old.name)
     return tuple(names)
-
-
-def accept_suggestion(
-    rules: Sequence[Rule], suggestion: Suggestion, *, by: str, now: float, rule: Rule | None = None
-) -> tuple[Rule, ...]:
-    """The rules with a suggestion added; `rule` is the narrowed version, if the person narrowed it.
-
-    Raises UsageError if that is wider than the suggestion.
-    """
-    taken = rule or suggestion.rule
-    wider = find_wider_part(taken, suggestion.rule)
-    if wider is not None:
-        raise UsageError(f"{wider} is wider than in the suggestion; a suggestion can only be narrowed")
-    taken = replace(taken, origin=RuleOrigin(suggestion.id, by, now))
-    return add_rule(rules, taken, replaces=suggestion.replaces)
 
 
 def add_rule(rules: Sequence[Rule], rule: Rule, *, replaces: Sequence[str] = ()) -> tuple[Rule, ...]:

@@ -6,7 +6,7 @@ asked until a person resumes or removes the rule.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
@@ -112,24 +112,6 @@ def check_tripwires(
         case _:
             assert_never(event)
     return None
-
-
-def find_suspensions(
-    rules: Iterable[Rule],
-    event: Event,
-    now: float,
-    *,
-    suspended: Mapping[str, Suspension] | None = None,
-    deciding_rules: Mapping[str, str] | None = None,
-) -> list[Suspension]:
-    """The suspensions that an event causes among rules that are not suspended yet."""
-    already = suspended or {}
-    found = (
-        check_tripwires(rule, event, now, deciding_rules=deciding_rules)
-        for rule in rules
-        if rule.name not in already
-    )
-    return [suspension for suspension in found if suspension is not None]
 
 
 def suspension_reasons(suspensions: Mapping[str, Suspension]) -> dict[str, str]:
