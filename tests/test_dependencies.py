@@ -177,7 +177,8 @@ from moot.net import event_loop
 async def loop_in_use():
     return type(asyncio.get_running_loop()).__module__
 
-print(event_loop.run(loop_in_use()))
+with asyncio.Runner(loop_factory=event_loop.new_event_loop) as runner:
+    print(runner.run(loop_in_use()))
 """
 
 

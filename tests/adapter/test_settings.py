@@ -89,9 +89,8 @@ def test_every_key_of_the_document_arrives_where_it_is_meant(tmp_path: Path) -> 
 
     carrier, everything = settings.xprotocol_sources
     assert (carrier.endpoint, carrier.mcp_tool_prefix) == ("xp://carrier.example.org", "carrier_")
-    assert carrier.includes("org.carrier.parcel.get")
-    assert not carrier.includes("org.carrier.parcel.send")
-    assert everything.includes("whatever.there.is")
+    assert tuple(carrier.schema_filter) == ("org.carrier.parcel.get",)
+    assert not everything.schema_filter
     listener, discovery = settings.mcp_server, settings.discovery
     assert listener is not None
     assert (listener.transport, listener.sse_port, listener.sse_host) == ("sse", 9765, "127.0.0.2")

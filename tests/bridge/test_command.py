@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from moot.bridge.bridge_runner import serve_bridge
+from moot.bridge.bridge_runner import bridged
 from moot.bridge.bridge_settings import BridgeSettings
 from moot.cli import main
 from moot.mcp.upstream import UpstreamOptions
@@ -127,11 +127,11 @@ async def test_serving_in_process_tells_how_it_ended(tmp_path: Path) -> None:
             token="t-host",
             upstream=UpstreamOptions(limits=QUICK),
         )
-        serving = asyncio.create_task(serve_bridge(settings))
-        await alice.roster.wait_for("host", timeout_seconds=HANG_SECONDS)
-        pid = value_of(await call(alice, "told"))["pid"]
-        await alice.admin.kick("host")
-        ending = await serving
+        async with bridged(settings) as member:
+            await alice.roster.wait_for("host", timeout_seconds=HANG_SECONDS)
+            pid = value_of(await call(alice, "told"))["pid"]
+            await alice.admin.kick("host")
+            ending = await member.space.stay()
         assert ending.code == REMOVED
         assert not is_alive(pid)
 

@@ -245,9 +245,9 @@ async def test_many_bridges_in_one_process_do_not_disturb_each_other(tmp_path: P
             dying, "host2", upstream=UpstreamOptions(limits=replace(QUICK, reconnect_wait_seconds=0.3))
         )
         alice = await space.join("alice")
-        assert good.state == "up"
-        assert bad.state == "down"
-        assert bad.down_reason == "ended with exit code 9"
+        assert good.upstream.state == "up"
+        assert bad.upstream.state == "down"
+        assert bad.upstream.down_reason == "ended with exit code 9"
         assert text_of(await call(alice, "sleep")) == "slept"
         with pytest.raises(McpError, match="ended with exit code 9; it is being restarted"):
             await call(alice, "sleep", to="host2")

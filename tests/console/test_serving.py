@@ -122,7 +122,6 @@ def test_every_script_and_style_of_the_package_is_served_and_nothing_else() -> N
         if path.suffix in {".html", ".js", ".css", ".svg", ".webmanifest"}
     }
     assert set(Console().files) == of_ours
-    assert Console().able
 
 
 def test_no_script_makes_markup_or_code_of_text() -> None:

@@ -94,7 +94,7 @@ def test_every_shown_name_is_unique_short_plain_and_leads_back(things: list[tupl
         assert len(shown) <= 64
         assert re.fullmatch(r"[A-Za-z0-9_.-]+", shown)
         assert names.binding_of(shown) == OwnedName(owner, name)
-        assert names.shown(owner, name) == shown
+        assert names.bind(owner, name) == shown
     assert len(names) == len(set(things))
     again = NameTable(["moot_chat"])
     assert all(again.restore(*binding) for binding in names)

@@ -65,20 +65,6 @@ async def test_a_damaged_snapshot_is_passed_over(tmp_path: Path) -> None:
         assert await database.load_snapshot("lab") == Snapshot(1, b"one")
 
 
-async def test_facts_are_kept_replaced_listed_and_forgotten(tmp_path: Path) -> None:
-    async with database_at(tmp_path / "moot.sqlite") as database:
-        await database.put("lab", "token/a_1", b"x")
-        await database.put("lab", "token/a_1", b"y")
-        await database.put("lab", "tokenXa", b"z")
-        await database.put("den", "token/b", b"")
-        assert await database.get("lab", "token/a_1") == b"y"
-        assert await database.get("lab", "none") is None
-        assert await database.items("lab", "token/") == {"token/a_1": b"y"}
-        assert await database.items("lab") == {"token/a_1": b"y", "tokenXa": b"z"}
-        await database.put("lab", "token/a_1", None)
-        assert await database.items("lab", "token/") == {}
-
-
 async def test_calls_are_carried_out_in_the_order_in_which_they_are_made(tmp_path: Path) -> None:
     async with database_at(tmp_path / "moot.sqlite") as database:
         for position in range(1, 20):

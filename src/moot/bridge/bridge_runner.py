@@ -10,7 +10,7 @@ from moot.bridge.bridge_settings import BridgeSettings
 from moot.bridge.server_member import ServerControls, ServerMember
 from moot.mcp.tool_pins import Pins
 from moot.mcp.upstream import StartFailed, Upstream, open_upstream
-from moot.participant import CloseReason, connect
+from moot.participant import connect
 
 
 @asynccontextmanager
@@ -19,7 +19,7 @@ async def bridged(
 ) -> AsyncIterator[ServerMember]:
     """An MCP server as a member of a space while the block runs.
 
-    Whatever the server does raises nothing here: see `member.state` and `member.down_reason`. Entering raises
+    Whatever the server does raises nothing here: see `member.upstream`. Entering raises
     StartFailed if the server `must_start` and does not, NotAdmitted or Unreachable if the space cannot be
     joined, UsageError if the file of pins cannot be used. Any number may run in one process.
 
@@ -53,9 +53,3 @@ async def bridged(
             finally:
                 work.cancel()
                 await asyncio.wait([work])
-
-
-async def serve_bridge(settings: BridgeSettings) -> CloseReason:
-    """Bridge until the space ends the membership for good; returns how. Cancelling stops the server too."""
-    async with bridged(settings) as member:
-        return await member.space.stay()

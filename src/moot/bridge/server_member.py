@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final, Literal
+from typing import Final
 
 from moot.bridge.server_messages import ServerMessages
 from moot.errors import McpError, MootError
@@ -96,16 +96,6 @@ class ServerMember:
     def space(self) -> JoinedSpace:
         assert self._space is not None  # noqa: S101  # `bridged` gives out no member without
         return self._space
-
-    @property
-    def state(self) -> Literal["starting", "up", "down", "stopped"]:
-        """Of the server; the member itself is there in any case."""
-        return self.upstream.state
-
-    @property
-    def down_reason(self) -> str:
-        """Why the server is down, as the end of a sentence about it."""
-        return self.upstream.down_reason
 
     @property
     def changes(self) -> Mapping[str, PinChange]:

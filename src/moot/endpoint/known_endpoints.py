@@ -50,10 +50,6 @@ class KnownEndpoints:
         self._clock = clock
         self._known: dict[str, tuple[str, str]] = {} if file is None else _read(file)
 
-    def key_of(self, endpoint: str) -> str | None:
-        entry = self._known.get(endpoint)
-        return None if entry is None else entry[0]
-
     def check(self, endpoint: str, key: str) -> bool:
         """Whether it is seen for the first time; remembers its key. Raises KeyChanged."""
         entry = self._known.get(endpoint)
@@ -63,11 +59,6 @@ class KnownEndpoints:
         if entry[0] != key:
             raise KeyChanged(endpoint, entry[0], key, entry[1], self._file)
         return False
-
-    def accept(self, endpoint: str, key: str) -> None:
-        """The operator accepts a new key."""
-        verify_key(key)
-        self._save(endpoint, key)
 
     def _save(self, endpoint: str, key: str) -> None:
         if endpoint not in self._known and len(self._known) >= MAX_ENDPOINTS:

@@ -44,11 +44,6 @@ class Console:
         root = files("moot").joinpath("console") if folder is None else folder
         self.files: Mapping[str, StaticFile] = dict(_read(root))
 
-    @property
-    def able(self) -> bool:
-        """Whether the package holds a page at all."""
-        return PAGE in self.files
-
     def answer(self, request: Request, path: str) -> Response | None:
         """The file at this path; 304 for a browser that has it already; None when there is none."""
         found = self.files.get(path)

@@ -6,10 +6,6 @@ uvloop halves what a message costs, but it is compiled and exists for CPython on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
-
-_Result = TypeVar("_Result")
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -19,9 +15,3 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     except ImportError:
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
-
-
-def run(main: Coroutine[Any, Any, _Result]) -> _Result:
-    """Run `main` to its end on a new loop, as `asyncio.run` does (which takes no loop before Python 3.12)."""
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(main)

@@ -79,9 +79,6 @@ class NameTable:
         """What this name is bound to, whether or not its owner is present."""
         return self._bindings.get(shown)
 
-    def shown(self, owner: str, name: str) -> str | None:
-        return self._shown.get(OwnedName(owner, name))
-
     def _keep(self, shown: str, owned: OwnedName) -> None:
         self._bindings[shown] = owned
         self._shown[owned] = shown

@@ -1,4 +1,4 @@
-"""Snapshots of spaces and small facts, in one SQLite file (`DATA/moot.sqlite`), durable when a call is done.
+"""Snapshots of spaces, in one SQLite file (`DATA/moot.sqlite`), durable when a call is done.
 
 A snapshot is the state of a space and the number of the last journal record that it covers; restart is the
 newest snapshot and the records behind it (D-41). The connection lives in one thread, in which the calls
@@ -28,8 +28,6 @@ _VERSION: Final = 1
 _TABLES: Final = """
 CREATE TABLE snapshots (space TEXT NOT NULL, position INTEGER NOT NULL, state BLOB NOT NULL,
   digest BLOB NOT NULL, PRIMARY KEY (space, position));
-CREATE TABLE facts (space TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (space, key))
-  WITHOUT ROWID;
 """
 
 
@@ -71,17 +69,6 @@ class Database:
     def load_snapshot(self, space: str, *, at_most: int | None = None) -> asyncio.Future[Snapshot | None]:
         """The newest snapshot that is whole; `at_most` passes over those beyond the journal's end."""
         return self._run(lambda: _load(self._connection, space, at_most))
-
-    def put(self, space: str, key: str, value: bytes | None) -> asyncio.Future[None]:
-        """Keep a small fact, or with None forget it."""
-        return self._run(lambda: _put(self._connection, space, key, value))
-
-    def get(self, space: str, key: str) -> asyncio.Future[bytes | None]:
-        return self._run(lambda: _get(self._connection, space, key))
-
-    def items(self, space: str, prefix: str = "") -> asyncio.Future[dict[str, bytes]]:
-        """All facts of a space whose key starts so."""
-        return self._run(lambda: _items(self._connection, space, prefix))
 
     async def close(self) -> None:
         """Carry out what was asked for, and let go of the file."""
@@ -147,24 +134,3 @@ def _load(connection: sqlite3.Connection, space: str, at_most: int | None) -> Sn
         if hashlib.sha256(state).digest() == digest:
             return Snapshot(position, state)
     return None
-
-
-def _put(connection: sqlite3.Connection, space: str, key: str, value: bytes | None) -> None:
-    if value is None:
-        connection.execute("DELETE FROM facts WHERE space = ? AND key = ?", (space, key))
-    else:
-        connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?, ?)", (space, key, value))
-
-
-def _get(connection: sqlite3.Connection, space: str, key: str) -> bytes | None:
-    row = connection.execute("SELECT value FROM facts WHERE space = ? AND key = ?", (space, key)).fetchone()
-    return None if row is None else row[0]
-
-
-def _items(connection: sqlite3.Connection, space: str, prefix: str) -> dict[str, bytes]:
-    # Not LIKE: `_` and `%` are ordinary characters in a key.
-    rows = connection.execute(
-        "SELECT key, value FROM facts WHERE space = ? AND substr(key, 1, ?) = ? ORDER BY key",
-        (space, len(prefix), prefix),
-    )
-    return dict(rows.fetchall())

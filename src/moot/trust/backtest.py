@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from moot.protocol.operation import Json
 from moot.trust.decision_ledger import Decision
-from moot.trust.rules import Rule, RuleVerdict, evaluate
+from moot.trust.rules import Rule
 
 # Near misses that are kept.
 MAX_NEAR_MISSES = 5
@@ -80,38 +80,3 @@ def back_test(rule: Rule, decisions: Iterable[Decision]) -> BackTest:
     # Rejections first: they show where people drew the line.
     misses = sorted(near.values(), key=lambda miss: miss.decision != "reject")[:MAX_NEAR_MISSES]
     return BackTest(history, covered, agreements, tuple(conflicts), undecided, automated, tuple(misses))
-
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """The result of all rules together on a history."""
-
-    decided: int
-    automatic: int
-    agreements: int
-    conflicts: tuple[tuple[str, RuleVerdict], ...]
-
-    @property
-    def share(self) -> float:
-        return self.automatic / self.decided if self.decided else 0.0
-
-
-def replay(rules: Sequence[Rule], decisions: Iterable[Decision]) -> Replay:
-    """Apply all rules; the first match wins. Limits of count and presence are ignored."""
-    decided = automatic = agreements = 0
-    conflicts: list[tuple[str, RuleVerdict]] = []
-    for decision in decisions:
-        lesson = decision.lesson
-        if lesson is None:
-            continue
-        decided += 1
-        present = {name for rule in rules for name in rule.limits.while_present}
-        verdict = evaluate(rules, decision.case, decision.case.at, present)
-        if verdict.decision == "ask":
-            continue
-        automatic += 1
-        if verdict.decision == lesson:
-            agreements += 1
-        else:
-            conflicts.append((decision.id, verdict))
-    return Replay(decided, automatic, agreements, tuple(conflicts))

@@ -163,9 +163,6 @@ class DecisionLedger:
         found = self._decisions.get(id) or self._requests.get(id)
         return found or next((d for d in self if id in (d.envelope, d.response)), None)
 
-    def lessons(self) -> list[Decision]:
-        return [decision for decision in self if decision.lesson is not None]
-
     def observe(self, envelope: Envelope, now: float, *, sender: str = "") -> Decision | None:
         """Process one accepted envelope; returns the decision that it is about, if any."""
         self.expire(now)

@@ -45,9 +45,6 @@ class MemberLog:
         self.flush()
         self._keep(f"-- {text}\n".encode())
 
-    def last_lines(self, count: int = 20) -> list[str]:
-        return self._tail.last_lines(count)
-
     def flush(self) -> None:
         """The member has ended: an unfinished line counts as a line too."""
         if self._partial:

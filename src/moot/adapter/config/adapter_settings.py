@@ -226,7 +226,3 @@ class AdapterSettings(msgspec.Struct, frozen=True, kw_only=True):
         if not self.audit.enabled:
             return None
         return self.audit.file or self.store / "audit.jsonl"
-
-    def source(self, name: str) -> McpSource | None:
-        """The MCP source of that name."""
-        return next((source for source in self.mcp_sources if source.name == name), None)

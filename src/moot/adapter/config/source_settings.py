@@ -172,7 +172,3 @@ class XProtocolSource(msgspec.Struct, frozen=True, kw_only=True):
     def address(self) -> str:
         """The source's name for people: its endpoint, or its key."""
         return self.endpoint or self.key or ""
-
-    def includes(self, kind: str) -> bool:
-        """XP 3.1: whether a schema becomes a tool."""
-        return not self.schema_filter or kind in self.schema_filter

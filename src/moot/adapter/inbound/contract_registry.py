@@ -162,14 +162,11 @@ class ContractRegistry:
     # Looking up
 
     def route(self, kind: str) -> KindRoute | None:
-        """RouteTarget answers a kind."""
+        """What answers a kind."""
         return self._routes.get(kind)
 
     def publication(self, source: str) -> Publication | None:
         return self._publications.get(source)
-
-    def routes(self) -> Iterator[KindRoute]:
-        return iter(self._routes.values())
 
     def contracts(self) -> list[Contract]:
         """All of them, sorted by kind."""

@@ -41,17 +41,10 @@ class CharSet:
     def complement(self) -> CharSet:
         return charset(*_gaps(self.ranges))
 
-    def size(self) -> int:
-        return sum(high - low + 1 for low, high in self.ranges)
-
     def single(self) -> int | None:
         """The only member, if there is only one."""
         low, high = self.ranges[0] if len(self.ranges) == 1 else (0, 1)
         return low if low == high else None
-
-    def codes(self) -> Iterator[int]:
-        for low, high in self.ranges:
-            yield from range(low, high + 1)
 
 
 def charset(*ranges: tuple[int, int]) -> CharSet:

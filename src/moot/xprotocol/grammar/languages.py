@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-from moot.xprotocol.grammar.charsets import EVERY, NONE, CharSet, chars
+from moot.xprotocol.grammar.charsets import EVERY, NONE, CharSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +91,6 @@ def many(item: Language, low: int, high: int | None) -> Language:
     if item == NO_TEXT:
         return NOTHING if low == 0 else NO_TEXT
     return item if (low, high) == (1, 1) else Many(item, low, high)
-
-
-def text(words: str) -> Language:
-    return chain(*(One(chars(c)) for c in words))
 
 
 def length_between(low: int, high: int | None) -> Language:

@@ -48,9 +48,6 @@ class StringBounds:
     formats: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
 
-    def is_free(self) -> bool:
-        return self == StringBounds()
-
 
 def string(
     book: RuleBook, bounds: StringBounds, demands: Sequence[Language] = (), *, hint: str, note: Note
