@@ -101,9 +101,9 @@ async def test_a_gateway_goes_on_where_0_1_was_killed(written: Path, config: Pat
 
 
 async def test_every_decision_is_still_counted(written: Path) -> None:
-    code, said = await command("decisions", "--data", str(written / "space"), "--json", cwd=written)
+    code, said = await command("proposal", "history", "--data", str(written / "space"), "--json", cwd=written)
     assert code == 0, said
-    decided = [json.loads(line)["decision"] for line in said.splitlines()]
+    decided = [json.loads(line)["status"] for line in said.splitlines()]
     assert sorted(decided) == ["fulfilled"] * 6 + ["open", "rejected"]
 
 
@@ -129,9 +129,11 @@ async def test_an_accepted_rule_goes_on_deciding(written: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["relay", "acme-store", "beta-store"])
 async def test_stores_of_events_open(written: Path, folder: str) -> None:
-    code, said = await command("store", "stats", str(written / "adapters" / folder), cwd=written)
+    code, said = await command("xp", "store", "stats", str(written / "adapters" / folder), cwd=written)
     assert code == 0, said
-    code, said = await command("store", "list", str(written / "adapters" / folder), "--json", cwd=written)
+    code, said = await command(
+        "xp", "store", "list", str(written / "adapters" / folder), "--json", cwd=written
+    )
     assert code == 0, said
     kinds = {json.loads(line)["kind"] for line in said.splitlines()}
     assert kinds or folder == "beta-store"
