@@ -20,8 +20,8 @@ import { applyTheme } from "./views/theme.js";
  * @property {import("./core/keys.js").Keys} keys
  * @property {(view: string, ...rest: string[]) => void} go show a view of this space
  * @property {(view: string, ...rest: string[]) => string} link the address of a view of this space
- * @property {(words: string, tone?: "info" | "good" | "bad") => void} notify a short message on the page, spoken too
- * @property {(words: string) => void} announce spoken by screen readers, not shown
+ * @property {(text: string, tone?: "info" | "good" | "bad") => void} notify a short message on the page, spoken too
+ * @property {(text: string) => void} announce spoken by screen readers, not shown
  */
 
 const root = /** @type {HTMLElement} */ (document.getElementById("app"));

@@ -36,7 +36,7 @@ const FINAL_CLOSE_CODES = {
  * @typedef {object} Handlers
  * @property {(raw: string, past: boolean) => void} onEnvelope
  * @property {(id: string, data: string | Uint8Array) => void} onFrame
- * @property {(words: string, since: number) => void} gap
+ * @property {(reason: string, since: number) => void} gap
  * @property {() => void} onStateChange
  */
 
@@ -154,7 +154,7 @@ export class Connection {
       if (this.isKnown(id)) overlaps = true;
       else missed.push(raw);
     }
-    if (this.everLive && !overlaps) this._handlers.gap(history.words || "the gateway no longer has all messages sent in the meantime", this._lostAt);
+    if (this.everLive && !overlaps) this._handlers.gap(history.problem || "the gateway no longer has all messages sent in the meantime", this._lostAt);
     let at = 0;
     const replay = (/** @type {number} */ until) => {
       while (at < missed.length && performance.now() < until) this._dispatch(missed[at++], true);
@@ -187,7 +187,7 @@ export class Connection {
   /** Whether an envelope with this id was received before; set by the session. @type {(id: string) => boolean} */
   isKnown = () => false;
 
-  /** @param {string} me @param {number} since @returns {Promise<{messages: string[], words: string}>} */
+  /** @param {string} me @param {number} since @returns {Promise<{messages: string[], problem: string}>} */
   async _fetchHistory(me, since) {
     const address = new URL(`participants/${encodeURIComponent(me)}/messages`, this._target.base);
     address.searchParams.set("space", this._target.space);
@@ -200,11 +200,11 @@ export class Connection {
         cache: "no-store",
         credentials: "omit",
       });
-      if (answer.status === 404) return { messages: [], words: "this gateway keeps no history to catch up from" };
-      if (!answer.ok) return { messages: [], words: `the history could not be fetched (HTTP ${answer.status})` };
-      return { messages: membersOf(textAt(await answer.text(), ["messages"]) ?? "[]").map((part) => part.text), words: "" };
+      if (answer.status === 404) return { messages: [], problem: "this gateway keeps no history to catch up from" };
+      if (!answer.ok) return { messages: [], problem: `the history could not be fetched (HTTP ${answer.status})` };
+      return { messages: membersOf(textAt(await answer.text(), ["messages"]) ?? "[]").map((part) => part.text), problem: "" };
     } catch (fault) {
-      return { messages: [], words: `the history could not be fetched (${fault instanceof Error ? fault.message : "no answer"})` };
+      return { messages: [], problem: `the history could not be fetched (${fault instanceof Error ? fault.message : "no answer"})` };
     }
   }
 

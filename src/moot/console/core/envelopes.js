@@ -39,7 +39,7 @@ const MAX_SUMMARY_CHARACTERS = 240;
 export class Envelopes {
   /** @param {number} [max] rows that are kept */
   constructor(max = MAX_ROWS) {
-    this.most = max;
+    this.max = max;
     /** @type {Row[]} */
     this._rows = [];
     this._start = 0;
@@ -169,7 +169,7 @@ export class Envelopes {
       this.conversations.set(row.root, conversation);
     } else this.conversations.set(row.root, { root: row.root, rows: [row.n] });
     this.kinds.set(row.kind, (this.kinds.get(row.kind) ?? 0) + 1);
-    if (this.size > this.most || this.characters > MAX_CHARACTERS) this._makeRoom();
+    if (this.size > this.max || this.characters > MAX_CHARACTERS) this._makeRoom();
   }
 
   _makeRoom() {

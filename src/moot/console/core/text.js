@@ -82,13 +82,13 @@ function splitPieces(text) {
 }
 
 /**
- * Text as a block that keeps its line breaks. More than `most` characters are cut, with a button for the rest.
+ * Text as a block that keeps its line breaks. More than `maxCharacters` characters are cut, with a button for the rest.
  * @param {unknown} text
- * @param {{most?: number, class?: string, tag?: string, label?: string}} [options]
+ * @param {{maxCharacters?: number, class?: string, tag?: string, label?: string}} [options]
  */
 export function textBlock(text, options = {}) {
   const all = String(text);
-  const max = options.most ?? BLOCK_CHARACTERS;
+  const max = options.maxCharacters ?? BLOCK_CHARACTERS;
   const body = el(options.tag ?? "pre", { class: ["text-block", options.class], tabindex: options.tag ? null : "0", "aria-label": options.tag ? null : (options.label ?? "text") , role: options.tag ? null : "group" });
   if (all.length <= max) {
     body.append(escapeHidden(all));

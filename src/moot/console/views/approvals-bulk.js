@@ -17,7 +17,7 @@ export const MAX_AT_ONCE = 50;
 /** @param {Proposal} proposal */
 function entry(proposal) {
   const given = textAt(proposal.call.bodyText, ["params", "arguments"]) ?? textAt(proposal.call.bodyText, ["params"]) ?? "";
-  return el("li", { data: { id: proposal.id } }, summaryOf(proposal, given && textBlock(given, { most: 300, class: "bulk-call", label: "arguments" })), el("p", { class: "fault" }));
+  return el("li", { data: { id: proposal.id } }, summaryOf(proposal, given && textBlock(given, { maxCharacters: 300, class: "bulk-call", label: "arguments" })), el("p", { class: "fault" }));
 }
 
 /** Why one of them cannot be approved from here. @param {Context} context @param {Proposal} proposal */

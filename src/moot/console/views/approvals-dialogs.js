@@ -55,7 +55,7 @@ function onCtrlEnter(node, act) {
  */
 export function rejectDialog(context, shown, list, decide) {
   const group = newId("reason");
-  const text = el("textarea", { class: "field", id: newId("words"), rows: "2", placeholder: "Sent to the proposer as a chat message", maxlength: "4000" });
+  const text = el("textarea", { class: "field", id: newId("comment"), rows: "2", placeholder: "Sent to the proposer as a chat message", maxlength: "4000" });
   const status = el("p", { class: "fault", role: "status" });
   const radios = REASONS.map((reason, index) => {
     const radio = el("input", { type: "radio", name: group, value: reason, checked: index === 0 });
@@ -92,8 +92,8 @@ export function grantDialog(context, proposal, shown, summary, decide) {
   const { state } = context;
   const scopes = grantScopes(state, proposal);
   const group = newId("width");
-  const editor = el("textarea", { class: "field mono capability-text", id: newId("capability"), rows: "8", spellcheck: "false", autocapitalize: "off", "aria-describedby": `${group}-words` });
-  const text = el("p", { class: "capability-description", id: `${group}-words` });
+  const editor = el("textarea", { class: "field mono capability-text", id: newId("capability"), rows: "8", spellcheck: "false", autocapitalize: "off", "aria-describedby": `${group}-description` });
+  const text = el("p", { class: "capability-description", id: `${group}-description` });
   const fault = el("p", { class: "fault", role: "status" });
   let chosen = Math.max(0, scopes.findIndex((each) => each.text));
   let edited = scopes[2].text || scopes[1].text;

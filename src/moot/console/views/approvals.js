@@ -239,7 +239,7 @@ class ApprovalsView {
   }
 
   /** @param {string[]} rest */
-  arrive(rest) {
+  openRoute(rest) {
     const id = rest[0] ?? "";
     const wasOpened = this._root.classList.contains("opened");
     this._root.classList.toggle("opened", id !== "");
@@ -273,6 +273,6 @@ registerView({
   mount(outlet, context) {
     alertInAllSpaces(context.session);
     const view = new ApprovalsView(outlet, context);
-    return { unmount: () => view.close(), openRoute: (rest) => view.arrive(rest) };
+    return { unmount: () => view.close(), openRoute: (rest) => view.openRoute(rest) };
   },
 });

@@ -73,7 +73,7 @@ class RuleRecord {
     this.included = new Set();
     /** @type {"announced" | "asking" | "known" | "failed" | "refused"} */
     this.status = "announced";
-    this.words = "";
+    this.error = "";
   }
 
   /** @param {string} name */
@@ -196,14 +196,14 @@ export class ApproverState {
       this._takeSuggestions(record, suggestions);
       this._takeReport(record, report);
       record.status = "known";
-      record.words = "";
+      record.error = "";
       this._tries.delete(approver.id);
     } catch (fault) {
       // It may have joined a moment before its tools were announced.
       const again = this._isWorthATry(approver.id);
       if (again) setTimeout(() => void this.refresh(), RETRY_MILLISECONDS);
       record.status = before === "known" ? "known" : again ? "announced" : "failed";
-      record.words = again ? "" : fault instanceof Error ? fault.message : "no reply";
+      record.error = again ? "" : fault instanceof Error ? fault.message : "no reply";
     }
     this._publish();
   }

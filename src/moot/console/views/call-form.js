@@ -13,7 +13,7 @@ import { MAX_DEPTH, alternatives, resolveSchema, schemaLabel, strings, titleOfSc
  * @property {HTMLElement} node
  * @property {() => string | null} text JSON, or null when it is not set
  * @property {(text: string | null) => void} fill
- * @property {(path: string[], words: string) => boolean} fault show the error at its field; false if the field is not here
+ * @property {(path: string[], message: string) => boolean} fault show the error at its field; false if the field is not here
  * @property {() => void} clear remove the shown errors
  * @property {() => boolean} check whether the input can be parsed; shows errors where not
  */

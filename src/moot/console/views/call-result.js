@@ -9,14 +9,14 @@ const MAX_PARTS = 100;
 /**
  * The progress that a host reports for a request.
  * @param {import("../core/state.js").State} state @param {string} request the envelope's id
- * @returns {{done: number, total: number, words: string} | null}
+ * @returns {{done: number, total: number, message: string} | null}
  */
 export function progressOf(state, request) {
   const wanted = state.proposals.requests.get(request);
   const row = state.envelopes.effectsOf(request).findLast((each) => each.operation === "notifications/progress" && (!wanted || wanted.to.length === 0 || wanted.to.includes(each.from)));
   if (!row) return null;
   const params = state.envelopes.envelope(row)?.payload?.params ?? {};
-  return { done: finite(params.progress), total: finite(params.total), words: typeof params.message === "string" ? params.message : "" };
+  return { done: finite(params.progress), total: finite(params.total), message: typeof params.message === "string" ? params.message : "" };
 }
 
 /** @param {any} value */
@@ -24,7 +24,7 @@ function finite(value) {
   return typeof value === "number" && Number.isFinite(value) && value > 0 ? value : 0;
 }
 
-/** @param {{done: number, total: number, words: string}} progress */
+/** @param {{done: number, total: number, message: string}} progress */
 export function progressView(progress) {
   const share = progress.total > 0 ? Math.min(1, progress.done / progress.total) : 0;
   const bar = el("span", { class: "progress-done" });
@@ -34,7 +34,7 @@ export function progressView(progress) {
     "div",
     { class: "progress" },
     el("div", { class: "progress-bar", role: "progressbar", "aria-label": "Progress", "aria-valuemin": "0", "aria-valuemax": String(progress.total || 100), "aria-valuenow": progress.total ? String(progress.done) : null, "aria-valuetext": text }, bar),
-    el("span", { class: "soft" }, text, progress.words && [" · ", el("bdi", {}, oneLine(progress.words, 200))]),
+    el("span", { class: "soft" }, text, progress.message && [" · ", el("bdi", {}, oneLine(progress.message, 200))]),
   );
 }
 

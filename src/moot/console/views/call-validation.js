@@ -79,7 +79,7 @@ function check(schema, value, path, root, faults, depth) {
   }
 }
 
-/** @param {any} schema @param {string} value @param {(words: string) => void} report */
+/** @param {any} schema @param {string} value @param {(message: string) => void} report */
 function checkText(schema, value, report) {
   const length = [...value].length;
   if (typeof schema.minLength === "number" && length < schema.minLength) report(length === 0 ? "must not be empty" : `must have at least ${schema.minLength} ${schema.minLength === 1 ? "character" : "characters"}`);
@@ -99,7 +99,7 @@ function patternFails(pattern, value) {
   }
 }
 
-/** @param {any} schema @param {number} value @param {(words: string) => void} report */
+/** @param {any} schema @param {number} value @param {(message: string) => void} report */
 function checkNumber(schema, value, report) {
   if (typeof schema.minimum === "number" && value < schema.minimum) report(`must be at least ${schema.minimum}`);
   if (typeof schema.maximum === "number" && value > schema.maximum) report(`must be at most ${schema.maximum}`);
@@ -111,7 +111,7 @@ function checkNumber(schema, value, report) {
   }
 }
 
-/** @param {any} schema @param {any[]} value @param {string[]} path @param {any} root @param {Fault[]} faults @param {number} depth @param {(words: string) => void} report */
+/** @param {any} schema @param {any[]} value @param {string[]} path @param {any} root @param {Fault[]} faults @param {number} depth @param {(message: string) => void} report */
 function checkList(schema, value, path, root, faults, depth, report) {
   if (typeof schema.minItems === "number" && value.length < schema.minItems) report(`must have at least ${schema.minItems} ${schema.minItems === 1 ? "item" : "items"}`);
   if (typeof schema.maxItems === "number" && value.length > schema.maxItems) report(`must have at most ${schema.maxItems} ${schema.maxItems === 1 ? "item" : "items"}`);
@@ -123,7 +123,7 @@ function checkList(schema, value, path, root, faults, depth, report) {
   });
 }
 
-/** @param {any} schema @param {Record<string, any>} value @param {string[]} path @param {any} root @param {Fault[]} faults @param {number} depth @param {(words: string) => void} report */
+/** @param {any} schema @param {Record<string, any>} value @param {string[]} path @param {any} root @param {Fault[]} faults @param {number} depth @param {(message: string) => void} report */
 function checkObject(schema, value, path, root, faults, depth, report) {
   for (const name of strings(schema.required)) if (!Object.hasOwn(value, name)) faults.push({ path: [...path, name], message: "is required" });
   const known = isObject(schema.properties) ? schema.properties : {};

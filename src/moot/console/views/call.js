@@ -238,7 +238,7 @@ class CallView {
   }
 
   /** @param {string[]} rest member, tool, and the proposal whose arguments to begin with */
-  arrive(rest) {
+  openRoute(rest) {
     const [member = "", tool = "", proposal = ""] = rest;
     this._member = member;
     this._tool = tool;
@@ -263,6 +263,6 @@ registerView({
   css: "css/call.css",
   mount(outlet, context) {
     const view = new CallView(outlet, context);
-    return { unmount: () => view.close(), openRoute: (rest) => view.arrive(rest) };
+    return { unmount: () => view.close(), openRoute: (rest) => view.openRoute(rest) };
   },
 });

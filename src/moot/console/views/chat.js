@@ -66,7 +66,7 @@ class ChatView {
   }
 
   /** The address contains a chat's id: scroll to it. @param {string[]} rest */
-  arrive(rest) {
+  openRoute(rest) {
     if (rest[0]) this._messages.show(rest[0]);
   }
 
@@ -137,6 +137,6 @@ registerView({
   badge: (state) => state.chats.unacknowledged.size,
   mount(outlet, context) {
     const view = new ChatView(outlet, context);
-    return { unmount: () => view.close(), openRoute: (rest) => view.arrive(rest) };
+    return { unmount: () => view.close(), openRoute: (rest) => view.openRoute(rest) };
   },
 });

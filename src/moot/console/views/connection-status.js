@@ -3,7 +3,7 @@
 import { el, replace } from "../core/dom.js";
 import { escapeHidden } from "../core/text.js";
 
-/** @type {Record<string, [string, string]>} state → tone and words */
+/** @type {Record<string, [string, string]>} state → tone and label */
 const LABELS = {
   connecting: ["warn", "Connecting"],
   "catching-up": ["warn", "Catching up"],

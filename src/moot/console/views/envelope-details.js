@@ -14,23 +14,23 @@ import { kindTag } from "./timeline-rows.js";
 /**
  * @param {Row} row
  * @param {import("../app.js").Context} context
- * @param {{jump: (id: string) => void, close: () => void, filter: (words: string) => void}} acts
+ * @param {{jump: (id: string) => void, close: () => void, filter: (text: string) => void}} actions
  */
-export function envelopeDetails(row, context, acts) {
+export function envelopeDetails(row, context, actions) {
   const store = context.state.envelopes;
-  if (row.type === "gap") return el("div", { class: "details" }, head("Gap", acts), el("p", {}, escapeHidden(row.summary)), el("p", { class: "soft" }, `Messages between ${isoTime(row.at)} and the next entry may be missing here. The gateway’s journal has them: see moot journal.`));
+  if (row.type === "gap") return el("div", { class: "details" }, head("Gap", actions), el("p", {}, escapeHidden(row.summary)), el("p", { class: "soft" }, `Messages between ${isoTime(row.at)} and the next entry may be missing here. The gateway’s journal has them: see moot journal.`));
   const payload = textAt(row.raw, ["payload"]);
   const cause = store.causesOf(row);
   const effects = store.effectsOf(row.id);
   return el(
     "div",
     { class: "details" },
-    head([kindTag(row), el("bdi", { class: "details-title" }, oneLine(row.operation || row.kind, 120))], acts),
-    facts(row, acts),
+    head([kindTag(row), el("bdi", { class: "details-title" }, oneLine(row.operation || row.kind, 120))], actions),
+    facts(row, actions),
     refusal(row, context),
-    links("Caused by", cause.map((each) => ({ id: each.id, row: each.row })), row, acts),
-    links("Resulted in", effects.map((each) => ({ id: each.id, row: each })), row, acts),
-    el("div", { class: "details-actions" }, row.about.length + effects.length > 0 && button("View flow", () => context.go("flow", row.id), { class: "small", icon: icon("flow", 16) }), decidedByRules(row, context) && button("Explain", () => context.go("rules", "explain", row.id), { class: "small", icon: icon("rules", 16), title: "Why rules did or did not decide this" }), button("Show only this conversation", () => acts.filter(`is-root:${row.root}`), { class: "small" })),
+    links("Caused by", cause.map((each) => ({ id: each.id, row: each.row })), row, actions),
+    links("Resulted in", effects.map((each) => ({ id: each.id, row: each })), row, actions),
+    el("div", { class: "details-actions" }, row.about.length + effects.length > 0 && button("View flow", () => context.go("flow", row.id), { class: "small", icon: icon("flow", 16) }), decidedByRules(row, context) && button("Explain", () => context.go("rules", "explain", row.id), { class: "small", icon: icon("rules", 16), title: "Why rules did or did not decide this" }), button("Show only this conversation", () => actions.filter(`is-root:${row.root}`), { class: "small" })),
     payload === null ? el("p", { class: "soft" }, "No payload.") : el("section", {}, el("div", { class: "details-bar" }, el("h3", {}, "Payload"), copyButton(formatJson(payload), "Copy payload", context)), jsonTree(payload)),
     el("details", { class: "raw" }, el("summary", {}, "Raw envelope"), rawBlock(row.raw)),
   );
@@ -54,23 +54,23 @@ function rawBlock(raw) {
   return holder;
 }
 
-/** @param {any} title @param {{close: () => void}} acts */
-function head(title, acts) {
-  return el("header", { class: "details-head" }, el("h2", {}, title), el("button", { type: "button", class: "button quiet icon-only", "aria-label": "Close details", on: { click: acts.close } }, icon("close")));
+/** @param {any} title @param {{close: () => void}} actions */
+function head(title, actions) {
+  return el("header", { class: "details-head" }, el("h2", {}, title), el("button", { type: "button", class: "button quiet icon-only", "aria-label": "Close details", on: { click: actions.close } }, icon("close")));
 }
 
-/** @param {Row} row @param {{filter: (words: string) => void}} acts */
-function facts(row, acts) {
+/** @param {Row} row @param {{filter: (text: string) => void}} actions */
+function facts(row, actions) {
   /** @param {string} id @param {string} field */
-  const who = (id, field) => el("button", { type: "button", class: "link-button", title: "Show only this", on: { click: () => acts.filter(`${field}:${quoted(id)}`) } }, nameOf(id));
+  const who = (id, field) => el("button", { type: "button", class: "link-button", title: "Show only this", on: { click: () => actions.filter(`${field}:${quoted(id)}`) } }, nameOf(id));
   return el(
     "dl",
     { class: "facts" },
     fact("From", who(row.from, "from")),
     fact("To", row.to.length > 0 ? row.to.map((id, index) => [index > 0 && ", ", who(id, "to")]) : el("span", { class: "soft" }, "everyone")),
-    fact("Kind", el("button", { type: "button", class: "link-button mono", title: "Show only this", on: { click: () => acts.filter(`kind:${row.kind}`) } }, oneLine(row.kind, 120))),
+    fact("Kind", el("button", { type: "button", class: "link-button mono", title: "Show only this", on: { click: () => actions.filter(`kind:${row.kind}`) } }, oneLine(row.kind, 120))),
     fact("Time", el("time", { datetime: isoTime(row.at) }, isoTime(row.at))),
-    row.context && fact("Context", el("button", { type: "button", class: "link-button", on: { click: () => acts.filter(`context:${quoted(row.context)}`) } }, path(row.context))),
+    row.context && fact("Context", el("button", { type: "button", class: "link-button", on: { click: () => actions.filter(`context:${quoted(row.context)}`) } }, path(row.context))),
     fact("Id", el("bdi", { class: "mono" }, oneLine(row.id, 80))),
   );
 }
@@ -113,8 +113,8 @@ function refusal(row, context) {
   return null;
 }
 
-/** @param {string} title @param {{id: string, row: Row | undefined}[]} rows @param {Row} from @param {{jump: (id: string) => void}} acts */
-function links(title, rows, from, acts) {
+/** @param {string} title @param {{id: string, row: Row | undefined}[]} rows @param {Row} from @param {{jump: (id: string) => void}} actions */
+function links(title, rows, from, actions) {
   if (rows.length === 0) return null;
   return el(
     "section",
@@ -128,7 +128,7 @@ function links(title, rows, from, acts) {
           "li",
           {},
           row
-            ? el("button", { type: "button", class: "cause", on: { click: () => acts.jump(id) } }, kindTag(row), el("span", { class: "grow" }, nameOf(row.from), " ", el("bdi", { class: "soft" }, oneLine(row.operation || row.summary, 80))), el("span", { class: "faint" }, row.at >= from.at ? `+${duration(row.at - from.at)}` : formatTime(row.at)))
+            ? el("button", { type: "button", class: "cause", on: { click: () => actions.jump(id) } }, kindTag(row), el("span", { class: "grow" }, nameOf(row.from), " ", el("bdi", { class: "soft" }, oneLine(row.operation || row.summary, 80))), el("span", { class: "faint" }, row.at >= from.at ? `+${duration(row.at - from.at)}` : formatTime(row.at)))
             : el("span", { class: "cause soft" }, "sent before you joined: ", el("bdi", { class: "mono" }, oneLine(id, 60))),
         ),
       ),

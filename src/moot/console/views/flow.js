@@ -41,7 +41,7 @@ class FlowView {
   }
 
   /** @param {string[]} rest */
-  arrive(rest) {
+  openRoute(rest) {
     this._id = rest[0] ?? "";
     this._draw();
   }
@@ -98,6 +98,6 @@ registerView({
   key: "m",
   mount(outlet, context) {
     const view = new FlowView(outlet, context);
-    return { unmount: () => view.close(), openRoute: (rest) => view.arrive(rest) };
+    return { unmount: () => view.close(), openRoute: (rest) => view.openRoute(rest) };
   },
 });

@@ -27,7 +27,7 @@ function valueNode(text, depth, name = null) {
   if (first === "{" || first === "[") return members(text, depth, name);
   if (first === '"') {
     const value = String(JSON.parse(text));
-    return value.length > SHORT || value.includes("\n") ? textBlock(value, { class: "json-long", most: 2000, label: "long text" }) : el("span", { class: "json-string" }, `"${escapeHidden(value)}"`);
+    return value.length > SHORT || value.includes("\n") ? textBlock(value, { class: "json-long", maxCharacters: 2000, label: "long text" }) : el("span", { class: "json-string" }, `"${escapeHidden(value)}"`);
   }
   return el("span", { class: first === "t" || first === "f" || first === "n" ? "json-literal" : "json-number" }, oneLine(text, 400));
 }

@@ -56,7 +56,7 @@ class MembersView {
   }
 
   /** @param {string[]} rest */
-  arrive(rest) {
+  openRoute(rest) {
     this._chosen = rest[0] ?? "";
     this.show();
     if (this._chosen) {
@@ -265,6 +265,6 @@ registerView({
   css: "css/members.css",
   mount(outlet, context) {
     const view = new MembersView(outlet, context);
-    return { unmount: () => view.close(), openRoute: (rest) => view.arrive(rest) };
+    return { unmount: () => view.close(), openRoute: (rest) => view.openRoute(rest) };
   },
 });

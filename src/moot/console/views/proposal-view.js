@@ -151,7 +151,7 @@ function callTabs(context, proposal, readable) {
       tabs[index].setAttribute("tabindex", text === chosen ? "0" : "-1");
     });
     if (!exact.hidden && exact.childElementCount === 0)
-      replace(exact, el("p", { class: "soft" }, "Approving sends exactly this."), textBlock(formatJson(proposal.call.bodyText), { most: TREE_CHARACTERS, class: "exact-text", label: "exact text" }));
+      replace(exact, el("p", { class: "soft" }, "Approving sends exactly this."), textBlock(formatJson(proposal.call.bodyText), { maxCharacters: TREE_CHARACTERS, class: "exact-text", label: "exact text" }));
   };
   const list = el("div", { class: "tabs", role: "tablist", "aria-label": "Format of the call", on: { keydown: (/** @type {KeyboardEvent} */ event) => {
     if (event.key !== "ArrowRight" && event.key !== "ArrowLeft") return;
@@ -270,10 +270,10 @@ function valueView(text) {
     const value = String(JSON.parse(text));
     if (value === "") return el("span", { class: "soft" }, "(empty)");
     if (value.length <= 200 && !/[\n\r]/.test(value)) return el("bdi", { class: "argument-text" }, showEdgeSpaces(escapeHidden(value)));
-    return textBlock(value, { most: TEXT_CHARACTERS, label: "text" });
+    return textBlock(value, { maxCharacters: TEXT_CHARACTERS, label: "text" });
   }
   if (text.startsWith("{") || text.startsWith("[")) {
-    return text.length > TREE_CHARACTERS ? textBlock(text, { most: TEXT_CHARACTERS, label: "JSON" }) : jsonTree(text, { label: "value" });
+    return text.length > TREE_CHARACTERS ? textBlock(text, { maxCharacters: TEXT_CHARACTERS, label: "JSON" }) : jsonTree(text, { label: "value" });
   }
   return el("span", { class: "mono json-number" }, oneLine(text, 400));
 }

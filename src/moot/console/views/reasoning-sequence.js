@@ -29,7 +29,7 @@ export function sequenceNode(context, sequence, stop) {
   const streams = el("div", { class: "sequence-streams" });
   const ending = el("div", { class: "ending", hidden: true });
   const node = el("article", { class: "sequence card", data: { sequence: sequence.id }, "aria-label": `Reasoning of ${oneLine(sequence.from, 40)}` },
-    el("header", { class: "sequence-head" }, el("div", { class: "grow" }, nameOf(sequence.from), el("div", { class: "sequence-title" }, textBlock(sequence.message || (sequence.startUnknown ? "Started before you joined" : "Untitled"), { tag: "div", most: THOUGHT_CHARACTERS, class: "thought-text" }))), el("div", { class: "sequence-side" }, time, state, stopping)),
+    el("header", { class: "sequence-head" }, el("div", { class: "grow" }, nameOf(sequence.from), el("div", { class: "sequence-title" }, textBlock(sequence.message || (sequence.startUnknown ? "Started before you joined" : "Untitled"), { tag: "div", maxCharacters: THOUGHT_CHARACTERS, class: "thought-text" }))), el("div", { class: "sequence-side" }, time, state, stopping)),
     dropped, list, streams, ending);
   let shown = 0;
   let status = "";
@@ -46,7 +46,7 @@ export function sequenceNode(context, sequence, stop) {
     const added = [];
     for (let n = Math.max(shown, sequence.dropped); n < all; n += 1) {
       const thought = sequence.thoughts[n - sequence.dropped];
-      added.push({ n: rowNumber(thought.id, thought.at), node: el("li", { class: "thought" }, el("time", { class: "faint thought-time", datetime: isoTime(thought.at) }, formatTime(thought.at)), textBlock(thought.text, { tag: "div", most: THOUGHT_CHARACTERS, class: "thought-text" })) });
+      added.push({ n: rowNumber(thought.id, thought.at), node: el("li", { class: "thought" }, el("time", { class: "faint thought-time", datetime: isoTime(thought.at) }, formatTime(thought.at)), textBlock(thought.text, { tag: "div", maxCharacters: THOUGHT_CHARACTERS, class: "thought-text" })) });
     }
     shown = all;
     for (const each of below) {
@@ -76,7 +76,7 @@ export function sequenceNode(context, sequence, stop) {
     replace(state, el("span", { class: "dot", "aria-hidden": "true" }), text);
     node.dataset.status = now;
     ending.hidden = sequence.status === "active";
-    if (sequence.status === "concluded") replace(ending, el("strong", {}, "Conclusion"), textBlock(sequence.ending || "none", { tag: "div", most: THOUGHT_CHARACTERS, class: "thought-text" }));
+    if (sequence.status === "concluded") replace(ending, el("strong", {}, "Conclusion"), textBlock(sequence.ending || "none", { tag: "div", maxCharacters: THOUGHT_CHARACTERS, class: "thought-text" }));
     if (sequence.status === "cancelled") replace(ending, el("strong", {}, "Stopped"), el("p", {}, "by ", nameOf(sequence.endedBy), sequence.ending && `: ${escapeHidden(oneLine(sequence.ending, 200))}`));
   };
 

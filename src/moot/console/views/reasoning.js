@@ -54,7 +54,7 @@ class ReasoningView {
   }
 
   /** @param {string[]} rest */
-  arrive(rest) {
+  openRoute(rest) {
     this._chosen = rest[0] ?? "";
     this._follow = true;
     this.show();
@@ -198,6 +198,6 @@ registerView({
   badge: (state) => state.reasoning.active().length,
   mount(outlet, context) {
     const thoughts = new ReasoningView(outlet, context);
-    return { unmount: () => thoughts.close(), openRoute: (rest) => thoughts.arrive(rest) };
+    return { unmount: () => thoughts.close(), openRoute: (rest) => thoughts.openRoute(rest) };
   },
 });

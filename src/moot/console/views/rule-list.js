@@ -55,9 +55,9 @@ export function ruleCard(context, approverState, shown, options) {
       el("details", { class: "rule-fold", data: { fold: `rule-${name}` } }, el("summary", {}, "Rule text"), ruleText(rule))));
 }
 
-/** Recent decisions by rules. @param {Context} context @param {ApproverState} approverState @param {{may: (kind: string) => boolean, most: number, why: (id: string) => void}} options */
+/** Recent decisions by rules. @param {Context} context @param {ApproverState} approverState @param {{may: (kind: string) => boolean, max: number, why: (id: string) => void}} options */
 export function recentDecisions(context, approverState, options) {
-  const acts = approverState.latest(options.most);
+  const acts = approverState.latest(options.max);
   if (acts.length === 0) return el("p", { class: "soft" }, "No decisions by rules since you joined.");
   return el("ul", { class: "rule-decisions" }, acts.map((each) => {
     const proposal = context.state.proposals.byId.get(each.proposal);

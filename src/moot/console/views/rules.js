@@ -49,7 +49,7 @@ class RulesView {
   }
 
   /** @param {string[]} rest */
-  arrive(rest) {
+  openRoute(rest) {
     if (rest[0] === "explain" && rest[1]) this._explain(rest[1], () => this.context.go("rules"));
     else if (rest[0]) this._cardFor(`suggestion-${rest[0]}`)?.focus();
   }
@@ -67,7 +67,7 @@ class RulesView {
     const text = !approver ? "No approver" : !approverState.isOnline ? `${oneLine(approver.name, 40)} is offline` : stopped || record?.fault ? "Rules off; you are asked every time" : record?.shadow ? "Shadow mode" : record?.rules.size ? "Rules on; everything else asks you" : "No rules yet: you are asked every time";
     if (this._status.textContent !== text) this._status.textContent = text;
     redraw(this._switch, [stopped !== null, this._armed, mine], () => this._switchNodes(stopped !== null));
-    redraw(this._state, [approver?.id, approverState.isOnline, stopped, record?.fault, record?.shadow, record?.status, record?.words, approverState.canQuery], () => this._stateNodes());
+    redraw(this._state, [approver?.id, approverState.isOnline, stopped, record?.fault, record?.shadow, record?.status, record?.error, approverState.canQuery], () => this._stateNodes());
     const suggestions = [...(record?.suggestions.values() ?? [])];
     redraw(this._suggestions, [suggestions, approverState.isOnline, mine, approver?.id, record?.approvals, record?.people, suggestions.map((each) => this._held(each))], () => this._suggestionNodes(suggestions));
     const rules = [...(record?.rules.values() ?? [])];
@@ -77,7 +77,7 @@ class RulesView {
       redraw(node, [hits], () => hitCount(hits));
     }
     redraw(this._plot, [record?.days], () => record && el("section", { class: "rules-part", "aria-label": "Automation" }, el("h2", {}, "Automation"), automationChart(record.days)));
-    redraw(this._decisions, [approverState.latest(MAX_ACTS).map((each) => each.id), approverState.isOnline, mine], () => approver && el("section", { class: "rules-part", "aria-label": "Recent decisions by rules" }, el("h2", {}, "Recent decisions by rules"), recentDecisions(this.context, approverState, { may: (kind) => this._may(kind), most: MAX_ACTS, why: (id) => this._explain(id) }), this._explainForm()));
+    redraw(this._decisions, [approverState.latest(MAX_ACTS).map((each) => each.id), approverState.isOnline, mine], () => approver && el("section", { class: "rules-part", "aria-label": "Recent decisions by rules" }, el("h2", {}, "Recent decisions by rules"), recentDecisions(this.context, approverState, { may: (kind) => this._may(kind), max: MAX_ACTS, why: (id) => this._explain(id) }), this._explainForm()));
     const grants = this._suggestedGrants();
     redraw(this._grants, [grants.map((each) => [each.id, each.capabilities]), mine], () => grants.length > 0 && this._grantNodes(grants));
   }
@@ -126,7 +126,7 @@ class RulesView {
       record?.fault && box("bad", el("p", {}, el("strong", {}, "The rules cannot be read, so none apply: "), el("bdi", {}, escapeHidden(record.fault)))),
       record?.shadow && box("info", el("p", {}, el("strong", {}, "Shadow mode: "), "rules only predict; the predictions are compared with people’s decisions.")),
       current && !this.approverState.canQuery && box("info", el("p", {}, "Your permissions do not allow querying ", nameOf(approver.name), ": you see only what was sent since you joined.")),
-      record?.words && box("warn", el("p", {}, nameOf(approver.name), " could not be queried: ", el("bdi", {}, escapeHidden(record.words)))),
+      record?.error && box("warn", el("p", {}, nameOf(approver.name), " could not be queried: ", el("bdi", {}, escapeHidden(record.error)))),
     ];
   }
 
@@ -250,6 +250,6 @@ registerView({
   badge: openSuggestions,
   mount(outlet, context) {
     const view = new RulesView(outlet, context);
-    return { unmount: () => view.close(), openRoute: (rest) => view.arrive(rest) };
+    return { unmount: () => view.close(), openRoute: (rest) => view.openRoute(rest) };
   },
 });

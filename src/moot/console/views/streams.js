@@ -45,7 +45,7 @@ class StreamsView {
   }
 
   /** @param {string[]} rest */
-  arrive(rest) {
+  openRoute(rest) {
     this._chosen = rest[0] ?? "";
     this.show();
   }
@@ -179,6 +179,6 @@ registerView({
   css: "css/members.css",
   mount(outlet, context) {
     const streams = new StreamsView(outlet, context);
-    return { unmount: () => streams.close(), openRoute: (rest) => streams.arrive(rest) };
+    return { unmount: () => streams.close(), openRoute: (rest) => streams.openRoute(rest) };
   },
 });

@@ -50,7 +50,7 @@ export function kindTag(row) {
 /**
  * The parts of a line, so that it can be reused for another message: at a thousand a second, creating and styling new
  * elements would take most of the time.
- * @typedef {{when: HTMLElement, time: Text, who: HTMLElement, names: string, what: HTMLElement, tag: HTMLElement, operation: HTMLElement, words: HTMLElement, fold: {mark: HTMLElement, count: HTMLElement} | null}} Parts
+ * @typedef {{when: HTMLElement, time: Text, who: HTMLElement, names: string, what: HTMLElement, tag: HTMLElement, operation: HTMLElement, summary: HTMLElement, fold: {mark: HTMLElement, count: HTMLElement} | null}} Parts
  */
 /** @type {WeakMap<HTMLElement, Parts>} */
 const drawn = new WeakMap();
@@ -62,11 +62,11 @@ function partsOf(element) {
   const time = document.createTextNode("");
   const parts = {
     time, names: "\n", when: el("time", { class: "when" }, time), who: el("span", { class: "who" }), tag: el("span", { class: "kind" }),
-    what: el("span", { class: "what" }), operation: el("bdi", { class: "operation" }), words: el("bdi", { class: "summary" }),
+    what: el("span", { class: "what" }), operation: el("bdi", { class: "operation" }), summary: el("bdi", { class: "summary" }),
     fold: null,
   };
   parts.what.append(parts.tag, parts.operation);
-  element.replaceChildren(parts.when, parts.who, parts.what, parts.words);
+  element.replaceChildren(parts.when, parts.who, parts.what, parts.summary);
   drawn.set(element, parts);
   return parts;
 }
@@ -121,7 +121,7 @@ export function drawRow(element, row, inGroup, me, more = "") {
   setText(parts.tag, failed ? "failed" : word);
   if (parts.operation.hidden !== (row.operation === "")) parts.operation.hidden = row.operation === "";
   setText(parts.operation, oneLine(row.operation, 80));
-  setText(parts.words, oneLine(row.summary, 200));
+  setText(parts.summary, oneLine(row.summary, 200));
   return parts;
 }
 

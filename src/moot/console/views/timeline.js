@@ -362,7 +362,7 @@ class Timeline {
   }
 
   /** Open the envelope in the address. @param {string[]} rest */
-  arrive(rest) {
+  openRoute(rest) {
     const id = rest[0] ?? "";
     this._chosen = id;
     const row = id ? this.store.byId(id) : undefined;
@@ -480,6 +480,6 @@ registerView({
   key: "t",
   mount(outlet, context) {
     const timeline = new Timeline(outlet, context);
-    return { unmount: () => timeline.close(), openRoute: (rest) => timeline.arrive(rest) };
+    return { unmount: () => timeline.close(), openRoute: (rest) => timeline.openRoute(rest) };
   },
 });
