@@ -190,8 +190,8 @@ def test_the_export_of_a_journal_ties_each_proposal_to_its_verdict_and_result(tm
     """MEW 1, MCPx 1: decisions as training material, linked by the ids of their envelopes."""
     lines = [orjson.loads(orjson.dumps(each.as_json())) for each in read_ledger(_journal(tmp_path))]
     first, second = lines
-    assert (first["proposal"], first["envelope"], first["response"]) == ("p1", "r1", "a1")
-    assert (first["decision"], first["by"], first["seconds"], first["result"]) == (
+    assert (first["id"], first["decision_id"], first["response_id"]) == ("p1", "r1", "a1")
+    assert (first["status"], first["decided_by"], first["seconds"], first["result"]) == (
         "fulfilled",
         "alice",
         5.0,
@@ -202,8 +202,8 @@ def test_the_export_of_a_journal_ties_each_proposal_to_its_verdict_and_result(tm
         "write_file",
         {"path": "/srv/a.txt"},
     )
-    assert (second["decision"], second["by"], second["reason"]) == ("rejected", "bob", "policy")
-    assert second["rejections"][0]["envelope"] == "n2"
+    assert (second["status"], second["decided_by"], second["reason"]) == ("rejected", "bob", "policy")
+    assert second["rejections"][0]["id"] == "n2"
 
 
 def test_a_reader_goes_on_where_it_stopped(tmp_path: Path) -> None:

@@ -68,7 +68,6 @@ class ModelReply:
     calls: list[ToolCall] = field(default_factory=list)
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    finish: str = ""
 
     def as_message(self) -> Message:
         message: Message = {"role": "assistant", "content": self.text or None}
@@ -193,7 +192,6 @@ async def _read(response: httpx2.Response, on_text: TextHandler) -> ModelReply:
         answer = orjson.loads(await response.aread())
         message = answer["choices"][0]["message"]
         reply = ModelReply(text=message.get("content") or "", reasoning=_reasoning_in(message))
-        reply.finish = answer["choices"][0].get("finish_reason") or ""
         for position, call in enumerate(message.get("tool_calls") or ()):
             function = call["function"]
             arguments = function.get("arguments") or "{}"
@@ -232,7 +230,6 @@ async def _read_stream(response: httpx2.Response, on_text: TextHandler) -> Model
                 for piece in delta.get("tool_calls") or ():
                     _add_piece(calls, piece)
                 if choice.get("finish_reason"):
-                    reply.finish = choice["finish_reason"]
                     finished = True
                 if reasoning or text:
                     await on_text(reasoning or text)

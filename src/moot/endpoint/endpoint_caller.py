@@ -165,8 +165,6 @@ class EndpointCaller:
         self._subscriptions: set[str] = set()
         self._publishing: set[asyncio.Task[None]] = set()
         self._closed = False
-        self.calls = 0
-        self.faults = 0
         # Dropped events by reason.
         self.dropped: dict[str, int] = {}
         hooks = Hooks(
@@ -289,7 +287,6 @@ class EndpointCaller:
             delegation=credentials.delegation,
         )
         pending = self._pending[signed.event.id] = _PendingCall(signed.event, updated_kind, on_update)
-        self.calls += 1
 
         async def publish() -> None:
             try:
@@ -320,9 +317,6 @@ class EndpointCaller:
             if isinstance(late, TimedOut):
                 raise Unreachable(f"the request did not reach {peer.key}: {late}") from None
             raise TimedOut(f"{peer.key} did not answer within {timeout_seconds:g} s") from None
-        except EndpointFault:
-            self.faults += 1
-            raise
 
     # Answers
 

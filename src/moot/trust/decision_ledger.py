@@ -106,30 +106,36 @@ class Decision:
         """One line of an export: the proposal, the decision and the result, linked by ids."""
         case = self.case
         return {
-            "proposal": case.id,
-            "proposed": rfc3339(case.at),
+            "id": case.id,
+            "proposed_at": rfc3339(case.at),
             "proposer": case.proposer,
             "to": list(case.to),
             "method": case.method,
             "tool": case.tool,
             "arguments": case.arguments,
-            "decision": self.status,
-            "by": self.by,
-            "decided": None if self.at is None else rfc3339(self.at),
+            "status": self.status,
+            "decided_by": self.by,
+            "decided_at": None if self.at is None else rfc3339(self.at),
             "seconds": None if self.duration_seconds is None else round(self.duration_seconds, 3),
             "reason": self.reason,
-            "envelope": self.envelope,
+            "decision_id": self.envelope,
             "automated": self.automated,
             "rule": self.rule,
-            "approved_by": [approval.by for approval in self.approvals],
+            "votes": [approval.by for approval in self.approvals],
             "quorum": self.by_quorum,
             "rejections": [
-                {"by": r.by, "reason": r.reason, "at": rfc3339(r.at), "envelope": r.envelope, "rule": r.rule}
-                for r in self.rejections
+                {
+                    "id": each.envelope,
+                    "by": each.by,
+                    "reason": each.reason,
+                    "rejected_at": rfc3339(each.at),
+                    "rule": each.rule,
+                }
+                for each in self.rejections
             ],
             "result": self.result,
             "error": self.error,
-            "response": self.response,
+            "response_id": self.response,
         }
 
 

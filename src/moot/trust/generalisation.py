@@ -73,7 +73,6 @@ class Generalisation:
     rule: Rule
     parts: Mapping[str, str]
     first_times: int | None
-    examples: int
 
 
 def kind_of(case: Case) -> tuple[CaseKind, Example] | None:
@@ -154,7 +153,7 @@ def generalise(
     rule = _rule(kind, name, decision, arguments, spans, equals, _hours(examples, hours))
     if rule is None:
         return None
-    return Generalisation(rule, parts, min(first_times, default=None), len(examples))
+    return Generalisation(rule, parts, min(first_times, default=None))
 
 
 def _rule(

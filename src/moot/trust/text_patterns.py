@@ -122,7 +122,6 @@ class _Shape:
     words: tuple[str, ...]
     support: int
     first_times: int | None
-    fixed: str | None = None  # the text, when nothing is wild
 
 
 def _shapes(rows: Sequence[tuple[str, ...]], at: int) -> list[_Shape]:

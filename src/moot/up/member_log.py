@@ -19,7 +19,6 @@ class MemberLog:
     """Takes the output of one member. `last_line` is the latest one that is not blank."""
 
     def __init__(self, file: Path, token: Secret, *, file_bytes: int = FILE_BYTES) -> None:
-        self.file = file
         self._tail = StderrTail(file, file_bytes=file_bytes)
         self._token = token.reveal().encode()
         self._partial = b""

@@ -17,7 +17,6 @@ from moot.protocol.envelope import rfc3339
 from moot.tui.text_table import TextTable
 
 if TYPE_CHECKING:
-    from moot.protocol.operation import Json
     from moot.trust.decision_ledger import Decision
 
 _EXAMPLES: Final = """\
@@ -27,18 +26,6 @@ _EXAMPLES: Final = """\
   moot proposal history --json > decisions.jsonl            one object a line: who, what, verdict, result
   moot proposal history --summary                           the share that was automatic, day by day
 """
-
-# What the ledger calls a field → what all commands call it.
-_FIELDS: Final = {
-    "proposal": "id",
-    "proposed": "proposed_at",
-    "decision": "status",
-    "by": "decided_by",
-    "decided": "decided_at",
-    "envelope": "decision_id",
-    "approved_by": "votes",
-    "response": "response_id",
-}
 
 
 def add_command(commands: Any, name: str) -> None:
@@ -96,23 +83,12 @@ def _run(options: argparse.Namespace) -> int:
     )
     if options.json:
         for decision in found:
-            print(strict_json.encode(_json_of(decision)).decode())
+            print(strict_json.encode(decision.as_json()).decode())
     elif options.summary:
         print_table(shares_table(daily_shares(found)))
     elif found:
         print_table(_table(found))
     return 0
-
-
-def _json_of(decision: Decision) -> dict[str, Json]:
-    """One proposal with its decision and its result, in the field names of all commands."""
-    fields = {_FIELDS.get(name, name): value for name, value in decision.as_json().items()}
-    fields["rejections"] = [
-        {"id": each.envelope, "by": each.by, "reason": each.reason, "rejected_at": rfc3339(each.at)}
-        | {"rule": each.rule}
-        for each in decision.rejections
-    ]
-    return fields
 
 
 def _table(found: Sequence[Decision]) -> TextTable:

@@ -171,9 +171,6 @@ class McpServerCounts:
     """What a server has done so far, for metrics and tests."""
 
     requests: int = 0
-    notifications: int = 0
-    faults: int = 0
-    cancelled: int = 0
     sessions: int = 0
     channels: dict[str, int] = field(default_factory=dict)
 

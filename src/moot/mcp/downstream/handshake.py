@@ -160,7 +160,6 @@ class HandshakeSession:
             await self._server.backend.unsubscribe(uri)
 
     def _notification(self, notification: RpcNotification) -> None:
-        self._server.counts.notifications += 1
         if notification.method == "notifications/cancelled":
             id: Json = notification.params.get("requestId")
             if isinstance(id, str | int):

@@ -43,7 +43,6 @@ class RunningRequests:
             )
         if refusal is not None:
             answer.close()
-            self._counts.faults += 1
             reply(error_of(request.id, refusal))
             return
         task = self._spawn(self._answer(request, answer, reply))
@@ -53,7 +52,6 @@ class RunningRequests:
         """The client does not want it any more. Unknown and finished ones are ignored (MCP: races)."""
         task = self._tasks.get(id)
         if task is not None:
-            self._counts.cancelled += 1
             task.cancel()
 
     def cancel_all(self) -> None:
@@ -70,12 +68,10 @@ class RunningRequests:
             # By the client or by the end of the connection: either way the task is over now.
             pass
         except McpError as fault:
-            self._counts.faults += 1
             message = error_of(request.id, fault)
         except Exception:
             # A request's task: the client gets no detail.
             log.exception("a request could not be answered", extra={"method": request.method[:64]})
-            self._counts.faults += 1
             message = error_of(request.id, McpError(INTERNAL_ERROR, "internal error; the log says why"))
         finally:
             self._tasks.pop(request.id, None)

@@ -57,7 +57,6 @@ class StdioConnection:
         try:
             message = parse_message(line)
         except InvalidRpcMessage as fault:
-            self._server.counts.faults += 1
             self._write(error_of(fault.id, fault))
             return
         try:
