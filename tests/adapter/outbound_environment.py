@@ -11,13 +11,13 @@ from typing import Any
 
 from moot.adapter.config.source_settings import XProtocolSource
 from moot.adapter.outbound.outbound import Outbound
-from moot.endpoint.dns_records import no_lookup
 from moot.endpoint.relay_client import RelayClient
 from moot.mcp.downstream.backend import BackendCall, Change
 from moot.mcp.eras import JsonObject
 from moot.relay.relay_server import RelayServer
 from moot.xprotocol.contracts import Contract
 from tests.adapter.stub_endpoint import QUICK, StubEndpoint, stub_endpoint
+from tests.endpoint.web_and_dns_servers import no_lookup
 from tests.relay.raw_client import relay_in
 from tests.waiting import HANG_SECONDS
 from tests.xprotocol.people import ALICE, BOB

@@ -25,7 +25,6 @@ from moot.endpoint.dns_records import (
     EndpointRecord,
     dns_lookup,
     find_record,
-    no_lookup,
     read_record,
     record_text,
 )
@@ -40,6 +39,7 @@ from tests.endpoint.web_and_dns_servers import (
     head,
     leading,
     name_server,
+    no_lookup,
     serving_pages,
 )
 from tests.waiting import HANG_SECONDS

@@ -184,3 +184,8 @@ async def tls_before(port: int, tls: ssl.SSLContext) -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
+
+
+async def no_lookup(_name: str) -> Sequence[str]:
+    """A lookup that finds nothing, to use the well-known document alone."""
+    return []

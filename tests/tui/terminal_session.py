@@ -19,7 +19,7 @@ from moot.protocol.operation import Json
 from moot.tui.app import MootApp
 from moot.tui.dialogs import Dialog
 from moot.tui.operations.operation import ClientContext
-from moot.tui.row_layout import plain_text
+from moot.tui.row_layout import Line, escape_line
 from moot.tui.rows import Rows
 from tests.participant.gateway_with_members import (
     PROPOSER,
@@ -101,6 +101,11 @@ async def terminal_space(
     }
     async with gateway_with(folder, rules=rules, **(people | more)) as party:
         yield TerminalSpace(party)
+
+
+def plain_text(parts: Line) -> str:
+    """A line as it is drawn, without its tones."""
+    return "".join(text for text, _ in escape_line(parts))
 
 
 def pane_text(rows: Rows) -> str:

@@ -12,11 +12,11 @@ from textual.app import App, ComposeResult
 
 from moot.errors import UsageError
 from moot.protocol.envelope import Envelope
-from moot.tui.row_layout import PaneRow, line, plain_text, wrap_row
+from moot.tui.row_layout import PaneRow, line, wrap_row
 from moot.tui.rows import MAX_ROWS, Rows
 from moot.tui.text_diff import MAX_DIFF_LINES, difference, edits_in, pair_in, whole_text_in
 from moot.tui.timeline_filter import read_filter
-from tests.tui.terminal_session import pane_text
+from tests.tui.terminal_session import pane_text, plain_text
 
 
 def texts_of(row: PaneRow, width: int) -> list[str]:

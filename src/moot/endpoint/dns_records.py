@@ -116,8 +116,3 @@ def dns_lookup(
         return [b"".join(each.strings).decode("latin-1") for each in answer]
 
     return lookup
-
-
-async def no_lookup(_name: str) -> Sequence[str]:
-    """A lookup that finds nothing, to use the well-known document alone."""
-    return []

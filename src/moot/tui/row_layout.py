@@ -42,10 +42,6 @@ def escape_line(parts: Line) -> Line:
     return tuple((printable(text), tone) for text, tone in parts)
 
 
-def plain_text(parts: Line) -> str:
-    return "".join(text for text, _ in escape_line(parts))
-
-
 def wrap_row(row: PaneRow, width: int) -> list[Line]:
     """All lines of a row at this width, escaped."""
     width = max(width, MIN_WIDTH)
