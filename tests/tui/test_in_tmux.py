@@ -127,7 +127,7 @@ def test_a_person_approves_rejects_and_leaves_in_a_real_terminal(tmp_path: Path)
         try:
             tmux.until(lambda screen: "● joined" in screen and "Joined lab as you" in screen)
             arguments = ("files", "write_file", "path=plan.md", "text=later")
-            proposed = typed(tmp_path, "propose", *arguments, "--no-wait", "--as", "agent")
+            proposed = typed(tmp_path, "call", *arguments, "--propose", "--no-wait", "--as", "agent")
             assert proposed.startswith("proposed: ")
             screen = tmux.until(lambda screen: "#1 write_file on files" in screen)
             assert "2 approvals(1)" in screen
@@ -147,11 +147,12 @@ def test_a_person_approves_rejects_and_leaves_in_a_real_terminal(tmp_path: Path)
             # Another one is rejected with a reason.
             typed(
                 tmp_path,
-                "propose",
+                "call",
                 "files",
                 "write_file",
                 "path=x.md",
                 "text=no",
+                "--propose",
                 "--no-wait",
                 "--as",
                 "agent",
@@ -175,7 +176,7 @@ def test_a_person_approves_rejects_and_leaves_in_a_real_terminal(tmp_path: Path)
             tmux.keys("Tab")
             tmux.until(lambda screen: "/members" in screen.splitlines()[-3])
             tmux.keys("Enter")
-            tmux.until(lambda screen: "you (you): *" in screen)
+            tmux.until(lambda screen: "PERMISSIONS" in screen and "you (you)" in screen)
             tmux.keys("C-c")
             screen = tmux.until(lambda screen: "exit code" in screen)
             assert "exit code 0" in screen
