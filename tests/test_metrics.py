@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from moot.adapter.telemetry.adapter_metrics import ADAPTER_METRICS
 from moot.errors import UsageError
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
-from moot.metrics import BYTES, CONTENT_TYPE, SECONDS, Counter, Description, Gauge, Registry, measure_build
+from moot.metrics import CONTENT_TYPE, SECONDS, Counter, Description, Gauge, Registry, measure_build
 from moot.metrics.process import measure_process
 
 LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*"'
@@ -148,7 +148,7 @@ def test_everything_that_is_written_is_in_the_format() -> None:
     for word in words:
         registry.counter("a_total", "A.", word=word, other=word).value = 1.5
         registry.histogram("b_seconds", word, word=word).observe(0.01)
-        registry.histogram("c_bytes", "C.", bounds=BYTES, word=word).observe(10**9)
+        registry.histogram("c_bytes", "C.", bounds=(256.0, 1_024.0), word=word).observe(10**9)
     families = parsed(registry.exposition())
     assert set(families) == {"a_total", "b_seconds", "c_bytes"}
     assert len(families["a_total"]) == len(words)

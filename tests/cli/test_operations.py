@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from moot.cli import main
-from moot.cli.client.operation_commands import DAILY, GROUPS
+from moot.cli.client.operation_commands import GROUPS
 from moot.cli.command_table import COMMANDS, RENAMED, SHORT_HELP, make_parser
 from moot.cli.exit_codes import exit_code_of
 from moot.cli.program import subcommands_of
@@ -93,7 +93,7 @@ def test_every_operation_explains_itself_in_the_shell_and_behind_a_slash(
     assert f"/{operation.name}" in operation.slash_parser().format_help()
     if not operation.interactive_only:
         group = [name for name, operations in GROUPS.items() if operation.name in operations]
-        assert bool(group) != (operation.name in DAILY)
+        assert bool(group) != (operation.name in COMMANDS)
         with pytest.raises(SystemExit, match="0"):
             main([*group, operation.name, "--help"])
         told = capsys.readouterr().out

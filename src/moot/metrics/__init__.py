@@ -22,8 +22,6 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 # From half a millisecond, a fast fan-out, to ten seconds, when a slow reader is closed.
 SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-# From a short chat to the largest envelope.
-BYTES: Final = (256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_576.0)
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*", re.ASCII)
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
@@ -32,8 +30,8 @@ Labels = tuple[tuple[str, str], ...]
 MetricType = Literal["counter", "gauge", "histogram"]
 
 
-class Counter:
-    """Only ever grows: `counter.value += 1`, or a function to `read` what somebody else counts."""
+class _Number:
+    """One number: set `value`, or give a function to `read` it when it is asked for."""
 
     __slots__ = ("read", "value")
 
@@ -45,17 +43,16 @@ class Counter:
         yield _format_sample(name, labels, self.value if self.read is None else self.read())
 
 
-class Gauge:
-    """Goes up and down: set `value`, or give a function to `read` it when it is asked for."""
+class Counter(_Number):
+    """Only ever grows."""
 
-    __slots__ = ("read", "value")
+    __slots__ = ()
 
-    def __init__(self) -> None:
-        self.value: float = 0
-        self.read: Callable[[], float] | None = None
 
-    def samples(self, name: str, labels: Labels) -> Iterator[str]:
-        yield _format_sample(name, labels, self.value if self.read is None else self.read())
+class Gauge(_Number):
+    """Goes up and down."""
+
+    __slots__ = ()
 
 
 class Histogram:

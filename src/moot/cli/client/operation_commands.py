@@ -10,8 +10,6 @@ from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, c
 from moot.tui.operations import OPERATIONS
 from moot.tui.operations.operation import UserOperation
 
-# Commands that are an operation each.
-DAILY: Final = ("send", "members", "tools", "call", "proposals", "approve", "reject")
 # Group → its operations, in the order of the help. `moot proposal` has commands of other kinds, too.
 GROUPS: Final = {
     "member": (
