@@ -14,7 +14,7 @@ from moot.bridge.server_member import ServerMember
 from moot.mcp.eras import JsonObject
 from moot.mcp.upstream import Server, UpstreamOptions
 from moot.participant import JoinedSpace, connect
-from tests.gateway.lab import Lab, lab, participants
+from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
 from tests.mcp.upstreams import QUICK
 
 # What a bridged server needs to tell of changes and to answer what everybody is asked.
@@ -30,7 +30,7 @@ HOST: list[Any] = [
 class BridgedSpace:
     """Everyone in a space: `alice` and `bob` may do everything, `carl` may only propose."""
 
-    room: Lab
+    room: LocalGateway
     stack: AsyncExitStack
     members: dict[str, JoinedSpace] = field(default_factory=dict)
 
@@ -50,7 +50,7 @@ async def bridged_space(folder: Path, people: Mapping[str, Any] | None = None) -
     proposer: list[Any] = ["mcp/proposal", "mcp/withdraw", "chat"]
     everybody: dict[str, Any] = {"alice": ["*"], "bob": ["*"], "carl": proposer, "host": HOST, "host2": HOST}
     async with (
-        lab(folder, participants(**(everybody | dict(people or {})))) as room,
+        running_gateway(folder, participants(**(everybody | dict(people or {})))) as room,
         AsyncExitStack() as stack,
     ):
         yield BridgedSpace(room, stack)

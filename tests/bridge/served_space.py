@@ -16,7 +16,7 @@ from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.downstream.mcp_server import McpServer
 from moot.net.http_listener import bind_socket, serve_http
 from moot.participant import JoinedSpace, connect
-from tests.gateway.lab import Lab, lab, participants
+from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
 
 # A decision takes longer than this, so that every way of telling the client of it is taken.
 HASTY = McpServerLimits(decision_seconds=0.05, progress_seconds=0.02, dialog_wait_seconds=5)
@@ -28,7 +28,7 @@ PROPOSER: list[Any] = ["mcp/proposal", "mcp/withdraw", "chat"]
 class ServedSpace:
     """`files` and `notes` offer things, `alice` may do everything, `guest` may only propose."""
 
-    room: Lab
+    room: LocalGateway
     stack: AsyncExitStack
 
     async def join(self, name: str, **options: Any) -> JoinedSpace:
@@ -88,7 +88,7 @@ async def served_space(folder: Path, people: Mapping[str, Any] | None = None) ->
         "notes": HOST,
     }
     async with (
-        lab(folder, participants(**(everybody | dict(people or {})))) as room,
+        running_gateway(folder, participants(**(everybody | dict(people or {})))) as room,
         AsyncExitStack() as stack,
     ):
         yield ServedSpace(room, stack)

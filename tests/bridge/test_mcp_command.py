@@ -22,7 +22,7 @@ from moot.config import load
 from moot.offers.offer_table import OfferTable
 from moot.participant import connect
 from tests.bridge.served_space import HOST, ServedSpace, offer_files, served_space, text_of
-from tests.gateway.lab import participants
+from tests.gateway.running_gateway import participants
 from tests.gateway.served import command, started
 from tests.waiting import HANG_SECONDS, bounded, until, until_told
 

@@ -6,12 +6,12 @@ import pytest
 
 from moot.errors import Rejected
 from moot.participant import JoinedSpace, Outcome, Proposal, Rejection
-from tests.cli.town import Town
+from tests.cli.space_with_members import SpaceWithMembers
 from tests.waiting import HANG_SECONDS, until
 
 
 @pytest.fixture
-def host(lab: Town) -> JoinedSpace:
+def host(lab: SpaceWithMembers) -> JoinedSpace:
     """Offers two tools."""
     space = lab.join("host")
 
@@ -30,17 +30,17 @@ def host(lab: Town) -> JoinedSpace:
     return space
 
 
-def proposed(lab: Town, agent: JoinedSpace, name: str = "write") -> Proposal:
+def proposed(lab: SpaceWithMembers, agent: JoinedSpace, name: str = "write") -> Proposal:
     arguments = {"path": "a.md", "text": "one\ntwo"} if name == "write" else {}
     params = {"name": name, "arguments": arguments}
     return lab.do(agent.propose("host", "tools/call", params))
 
 
-def outcome_of(lab: Town, proposal: Proposal) -> Outcome:
+def outcome_of(lab: SpaceWithMembers, proposal: Proposal) -> Outcome:
     return lab.do(proposal.outcome(HANG_SECONDS))
 
 
-def test_proposals_made_before_one_came_are_listed_in_full(lab: Town, host: JoinedSpace) -> None:
+def test_proposals_made_before_one_came_are_listed_in_full(lab: SpaceWithMembers, host: JoinedSpace) -> None:
     agent = lab.join("agent")
     proposal = proposed(lab, agent)
     told = lab.told("proposals")
@@ -53,7 +53,9 @@ def test_proposals_made_before_one_came_are_listed_in_full(lab: Town, host: Join
     assert (row["status"], row["proposer"], row["to"]) == ("pending", "agent", ["host"])
 
 
-def test_approving_does_exactly_what_was_proposed_and_only_once(lab: Town, host: JoinedSpace) -> None:
+def test_approving_does_exactly_what_was_proposed_and_only_once(
+    lab: SpaceWithMembers, host: JoinedSpace
+) -> None:
     agent = lab.join("agent")
     proposal = proposed(lab, agent)
     told = lab.told("approve", proposal.id[:8])
@@ -68,14 +70,14 @@ def test_approving_does_exactly_what_was_proposed_and_only_once(lab: Town, host:
     assert (row["status"], row["fulfilled_by"]) == ("fulfilled", "alice")
 
 
-def test_an_approval_as_json_holds_the_whole_result(lab: Town, host: JoinedSpace) -> None:
+def test_an_approval_as_json_holds_the_whole_result(lab: SpaceWithMembers, host: JoinedSpace) -> None:
     proposal = proposed(lab, lab.join("agent"))
     value = lab.value("approve", proposal.id)
     assert (value["proposal_id"], value["member"]) == (proposal.id, "host")
     assert value["result"]["content"] == [{"type": "text", "text": "a.md: 7"}]
 
 
-def test_a_rejection_carries_its_reason_and_its_explanation(lab: Town, host: JoinedSpace) -> None:
+def test_a_rejection_carries_its_reason_and_its_explanation(lab: SpaceWithMembers, host: JoinedSpace) -> None:
     agent = lab.join("agent")
     proposal = proposed(lab, agent)
     lab.told("reject", proposal.id, "--reason", "unsafe", "--explain", "not on a Friday")
@@ -90,7 +92,7 @@ def test_a_rejection_carries_its_reason_and_its_explanation(lab: Town, host: Joi
     assert lab.do(words()) == "not on a Friday"
 
 
-def test_where_two_have_to_agree_a_vote_alone_runs_nothing(lab: Town, host: JoinedSpace) -> None:
+def test_where_two_have_to_agree_a_vote_alone_runs_nothing(lab: SpaceWithMembers, host: JoinedSpace) -> None:
     """D-28: quorum."""
     agent = lab.join("agent")
     proposal = proposed(lab, agent, "launch")
@@ -103,7 +105,7 @@ def test_where_two_have_to_agree_a_vote_alone_runs_nothing(lab: Town, host: Join
     assert "lift-off" in lab.told("approve", proposal.id)
 
 
-def test_one_takes_back_ones_own_proposal(lab: Town, host: JoinedSpace) -> None:
+def test_one_takes_back_ones_own_proposal(lab: SpaceWithMembers, host: JoinedSpace) -> None:
     id = lab.value("call", "--propose", "host", "write", "path=a", "text=b", "--no-wait", "--as", "agent")[
         "id"
     ]
@@ -115,7 +117,9 @@ def test_one_takes_back_ones_own_proposal(lab: Town, host: JoinedSpace) -> None:
     assert lab.value("proposals") == []
 
 
-def test_an_unknown_or_ambiguous_id_is_told_with_what_there_is(lab: Town, host: JoinedSpace) -> None:
+def test_an_unknown_or_ambiguous_id_is_told_with_what_there_is(
+    lab: SpaceWithMembers, host: JoinedSpace
+) -> None:
     agent = lab.join("agent")
     proposal = proposed(lab, agent)
     code, words = lab.fails("approve", "ffffffff")
@@ -126,7 +130,7 @@ def test_an_unknown_or_ambiguous_id_is_told_with_what_there_is(lab: Town, host: 
     assert f"{proposal.id[:8]}  pending  agent proposes tools/call write on host" in words
 
 
-def test_of_several_that_begin_alike_all_are_listed(lab: Town, host: JoinedSpace) -> None:
+def test_of_several_that_begin_alike_all_are_listed(lab: SpaceWithMembers, host: JoinedSpace) -> None:
     """Ids are drawn by chance; of seventeen, two begin with the same digit."""
     agent = lab.join("agent")
     ids = [proposed(lab, agent).id for _ in range(17)]
@@ -140,7 +144,9 @@ def test_of_several_that_begin_alike_all_are_listed(lab: Town, host: JoinedSpace
     assert len(lab.value("proposals")) == 17
 
 
-def test_what_is_settled_cannot_be_decided_again_and_it_is_said_by_whom(lab: Town, host: JoinedSpace) -> None:
+def test_what_is_settled_cannot_be_decided_again_and_it_is_said_by_whom(
+    lab: SpaceWithMembers, host: JoinedSpace
+) -> None:
     agent = lab.join("agent")
     done, gone = proposed(lab, agent), proposed(lab, agent)
     lab.told("approve", done.id, "--as", "bob")
@@ -154,7 +160,7 @@ def test_what_is_settled_cannot_be_decided_again_and_it_is_said_by_whom(lab: Tow
     assert (code, "already fulfilled by bob" in words) == (3, True)
 
 
-def test_a_rejected_proposal_may_still_be_approved(lab: Town, host: JoinedSpace) -> None:
+def test_a_rejected_proposal_may_still_be_approved(lab: SpaceWithMembers, host: JoinedSpace) -> None:
     """MEW 3.3.2: a rejection is one voice; others may see it otherwise."""
     id = lab.value("call", "--propose", "host", "write", "path=a", "text=b", "--no-wait", "--as", "agent")[
         "id"
@@ -173,14 +179,14 @@ def test_a_rejected_proposal_may_still_be_approved(lab: Town, host: JoinedSpace)
     ],
 )
 def test_somebody_who_is_not_here_is_not_waited_for(
-    lab: Town, host: JoinedSpace, words: tuple[str, ...]
+    lab: SpaceWithMembers, host: JoinedSpace, words: tuple[str, ...]
 ) -> None:
     code, said = lab.fails(*words)
     assert code == 2
     assert "hots is not in the space. Did you mean host?" in said
 
 
-def test_a_call_without_the_right_waits_for_a_decision(lab: Town, host: JoinedSpace) -> None:
+def test_a_call_without_the_right_waits_for_a_decision(lab: SpaceWithMembers, host: JoinedSpace) -> None:
     bob = lab.join("bob")
 
     async def decide() -> None:
@@ -194,14 +200,14 @@ def test_a_call_without_the_right_waits_for_a_decision(lab: Town, host: JoinedSp
 
 
 def test_a_call_that_nobody_decides_on_times_out_with_4_and_is_withdrawn(
-    lab: Town, host: JoinedSpace
+    lab: SpaceWithMembers, host: JoinedSpace
 ) -> None:
     code, words = lab.fails("call", "host", "write", "path=x", "text=y", "--as", "agent", "--timeout", "0.3")
     assert (code, "withdrawn" in words) == (4, True)
     assert lab.value("proposals") == []
 
 
-def test_a_call_that_is_rejected_is_exit_code_3(lab: Town, host: JoinedSpace) -> None:
+def test_a_call_that_is_rejected_is_exit_code_3(lab: SpaceWithMembers, host: JoinedSpace) -> None:
     bob = lab.join("bob")
 
     async def decide() -> None:

@@ -11,12 +11,12 @@ import subprocess
 import pytest
 
 from moot.participant import Chunk, JoinedSpace, StreamHandle, StreamInfo
+from tests.cli.space_with_members import SpaceWithMembers
 from tests.cli.terminals import MOOT, environment, terminal
-from tests.cli.town import Town
 from tests.waiting import HANG_SECONDS, until
 
 
-def piped(lab: Town, script: str, *options: str) -> tuple[int, str]:
+def piped(lab: SpaceWithMembers, script: str, *options: str) -> tuple[int, str]:
     """Exit code and output of a script at the end of a pipe."""
     reading, writing = os.pipe()
     os.write(writing, script.encode())
@@ -30,7 +30,7 @@ def piped(lab: Town, script: str, *options: str) -> tuple[int, str]:
     return code, printed.out
 
 
-def test_the_command_ends_by_itself_when_its_input_is_at_an_end(lab: Town) -> None:
+def test_the_command_ends_by_itself_when_its_input_is_at_an_end(lab: SpaceWithMembers) -> None:
     """As a process of its own: nothing is left that would keep it, and nothing complains."""
     done = subprocess.run(  # noqa: S603
         [*MOOT, "join", "--linger", "0.2"],
@@ -46,7 +46,7 @@ def test_the_command_ends_by_itself_when_its_input_is_at_an_end(lab: Town) -> No
     assert re.search(r"^\d\d:\d\d:\d\d alice: hello$", done.stdout, re.MULTILINE)
 
 
-def offering_host(lab: Town) -> JoinedSpace:
+def offering_host(lab: SpaceWithMembers) -> JoinedSpace:
     host = lab.join("host")
 
     async def offer() -> None:
@@ -59,7 +59,7 @@ def offering_host(lab: Town) -> JoinedSpace:
     return host
 
 
-def test_a_script_is_carried_out_line_by_line(lab: Town) -> None:
+def test_a_script_is_carried_out_line_by_line(lab: SpaceWithMembers) -> None:
     """Chat, an operation, a mistake that ends nothing, a slash that is none."""
     offering_host(lab)
     agent = lab.join("agent")
@@ -82,7 +82,7 @@ def test_a_script_is_carried_out_line_by_line(lab: Town) -> None:
     assert re.search(r"^\d\d:\d\d:\d\d alice → agent: just you$", told, re.MULTILINE)
 
 
-def test_a_script_without_a_mistake_ends_with_0_and_proposals_are_numbered(lab: Town) -> None:
+def test_a_script_without_a_mistake_ends_with_0_and_proposals_are_numbered(lab: SpaceWithMembers) -> None:
     agent = lab.join("agent")
     first = lab.do(agent.propose("host", "tools/call", {"name": "add", "arguments": {"a": 2}}))
     code, told = piped(lab, '/reject 1 --reason policy --explain "no sums"\n/members\n/help pause\n')
@@ -93,7 +93,9 @@ def test_a_script_without_a_mistake_ends_with_0_and_proposals_are_numbered(lab: 
     assert "usage: /pause [--reason TEXT] [--for SECONDS] MEMBER" in told
 
 
-def test_as_json_everything_heard_is_an_envelope_and_every_operation_has_a_result(lab: Town) -> None:
+def test_as_json_everything_heard_is_an_envelope_and_every_operation_has_a_result(
+    lab: SpaceWithMembers,
+) -> None:
     bob = lab.join("bob")
     lab.do(bob.chat("before"))
 
@@ -115,7 +117,7 @@ def test_as_json_everything_heard_is_an_envelope_and_every_operation_has_a_resul
     assert "unknown proposal nothing" in fault["message"]
 
 
-def test_streams_are_read_and_written(lab: Town) -> None:
+def test_streams_are_read_and_written(lab: SpaceWithMembers) -> None:
     bob = lab.join("bob")
     frames: list[str] = []
     written = asyncio.Event()
@@ -153,7 +155,7 @@ async def open_stream(space: JoinedSpace) -> StreamHandle:
     return await space.streams.open(description="bob's own")
 
 
-def test_the_gateways_end_is_exit_code_5(lab: Town) -> None:
+def test_the_gateways_end_is_exit_code_5(lab: SpaceWithMembers) -> None:
     bob = lab.join("bob")
 
     async def throw_out() -> None:
@@ -170,7 +172,7 @@ def test_the_gateways_end_is_exit_code_5(lab: Town) -> None:
 # On a terminal
 
 
-def test_on_a_terminal_what_others_say_stands_above_the_line_being_typed(lab: Town) -> None:
+def test_on_a_terminal_what_others_say_stands_above_the_line_being_typed(lab: SpaceWithMembers) -> None:
     bob = lab.join("bob")
     with terminal(lab.folder, "join", "--plain") as (screen, process):
         screen.until(lambda shown: "you are alice in lab; here: bob" in shown and shown.endswith("> "))
@@ -194,7 +196,7 @@ async def until_heard(space: JoinedSpace, text: str) -> None:
     await until(lambda: any(chat.payload["text"] == text for chat in space.chats.pending()))
 
 
-def test_ctrl_c_on_a_terminal_leaves_cleanly(lab: Town) -> None:
+def test_ctrl_c_on_a_terminal_leaves_cleanly(lab: SpaceWithMembers) -> None:
     with terminal(lab.folder, "join", "--plain") as (screen, process):
         screen.until(lambda shown: shown.endswith("> "))
         process.send_signal(2)

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from moot.participant import JoinedSpace
-from tests.cli.town import Town
+from tests.cli.space_with_members import SpaceWithMembers
 from tests.waiting import until
 
 
 @pytest.fixture
-def host(lab: Town) -> JoinedSpace:
+def host(lab: SpaceWithMembers) -> JoinedSpace:
     space = lab.join("host")
 
     async def offer() -> None:
@@ -38,20 +38,20 @@ def host(lab: Town) -> JoinedSpace:
     return space
 
 
-def test_members_and_what_they_may(lab: Town, host: JoinedSpace) -> None:
+def test_members_and_what_they_may(lab: SpaceWithMembers, host: JoinedSpace) -> None:
     rows = {row["id"]: row for row in lab.value("members")}
     assert rows["alice"]["you"]
     assert rows["host"]["capabilities"] == [{"kind": "mcp/response"}, {"kind": "chat"}]
     assert "\nhost         mcp/response, chat\n" in lab.told("members")
 
 
-def test_tools_of_everybody_or_of_one(lab: Town, host: JoinedSpace) -> None:
+def test_tools_of_everybody_or_of_one(lab: SpaceWithMembers, host: JoinedSpace) -> None:
     assert "host    add   a, b       Add two numbers.\n" in lab.told("tools", "host")
     everybody = lab.value("tools", "--timeout", "0.5")
     assert [(tool["member"], tool["name"]) for tool in everybody] == [("host", "add"), ("host", "fail")]
 
 
-def test_a_tool_is_called_with_typed_arguments(lab: Town, host: JoinedSpace) -> None:
+def test_a_tool_is_called_with_typed_arguments(lab: SpaceWithMembers, host: JoinedSpace) -> None:
     assert lab.told("call", "host", "add", "a:=1", "b:=2") == "3\n"
     value = lab.value("call", "host", "add", '{"a": 2, "b": 3}')
     assert (value["how"], value["result"]["structuredContent"]) == ("direct", {"result": 5})
@@ -62,7 +62,7 @@ def test_a_tool_is_called_with_typed_arguments(lab: Town, host: JoinedSpace) -> 
     assert lab.fails("call", "host", "add", "a:=1", "b:=2", "--direct", "--as", "agent")[0] == 3
 
 
-def test_any_mcp_request_can_be_made(lab: Town, host: JoinedSpace) -> None:
+def test_any_mcp_request_can_be_made(lab: SpaceWithMembers, host: JoinedSpace) -> None:
     assert (
         lab.value("member", "request", "host", "resources/read", '{"uri": "note://1"}')["contents"][0]["text"]
         == "noted"
@@ -71,7 +71,9 @@ def test_any_mcp_request_can_be_made(lab: Town, host: JoinedSpace) -> None:
     assert (code, "-32601" in words) == (1, True)
 
 
-def test_an_invitation_gives_a_token_that_works_and_a_file_for_it(lab: Town, tmp_path: Path) -> None:
+def test_an_invitation_gives_a_token_that_works_and_a_file_for_it(
+    lab: SpaceWithMembers, tmp_path: Path
+) -> None:
     value = lab.value("member", "invite", "carol", "chat", "mcp/request:tools/call:read_file")
     assert value["member"] == "carol"
     file = tmp_path / "carol.token"
@@ -88,7 +90,7 @@ def test_an_invitation_gives_a_token_that_works_and_a_file_for_it(lab: Town, tmp
 
 
 def test_a_token_never_replaces_a_file_and_a_refused_invitation_leaves_none(
-    lab: Town, tmp_path: Path
+    lab: SpaceWithMembers, tmp_path: Path
 ) -> None:
     taken = tmp_path / "taken"
     taken.write_text("mine")
@@ -101,7 +103,7 @@ def test_a_token_never_replaces_a_file_and_a_refused_invitation_leaves_none(
 
 
 @pytest.mark.requirement("MEW-9.2-1")
-def test_a_grant_opens_a_tool_and_its_revocation_closes_it(lab: Town, host: JoinedSpace) -> None:
+def test_a_grant_opens_a_tool_and_its_revocation_closes_it(lab: SpaceWithMembers, host: JoinedSpace) -> None:
     call = ("call", "host", "add", "a:=1", "b:=1", "--direct", "--as", "agent")
     assert lab.fails(*call)[0] == 3
     grant = lab.value("member", "grant", "agent", "mcp/request:tools/call:add")["id"]
@@ -116,7 +118,7 @@ def test_a_grant_opens_a_tool_and_its_revocation_closes_it(lab: Town, host: Join
     assert (code, "--grant ID" in words) == (2, True)
 
 
-def test_a_revocation_that_removes_nothing_says_so_and_fails(lab: Town) -> None:
+def test_a_revocation_that_removes_nothing_says_so_and_fails(lab: SpaceWithMembers) -> None:
     lab.join("agent")
     code, words = lab.fails("member", "revoke", "agent", "chat")
     assert code == 1
@@ -129,7 +131,7 @@ def test_a_revocation_that_removes_nothing_says_so_and_fails(lab: Town) -> None:
     assert lab.value("member", "revoke", "agent", "acme/*")["removed"] == [{"kind": "acme/thing"}]
 
 
-def test_rights_of_somebody_who_is_not_connected_are_revoked_unseen(lab: Town) -> None:
+def test_rights_of_somebody_who_is_not_connected_are_revoked_unseen(lab: SpaceWithMembers) -> None:
     lab.told("member", "grant", "agent", "acme/thing")
     told = lab.told("member", "revoke", "agent", "acme/thing")
     assert told == "agent holds nothing that this covers any more\n"
@@ -151,20 +153,20 @@ def test_rights_of_somebody_who_is_not_connected_are_revoked_unseen(lab: Town) -
         ("mcp/request:tools/cal:x", "did you mean tools/call?"),
     ],
 )
-def test_a_capability_that_means_nothing_is_not_granted(lab: Town, text: str, said: str) -> None:
+def test_a_capability_that_means_nothing_is_not_granted(lab: SpaceWithMembers, text: str, said: str) -> None:
     for command in ("grant", "revoke", "invite"):
         code, words = lab.fails("member", command, "agent" if command != "invite" else "newcomer", text)
         assert (code, said in words) == (2, True), words
 
 
-def test_whoever_means_it_writes_it_as_json(lab: Town) -> None:
+def test_whoever_means_it_writes_it_as_json(lab: SpaceWithMembers) -> None:
     lab.join("agent")
     assert lab.value("member", "grant", "agent", '{"kind": "chatt"}', "acme/thing")["member"] == "agent"
     row = next(row for row in lab.value("members") if row["id"] == "agent")
     assert row["capabilities"][-2:] == [{"kind": "chatt"}, {"kind": "acme/thing"}]
 
 
-def test_the_name_in_a_capability_stands_where_its_method_has_it(lab: Town) -> None:
+def test_the_name_in_a_capability_stands_where_its_method_has_it(lab: SpaceWithMembers) -> None:
     lab.join("agent")
     lab.told("member", "grant", "agent", "mcp/request:resources/read:note://1")
     row = next(row for row in lab.value("members") if row["id"] == "agent")
@@ -174,7 +176,7 @@ def test_the_name_in_a_capability_stands_where_its_method_has_it(lab: Town) -> N
     }
 
 
-def test_a_pause_of_no_time_and_a_name_that_is_taken_are_said_plainly(lab: Town) -> None:
+def test_a_pause_of_no_time_and_a_name_that_is_taken_are_said_plainly(lab: SpaceWithMembers) -> None:
     lab.join("agent")
     assert "positive number" in lab.fails("member", "pause", "agent", "--for", "-3")[1]
     assert "a participant with that name exists" in lab.fails("member", "invite", "agent")[1]
@@ -194,18 +196,18 @@ def test_a_pause_of_no_time_and_a_name_that_is_taken_are_said_plainly(lab: Town)
     ],
     ids=" ".join,
 )
-def test_nothing_is_claimed_about_nobody(lab: Town, words: tuple[str, ...]) -> None:
+def test_nothing_is_claimed_about_nobody(lab: SpaceWithMembers, words: tuple[str, ...]) -> None:
     code, said = lab.fails(*words)
     assert code == 3
     assert "nobody" in said or "nosuch" in said
 
 
-def test_nobody_grants_what_they_do_not_hold(lab: Town) -> None:
+def test_nobody_grants_what_they_do_not_hold(lab: SpaceWithMembers) -> None:
     code, words = lab.fails("member", "grant", "bob", "mcp/request", "--as", "agent")
     assert (code, bool(words)) == (3, True)
 
 
-def test_a_paused_member_is_held_back_until_it_is_resumed(lab: Town, host: JoinedSpace) -> None:
+def test_a_paused_member_is_held_back_until_it_is_resumed(lab: SpaceWithMembers, host: JoinedSpace) -> None:
     agent = lab.join("agent")
     lab.told("member", "pause", "agent", "--reason", "wait", "--for", "60")
     lab.do(until(lambda: agent.paused is not None))
@@ -215,7 +217,7 @@ def test_a_paused_member_is_held_back_until_it_is_resumed(lab: Town, host: Joine
     lab.told("send", "hello", "--as", "agent")
 
 
-def test_controls_are_answered_by_the_member(lab: Town) -> None:
+def test_controls_are_answered_by_the_member(lab: SpaceWithMembers) -> None:
     agent = lab.join("agent")
     assert "messages_in_context" in lab.value("member", "status", "agent")
     assert "messages_in_context" in lab.told("member", "status", "agent", "tokens")
@@ -227,7 +229,7 @@ def test_controls_are_answered_by_the_member(lab: Town) -> None:
     lab.do(until(lambda: agent.close_reason is not None))
 
 
-def test_a_kicked_member_is_out_and_stays_out(lab: Town) -> None:
+def test_a_kicked_member_is_out_and_stays_out(lab: SpaceWithMembers) -> None:
     agent = lab.join("agent")
     lab.told("member", "kick", "agent", "--reason", "enough")
     ending = lab.do(agent.stay())

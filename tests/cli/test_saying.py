@@ -12,7 +12,7 @@ import pytest
 from moot.cli import main
 from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
-from tests.cli.town import Town
+from tests.cli.space_with_members import SpaceWithMembers
 from tests.waiting import HANG_SECONDS, bounded
 
 
@@ -27,7 +27,7 @@ async def next_of(queue: asyncio.Queue[Envelope]) -> Envelope:
         return await queue.get()
 
 
-def test_what_is_sent_is_heard_by_everybody(lab: Town) -> None:
+def test_what_is_sent_is_heard_by_everybody(lab: SpaceWithMembers) -> None:
     bob = lab.join("bob")
     chats = lab.do(heard(bob, "chat"))
     assert lab.told("send", "the build", "is green") == ""
@@ -39,7 +39,7 @@ def test_what_is_sent_is_heard_by_everybody(lab: Town) -> None:
     assert chat.payload == {"text": "*look*", "format": "markdown"}
 
 
-def test_words_can_come_from_standard_input(lab: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_can_come_from_standard_input(lab: SpaceWithMembers, monkeypatch: pytest.MonkeyPatch) -> None:
     bob = lab.join("bob")
     chats = lab.do(heard(bob, "chat"))
     monkeypatch.setattr("sys.stdin", io.StringIO("two\nlines\n"))
@@ -47,7 +47,7 @@ def test_words_can_come_from_standard_input(lab: Town, monkeypatch: pytest.Monke
     assert lab.do(next_of(chats)).payload["text"] == "two\nlines\n"
 
 
-def test_any_kind_can_be_sent_and_its_refusal_is_told(lab: Town) -> None:
+def test_any_kind_can_be_sent_and_its_refusal_is_told(lab: SpaceWithMembers) -> None:
     bob = lab.join("bob")
     others = lab.do(heard(bob, "acme/*"))
     lab.told("send", "--kind", "acme/ping", '{"n": 1}', "--to", "bob", "--about", "x")
@@ -60,7 +60,7 @@ def test_any_kind_can_be_sent_and_its_refusal_is_told(lab: Town) -> None:
     assert lab.fails("send", "  ")[1] == "moot: there is no text to send: moot send TEXT\n"
 
 
-def test_a_chat_is_acknowledged_and_cancelled(lab: Town) -> None:
+def test_a_chat_is_acknowledged_and_cancelled(lab: SpaceWithMembers) -> None:
     bob = lab.join("bob")
     news = lab.do(heard(bob, "chat/*"))
     id = lab.do(bob.chat("is anybody there?")).id
@@ -76,7 +76,7 @@ def test_a_chat_is_acknowledged_and_cancelled(lab: Town) -> None:
     assert (said.kind, said.payload["reason"]) == ("chat/cancel", "answered")
 
 
-def test_tail_shows_the_past_and_ends_after_a_count(lab: Town) -> None:
+def test_tail_shows_the_past_and_ends_after_a_count(lab: SpaceWithMembers) -> None:
     bob = lab.join("bob")
     for number in range(3):
         lab.do(bob.chat(f"number {number}"))
@@ -86,7 +86,7 @@ def test_tail_shows_the_past_and_ends_after_a_count(lab: Town) -> None:
     assert json.loads(lines)["payload"] == {"text": "number 2"}
 
 
-def test_tail_obeys_no_escape_sequence(lab: Town) -> None:
+def test_tail_obeys_no_escape_sequence(lab: SpaceWithMembers) -> None:
     """D-86."""
     bob = lab.join("bob")
     lab.do(bob.chat("red \x1b[31m and \u202e back\nforged line"))
@@ -101,7 +101,7 @@ def test_tail_obeys_no_escape_sequence(lab: Town) -> None:
     assert json.loads(raw)["payload"]["text"].startswith("red \x1b[31m")
 
 
-def test_tail_goes_on_with_what_comes(lab: Town) -> None:
+def test_tail_goes_on_with_what_comes(lab: SpaceWithMembers) -> None:
     bob = lab.join("bob")
 
     async def talk() -> None:
@@ -113,7 +113,7 @@ def test_tail_goes_on_with_what_comes(lab: Town) -> None:
     talking.result(HANG_SECONDS)
 
 
-def test_one_is_the_default_participant_unless_one_says_otherwise(lab: Town) -> None:
+def test_one_is_the_default_participant_unless_one_says_otherwise(lab: SpaceWithMembers) -> None:
     bob = lab.join("bob")
     chats = lab.do(heard(bob, "chat"))
     lab.told("send", "--as", "agent", "hello")
@@ -125,7 +125,9 @@ def test_one_is_the_default_participant_unless_one_says_otherwise(lab: Town) -> 
     assert (code, "no participant nobody" in words) == (2, True)
 
 
-def test_the_environment_says_who_one_is_as_for_members(lab: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_says_who_one_is_as_for_members(
+    lab: SpaceWithMembers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bob = lab.join("bob")
     chats = lab.do(heard(bob, "chat"))
     monkeypatch.setenv("MOOT_URL", lab.gateway.url)
@@ -135,7 +137,7 @@ def test_the_environment_says_who_one_is_as_for_members(lab: Town, monkeypatch: 
     assert lab.do(next_of(chats)).sender == "agent"
 
 
-def test_a_chat_or_a_thought_that_nobody_knows_is_not_answered(lab: Town) -> None:
+def test_a_chat_or_a_thought_that_nobody_knows_is_not_answered(lab: SpaceWithMembers) -> None:
     lab.told("send", "hello")
     (chat,) = [
         json.loads(line)
@@ -151,7 +153,7 @@ def test_a_chat_or_a_thought_that_nobody_knows_is_not_answered(lab: Town) -> Non
     assert lab.told("message", "ack", chat["id"][:8]) == f"acknowledged {chat['id'][:8]}\n"
 
 
-def test_who_is_named_and_not_there_is_noted(lab: Town) -> None:
+def test_who_is_named_and_not_there_is_noted(lab: SpaceWithMembers) -> None:
     assert (
         lab.told("send", "--to", "bob", "hello") == "note: bob is not in the space and did not receive it\n"
     )
@@ -159,7 +161,7 @@ def test_who_is_named_and_not_there_is_noted(lab: Town) -> None:
     assert lab.told("send", "--to", "bob", "hello") == ""
 
 
-def test_no_way_in_is_exit_code_5_and_says_what_to_check(lab: Town, tmp_path: Path) -> None:
+def test_no_way_in_is_exit_code_5_and_says_what_to_check(lab: SpaceWithMembers, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.token"
     wrong.write_text("nonsense")
     code, words = lab.fails("send", "--gateway", lab.gateway.url, "--token-file", str(wrong), "hello")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from moot.cli.table_output import TableWriter
 from moot.participant import JoinedSpace
 from moot.tui.text_table import TextTable, cut, display_width
-from tests.cli.town import Town
+from tests.cli.space_with_members import SpaceWithMembers
 
 
 def test_columns_stand_in_line_and_numbers_to_the_right() -> None:
@@ -98,7 +98,7 @@ def keys_of(value: Any) -> Iterator[str]:
 
 
 @pytest.fixture
-def host(lab: Town) -> JoinedSpace:
+def host(lab: SpaceWithMembers) -> JoinedSpace:
     space = lab.join("host")
 
     async def offer() -> None:
@@ -112,7 +112,7 @@ def host(lab: Town) -> JoinedSpace:
 
 
 @pytest.mark.usefixtures("host")
-def test_fields_of_all_commands_are_spelled_alike(lab: Town) -> None:
+def test_fields_of_all_commands_are_spelled_alike(lab: SpaceWithMembers) -> None:
     lab.join("agent")
     answers = [
         lab.value("members"),
@@ -135,7 +135,7 @@ def test_fields_of_all_commands_are_spelled_alike(lab: Town) -> None:
 
 
 @pytest.mark.usefixtures("host")
-def test_lists_for_people_have_headings(lab: Town) -> None:
+def test_lists_for_people_have_headings(lab: SpaceWithMembers) -> None:
     assert lab.told("members").splitlines()[0] == "NAME         PERMISSIONS"
     assert lab.told("tools", "host").splitlines() == [
         "MEMBER  TOOL  ARGUMENTS  DESCRIPTION",

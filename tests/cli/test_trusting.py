@@ -15,7 +15,7 @@ from moot.trust.approver import Approver
 from moot.trust.approver_settings import ApproverSettings
 from moot.trust.decision_ledger import DecisionLedger
 from moot.trust.rule_store import RuleStore
-from tests.cli.town import SETTINGS, Town, town
+from tests.cli.space_with_members import SETTINGS, SpaceWithMembers, space_with_members
 from tests.trust.test_approver import APPROVER, LEARNING
 
 SPACE = SETTINGS | {
@@ -33,17 +33,17 @@ SPACE = SETTINGS | {
 @pytest.fixture
 def lab(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Town]:
+) -> Iterator[SpaceWithMembers]:
     monkeypatch.chdir(tmp_path)
-    with town(tmp_path, capsys, SPACE) as here:
+    with space_with_members(tmp_path, capsys, SPACE) as here:
         yield here
 
 
 @dataclass
-class Office:
+class SpaceWithApprover:
     """The approver of the lab, and its store."""
 
-    lab: Town
+    lab: SpaceWithMembers
     approver: Approver
 
     @property
@@ -73,12 +73,12 @@ async def _decide(agent: JoinedSpace, alice: JoinedSpace, files: JoinedSpace) ->
 
 
 @pytest.fixture
-def office(lab: Town) -> Office:
-    return Office(lab, lab.stay(_approver(lab)))
+def office(lab: SpaceWithMembers) -> SpaceWithApprover:
+    return SpaceWithApprover(lab, lab.stay(_approver(lab)))
 
 
 @asynccontextmanager
-async def _approver(lab: Town) -> AsyncIterator[Approver]:
+async def _approver(lab: SpaceWithMembers) -> AsyncIterator[Approver]:
     token = lab.token("approver").read_text("ascii").strip()
     async with connect(lab.gateway.url, "lab", token) as space:
         approver = Approver(
@@ -92,7 +92,7 @@ async def _approver(lab: Town) -> AsyncIterator[Approver]:
             await asyncio.wait([running])
 
 
-def test_without_an_approver_nothing_is_claimed(lab: Town) -> None:
+def test_without_an_approver_nothing_is_claimed(lab: SpaceWithMembers) -> None:
     for words in (["accept", "s-nosuch"], ["dismiss", "s-nosuch"], ["resume", "rule"], ["resume"], ["list"]):
         code, said = lab.fails("rules", *words)
         assert code == 1
@@ -101,7 +101,7 @@ def test_without_an_approver_nothing_is_claimed(lab: Town) -> None:
     assert "it takes effect when one comes" in lab.told("rules", "stop")
 
 
-def test_what_is_not_there_is_not_accepted_dismissed_stopped_or_lifted(office: Office) -> None:
+def test_what_is_not_there_is_not_accepted_dismissed_stopped_or_lifted(office: SpaceWithApprover) -> None:
     lab = office.lab
     for words, said in (
         (["accept", "s-nosuch"], "there is no suggestion s-nosuch: nothing is suggested"),
@@ -117,7 +117,7 @@ def test_what_is_not_there_is_not_accepted_dismissed_stopped_or_lifted(office: O
         assert (code, said in told) == (2 if said.startswith("there is no") else 1, True), (words, told)
 
 
-def test_the_switch_says_what_it_did(office: Office) -> None:
+def test_the_switch_says_what_it_did(office: SpaceWithApprover) -> None:
     lab = office.lab
     told = lab.told("rules", "stop", "--about", "nosuch")
     assert told.startswith("no rule is known behind nosuch, so all rules are stopped")
@@ -125,7 +125,7 @@ def test_the_switch_says_what_it_did(office: Office) -> None:
     assert lab.told("rules", "resume") == "rules decide again\n"
 
 
-def test_a_suggestion_is_named_by_its_beginning_and_becomes_a_rule_once(office: Office) -> None:
+def test_a_suggestion_is_named_by_its_beginning_and_becomes_a_rule_once(office: SpaceWithApprover) -> None:
     lab, name = office.lab, office.suggested()
     # Too little to be sure.
     assert f"there is {name}" in lab.fails("rules", "accept", name[:3])[1]
@@ -138,7 +138,7 @@ def test_a_suggestion_is_named_by_its_beginning_and_becomes_a_rule_once(office: 
     assert lab.told("rules", "resume", rule.name) == f"rule {rule.name} decides again\n"
 
 
-def test_a_dismissed_suggestion_is_gone(office: Office) -> None:
+def test_a_dismissed_suggestion_is_gone(office: SpaceWithApprover) -> None:
     lab, name = office.lab, office.suggested()
     assert lab.told("rules", "dismiss", name) == f"dismissed {name}\n"
     assert "there is no suggestion" in lab.fails("rules", "dismiss", name)[1]

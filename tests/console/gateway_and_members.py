@@ -23,7 +23,7 @@ from moot.config import load
 from moot.gateway.app import Gateway
 from moot.participant import JoinedSpace, ToolError, connect
 from moot.protocol.operation import Json
-from tests.gateway.lab import gateway_settings, participants, space_settings, write_config
+from tests.gateway.running_gateway import gateway_settings, participants, space_settings, write_config
 from tests.waiting import HANG_SECONDS, until_seen
 
 T = TypeVar("T")

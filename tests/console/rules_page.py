@@ -18,7 +18,7 @@ from moot.trust.learner import DEFAULTS
 from moot.trust.rule_store import RuleStore
 from tests.console.conftest import MemberAs
 from tests.console.gateway_and_members import PEOPLE
-from tests.gateway.lab import participants, space_settings
+from tests.gateway.running_gateway import participants, space_settings
 
 # Quick to learn, and nothing left to people as a check.
 LEARNING = replace(DEFAULTS, min_approvals=8, check_share=0.0)
@@ -38,7 +38,7 @@ def trusting_spaces() -> dict[str, Json]:
     return {"lab": space_settings({**PEOPLE, **participants(approver=APPROVER, guest=GUEST)})}
 
 
-class Office:
+class ApproverScene:
     """Everybody but the person in the browser. `mood` is what `second` does about proposals."""
 
     def __init__(self, member: MemberAs, folder: Path, settings: ApproverSettings | None = None) -> None:

@@ -13,7 +13,7 @@ from moot.errors import MootError
 from moot.protocol.operation import Json
 from tests.console.conftest import PageAs, Watched, sign_in
 from tests.console.gateway_and_members import Driven, Loop, Running
-from tests.gateway.lab import participants, space_settings
+from tests.gateway.running_gateway import participants, space_settings
 
 SCRIPT = "<script>window.__ran = 1</script><img src=x onerror='window.__ran = 2'><svg onload=window.__ran=3>"
 LINK = "[click](javascript:window.__ran=4) <a href='javascript:window.__ran=5'>x</a> ![p](http://evil.example/p.png)"

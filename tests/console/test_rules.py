@@ -14,7 +14,7 @@ from moot.participant import JoinedSpace
 from moot.protocol.operation import Json
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.gateway_and_members import Loop, Running
-from tests.console.rules_page import Office, card, dialog, notice, rule, trusting_spaces
+from tests.console.rules_page import ApproverScene, card, dialog, notice, rule, trusting_spaces
 from tests.console.test_accessibility import PHONE, WIDE, issues
 from tests.console.test_members_page import HOSTILE, too_wide
 
@@ -28,8 +28,8 @@ def gateway(tmp_path: Path, loop: Loop) -> Iterator[Running]:
 
 
 @pytest.fixture
-def office(member: MemberAs, tmp_path: Path) -> Office:
-    return Office(member, tmp_path)
+def office(member: MemberAs, tmp_path: Path) -> ApproverScene:
+    return ApproverScene(member, tmp_path)
 
 
 def accept(page: Page) -> None:
@@ -43,7 +43,7 @@ def accept(page: Page) -> None:
 
 @pytest.mark.requirement("MCPX-7.1-4")
 def test_a_widening_of_rights_is_suggested_only_once_history_supports_it(
-    page_as: PageAs, office: Office
+    page_as: PageAs, office: ApproverScene
 ) -> None:
     """A few approvals suggest nothing; enough of them suggest as much as they bear, and what it rests on."""
     page = page_as("human", "rules")
@@ -82,7 +82,7 @@ def test_a_widening_of_rights_is_suggested_only_once_history_supports_it(
     assert office.write("reports/day-20.md") == "by second"
 
 
-def test_an_accepted_rule_decides_is_counted_and_says_why(page_as: PageAs, office: Office) -> None:
+def test_an_accepted_rule_decides_is_counted_and_says_why(page_as: PageAs, office: ApproverScene) -> None:
     page = page_as("human", "rules")
     office.teach()
     accept(page)
@@ -117,7 +117,7 @@ def test_an_accepted_rule_decides_is_counted_and_says_why(page_as: PageAs, offic
 
 
 def test_a_narrower_rule_is_taken_and_a_wider_one_is_refused_in_the_dialog(
-    page_as: PageAs, office: Office
+    page_as: PageAs, office: ApproverScene
 ) -> None:
     page = page_as("human", "rules")
     office.teach()
@@ -144,7 +144,7 @@ def test_a_narrower_rule_is_taken_and_a_wider_one_is_refused_in_the_dialog(
 
 
 def test_a_suggestion_becomes_a_right_of_the_agent_and_one_key_takes_it_back(
-    page_as: PageAs, office: Office
+    page_as: PageAs, office: ApproverScene
 ) -> None:
     """MEW 9.2: the person grants, the approver only hears of it."""
     page = page_as("human", "rules")
@@ -172,7 +172,7 @@ def test_a_suggestion_becomes_a_right_of_the_agent_and_one_key_takes_it_back(
     assert office.write("reports/day-21.md") == "no, second"
 
 
-def test_a_dismissed_suggestion_is_gone_for_everybody(page_as: PageAs, office: Office) -> None:
+def test_a_dismissed_suggestion_is_gone_for_everybody(page_as: PageAs, office: ApproverScene) -> None:
     page, other = page_as("human", "rules"), page_as("second", "chat")
     office.teach()
     # Who looks at something else sees that one waits.
@@ -188,7 +188,7 @@ def test_a_dismissed_suggestion_is_gone_for_everybody(page_as: PageAs, office: O
     office.member.sees(lambda _: len(office.store.dismissed) == 1)
 
 
-def test_everything_is_stopped_with_two_presses_and_resumed(page_as: PageAs, office: Office) -> None:
+def test_everything_is_stopped_with_two_presses_and_resumed(page_as: PageAs, office: ApproverScene) -> None:
     """The switch is reachable by key from anywhere in the view, and asks once more."""
     page = page_as("human", "rules")
     office.teach()
@@ -211,7 +211,7 @@ def test_everything_is_stopped_with_two_presses_and_resumed(page_as: PageAs, off
 
 
 def test_a_tripped_rule_says_why_and_is_lifted_and_an_objection_suspends_it(
-    page_as: PageAs, office: Office
+    page_as: PageAs, office: ApproverScene
 ) -> None:
     page = page_as("human", "rules")
     office.teach()
@@ -238,7 +238,7 @@ def test_without_an_approver_it_says_how_to_start_one_and_notices_when_it_comes_
 ) -> None:
     page = page_as("human", "rules")
     expect(page.locator(".rules-box")).to_contain_text("moot rules run --as approver")
-    office = Office(member, tmp_path)
+    office = ApproverScene(member, tmp_path)
     expect(page.locator(".rules-main")).to_contain_text("No rules yet: you are asked every time.")
     expect(page.locator(".rules-main")).to_contain_text(
         "Learns from human, second (members who can accept rules)."
@@ -254,7 +254,7 @@ def test_without_an_approver_it_says_how_to_start_one_and_notices_when_it_comes_
 
 
 def test_who_may_not_accept_sees_and_may_object_and_nobody_else_can_suggest(
-    page_as: PageAs, member: MemberAs, office: Office
+    page_as: PageAs, member: MemberAs, office: ApproverScene
 ) -> None:
     human = member("human")
     human.run(lambda space: space.admin.grant("agent", [{"kind": "trust/*"}]))
@@ -282,7 +282,7 @@ def test_who_may_not_accept_sees_and_may_object_and_nobody_else_can_suggest(
     ("scheme", "size"), [("light", WIDE), ("dark", PHONE)], ids=["light and wide", "dark and on a phone"]
 )
 def test_nothing_of_it_is_hard_to_use_or_dangerous(
-    page_as: PageAs, office: Office, scheme: str, size: dict[str, int]
+    page_as: PageAs, office: ApproverScene, scheme: str, size: dict[str, int]
 ) -> None:
     """Every state of the view, with the most hostile words that people and rules can hold (D-86)."""
     page = page_as("human", "rules", color_scheme=scheme, viewport=size)

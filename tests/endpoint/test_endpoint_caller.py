@@ -42,7 +42,7 @@ PEER = CalledEndpoint(BOB.key.text, BOB.enc_key.text)
 
 
 @dataclass
-class Desk:
+class CallerAndEndpoint:
     """Somebody who calls, and the endpoint that is called."""
 
     caller: EndpointCaller
@@ -57,7 +57,9 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(url: str, far_url: str | None = None, **more: Any) -> AsyncIterator[Desk]:
+async def caller_and_endpoint(
+    url: str, far_url: str | None = None, **more: Any
+) -> AsyncIterator[CallerAndEndpoint]:
     async with (
         stub_endpoint(far_url or url, BOB, caller=ALICE) as far,
         RelayClient([url], ALICE, QUICK) as relays,
@@ -66,13 +68,13 @@ async def desk(url: str, far_url: str | None = None, **more: Any) -> AsyncIterat
     ):
         hearing.add(BOB.key.text, lambda _signed: None)
         await hearing.wait_ready(HANG_SECONDS)
-        yield Desk(caller, relays, far, url)
+        yield CallerAndEndpoint(caller, relays, far, url)
 
 
 @pytest.mark.requirement("XP-5.2-4", "XP-2.2-11")
 async def test_a_call_goes_out_by_the_relay_and_its_answer_comes_back(tmp_path: Path) -> None:
     """XP 5.2; what the relay keeps of both is unreadable to it."""
-    async with relay_in(tmp_path) as relay, desk(relay.url) as d:
+    async with relay_in(tmp_path) as relay, caller_and_endpoint(relay.url) as d:
         assert (await d.ask())["content"] == "Bern: 17°C"
         assert d.far.served[0].payload == BERN
         assert d.far.served[0].event.sender == ALICE.key.text
@@ -85,7 +87,7 @@ async def test_a_call_goes_out_by_the_relay_and_its_answer_comes_back(tmp_path: 
 
 
 async def test_an_endpoints_refusal_is_raised_with_its_code(tmp_path: Path) -> None:
-    async with relay_in(tmp_path) as relay, desk(relay.url) as d:
+    async with relay_in(tmp_path) as relay, caller_and_endpoint(relay.url) as d:
         for kind, payload, code in (
             (SECRET.kind, {}, "AUTHORIZATION_INSUFFICIENT"),
             (CURRENT.kind, {"location": 7}, "SCHEMA_VIOLATION"),
@@ -99,7 +101,7 @@ async def test_an_endpoints_refusal_is_raised_with_its_code(tmp_path: Path) -> N
 
 async def test_grants_and_delegations_go_along(tmp_path: Path) -> None:
     """D-59: what proves a right travels inside the sealed payload, and the tool does not see it."""
-    async with relay_in(tmp_path) as relay, desk(relay.url) as d:
+    async with relay_in(tmp_path) as relay, caller_and_endpoint(relay.url) as d:
         d.far.access.clear()
         with pytest.raises(EndpointFault, match="AUTHORIZATION_INSUFFICIENT"):
             await d.ask()
@@ -167,7 +169,7 @@ async def _forge(far: StubEndpoint, request: DirectedEvent, kind: str, payload: 
 )
 async def test_only_the_right_answer_is_one(tmp_path: Path, how: str) -> None:
     """A forgery before it changes nothing, and the answer itself still counts."""
-    async with relay_in(tmp_path) as relay, desk(relay.url) as d:
+    async with relay_in(tmp_path) as relay, caller_and_endpoint(relay.url) as d:
 
         async def answer(request: DirectedEvent, kind: str, payload: Json) -> None:
             await _forge(d.far, request, kind, payload, how)
@@ -178,7 +180,7 @@ async def test_only_the_right_answer_is_one(tmp_path: Path, how: str) -> None:
 
 
 async def test_an_expired_answer_is_none_even_if_the_relay_keeps_it(tmp_path: Path) -> None:
-    async with hostile_relay(tmp_path) as (relay, proxy), desk(proxy.url, relay.url) as d:
+    async with hostile_relay(tmp_path) as (relay, proxy), caller_and_endpoint(proxy.url, relay.url) as d:
         request: list[DirectedEvent] = []
 
         async def answer(asked: DirectedEvent, kind: str, payload: Json) -> None:
@@ -208,7 +210,7 @@ async def test_an_expired_answer_is_none_even_if_the_relay_keeps_it(tmp_path: Pa
 
 @pytest.mark.parametrize("trick", ["repeats", "reorders", "delays", "cuts", "garbage", "tampers first"])
 async def test_a_relay_that_misbehaves_costs_time_and_nothing_else(tmp_path: Path, trick: str) -> None:
-    async with hostile_relay(tmp_path) as (relay, proxy), desk(proxy.url, relay.url) as d:
+    async with hostile_relay(tmp_path) as (relay, proxy), caller_and_endpoint(proxy.url, relay.url) as d:
         _misbehave(proxy, trick)
         answers = await asyncio.gather(
             *(d.ask(payload={"location": f"L{n}"}, within=HANG_SECONDS) for n in range(10))
@@ -258,7 +260,7 @@ def _misbehave(proxy: Proxy, trick: str) -> None:
 async def test_a_relay_that_withholds_ends_the_call_in_time_and_says_so(
     tmp_path: Path, withheld: str
 ) -> None:
-    async with hostile_relay(tmp_path) as (relay, proxy), desk(proxy.url, relay.url) as d:
+    async with hostile_relay(tmp_path) as (relay, proxy), caller_and_endpoint(proxy.url, relay.url) as d:
 
         def mangle(from_relay: bool, message: bytes) -> list[bytes]:
             event = message.startswith(b'["EVENT"')
@@ -302,7 +304,7 @@ async def test_without_a_relay_a_call_ends_in_time_and_is_not_sent_when_one_is_b
 
 
 async def test_cancelled_calls_leave_nothing_behind_and_late_answers_are_dropped(tmp_path: Path) -> None:
-    async with relay_in(tmp_path) as relay, desk(relay.url) as d:
+    async with relay_in(tmp_path) as relay, caller_and_endpoint(relay.url) as d:
         release = asyncio.Event()
 
         async def answer(request: DirectedEvent, kind: str, payload: Json) -> None:
@@ -323,7 +325,7 @@ async def test_cancelled_calls_leave_nothing_behind_and_late_answers_are_dropped
 
 
 async def test_calls_at_once_are_bounded_and_what_cannot_be_sent_is_said_so(tmp_path: Path) -> None:
-    async with relay_in(tmp_path) as relay, desk(relay.url, max_calls=3) as d:
+    async with relay_in(tmp_path) as relay, caller_and_endpoint(relay.url, max_calls=3) as d:
 
         async def never(_request: DirectedEvent, _kind: str, _payload: Json) -> None:
             await asyncio.Event().wait()
@@ -346,7 +348,7 @@ async def test_a_replayed_update_is_told_once_and_a_flood_of_them_not_at_all(tmp
     now = time.time()
     async with (
         hostile_relay(tmp_path) as (relay, proxy),
-        desk(proxy.url, relay.url, clock=lambda: now) as d,
+        caller_and_endpoint(proxy.url, relay.url, clock=lambda: now) as d,
     ):
         heard: list[Json] = []
         following = await d.caller.follow(
@@ -377,7 +379,7 @@ async def test_a_replayed_update_is_told_once_and_a_flood_of_them_not_at_all(tmp
 
 
 async def test_an_update_by_another_key_or_of_another_conversation_is_none(tmp_path: Path) -> None:
-    async with relay_in(tmp_path) as relay, desk(relay.url) as d:
+    async with relay_in(tmp_path) as relay, caller_and_endpoint(relay.url) as d:
         heard: list[Json] = []
         following = await d.caller.follow(
             PEER,
@@ -423,7 +425,7 @@ async def test_a_revoked_endpoint_is_neither_asked_nor_believed(tmp_path: Path) 
     revoked: set[str] = set()
     async with (
         relay_in(tmp_path) as relay,
-        desk(relay.url, is_revoked=lambda key, _: key in revoked) as d,
+        caller_and_endpoint(relay.url, is_revoked=lambda key, _: key in revoked) as d,
     ):
 
         async def answer(request: DirectedEvent, kind: str, payload: Json) -> None:
@@ -441,7 +443,7 @@ async def test_a_revoked_endpoint_is_neither_asked_nor_believed(tmp_path: Path) 
 
 
 async def test_errors_of_strangers_are_read_within_bounds(tmp_path: Path) -> None:
-    async with relay_in(tmp_path) as relay, desk(relay.url) as d:
+    async with relay_in(tmp_path) as relay, caller_and_endpoint(relay.url) as d:
         told: list[Json] = [
             {"code": "RATE_LIMITED", "message": "later", "retry_after": 2.5},
             {"code": "RATE_LIMITED", "message": "later", "retry_after": -1},

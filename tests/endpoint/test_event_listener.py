@@ -29,7 +29,7 @@ from moot.xprotocol.event_receiver import Accepted, Dropped, Outcome
 from tests.endpoint.relay_proxy import proxied_relay
 from tests.relay.raw_client import event, relay_in
 from tests.waiting import bounded
-from tests.xprotocol.people import ALICE, BOB, Office
+from tests.xprotocol.people import ALICE, BOB, ReceivingEndpoint
 
 
 def test_every_message_of_a_relay_is_read() -> None:
@@ -90,7 +90,7 @@ async def test_an_event_that_a_relay_tells_again_after_a_restart_is_not_acted_on
     async def lives_once(url: str) -> Outcome:
         """An endpoint that starts, takes one event through all checks, and stops."""
         store = EventStore.open(tmp_path / "bob")
-        office = Office()
+        office = ReceivingEndpoint()
         office.seen_ids = store.seen_ids  # type: ignore[assignment]
         async with RelayClient([url], BOB) as bob:
             subscription = bob.subscribe([{"recipients": [BOB.key.text]}])
@@ -130,6 +130,6 @@ async def test_what_a_relay_changes_in_an_event_is_dropped_by_the_receiver(
             subscription = bob.subscribe([{"recipients": [BOB.key.text]}])
             await alice.publish(event())
             async with bounded():
-                outcome = Office().receiver.receive(await anext(subscription), time.time())
+                outcome = ReceivingEndpoint().receiver.receive(await anext(subscription), time.time())
             assert isinstance(outcome, Dropped)
             assert outcome.reason == reason

@@ -20,7 +20,7 @@ import websockets
 
 from moot.protocol.operation import Json
 from moot.store.journal_reader import read_records, verify
-from tests.gateway.lab import (
+from tests.gateway.running_gateway import (
     Client,
     Closed,
     fields,

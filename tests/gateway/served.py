@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.gateway.lab import Room
+from tests.gateway.running_gateway import GatewayUnderTest
 from tests.waiting import bounded, until
 
 _READY = re.compile(r"moot gateway listening on (http://\S+)")
@@ -29,7 +29,7 @@ class Finished(Exception):
         self.stderr = stderr
 
 
-class Served(Room):
+class Served(GatewayUnderTest):
     """A process that listens, and what it says."""
 
     def __init__(self, process: asyncio.subprocess.Process, url: str, lines: list[str], errors: Path) -> None:

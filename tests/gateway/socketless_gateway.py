@@ -36,7 +36,7 @@ from moot.gateway.space_host import SpaceHost
 from moot.net.websocket_server import ServerSocket, SocketLimits, Upgrade, UpgradeRefusal
 from moot.protocol.operation import Json
 from moot.store.journal_reader import read_records, verify
-from tests.gateway.lab import write_config
+from tests.gateway.running_gateway import write_config
 
 SECOND: Final = "2001-09-09T01:46:40"
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from moot.protocol.operation import Json
-from tests.gateway.lab import (
+from tests.gateway.running_gateway import (
     CALL,
-    Lab,
+    LocalGateway,
     gateway_settings,
-    lab,
     participants,
+    running_gateway,
     space_settings,
     write_config,
 )
@@ -20,7 +20,7 @@ from tests.gateway.lab import (
 CHAT = {"kind": "chat"}
 
 
-async def guest(room: Lab, space: str = "lab") -> tuple[int | None, list[Json]]:
+async def guest(room: LocalGateway, space: str = "lab") -> tuple[int | None, list[Json]]:
     """Somebody without a token: how their connection stands after joining, and what they hold."""
     client = await room.open("/")
     await client.send({"type": "join", "space": space})
@@ -39,7 +39,7 @@ async def test_guests_come_into_public_spaces_and_nowhere_else(tmp_path: Path) -
         "closed": space_settings(people),
         "listed": space_settings(people, access="restricted"),
     }
-    async with lab(tmp_path, spaces=spaces) as room:
+    async with running_gateway(tmp_path, spaces=spaces) as room:
         assert await guest(room, "open") == (None, [CHAT])
         for space in ("closed", "listed", "nowhere"):
             assert await guest(room, space) == (1008, [])
@@ -54,7 +54,7 @@ async def test_guests_have_names_of_their_own_the_rights_of_guests_and_lose_gran
     """D-17: what was granted to a guest ends with its connection."""
     people = participants(alice=["*"])
     rules: Json = {"access": "public", "anonymous": ["chat", "mcp/proposal"]}
-    async with lab(tmp_path, people, rules=rules) as room:
+    async with running_gateway(tmp_path, people, rules=rules) as room:
         alice = await room.join("alice")
         one, two = await room.open("/"), await room.open("/")
         names = []
@@ -88,7 +88,7 @@ async def test_a_restricted_space_admits_only_whom_it_lists(tmp_path: Path) -> N
         folder = tmp_path / f"{access}-{status}"
         folder.mkdir()
         rules: dict[str, Json] = {"access": access} | ({} if admit is None else {"admit": admit})
-        async with lab(folder, people, rules=rules) as room:
+        async with running_gateway(folder, people, rules=rules) as room:
             alice = await room.join("alice")
             token = (await alice.ask("space/invite", {"participant_id": "zoe"}))["payload"]["token"]
             assert await room.status("/ws?space=lab", token=token) == status
@@ -110,7 +110,7 @@ async def test_a_token_can_stand_for_rights_or_a_profile_of_its_own(tmp_path: Pa
             ],
         }
     }
-    async with lab(tmp_path, people) as room:
+    async with running_gateway(tmp_path, people) as room:
         for token, may_request, may_chat in (("t-all", True, True), ("t-less", False, True)):
             client = await room.open("/ws?space=lab", token=token)
             await client.hear("system/welcome")
@@ -138,7 +138,7 @@ async def test_the_welcome_lists_the_patterns_behind_a_profile(tmp_path: Path) -
             }
         }
     ) | {"profiles": {"clerk": [CHAT, {"kind": "participant/*"}]}}
-    async with lab(tmp_path, file=write_config(tmp_path, settings)) as room:
+    async with running_gateway(tmp_path, file=write_config(tmp_path, settings)) as room:
         clerk = await room.open("/ws?space=lab", token="t-clerk")
         assert (await clerk.next())["payload"]["you"]["capabilities"] == [CHAT, {"kind": "participant/*"}]
         agent = await room.open("/ws?topic=lab", token="t-agent")
@@ -161,7 +161,7 @@ async def test_the_accepted_protocol_versions_can_be_pinned(tmp_path: Path) -> N
             "participants": participants(alice=["*"]),
         },
     }
-    async with lab(tmp_path, spaces=spaces) as room:
+    async with running_gateway(tmp_path, spaces=spaces) as room:
         now, then = await room.join("alice", space="now"), await room.join("alice", space="then")
         assert await now.refused("chat", protocol="mew/v0.3") == "protocol_mismatch"
         assert await then.refused("chat", protocol="mew/v0.3") is None
@@ -176,7 +176,7 @@ async def test_two_spaces_on_one_port_know_nothing_of_each_other(tmp_path: Path)
         "red": space_settings(participants(alice=["*"], ray=["chat"])),
         "blue": space_settings(participants(alice=["chat"], bea=["chat"])),
     }
-    async with lab(tmp_path, spaces=spaces) as room:
+    async with running_gateway(tmp_path, spaces=spaces) as room:
         red, blue = await room.join("alice", space="red"), await room.join("alice", space="blue")
         ray, bea = await room.join("ray", space="red"), await room.join("bea", space="blue")
         await red.fence()

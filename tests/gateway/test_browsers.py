@@ -7,29 +7,35 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.lab import Lab, Stage, lab, participants, space_settings
 from tests.gateway.raw import raw_client, upgrade
+from tests.gateway.running_gateway import (
+    LocalGateway,
+    SharedGateway,
+    participants,
+    running_gateway,
+    space_settings,
+)
 
 PEOPLE = participants(alice=["*"], bob=["chat"])
 CHAT = b'{"kind":"chat"}'
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    stage = Stage(
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
+    stage = SharedGateway(
         tmp_path_factory.mktemp("browsers"), {"lab": space_settings(PEOPLE)}, max_connections_per_address=0
     )
     yield stage
     stage.close()
 
 
-async def upgrade_status(room: Lab, headers: dict[str, str]) -> int:
+async def upgrade_status(room: LocalGateway, headers: dict[str, str]) -> int:
     async with raw_client(room.port) as client:
         client.send(upgrade(room.port, "/ws?space=lab", {"Authorization": "Bearer t-alice"} | headers))
         return (await client.answer())[0]
 
 
-async def http_statuses(room: Lab, headers: dict[str, str]) -> set[int]:
+async def http_statuses(room: LocalGateway, headers: dict[str, str]) -> set[int]:
     token = {"Authorization": "Bearer t-alice", "Content-Type": "application/json"} | headers
     admin = token | {"Authorization": "Bearer t-root"}
     return {
@@ -57,7 +63,7 @@ OTHER_ADDRESSES = ["127.0.0.1:1", "10.1.2.3", "10.1.2.3:PORT", "[::2]:PORT", "[f
 
 
 @pytest.mark.parametrize("host", OTHER_HOSTS)
-async def test_a_name_that_is_not_ours_is_not_answered(stage: Stage, host: str) -> None:
+async def test_a_name_that_is_not_ours_is_not_answered(stage: SharedGateway, host: str) -> None:
     """DNS rebinding: the page's name leads to us, but it is not our name."""
     named = {"Host": host.replace("PORT", str(stage.room.port))}
     alice = await stage.room.join("alice")
@@ -68,7 +74,7 @@ async def test_a_name_that_is_not_ours_is_not_answered(stage: Stage, host: str) 
 
 @pytest.mark.parametrize("host", OTHER_ADDRESSES)
 async def test_an_address_that_is_not_ours_reads_health_and_figures_and_nothing_else(
-    stage: Stage, host: str
+    stage: SharedGateway, host: str
 ) -> None:
     """Monitoring asks by address; a page cannot, as rebinding takes a name."""
     named = {"Host": host.replace("PORT", str(stage.room.port))}
@@ -83,7 +89,7 @@ async def test_an_address_that_is_not_ours_reads_health_and_figures_and_nothing_
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:PORT", "localhost:PORT", "LOCALHOST:PORT", "[::1]:PORT"])
-async def test_the_loopback_names_are_ours(stage: Stage, host: str) -> None:
+async def test_the_loopback_names_are_ours(stage: SharedGateway, host: str) -> None:
     named = {"Host": host.replace("PORT", str(stage.room.port))}
     assert await http_statuses(stage.room, named) == {200}
     assert await upgrade_status(stage.room, named) == 101
@@ -104,7 +110,7 @@ ORIGINS = {
 
 @pytest.mark.parametrize(("origin", "status"), ORIGINS.items())
 async def test_pages_of_others_are_kept_out_even_with_a_good_token(
-    stage: Stage, origin: str, status: int
+    stage: SharedGateway, origin: str, status: int
 ) -> None:
     """Cross-site WebSocket hijacking and request forgery; clients that are no browsers send no Origin."""
     headers = {"Origin": origin.replace("PORT", str(stage.room.port))}
@@ -117,7 +123,7 @@ async def test_pages_of_others_are_kept_out_even_with_a_good_token(
 
 
 async def test_the_lists_can_be_set_and_are_exact(tmp_path: Path) -> None:
-    async with lab(
+    async with running_gateway(
         tmp_path,
         PEOPLE,
         allowed_hosts=["moot.example", "127.0.0.1"],
@@ -145,7 +151,7 @@ async def test_the_lists_can_be_set_and_are_exact(tmp_path: Path) -> None:
     ["/", "/health", "/readyz", "/metrics", "/openapi.json", "/spaces", "/nope", "/admin/connections"],
 )
 async def test_every_answer_forbids_scripts_of_others_framing_sniffing_and_keeping(
-    stage: Stage, where: str
+    stage: SharedGateway, where: str
 ) -> None:
     for method in ("GET", "POST"):
         answer = await stage.room.http.request(method, where)
@@ -162,13 +168,13 @@ async def test_every_answer_forbids_scripts_of_others_framing_sniffing_and_keepi
         assert "server" not in answer.headers
 
 
-async def test_a_cookie_is_no_authority(stage: Stage) -> None:
+async def test_a_cookie_is_no_authority(stage: SharedGateway) -> None:
     cookies = {"Cookie": "token=t-alice; Authorization=Bearer t-alice; authorization=t-alice"}
     answer = await stage.room.http.get("/participants/alice/messages", headers=cookies)
     assert answer.status_code == 401
 
 
-async def test_no_answer_holds_a_token_but_the_invite_s_and_the_restore_s(stage: Stage) -> None:
+async def test_no_answer_holds_a_token_but_the_invite_s_and_the_restore_s(stage: SharedGateway) -> None:
     room = stage.room
     alice = await room.join("alice")
     invited = await room.post("alice", {"kind": "space/invite", "payload": {"participant_id": "zoe"}})

@@ -9,16 +9,23 @@ from typing import Any
 import pytest
 
 from moot.protocol.operation import Json
-from tests.gateway.lab import CALL, Client, Stage, lab, participants, space_settings
+from tests.gateway.running_gateway import (
+    CALL,
+    Client,
+    SharedGateway,
+    participants,
+    running_gateway,
+    space_settings,
+)
 
 PEOPLE = participants(alice=["*"], bob=["*"], carol=["*"])
 PROTOCOLS = {"mew": "mew/v0.4", "mcpx": "mcpx/v0.1", "m3p": "mcpx/v0.1"}
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
     spaces = {"lab": space_settings(PEOPLE)}
-    stage = Stage(tmp_path_factory.mktemp("dialects"), spaces, max_connections_per_address=0)
+    stage = SharedGateway(tmp_path_factory.mktemp("dialects"), spaces, max_connections_per_address=0)
     yield stage
     stage.close()
 
@@ -53,7 +60,7 @@ HEADERS: list[tuple[str, list[str], str]] = [
 @pytest.mark.requirement("M3P-56")
 @pytest.mark.parametrize(("where", "offered", "dialect"), HEADERS)
 async def test_the_first_that_applies_decides(
-    stage: Stage, where: str, offered: list[str], dialect: str
+    stage: SharedGateway, where: str, offered: list[str], dialect: str
 ) -> None:
     """m3p is never guessed: only `dialect=m3p` and its subprotocol choose it."""
     client = await stage.room.open(where, token="t-alice", subprotocols=offered)
@@ -77,7 +84,7 @@ JOINS: list[tuple[str, Json, str]] = [
 
 @pytest.mark.parametrize(("where", "join", "dialect"), JOINS)
 async def test_a_join_frame_chooses_where_the_url_left_it_open(
-    stage: Stage, where: str, join: Json, dialect: str
+    stage: SharedGateway, where: str, join: Json, dialect: str
 ) -> None:
     client = await stage.room.open(where)
     sent: dict[str, Any] = dict(join)
@@ -88,14 +95,14 @@ async def test_a_join_frame_chooses_where_the_url_left_it_open(
 
 
 @pytest.mark.parametrize("query", ["dialect=latin", "dialect=", "routing=some", "dialect=MEW"])
-async def test_an_unknown_wish_is_a_bad_request(stage: Stage, query: str) -> None:
+async def test_an_unknown_wish_is_a_bad_request(stage: SharedGateway, query: str) -> None:
     assert await stage.room.status(f"/ws?space=lab&{query}", token="t-alice") == 400
 
 
 async def test_a_space_turns_away_a_dialect_that_it_does_not_speak(tmp_path: Path) -> None:
     """The default is MEW alone."""
     spaces: Json = {"lab": {"participants": PEOPLE}}
-    async with lab(tmp_path, spaces=spaces) as room:
+    async with running_gateway(tmp_path, spaces=spaces) as room:
         for where in ("/ws?topic=lab", "/ws?space=lab&dialect=m3p"):
             client = await room.open(where, token="t-alice")
             assert (await client.closed())[0] == 1008
@@ -104,14 +111,14 @@ async def test_a_space_turns_away_a_dialect_that_it_does_not_speak(tmp_path: Pat
         assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
 
 
-async def test_an_envelope_of_another_dialect_is_a_mismatch(stage: Stage) -> None:
+async def test_an_envelope_of_another_dialect_is_a_mismatch(stage: SharedGateway) -> None:
     mew = await stage.room.join("alice")
     mcpx = await stage.room.join("bob", "&dialect=mcpx")
     assert await mew.refused("chat", protocol="mcpx/v0.1") == "protocol_mismatch"
     assert await mcpx.refused("chat", protocol="mew/v0.4") == "protocol_mismatch"
 
 
-async def test_three_dialects_in_one_space_talk_to_each_other(stage: Stage) -> None:
+async def test_three_dialects_in_one_space_talk_to_each_other(stage: SharedGateway) -> None:
     """Section 8: one request, three spellings; the sender's own dialect gets its very bytes."""
     room = stage.room
     mew = await room.join("alice")
@@ -132,7 +139,7 @@ async def test_three_dialects_in_one_space_talk_to_each_other(stage: Stage) -> N
     assert (await mcpx.hear("chat"))["x_origin"]["kind"] == "chat.message"
 
 
-async def test_echo_0_keeps_one_s_own_words_away_and_nothing_else(stage: Stage) -> None:
+async def test_echo_0_keeps_one_s_own_words_away_and_nothing_else(stage: SharedGateway) -> None:
     """D-02: per socket; another socket of the same member still hears them."""
     quiet = await stage.room.open("/ws?space=lab&echo=0", token="t-alice")
     assert (await quiet.next())["kind"] == "system/welcome"
@@ -153,7 +160,7 @@ async def heard_after(speaker: Client, listener: Client) -> list[Any]:
     return await listener.fence()
 
 
-async def test_directed_hears_what_is_addressed_to_it_or_to_all(stage: Stage) -> None:
+async def test_directed_hears_what_is_addressed_to_it_or_to_all(stage: SharedGateway) -> None:
     """D-54: MCPx and m3p only; MEW connections always hear everything."""
     room = stage.room
     alice = await room.join("alice")
@@ -180,7 +187,7 @@ async def test_directed_hears_what_is_addressed_to_it_or_to_all(stage: Stage) ->
     await directed.hear("system/presence")
 
 
-async def test_frames_reach_legacy_connections_only_with_streams_1(stage: Stage) -> None:
+async def test_frames_reach_legacy_connections_only_with_streams_1(stage: SharedGateway) -> None:
     """D-57."""
     room = stage.room
     alice = await room.join("alice")

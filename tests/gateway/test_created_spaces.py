@@ -10,11 +10,11 @@ import pytest
 from moot.config import load
 from moot.errors import UsageError
 from moot.protocol.operation import Json
-from tests.gateway.lab import (
-    Room,
+from tests.gateway.running_gateway import (
+    GatewayUnderTest,
     gateway_settings,
-    lab,
     participants,
+    running_gateway,
     space_settings,
     write_config,
 )
@@ -30,20 +30,20 @@ def configured(folder: Path, **gateway: Json) -> Path:
     return write_config(folder, gateway_settings(spaces, **gateway))
 
 
-async def names(room: Room, token: str) -> set[str]:
+async def names(room: GatewayUnderTest, token: str) -> set[str]:
     answer = await room.http.get("/spaces", headers={"Authorization": f"Bearer {token}"})
     return {each["name"] for each in answer.json()["spaces"]}
 
 
 async def test_without_the_setting_a_wrong_name_is_an_error_and_creates_nothing(tmp_path: Path) -> None:
-    async with lab(tmp_path, file=configured(tmp_path)) as room:
+    async with running_gateway(tmp_path, file=configured(tmp_path)) as room:
         assert await room.status("/ws?space=labb", token="t-alice") == 404
         assert await names(room, "t-alice") == {"lab"}
 
 
 async def test_a_member_of_the_model_creates_a_space_by_joining_it(tmp_path: Path) -> None:
     """The same people with the same rights, and nothing of what is said in the model."""
-    async with lab(tmp_path, file=configured(tmp_path, auto_create_spaces="lab")) as room:
+    async with running_gateway(tmp_path, file=configured(tmp_path, auto_create_spaces="lab")) as room:
         there = await room.join("alice")
         alice = await room.join("alice", space="garden")
         bob = await room.join("bob", space="garden")
@@ -59,7 +59,7 @@ async def test_a_member_of_the_model_creates_a_space_by_joining_it(tmp_path: Pat
 
 
 async def test_who_is_not_of_the_model_creates_nothing(tmp_path: Path) -> None:
-    async with lab(tmp_path, file=configured(tmp_path, auto_create_spaces="lab")) as room:
+    async with running_gateway(tmp_path, file=configured(tmp_path, auto_create_spaces="lab")) as room:
         assert await room.status("/ws?space=garden", token="t-carol") == 404
         assert await room.status("/ws?space=garden", token="t-nobody") == 404
         await room.join("alice", space="garden")
@@ -73,7 +73,7 @@ async def test_who_is_not_of_the_model_creates_nothing(tmp_path: Path) -> None:
 
 async def test_only_so_many_are_created(tmp_path: Path) -> None:
     file = configured(tmp_path, auto_create_spaces="lab", max_auto_spaces=2)
-    async with lab(tmp_path, file=file) as room:
+    async with running_gateway(tmp_path, file=file) as room:
         await room.join("alice", space="one")
         await room.join("alice", space="two")
         assert await room.status("/ws?space=three", token="t-alice") == 503
@@ -84,11 +84,11 @@ async def test_a_created_space_is_there_again_after_a_restart_with_all_that_was_
     tmp_path: Path,
 ) -> None:
     file = configured(tmp_path, auto_create_spaces="lab")
-    async with lab(tmp_path, file=file) as room:
+    async with running_gateway(tmp_path, file=file) as room:
         alice = await room.join("alice", space="garden")
         grant = {"recipient": "bob", "capabilities": [{"kind": "mcp/request"}]}
         assert await alice.refused("capability/grant", grant) is None
-    async with lab(tmp_path, file=file) as room:
+    async with running_gateway(tmp_path, file=file) as room:
         assert await names(room, "t-bob") == {"lab", "garden"}
         bob = await room.join("bob", space="garden")
         assert await bob.refused("mcp/request", {"method": "tools/list"}, to=["alice"]) is None
@@ -97,19 +97,19 @@ async def test_a_created_space_is_there_again_after_a_restart_with_all_that_was_
 
 
 async def test_a_space_that_was_configured_once_is_not_handed_to_others(tmp_path: Path) -> None:
-    async with lab(tmp_path, file=configured(tmp_path)) as room:
+    async with running_gateway(tmp_path, file=configured(tmp_path)) as room:
         carol = await room.join("carol", space="vault")
         await carol.say("chat", {"text": "secret"})
         await carol.fence()
     spaces: dict[str, Json] = {"lab": space_settings(PEOPLE)}
     file = write_config(tmp_path, gateway_settings(spaces, auto_create_spaces=True))
-    async with lab(tmp_path, file=file) as room:
+    async with running_gateway(tmp_path, file=file) as room:
         assert await room.status("/ws?space=vault", token="t-alice") == 404
         assert await names(room, "t-alice") == {"lab"}
 
 
 async def test_a_space_that_found_no_room_on_the_disk_can_be_created_later(tmp_path: Path) -> None:
-    async with lab(tmp_path, file=configured(tmp_path, auto_create_spaces="lab")) as room:
+    async with running_gateway(tmp_path, file=configured(tmp_path, auto_create_spaces="lab")) as room:
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         # Files of more than a byte cannot be written: what a full disk says, said by the kernel.
         resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
@@ -126,7 +126,7 @@ async def test_a_created_space_takes_its_first_snapshot_after_as_many_records_as
     tmp_path: Path,
 ) -> None:
     file = configured(tmp_path, auto_create_spaces="lab", snapshot_records=12)
-    async with lab(tmp_path, file=file) as room:
+    async with running_gateway(tmp_path, file=file) as room:
         database = room.gateway._database
         assert database is not None
         alice = await room.join("alice", space="garden")

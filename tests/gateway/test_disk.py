@@ -10,14 +10,14 @@ import pytest
 from moot.protocol.operation import Json
 from moot.store.journal_reader import read_records, verify
 from tests.gateway.disk import no_room_on_disk
-from tests.gateway.lab import (
+from tests.gateway.running_gateway import (
     CALL,
-    Room,
+    GatewayUnderTest,
     fields,
     gateway_settings,
     healthy,
-    lab,
     participants,
+    running_gateway,
     space_settings,
     write_config,
 )
@@ -45,7 +45,7 @@ def size_of(folder: Path) -> int:
     return max(journal_of(folder).glob("*.jsonl")).stat().st_size
 
 
-async def degrade(room: Room) -> None:
+async def degrade(room: GatewayUnderTest) -> None:
     """Say something that finds no room, and wait until the gateway has noticed."""
     assert (await room.post("alice", {"kind": "chat", "payload": {"text": "no room"}})).status_code in (
         200,
@@ -147,7 +147,7 @@ async def test_a_gateway_that_is_stopped_while_the_disk_is_full_ends_and_starts_
 
 async def test_a_disk_that_fails_again_and_again_leaves_a_whole_chain(tmp_path: Path) -> None:
     """Also cut in the middle of a line; nothing is written twice."""
-    async with lab(tmp_path, PEOPLE) as room:
+    async with running_gateway(tmp_path, PEOPLE) as room:
         alice = await room.join("alice")
         for number in range(3):
             with no_room_on_disk(room.journal()):

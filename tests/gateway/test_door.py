@@ -9,8 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.lab import Lab, Stage, lab, participants, space_settings
 from tests.gateway.raw import CLOSE, PING, PONG, TEXT, RawClient, frame, raw_client, upgrade
+from tests.gateway.running_gateway import (
+    LocalGateway,
+    SharedGateway,
+    participants,
+    running_gateway,
+    space_settings,
+)
 from tests.waiting import until
 
 HEADER_BYTES = 4_096
@@ -18,10 +24,10 @@ SPACES = {"lab": space_settings(participants(alice=["*"], bob=["chat"]))}
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
     """A gateway that waits for headers longer than any machine needs."""
     folder = tmp_path_factory.mktemp("door")
-    stage = Stage(
+    stage = SharedGateway(
         folder, SPACES, max_header_bytes=HEADER_BYTES, header_seconds=600, max_connections_per_address=0
     )
     yield stage
@@ -29,10 +35,10 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 @pytest.fixture(scope="module")
-def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
     """One that does not."""
     folder = tmp_path_factory.mktemp("hasty")
-    stage = Stage(folder, SPACES, header_seconds=0.5, max_connections_per_address=0)
+    stage = SharedGateway(folder, SPACES, header_seconds=0.5, max_connections_per_address=0)
     yield stage
     stage.close()
 
@@ -42,7 +48,7 @@ def get(port: int, *lines: bytes, where: bytes = b"/health") -> bytes:
 
 
 @pytest.mark.parametrize("before", [0, 1, 3], ids=["first", "second", "fourth"])
-async def test_headers_that_come_one_byte_at_a_time_are_hung_up_on(hasty: Stage, before: int) -> None:
+async def test_headers_that_come_one_byte_at_a_time_are_hung_up_on(hasty: SharedGateway, before: int) -> None:
     """Slow loris; a good request first is no excuse for the next one."""
     port = hasty.room.port
     async with AsyncExitStack() as stack:
@@ -63,7 +69,7 @@ async def test_headers_that_come_one_byte_at_a_time_are_hung_up_on(hasty: Stage,
 
 
 @pytest.mark.parametrize("token", [None, "t-alice"], ids=["without a token", "with a token"])
-async def test_a_body_that_drips_is_hung_up_on(hasty: Stage, token: str | None) -> None:
+async def test_a_body_that_drips_is_hung_up_on(hasty: SharedGateway, token: str | None) -> None:
     """The same patience as for headers, whether or not the caller was answered already."""
     port = hasty.room.port
     lines = [b"Content-Length: 100000", b"Content-Type: application/json"]
@@ -83,14 +89,14 @@ async def test_a_body_that_drips_is_hung_up_on(hasty: Stage, token: str | None) 
         dripping.cancel()
 
 
-async def test_a_connection_that_says_nothing_is_hung_up_on(hasty: Stage) -> None:
+async def test_a_connection_that_says_nothing_is_hung_up_on(hasty: SharedGateway) -> None:
     async with raw_client(hasty.room.port) as client:
         assert await client.ended() == b""
 
 
 @pytest.mark.parametrize("before", [0, 1], ids=["first", "second"])
 @pytest.mark.parametrize("size", [HEADER_BYTES, 40_000, 1_000_000])
-async def test_headers_beyond_the_limit_are_refused(stage: Stage, size: int, before: int) -> None:
+async def test_headers_beyond_the_limit_are_refused(stage: SharedGateway, size: int, before: int) -> None:
     """In one packet or many, of one line or many, on a fresh connection or a used one."""
     port = stage.room.port
     for line in (b"X: " + b"a" * size, b"\r\n".join([b"X: " + b"a" * 90] * (size // 90))):
@@ -105,7 +111,7 @@ async def test_headers_beyond_the_limit_are_refused(stage: Stage, size: int, bef
             assert answer == b"" or answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 431")), answer[:100]
 
 
-async def test_headers_just_within_the_limit_pass(stage: Stage) -> None:
+async def test_headers_just_within_the_limit_pass(stage: SharedGateway) -> None:
     port = stage.room.port
     async with raw_client(port) as client:
         client.send(get(port, b"X: " + b"a" * (HEADER_BYTES - 200)))
@@ -139,7 +145,7 @@ ODD_REQUESTS = {
 
 
 @pytest.mark.parametrize(("text", "expected"), ODD_REQUESTS.values(), ids=ODD_REQUESTS)
-async def test_odd_requests_get_a_plain_answer(stage: Stage, text: bytes, expected: set[int]) -> None:
+async def test_odd_requests_get_a_plain_answer(stage: SharedGateway, text: bytes, expected: set[int]) -> None:
     """Never 500, and no traceback in the log (looked at after every test here)."""
     port = stage.room.port
     if text.startswith(b"UPGRADE "):
@@ -164,7 +170,7 @@ UPGRADES: dict[str, tuple[dict[str, str], set[int]]] = {
 
 @pytest.mark.parametrize(("headers", "expected"), UPGRADES.values(), ids=UPGRADES)
 async def test_an_upgrade_that_is_none_gets_no_socket(
-    stage: Stage, headers: dict[str, str], expected: set[int]
+    stage: SharedGateway, headers: dict[str, str], expected: set[int]
 ) -> None:
     """RFC 6455, 4.2.1."""
     async with raw_client(stage.room.port) as client:
@@ -172,7 +178,7 @@ async def test_an_upgrade_that_is_none_gets_no_socket(
         assert (await client.answer())[0] in expected
 
 
-async def test_header_names_and_values_are_read_as_http_says(stage: Stage) -> None:
+async def test_header_names_and_values_are_read_as_http_says(stage: SharedGateway) -> None:
     """Any letter case, several tokens in Connection, any order of subprotocols."""
     for headers in (
         {"upgrade": "WebSocket", "connection": "keep-alive, UPGRADE", "Authorization": "Bearer t-alice"},
@@ -184,7 +190,7 @@ async def test_header_names_and_values_are_read_as_http_says(stage: Stage) -> No
             assert (await client.answer())[0] == 101, headers
 
 
-async def is_served(room: Lab, client: RawClient) -> bool:
+async def is_served(room: LocalGateway, client: RawClient) -> bool:
     client.send(get(room.port))
     try:
         status, headers = await client.answer()
@@ -200,7 +206,7 @@ async def test_connections_beyond_the_limit_are_hung_up_on_until_one_leaves(
 ) -> None:
     """HTTP and WebSocket count alike, and a refused upgrade gives its place back."""
     # One is the HTTP client of `lab` itself, if it is used.
-    async with lab(tmp_path, **{limit: 4}) as room, AsyncExitStack() as stack:  # type: ignore[arg-type]
+    async with running_gateway(tmp_path, **{limit: 4}) as room, AsyncExitStack() as stack:  # type: ignore[arg-type]
         inside = [await stack.enter_async_context(raw_client(room.port)) for _ in range(4)]
         for client in inside[:2]:
             assert await is_served(room, client)
@@ -238,7 +244,7 @@ async def test_a_half_open_peer_is_noticed_and_its_leave_told(tmp_path: Path) ->
 async def only_the_silent_one_goes(folder: Path, seconds: float) -> bool:
     people = participants(alice=["*"], bob=["chat"], carol=["chat"])
     async with (
-        lab(folder, people, ping_seconds=seconds, ping_timeout_seconds=seconds) as room,
+        running_gateway(folder, people, ping_seconds=seconds, ping_timeout_seconds=seconds) as room,
         raw_client(room.port) as silent,
         raw_client(room.port) as polite,
     ):
@@ -264,7 +270,7 @@ async def only_the_silent_one_goes(folder: Path, seconds: float) -> bool:
 
 async def test_a_peer_that_vanishes_has_left_at_once(tmp_path: Path) -> None:
     """A reset, and an end of the stream without a close frame."""
-    async with lab(tmp_path, participants(alice=["*"], bob=["chat"])) as room:
+    async with running_gateway(tmp_path, participants(alice=["*"], bob=["chat"])) as room:
         alice = await room.join("alice")
         for reset in (True, False):
             async with raw_client(room.port) as client:
@@ -279,7 +285,7 @@ async def test_a_peer_that_vanishes_has_left_at_once(tmp_path: Path) -> None:
 
 async def test_a_peer_that_does_not_answer_our_close_is_dropped(tmp_path: Path) -> None:
     people = participants(alice=["*"], bob=["chat"])
-    async with lab(tmp_path, people, close_seconds=1) as room:
+    async with running_gateway(tmp_path, people, close_seconds=1) as room:
         alice = await room.join("alice")
         async with raw_client(room.port) as stubborn:
             await stubborn.upgraded(token="t-bob")

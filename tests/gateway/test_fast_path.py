@@ -16,7 +16,7 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
 from moot.store.journal_reader import read_records, verify
 from tests.gateway.disk import no_room_on_disk
-from tests.gateway.lab import CALL, gateway_settings, participants, space_settings, write_config
+from tests.gateway.running_gateway import CALL, gateway_settings, participants, space_settings, write_config
 from tests.gateway.served import served
 from tests.gateway.socketless_gateway import (
     SocketlessGateway,

@@ -22,7 +22,7 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
 from moot.space.effects import Reply
 from moot.space.roster import Options
-from tests.gateway.lab import CALL, gateway_settings, participants, space_settings
+from tests.gateway.running_gateway import CALL, gateway_settings, participants, space_settings
 from tests.gateway.socketless_gateway import (
     ODD,
     SECOND,

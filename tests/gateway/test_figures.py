@@ -14,13 +14,13 @@ from moot import __version__
 from moot.gateway.fast_path import COMPILED
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
 from moot.store.journal import TIMED_WRITES
-from tests.gateway.lab import (
+from tests.gateway.running_gateway import (
     CALL,
-    Room,
+    GatewayUnderTest,
     gateway_settings,
     healthy,
-    lab,
     participants,
+    running_gateway,
     space_settings,
     write_config,
 )
@@ -32,7 +32,7 @@ PEOPLE = participants(
 )
 
 
-async def families(room: Room) -> Mapping[str, Metric]:
+async def families(room: GatewayUnderTest) -> Mapping[str, Metric]:
     """By the name that stands in the text: the parser takes `_total` away."""
     answer = await room.http.get("/metrics")
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -40,7 +40,7 @@ async def families(room: Room) -> Mapping[str, Metric]:
     return {each.name + ("_total" if each.type == "counter" else ""): each for each in found}
 
 
-async def value(room: Room, name: str, **labels: str) -> float:
+async def value(room: GatewayUnderTest, name: str, **labels: str) -> float:
     """One sample; a histogram's by `_count`, `_sum` or `_bucket` behind its name."""
     values = [
         sample.value
@@ -53,7 +53,7 @@ async def value(room: Room, name: str, **labels: str) -> float:
 
 
 async def test_everything_that_is_described_is_exposed_and_nothing_else(tmp_path: Path) -> None:
-    async with lab(tmp_path, PEOPLE) as room:
+    async with running_gateway(tmp_path, PEOPLE) as room:
         agent = await room.join("agent")
         assert await agent.refused("mcp/request", CALL) == "capability_violation"
         found = await families(room)
@@ -69,7 +69,7 @@ async def test_everything_that_is_described_is_exposed_and_nothing_else(tmp_path
 
 
 async def test_proposals_are_counted_while_open_and_timed_when_decided(tmp_path: Path) -> None:
-    async with lab(tmp_path, PEOPLE, rules={"limits": {"proposal_seconds": 1_000}}) as room:
+    async with running_gateway(tmp_path, PEOPLE, rules={"limits": {"proposal_seconds": 1_000}}) as room:
         host = room.gateway.directory.hosts["lab"]
         now = host.journaled.clock()
         host.journaled.clock = lambda: now
@@ -107,13 +107,13 @@ async def test_proposals_are_counted_while_open_and_timed_when_decided(tmp_path:
 async def test_what_was_decided_before_a_restart_is_not_counted_again_and_what_was_open_keeps_its_time(
     tmp_path: Path,
 ) -> None:
-    async with lab(tmp_path, PEOPLE) as room:
+    async with running_gateway(tmp_path, PEOPLE) as room:
         alice, agent, _ = await room.join("alice"), await room.join("agent"), await room.join("files")
         for id in ("p1", "p2"):
             assert await agent.refused("mcp/proposal", CALL, id=id, to=["files"]) is None
         assert await alice.refused("mcp/request", CALL, to=["files"], about=["p1"]) is None
         await alice.fence()
-    async with lab(tmp_path, file=tmp_path / "moot.yaml") as room:
+    async with running_gateway(tmp_path, file=tmp_path / "moot.yaml") as room:
         labels = {"space": "lab", "outcome": "fulfilled"}
         assert await value(room, "moot_proposal_decision_seconds_count", **labels) == 0
         assert await value(room, "moot_open_proposals", space="lab") == 1
@@ -128,7 +128,7 @@ async def test_what_was_decided_before_a_restart_is_not_counted_again_and_what_w
 
 
 async def test_the_journal_is_timed_by_write_and_by_fsync(tmp_path: Path) -> None:
-    async with lab(tmp_path, PEOPLE) as room:
+    async with running_gateway(tmp_path, PEOPLE) as room:
         before = await value(room, "moot_journal_write_seconds_count", space="lab")
         for _ in range(TIMED_WRITES):
             # HTTP 200 is said when it is on disk, so that each of them was written by itself.
@@ -140,7 +140,7 @@ async def test_the_journal_is_timed_by_write_and_by_fsync(tmp_path: Path) -> Non
 
 
 async def test_an_fsync_is_counted_though_nobody_waited_for_it(tmp_path: Path) -> None:
-    async with lab(tmp_path, PEOPLE) as room:
+    async with running_gateway(tmp_path, PEOPLE) as room:
         agent = await room.join("agent")
 
         async def count() -> float:
@@ -167,7 +167,7 @@ async def test_a_journal_that_cannot_be_written_is_zero(tmp_path: Path) -> None:
 
 
 async def test_refusals_are_counted_by_code_and_connections_by_what_became_of_them(tmp_path: Path) -> None:
-    async with lab(tmp_path, PEOPLE, max_connections_per_address=3) as room:
+    async with running_gateway(tmp_path, PEOPLE, max_connections_per_address=3) as room:
         agent = await room.join("agent")
         # What `join` asked to be sure that it is in was refused, too.
         before = await value(room, "moot_refusals_total", code="capability_violation", space="lab")

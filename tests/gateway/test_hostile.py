@@ -19,35 +19,35 @@ import websockets
 
 from moot.errors import Refused
 from moot.protocol.operation import Json
-from tests.gateway.lab import (
+from tests.gateway.raw import raw_client
+from tests.gateway.running_gateway import (
     CALL,
-    Lab,
-    Stage,
+    LocalGateway,
+    SharedGateway,
     fields,
     gateway_settings,
-    lab,
     participants,
     refusal_in,
+    running_gateway,
     space_settings,
     write_config,
 )
-from tests.gateway.raw import raw_client
 
 PEOPLE: Final = participants(alice=["*"], bob=["*"], mallory=["*"])
 MESSAGES: Final = 60
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
     limits = {"messages_per_second": 0, "bytes_per_second": 0}
     spaces = {"lab": space_settings(PEOPLE, limits=limits)}
-    stage = Stage(tmp_path_factory.mktemp("hostile"), spaces, max_connections_per_address=0)
+    stage = SharedGateway(tmp_path_factory.mktemp("hostile"), spaces, max_connections_per_address=0)
     yield stage
     stage.close()
 
 
 @asynccontextmanager
-async def bystanders(room: Lab) -> AsyncIterator[None]:
+async def bystanders(room: LocalGateway) -> AsyncIterator[None]:
     """alice talks to bob meanwhile; he hears every word in order, and so does she."""
     alice, bob = await room.join("alice"), await room.join("bob")
     is_over = asyncio.Event()
@@ -149,7 +149,9 @@ def mutated(random: random.Random, number: int) -> bytes:
 CODES: Final = frozenset(each.code for each in walk(Refused)) | {"revoke_incomplete"}
 
 
-async def test_a_thousand_mutations_over_a_socket_get_clear_answers_and_hurt_nobody(stage: Stage) -> None:
+async def test_a_thousand_mutations_over_a_socket_get_clear_answers_and_hurt_nobody(
+    stage: SharedGateway,
+) -> None:
     """Seeded; text that is no UTF-8 goes as binary, since as text it would end the connection."""
     async with bystanders(stage.room):
         mallory = await stage.room.join("mallory")
@@ -175,7 +177,7 @@ def _is_utf8(raw: bytes) -> bool:
     return True
 
 
-async def test_a_thousand_mutations_over_http_get_clear_answers_and_hurt_nobody(stage: Stage) -> None:
+async def test_a_thousand_mutations_over_http_get_clear_answers_and_hurt_nobody(stage: SharedGateway) -> None:
     async with bystanders(stage.room):
         chance = random.Random(20_260_102)
         statuses: Counter[int] = Counter()
@@ -215,7 +217,7 @@ NESTED: dict[str, Callable[[], bytes]] = {
 
 @pytest.mark.parametrize("make", NESTED.values(), ids=NESTED)
 async def test_huge_and_deep_messages_are_answered_quickly_on_both_ways(
-    stage: Stage, make: Callable[[], bytes]
+    stage: SharedGateway, make: Callable[[], bytes]
 ) -> None:
     raw = make()
     async with bystanders(stage.room):
@@ -231,7 +233,7 @@ async def test_huge_and_deep_messages_are_answered_quickly_on_both_ways(
         assert refusals - {None} == ({code} if code else set())
 
 
-async def test_a_body_beyond_the_limit_is_413_without_being_read(stage: Stage) -> None:
+async def test_a_body_beyond_the_limit_is_413_without_being_read(stage: SharedGateway) -> None:
     async with bystanders(stage.room):
         answer = await stage.room.post("mallory", b'"' + b"x" * (3 << 20) + b'"')
         assert (answer.status_code, answer.json()["error"]) == (413, "denied")
@@ -239,7 +241,7 @@ async def test_a_body_beyond_the_limit_is_413_without_being_read(stage: Stage) -
 
 async def test_a_flood_is_told_when_to_come_back_and_the_others_lose_nothing(tmp_path: Path) -> None:
     """Over both ways: one member's flood uses up one member's share."""
-    async with lab(tmp_path, PEOPLE, rules={"limits": {"messages_per_second": 30}}) as room:
+    async with running_gateway(tmp_path, PEOPLE, rules={"limits": {"messages_per_second": 30}}) as room:
         mallory = await room.join("mallory")
         alice, bob = await room.join("alice"), await room.join("bob")
         start = time.monotonic()
@@ -262,7 +264,7 @@ async def test_a_flood_is_told_when_to_come_back_and_the_others_lose_nothing(tmp
 
 async def test_a_flood_of_posts_is_told_when_to_come_back(tmp_path: Path) -> None:
     """Who waits as long as told is not refused again."""
-    async with lab(tmp_path, PEOPLE, rules={"limits": {"messages_per_second": 2}}) as room:
+    async with running_gateway(tmp_path, PEOPLE, rules={"limits": {"messages_per_second": 2}}) as room:
         host, now = room.gateway.directory.hosts["lab"], time.time()
         host.journaled.clock = lambda: now
         answers = [await room.post("mallory", fields("chat")) for _ in range(12)]
@@ -280,7 +282,7 @@ async def test_a_flood_of_posts_is_told_when_to_come_back(tmp_path: Path) -> Non
 
 async def test_a_flood_of_bytes_is_limited_too(tmp_path: Path) -> None:
     limits: Json = {"messages_per_second": 0, "bytes_per_second": 10_000}
-    async with lab(tmp_path, PEOPLE, rules={"limits": limits}) as room:
+    async with running_gateway(tmp_path, PEOPLE, rules={"limits": limits}) as room:
         mallory = await room.join("mallory", "&echo=0")
         start = time.monotonic()
         for _ in range(10):
@@ -293,7 +295,7 @@ async def test_a_flood_of_bytes_is_limited_too(tmp_path: Path) -> None:
 
 async def test_a_flood_of_rubbish_is_not_answered_for_ever(tmp_path: Path) -> None:
     """`errors_per_second`: a client in a loop costs neither answers nor the journal's disk."""
-    async with lab(tmp_path, PEOPLE, errors_per_second=10) as room:
+    async with running_gateway(tmp_path, PEOPLE, errors_per_second=10) as room:
         mallory, alice = await room.join("mallory"), await room.join("alice")
         start = time.monotonic()
         for _ in range(2000):
@@ -310,7 +312,7 @@ async def test_a_flood_of_rubbish_is_not_answered_for_ever(tmp_path: Path) -> No
         assert (await mallory.ask("chat"))["from"] == "mallory"
 
 
-async def test_stream_errors_come_once_a_second_and_stream(stage: Stage) -> None:
+async def test_stream_errors_come_once_a_second_and_stream(stage: SharedGateway) -> None:
     """D-36."""
     alice, mallory = await stage.room.join("alice"), await stage.room.join("mallory")
     streams = []
@@ -327,7 +329,7 @@ async def test_stream_errors_come_once_a_second_and_stream(stage: Stage) -> None
     assert len(errors) <= len(streams) * (time.monotonic() - start + 2)
 
 
-async def test_many_connections_that_talk_rubbish_at_once(stage: Stage) -> None:
+async def test_many_connections_that_talk_rubbish_at_once(stage: SharedGateway) -> None:
     """Before joining: each is told so and closed; the bystanders do not notice."""
     chance = random.Random(7)
     async with bystanders(stage.room):
@@ -344,7 +346,7 @@ async def test_many_connections_that_talk_rubbish_at_once(stage: Stage) -> None:
 
 async def test_a_kicked_member_that_keeps_talking_is_out_and_unheard(tmp_path: Path) -> None:
     """Also in the milliseconds in which the kick waits for the disk."""
-    async with lab(tmp_path, PEOPLE, rules={"limits": {"messages_per_second": 0}}) as room:
+    async with running_gateway(tmp_path, PEOPLE, rules={"limits": {"messages_per_second": 0}}) as room:
         alice, mallory = await room.join("alice"), await room.join("mallory")
 
         kick = await alice.say("space/kick", {"participant_id": "mallory"})
@@ -364,7 +366,7 @@ async def test_numbers_that_few_readers_know_do_not_stop_the_gateway(tmp_path: P
         tmp_path, gateway_settings({"lab": space_settings(PEOPLE)}, snapshot_records=5, port=0)
     )
     for _ in range(2):
-        async with lab(tmp_path, file=file) as room:
+        async with running_gateway(tmp_path, file=file) as room:
             mallory, alice = await room.join("mallory"), await room.join("alice")
             request = f'{{"kind":"stream/request","payload":{{"direction":"upload","size":{huge}}}}}'
             await mallory.send(request)

@@ -10,21 +10,29 @@ from typing import Any
 import pytest
 
 from moot.protocol.operation import Json
-from tests.gateway.lab import CALL, Lab, Stage, fields, lab, participants, space_settings
+from tests.gateway.running_gateway import (
+    CALL,
+    LocalGateway,
+    SharedGateway,
+    fields,
+    participants,
+    running_gateway,
+    space_settings,
+)
 
 PEOPLE = participants(alice=["*"], bob=["chat"], carol=["chat", "space/invite"])
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    stage = Stage(
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
+    stage = SharedGateway(
         tmp_path_factory.mktemp("http"), {"lab": space_settings(PEOPLE)}, max_connections_per_address=0
     )
     yield stage
     stage.close()
 
 
-async def now(room: Lab, name: str = "bob") -> str:
+async def now(room: LocalGateway, name: str = "bob") -> str:
     """Where this participant's past ends."""
     return str((await room.poll(name))["next"])
 
@@ -38,7 +46,9 @@ def texts(polled: Any) -> list[str]:
 
 
 @pytest.mark.requirement("MEW-5.3-1", "MEW-5.3-3", "MEW-5.3-4")
-async def test_kind_and_payload_suffice_and_the_answer_says_id_time_and_accepted(stage: Stage) -> None:
+async def test_kind_and_payload_suffice_and_the_answer_says_id_time_and_accepted(
+    stage: SharedGateway,
+) -> None:
     alice = await stage.room.join("alice")
     answer = await stage.room.post("bob", {"kind": "chat", "payload": {"text": "posted"}})
     assert answer.status_code == 200
@@ -53,7 +63,7 @@ async def test_kind_and_payload_suffice_and_the_answer_says_id_time_and_accepted
 
 
 @pytest.mark.requirement("MEW-5.3-2")
-async def test_an_unauthorised_post_is_403_and_delivers_nothing(stage: Stage) -> None:
+async def test_an_unauthorised_post_is_403_and_delivers_nothing(stage: SharedGateway) -> None:
     alice = await stage.room.join("alice")
     answer = await stage.room.post("bob", fields("mcp/request", CALL, to=["alice"]))
     assert (answer.status_code, answer.json()["error"]) == (403, "capability_violation")
@@ -73,7 +83,7 @@ async def test_an_unauthorised_post_is_403_and_delivers_nothing(stage: Stage) ->
     ],
 )
 async def test_wrong_callers_are_told_so_and_nothing_is_delivered(
-    stage: Stage, where: str, headers: dict[str, str], status: int
+    stage: SharedGateway, where: str, headers: dict[str, str], status: int
 ) -> None:
     alice = await stage.room.join("alice")
     posted = await stage.room.http.post(where, json={"kind": "chat"}, headers=headers)
@@ -87,7 +97,7 @@ async def test_wrong_callers_are_told_so_and_nothing_is_delivered(
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""]
 )
-async def test_only_json_is_taken(stage: Stage, kind: str) -> None:
+async def test_only_json_is_taken(stage: SharedGateway, kind: str) -> None:
     """D-84: what a form of another page can send without asking is refused."""
     for where, token in (
         ("/participants/alice/messages", "t-alice"),
@@ -98,7 +108,7 @@ async def test_only_json_is_taken(stage: Stage, kind: str) -> None:
         assert answer.status_code == 415, where
 
 
-async def test_json_with_a_charset_is_json(stage: Stage) -> None:
+async def test_json_with_a_charset_is_json(stage: SharedGateway) -> None:
     headers = {"Authorization": "Bearer t-bob", "Content-Type": "Application/JSON; charset=utf-8"}
     where = "/participants/bob/messages"
     answer = await stage.room.http.post(where, content=b'{"kind":"chat"}', headers=headers)
@@ -106,7 +116,7 @@ async def test_json_with_a_charset_is_json(stage: Stage) -> None:
 
 
 async def test_a_body_that_is_too_large_is_413_with_and_without_a_length(tmp_path: Path) -> None:
-    async with lab(tmp_path, PEOPLE, max_body_bytes=10_000) as room:
+    async with running_gateway(tmp_path, PEOPLE, max_body_bytes=10_000) as room:
         body = b'{"kind":"chat","payload":{"text":"%b"}}' % (b"x" * 20_000)
 
         async def chunks() -> Any:
@@ -121,7 +131,7 @@ async def test_a_body_that_is_too_large_is_413_with_and_without_a_length(tmp_pat
         assert ok.status_code == 200
 
 
-async def test_the_body_s_protocol_chooses_the_dialect_however_it_is_escaped(stage: Stage) -> None:
+async def test_the_body_s_protocol_chooses_the_dialect_however_it_is_escaped(stage: SharedGateway) -> None:
     alice = await stage.room.join("alice")
     for number, text in enumerate((b'"mcpx/v0.1"', b'"mcpx\\/v0.1"', b'"\\u006dcpx/v0.1"')):
         raw = b'{"protocol":%b,"kind":"chat","id":"esc-%d","payload":{}}' % (text, number)
@@ -132,7 +142,7 @@ async def test_the_body_s_protocol_chooses_the_dialect_however_it_is_escaped(sta
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_envelope")
 
 
-async def test_posts_at_once_all_arrive_once_and_in_one_order_for_everybody(stage: Stage) -> None:
+async def test_posts_at_once_all_arrive_once_and_in_one_order_for_everybody(stage: SharedGateway) -> None:
     alice, bob = await stage.room.join("alice"), await stage.room.join("bob")
     await alice.fence()
     answers = await asyncio.gather(*(stage.room.post("carol", fields("chat")) for _ in range(80)))
@@ -149,7 +159,7 @@ async def test_posts_at_once_all_arrive_once_and_in_one_order_for_everybody(stag
 
 
 @pytest.mark.requirement("MEW-5.3-6", "MEW-5.3-7")
-async def test_polling_gives_what_came_since_as_whole_as_the_socket_s_copies(stage: Stage) -> None:
+async def test_polling_gives_what_came_since_as_whole_as_the_socket_s_copies(stage: SharedGateway) -> None:
     alice, bob = await stage.room.join("alice"), await stage.room.join("bob")
     await bob.fence()
     since = await now(stage.room)
@@ -163,7 +173,7 @@ async def test_polling_gives_what_came_since_as_whole_as_the_socket_s_copies(sta
     assert len(heard) == 2
 
 
-async def test_next_leads_on_without_a_gap_or_a_repeat(stage: Stage) -> None:
+async def test_next_leads_on_without_a_gap_or_a_repeat(stage: SharedGateway) -> None:
     alice = await stage.room.join("alice")
     next = await now(stage.room)
     found: list[str] = []
@@ -177,7 +187,7 @@ async def test_next_leads_on_without_a_gap_or_a_repeat(stage: Stage) -> None:
     assert found == [str(number) for number in range(40)]
 
 
-async def test_since_is_a_timestamp_too_and_strict(stage: Stage) -> None:
+async def test_since_is_a_timestamp_too_and_strict(stage: SharedGateway) -> None:
     alice = await stage.room.join("alice")
     await alice.ask("chat", {"text": "early"})
     await asyncio.sleep(0.01)
@@ -192,7 +202,7 @@ async def test_since_is_a_timestamp_too_and_strict(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("since", ["yesterday", "nan", "inf", "-inf", "1e999", "0x10", "2026-13-01", "[]"])
-async def test_a_since_that_is_no_moment_is_400(stage: Stage, since: str) -> None:
+async def test_a_since_that_is_no_moment_is_400(stage: SharedGateway, since: str) -> None:
     headers = {"Authorization": "Bearer t-bob"}
     where = "/participants/bob/messages"
     answer = await stage.room.http.get(where, params={"since": since}, headers=headers)
@@ -200,7 +210,7 @@ async def test_a_since_that_is_no_moment_is_400(stage: Stage, since: str) -> Non
 
 
 @pytest.mark.requirement("MEW-5.3-8")
-async def test_polling_leaves_out_what_others_alone_were_told(stage: Stage) -> None:
+async def test_polling_leaves_out_what_others_alone_were_told(stage: SharedGateway) -> None:
     """Welcome, error and invite-ack go to whom they are for, and their token to nobody else."""
     since = await now(stage.room)
     carol = await stage.room.join("carol")
@@ -216,7 +226,7 @@ async def test_polling_leaves_out_what_others_alone_were_told(stage: Stage) -> N
 
 
 @pytest.mark.parametrize("query", ["", "&echo=0", "&dialect=mcpx&routing=directed", "&dialect=m3p"])
-async def test_who_only_polls_hears_what_a_socket_would_hear(stage: Stage, query: str) -> None:
+async def test_who_only_polls_hears_what_a_socket_would_hear(stage: SharedGateway, query: str) -> None:
     """Whatever the options of those who are connected, and whoever is addressed; presence included."""
     since = await now(stage.room)
     carol = await stage.room.join("carol")
@@ -232,7 +242,7 @@ async def test_who_only_polls_hears_what_a_socket_would_hear(stage: Stage, query
     assert joined == ["carol", "alice"]
 
 
-async def test_polling_speaks_the_dialect_that_is_asked_for(stage: Stage) -> None:
+async def test_polling_speaks_the_dialect_that_is_asked_for(stage: SharedGateway) -> None:
     since = await now(stage.room)
     alice = await stage.room.join("alice")
     await alice.ask("mcp/request", CALL, id="dialect-1", to=["bob"])
@@ -247,7 +257,7 @@ async def test_polling_speaks_the_dialect_that_is_asked_for(stage: Stage) -> Non
 
 async def test_nobody_polls_for_what_was_said_before_or_without_them(tmp_path: Path) -> None:
     """D-40: member at the time; an invitee, and somebody who was removed and is back."""
-    async with lab(tmp_path, PEOPLE) as room:
+    async with running_gateway(tmp_path, PEOPLE) as room:
         alice = await room.join("alice")
         await alice.ask("chat", {"text": "before zoe"})
         ack = await alice.ask("space/invite", {"participant_id": "zoe"})
@@ -272,7 +282,7 @@ async def test_nobody_polls_for_what_was_said_before_or_without_them(tmp_path: P
 
 
 async def test_the_past_is_bounded_in_messages_and_bytes(tmp_path: Path) -> None:
-    async with lab(tmp_path, PEOPLE, poll_messages=20, poll_bytes=5_000) as room:
+    async with running_gateway(tmp_path, PEOPLE, poll_messages=20, poll_bytes=5_000) as room:
         alice = await room.join("alice")
         for number in range(50):
             await alice.ask("chat", {"text": str(number)})
@@ -287,7 +297,7 @@ async def test_the_past_is_bounded_in_messages_and_bytes(tmp_path: Path) -> None
 @pytest.mark.requirement("MEW-6.2-4")
 async def test_posting_polling_metrics_and_admin_can_be_turned_off(tmp_path: Path) -> None:
     off: Json = {"inject": False, "poll": False, "metrics": False, "admin": False}
-    async with lab(tmp_path, PEOPLE, http=off) as room:
+    async with running_gateway(tmp_path, PEOPLE, http=off) as room:
         alice = await room.join("alice")
         assert (await room.post("bob", {"kind": "chat"})).status_code in (404, 405)
         headers = {"Authorization": "Bearer t-bob"}

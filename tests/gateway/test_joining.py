@@ -13,7 +13,15 @@ import websockets
 
 from moot.protocol.operation import Json
 from tests.gateway.disk import everything_under
-from tests.gateway.lab import Client, Lab, Stage, lab, participants, refusal_in, space_settings
+from tests.gateway.running_gateway import (
+    Client,
+    LocalGateway,
+    SharedGateway,
+    participants,
+    refusal_in,
+    running_gateway,
+    space_settings,
+)
 
 PLACES = ["/", "/ws", "/participants/alice/ws", "/ws?space=lab"]
 FRAMES: dict[str, Json] = {
@@ -43,7 +51,7 @@ LIMITS: Json = {"max_sessions_per_member": 8}
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
     people = participants(
         alice=["*"], bob=["chat"], carol={"capabilities": [{"kind": "chat"}], "exclusive": True}
     )
@@ -54,7 +62,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         "other": space_settings(participants(zoe=["chat"])),
     }
     # Longer than any machine needs: whoever is late is a test of its own.
-    stage = Stage(tmp_path_factory.mktemp("joining"), spaces, max_connections_per_address=0, join_seconds=600)
+    stage = SharedGateway(
+        tmp_path_factory.mktemp("joining"), spaces, max_connections_per_address=0, join_seconds=600
+    )
     yield stage
     stage.close()
 
@@ -87,7 +97,7 @@ async def rest_of(client: Client) -> Any:
     "MEW-5.2-1", "MEW-5.2-3", "MEW-5.2-4", "MEW-5.2-7", "MEW-8.1-1", "MEW-8.1-2", "MEW-8.1-3"
 )
 @pytest.mark.requirement("MEW-5.1-4", "MCPX-5.1-3", "MEW-R-2")
-async def test_a_token_in_the_header_decides_who_one_is(stage: Stage) -> None:
+async def test_a_token_in_the_header_decides_who_one_is(stage: SharedGateway) -> None:
     room = stage.room
     for name, rights in (("alice", [{"kind": "*"}]), ("bob", [{"kind": "chat"}])):
         client = await room.open("/ws?space=lab", token=f"t-{name}")
@@ -100,7 +110,7 @@ async def test_a_token_in_the_header_decides_who_one_is(stage: Stage) -> None:
 
 
 @pytest.mark.requirement("MCPX-5.2-1", "MCPX-5.2-3", "MCPX-5.2-4", "MCPX-5.2-7", "MCPX-8.1-1", "MCPX-8.1-3")
-async def test_a_topic_is_joined_with_a_bearer_token_and_no_id(stage: Stage) -> None:
+async def test_a_topic_is_joined_with_a_bearer_token_and_no_id(stage: SharedGateway) -> None:
     client = await stage.room.open("/ws?topic=lab", token="t-bob")
     payload = await welcomed(client)
     assert payload["you"] == {"id": "bob", "capabilities": ["chat"]}
@@ -109,7 +119,9 @@ async def test_a_topic_is_joined_with_a_bearer_token_and_no_id(stage: Stage) -> 
 
 @pytest.mark.parametrize("frame", FRAMES.values(), ids=FRAMES)
 @pytest.mark.parametrize("where", PLACES)
-async def test_every_form_of_join_frame_works_at_every_place(stage: Stage, where: str, frame: Json) -> None:
+async def test_every_form_of_join_frame_works_at_every_place(
+    stage: SharedGateway, where: str, frame: Json
+) -> None:
     """reference-facts.md: the SDK, the terminal and the template each send another."""
     client = await stage.room.open(where)
     await client.send(frame)
@@ -118,7 +130,7 @@ async def test_every_form_of_join_frame_works_at_every_place(stage: Stage, where
 
 
 @pytest.mark.requirement("MEW-5.1-1")
-async def test_capabilities_that_a_client_claims_have_no_effect(stage: Stage) -> None:
+async def test_capabilities_that_a_client_claims_have_no_effect(stage: SharedGateway) -> None:
     client = await stage.room.open("/")
     claim = [{"kind": "*"}]
     await client.send({"type": "join", "space": "lab", "token": "t-bob", "capabilities": claim})
@@ -136,7 +148,7 @@ LATE_JOINS: dict[str, Json] = {
 
 @pytest.mark.parametrize("frame", LATE_JOINS.values(), ids=LATE_JOINS)
 async def test_a_join_after_a_header_handshake_changes_nothing_and_says_nothing(
-    stage: Stage, frame: Json
+    stage: SharedGateway, frame: Json
 ) -> None:
     """One template of the reference implementation sends both."""
     for dialect in ("mew", "mcpx", "m3p"):
@@ -149,7 +161,7 @@ async def test_a_join_after_a_header_handshake_changes_nothing_and_says_nothing(
 
 @pytest.mark.parametrize("frame", LATE_JOINS.values(), ids=LATE_JOINS)
 async def test_a_join_in_the_middle_is_refused_and_its_token_written_nowhere(
-    stage: Stage, frame: Json
+    stage: SharedGateway, frame: Json
 ) -> None:
     """D-10: a join is read as the first frame only. Nothing secret is ever written."""
     for dialect in ("mew", "mcpx", "m3p"):
@@ -168,14 +180,14 @@ async def test_a_join_in_the_middle_is_refused_and_its_token_written_nowhere(
 
 @pytest.mark.requirement("MEW-5.2-2", "MCPX-5.2-2", "MCPX-8.1-2")
 @pytest.mark.parametrize("where", ["/ws?space=lab", "/ws?topic=lab", "/", "/participants/alice/ws?space=lab"])
-async def test_a_token_that_nobody_has_is_401(stage: Stage, where: str) -> None:
+async def test_a_token_that_nobody_has_is_401(stage: SharedGateway, where: str) -> None:
     for token in ("wrong", "t-alic", "t-alicee", "T-alice", "x" * 2000):
         assert await stage.room.status(where, token=token) == 401
     for header in ("Bearer", "Bearer ", "Basic t-alice", "t-alice", "Token t-alice", ""):
         assert await stage.room.status(where, headers={"Authorization": header}) == 401
 
 
-async def test_a_token_of_another_space_is_403_and_an_unknown_space_404(stage: Stage) -> None:
+async def test_a_token_of_another_space_is_403_and_an_unknown_space_404(stage: SharedGateway) -> None:
     room = stage.room
     assert await room.status("/ws?space=lab", token="t-zoe") == 403
     assert await room.status("/ws?space=nowhere", token="t-zoe") == 404
@@ -187,7 +199,7 @@ async def test_a_token_of_another_space_is_403_and_an_unknown_space_404(stage: S
 @pytest.mark.parametrize(
     "where", ["/nowhere", "/ws/", "/participants/ws", "/participants//ws", "/health", "//ws"]
 )
-async def test_there_are_no_sockets_elsewhere(stage: Stage, where: str) -> None:
+async def test_there_are_no_sockets_elsewhere(stage: SharedGateway, where: str) -> None:
     assert await stage.room.status(where, token="t-alice") == 404
 
 
@@ -214,7 +226,7 @@ BAD_JOINS: dict[str, tuple[Json, str]] = {
 
 
 @pytest.mark.parametrize(("frame", "code"), BAD_JOINS.values(), ids=BAD_JOINS)
-async def test_a_bad_join_is_told_so_and_closed_1008(stage: Stage, frame: Json, code: str) -> None:
+async def test_a_bad_join_is_told_so_and_closed_1008(stage: SharedGateway, frame: Json, code: str) -> None:
     witness = await stage.room.join("alice")
     client = await stage.room.open("/ws")
     await client.send(frame)
@@ -224,7 +236,7 @@ async def test_a_bad_join_is_told_so_and_closed_1008(stage: Stage, frame: Json, 
 
 
 async def test_who_does_not_join_in_time_is_turned_away_having_heard_nothing(tmp_path: Path) -> None:
-    async with lab(tmp_path, join_seconds=0.5) as room:
+    async with running_gateway(tmp_path, join_seconds=0.5) as room:
         alice = await room.join("alice")
         started = asyncio.get_running_loop().time()
         silent = await room.open("/ws?space=lab")
@@ -234,7 +246,9 @@ async def test_who_does_not_join_in_time_is_turned_away_having_heard_nothing(tmp
 
 
 @pytest.mark.requirement("MEW-7.2-1")
-async def test_several_sockets_share_one_identity_and_closing_one_harms_no_other(stage: Stage) -> None:
+async def test_several_sockets_share_one_identity_and_closing_one_harms_no_other(
+    stage: SharedGateway,
+) -> None:
     """D-22: presence only on the first and the last."""
     alice = await stage.room.join("alice")
     first, second = await stage.room.join("bob"), await stage.room.join("bob")
@@ -253,7 +267,7 @@ async def test_several_sockets_share_one_identity_and_closing_one_harms_no_other
     assert events == ["join", "join", "leave", "join", "leave"]
 
 
-async def test_one_socket_too_many_is_told_so_and_may_come_back_later(stage: Stage) -> None:
+async def test_one_socket_too_many_is_told_so_and_may_come_back_later(stage: SharedGateway) -> None:
     sockets = [await stage.room.join("bob") for _ in range(8)]
     ninth = await stage.room.open("/ws?space=lab", token="t-bob")
     assert (await ninth.closed())[0] == 1013
@@ -266,7 +280,7 @@ async def test_one_socket_too_many_is_told_so_and_may_come_back_later(stage: Sta
         await client.leave()
 
 
-async def test_the_newest_socket_of_an_exclusive_participant_wins(stage: Stage) -> None:
+async def test_the_newest_socket_of_an_exclusive_participant_wins(stage: SharedGateway) -> None:
     alice = await stage.room.join("alice")
     old = await stage.room.join("carol")
     new = await stage.room.join("carol")
@@ -282,7 +296,7 @@ async def test_who_is_shut_down_is_closed_4002_after_its_last_words_and_may_rejo
 ) -> None:
     """D-26; its last words take as long as they take, then the grace is over."""
     people = participants(alice=["*"], bob=["chat"])
-    async with lab(tmp_path, people, rules={"limits": {"shutdown_grace_seconds": 600}}) as room:
+    async with running_gateway(tmp_path, people, rules={"limits": {"shutdown_grace_seconds": 600}}) as room:
         alice, bob = await room.join("alice"), await room.join("bob")
         await alice.ask("participant/shutdown", {"reason": "night"}, id="down", to=["bob"])
         assert await bob.refused("chat") == "participant_shutdown"
@@ -297,7 +311,7 @@ async def test_who_is_shut_down_is_closed_4002_after_its_last_words_and_may_rejo
 
 
 @pytest.mark.requirement("MEW-3.6.4-2", "MEW-3.6.4-9", "MEW-3.6.4-10")
-async def test_a_shared_token_ties_a_configured_name_to_another_runtime_id(stage: Stage) -> None:
+async def test_a_shared_token_ties_a_configured_name_to_another_runtime_id(stage: SharedGateway) -> None:
     """D-19: a grant to `mew` reaches client-123; both names address it."""
     alice = await stage.room.join("alice")
     client = await stage.room.open("/")
@@ -326,7 +340,7 @@ async def test_a_token_in_the_url_counts_only_when_that_is_allowed(tmp_path: Pat
     for allowed in (False, True):
         folder = tmp_path / str(allowed)
         folder.mkdir()
-        async with lab(folder, people, allow_query_token=allowed, join_seconds=0.2) as room:
+        async with running_gateway(folder, people, allow_query_token=allowed, join_seconds=0.2) as room:
             client = await room.open("/ws?space=lab&token=t-alice")
             if allowed:
                 assert (await welcomed(client))["you"]["id"] == "alice"
@@ -336,7 +350,7 @@ async def test_a_token_in_the_url_counts_only_when_that_is_allowed(tmp_path: Pat
 
 
 async def test_the_only_space_need_not_be_named(tmp_path: Path) -> None:
-    async with lab(tmp_path) as room:
+    async with running_gateway(tmp_path) as room:
         for client in (await room.open("/ws", token="t-alice"), await room.open("/", token="t-alice")):
             assert (await welcomed(client))["you"]["id"] == "alice"
         answer = await room.post("alice", {"kind": "chat"})
@@ -344,7 +358,7 @@ async def test_the_only_space_need_not_be_named(tmp_path: Path) -> None:
 
 
 async def test_a_refused_upgrade_says_why_in_json(tmp_path: Path) -> None:
-    async with lab(tmp_path) as room:
+    async with running_gateway(tmp_path) as room:
         with pytest.raises(websockets.InvalidStatus) as refused:
             await refused_open(room)
         response = refused.value.response
@@ -353,5 +367,5 @@ async def test_a_refused_upgrade_says_why_in_json(tmp_path: Path) -> None:
         assert b"wrong-token" not in (response.body or b"")
 
 
-async def refused_open(room: Lab) -> None:
+async def refused_open(room: LocalGateway) -> None:
     await room.open("/ws?space=lab", token="wrong-token")

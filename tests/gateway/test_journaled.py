@@ -10,7 +10,7 @@ import pytest
 
 from moot.protocol.operation import Json
 from moot.store.journal_reader import JournalRecord, read_records, verify
-from tests.gateway.lab import CALL, Lab, lab, participants
+from tests.gateway.running_gateway import CALL, LocalGateway, participants, running_gateway
 from tests.gateway.served import command
 
 PEOPLE = participants(
@@ -34,7 +34,7 @@ async def journal(folder: Path, *arguments: str) -> list[Any]:
     return [json.loads(line) for line in output.splitlines()]
 
 
-async def propose_and_fulfil(room: Lab) -> None:
+async def propose_and_fulfil(room: LocalGateway) -> None:
     alice, agent, tool = [await room.join(name) for name in ("alice", "agent", "tool")]
     assert await agent.refused("mcp/proposal", CALL, id="p1", to=["tool"]) is None
     assert await alice.refused("mcp/request", CALL, id="r1", to=["tool"], about=["p1"]) is None
@@ -45,7 +45,7 @@ async def propose_and_fulfil(room: Lab) -> None:
 @pytest.mark.requirement("MEW-3.2.1-5", "MEW-7.3-4", "MCPX-3.2.1-5", "MCPX-7.1-3")
 async def test_the_lineage_of_an_approval_is_found_from_any_of_its_links(tmp_path: Path) -> None:
     """Proposal, request and response in one chain, also while the gateway runs."""
-    async with lab(tmp_path, PEOPLE) as room:
+    async with running_gateway(tmp_path, PEOPLE) as room:
         await propose_and_fulfil(room)
         assert (await room.post("alice", {"kind": "chat"})).status_code == 200
         about = await journal(tmp_path, "search", "--about", "p1")
@@ -62,7 +62,7 @@ async def test_the_lineage_of_an_approval_is_found_from_any_of_its_links(tmp_pat
 
 @pytest.mark.requirement("MEW-3.4.1-6")
 async def test_an_acknowledgement_is_kept_with_its_chat(tmp_path: Path) -> None:
-    async with lab(tmp_path, PEOPLE) as room:
+    async with running_gateway(tmp_path, PEOPLE) as room:
         alice, bob = await room.join("alice"), await room.join("bob")
         await alice.ask("chat", {"text": "did you see this?"}, id="c1")
         assert await bob.refused("chat/acknowledge", {"status": "read"}, id="k1", about=["c1"]) is None
@@ -73,7 +73,7 @@ async def test_an_acknowledgement_is_kept_with_its_chat(tmp_path: Path) -> None:
 @pytest.mark.requirement("MEW-3.6.8-3", "MEW-3.6.8-5")
 async def test_who_gave_whom_what_and_when(tmp_path: Path) -> None:
     """A chain of grants over three members, a revoke, an invite and a kick."""
-    async with lab(tmp_path, PEOPLE) as room:
+    async with running_gateway(tmp_path, PEOPLE) as room:
         alice, bob = await room.join("alice"), await room.join("bob")
         to_bob: Json = {"recipient": "bob", "capabilities": [{"kind": "participant/*"}], "reason": "helps"}
         to_agent: Json = {"recipient": "agent", "capabilities": [{"kind": "participant/status"}]}
@@ -118,7 +118,7 @@ def is_grant_to(record: JournalRecord, name: str) -> bool:
 @pytest.mark.requirement("D002-6")
 async def test_every_record_tells_its_operation_by_itself(tmp_path: Path) -> None:
     """In each dialect: kind, and the method and name in it or in the envelope beside it."""
-    async with lab(tmp_path, PEOPLE) as room:
+    async with running_gateway(tmp_path, PEOPLE) as room:
         mew, mcpx, m3p = [
             await room.join("alice", f"&dialect={dialect}") for dialect in ("mew", "mcpx", "m3p")
         ]
@@ -136,7 +136,7 @@ async def test_every_record_tells_its_operation_by_itself(tmp_path: Path) -> Non
 
 async def test_everything_that_comes_in_is_there_with_what_came_of_it(tmp_path: Path) -> None:
     """Accepted, refused, malformed, joins, leaves, posts and an administrator's acts."""
-    async with lab(tmp_path, PEOPLE) as room:
+    async with running_gateway(tmp_path, PEOPLE) as room:
         tool = await room.join("tool")
         assert await tool.refused("chat", id="no-right") == "capability_violation"
         assert await tool.refused("chat", id="not-me", **{"from": "alice"}) == "auth_violation"
@@ -168,7 +168,7 @@ async def test_the_bytes_of_an_envelope_are_kept_as_they_came(tmp_path: Path) ->
     """Odd spacing, escapes, big numbers: evidence is not rewritten."""
     big = "123456789012345678901234567890"
     raw = '{"kind":"chat" ,"id":"b1","payload":{"n":1.50,"big":BIG,"t":"\\u0041é\\/"}}'.replace("BIG", big)
-    async with lab(tmp_path, PEOPLE) as room:
+    async with running_gateway(tmp_path, PEOPLE) as room:
         alice = await room.join("alice")
         await alice.send(raw)
         await alice.send(raw.replace("b1", "b2").replace(",", ",\n"))

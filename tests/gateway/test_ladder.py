@@ -14,17 +14,17 @@ from moot.errors import Refused
 from moot.gateway.http_replies import STATUS
 from moot.protocol.operation import Json
 from tests.gateway.disk import no_room_on_disk
-from tests.gateway.lab import (
+from tests.gateway.running_gateway import (
     ALL_DIALECTS,
     CALL,
     Client,
-    Lab,
-    Stage,
+    LocalGateway,
+    SharedGateway,
     fields,
     healthy,
-    lab,
     participants,
     refusal_in,
+    running_gateway,
     space_settings,
 )
 
@@ -239,19 +239,19 @@ CASES: Final = [
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
     """Two spaces for each case, one for each way: nothing is left over from another."""
     spaces = {
         f"{way}-{number}": space_settings(PEOPLE, **one.rules)
         for number, one in enumerate(CASES)
         for way in ("socket", "http")
     }
-    stage = Stage(tmp_path_factory.mktemp("ladder"), spaces, max_connections_per_address=0)
+    stage = SharedGateway(tmp_path_factory.mktemp("ladder"), spaces, max_connections_per_address=0)
     yield stage
     stage.close()
 
 
-async def prepared(room: Lab, one: Case, space: str) -> dict[str, Client]:
+async def prepared(room: LocalGateway, one: Case, space: str) -> dict[str, Client]:
     clients = {name: await room.join(name, space=space) for name in PEOPLE}
     if one.dialect != "mew":
         clients[one.sender] = await room.join(one.sender, f"&dialect={one.dialect}", space=space)
@@ -259,7 +259,7 @@ async def prepared(room: Lab, one: Case, space: str) -> dict[str, Client]:
     return clients
 
 
-async def over_socket(room: Lab, one: Case, space: str) -> dict[str, Any]:
+async def over_socket(room: LocalGateway, one: Case, space: str) -> dict[str, Any]:
     client = (await prepared(room, one, space))[one.sender]
     await client.send(one.body.decode())
     answers = [message for message in await client.fence() if refusal_in(message)]
@@ -267,7 +267,7 @@ async def over_socket(room: Lab, one: Case, space: str) -> dict[str, Any]:
     return dict(answers[0]["payload"]) if answers else {}
 
 
-async def over_http(room: Lab, one: Case, space: str) -> dict[str, Any]:
+async def over_http(room: LocalGateway, one: Case, space: str) -> dict[str, Any]:
     await prepared(room, one, space)
     params = {"space": space} | ({"dialect": "m3p"} if one.dialect == "m3p" else {})
     answer = await room.post(one.sender, one.body, **params)
@@ -283,7 +283,7 @@ async def over_http(room: Lab, one: Case, space: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("number", range(len(CASES)), ids=[one.rung.replace(" ", "-") for one in CASES])
-async def test_the_ladder_answers_the_same_on_both_ways(stage: Stage, number: int) -> None:
+async def test_the_ladder_answers_the_same_on_both_ways(stage: SharedGateway, number: int) -> None:
     one = CASES[number]
     heard = await over_socket(stage.room, one, f"socket-{number}")
     answered = await over_http(stage.room, one, f"http-{number}")
@@ -299,7 +299,7 @@ async def test_the_ladder_answers_the_same_on_both_ways(stage: Stage, number: in
 
 async def test_without_a_journal_both_ways_answer_unavailable(tmp_path: Path) -> None:
     """Step 12, D-85: while the disk takes nothing."""
-    async with lab(tmp_path, PEOPLE) as room:
+    async with running_gateway(tmp_path, PEOPLE) as room:
         alice = await room.join("alice")
         with no_room_on_disk(room.journal()):
             await alice.say("chat", {"text": "the record that finds no room"})
@@ -326,7 +326,7 @@ async def test_an_invite_answers_the_same_on_both_ways(
     payloads = []
     for way in ("socket", "http"):
         (tmp_path / way).mkdir()
-        async with lab(tmp_path / way, PEOPLE, rules={"connection_url": "ws://x/{id}"}) as room:
+        async with running_gateway(tmp_path / way, PEOPLE, rules={"connection_url": "ws://x/{id}"}) as room:
             if way == "socket":
                 bob = await room.join("bob")
                 answer = await bob.ask("space/invite", invite)

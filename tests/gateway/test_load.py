@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from moot.protocol.operation import Json
-from tests.gateway.lab import gateway_settings, participants, space_settings, write_config
 from tests.gateway.raw import TEXT, RawClient, frame, raw_client
+from tests.gateway.running_gateway import gateway_settings, participants, space_settings, write_config
 from tests.gateway.served import served
 
 PEOPLE = participants(alice=["*"], idle=["chat"])

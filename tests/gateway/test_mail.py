@@ -11,7 +11,13 @@ import pytest
 
 from moot.protocol.operation import Json
 from tests.gateway.disk import everything_under
-from tests.gateway.lab import gateway_settings, lab, participants, space_settings, write_config
+from tests.gateway.running_gateway import (
+    gateway_settings,
+    participants,
+    running_gateway,
+    space_settings,
+    write_config,
+)
 from tests.gateway.served import served
 from tests.gateway.smtp import mail_server
 from tests.waiting import HANG_SECONDS, until
@@ -74,7 +80,7 @@ async def test_the_invitee_gets_one_mail_that_leads_in_and_nobody_else_sees_the_
 
 
 async def test_an_invite_over_http_is_mailed_too_and_a_failed_one_is_not(tmp_path: Path) -> None:
-    async with mail_server() as mailbox, lab(tmp_path, PEOPLE, smtp=smtp(mailbox.port)) as room:
+    async with mail_server() as mailbox, running_gateway(tmp_path, PEOPLE, smtp=smtp(mailbox.port)) as room:
         for payload, status in (
             ({"participant_id": "alice", "email": "a@example.net"}, 409),
             ({"participant_id": "bad name", "email": "b@example.net"}, 400),
@@ -107,7 +113,7 @@ async def test_a_token_does_not_travel_in_the_clear_unless_that_is_allowed(
     async with mail_server() as mailbox:
         settings = smtp(mailbox.port)
         del settings["starttls"]
-        async with lab(tmp_path, PEOPLE, smtp=settings) as room:
+        async with running_gateway(tmp_path, PEOPLE, smtp=settings) as room:
             alice = await room.join("alice")
             ack = await alice.ask("space/invite", {"participant_id": "zoe", "email": "zoe@example.net"})
             assert ack["payload"]["status"] == "created"
@@ -124,7 +130,7 @@ async def test_a_mail_server_that_is_down_or_silent_holds_up_nobody(
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         settings = smtp(silent.getsockname()[1], timeout_seconds=0.5)
-        async with lab(tmp_path, PEOPLE, smtp=settings) as room:
+        async with running_gateway(tmp_path, PEOPLE, smtp=settings) as room:
             alice = await room.join("alice")
             invite = {"participant_id": "zoe", "email": "zoe@example.net"}
             ack = await alice.ask("space/invite", invite)
@@ -153,7 +159,7 @@ BAD_ADDRESSES = [
 
 
 async def test_an_address_that_is_none_is_refused_and_nothing_happens(tmp_path: Path) -> None:
-    async with mail_server() as mailbox, lab(tmp_path, PEOPLE, smtp=smtp(mailbox.port)) as room:
+    async with mail_server() as mailbox, running_gateway(tmp_path, PEOPLE, smtp=smtp(mailbox.port)) as room:
         alice, bob = await room.join("alice"), await room.join("bob")
         for address in BAD_ADDRESSES:
             invite: Json = {"participant_id": "zoe", "email": address}
@@ -168,7 +174,7 @@ async def test_an_address_that_is_none_is_refused_and_nothing_happens(tmp_path: 
 
 
 async def test_without_a_mail_server_the_inviter_still_gets_the_way_in(tmp_path: Path) -> None:
-    async with lab(tmp_path, PEOPLE) as room:
+    async with running_gateway(tmp_path, PEOPLE) as room:
         alice = await room.join("alice")
         ack = await alice.ask("space/invite", {"participant_id": "zoe", "email": "zoe@example.net"})
         client = await room.open(

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from moot.protocol.operation import Json
-from tests.gateway.lab import (
+from tests.gateway.running_gateway import (
     CALL,
-    Lab,
-    Stage,
+    LocalGateway,
+    SharedGateway,
     gateway_settings,
-    lab,
     participants,
+    running_gateway,
     space_settings,
     write_config,
 )
@@ -26,18 +26,18 @@ PEOPLE = participants(alice=["*"], bob=["chat"], carol=["chat"], dora=["chat"])
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
     spaces = {
         "default": space_settings(PEOPLE),
         "other": space_settings(participants(bob=["chat"], zoe=["*"])),
     }
-    stage = Stage(tmp_path_factory.mktemp("operators"), spaces, max_connections_per_address=0)
+    stage = SharedGateway(tmp_path_factory.mktemp("operators"), spaces, max_connections_per_address=0)
     yield stage
     stage.close()
 
 
 @pytest.mark.requirement("MEW-0-2", "MCPX-0-1")
-async def test_health_says_ok_and_names_the_protocols(stage: Stage) -> None:
+async def test_health_says_ok_and_names_the_protocols(stage: SharedGateway) -> None:
     answer = await stage.room.http.get("/health")
     body = answer.json()
     assert answer.status_code == 200
@@ -53,7 +53,7 @@ SAMPLE = re.compile(
 )
 
 
-async def samples(room: Lab) -> dict[str, float]:
+async def samples(room: LocalGateway) -> dict[str, float]:
     """Name with labels → value; every line has to be one that Prometheus reads."""
     answer = await room.http.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -72,7 +72,7 @@ async def samples(room: Lab) -> dict[str, float]:
 
 
 @pytest.mark.requirement("MEW-7.3-5")
-async def test_metrics_are_what_prometheus_reads_and_count_violations(stage: Stage) -> None:
+async def test_metrics_are_what_prometheus_reads_and_count_violations(stage: SharedGateway) -> None:
     before = await samples(stage.room)
     bob = await stage.room.join("bob", space="default")
     for _ in range(3):
@@ -87,7 +87,7 @@ async def test_metrics_are_what_prometheus_reads_and_count_violations(stage: Sta
     assert "t-bob" not in text
 
 
-async def test_spaces_lists_those_that_a_token_opens(stage: Stage) -> None:
+async def test_spaces_lists_those_that_a_token_opens(stage: SharedGateway) -> None:
     async def spaces(token: str | None) -> Any:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         answer = await stage.room.http.get("/spaces", headers=headers)
@@ -101,7 +101,7 @@ async def test_spaces_lists_those_that_a_token_opens(stage: Stage) -> None:
 
 
 @pytest.mark.requirement("MEW-10.1-1", "MCPX-10.1-1", "MEW-8.1-4", "MCPX-8.1-4")
-async def test_connections_show_what_is_kept_of_each_socket(stage: Stage) -> None:
+async def test_connections_show_what_is_kept_of_each_socket(stage: SharedGateway) -> None:
     for _ in range(2):
         await stage.room.join("bob", space="default")
     await stage.room.join("zoe", "&dialect=mcpx", space="other")
@@ -124,7 +124,7 @@ async def test_connections_show_what_is_kept_of_each_socket(stage: Stage) -> Non
 
 
 @pytest.mark.requirement("MCPX-10.3-1", "MCPX-10.3-2", "MCPX-10.3-3")
-async def test_an_administrator_adds_and_removes_and_the_member_is_told(stage: Stage) -> None:
+async def test_an_administrator_adds_and_removes_and_the_member_is_told(stage: SharedGateway) -> None:
     carol = await stage.room.join("carol", space="default")
     change: Json = {"add": [{"kind": "mcp/request"}], "remove": [{"kind": "chat"}]}
     answer = await stage.room.admin("POST", "participants/carol/capabilities", change)
@@ -146,7 +146,7 @@ async def test_an_administrator_adds_and_removes_and_the_member_is_told(stage: S
 
 
 @pytest.mark.requirement("MCPX-10.3-4")
-async def test_others_get_403_and_nothing_changes(stage: Stage) -> None:
+async def test_others_get_403_and_nothing_changes(stage: SharedGateway) -> None:
     for token in ("t-alice", "t-bob", "wrong", None):
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         for where in ("participants/bob/capabilities", "participants/bob/restore"):
@@ -172,7 +172,7 @@ BAD_CHANGES: dict[str, tuple[str, Json, dict[str, str], int]] = {
 
 @pytest.mark.parametrize(("name", "body", "params", "status"), BAD_CHANGES.values(), ids=BAD_CHANGES)
 async def test_a_change_that_is_wrong_in_one_place_changes_nothing(
-    stage: Stage, name: str, body: Json, params: dict[str, str], status: int
+    stage: SharedGateway, name: str, body: Json, params: dict[str, str], status: int
 ) -> None:
     """D-55: atomic."""
     answer = await stage.room.admin("POST", f"participants/{name}/capabilities", body, **params)
@@ -182,7 +182,9 @@ async def test_a_change_that_is_wrong_in_one_place_changes_nothing(
     assert bob.heard[0]["payload"]["you"]["capabilities"] == [{"kind": "chat"}]
 
 
-async def test_a_removed_member_comes_back_only_by_the_administrator_with_a_new_token(stage: Stage) -> None:
+async def test_a_removed_member_comes_back_only_by_the_administrator_with_a_new_token(
+    stage: SharedGateway,
+) -> None:
     """D-24."""
     room = stage.room
     alice, dora = await room.join("alice", space="default"), await room.join("dora", space="default")
@@ -203,7 +205,7 @@ async def test_a_removed_member_comes_back_only_by_the_administrator_with_a_new_
 async def test_without_admin_tokens_there_is_no_administration(tmp_path: Path) -> None:
     settings = gateway_settings({"lab": space_settings(PEOPLE)})
     del settings["gateway"]["admin_tokens"]
-    async with lab(tmp_path, file=write_config(tmp_path, settings)) as room:
+    async with running_gateway(tmp_path, file=write_config(tmp_path, settings)) as room:
         for method, where in (
             ("GET", "connections"),
             ("POST", "participants/bob/capabilities"),
@@ -218,7 +220,7 @@ async def test_without_admin_tokens_there_is_no_administration(tmp_path: Path) -
 # The document
 
 
-async def test_openapi_is_true_to_the_routes(stage: Stage) -> None:
+async def test_openapi_is_true_to_the_routes(stage: SharedGateway) -> None:
     """Everything that it names answers, with a status that it names; everything else is 404 or 405."""
     document = (await stage.room.http.get("/openapi.json")).json()
     assert document["openapi"].startswith("3.1")
@@ -246,7 +248,7 @@ async def test_openapi_is_true_to_the_routes(stage: Stage) -> None:
         assert answer.json()["error"] == "not_found"
 
 
-async def test_every_reference_of_the_document_leads_somewhere(stage: Stage) -> None:
+async def test_every_reference_of_the_document_leads_somewhere(stage: SharedGateway) -> None:
     document = (await stage.room.http.get("/openapi.json")).json()
     for reference in re.findall(r'"\$ref": ?"#/([^"]+)"', json.dumps(document)):
         place: Any = document
@@ -271,7 +273,7 @@ async def test_every_reference_of_the_document_leads_somewhere(stage: Stage) -> 
 
 async def test_a_violation_can_be_announced_to_the_space(tmp_path: Path) -> None:
     """MEW 7.3, D-32: off by default; the notice names who and what, and no capabilities."""
-    async with lab(tmp_path, PEOPLE, rules={"violation_notice": True}) as room:
+    async with running_gateway(tmp_path, PEOPLE, rules={"violation_notice": True}) as room:
         alice, bob = await room.join("alice"), await room.join("bob")
         await alice.fence()
         assert await bob.refused("mcp/request", CALL) == "capability_violation"

@@ -12,12 +12,12 @@ from moot.config import load
 from moot.errors import UsageError
 from moot.gateway.app import Gateway
 from moot.gateway.space_factory import SpaceFactory
-from tests.gateway.lab import (
-    Room,
+from tests.gateway.running_gateway import (
+    GatewayUnderTest,
     gateway_settings,
     healthy,
-    lab,
     participants,
+    running_gateway,
     space_settings,
     write_config,
 )
@@ -35,7 +35,7 @@ def settings(folder: Path) -> Path:
 async def test_probes_are_answered_whatever_the_host_and_say_nothing_but_a_status(
     tmp_path: Path, host: str | None
 ) -> None:
-    async with lab(tmp_path, PEOPLE) as room:
+    async with running_gateway(tmp_path, PEOPLE) as room:
         named = {} if host is None else {"Host": host}
         for where, said in (("/livez", "ok"), ("/readyz", "ready")):
             answer = await room.http.get(where, headers=named | {"Origin": "http://elsewhere"})
@@ -79,7 +79,7 @@ async def test_while_it_starts_probes_are_answered_and_nothing_else_is(
     starting = asyncio.create_task(gateway.start())
     async with asyncio.timeout(HANG_SECONDS):
         await is_open.wait()
-    room = Room(gateway.url)
+    room = GatewayUnderTest(gateway.url)
     try:
         assert (await room.http.get("/livez")).status_code == 200
         ready = await room.http.get("/readyz")
@@ -101,7 +101,7 @@ async def test_while_it_starts_probes_are_answered_and_nothing_else_is(
 
 
 async def test_while_it_stops_it_is_not_ready_and_lets_nobody_in(tmp_path: Path) -> None:
-    async with lab(tmp_path, PEOPLE) as room:
+    async with running_gateway(tmp_path, PEOPLE) as room:
         # Said by hand: a gateway that really stops takes no more connections to ask over.
         room.gateway.readiness.phase = "stopping"
         ready = await room.http.get("/readyz")

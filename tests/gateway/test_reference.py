@@ -10,7 +10,15 @@ from typing import Any
 
 from moot.protocol.operation import Json
 from tests.gateway.disk import file_mode
-from tests.gateway.lab import CALL, Client, Lab, fields, lab, participants, write_config
+from tests.gateway.running_gateway import (
+    CALL,
+    Client,
+    LocalGateway,
+    fields,
+    participants,
+    running_gateway,
+    write_config,
+)
 from tests.waiting import until
 
 SPACE_YAML: Json = {
@@ -36,12 +44,12 @@ SPACE_YAML: Json = {
 
 
 @asynccontextmanager
-async def demo(folder: Path) -> AsyncIterator[Lab]:
-    async with lab(folder, file=write_config(folder, SPACE_YAML, "space.yaml")) as room:
+async def demo(folder: Path) -> AsyncIterator[LocalGateway]:
+    async with running_gateway(folder, file=write_config(folder, SPACE_YAML, "space.yaml")) as room:
         yield room
 
 
-async def come(room: Lab, name: str, form: str = "type") -> Client:
+async def come(room: LocalGateway, name: str, form: str = "type") -> Client:
     """As the reference's clients do: no header, a bare path, and a join frame."""
     client = await room.open("/")
     token = f"{name}-token"
@@ -86,7 +94,7 @@ async def test_everyone_shows_the_literal_mcp_response_that_tool_discovery_looks
         assert await agent.refused("mcp/response", answer, to=["human"], about=["r1"]) is None
     folder = tmp_path / "ours"
     folder.mkdir()
-    async with lab(folder, participants(alice=["*"])) as room:
+    async with running_gateway(folder, participants(alice=["*"])) as room:
         alice = await room.join("alice")
         assert alice.heard[0]["payload"]["you"]["capabilities"] == [{"kind": "*"}]
 

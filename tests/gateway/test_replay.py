@@ -17,7 +17,15 @@ from moot.space.config_json import load_config
 from moot.space.space import Space
 from moot.store.database import Database
 from moot.store.journal_reader import read_records
-from tests.gateway.lab import CALL, Client, Closed, Lab, fields, lab, participants
+from tests.gateway.running_gateway import (
+    CALL,
+    Client,
+    Closed,
+    LocalGateway,
+    fields,
+    participants,
+    running_gateway,
+)
 from tests.waiting import bounded
 
 PEOPLE = participants(
@@ -48,7 +56,7 @@ NAMES = ["alice", "bob", "carol", "agent", "bot", "zoe", "yan", "nobody", "clien
 class Traffic:
     """People who do all that can be done, at random, over sockets, posts and the administrator's door."""
 
-    def __init__(self, room: Lab, seed: int) -> None:
+    def __init__(self, room: LocalGateway, seed: int) -> None:
         self.room = room
         self.random = random.Random(seed)
         self.clients: list[Client] = []
@@ -160,7 +168,7 @@ def comparable(space: Space) -> Any:
     return json.loads(json.dumps(state))
 
 
-async def states(room: Lab) -> list[Any]:
+async def states(room: LocalGateway) -> list[Any]:
     """The state that the gateway is in, that of its whole journal, and that from its newest snapshot on."""
     host = room.gateway.directory.hosts["lab"]
     config = host.space.state.config
@@ -189,7 +197,9 @@ async def states(room: Lab) -> list[Any]:
 async def test_replaying_the_journal_gives_the_state_that_the_gateway_is_in(
     tmp_path: Path, seed: int
 ) -> None:
-    async with lab(tmp_path, PEOPLE, rules=RULES, max_connections_per_address=0, snapshot_records=40) as room:
+    async with running_gateway(
+        tmp_path, PEOPLE, rules=RULES, max_connections_per_address=0, snapshot_records=40
+    ) as room:
         traffic = Traffic(room, seed)
         for number in range(400):
             await traffic.act()

@@ -13,14 +13,14 @@ import pytest
 
 from moot.protocol.operation import Json
 from moot.store.journal_reader import verify
-from tests.gateway.lab import (
+from tests.gateway.running_gateway import (
     CALL,
     ROOT,
-    Room,
+    GatewayUnderTest,
     gateway_settings,
-    lab,
     participants,
     refusal_in,
+    running_gateway,
     space_settings,
     write_config,
 )
@@ -43,7 +43,7 @@ async def restarted(file: Path, gateway: Served, number: int) -> AsyncIterator[S
         yield again
 
 
-async def acknowledged(room: Room) -> None:
+async def acknowledged(room: GatewayUnderTest) -> None:
     """Everything that was said is on disk: HTTP 200 tells so (D-41)."""
     assert (await room.post("alice", {"kind": "chat", "payload": {"text": "a full stop"}})).status_code == 200
 
@@ -161,7 +161,7 @@ async def test_restarting_many_times_changes_nothing_and_grows_nothing(tmp_path:
     file = write_config(tmp_path, gateway_settings({"lab": space_settings(PEOPLE)}, snapshot_records=7))
     seen: list[Any] = []
     for number in range(6):
-        async with lab(tmp_path, file=file) as room:
+        async with running_gateway(tmp_path, file=file) as room:
             alice = await room.join("alice")
             bob = await room.join("bob")
             seen.append(bob.heard[0]["payload"]["you"])
@@ -185,7 +185,7 @@ async def test_old_segments_go_when_a_snapshot_covers_them_and_nothing_is_forgot
         tmp_path, gateway_settings({"lab": space_settings(PEOPLE)}, journal=journal, snapshot_records=20)
     )
     folder = tmp_path / "data" / "spaces" / "lab" / "journal"
-    async with lab(tmp_path, file=file) as room:
+    async with running_gateway(tmp_path, file=file) as room:
         alice = await room.join("alice")
         grant: Json = {"recipient": "bob", "capabilities": [{"kind": "mcp/request"}]}
         assert await alice.refused("capability/grant", grant, id="g1") is None
@@ -193,7 +193,7 @@ async def test_old_segments_go_when_a_snapshot_covers_them_and_nothing_is_forgot
             assert await alice.refused("chat", {"text": "x" * 100}) is None
         await until(lambda: not (folder / "000000000001.jsonl").exists())
     assert verify(folder).ok
-    async with lab(tmp_path, file=file) as room:
+    async with running_gateway(tmp_path, file=file) as room:
         bob = await room.join("bob")
         assert await bob.refused("mcp/request", CALL, to=["alice"]) is None
         alice = await room.join("alice")
@@ -209,7 +209,7 @@ async def test_the_journal_can_be_turned_off_and_on_between_starts(
     tokens: list[str] = []
     for number, mode in enumerate(modes):
         file = write_config(tmp_path, gateway_settings({"lab": space_settings(PEOPLE)}, journal=mode))
-        async with lab(tmp_path, file=file) as room:
+        async with running_gateway(tmp_path, file=file) as room:
             alice = await room.join("alice")
             for name, token in zip(names, tokens, strict=False):
                 assert await room.status("/ws?space=lab", token=token) == 101, (mode, name)
@@ -268,12 +268,12 @@ async def test_a_crash_while_all_kinds_of_sessions_are_in_comes_back(tmp_path: P
 async def test_a_pause_ends_on_time_and_a_proposal_expires_across_a_restart(tmp_path: Path) -> None:
     rules: Json = {"limits": {"proposal_seconds": 1_800.0}}
     file = write_config(tmp_path, gateway_settings({"lab": space_settings(PEOPLE, **rules)}))
-    async with lab(tmp_path, file=file) as room:
+    async with running_gateway(tmp_path, file=file) as room:
         alice, carol, agent = [await room.join(name) for name in ("alice", "carol", "agent")]
         await alice.ask("participant/pause", {"timeout_seconds": 3_600.0}, to=["carol"])
         assert await agent.refused("mcp/proposal", CALL, id="p1") is None
         assert await carol.refused("chat") == "participant_paused"
-    async with lab(tmp_path, file=file) as room:
+    async with running_gateway(tmp_path, file=file) as room:
         alice, carol = await room.join("alice"), await room.join("carol")
         host, now = room.gateway.directory.hosts["lab"], time.time()
         host.journaled.clock = lambda: now
@@ -292,14 +292,14 @@ async def test_a_damaged_journal_is_a_clear_error_and_a_torn_end_is_none(tmp_pat
     """A crash leaves half a line; what no crash explains stops the start and says what to do."""
     file = write_config(tmp_path, gateway_settings({"lab": space_settings(PEOPLE)}))
     journal = tmp_path / "data" / "spaces" / "lab" / "journal"
-    async with lab(tmp_path, file=file) as room:
+    async with running_gateway(tmp_path, file=file) as room:
         alice = await room.join("alice")
         for number in range(20):
             await alice.ask("chat", {"text": f"number {number}"})
     (segment,) = journal.glob("*.jsonl")
     whole = segment.read_bytes()
     segment.write_bytes(whole + b'{"n":99999,"t":17')
-    async with lab(tmp_path, file=file) as room:
+    async with running_gateway(tmp_path, file=file) as room:
         await room.join("alice")
     code, output = await command("serve", str(file), "--port", "0", "--check", cwd=tmp_path)
     assert code == 0, output

@@ -14,7 +14,8 @@ from moot.net import http_listener
 from moot.protocol.operation import Json
 from moot.store import journal
 from tests.gateway.disk import everything_under, file_mode
-from tests.gateway.lab import (
+from tests.gateway.raw import raw_client
+from tests.gateway.running_gateway import (
     CALL,
     ROOT,
     gateway_settings,
@@ -23,7 +24,6 @@ from tests.gateway.lab import (
     space_settings,
     write_config,
 )
-from tests.gateway.raw import raw_client
 from tests.gateway.served import Finished, command, served, started
 from tests.waiting import bounded
 

@@ -12,8 +12,8 @@ import orjson
 import pytest
 
 from moot.protocol.operation import Json
-from tests.gateway.lab import Client, Lab, lab, participants
 from tests.gateway.raw import CLOSE, TEXT, Frame, RawClient, raw_client
+from tests.gateway.running_gateway import Client, LocalGateway, participants, running_gateway
 from tests.waiting import until
 
 PEOPLE = participants(alice=["*"], bob=["chat"], carol=["chat"])
@@ -27,7 +27,7 @@ CHUNK = "x" * (256 << 10)
 
 
 @asynccontextmanager
-async def stalled(room: Lab) -> AsyncIterator[RawClient]:
+async def stalled(room: LocalGateway) -> AsyncIterator[RawClient]:
     """bob has joined and reads nothing more until he is asked to."""
     async with raw_client(room.port, receive_buffer=4096) as client:
         await client.upgraded(token="t-bob")
@@ -73,7 +73,7 @@ async def check_told(client: RawClient, words: str) -> None:
 
 async def test_too_many_bytes_behind(tmp_path: Path) -> None:
     """The others lose nothing, and hear it in order."""
-    async with lab(tmp_path, PEOPLE, rules=RULES, outbox_bytes=1 << 20, **PATIENT) as room:
+    async with running_gateway(tmp_path, PEOPLE, rules=RULES, outbox_bytes=1 << 20, **PATIENT) as room:
         alice, carol = await room.join("alice"), await room.join("carol")
         async with stalled(room) as bob:
             said = await fill(alice)
@@ -87,7 +87,7 @@ async def test_too_many_bytes_behind(tmp_path: Path) -> None:
 
 async def test_too_many_messages_behind(tmp_path: Path) -> None:
     gateway: dict[str, Any] = {"outbox_bytes": 1 << 30, "outbox_messages": 200, "outbox_seconds": 600}
-    async with lab(tmp_path, PEOPLE, rules=RULES, **gateway, **PATIENT) as room:
+    async with running_gateway(tmp_path, PEOPLE, rules=RULES, **gateway, **PATIENT) as room:
         alice = await room.join("alice")
         async with stalled(room) as bob:
             await fill(alice)
@@ -104,7 +104,7 @@ async def test_too_many_seconds_behind(
     """Who took nothing for so long is stuck, also when nobody says anything more."""
     caplog.set_level(logging.INFO, "moot.gateway.websocket_handler")
     gateway: dict[str, Any] = {"outbox_bytes": 1 << 30, "outbox_messages": 1 << 20, "outbox_seconds": 0.5}
-    async with lab(tmp_path, PEOPLE, rules=RULES, **gateway, **PATIENT) as room:
+    async with running_gateway(tmp_path, PEOPLE, rules=RULES, **gateway, **PATIENT) as room:
         alice = await room.join("alice")
         async with stalled(room) as bob:
             await fill(alice)
@@ -118,7 +118,7 @@ async def test_too_many_seconds_behind(
 
 async def test_who_does_not_read_up_is_dropped_all_the_same(tmp_path: Path) -> None:
     """It hears nothing of it, as nothing can be written to it any more; but it is gone from the space."""
-    async with lab(tmp_path, PEOPLE, rules=RULES, outbox_bytes=1 << 20, **BRUSQUE) as room:
+    async with running_gateway(tmp_path, PEOPLE, rules=RULES, outbox_bytes=1 << 20, **BRUSQUE) as room:
         alice = await room.join("alice")
         async with stalled(room) as bob:
             await fill(alice)
@@ -129,7 +129,7 @@ async def test_who_does_not_read_up_is_dropped_all_the_same(tmp_path: Path) -> N
 
 async def test_a_reader_that_catches_up_in_time_loses_nothing(tmp_path: Path) -> None:
     gateway: dict[str, Any] = {"outbox_bytes": PLENTY * 2, "outbox_seconds": 600}
-    async with lab(tmp_path, PEOPLE, rules=RULES, **gateway) as room:
+    async with running_gateway(tmp_path, PEOPLE, rules=RULES, **gateway) as room:
         alice = await room.join("alice")
         async with stalled(room) as bob:
             said = await fill(alice, PLENTY)
@@ -149,7 +149,7 @@ async def test_a_reader_that_catches_up_in_time_loses_nothing(tmp_path: Path) ->
 
 async def test_many_slow_readers_at_once_do_not_hold_up_the_others(tmp_path: Path) -> None:
     people = PEOPLE | participants(**{f"slow-{number}": ["chat"] for number in range(12)})
-    async with lab(tmp_path, people, rules=RULES, **BRUSQUE) as room, AsyncExitStack() as stack:
+    async with running_gateway(tmp_path, people, rules=RULES, **BRUSQUE) as room, AsyncExitStack() as stack:
         alice, carol = await room.join("alice"), await room.join("carol")
         for number in range(12):
             client = await stack.enter_async_context(raw_client(room.port, receive_buffer=4096))

@@ -12,8 +12,16 @@ import orjson
 import pytest
 
 from moot.protocol.operation import Json
-from tests.gateway.lab import Room, fields, gateway_settings, lab, participants, space_settings, write_config
 from tests.gateway.raw import BINARY, TEXT, closing, frame, raw_client, upgrade
+from tests.gateway.running_gateway import (
+    GatewayUnderTest,
+    fields,
+    gateway_settings,
+    participants,
+    running_gateway,
+    space_settings,
+    write_config,
+)
 from tests.gateway.served import Served, served
 from tests.waiting import until, until_told
 
@@ -33,7 +41,7 @@ def settings(**gateway: Json) -> Json:
     )
 
 
-async def figure(room: Room, name: str) -> float:
+async def figure(room: GatewayUnderTest, name: str) -> float:
     text = (await room.http.get("/metrics")).text
     found = re.findall(rf"^{name}(?:\{{[^}}]*\}})? (\S+)$", text, re.MULTILINE)
     return sum(float(number) for number in found)
@@ -95,7 +103,7 @@ async def test_connections_that_break_off_at_any_byte_leave_nothing_behind(tmp_p
 
 @pytest.mark.parametrize("journal", ["on", "strict"])
 async def test_what_follows_a_join_in_the_same_packet_is_heard(tmp_path: Path, journal: str) -> None:
-    async with lab(tmp_path, PEOPLE, journal=journal) as room, raw_client(room.port) as client:
+    async with running_gateway(tmp_path, PEOPLE, journal=journal) as room, raw_client(room.port) as client:
         await client.upgraded("/")
         join = frame(TEXT, b'{"type":"join","space":"lab","token":"t-bob"}')
         chats = [frame(TEXT, b'{"kind":"chat","id":"c%d"}' % number) for number in range(5)]
@@ -111,7 +119,7 @@ async def test_what_follows_a_join_in_the_same_packet_is_heard(tmp_path: Path, j
 
 async def test_callers_that_hang_up_before_the_answer_are_no_news(tmp_path: Path) -> None:
     """What they posted whole counts, once; the log stays clean (looked at after every test here)."""
-    async with lab(tmp_path, PEOPLE, max_connections_per_address=0) as room:
+    async with running_gateway(tmp_path, PEOPLE, max_connections_per_address=0) as room:
         alice = await room.join("alice")
         body = [
             orjson.dumps(fields("chat", {"text": "x" * 200}, id=f"gone-{number}")) for number in range(40)
@@ -137,7 +145,7 @@ async def test_callers_that_hang_up_before_the_answer_are_no_news(tmp_path: Path
 
 
 async def test_requests_in_one_packet_are_answered_in_their_order(tmp_path: Path) -> None:
-    async with lab(tmp_path, PEOPLE) as room, raw_client(room.port) as client:
+    async with running_gateway(tmp_path, PEOPLE) as room, raw_client(room.port) as client:
         alice = await room.join("alice")
         posts = []
         for number in range(5):
@@ -158,7 +166,7 @@ async def test_requests_in_one_packet_are_answered_in_their_order(tmp_path: Path
 
 async def test_an_extension_that_is_offered_is_not_taken(tmp_path: Path) -> None:
     """Browsers offer compression; frames are shared between readers, so it is off."""
-    async with lab(tmp_path, PEOPLE) as room, raw_client(room.port) as client:
+    async with running_gateway(tmp_path, PEOPLE) as room, raw_client(room.port) as client:
         offer = {"Sec-WebSocket-Extensions": "permessage-deflate; client_max_window_bits"}
         answer = await client.upgraded(token="t-bob", headers=offer)
         assert "sec-websocket-extensions" not in answer
@@ -167,7 +175,7 @@ async def test_an_extension_that_is_offered_is_not_taken(tmp_path: Path) -> None
 
 
 async def test_a_gateway_on_ipv6_is_reached_by_its_own_names(tmp_path: Path) -> None:
-    async with lab(tmp_path, PEOPLE, host="::1") as room:
+    async with running_gateway(tmp_path, PEOPLE, host="::1") as room:
         assert room.url == f"http://[::1]:{room.port}"
         alice = await room.join("alice")
         ack = await alice.ask("space/invite", {"participant_id": "zoe"})

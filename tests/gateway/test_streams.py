@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from moot.protocol.operation import Json
-from tests.gateway.lab import Client, Stage, participants, refusal_in, space_settings
+from tests.gateway.running_gateway import Client, SharedGateway, participants, refusal_in, space_settings
 
 # tim is the target who is removed at the end, so no other test has him.
 PEOPLE = participants(alice=["*"], bob=["*"], carol=["*"], tim=["chat"])
@@ -18,15 +18,15 @@ SPACES = ["bytes", "order", "target", "writers", "shape", "limits", "posted"]
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
     rules: Json = {"limits": {"max_streams_per_member": 3, "stream_owner_grace_seconds": 0.3}}
     spaces = {name: space_settings(PEOPLE, **rules) for name in SPACES}
-    stage = Stage(tmp_path_factory.mktemp("streams"), spaces, max_connections_per_address=0)
+    stage = SharedGateway(tmp_path_factory.mktemp("streams"), spaces, max_connections_per_address=0)
     yield stage
     stage.close()
 
 
-async def joined(stage: Stage, space: str, *names: str) -> list[Client]:
+async def joined(stage: SharedGateway, space: str, *names: str) -> list[Client]:
     return [await stage.room.join(name, space=space) for name in names]
 
 
@@ -41,7 +41,7 @@ def frames_of(client: Client) -> list[str | bytes]:
     return [each for each in client.heard if isinstance(each, str | bytes)]
 
 
-async def test_text_stays_text_and_binary_stays_binary(stage: Stage) -> None:
+async def test_text_stays_text_and_binary_stays_binary(stage: SharedGateway) -> None:
     """Byte for byte, also where the data holds `#`, nothing, or JSON; the writer gets its own back."""
     alice, bob = (
         await stage.room.join("alice", space="bytes"),
@@ -64,7 +64,7 @@ async def test_text_stays_text_and_binary_stays_binary(stage: Stage) -> None:
         assert [await client.hear_frame() for _ in data] == data
 
 
-async def test_frames_and_envelopes_keep_one_order(stage: Stage) -> None:
+async def test_frames_and_envelopes_keep_one_order(stage: SharedGateway) -> None:
     alice, bob = (
         await stage.room.join("alice", space="order"),
         await stage.room.join("bob", space="order"),
@@ -79,7 +79,7 @@ async def test_frames_and_envelopes_keep_one_order(stage: Stage) -> None:
     await alice.say("stream/close", {"stream_id": stream})
 
 
-async def test_a_targeted_stream_reaches_exactly_its_targets(stage: Stage) -> None:
+async def test_a_targeted_stream_reaches_exactly_its_targets(stage: SharedGateway) -> None:
     """On all their sockets, not on the writer's; and nobody while they are away (D-36, D-39)."""
     room = stage.room
     alice, carol = await room.join("alice", space="target"), await room.join("carol", space="target")
@@ -106,7 +106,7 @@ async def test_a_targeted_stream_reaches_exactly_its_targets(stage: Stage) -> No
         assert frames_of(client) == []
 
 
-async def test_only_writers_write_and_a_closed_stream_is_closed(stage: Stage) -> None:
+async def test_only_writers_write_and_a_closed_stream_is_closed(stage: SharedGateway) -> None:
     alice, bob, carol = [await stage.room.join(name, space="writers") for name in ("alice", "bob", "carol")]
     stream = await opened(alice)
     await bob.send(f"#{stream}#not yet")
@@ -138,7 +138,7 @@ BAD_FRAMES = {
 
 
 @pytest.mark.parametrize("message", BAD_FRAMES.values(), ids=BAD_FRAMES)
-async def test_a_frame_out_of_shape_is_told_so(stage: Stage, message: str) -> None:
+async def test_a_frame_out_of_shape_is_told_so(stage: SharedGateway, message: str) -> None:
     alice, bob = (
         await stage.room.join("alice", space="shape"),
         await stage.room.join("bob", space="shape"),
@@ -152,7 +152,7 @@ async def test_a_frame_out_of_shape_is_told_so(stage: Stage, message: str) -> No
     assert frames_of(bob) == []
 
 
-async def test_streams_are_limited_per_member_and_end_with_their_owner(stage: Stage) -> None:
+async def test_streams_are_limited_per_member_and_end_with_their_owner(stage: SharedGateway) -> None:
     """D-39: after the grace the gateway closes what its owner left behind."""
     alice, bob = (
         await stage.room.join("alice", space="limits"),
@@ -171,7 +171,7 @@ async def test_streams_are_limited_per_member_and_end_with_their_owner(stage: St
     assert {each["from"] for each in closed} == {"gateway"}
 
 
-async def test_a_stream_opened_over_http_is_announced_and_named_in_the_answer(stage: Stage) -> None:
+async def test_a_stream_opened_over_http_is_announced_and_named_in_the_answer(stage: SharedGateway) -> None:
     alice = await stage.room.join("alice", space="posted")
     request = {"kind": "stream/request", "payload": {"direction": "upload"}}
     posted = await stage.room.post("alice", request, space="posted")

@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 import orjson
 import pytest
 
-from tests.gateway.lab import Stage, participants, space_settings
 from tests.gateway.raw import (
     BINARY,
     CLOSE,
@@ -24,6 +23,7 @@ from tests.gateway.raw import (
     frame,
     raw_client,
 )
+from tests.gateway.running_gateway import SharedGateway, participants, space_settings
 
 PROTOCOL_ERROR = 1002
 INVALID_TEXT = 1007
@@ -32,18 +32,18 @@ FRAME_BYTES = 1 << 20
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
     space = space_settings(
         participants(echo=["stream/*", "chat"]),
         limits={"max_sessions_per_member": 1_000, "max_streams_per_member": 1_000},
     )
-    stage = Stage(tmp_path_factory.mktemp("frames"), {"lab": space}, max_connections_per_address=0)
+    stage = SharedGateway(tmp_path_factory.mktemp("frames"), {"lab": space}, max_connections_per_address=0)
     yield stage
     stage.close()
 
 
 @asynccontextmanager
-async def echoing(stage: Stage) -> AsyncIterator[tuple[RawClient, bytes]]:
+async def echoing(stage: SharedGateway) -> AsyncIterator[tuple[RawClient, bytes]]:
     """A joined connection and `#stream#`, the beginning of every message that comes back."""
     async with raw_client(stage.room.port) as client:
         await client.upgraded(token="t-echo")
@@ -81,7 +81,7 @@ SIZES = [0, 1, 80, 125, 126, 127, 128, 65_000, 65_535, 65_536, 65_537, 500_000]
 
 
 @pytest.mark.parametrize("opcode", [TEXT, BINARY], ids=["text", "binary"])
-async def test_messages_of_every_size_come_back_as_they_went(stage: Stage, opcode: int) -> None:
+async def test_messages_of_every_size_come_back_as_they_went(stage: SharedGateway, opcode: int) -> None:
     """Autobahn 1.*; the sizes stand on both sides of every change of the length field."""
     async with echoing(stage) as (client, prefix):
         for size in SIZES:
@@ -91,7 +91,7 @@ async def test_messages_of_every_size_come_back_as_they_went(stage: Stage, opcod
 
 
 @pytest.mark.parametrize("step", [1, 7, 997])
-async def test_it_does_not_matter_how_packets_are_cut(stage: Stage, step: int) -> None:
+async def test_it_does_not_matter_how_packets_are_cut(stage: SharedGateway, step: int) -> None:
     """Autobahn 1.1.8, 6.1 to 6.2: chopped on any byte."""
     async with echoing(stage) as (client, prefix):
         data = "héllo wörld €𝄞 ".encode() * (4 if step == 1 else 400)
@@ -100,7 +100,7 @@ async def test_it_does_not_matter_how_packets_are_cut(stage: Stage, step: int) -
 
 
 @pytest.mark.parametrize("opcode", [TEXT, BINARY], ids=["text", "binary"])
-async def test_fragments_make_one_message_with_pings_between(stage: Stage, opcode: int) -> None:
+async def test_fragments_make_one_message_with_pings_between(stage: SharedGateway, opcode: int) -> None:
     """Autobahn 5.3 to 5.8, 5.19, 5.20."""
     async with echoing(stage) as (client, prefix):
         first, second, third = fragments(opcode, prefix + b"one ", b"", b"two")
@@ -113,7 +113,7 @@ async def test_fragments_make_one_message_with_pings_between(stage: Stage, opcod
 
 
 @pytest.mark.parametrize("size", [0, 1, 125])
-async def test_a_ping_comes_back_with_its_payload(stage: Stage, size: int) -> None:
+async def test_a_ping_comes_back_with_its_payload(stage: SharedGateway, size: int) -> None:
     """Autobahn 2.1 to 2.4, 2.10, 2.11."""
     async with echoing(stage) as (client, _):
         payloads = [bytes([number]) * size for number in range(10)]
@@ -124,7 +124,7 @@ async def test_a_ping_comes_back_with_its_payload(stage: Stage, size: int) -> No
             assert (answer.opcode, answer.payload) == (PONG, payload)
 
 
-async def test_a_pong_that_nobody_asked_for_is_passed_over(stage: Stage) -> None:
+async def test_a_pong_that_nobody_asked_for_is_passed_over(stage: SharedGateway) -> None:
     """Autobahn 2.7 to 2.9."""
     async with echoing(stage) as (client, prefix):
         client.send(frame(PONG) + frame(PONG, b"unasked") + frame(TEXT, prefix + b"on"))
@@ -158,7 +158,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
-async def test_broken_frames_end_the_connection_with_1002(stage: Stage, broken: bytes) -> None:
+async def test_broken_frames_end_the_connection_with_1002(stage: SharedGateway, broken: bytes) -> None:
     async with echoing(stage) as (client, prefix):
         client.send(broken + frame(TEXT, prefix + b"after"))
         frames = await client.frames_until(CLOSE)
@@ -182,7 +182,7 @@ NOT_UTF8 = {
 
 
 @pytest.mark.parametrize("text", NOT_UTF8.values(), ids=NOT_UTF8)
-async def test_text_that_is_not_utf8_ends_the_connection_with_1007(stage: Stage, text: bytes) -> None:
+async def test_text_that_is_not_utf8_ends_the_connection_with_1007(stage: SharedGateway, text: bytes) -> None:
     """Autobahn 6.3 to 6.21, whole and in fragments that cut the character."""
     cut = len(text) // 2
     for sent in (
@@ -196,7 +196,7 @@ async def test_text_that_is_not_utf8_ends_the_connection_with_1007(stage: Stage,
             assert await client.closed() == INVALID_TEXT
 
 
-async def test_any_bytes_pass_as_binary_and_any_cut_of_good_text_passes(stage: Stage) -> None:
+async def test_any_bytes_pass_as_binary_and_any_cut_of_good_text_passes(stage: SharedGateway) -> None:
     """Autobahn 6.2: a fragment may end inside a character."""
     async with echoing(stage) as (client, prefix):
         for bad in NOT_UTF8.values():
@@ -212,7 +212,7 @@ BAD_CODES = [0, 999, 1004, 1005, 1006, 1016, 1100, 2000, 2999, 5000, 65_535]
 
 
 @pytest.mark.parametrize("code", GOOD_CODES)
-async def test_a_close_is_answered_with_its_own_code(stage: Stage, code: int) -> None:
+async def test_a_close_is_answered_with_its_own_code(stage: SharedGateway, code: int) -> None:
     """Autobahn 7.1, 7.3, 7.7."""
     async with echoing(stage) as (client, prefix):
         client.send(closing(code, "au revoir, à bientôt".encode()) + frame(TEXT, prefix + b"after"))
@@ -221,14 +221,14 @@ async def test_a_close_is_answered_with_its_own_code(stage: Stage, code: int) ->
 
 
 @pytest.mark.parametrize("code", BAD_CODES)
-async def test_a_close_code_that_may_not_be_sent_is_a_protocol_error(stage: Stage, code: int) -> None:
+async def test_a_close_code_that_may_not_be_sent_is_a_protocol_error(stage: SharedGateway, code: int) -> None:
     """Autobahn 7.9, 7.13."""
     async with echoing(stage) as (client, _):
         client.send(closing(code))
         assert await client.closed() == PROTOCOL_ERROR
 
 
-async def test_closes_without_a_code_with_half_a_code_and_with_a_bad_reason(stage: Stage) -> None:
+async def test_closes_without_a_code_with_half_a_code_and_with_a_bad_reason(stage: SharedGateway) -> None:
     """Autobahn 7.3.1, 7.3.2, 7.3.6, 7.5.1; the longest reason is fine."""
     for sent, expected in (
         (frame(CLOSE), {None, 1000}),
@@ -244,7 +244,7 @@ async def test_closes_without_a_code_with_half_a_code_and_with_a_bad_reason(stag
             assert await client.ended() == b""
 
 
-async def test_a_second_close_and_a_ping_after_a_close_get_no_answer(stage: Stage) -> None:
+async def test_a_second_close_and_a_ping_after_a_close_get_no_answer(stage: SharedGateway) -> None:
     """Autobahn 7.1.2 to 7.1.5; an unfinished message is dropped."""
     async with echoing(stage) as (client, prefix):
         client.send(frame(TEXT, prefix + b"half", final=False) + closing(1000) + closing(1001))
@@ -253,7 +253,9 @@ async def test_a_second_close_and_a_ping_after_a_close_get_no_answer(stage: Stag
         assert await client.ended() == b""
 
 
-async def test_a_frame_or_message_beyond_the_limit_ends_with_1009_before_it_is_read(stage: Stage) -> None:
+async def test_a_frame_or_message_beyond_the_limit_ends_with_1009_before_it_is_read(
+    stage: SharedGateway,
+) -> None:
     """Autobahn 9 in reverse: the length alone is enough; many small fragments add up."""
     beyond = FRAME_BYTES + (64 << 10) + 1
     async with echoing(stage) as (client, prefix):
@@ -269,14 +271,14 @@ async def test_a_frame_or_message_beyond_the_limit_ends_with_1009_before_it_is_r
         assert await client.closed() == TOO_BIG
 
 
-async def test_a_length_with_its_highest_bit_set_is_refused(stage: Stage) -> None:
+async def test_a_length_with_its_highest_bit_set_is_refused(stage: SharedGateway) -> None:
     """RFC 6455, 5.2: the most significant bit MUST be 0."""
     async with echoing(stage) as (client, _):
         client.send(b"\x82\xff" + b"\xff" * 8 + b"\0\0\0\0")
         assert await client.closed() in (PROTOCOL_ERROR, TOO_BIG)
 
 
-async def test_the_largest_message_passes(stage: Stage) -> None:
+async def test_the_largest_message_passes(stage: SharedGateway) -> None:
     async with echoing(stage) as (client, prefix):
         data = b"x" * (FRAME_BYTES - len(prefix))
         client.send(frame(BINARY, prefix + data))

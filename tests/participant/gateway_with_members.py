@@ -16,7 +16,7 @@ from typing import Any
 from moot.participant import JoinedSpace, ParticipantLimits, connect
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from tests.gateway.lab import Client, Lab, lab, participants
+from tests.gateway.running_gateway import Client, LocalGateway, participants, running_gateway
 from tests.waiting import HANG_SECONDS, bounded, until
 
 # Quick in what has to pass by in many tests; whatever waits for somebody else has all the time it needs.
@@ -36,7 +36,7 @@ TOOL_HOST: Sequence[Json] = ({"kind": "mcp/request", "payload": {"method": "noti
 class GatewayWithMembers:
     """A running gateway with one space `lab`."""
 
-    def __init__(self, room: Lab, stack: AsyncExitStack) -> None:
+    def __init__(self, room: LocalGateway, stack: AsyncExitStack) -> None:
         self.room = room
         self._stack = stack
 
@@ -65,7 +65,7 @@ async def gateway_with(
 ) -> AsyncIterator[GatewayWithMembers]:
     """Members by name with their capabilities; or `people` as a configuration has them."""
     async with (
-        lab(folder, people or participants(**rights), rules=rules, **dict(gateway or {})) as room,
+        running_gateway(folder, people or participants(**rights), rules=rules, **dict(gateway or {})) as room,
         AsyncExitStack() as stack,
     ):
         yield GatewayWithMembers(room, stack)

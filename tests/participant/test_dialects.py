@@ -22,7 +22,7 @@ from moot.participant import (
 )
 from moot.protocol.dialects import DIALECTS, M3P, MCPX
 from moot.protocol.operation import Json, Operation
-from tests.gateway.lab import Client, participants
+from tests.gateway.running_gateway import Client, participants
 from tests.participant.gateway_with_members import (
     QUICK,
     GatewayWithMembers,

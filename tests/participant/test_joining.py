@@ -11,7 +11,7 @@ import moot
 from moot.errors import ConnectionClosed, NotAdmitted, NotAllowed, Unreachable, UsageError
 from moot.participant import JoinedSpace, ParticipantLimits, connect, token_from
 from moot.participant.connection.roster import PresenceEvent
-from tests.gateway.lab import participants
+from tests.gateway.running_gateway import participants
 from tests.participant.gateway_with_members import QUICK, ReceivedEnvelopes, gateway_with
 from tests.participant.rogue_gateway import rogue_gateway
 from tests.waiting import HANG_SECONDS, until

@@ -14,7 +14,7 @@ from moot.errors import ConnectionClosed, ConnectionLost, Rejected, Unreachable
 from moot.participant import IncomingRequest, JoinedSpace, MissedMessages, connect
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from tests.gateway.lab import gateway_settings, participants, space_settings, write_config
+from tests.gateway.running_gateway import gateway_settings, participants, space_settings, write_config
 from tests.gateway.served import started
 from tests.participant.gateway_with_members import PROPOSER, QUICK, ReceivedEnvelopes, away, gateway_with
 from tests.participant.rogue_gateway import rogue_gateway

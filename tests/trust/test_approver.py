@@ -49,7 +49,7 @@ LEARNING = replace(DEFAULTS, min_approvals=8, check_share=0.0)
 
 
 @dataclass
-class Office:
+class ApproverScene:
     """A space with a person, an agent, a tool server and an approver."""
 
     party: GatewayWithMembers
@@ -130,7 +130,7 @@ class Office:
 @asynccontextmanager
 async def office(
     tmp_path: Path, settings: ApproverSettings | None = None, **more: Any
-) -> AsyncIterator[Office]:
+) -> AsyncIterator[ApproverScene]:
     async with gateway_with(
         tmp_path, alice=["*"], agent=AGENT, files=FILES, approver=APPROVER, **more
     ) as party:
@@ -142,7 +142,7 @@ async def office(
             DecisionLedger(),
             settings or ApproverSettings(learning=LEARNING),
         )
-        here = Office(party, alice, agent, files, store, approver)
+        here = ApproverScene(party, alice, agent, files, store, approver)
 
         @files.tool
         def write_file(path: str, text: str) -> str:

@@ -16,7 +16,7 @@ from moot.trust.people import people_among
 from moot.trust.rule_store import RuleStore
 from moot.trust.rules import Rule
 from moot.trust.tripwires import MemberKicked, ToolChanged, check_tripwires
-from tests.trust.test_approver import Office, office
+from tests.trust.test_approver import ApproverScene, office
 from tests.waiting import until
 
 
@@ -45,7 +45,7 @@ async def test_a_person_who_comes_for_a_moment_is_known_as_one(tmp_path: Path) -
         assert here.approver.learning_settings().people == frozenset({"alice", "carol"})
 
 
-async def values_recur(here: Office) -> None:
+async def values_recur(here: ApproverScene) -> None:
     """Until the approver has learned from all that was decided, and once more."""
     await here.approver._suggest()
 

@@ -13,21 +13,21 @@ from pathlib import Path
 import pytest
 
 from moot.cli.client import join
+from tests.cli.space_with_members import SpaceWithMembers, space_with_members
 from tests.cli.terminals import MOOT, environment, terminal
-from tests.cli.town import Town, town
 from tests.waiting import HANG_SECONDS
 
 
 @pytest.fixture
 def lab(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Town]:
+) -> Iterator[SpaceWithMembers]:
     monkeypatch.chdir(tmp_path)
-    with town(tmp_path, capsys) as here:
+    with space_with_members(tmp_path, capsys) as here:
         yield here
 
 
-def test_on_a_terminal_it_is_full_screen_and_a_signal_ends_it_cleanly(lab: Town) -> None:
+def test_on_a_terminal_it_is_full_screen_and_a_signal_ends_it_cleanly(lab: SpaceWithMembers) -> None:
     with terminal(lab.folder, "join") as (screen, process):
         # The alternate screen, and the mouse.
         screen.until(lambda shown: "\x1b[?1049h" in shown and "\x1b[?1000h" in shown)
@@ -38,7 +38,7 @@ def test_on_a_terminal_it_is_full_screen_and_a_signal_ends_it_cleanly(lab: Town)
     assert "Traceback" not in screen.shown
 
 
-def test_into_a_pipe_it_is_lines_with_a_hint_for_whoever_sits_there(lab: Town) -> None:
+def test_into_a_pipe_it_is_lines_with_a_hint_for_whoever_sits_there(lab: SpaceWithMembers) -> None:
     ours, theirs = pty.openpty()
     try:
         process = subprocess.Popen(  # noqa: S603

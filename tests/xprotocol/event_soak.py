@@ -12,7 +12,7 @@ from moot.protocol.operation import Json
 from moot.xprotocol.event_composer import publish, reply
 from moot.xprotocol.event_receiver import Accepted, Dropped, PublicReceived
 from moot.xprotocol.events import check_times, decode, verify_event
-from tests.xprotocol.people import ALICE, BOB, CAROL, KIND, NOW, Office, call
+from tests.xprotocol.people import ALICE, BOB, CAROL, KIND, NOW, ReceivingEndpoint, call
 
 _ODD: Final[list[Json]] = [
     None,
@@ -38,7 +38,7 @@ def run_event_soak(cases: int, seed: int) -> str:
     chance = random.Random(seed)
     genuine = _genuine()
     texts = [value for raw in genuine for value in orjson.loads(raw).values() if isinstance(value, str)]
-    office, unread = Office(), 0
+    office, unread = ReceivingEndpoint(), 0
     for raw in genuine:
         verify_event(decode(raw))
     for _ in range(cases):

@@ -68,7 +68,7 @@ def needs_path(payload: dict[str, Json]) -> None:
 
 
 @dataclass
-class Office:
+class ReceivingEndpoint:
     """An endpoint: a receiver and what it asks."""
 
     identity: Identity = BOB

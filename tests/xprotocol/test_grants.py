@@ -19,7 +19,18 @@ from moot.xprotocol.event_receiver import Accepted, EventRejected
 from moot.xprotocol.events import DELEGATE, GRANT, SKEW_SECONDS, SignedPublic
 from moot.xprotocol.key_statements import expand_for, read_delegation, read_revocation
 from moot.xprotocol.revocation import Revocations, revoke
-from tests.xprotocol.people import ALICE, BOB, CAPABILITY, CAROL, EVE, NOW, PAYLOAD, Office, call, person
+from tests.xprotocol.people import (
+    ALICE,
+    BOB,
+    CAPABILITY,
+    CAROL,
+    EVE,
+    NOW,
+    PAYLOAD,
+    ReceivingEndpoint,
+    call,
+    person,
+)
 
 READ = CAPABILITY
 WRITE = "com.acme.filesystem.write"
@@ -334,12 +345,12 @@ def test_an_event_for_a_user_names_its_delegation_beside_the_senders_key() -> No
     access = rules(access=USERS, trust=frozenset({ALICE.key.text}))
     sent = call(SERVICE, payload=PAYLOAD | {"proofs": [proof]}, delegation=event.event.id)
     assert (sent.event.sender, sent.event.delegation) == (SERVICE.key.text, event.event.id)
-    outcome = Office(access=access).receiver.receive(sent.raw, NOW)
+    outcome = ReceivingEndpoint(access=access).receiver.receive(sent.raw, NOW)
     assert isinstance(outcome, Accepted)
     assert outcome.caller.principal == ALICE.key.text
     assert outcome.payload == PAYLOAD
     without = call(SERVICE, payload=PAYLOAD | {"proofs": [proof]})
-    refused = Office(access=access).receiver.receive(without.raw, NOW)
+    refused = ReceivingEndpoint(access=access).receiver.receive(without.raw, NOW)
     assert isinstance(refused, EventRejected)
     assert refused.fault.code == "AUTHORIZATION_INSUFFICIENT"
 

@@ -40,7 +40,7 @@ from tests.xprotocol.people import (
     KIND,
     NOW,
     PAYLOAD,
-    Office,
+    ReceivingEndpoint,
     call,
     signed_by,
 )
@@ -61,7 +61,7 @@ def reason_of(outcome: object) -> str:
 @pytest.mark.requirement("XP-5.1-5", "XP-8.1-1")
 def test_arguments_and_results_are_the_same_at_both_ends() -> None:
     request = call(payload=PAYLOAD | {"odd": [1, 2.5, None, True, "\u2028", {"deep": [[]]}, 2**60]})
-    bob, alice = Office(), Office(identity=ALICE, waiting=[request.event])
+    bob, alice = ReceivingEndpoint(), ReceivingEndpoint(identity=ALICE, waiting=[request.event])
     taken = bob.receiver.receive(request.raw, NOW)
     assert isinstance(taken, Accepted)
     assert taken.payload == PAYLOAD | {"odd": [1, 2.5, None, True, "\u2028", {"deep": [[]]}, 2**60]}
@@ -76,7 +76,7 @@ def test_arguments_and_results_are_the_same_at_both_ends() -> None:
 @pytest.mark.requirement("XP-5.1-1", "XP-11.1-8")
 def test_a_tampered_event_is_dropped_before_anything_is_asked_or_opened() -> None:
     """Not even the sender's rate is touched: it would be somebody else's."""
-    office = Office()
+    office = ReceivingEndpoint()
     members = json.loads(call().raw)
     for name, value in (
         ("kind", "com.acme.filesystem.delete_file"),
@@ -113,9 +113,9 @@ def steps() -> list[tuple[str, str]]:
     ]
 
 
-def spoilt(faults: set[str]) -> tuple[Office, bytes, float]:
+def spoilt(faults: set[str]) -> tuple[ReceivingEndpoint, bytes, float]:
     """An event with all of these faults, and an office that minds them."""
-    office = Office()
+    office = ReceivingEndpoint()
     sender, recipient, now = ALICE, BOB, float(NOW)
     options: dict[str, Any] = {}
     if "capability" in faults:
@@ -178,12 +178,14 @@ def test_what_passes_all_checks_fails_none() -> None:
 
 
 def test_an_unknown_kind_is_answered_not_found() -> None:
-    assert fault_of(Office().receiver.receive(call(kind="com.acme.nothing").raw, NOW)) == "NOT_FOUND"
+    assert (
+        fault_of(ReceivingEndpoint().receiver.receive(call(kind="com.acme.nothing").raw, NOW)) == "NOT_FOUND"
+    )
 
 
 def test_the_second_coming_of_an_event_is_dropped() -> None:
     """The same event may come by two relays; a replay by an attacker looks the same."""
-    office, raw = Office(), call().raw
+    office, raw = ReceivingEndpoint(), call().raw
     assert isinstance(office.receiver.receive(raw, NOW), Accepted)
     assert reason_of(office.receiver.receive(raw, NOW)) == "seen"
     # Spaced differently it is still the same event.
@@ -193,7 +195,7 @@ def test_the_second_coming_of_an_event_is_dropped() -> None:
 
 def test_a_second_signature_does_not_make_a_second_event() -> None:
     """Whoever holds the key can sign the same event with another nonce; only ids tell events apart."""
-    office, first = Office(), call()
+    office, first = ReceivingEndpoint(), call()
     scalar = curve.scalar_of(ALICE.signing.secret())
     message = SIGNED_LABEL + canonical_header(first.covered)
     signature, _ = curve.signature(scalar, ALICE.key.raw, message, nonce=123_456_789)
@@ -207,7 +209,7 @@ def test_a_second_signature_does_not_make_a_second_event() -> None:
 
 def test_no_moment_lets_a_replay_through() -> None:
     """From the first second an event is good to the last one it is answered in."""
-    office, raw = Office(), call().raw
+    office, raw = ReceivingEndpoint(), call().raw
     assert isinstance(office.receiver.receive(raw, NOW - SKEW_SECONDS), Accepted)
     for moment in range(NOW - SKEW_SECONDS, ENDED + EXPIRED_ANSWERED_SECONDS + 50, 7):
         # Others come and go, so that old ids are forgotten.
@@ -218,7 +220,7 @@ def test_no_moment_lets_a_replay_through() -> None:
 
 
 def test_when_no_more_ids_can_be_kept_events_are_refused() -> None:
-    office = Office(seen_ids=ReplayCache(limit=1))
+    office = ReceivingEndpoint(seen_ids=ReplayCache(limit=1))
     assert isinstance(office.receiver.receive(call().raw, NOW), Accepted)
     outcome = office.receiver.receive(call().raw, NOW)
     assert fault_of(outcome) == "ENDPOINT_UNAVAILABLE"
@@ -228,7 +230,7 @@ def test_when_no_more_ids_can_be_kept_events_are_refused() -> None:
 
 
 def test_an_event_that_was_too_fast_may_come_again() -> None:
-    office, raw = Office(), call().raw
+    office, raw = ReceivingEndpoint(), call().raw
     office.waits[ALICE.key.text] = 1.5
     outcome = office.receiver.receive(raw, NOW)
     assert fault_of(outcome) == "RATE_LIMITED"
@@ -239,14 +241,14 @@ def test_an_event_that_was_too_fast_may_come_again() -> None:
 
 
 def test_replays_do_not_use_up_the_victims_rate() -> None:
-    office, raw = Office(), call().raw
+    office, raw = ReceivingEndpoint(), call().raw
     for _ in range(5):
         office.receiver.receive(raw, NOW)
     assert office.counted == [ALICE.key.text]
 
 
 def test_an_event_that_just_expired_is_told_once_and_an_old_one_never() -> None:
-    office, raw = Office(), call().raw
+    office, raw = ReceivingEndpoint(), call().raw
     assert fault_of(office.receiver.receive(raw, ENDED)) == "EXPIRED"
     assert reason_of(office.receiver.receive(raw, ENDED)) == "seen"
     assert reason_of(office.receiver.receive(call().raw, ENDED + EXPIRED_ANSWERED_SECONDS)) == "expired"
@@ -258,7 +260,7 @@ def test_an_event_that_just_expired_is_told_once_and_an_old_one_never() -> None:
 
 @pytest.mark.parametrize(("ttl", "kept"), [(3600 - EXPIRED_ANSWERED_SECONDS, 1), (3600, 2)])
 def test_an_event_that_just_expired_is_told_though_others_are_forgotten(ttl: int, kept: int) -> None:
-    office, later = Office(), ENDED + 15
+    office, later = ReceivingEndpoint(), ENDED + 15
     office.receiver.receive(call(CAROL, ttl=ttl).raw, NOW)
     office.receiver.receive(call(CAROL, now=later).raw, later)
     assert len(office.seen_ids) == kept
@@ -266,7 +268,7 @@ def test_an_event_that_just_expired_is_told_though_others_are_forgotten(ttl: int
 
 
 def test_a_revoked_key_is_told_once_an_event_and_not_in_a_flood() -> None:
-    office, raw = Office(), call().raw
+    office, raw = ReceivingEndpoint(), call().raw
     office.access.revocations.add(read_revocation(revoke(ALICE, ALICE.key.text, now=NOW)))
     assert fault_of(office.receiver.receive(raw, NOW)) == "REVOKED"
     assert reason_of(office.receiver.receive(raw, NOW)) == "seen"
@@ -277,7 +279,7 @@ def test_a_revoked_key_is_told_once_an_event_and_not_in_a_flood() -> None:
 @pytest.mark.requirement("XP-5.2-5")
 def test_an_answer_counts_only_from_whom_the_request_was_for() -> None:
     request = call()
-    alice = Office(identity=ALICE, access=Access(own_key=ALICE.key.text), waiting=[request.event])
+    alice = ReceivingEndpoint(identity=ALICE, access=Access(own_key=ALICE.key.text), waiting=[request.event])
     answer = reply(BOB, request.event, KIND + ".result", {"content": "yes"}, now=NOW)
     forged = orjson.loads(answer.raw)
     forged["signature"] = "ed25519:" + "A" * 86
@@ -292,7 +294,7 @@ def test_an_answer_counts_only_from_whom_the_request_was_for() -> None:
 def test_answers_that_were_asked_for_are_not_too_many() -> None:
     """Whoever asks a thousand things of one endpoint must hear a thousand answers."""
     request = call()
-    alice = Office(identity=ALICE, waiting=[request.event], waits={BOB.key.text: 1.0})
+    alice = ReceivingEndpoint(identity=ALICE, waiting=[request.event], waits={BOB.key.text: 1.0})
     answer = reply(BOB, request.event, KIND + ".result", {}, now=NOW)
     assert isinstance(alice.receiver.receive(answer.raw, NOW), Accepted)
     assert alice.counted == []
@@ -303,7 +305,7 @@ def test_answers_that_were_asked_for_are_not_too_many() -> None:
 
 def test_answers_are_never_answered() -> None:
     """Or two endpoints that disagree would go on for ever."""
-    alice = Office(identity=ALICE, access=Access(own_key=ALICE.key.text))
+    alice = ReceivingEndpoint(identity=ALICE, access=Access(own_key=ALICE.key.text))
     request = call().event
     for event in (
         reply(BOB, request, KIND + ".result", {}, now=NOW),
@@ -319,12 +321,12 @@ def test_answers_are_never_answered() -> None:
 @pytest.mark.requirement("XP-5.1-9")
 def test_whoever_is_refused_can_read_why_and_nobody_else_can() -> None:
     request = call(CAROL)
-    office = Office()
+    office = ReceivingEndpoint()
     outcome = office.receiver.receive(request.raw, NOW)
     assert isinstance(outcome, EventRejected)
     told = reply_fault(BOB, outcome.event, outcome.fault, now=NOW)
     assert b"AUTHORIZATION" not in told.raw
-    carol = Office(identity=CAROL, waiting=[request.event])
+    carol = ReceivingEndpoint(identity=CAROL, waiting=[request.event])
     heard = carol.receiver.receive(told.raw, NOW)
     assert isinstance(heard, Accepted)
     assert heard.payload == {
@@ -336,7 +338,7 @@ def test_whoever_is_refused_can_read_why_and_nobody_else_can() -> None:
 
 def test_proofs_are_taken_out_of_the_payload_before_the_contract_sees_it() -> None:
     proof = orjson.loads(grant(BOB, CAROL.key.text, [CAPABILITY], ends=NOW + 99, now=NOW).raw)
-    office = Office()
+    office = ReceivingEndpoint()
     seen: list[Any] = []
     office.kinds[KIND] = KindTerms(CAPABILITY, lambda payload: seen.append(dict(payload)))
     outcome = office.receiver.receive(call(CAROL, payload=PAYLOAD | {"proofs": [proof]}).raw, NOW)
@@ -347,14 +349,14 @@ def test_proofs_are_taken_out_of_the_payload_before_the_contract_sees_it() -> No
 
 @pytest.mark.parametrize("proofs", ["text", [], {}, None, [1], [{"v": "xp1"}], ["xp.capability.grant"]])
 def test_an_argument_that_is_only_called_proofs_stays_an_argument(proofs: Any) -> None:
-    outcome = Office().receiver.receive(call(payload=PAYLOAD | {"proofs": proofs}).raw, NOW)
+    outcome = ReceivingEndpoint().receiver.receive(call(payload=PAYLOAD | {"proofs": proofs}).raw, NOW)
     assert isinstance(outcome, Accepted)
     assert outcome.payload == PAYLOAD | {"proofs": proofs}
 
 
 def test_a_contract_with_proofs_of_its_own_keeps_them() -> None:
     proof = orjson.loads(grant(BOB, CAROL.key.text, [CAPABILITY], ends=NOW + 99, now=NOW).raw)
-    office = Office()
+    office = ReceivingEndpoint()
     office.kinds[KIND] = KindTerms(CAPABILITY, own_proofs=True)
     payload = PAYLOAD | {"proofs": [proof]}
     outcome = office.receiver.receive(call(payload=payload).raw, NOW)
@@ -368,11 +370,13 @@ def test_a_contract_with_proofs_of_its_own_keeps_them() -> None:
 
 @pytest.mark.parametrize("payload", [[], "text", 5, [PAYLOAD]])
 def test_a_request_whose_payload_is_no_object_is_refused(payload: Any) -> None:
-    assert fault_of(Office().receiver.receive(call(payload=payload).raw, NOW)) == "SCHEMA_VIOLATION"
+    assert (
+        fault_of(ReceivingEndpoint().receiver.receive(call(payload=payload).raw, NOW)) == "SCHEMA_VIOLATION"
+    )
 
 
 def test_kinds_that_ask_for_no_capability_are_for_everybody() -> None:
-    office = Office()
+    office = ReceivingEndpoint()
     office.kinds["xp.schema.describe"] = KindTerms(None)
     outcome = office.receiver.receive(call(EVE, kind="xp.schema.describe", payload={"intent": "x"}).raw, NOW)
     assert isinstance(outcome, Accepted)
@@ -380,7 +384,7 @@ def test_kinds_that_ask_for_no_capability_are_for_everybody() -> None:
 
 
 def test_public_events_are_heard_as_often_as_they_come_and_never_answered() -> None:
-    office = Office()
+    office = ReceivingEndpoint()
     announce = publish(CAROL, "xp.endpoint.announce", {"display_name": "C"}, now=NOW)
     for _ in range(2):
         outcome = office.receiver.receive(announce.raw, NOW)
@@ -396,7 +400,7 @@ def test_public_events_are_heard_as_often_as_they_come_and_never_answered() -> N
 
 
 def test_what_a_revoked_key_states_is_not_heard() -> None:
-    office = Office()
+    office = ReceivingEndpoint()
     own = revoke(CAROL, CAROL.key.text, now=NOW)
     outcome = office.receiver.receive(own.raw, NOW)
     assert isinstance(outcome, PublicReceived)
@@ -410,17 +414,17 @@ def test_answers_are_opened_with_an_older_key_too_but_not_with_anothers() -> Non
     answer = reply(BOB, request.event, KIND + ".result", {"n": 1}, now=NOW)
     assert open_payload(answer, ALICE) == {"n": 1}
     stranger = Identity(ALICE.signing, CAROL.opening)
-    office = Office(identity=stranger, waiting=[request.event])
+    office = ReceivingEndpoint(identity=stranger, waiting=[request.event])
     assert reason_of(office.receiver.receive(answer.raw, NOW)) == "answer"
 
 
 @given(st.binary(max_size=200), st.floats(allow_nan=False))
 def test_whatever_arrives_whenever_nothing_is_raised(raw: bytes, now: float) -> None:
-    assert isinstance(Office().receiver.receive(raw, now), Dropped)
+    assert isinstance(ReceivingEndpoint().receiver.receive(raw, now), Dropped)
 
 
 def test_config_may_revoke_keys_outright() -> None:
-    office = Office(
+    office = ReceivingEndpoint(
         access=Access(
             own_key=BOB.key.text,
             access={ALICE.key.text: frozenset({CAPABILITY})},

@@ -21,7 +21,18 @@ from moot.identity.keys import Identity, OpeningKey, RetiredKey, SigningKey
 from moot.xprotocol.event_receiver import Accepted, Dropped, EventRejected
 from moot.xprotocol.events import SIGNED_LABEL, SignedDirected, check_times, decode, verify_event
 from moot.xprotocol.payload_seal import _SUITE, INFO_LABEL, content_hash, open_payload, seal
-from tests.xprotocol.people import ALICE, BOB, CAROL, EVE, KIND, NOW, PAYLOAD, Office, call, signed_by
+from tests.xprotocol.people import (
+    ALICE,
+    BOB,
+    CAROL,
+    EVE,
+    KIND,
+    NOW,
+    PAYLOAD,
+    ReceivingEndpoint,
+    call,
+    signed_by,
+)
 
 HERE = Path(__file__).parent
 VECTORS = Path(cryptography_vectors.__file__).parent
@@ -116,7 +127,7 @@ def test_a_ciphertext_signed_anew_by_somebody_else_does_not_open() -> None:
     """Eve cannot have Bob take Alice's request for hers, and so show her the answer."""
     stolen = call().covered
     theirs = stolen | {"sender": EVE.key.text, "sender_enc_key": EVE.enc_key.text}
-    office = Office()
+    office = ReceivingEndpoint()
     outcome = office.receiver.receive(signed_by(EVE, theirs), NOW)
     assert isinstance(outcome, EventRejected)
     assert (outcome.fault.code, outcome.event.sender) == ("SCHEMA_VIOLATION", EVE.key.text)
@@ -126,7 +137,7 @@ def test_a_ciphertext_signed_anew_by_somebody_else_does_not_open() -> None:
 
 def test_an_event_handed_on_to_somebody_else_is_not_taken() -> None:
     """Bob cannot pass Alice's words to Carol as if they were said to her."""
-    carol = Office(identity=CAROL)
+    carol = ReceivingEndpoint(identity=CAROL)
     assert carol.receiver.receive(call().raw, NOW) == Dropped("recipient", "for somebody else")
     told = orjson.loads(call().raw) | {"recipient": CAROL.key.text, "enc_key": CAROL.enc_key.text}
     outcome = carol.receiver.receive(orjson.dumps(told), NOW)

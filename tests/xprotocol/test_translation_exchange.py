@@ -20,7 +20,7 @@ from moot.xprotocol.faults import mcp_error, read_error
 from moot.xprotocol.grammar import compile_grammar
 from moot.xprotocol.payload_validation import Validator
 from tests.xprotocol.mirroring import mirror
-from tests.xprotocol.people import ALICE, BOB, KIND, NOW, Office, call
+from tests.xprotocol.people import ALICE, BOB, KIND, NOW, ReceivingEndpoint, call
 from tests.xprotocol.tool_samples import READ_FILE, tool, translate_tool
 
 PLAIN = translate_tool(READ_FILE)
@@ -246,7 +246,7 @@ def test_the_five_translations_carry_one_call_from_client_to_server_and_back() -
     # Call to event.
     arguments = {"path": "docs/readme.md", "encoding": "utf-8"}
     request = call(kind=shown.contract.kind, payload=arguments)
-    office = Office(kinds={KIND: terms_of(PLAIN)})
+    office = ReceivingEndpoint(kinds={KIND: terms_of(PLAIN)})
     accepted = office.receiver.receive(request.raw, NOW)
     assert isinstance(accepted, Accepted)
     assert accepted.payload == arguments
@@ -256,7 +256,7 @@ def test_the_five_translations_carry_one_call_from_client_to_server_and_back() -
     answer = reply(
         BOB, accepted.event, PLAIN.response.kind, result_payload(result, structured=False), now=NOW
     )
-    home = Office(identity=ALICE, waiting=[request.event])
+    home = ReceivingEndpoint(identity=ALICE, waiting=[request.event])
     heard = home.receiver.receive(answer.raw, NOW)
     assert isinstance(heard, Accepted)
     assert heard.event.kind == f"{KIND}.result"
@@ -265,12 +265,12 @@ def test_the_five_translations_carry_one_call_from_client_to_server_and_back() -
 
 @pytest.mark.parametrize("payload", [{}, {"path": 5}, {"path": "a", "encoding": "latin-1"}])
 def test_a_payload_that_does_not_fit_comes_back_as_invalid_params(payload: Json) -> None:
-    office = Office(kinds={KIND: terms_of(PLAIN)})
+    office = ReceivingEndpoint(kinds={KIND: terms_of(PLAIN)})
     request = call(payload=payload)
     refused = office.receiver.receive(request.raw, NOW)
     assert isinstance(refused, EventRejected)
     answer = reply_fault(BOB, refused.event, refused.fault, now=NOW)
-    heard = Office(identity=ALICE, waiting=[request.event]).receiver.receive(answer.raw, NOW)
+    heard = ReceivingEndpoint(identity=ALICE, waiting=[request.event]).receiver.receive(answer.raw, NOW)
     assert isinstance(heard, Accepted)
     error = mcp_error(read_error(heard.payload))
     assert (error.code, error.message) == (-32602, "Request payload does not conform to schema")

@@ -42,7 +42,7 @@ SETTINGS: dict[str, Any] = {
 
 
 @dataclass
-class Town:
+class SpaceWithMembers:
     """A running space in a folder; `type` is what a person types there."""
 
     folder: Path
@@ -116,9 +116,9 @@ class Town:
 
 
 @contextmanager
-def town(
+def space_with_members(
     folder: Path, capsys: pytest.CaptureFixture[str], settings: dict[str, Any] | None = None
-) -> Iterator[Town]:
+) -> Iterator[SpaceWithMembers]:
     """A space called lab in this folder, with a gateway that runs."""
     document = {"gateway": {"port": 0}, "spaces": {"lab": settings or SETTINGS}}
     (folder / "moot.yaml").write_text(yaml.safe_dump(document), "utf-8")
@@ -139,7 +139,7 @@ def town(
     loop = loops[0]
     try:
         gateway = asyncio.run_coroutine_threadsafe(_started(folder), loop).result(HANG_SECONDS)
-        here = Town(folder, loop, gateway, capsys)
+        here = SpaceWithMembers(folder, loop, gateway, capsys)
         _say_where(folder, gateway.url)
         try:
             yield here

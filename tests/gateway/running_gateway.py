@@ -201,7 +201,7 @@ def refusal_in(message: Mapping[str, Any]) -> str | None:
     return str(message["payload"]["error"]) if is_error else None
 
 
-class Room:
+class GatewayUnderTest:
     """A gateway seen from outside: its HTTP client, and the clients that joined it."""
 
     def __init__(self, url: str) -> None:
@@ -276,7 +276,7 @@ class Room:
         await self.http.aclose()
 
 
-class Lab(Room):
+class LocalGateway(GatewayUnderTest):
     """A gateway on this very loop."""
 
     def __init__(self, gateway: Gateway, folder: Path) -> None:
@@ -312,7 +312,7 @@ def gateway_settings(spaces: Mapping[str, Json], **gateway: Json) -> dict[str, J
 
 
 @asynccontextmanager
-async def lab(
+async def running_gateway(
     folder: Path,
     people: Json | None = None,
     *,
@@ -320,7 +320,7 @@ async def lab(
     spaces: Mapping[str, Json] | None = None,
     file: Path | None = None,
     **gateway: Json,
-) -> AsyncIterator[Lab]:
+) -> AsyncIterator[LocalGateway]:
     """A gateway with one space `lab` of these people under these rules, or with the spaces given."""
     if file is None:
         chosen = spaces or {"lab": space_settings(people or participants(alice=["*"]), **(rules or {}))}
@@ -331,17 +331,17 @@ async def lab(
     async with AsyncExitStack() as stack:
         await running.start()
         stack.push_async_callback(running.stop)
-        room = Lab(running, folder)
+        room = LocalGateway(running, folder)
         stack.push_async_callback(room.close)
         yield room
 
 
-class Stage:
+class SharedGateway:
     """One gateway for all tests of a module, on a loop that turns only while one of them runs."""
 
     def __init__(self, folder: Path, spaces: Mapping[str, Json], **gateway: Json) -> None:
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
-        self._lab = lab(folder, spaces=spaces, **gateway)
+        self._lab = running_gateway(folder, spaces=spaces, **gateway)
         self.room = self._runner.run(self._lab.__aenter__())
 
     def run_test(self, test: Coroutine[Any, Any, None]) -> None:
@@ -360,7 +360,7 @@ class Stage:
         self._runner.close()
 
 
-async def healthy(room: Room, status: str) -> None:
+async def healthy(room: GatewayUnderTest, status: str) -> None:
     """Wait until /health says so."""
 
     async def says_so() -> bool:
