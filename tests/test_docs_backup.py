@@ -88,7 +88,7 @@ def _as_alice(folder: Path, address: str, command: str) -> str:
 
 def test_a_copy_made_while_the_gateway_runs_is_restored_with_its_members(lab: Path) -> None:
     with _Serving(lab) as address:
-        invited = _as_alice(lab, address, "invite bob --token-out bob.token")
+        invited = _as_alice(lab, address, "member invite bob --token-out bob.token")
         assert "bob" in invited
         told = _shell(_block("sqlite3.connect"), lab)
         assert "the chain holds" in told

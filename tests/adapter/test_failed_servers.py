@@ -146,7 +146,7 @@ async def test_a_devserver_shows_it_where_it_was_started(tmp_path: Path) -> None
     file.write_text(json.dumps(document))
     async with devserver(tmp_path, "--config", str(file), "--data", str(tmp_path / "dev")) as running:
         await running.line(r"✗ Wrapped MCP server: com\.acme\.dies is down: .*exit code 7")
-        await running.line(r"✗ Wrapped MCP server: com\.acme\.hangs is down: .*did not answer its greeting")
+        await running.line(r"✗ Wrapped MCP server: com\.acme\.hangs is down: .*did not finish the handshake")
         await running.line(r"✗ Wrapped MCP server: com\.acme\.missing is down: cannot be started")
         await running.line(r"^  \| waiting for a lock")
         check_said("\n".join(running.lines))

@@ -318,7 +318,7 @@ def test_in_the_folder_of_a_space_a_name_is_enough(folder: Path, capsys: pytest.
     (folder / "moot.yaml").write_text(yaml.safe_dump({"spaces": {"lab": space}}))
     (folder / "moot.yaml").chmod(0o600)
     assert main(["mcp", "--as", "me", "--print-config", "cursor"]) == 2
-    assert "no token yet" in capsys.readouterr().err
+    assert 'No token for "me" yet' in capsys.readouterr().err
     load(folder / "moot.yaml", environ={})
     assert main(["mcp", "--as", "me", "--print-config", "cursor"]) == 0
     arguments = json.loads(capsys.readouterr().out)["mcpServers"]["moot"]["args"]

@@ -52,7 +52,7 @@ class TerminalSpace:
         def write_file(path: str, text: str) -> str:
             """Replace what stands at a path."""
             texts[path] = text
-            return f"made {path}: {len(text)} bytes"
+            return f"created {path}: {len(text)} bytes"
 
         @files.tool
         def read_file(path: str) -> str:

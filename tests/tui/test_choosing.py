@@ -55,7 +55,7 @@ def test_into_a_pipe_it_is_lines_with_a_hint_for_whoever_sits_there(lab: SpaceWi
     finally:
         os.close(ours)
         os.close(theirs)
-    assert b"alice (you): *" in output
+    assert b"alice (you)  *" in output
     assert b"\x1b" not in output
     assert errors.decode() == (
         "moot: lines of text, since the output is no terminal; --plain says so without this hint\n"

@@ -112,7 +112,7 @@ def test_the_command_says_what_comes_next(tmp_path: Path, capsys: pytest.Capture
     assert "export OPENAI_API_KEY=…" in told
     assert "moot up" in told
     assert main(["init", "--list"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == NAMES
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["TEMPLATE", *NAMES]
     assert main(["init", "empty", str(tmp_path / "e"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["files"] == ["moot.yaml"]
     assert main(["init", "nonsense", str(tmp_path / "n")]) == 2
