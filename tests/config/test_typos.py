@@ -31,6 +31,10 @@ ONE = "participants: {you: {capabilities: [chat]}}"
             "max_byte: unknown limit; did you mean max_bytes?",
         ),
         (
+            f"spaces: {{lab: {{separation: true, {ONE}}}}}",
+            "lab.separation: unknown key; did you mean separation_of_duties?",
+        ),
+        (
             f"spaces: {{lab: {{quorum: [{{approval_needed: 2}}], {ONE}}}}}",
             "quorum[0].approval_needed: unknown key; did you mean approvals_needed?",
         ),

@@ -104,7 +104,11 @@ def probably(key: str, known: Collection[str]) -> str | None:
     # Without prefix and unit: `calls` is near `max_calls`, `stop` near `stop_seconds`.
     stems = {_AFFIXES.sub("", each): each for each in known}
     close = difflib.get_close_matches(_AFFIXES.sub("", key.casefold()), stems, n=1, cutoff=_ALIKE)
-    return stems[close[0]] if close else None
+    if close:
+        return stems[close[0]]
+    # The beginning of one name alone: `separation` is `separation_of_duties`.
+    longer = [each for each in known if each.startswith(f"{key.casefold()}_")]
+    return longer[0] if len(longer) == 1 else None
 
 
 def check_keys(section: Mapping[str, Json], known: Collection[str], path: str) -> None:
