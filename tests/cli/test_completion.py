@@ -10,7 +10,7 @@ import pytest
 
 from moot.cli import main
 from moot.cli.command_table import COMMANDS, make_parser
-from moot.cli.completion import Command, commands_of
+from moot.cli.completion import CompletedCommand, commands_of
 from tests.waiting import HANG_SECONDS
 
 # What a person has typed, the last word unfinished → what the shell offers, among others or alone.
@@ -101,7 +101,7 @@ def test_fish_offers_commands_options_and_values(
     assert {line.partition("\t")[0] for line in lines} == offered
 
 
-def everything() -> list[Command]:
+def everything() -> list[CompletedCommand]:
     return list(commands_of(make_parser(COMMANDS)))
 
 

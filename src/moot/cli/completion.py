@@ -34,7 +34,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class CompletedCommand:
     """A command or a group: the words behind `moot` that call it, and what may follow them."""
 
     path: tuple[str, ...]
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def commands_of(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Iterator[Command]:
+def commands_of(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Iterator[CompletedCommand]:
     """A parser and all parsers below it, as what a shell completes."""
     options: list[Option] = []
     subcommands: list[tuple[str, str]] = []
@@ -90,12 +90,12 @@ def commands_of(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> 
         else:
             choices += map(str, action.choices or ())
             takes_file = takes_file or action.metavar in _FILES
-    yield Command(path, tuple(subcommands), tuple(options), tuple(choices), takes_file)
+    yield CompletedCommand(path, tuple(subcommands), tuple(options), tuple(choices), takes_file)
     for name, command in program.subcommands_of(parser).items():
         yield from commands_of(command, (*path, name))
 
 
-def _bash_script(commands: Sequence[Command]) -> list[str]:
+def _bash_script(commands: Sequence[CompletedCommand]) -> list[str]:
     lines = [
         "# bash completion of moot, written by `moot completion bash`",
         "_moot() {",
@@ -131,7 +131,7 @@ def _bash_script(commands: Sequence[Command]) -> list[str]:
     ]
 
 
-def _zsh_script(commands: Sequence[Command]) -> list[str]:
+def _zsh_script(commands: Sequence[CompletedCommand]) -> list[str]:
     lines = [
         "#compdef moot",
         "# zsh completion of moot, written by `moot completion zsh`",
@@ -173,7 +173,7 @@ def _zsh_script(commands: Sequence[Command]) -> list[str]:
     ]
 
 
-def _find_command(commands: Sequence[Command], *, opening: str) -> list[str]:
+def _find_command(commands: Sequence[CompletedCommand], *, opening: str) -> list[str]:
     """Lines of bash or zsh that set `command` to the command which the words so far call."""
     paths = [_quoted(" ".join(each.path)) for each in commands if each.path]
     return [
@@ -183,19 +183,19 @@ def _find_command(commands: Sequence[Command], *, opening: str) -> list[str]:
     ]
 
 
-def _with_values(command: Command) -> Iterator[Option]:
+def _with_values(command: CompletedCommand) -> Iterator[Option]:
     return (option for option in command.options if option.takes_value)
 
 
-def _patterns(command: Command, option: Option) -> str:
+def _patterns(command: CompletedCommand, option: Option) -> str:
     return "|".join(_quoted(f"{' '.join(command.path)}:{name}") for name in option.names)
 
 
-def _files(argument: Command | Option) -> str:
+def _files(argument: CompletedCommand | Option) -> str:
     return " files=1" if argument.takes_file else ""
 
 
-def _fish_script(commands: Sequence[Command]) -> list[str]:
+def _fish_script(commands: Sequence[CompletedCommand]) -> list[str]:
     lines = [
         "# fish completion of moot, written by `moot completion fish`",
         "function __moot_at",

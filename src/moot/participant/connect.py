@@ -14,7 +14,7 @@ from moot.participant.conversation.transcript import Transcript
 from moot.participant.joined_space import JoinedSpace
 from moot.participant.limits import DEFAULT_LIMITS, ParticipantLimits
 from moot.participant.member_parts import make_parts
-from moot.participant.session import Session
+from moot.participant.member_session import MemberSession
 from moot.protocol.envelope import DialectName
 
 
@@ -63,7 +63,7 @@ async def connect(
     if transcript is not None:
         used_controls.transcript = transcript
     parts = make_parts(options, used_controls)
-    session = Session(parts)
+    session = MemberSession(parts)
     await session.join()
     try:
         yield JoinedSpace(parts, session)

@@ -24,9 +24,9 @@ from moot.participant.conversation.transcript import Transcript
 from moot.participant.decisions.own_proposal import Proposal
 from moot.participant.decisions.proposal_list import SeenProposal
 from moot.participant.member_parts import MemberParts
+from moot.participant.member_session import MemberSession
 from moot.participant.serving.own_offers import ResourceOptions, prompt_of, resource_of
 from moot.participant.serving.tools import ToolOptions, tool_of
-from moot.participant.session import Session
 from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.operation import Json, Payload
 from moot.protocol.patterns import Rights
@@ -39,7 +39,7 @@ LIST_METHODS: Final[Mapping[str, str]] = {kind: method for method, kind in LISTS
 class JoinedSpace:
     """One space as one member sees it. Made by `connect`; valid within its block."""
 
-    def __init__(self, parts: MemberParts, session: Session) -> None:
+    def __init__(self, parts: MemberParts, session: MemberSession) -> None:
         # Who is here, with which rights.
         self.roster = parts.roster
         # Proposals of everybody, and their state.

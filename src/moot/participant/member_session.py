@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 _KNOWN_ENVELOPES: Final = 64
 
 
-class Session:
+class MemberSession:
     """Joins with a connection of its own, and keeps the parts of a member informed about it."""
 
     def __init__(self, parts: MemberParts) -> None:
