@@ -37,7 +37,11 @@ def describe_tasks() -> str:
     """The stacks of all tasks of the running loop, for a test that hangs."""
     text = io.StringIO()
     for task in asyncio.all_tasks():
-        task.print_stack(file=text)
+        try:
+            task.print_stack(file=text)
+        except TypeError:
+            # A frame that is at no line, such as one that is just ending.
+            print(task, file=text)
     return text.getvalue()
 
 
