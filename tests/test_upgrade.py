@@ -17,6 +17,9 @@ import yaml
 
 from moot.participant import connect
 from moot.protocol.operation import Json
+from moot.up.servers import commands
+from moot.up.servers import files as file_server
+from moot.up.servers.folder import Folder
 from tests.gateway.served import command, served
 from tests.up.moot_up import moot_up
 
@@ -125,6 +128,22 @@ async def test_an_accepted_rule_goes_on_deciding(written: Path) -> None:
             outcome = await agent.call("files", "write_file", {"path": "reports/day-16.md", "text": "quiet"})
         assert (outcome.how, outcome.by) == ("fulfilled", "approver")
         assert (written / "shared" / "reports" / "day-16.md").read_text("utf-8") == "quiet"
+
+
+async def test_the_tools_that_come_with_moot_are_defined_as_in_0_1(tmp_path: Path) -> None:
+    """A definition is pinned: with another word in it rules are suspended and the tool is withheld."""
+    listed = [
+        *await file_server.server_of(Folder(tmp_path)).list_tools(),
+        *await commands.server_of(tmp_path).list_tools(),
+    ]
+    assert {tool.name: tool.description for tool in listed} == {
+        "list_files": "List the files and folders in a folder; folders end with a slash.",
+        "read_file": "Read a text file, or `lines` of it from `first_line` on.",
+        "search_files": "Find the lines that hold a text, in all files below a folder.",
+        "write_file": "Make a file with this text, or replace what is there.",
+        "edit_file": "Replace a passage that stands exactly once in a file.",
+        "run": "Run a program in the folder and give back its exit code and the end of what it printed.",
+    }
 
 
 @pytest.mark.parametrize("folder", ["relay", "acme-store", "beta-store"])

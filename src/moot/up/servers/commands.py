@@ -49,7 +49,7 @@ def server_of(folder: Path) -> MCPServer:
         ],
         seconds: Annotated[float, Field(gt=0, le=MAX_SECONDS)] = _DEFAULT_SECONDS,
     ) -> str:
-        """Run a program in the folder; returns its exit code and the end of its output."""
+        """Run a program in the folder and give back its exit code and the end of what it printed."""
         return await run_program(command, folder, seconds)
 
     return server

@@ -25,7 +25,10 @@ _WRITES = ToolAnnotations(
 
 
 def server_of(folder: Folder) -> MCPServer:
-    """The tools of a folder."""
+    """The tools of a folder.
+
+    Their descriptions are pinned in the data of spaces: another word suspends rules and withholds the tool.
+    """
     server = MCPServer(
         "moot-files",
         version=__version__,
@@ -48,19 +51,19 @@ def server_of(folder: Folder) -> MCPServer:
     @server.tool(annotations=_READS, structured_output=False)
     @_report_denied
     def search_files(text: str, path: str = ".") -> str:
-        """Find the lines that contain a text, in all files below a folder."""
+        """Find the lines that hold a text, in all files below a folder."""
         return "\n".join(folder.search(text, path)) or "(no match)"
 
     @server.tool(annotations=_WRITES, structured_output=False)
     @_report_denied
     def write_file(path: str, text: str) -> str:
-        """Create a file with this text, or replace it."""
+        """Make a file with this text, or replace what is there."""
         return folder.write(path, text)
 
     @server.tool(annotations=_WRITES, structured_output=False)
     @_report_denied
     def edit_file(path: str, old: str, new: str) -> str:
-        """Replace a passage that occurs exactly once in a file."""
+        """Replace a passage that stands exactly once in a file."""
         return folder.edit(path, old, new)
 
     return server
