@@ -227,7 +227,7 @@ def _explain(gateway: Gateway, token: Path, folder: Path) -> None:
         f"moot gateway listening on {gateway.url}\n\n"
         f"  open     {gateway.url}/\n"
         f"  sign in  {token.read_text('utf-8').strip()}\n\n"
-        "`notes` is a tool, `agent` may only propose, and you decide: something waits in the console.\n"
+        "`notes` is a tool, `agent` may only propose, and you decide: a proposal is pending in the console.\n"
         f"What the tool wrote: cat {folder / 'notes.md'}\n\n"
         "Or decide from another terminal:\n"
         f'  say() {{ {curl} {url} -d "$1"; }}\n'
