@@ -18,6 +18,7 @@ from bench import (
     endpoint_calls,
     events,
     fanout,
+    floods,
     grammar,
     idle,
     relay_events,
@@ -35,6 +36,7 @@ SECTIONS: Final[dict[str, tuple[str, Callable[[], object]]]] = {
     "events": ("XProtocol events, beside their bare cryptography", events.run),
     "trust": ("Progressive automation: what rules take over, and how often they are wrong", trust.run),
     "relay": ("The XProtocol relay, beside the verification alone", relay_events.main),
+    "floods": ("Floods: what somebody else notices of them", floods.run),
     "console": ("The web console in Chromium: a click under load", console.main),
     "endpoint": ("Tool calls as XProtocol events, beside their bare cryptography", endpoint_calls.main),
 }

@@ -112,11 +112,14 @@ async def load(folder: Path) -> AsyncIterator[Process]:
 
 
 @asynccontextmanager
-async def gateway(folder: Path, config: dict[str, Any]) -> AsyncIterator[tuple[Process, str]]:
-    """Moot itself, as `moot serve` runs it; JSON is YAML."""
+async def gateway(
+    folder: Path, config: dict[str, Any], moot: str | None = None
+) -> AsyncIterator[tuple[Process, str]]:
+    """Moot itself, as `moot serve` runs it; JSON is YAML. `moot`: the command of another version."""
     folder.mkdir(parents=True)
     (folder / "moot.yaml").write_text(json.dumps(config))
-    command = [str(Path(sys.executable).parent / "moot"), "serve", str(folder / "moot.yaml")]
+    (folder / "moot.yaml").chmod(0o600)
+    command = [moot or str(Path(sys.executable).parent / "moot"), "serve", str(folder / "moot.yaml")]
     async with started(command, SERVER_CORE, folder / "server.log") as process:
         found = await process.line_with(r"listening on http://(\S+)")
         yield process, f"ws://{found[1]}/ws?space="
