@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import stat
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -126,3 +129,95 @@ async def test_what_was_noted_is_written_before_the_end(tmp_path: Path) -> None:
     nowhere = AuditLog(None)
     nowhere.record({"number": 1})
     await nowhere.close()
+
+
+class HangingFile:
+    """A file whose writers wait until somebody reads: as a disk that hangs."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.data = b""
+        file.unlink(missing_ok=True)
+        os.mkfifo(file)
+
+    async def release(self, expected: Callable[[bytes], bool]) -> None:
+        """Read, and let the writers go on, until all that was expected has come."""
+        reader = os.open(self.file, os.O_RDONLY | os.O_NONBLOCK)
+
+        def has_come() -> bool:
+            with suppress(BlockingIOError):
+                self.data += os.read(reader, 1 << 20)
+            return expected(self.data)
+
+        try:
+            await until(has_come)
+        finally:
+            os.close(reader)
+
+
+async def test_no_entry_is_lost_silently_while_the_disk_hangs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = HangingFile(tmp_path / "audit.jsonl")
+    # Checking whether it can be written opens it for reading and writing, which does not wait.
+    audit = AuditLog(disk.file, AuditSettings(max_buffered_bytes=2_000))
+    audit.record({"call": -1})
+    assert audit.accepts_calls
+    for number in range(100):
+        audit.record_refusal({"refusal": number, "words": "x" * 60})
+    assert not audit.accepts_calls
+    for number in range(50):
+        # Calls that were in progress.
+        audit.record({"call": number})
+    assert 0 < audit.lost_refusals < 100
+    assert [each.message for each in caplog.records].count(
+        "audit log is full: refusals are only counted until it can be written"
+    ) == 1
+    await disk.release(lambda data: b"refusals_not_recorded" in data)
+    await audit.wait_accepting()
+    found = [orjson.loads(line) for line in disk.data.splitlines()]
+    assert [each["call"] for each in found if "call" in each] == [-1, *range(50)]
+    assert [each["refusal"] for each in found if "refusal" in each] == list(range(100 - audit.lost_refusals))
+    assert found[-1]["refusals"] == audit.lost_refusals
+    await audit.close()
+
+
+async def test_no_call_starts_while_entries_wait_for_a_disk_that_hangs(tmp_path: Path) -> None:
+    """0047: no fault is reported by such a disk, and still nothing is recorded."""
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes, audit={"max_buffered_bytes": 1}) as here:
+        file, _ = await audited(here)
+        disk = HangingFile(file)
+        assert (await here.alice.ask(KIND, CALL)).code is None
+        await until(lambda: not here.adapter.audit.accepts_calls)
+        refused = await here.alice.ask(KIND, CALL)
+        assert refused.code == "ENDPOINT_UNAVAILABLE"
+        assert len(notes.requests()) == 1
+        assert here.adapter.audit.lost_refusals == 1
+        assert here.adapter.health()["status"] == "degraded"
+        assert "moot_adapter_audit_lost_refusals 1" in here.adapter.metrics.registry.exposition()
+        await disk.release(lambda data: b"refusals_not_recorded" in data)
+        await until(lambda: here.adapter.audit.accepts_calls)
+        file.unlink()
+        assert (await here.alice.ask(KIND, CALL)).code is None
+        await until(lambda: here.adapter.requests.in_progress == 0)
+
+
+async def test_an_update_that_cannot_be_recorded_waits(tmp_path: Path) -> None:
+    notes = notes_server(tmp_path)
+    async with running_adapter(tmp_path, notes, audit={"max_buffered_bytes": 1}) as here:
+        file, _ = await audited(here)
+        disk = HangingFile(file)
+        request = here.alice.event(f"{NAMESPACE}.resource.subscribe", {"uri": "note:///one"})
+        await here.alice.send(request)
+        await here.alice.answer(request)
+        await until(lambda: not here.adapter.audit.accepts_calls)
+        reads = len(notes.requests("resources/read"))
+        followed = here.adapter.subscriptions._followed
+        notes.note("one", "second words")
+        await until(lambda: any(each.task is not None for each in followed.values()))
+        assert len(notes.requests("resources/read")) == reads
+        await disk.release(lambda data: b"\n" in data)
+        update = await here.alice.answer(request, place=1)
+        assert update.payload["contents"][0]["text"] == "second words"
+        file.unlink()

@@ -414,3 +414,28 @@ async def test_lists_tell_when_they_change_and_only_then(tmp_path: Path) -> None
         await out.far.announce()
         await until(lambda: len(out.changes) > 1)
         assert out.changes[1:] == [ListChanged("tools")]
+
+
+async def test_no_call_is_made_that_could_not_be_recorded(tmp_path: Path) -> None:
+    asked: list[AuditedCall] = []
+    accepts_calls = True
+    async with (
+        relay_in(tmp_path / "relay") as relay,
+        stub_endpoint(relay.url, BOB, caller=ALICE) as far,
+        open_outbound(
+            relay.url, source(relay.url), on_call=asked.append, accepts_calls=lambda: accepts_calls
+        ) as outward,
+    ):
+        await outward.wait_settled(HANG_SECONDS)
+        call = BackendCall("tools/call", {"name": "weather_current_get", "arguments": {"location": "Bern"}})
+        await outward.backend.perform(call)
+        served = len(far.served)
+        accepts_calls = False
+        with pytest.raises(McpError) as caught:
+            await outward.backend.perform(call)
+        assert caught.value.data["detail"].endswith("while its audit log cannot be written")
+        assert len(far.served) == served
+        assert [(each.outcome, each.is_refused) for each in asked] == [
+            ("ok", False),
+            ("ENDPOINT_UNAVAILABLE", True),
+        ]

@@ -234,6 +234,7 @@ class Adapter:
             is_revoked=lambda key, now: self.access.is_revoked(key, now),
             on_change=self._offers_changed,
             on_call=lambda call: record_call(call, self.metrics, self.audit),
+            accepts_calls=lambda: self.audit.accepts_calls,
         )
         self.requests = RequestHandler(
             self.identity,

@@ -128,6 +128,9 @@ class AuditSettings(msgspec.Struct, frozen=True, kw_only=True):
     file_bytes: Positive = 16 << 20
     # Older files kept beside the current one: 336 MiB in all.
     max_old_files: Count = 20
+    # Lines that wait for the disk; beyond this calls are refused and refusals only counted. 8 MiB are some
+    # 20,000 lines without plaintext.
+    max_buffered_bytes: Positive = 8 << 20
 
 
 class AdapterLimits(msgspec.Struct, frozen=True, kw_only=True):

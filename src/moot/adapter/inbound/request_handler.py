@@ -210,7 +210,7 @@ class RequestHandler:
         refusal: Fault | None = None
         if self._is_stopping:
             refusal = fault("ENDPOINT_UNAVAILABLE", "this endpoint is stopping", retry_after=_BUSY_SECONDS)
-        elif not self._audit.is_writable:
+        elif not self._audit.accepts_calls:
             refusal = fault("ENDPOINT_UNAVAILABLE", "this endpoint accepts no calls at the moment")
         elif len(self._tasks) >= limits.max_calls:
             refusal = fault(
@@ -296,7 +296,7 @@ class RequestHandler:
         is_flood = self._refusal_rates.take(event.sender, time.time()) > 0
         if is_flood or len(self._refusals) >= MAX_PENDING_REFUSALS:
             return
-        self._audit.record(
+        self._audit.record_refusal(
             {
                 "event": event.id,
                 "kind": event.kind,

@@ -233,6 +233,8 @@ class ResourceSubscriptions:
     async def _run_updates(self, followed: WatchedResource) -> None:
         try:
             while followed.needed != "none":
+                # What cannot be recorded is not sent; by then it is the latest state.
+                await self._audit.wait_accepting()
                 always, followed.needed = followed.needed == "notify", "none"
                 await self._send_update(followed, always=always)
                 await asyncio.sleep(UPDATE_SECONDS)

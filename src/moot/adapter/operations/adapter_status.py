@@ -106,7 +106,7 @@ class AdapterStatus:
             problems.append("no relay can be reached")
         elif self.announcer.trouble:
             problems.append(f"not announced: {self.announcer.trouble}")
-        if not self.audit.is_writable:
+        if not self.audit.accepts_calls:
             problems.append("the audit log cannot be written: calls are refused")
         problems += [
             f"source {source.name} is {source.state}"
@@ -166,7 +166,9 @@ class AdapterStatus:
         adapter_metrics.SOURCES.gauge(registry).read = lambda: len(self.source_set.sources)
         adapter_metrics.SOURCES_UP.gauge(registry).read = lambda: self.source_set.up_count
         adapter_metrics.SEEN_EVENTS.gauge(registry).read = lambda: len(self.store.seen_ids)
-        adapter_metrics.AUDIT_WRITABLE.gauge(registry).read = lambda: self.audit.is_writable
+        adapter_metrics.AUDIT_WRITABLE.gauge(registry).read = lambda: self.audit.accepts_calls
+        lost = adapter_metrics.AUDIT_LOST_REFUSALS.gauge(registry)
+        lost.read = lambda: self.audit.lost_refusals
 
     def _source_status(self, name: str) -> dict[str, Json]:
         source = self.source_set.sources[name]

@@ -18,12 +18,15 @@ class AuditedCall:
     # `ok`, CANCELLED, a code of XP 5.3, or OTHER.
     outcome: str
     seconds: float
+    # Nothing was sent.
+    is_refused: bool = False
 
 
 def record_call(call: AuditedCall, metrics: AdapterMetrics, audit: AuditLog) -> None:
     """Record a finished call; its arguments and result are never recorded."""
     metrics.count_call(call.source, call.outcome, call.seconds)
-    audit.record(
+    record = audit.record_refusal if call.is_refused else audit.record
+    record(
         {
             "direction": "outward",
             "source": call.source,

@@ -50,9 +50,11 @@ class EndpointsBackend:
         settle_seconds: float,
         display_name: str = "",
         on_call: Callable[[AuditedCall], None] = lambda _call: None,
+        accepts_calls: Callable[[], bool] = lambda: True,
     ) -> None:
         """`settle_seconds`: how long a list request waits for sources that were not tried yet."""
         self._on_call = on_call
+        self._accepts_calls = accepts_calls
         self._sources = sources
         self._settle_seconds = settle_seconds
         self._listing = OfferListing()
@@ -184,7 +186,10 @@ class EndpointsBackend:
     ) -> Json:
         """Make a call and record its outcome; raises the McpError for the client."""
         started, outcome = time.perf_counter(), "OTHER"
+        is_refused = not self._accepts_calls()
         try:
+            if is_refused:
+                raise Unreachable("this adapter makes no calls while its audit log cannot be written")
             if source.remote is None:
                 raise Unreachable(str(source.fault or f"{source.settings.address} is not connected yet"))
             answer = await send(source.remote)
@@ -200,7 +205,7 @@ class EndpointsBackend:
         finally:
             self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
             seconds = time.perf_counter() - started
-            self._on_call(AuditedCall(source.name, source.key or "", kind, outcome, seconds))
+            self._on_call(AuditedCall(source.name, source.key or "", kind, outcome, seconds, is_refused))
         return answer
 
     def _convert(self, make: Callable[[], JsonObject]) -> JsonObject:

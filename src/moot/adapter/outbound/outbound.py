@@ -61,6 +61,7 @@ class Outbound:
         is_revoked: Callable[[str, float], bool] = lambda _key, _now: False,
         on_change: Callable[[], None] = lambda: None,
         on_call: Callable[[AuditedCall], None] = lambda _call: None,
+        accepts_calls: Callable[[], bool] = lambda: True,
         relay_settings: RelayClientSettings | None = None,
         lookup: Lookup | None = None,
         fetch_policy: FetchPolicy | None = None,
@@ -69,7 +70,7 @@ class Outbound:
 
         `store` keeps the keys of endpoints and pins of their contracts; None keeps them in memory.
         `on_change` is called when the offers differ: the announce names them (XP 6.3). `on_call` is called
-        after every call, for audit and metrics.
+        after every call, for audit and metrics; while `accepts_calls` is false none is made.
         """
         self.identity = identity
         self.caller = EndpointCaller(
@@ -84,7 +85,11 @@ class Outbound:
             identity, self.caller, relays, listens_for_answers=listens_for_answers, settings=relay_settings
         )
         self.backend = EndpointsBackend(
-            lambda: self.sources, settle_seconds=SETTLE_SECONDS, display_name=display_name, on_call=on_call
+            lambda: self.sources,
+            settle_seconds=SETTLE_SECONDS,
+            display_name=display_name,
+            on_call=on_call,
+            accepts_calls=accepts_calls,
         )
         self._context = SourceContext(
             caller=self.caller,

@@ -33,7 +33,12 @@ SOURCES: Final = Description("moot_adapter_sources", "gauge", "MCP servers confi
 SOURCES_UP: Final = Description("moot_adapter_sources_up", "gauge", "MCP servers that answer.")
 SEEN_EVENTS: Final = Description("moot_adapter_seen_events", "gauge", "Ids of events remembered.")
 AUDIT_WRITABLE: Final = Description(
-    "moot_adapter_audit_writable", "gauge", "1 while the audit log can be written."
+    "moot_adapter_audit_writable", "gauge", "1 while the audit log can be written and calls are accepted."
+)
+AUDIT_LOST_REFUSALS: Final = Description(
+    "moot_adapter_audit_lost_refusals",
+    "gauge",
+    "Refusals since the start that are counted but not recorded in the audit log.",
 )
 
 ADAPTER_METRICS: Final = (
@@ -49,6 +54,7 @@ ADAPTER_METRICS: Final = (
     SOURCES_UP,
     SEEN_EVENTS,
     AUDIT_WRITABLE,
+    AUDIT_LOST_REFUSALS,
     *PROCESS_METRICS,
 )
 

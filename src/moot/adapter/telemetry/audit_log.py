@@ -1,8 +1,11 @@
 """Who called what, on whose account, with what outcome (XP 8.6, 6.4): one JSON object a line.
 
 A line holds ids, kinds, keys and sizes; arguments and results only if `audit.plaintext` says so. Lines are
-collected for a moment and written by a thread. While they cannot be written (a full disk) they are kept,
-`is_writable` is false and the adapter accepts no calls: a refused call is better than one without a trace.
+collected for a moment and written by a thread. While they cannot be written (a full disk) or are written too
+slowly (a disk that hangs) they are kept, `accepts_calls` is false and the adapter starts no calls: a refused
+call is better than one without a trace. So the entries of calls always fit: no more of them come than are in
+progress. Refusals may come for ever; beyond `max_buffered_bytes` they are only counted, and the count is
+logged and becomes an entry as soon as there is room.
 """
 
 from __future__ import annotations
@@ -28,8 +31,6 @@ log = logging.getLogger(__name__)
 BATCH_SECONDS: Final = 0.05
 # After a fault of the disk.
 RETRY_SECONDS: Final = 1.0
-# Some 5 MB of lines; calls in progress when the disk fails still fit.
-MAX_BUFFERED_LINES: Final = 10_000
 _CLOSE_SECONDS: Final = 5.0
 
 
@@ -42,7 +43,14 @@ class AuditLog:
         # False while there are lines that could not be written.
         self.is_writable = True
         self._settings = settings or AuditSettings()
+        # Refusals that were only counted, since the start.
+        self.lost_refusals = 0
+        self._unreported_refusals = 0
         self._lines: list[bytes] = []
+        self._buffered_bytes = 0
+        # Set while calls are accepted.
+        self._accepting = asyncio.Event()
+        self._accepting.set()
         self._writing = 0
         self._timer: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
@@ -53,19 +61,63 @@ class AuditLog:
             _check_writable(file)
             self._worker = WorkerThread(self._loop, "audit")
 
+    @property
+    def accepts_calls(self) -> bool:
+        """Whether a call that starts now would be recorded."""
+        return self._accepting.is_set()
+
+    async def wait_accepting(self) -> None:
+        """Wait until `accepts_calls`."""
+        await self._accepting.wait()
+
     def record(self, entry: dict[str, Json]) -> None:
-        """Add one entry; members that are None are left out."""
+        """Add the entry of something that was done; members that are None are left out.
+
+        It is always kept, so check `accepts_calls` before doing it.
+        """
+        if self._worker is not None:
+            self._keep(entry)
+
+    def record_refusal(self, entry: dict[str, Json]) -> None:
+        """Add the entry of a refusal; only counted while the buffer is full."""
         if self._worker is None:
             return
+        if not self._is_full():
+            self._keep(entry)
+            return
+        if not self._unreported_refusals:
+            log.error(
+                "audit log is full: refusals are only counted until it can be written",
+                extra={"file": str(self.file), "bytes": self._buffered_bytes},
+            )
+        self.lost_refusals += 1
+        self._unreported_refusals += 1
+
+    def _keep(self, entry: dict[str, Json]) -> None:
         moment = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = {"time": moment}
         line |= {name: value for name, value in entry.items() if value is not None}
-        if len(self._lines) >= MAX_BUFFERED_LINES:
-            return
-        self._lines.append(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+        data = orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
+        self._lines.append(data)
+        self._buffered_bytes += len(data)
+        self._update_accepting()
         self._idle.clear()
         if self._timer is None and not self._writing:
             self._timer = self._loop.call_later(BATCH_SECONDS, self._write)
+
+    def _is_full(self) -> bool:
+        return self._buffered_bytes >= self._settings.max_buffered_bytes
+
+    def _update_accepting(self) -> None:
+        if not self.is_writable or self._is_full():
+            if self.is_writable and self._accepting.is_set():
+                log.error(
+                    "audit log is written too slowly: calls are refused until it is",
+                    extra={"file": str(self.file), "bytes": self._buffered_bytes},
+                )
+            self._accepting.clear()
+        else:
+            self._accepting.set()
 
     async def flush(self) -> None:
         """Wait until all entries are in the file."""
@@ -82,7 +134,14 @@ class AuditLog:
                     self._write()
                 await self._idle.wait()
         except TimeoutError:
-            log.error("audit lines lost", extra={"lines": len(self._lines), "file": str(self.file)})
+            log.error(
+                "audit lines lost",
+                extra={
+                    "lines": len(self._lines),
+                    "refusals": self._unreported_refusals,
+                    "file": str(self.file),
+                },
+            )
         if self._timer is not None:
             self._timer.cancel()
         self._worker.stop()
@@ -99,10 +158,13 @@ class AuditLog:
     def _appended(self, fault: OSError | UsageError | None) -> None:
         count, self._writing = self._writing, 0
         if fault is None:
+            self._buffered_bytes -= sum(map(len, self._lines[:count]))
             del self._lines[:count]
+            self._report_lost_refusals()
             if not self.is_writable:
                 log.info("audit log can be written again", extra={"file": str(self.file)})
             self.is_writable = True
+            self._update_accepting()
             if self._lines:
                 self._timer = self._loop.call_later(BATCH_SECONDS, self._write)
             else:
@@ -114,7 +176,14 @@ class AuditLog:
                 extra={"file": str(self.file), "reason": str(fault)},
             )
         self.is_writable = False
+        self._update_accepting()
         self._timer = self._loop.call_later(RETRY_SECONDS, self._write)
+
+    def _report_lost_refusals(self) -> None:
+        if self._unreported_refusals and not self._is_full():
+            lost, self._unreported_refusals = self._unreported_refusals, 0
+            log.error("refusals were not recorded", extra={"file": str(self.file), "refusals": lost})
+            self._keep({"outcome": "refusals_not_recorded", "refusals": lost})
 
     # In the thread
 
