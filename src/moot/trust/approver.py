@@ -53,7 +53,6 @@ from moot.trust.tripwires import (
     PersonDecided,
     ProposalSeen,
     Suspension,
-    ToolChanged,
     check_tripwires,
     suspension_reasons,
 )
@@ -66,6 +65,8 @@ LEARN_SECONDS: Final = 0.5
 MAX_LEARNED_DECISIONS: Final = 5_000
 # How often the rules file is checked.
 RELOAD_SECONDS: Final = 1.0
+# Proposals that wait until the tools of their host have been compared; any more are left to people.
+MAX_DEFERRED: Final = 1_000
 REJECT_REASON: Final = "policy"
 
 
@@ -98,7 +99,11 @@ class Approver:
         # Messages from the gateway's history, which may be delivered to us once more.
         self._recalled: frozenset[str] = frozenset()
         self._learning = asyncio.Event()
-        self._tool_watcher = ToolWatcher(space, store)
+        # Proposals that wait for the comparison of their hosts' tools, each with its draw.
+        self._deferred: dict[str, tuple[Case, float]] = {}
+        self._tool_watcher = ToolWatcher(
+            space, store, on_change=self.trip, on_compared=self._apply_deferred_rules
+        )
         self.status = ApproverStatus(self)
         self.commands = RuleCommands(self, clock)
         store.mark_reviewed(store.unreviewed(), clock())
@@ -115,7 +120,7 @@ class Approver:
         await self._catch_up()
         async with asyncio.TaskGroup() as group:
             helpers = [group.create_task(self._learn()), group.create_task(self._reload_rules())]
-            helpers.append(group.create_task(self._watch_definitions()))
+            helpers.append(group.create_task(self._tool_watcher.run(self.store.rules)))
             async for envelope in reader:
                 if isinstance(envelope, MissedMessages):
                     log.warning("some envelopes were missed")
@@ -207,7 +212,7 @@ class Approver:
         if self.settings.budget is not None and self.tally.is_used_up(self.settings.budget, now):
             return RuleVerdict("ask", None, "the budget for all rules is used up")
         present = [self.space.name, *(member.name for member in self.space.roster.values())]
-        return evaluate(
+        found = evaluate(
             store.rules,
             case,
             now,
@@ -217,9 +222,28 @@ class Approver:
             me=self.space.name,
             draw=draw,
         )
+        if found.rule is not None and found.decision != "ask" and (hosts := self._uncompared_hosts(case)):
+            why = f"the tools of {', '.join(hosts)} have not been compared with what people decided by"
+            return RuleVerdict("ask", None, why)
+        return found
 
-    def _apply_rules(self, case: Case) -> None:
-        verdict = self.verdict(case, draw=self._draw())
+    def _uncompared_hosts(self, case: Case) -> list[str]:
+        """D-87: a host that has just joined may offer something else under a known name."""
+        return [host for host in case.to if not self._tool_watcher.is_compared(host)]
+
+    def _apply_deferred_rules(self, host: str) -> None:
+        """The tools of a host have been compared: rules decide what waited for that."""
+        waiting = [id for id, (case, _) in self._deferred.items() if host in case.to]
+        for case, draw in [self._deferred.pop(id) for id in waiting]:
+            if self._is_open(case.id):
+                self._apply_rules(case, draw)
+
+    def _apply_rules(self, case: Case, draw: float | None = None) -> None:
+        draw = self._draw() if draw is None else draw
+        verdict = self.verdict(case, draw=draw)
+        if self._uncompared_hosts(case) and len(self._deferred) < MAX_DEFERRED:
+            self._deferred[case.id] = (case, draw)
+            return
         if self.settings.shadow:
             self.shadow.predict(case.id, verdict)
             return
@@ -298,12 +322,6 @@ class Approver:
     def pin(self, rules: Iterable[Rule]) -> None:
         """Pin the tools of these rules as they are: a person has just reviewed them."""
         self.space.spawn(self._tool_watcher.pin(list(rules)))
-
-    async def _watch_definitions(self) -> None:
-        """Suspend rules whose tools have changed since people decided (D-87)."""
-        await self._tool_watcher.start(self.store.rules)
-        async for host, tool, what in self._tool_watcher.changes():
-            self.trip(ToolChanged(host, tool, what))
 
     # Learning
 

@@ -1,11 +1,17 @@
-"""Watches the definitions of tools that rules are about, and reports each change once (D-87)."""
+"""Watches the definitions of tools that rules are about, and reports each change once (D-87).
+
+A host is *compared* when its tools have been listed and compared with the stored definitions since it last
+joined or said that its list changed. Until then no rule decides about it: what has joined under a known name
+may be something else. A host that cannot be listed stays uncompared, and people are asked.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from moot.errors import MootError
@@ -16,6 +22,7 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.trust.rule_store import RuleStore
 from moot.trust.rules import Rule
+from moot.trust.tripwires import ToolChanged, names_tool
 
 log = logging.getLogger(__name__)
 
@@ -23,75 +30,123 @@ LIST_CHANGED: Final = "notifications/tools/list_changed"
 # How long a host has to list its tools; without an answer it is asked another time.
 LIST_SECONDS: Final = 15.0
 
-Change = tuple[str, str, str]
-
 
 class ToolWatcher:
-    """Lists the tools of hosts when these may have changed; needs a capability for `tools/list`."""
+    """Lists the tools of hosts when these may have changed; needs a capability for `tools/list`.
 
-    def __init__(self, space: JoinedSpace, store: RuleStore) -> None:
+    `on_change` is called for each tool that changed, and then `on_compared` for its host.
+    """
+
+    def __init__(
+        self,
+        space: JoinedSpace,
+        store: RuleStore,
+        *,
+        on_change: Callable[[ToolChanged], object],
+        on_compared: Callable[[str], None],
+    ) -> None:
         self._space = space
         self._store = store
+        self._on_change = on_change
+        self._on_compared = on_compared
         self._queue: asyncio.Queue[str] = asyncio.Queue()
-        self._queued: set[str] = set()
+        # In the queue, or being compared.
+        self._pending: set[str] = set()
+        self._compared: set[str] = set()
+        # How often each host may have changed: a comparison counts only if it is the same before and after.
+        self._versions: Counter[str] = Counter()
         space.roster.on_change(self._observe_presence)
+        space.on_reconnected(self._expire_all)
 
-    async def start(self, rules: Iterable[Rule]) -> None:
-        """Compare known hosts with their stored definitions; pin the tools of the others as they are."""
-        listed = list(rules)
-        known = {key.partition("/")[0] for key in self._store.definitions}
-        await self.pin([rule for rule in listed if not known & set(rule.to or ())])
+    def is_compared(self, host: str) -> bool:
+        """Whether rules may decide about this host; it is listed again if not."""
+        if host in self._compared or host not in self._known_hosts():
+            return True
+        self._enqueue(host)
+        return False
+
+    async def run(self, rules: Iterable[Rule]) -> None:
+        """Compare known hosts with their stored definitions, pin the tools of the others as they are, and
+        compare whatever may have changed, until cancelled.
+        """
+        known = self._known_hosts()
         for host in known:
             self._enqueue(host)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.pin([rule for rule in rules if not known & set(rule.to or ())]))
+            while True:
+                # Each on its own: one that does not answer holds nobody up.
+                group.create_task(self._compare(await self._queue.get()))
 
     async def pin(self, rules: Iterable[Rule]) -> None:
-        """Store the tools of these rules' hosts as they are now, since a person has just reviewed them."""
-        hosts = {host for rule in rules if rule.tool is not None for host in rule.to or ()}
-        for host in sorted(hosts):
+        """Store the tools of these rules as they are now, since a person has just reviewed them."""
+        listed = [rule for rule in rules if rule.tool is not None]
+        for host in sorted({host for rule in listed for host in rule.to or ()}):
+            version = self._versions[host]
             tools = await self._tools(host)
             for name, digest in tools.items():
-                self._store.definitions[f"{host}/{name}"] = digest
-        if hosts:
-            self._store.save()
+                key = f"{host}/{name}"
+                is_reviewed = any(rule.covers_host(host) and names_tool(rule.tool, name) for rule in listed)
+                if is_reviewed or key not in self._store.definitions:
+                    self._store.definitions[key] = digest
+            self._apply(host, tools, version)
 
     def observe(self, envelope: Envelope) -> None:
         if envelope.payload.get("method") == LIST_CHANGED:
-            self._enqueue(envelope.sender)
+            self._expire(envelope.sender)
 
-    async def changes(self) -> AsyncIterator[Change]:
-        """Yield host, tool and what changed; runs until cancelled."""
-        while True:
-            host = await self._queue.get()
-            self._queued.discard(host)
-            known = {
-                key.partition("/")[2]: digest
-                for key, digest in self._store.definitions.items()
-                if key.partition("/")[0] == host
-            }
-            if not known:
+    # Inside
+
+    async def _compare(self, host: str) -> None:
+        try:
+            version = None
+            while version != self._versions[host]:
+                version = self._versions[host]
+                if host in self._known_hosts():
+                    self._apply(host, await self._tools(host), version)
+        finally:
+            self._pending.discard(host)
+
+    def _apply(self, host: str, now: dict[str, str], version: int) -> None:
+        """Report what differs from the stored definitions. A host without tools has not been compared."""
+        if not now:
+            return
+        for key, digest in list(self._store.definitions.items()):
+            owner, _, name = key.partition("/")
+            if owner != host or now.get(name) == digest:
                 continue
-            now = await self._tools(host)
-            if not now:
-                continue
-            for name, digest in known.items():
-                if now.get(name) == digest:
-                    continue
-                # Reported once: from now on the new definition is the known one.
-                key = f"{host}/{name}"
-                if name in now:
-                    self._store.definitions[key] = now[name]
-                else:
-                    del self._store.definitions[key]
-                yield host, name, "its definition changed" if name in now else "it no longer exists"
-            self._store.save()
+            # Reported once: from now on the new definition is the known one.
+            if name in now:
+                self._store.definitions[key] = now[name]
+            else:
+                del self._store.definitions[key]
+            what = "its definition changed" if name in now else "it no longer exists"
+            self._on_change(ToolChanged(host, name, what))
+        self._store.save()
+        if self._versions[host] == version:
+            self._compared.add(host)
+            self._on_compared(host)
+
+    def _known_hosts(self) -> set[str]:
+        return {key.partition("/")[0] for key in self._store.definitions}
 
     def _observe_presence(self, event: PresenceEvent) -> None:
         if event.event == "join" and event.member is not None:
-            self._enqueue(event.member.name)
+            self._expire(event.member.name)
+
+    def _expire_all(self) -> None:
+        """We were away: any host may be another one now."""
+        for host in self._known_hosts():
+            self._expire(host)
+
+    def _expire(self, host: str) -> None:
+        self._versions[host] += 1
+        self._compared.discard(host)
+        self._enqueue(host)
 
     def _enqueue(self, host: str) -> None:
-        if host not in self._queued:
-            self._queued.add(host)
+        if host not in self._pending:
+            self._pending.add(host)
             self._queue.put_nowait(host)
 
     async def _tools(self, host: str) -> dict[str, str]:

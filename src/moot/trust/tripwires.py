@@ -101,7 +101,7 @@ def check_tripwires(
                 why = f"{event.by} complained{f': {said}' if said else ''}"
                 return Suspension(rule.name, now, why, event.envelope)
         case ToolChanged():
-            if rule.covers_host(event.host) and (rule.tool is None or _names(rule.tool, event.tool)):
+            if rule.covers_host(event.host) and (rule.tool is None or names_tool(rule.tool, event.tool)):
                 why = f"tool {event.tool} on {event.host}: {event.what}"
                 return Suspension(rule.name, now, why)
         case ProposalSeen():
@@ -134,9 +134,10 @@ def _check_contradiction(rule: Rule, decision: Decision, now: float) -> Suspensi
     return Suspension(rule.name, now, why, decision.id)
 
 
-def _names(pattern: Json, tool: str) -> bool:
+def names_tool(pattern: Json, tool: str) -> bool:
+    """Whether the `tool` of a rule may mean this one."""
     if isinstance(pattern, list):
-        return any(_names(one, tool) for one in pattern)
+        return any(names_tool(one, tool) for one in pattern)
     # A pattern may mean this tool: rather suspend the rule.
     return pattern == tool or any(char in pattern for char in "*?!") or pattern[:1] == "/"
 

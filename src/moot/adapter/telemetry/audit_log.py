@@ -64,7 +64,7 @@ class AuditLog:
     @property
     def accepts_calls(self) -> bool:
         """Whether a call that starts now would be recorded."""
-        return self._accepting.is_set()
+        return self.is_writable and not self._is_full()
 
     async def wait_accepting(self) -> None:
         """Wait until `accepts_calls`."""
