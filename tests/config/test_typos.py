@@ -13,6 +13,17 @@ from tests.config.files import NO_ENVIRONMENT, loaded, written
 ONE = "participants: {you: {capabilities: [chat]}}"
 
 
+def test_a_negation_of_nothing_is_warned_about(tmp_path: Path) -> None:
+    rights = (
+        '["!", {"kind": "mcp/request", "payload": {"params": {"name": ["x", "! y"]}}}, {"kind": "!chat"}]'
+    )
+    notes = loaded(tmp_path, f"spaces: {{lab: {{participants: {{you: {{capabilities: {rights}}}}}}}}}").notes
+    assert [note.split(" matches nothing")[0] for note in notes if "matches nothing" in note] == [
+        "space lab: you: '!'",
+        "space lab: you: '! y'",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -72,6 +72,8 @@ def string_matches(pattern: str, text: str) -> bool:
     if len(pattern) > 2 and pattern.startswith("/") and pattern.endswith("/"):
         return re.search(pattern[1:-1], text, re.DOTALL) is not None
     if pattern.startswith("!"):
+        if re.fullmatch(r"!|!!.*|!/.+/|!\s.*|!.*\s", pattern, re.DOTALL):
+            return False
         return not glob_matches(pattern[1:], text)
     return glob_matches(pattern, text)
 

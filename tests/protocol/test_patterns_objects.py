@@ -9,7 +9,14 @@ import pytest
 
 from moot.errors import InvalidPattern
 from moot.protocol.operation import Operation
-from moot.protocol.patterns import read_capabilities, read_capability
+from moot.protocol.patterns import (
+    Notation,
+    Rights,
+    covers,
+    overlaps,
+    read_capabilities,
+    read_capability,
+)
 from moot.protocol.patterns.capability import MAX_BYTES
 from moot.protocol.patterns.compiler import MAX_DEPTH, MAX_NODES, MAX_STRING_BYTES
 from moot.protocol.patterns.jsonpath import MAX_VISITS
@@ -99,6 +106,54 @@ def test_a_negation_needs_a_string_that_does_not_match() -> None:
     assert not matches({"field": "!x"}, {})
     assert kind("!system/*", "chat")
     assert not kind("!system/*", "system/error")
+
+
+@pytest.mark.parametrize(
+    "pattern", ["!", "!!", "!!chat", "! ", "! chat", "!chat ", "!\t", "!/chat/", "!*", "!**", ""]
+)
+def test_a_pattern_that_says_nothing_matches_nothing(pattern: str) -> None:
+    """Read as it stands, `!` would be a right to everything."""
+    for text in ("chat", "mcp/request", "!", "!chat", " ", "system/error"):
+        assert not kind(pattern, text)
+        assert not field(pattern, text)
+        assert not matches({"$.field": pattern}, {"field": text})
+        assert not kind([pattern, pattern], text)
+
+
+def test_a_pattern_that_says_nothing_covers_nothing_and_overlaps_nothing() -> None:
+    everything = read_capability({"kind": "*"})
+    for pattern in ("!", "!!", "! chat", "!/chat/"):
+        nothing = read_capability({"kind": pattern})
+        for wanted in ("chat", "mcp/*", "*", "!chat", "/mcp/"):
+            assert not covers(nothing, read_capability({"kind": wanted}))
+            assert not overlaps(nothing, read_capability({"kind": wanted}))
+        assert not overlaps(nothing, everything)
+        assert not Rights([nothing]).allow("chat", {})
+        assert not Rights([nothing]).allow_all("chat")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(None, "", {}, [], 0, True),
+        *({"kind": None}, {"kind": []}, {"kind": {}}, {"kind": [[]]}, {"kind": [None]}),
+        *({"kind": "chat", "payload": None}, {"kind": "chat", "payload": []}),
+        *({"kind": "chat", "to": []}, {"kind": "chat", "to": ["!"]}, {"kind": "chat", "payload": {"x": []}}),
+    ],
+)
+def test_a_capability_without_content_is_refused(value: Json) -> None:
+    with pytest.raises(InvalidPattern):
+        read_capability(value)
+
+
+@pytest.mark.parametrize("value", [" ", "!", "!chat", "/chat/"])
+@pytest.mark.parametrize("place", ["mcpx", "m3p"])
+def test_a_string_notation_takes_no_negation(value: str, place: Notation) -> None:
+    if value.strip():
+        with pytest.raises(InvalidPattern):
+            read_capability(value, place=place)
+    else:
+        assert not read_capability(value, place=place).matches("chat", {})
 
 
 def test_a_list_is_any_of_however_nested() -> None:

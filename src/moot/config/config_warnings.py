@@ -9,7 +9,7 @@ from pathlib import Path
 from moot.config.configuration import SpaceSettings
 from moot.config.gateway_config import GatewayConfig, is_loopback
 from moot.protocol.patterns import Capability
-from moot.protocol.patterns.capability_typos import misspelt_words
+from moot.protocol.patterns.capability_typos import empty_negations, misspelt_words
 from moot.space.config import SpaceConfig
 
 _READABLE_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
@@ -62,7 +62,17 @@ def _about_space(name: str, space: SpaceSettings) -> Iterator[str]:
 
 def _doubtful(who: str, rights: Sequence[Capability], config: SpaceConfig) -> Iterator[str]:
     yield from _inert(who, rights, config)
+    yield from _empty_negations(who, rights)
     yield from _misspelt(who, [right for right in rights if not right.inert])
+
+
+def _empty_negations(who: str, rights: Sequence[Capability]) -> Iterator[str]:
+    for right in rights:
+        for text in empty_negations(right):
+            yield (
+                f"{who}: {text!r} matches nothing: behind ! stands one glob of what is excluded,"
+                ' as in "!system/*"'
+            )
 
 
 def _misspelt(who: str, rights: Sequence[Capability]) -> Iterator[str]:

@@ -7,7 +7,7 @@
  * expression made from one could backtrack for ever.
  */
 
-import { globMatches, isRegex, isWild } from "./capability-match.js";
+import { globMatches, isRegex, isWild, negatesNothing } from "./capability-match.js";
 
 /** @typedef {string | {kind?: any, payload?: any, to?: any, [more: string]: any}} Capability */
 
@@ -69,6 +69,7 @@ function valueCovers(held, wanted, depth) {
   if (Array.isArray(wanted)) return wanted.length > 0 && wanted.every((each) => valueCovers(held, each, depth + 1));
   if (Array.isArray(held)) return held.some((each) => valueCovers(each, wanted, depth + 1));
   if (typeof held === "string" && typeof wanted === "string") {
+    if (negatesNothing(held) || negatesNothing(wanted)) return false;
     if (isPlain(held) && isPlain(wanted)) return globCovers(held, wanted);
     if (/^\*+$/.test(held)) return true;
     if (held.startsWith("!") && wanted.startsWith("!")) return globCovers(wanted.slice(1), held.slice(1));

@@ -73,6 +73,7 @@ function valueMatches(pattern, value, depth) {
 /** @param {string} pattern @param {string} text @returns {Allowed} */
 function stringMatches(pattern, text) {
   if (isRegex(pattern)) return regexMatches(pattern.slice(1, -1), text);
+  if (negatesNothing(pattern)) return "no";
   if (pattern.startsWith("!")) return globMatches(pattern.slice(1), text) ? "no" : "yes";
   return globMatches(pattern, text) ? "yes" : "no";
 }
@@ -80,6 +81,12 @@ function stringMatches(pattern, text) {
 /** @param {string} text */
 export function isRegex(text) {
   return text.length > 2 && text.startsWith("/") && text.endsWith("/");
+}
+
+/** Whether a negation leaves open what it negates, so that it matches nothing. @param {string} text */
+export function negatesNothing(text) {
+  const negated = text.slice(1);
+  return text.startsWith("!") && (!negated || negated.startsWith("!") || isRegex(negated) || negated !== negated.trim());
 }
 
 /** @param {string} text */

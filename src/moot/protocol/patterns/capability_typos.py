@@ -13,7 +13,7 @@ from moot.protocol.kinds import KINDS, OPERATION_KINDS
 from moot.protocol.operation import CONTEXT_PATHS, Json
 from moot.protocol.patterns.capability import Capability
 from moot.protocol.patterns.globs import glob
-from moot.protocol.patterns.pattern import is_regex
+from moot.protocol.patterns.pattern import REQUEST_LIMIT, is_regex, negates_nothing
 
 # A letter or two, not another word.
 _ALIKE: Final = 0.8
@@ -67,6 +67,20 @@ def misspelt_words(capability: Capability) -> Iterator[tuple[str, str]]:
             for method in _texts(payload.get("method")):
                 if meant := misspelt_method(method):
                     yield method, meant
+
+
+def empty_negations(capability: Capability) -> Iterator[str]:
+    """Every string of a capability that begins with `!` and matches nothing."""
+    for pattern in capability.patterns:
+        waiting: list[Json] = [pattern.source.get(part) for part in ("kind", "payload", REQUEST_LIMIT)]
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, str) and negates_nothing(value):
+                yield value
+            elif isinstance(value, dict):
+                waiting += value.values()
+            elif isinstance(value, list):
+                waiting += value
 
 
 def _texts(value: Json) -> list[str]:

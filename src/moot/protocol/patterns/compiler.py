@@ -21,6 +21,7 @@ from moot.protocol.patterns.pattern import (
     AtPath,
     Equal,
     Fields,
+    Never,
     Node,
     NotText,
     OneOf,
@@ -31,6 +32,7 @@ from moot.protocol.patterns.pattern import (
     SomeKey,
     Text,
     is_regex,
+    negates_nothing,
 )
 
 # Limits of one capability. Real ones have a handful of nodes; these bound what a stranger's grant costs.
@@ -151,7 +153,7 @@ class _Compiler:
         except InvalidPattern as fault:
             raise InvalidPattern(f"{where}: {fault.message}") from None
 
-    def string(self, text: str, where: str) -> Text | NotText | Regex:
+    def string(self, text: str, where: str) -> Text | NotText | Never | Regex:
         self.count(where)
         self.measure(text[1:-1] if is_regex(text) else text, where)
         if is_regex(text):
@@ -160,6 +162,8 @@ class _Compiler:
             except (re2.error, UnicodeEncodeError) as fault:
                 reason = f"{_shown(text)} is no RE2 expression ({_reason(fault)}); mend it or use a glob"
                 raise _refusal(where, reason) from None
+        if negates_nothing(text):
+            return Never(text)
         if text.startswith("!"):
             return NotText(glob(text[1:]))
         return Text(glob(text))

@@ -31,6 +31,7 @@ from moot.protocol.patterns.pattern import (
     Equal,
     Fields,
     Leaf,
+    Never,
     Node,
     NotText,
     Pattern,
@@ -116,6 +117,8 @@ def _leaf_covers(held: Leaf | Fields, wanted: Leaf | Fields) -> bool:
     if isinstance(wanted, Text) and wanted.glob.literal is not None:
         return held.matches(wanted.glob.literal)
     match held, wanted:
+        case (Never(), _) | (_, Never()):
+            return False
         case (Equal(), Equal()) | (Regex(), Regex()):
             return held == wanted
         case Text(), Text():
@@ -178,6 +181,8 @@ def _leaves_overlap(a: Leaf | Fields, b: Leaf | Fields) -> bool:
         return all(_overlap(node, fields[name]) for name, node in a.literal if name in fields)
     if isinstance(a, Fields | Equal) or isinstance(b, Fields | Equal):
         return a == b
+    if isinstance(a, Never) or isinstance(b, Never):
+        return False
     for one, other in ((a, b), (b, a)):
         if isinstance(one, Text) and one.glob.literal is not None:
             return other.matches(one.glob.literal)

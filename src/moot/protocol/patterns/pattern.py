@@ -1,6 +1,6 @@
 """Capability objects, compiled once and matched often (MEW 4.1, D-12, D-13).
 
-A pattern value is one of five things: a string (`Text`, `NotText` or `Regex`), a plain value
+A pattern value is one of five things: a string (`Text`, `NotText`, `Never` or `Regex`), a plain value
 (`Equal`), a list (`OneOf`) or an object (`Fields`). Each answers `matches(value, visits)`. Nothing
 matches by accident: strings match strings only, an absent field matches nothing, and a list in the
 payload is reached through JSONPath or `**` alone.
@@ -47,6 +47,20 @@ class NotText:
 
     def matches(self, value: Json, _visits: Visits | None = None) -> bool:
         return isinstance(value, str) and self.glob.excludes(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Never:
+    """A string pattern that matches nothing: a negation that does not say what it negates.
+
+    Read as it stands, `!` would match everything. Whoever wrote it meant to withhold something, so it gives
+    nothing; it is not refused, because configurations and snapshots that contain it still have to open.
+    """
+
+    source: str
+
+    def matches(self, _value: Json, _visits: Visits | None = None) -> bool:
+        return False
 
 
 class Regex:
@@ -170,7 +184,7 @@ class Fields:
         return all(search.matches(value, visits) for search in self.searches)
 
 
-Leaf: TypeAlias = Text | NotText | Regex | Equal
+Leaf: TypeAlias = Text | NotText | Never | Regex | Equal
 Node: TypeAlias = Leaf | OneOf | Fields
 
 
@@ -216,6 +230,18 @@ class Pattern:
 
 def is_regex(text: str) -> bool:
     return len(text) > 2 and text[0] == "/" == text[-1]
+
+
+def negates_nothing(text: str) -> bool:
+    """Whether a pattern begins with `!` and leaves open what it negates.
+
+    That is so behind `!` alone, before another `!`, before a regular expression (negations take globs), and
+    where white space stands at either end, so that the glob is not the word that was meant.
+    """
+    if not text.startswith("!"):
+        return False
+    negated = text[1:]
+    return not negated or negated.startswith("!") or is_regex(negated) or negated != negated.strip()
 
 
 def leaves_of(node: Node) -> Iterator[Leaf | Fields]:
