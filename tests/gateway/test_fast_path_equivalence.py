@@ -147,7 +147,16 @@ Step: TypeAlias = Join | Leave | Say | Frame | Post | Operator | Reload | Hurry 
 class Author:
     """Draws stories. Ids go on from one chapter to the next."""
 
-    def __init__(self, seed: int, ruled: Callable[..., dict[str, Json]], queries: Sequence[str]) -> None:
+    def __init__(
+        self,
+        seed: int,
+        ruled: Callable[..., dict[str, Json]],
+        queries: Sequence[str],
+        *,
+        repeats: float = 0.02,
+    ) -> None:
+        # How often an id is one that came before.
+        self._repeats = repeats
         self._chance = random.Random(seed)
         self.ruled = ruled
         self._queries = queries
@@ -209,6 +218,8 @@ class Author:
 
     def _line(self, kind: str, payload: Json = None, **more: Json) -> Callable[[str], bytes]:
         id = self._id()
+        if self._chance.random() < self._repeats:
+            id = f"e-{self._chance.randrange(max(1, self._number - 60), self._number + 1)}"
         return lambda name: encode(members(name, id, kind, payload, **more))
 
     def _ordinary(self, kind: str) -> Callable[[str], bytes]:
@@ -372,6 +383,14 @@ QUERIES: Final = ("", "", "&echo=0", "&echo=unanswered")
 async def test_a_gateway_with_fast_path_does_what_one_without_does(tmp_path: Path, seed: int) -> None:
     steps, heard = await lived(tmp_path, Author(seed, settings, QUERIES))
     assert heard > steps / 20
+
+
+@pytest.mark.parametrize("size", [0, 3, 25, 10_000])
+async def test_so_it_does_where_ids_may_come_again(tmp_path: Path, size: int) -> None:
+    rules: Json = {"reference_compat": True}
+    ruled = partial(settings, rules=rules, limits={"max_recent_ids": size})
+    steps, heard = await lived(tmp_path, Author(200 + size, ruled, QUERIES, repeats=0.3))
+    assert heard > steps / 50
 
 
 async def test_so_it_does_where_no_journal_is_kept(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ from tests.gateway.running_gateway import (
 )
 from tests.waiting import until
 
+TIME = "2026-11-15T19:13:55.770Z"
+
 SPACE_YAML: Json = {
     "space": {"id": "demo", "name": "Demo", "description": "as there", "default_participant": "human"},
     "participants": {
@@ -226,3 +228,49 @@ async def test_an_output_log_that_cannot_be_written_holds_up_nobody(tmp_path: Pa
         human = await come(room, "human")
         for _ in range(5):
             assert await human.refused("chat", {"text": "x"}) is None
+
+
+def numbered(name: str) -> list[Json]:
+    """What the recorded client of the reference sends, in the order in which its process numbers it."""
+    return [
+        fields("chat/acknowledge", {"status": "processing"}, id=f"{name}-1"),
+        fields("reasoning/start", {"message": "reading"}, id=f"{name}-2"),
+        fields("reasoning/thought", {"reasoning": "the answer", "action": "respond"}, id=f"{name}-4"),
+        fields("chat", {"text": "the answer"}, id=f"{name}-5"),
+        fields("chat", {"text": "and more"}, id=f"{name}-6"),
+        fields("reasoning/conclusion", {}, id=f"{name}-7"),
+        fields("stream/close", {"stream_id": "stream-123", "reason": "complete"}, id=f"{name}-8"),
+    ]
+
+
+async def test_a_reference_client_that_was_restarted_is_heard_with_the_same_ids(tmp_path: Path) -> None:
+    """Its processes number their messages from 1; the gateway is restarted in between, too."""
+    for _ in range(2):
+        async with demo(tmp_path) as room:
+            watcher = await come(room, "agent")
+            for _ in range(3):
+                human = await come(room, "human")
+                for said in numbered("human"):
+                    await human.send(said | {"protocol": "mew/v0.4", "from": "human", "ts": TIME})
+                heard = [await watcher.hear(lambda each: each["from"] == "human") for _ in numbered("human")]
+                assert [(each["id"], each["kind"]) for each in heard] == [
+                    (said["id"], said["kind"]) for said in numbered("human")
+                ]
+                await human.fence()
+                # Not twice in one process, and nobody else.
+                assert await human.refused("chat", {"text": "x"}, id="human-5") == "duplicate_id"
+                assert await watcher.refused("chat", {"text": "x"}, id="human-5") == "duplicate_id"
+                await human.leave()
+                await watcher.hear(lambda each: each["payload"].get("event") == "leave")
+
+
+async def test_a_restarted_reference_client_does_not_replace_what_is_under_review(tmp_path: Path) -> None:
+    async with demo(tmp_path) as room:
+        human, agent = await come(room, "human"), await come(room, "agent")
+        await agent.ask("mcp/proposal", CALL, id="agent-1")
+        await agent.leave()
+        agent = await come(room, "agent")
+        other: Json = {"method": "tools/call", "params": {"name": "rm"}}
+        assert await agent.refused("mcp/proposal", other, id="agent-1") == "duplicate_id"
+        assert await agent.refused("chat", {"text": "x"}, id="agent-1") == "duplicate_id"
+        assert await human.refused("mcp/request", CALL, to=["files"], about=["agent-1"]) is None

@@ -113,6 +113,7 @@ cdef class SpaceFastPath:
     cdef dict _recent
     cdef dict _pinned
     cdef object _order
+    cdef dict _superseded
     cdef object _append_id
     cdef object _pop_id
     # Of the journal: what waits to be written.
@@ -134,6 +135,7 @@ cdef class SpaceFastPath:
         self._recent = window.recent
         self._pinned = window.pinned
         self._order = window.order
+        self._superseded = window.superseded
         self._append_id = window.order.append
         self._pop_id = window.order.popleft
         self._journal = journal
@@ -153,10 +155,18 @@ cdef class SpaceFastPath:
         return id in self._recent or id in self._pinned
 
     cdef int remember(self, str id, record, Py_ssize_t window_size) except -1:
+        """For an id that is not known: one that may come again takes the slow path."""
+        cdef object oldest
         self._recent[id] = record
         self._append_id(id)
         if len(self._order) > window_size:
-            del self._recent[self._pop_id()]
+            oldest = self._pop_id()
+            if not self._superseded or oldest not in self._superseded:
+                del self._recent[oldest]
+            elif self._superseded[oldest] > 1:
+                self._superseded[oldest] -= 1
+            else:
+                del self._superseded[oldest]
         return 0
 
     cdef int write(

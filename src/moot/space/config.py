@@ -103,7 +103,7 @@ class SpaceConfig(msgspec.Struct, frozen=True, kw_only=True):
     invite_baseline: tuple[Capability, ...] = INVITE_BASELINE
     kind_validation: Literal["minimal", "lazy"] = "minimal"  # D-48
     enforce_pause: bool = True  # D-25
-    reference_compat: bool = False  # D-10, D-14, D-33
+    reference_compat: bool = False  # D-10, D-14, D-33, D-94
     unmapped: Literal["pass", "drop"] = "pass"  # D-56
     ack_delivery: Literal["all", "author"] = "all"  # D-32
     status_delivery: Literal["all", "requester"] = "all"  # D-32

@@ -29,4 +29,4 @@ def fast_path_record(state: State, session: Session, kind: str) -> SeenEnvelope 
         or not session.rights.allow_all(kind)
     ):
         return None
-    return session.member.seen_record(kind)
+    return session.seen_record(kind)

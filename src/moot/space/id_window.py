@@ -1,13 +1,16 @@
 """What the gateway remembers of recent envelopes by id: author, kind, and pending answers (D-07, D-09, D-15).
 
 The window is bounded. Ids of open objects are *pinned*, so that no flood of chat can push out the id
-of a proposal under review or of a request that waits for its answer.
+of a proposal under review or of a request that waits for its answer; that holds for a window of no size too.
+
+Under `reference_compat` an id may come again in a later session of its author (D-94). The newer envelope
+takes the place of the older one, whose turn in `order` then passes without effect (`superseded`).
 """
 
 from __future__ import annotations
 
 import builtins
-from collections import deque
+from collections import Counter, deque
 from typing import Any
 
 import msgspec
@@ -21,6 +24,8 @@ class SeenEnvelope(msgspec.Struct, gc=False):
 
     author: Name
     kind: str
+    # The number of the session that sent it (`Session.number`); 0: from before these were counted.
+    session: int = 0
     # For requests and proposals: what they ask for, and whom (logical names; empty: everybody).
     operation: Operation | None = None
     to: tuple[Name, ...] = ()
@@ -34,8 +39,8 @@ class SeenEnvelope(msgspec.Struct, gc=False):
 class IdWindow:
     """The most recent envelopes by id, and those whose object is still open.
 
-    The fast path reads and fills `recent` and `order` itself: what `remember` does, it does too
-    (`gateway/_fast_path.pyx`). The three containers stay the same objects for the life of a space.
+    The fast path reads and fills `recent`, `order` and `superseded` itself: what `remember` does, it does too
+    (`gateway/_fast_path.pyx`). The containers stay the same objects for the life of a space.
     """
 
     def __init__(self, size: int) -> None:
@@ -44,6 +49,8 @@ class IdWindow:
         self.pinned: dict[str, SeenEnvelope] = {}
         self._pins: dict[str, int] = {}
         self.order: deque[str] = deque()
+        # By id: how many of its turns in `order` belong to older envelopes.
+        self.superseded: dict[str, int] = {}
 
     def __contains__(self, id: str) -> bool:
         return id in self.recent or id in self.pinned
@@ -53,22 +60,35 @@ class IdWindow:
 
     def remember(self, id: str, record: SeenEnvelope) -> None:
         recent, order = self.recent, self.order
+        if id in recent:
+            self.superseded[id] = self.superseded.get(id, 0) + 1
         recent[id] = record
         order.append(id)
         if len(order) > self.size:
-            del recent[order.popleft()]
+            self._forget_oldest()
 
     def resize(self, size: int) -> None:
         self.size = size
         while len(self.order) > size:
-            del self.recent[self.order.popleft()]
+            self._forget_oldest()
 
-    def pin(self, id: str) -> None:
+    def _forget_oldest(self) -> None:
+        id = self.order.popleft()
+        if id not in self.superseded:
+            del self.recent[id]
+        elif self.superseded[id] > 1:
+            self.superseded[id] -= 1
+        else:
+            del self.superseded[id]
+
+    def pin(self, id: str, record: SeenEnvelope) -> None:
         """Keep this id, which has just been remembered, until it is unpinned as often."""
         self._pins[id] = self._pins.get(id, 0) + 1
-        record = self.recent.get(id)
-        if record is not None:
-            self.pinned[id] = record
+        self.pinned[id] = record
+
+    def pins_of(self, id: str) -> int:
+        """How many open objects keep this id."""
+        return self._pins.get(id, 0)
 
     def unpin(self, id: str) -> None:
         left = self._pins.get(id, 0) - 1
@@ -79,7 +99,7 @@ class IdWindow:
             self.pinned.pop(id, None)
 
     def save(self) -> dict[str, Json]:
-        """Many envelopes share one record (`SpaceMember.seen_record`), which is written once."""
+        """Many envelopes share one record (`Session.seen_record`), which is written once."""
         rows: dict[int, int] = {}
         records: list[Json] = []
 
@@ -106,4 +126,8 @@ class IdWindow:
         window._pins = dict(saved["pins"])
         window.recent = {id: records[row] for id, row in zip(saved["order"], saved["rows"], strict=True)}
         window.pinned = {id: records[row] for id, row in saved["pinned"].items()}
+        # 0.1 kept no record of what it pinned in a window of no size: such an id stays taken, by nobody.
+        for id in window._pins.keys() - window.pinned.keys():
+            window.pinned[id] = window.recent.get(id) or SeenEnvelope(Name(""), "")
+        window.superseded = {id: turns - 1 for id, turns in Counter(window.order).items() if turns > 1}
         return window

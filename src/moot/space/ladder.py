@@ -106,7 +106,8 @@ def process_envelope(
             check_may_send(state, session, row, now)
         # 5
         window = state.window
-        if envelope.id in window.recent or envelope.id in window.pinned:
+        known = envelope.id in window.recent or envelope.id in window.pinned
+        if known and not state.may_repeat_id(envelope.id, session):
             raise DuplicateId(f"id {envelope.id!r} was used before: every envelope needs its own")
         # 6
         if row.sender == "gateway" or row is UNKNOWN:
@@ -122,7 +123,9 @@ def process_envelope(
         prepare = _ACTS.get(kind)
         # Most envelopes are only relayed: nothing below concerns them.
         if prepare is None and agreed and state.uniform_audience is not None and not session.options.injected:
-            window.remember(envelope.id, member.seen_record(kind))
+            if known:
+                state.forget_settled(envelope.id)
+            window.remember(envelope.id, session.seen_record(kind))
             return [
                 Deliver(state.uniform_audience if session.options.echo else state.all_but(session), envelope)
             ]
@@ -157,7 +160,7 @@ def _accepted(
     now: float,
     mint: Mint,
 ) -> list[Effect]:
-    record = SeenEnvelope(session.member.name, envelope.kind)
+    record = SeenEnvelope(session.member.name, envelope.kind, session.number)
     operation = proposer = None
     if envelope.kind in OPERATION_KINDS:
         record.to = state.resolve_names(envelope.to)
@@ -166,6 +169,7 @@ def _accepted(
             proposer = requests.proposer_asked(state, envelope)
         else:
             operation = record.operation = operation_of(envelope.payload)
+    state.forget_settled(envelope.id)
     state.window.remember(envelope.id, record)
     effects: list[Effect] = []
     if row.relayed:

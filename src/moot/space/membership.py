@@ -34,8 +34,10 @@ def join(
     member = _new_guest(state, name) if options.anonymous else _participant(state, name)
     was_present = member.present
     older = list(member.sessions.values()) if member.exclusive and not options.injected else []
-    session = Session(session_id, member, dialect, options)
+    number = state.sessions_joined + (not options.injected)
+    session = Session(session_id, member, dialect, options, number)
     state.roster.attach_session(session, max_sessions=state.limits.max_sessions_per_member)
+    state.sessions_joined = number
     if options.anonymous:
         state.roster.add(member)
         state.refresh(member)

@@ -96,6 +96,14 @@ class ProposalLedger:
             del self.proposals[forgotten[-1]]
         return forgotten
 
+    def forget(self, id: str) -> bool:
+        """Forget a settled proposal, because its id means something else now; False if there is none."""
+        if id not in self.proposals:
+            return False
+        del self.proposals[id]
+        self._settled.remove(id)
+        return True
+
     def save(self) -> dict[str, Json]:
         return {
             "proposals": [msgspec.to_builtins(proposal) for proposal in self.proposals.values()],

@@ -59,7 +59,6 @@ class SpaceMember:
     """One participant of the space, present or not."""
 
     __slots__ = (
-        "_seen_records",
         "anonymous",
         "configured",
         "credentials",
@@ -100,16 +99,6 @@ class SpaceMember:
         self.description: dict[str, Json] | None = None
         # Not part of the saved state: a refused message changes nothing.
         self.send_limiter = SendRateLimiter()
-        self._seen_records: dict[str, SeenEnvelope] = {}
-
-    def seen_record(self, kind: str) -> SeenEnvelope:
-        """What the window keeps of an envelope that nobody has to answer: one record for all of a kind."""
-        record = self._seen_records.get(kind)
-        if record is None:
-            if len(self._seen_records) >= _KINDS_KEPT:
-                self._seen_records.clear()
-            record = self._seen_records[kind] = SeenEnvelope(self.name, kind)
-        return record
 
     @property
     def present(self) -> bool:
@@ -152,10 +141,25 @@ class SpaceMember:
 class Session:
     """One connection of a member."""
 
-    __slots__ = ("closing_at", "dialect", "id", "limit", "member", "options", "rights")
+    __slots__ = (
+        "_seen_records",
+        "closing_at",
+        "dialect",
+        "id",
+        "limit",
+        "member",
+        "number",
+        "options",
+        "rights",
+    )
 
-    def __init__(self, id: SessionId, member: SpaceMember, dialect: DialectName, options: Options) -> None:
+    def __init__(
+        self, id: SessionId, member: SpaceMember, dialect: DialectName, options: Options, number: int
+    ) -> None:
         self.id = id
+        # Greater than that of every session that joined before. A post has that of the last session.
+        self.number = number
+        self._seen_records: dict[str, SeenEnvelope] = {}
         self.member = member
         self.dialect = dialect
         self.options = options
@@ -164,6 +168,15 @@ class Session:
         self.refresh()
         # D-26: when a shut-down session is closed; None while it lives. A post is no way round a shutdown.
         self.closing_at: float | None = member.shut_down if options.injected else None
+
+    def seen_record(self, kind: str) -> SeenEnvelope:
+        """What the window keeps of an envelope that nobody has to answer: one record for all of a kind."""
+        record = self._seen_records.get(kind)
+        if record is None:
+            if len(self._seen_records) >= _KINDS_KEPT:
+                self._seen_records.clear()
+            record = self._seen_records[kind] = SeenEnvelope(self.member.name, kind, self.number)
+        return record
 
     def refresh(self) -> None:
         """What this session may do: all that its member may, or as much of it as its token carries."""
@@ -186,6 +199,7 @@ class Session:
             "member": self.member.name,
             "dialect": self.dialect,
             "options": msgspec.to_builtins(self.options),
+            "number": self.number,
             "closing_at": self.closing_at,
         }
 

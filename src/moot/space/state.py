@@ -43,6 +43,8 @@ class State:
         self.ledger = ProposalLedger(config.limits.max_settled_proposals)
         self.window = IdWindow(config.limits.max_recent_ids)
         self.journal_writable = True
+        # How many sessions have joined, but for posts: the number of the last one.
+        self.sessions_joined = 0
         self._deadlines: list[tuple[float, int, Deadline, str]] = []
         self.scheduled = 0
         self._max_deadlines = 256
@@ -267,7 +269,7 @@ class State:
         if names:
             record.owed = names
             record.expires = now + self.limits.request_seconds
-            self.window.pin(id)
+            self.window.pin(id, record)
             if record.kind in COUNTED:
                 self.roster.members[record.author].open_requests += 1
             self.schedule(record.expires, "request", id)
@@ -295,6 +297,25 @@ class State:
     def settle_proposal(self, proposal: ProposalRecord, state: Settled, by: str | None) -> None:
         """Close a proposal. Its id stays taken for as long as the ledger remembers it (D-07)."""
         for id in self.ledger.settle(proposal, state, by):
+            self.window.unpin(id)
+
+    def may_repeat_id(self, id: str, session: Session) -> bool:
+        """Whether this session may use an id that the window knows (D-94).
+
+        Clients of the reference number their messages from 1 in every process. So under `reference_compat` an
+        id may come again from its author, in a session that joined later, while nothing open hangs on it. A
+        post is no such session: one that is sent twice must not act twice.
+        """
+        known = self.window.get(id)
+        if not self.config.reference_compat or known is None or session.options.injected:
+            return False
+        settled = self.ledger.get(id)
+        open_objects = self.window.pins_of(id) - (settled is not None and settled.state != "open")
+        return known.author == session.member.name and known.session < session.number and not open_objects
+
+    def forget_settled(self, id: str) -> None:
+        """An id came again: a correlation to it means the newer envelope, not the proposal that it was."""
+        if id in self.window and self.ledger.forget(id):
             self.window.unpin(id)
 
     def cancel_pending_answers(self, id: str) -> None:
@@ -354,6 +375,7 @@ class State:
             "ledger": self.ledger.save(),
             "window": self.window.save(),
             "journal_able": self.journal_writable,
+            "sessions_joined": self.sessions_joined,
             "deadlines": [
                 [when, what, key]
                 for when, number, what, key in sorted(self._deadlines)
@@ -369,7 +391,9 @@ class State:
         state.roster.aliases = {member.id: member for member in state.roster if member.id != member.name}
         for row in saved["sessions"]:
             member = state.roster.members[row["member"]]
-            session = Session(row["id"], member, row["dialect"], Options(**row["options"]))
+            # Without a number: saved by 0.1.
+            number = row.get("number", 0)
+            session = Session(row["id"], member, row["dialect"], Options(**row["options"]), number)
             session.closing_at = row["closing_at"]
             member.sessions[session.id] = session
             state.roster.sessions[session.id] = session
@@ -378,6 +402,7 @@ class State:
         state.ledger = ProposalLedger.load(saved["ledger"], config.limits.max_settled_proposals)
         state.window = IdWindow.load(saved["window"], config.limits.max_recent_ids)
         state.journal_writable = saved["journal_able"]
+        state.sessions_joined = saved.get("sessions_joined", 0)
         for when, what, key in saved["deadlines"]:
             state.schedule(when, what, key)
         for member in state.roster:

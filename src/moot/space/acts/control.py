@@ -32,7 +32,7 @@ def prepare_pause(state: State, session: Session, envelope: Envelope) -> Act:
             lift_pause(state, member)
             member.pause = PauseRecord(envelope.id, session.member.name, until)
             state.verdicts_changed()
-            state.window.pin(envelope.id)
+            state.window.pin(envelope.id, record)
             if until is not None:
                 state.schedule(until, "pause", member.name)
         state.record_pending_answer(envelope.id, record, tuple(member.name for member in paused), now)

@@ -49,7 +49,7 @@ def prepare_grant(state: State, session: Session, envelope: Envelope) -> Act:
                 reason if isinstance(reason, str) else None,
             )
         )
-        state.window.pin(envelope.id)
+        state.window.pin(envelope.id, record)
         state.record_pending_answer(envelope.id, record, (recipient.name,), now)
         state.refresh(recipient)
         return state.welcome_again([recipient], now, mint)

@@ -56,7 +56,7 @@ def prepare_invite(state: State, session: Session, envelope: Envelope) -> Act:
             # D-23: the answer to an invite is its ack, also when it fails; nothing was registered.
             failed = payloads.invite_ack("error", invitee, error=refusal.code, message=refusal.message)
             return _acknowledge(state, session, envelope, failed, now, mint)
-        return _add_invitee(state, session, envelope, invitee, capabilities, now, mint)
+        return _add_invitee(state, session, envelope, record, invitee, capabilities, now, mint)
 
     return Act(execute, check_limits)
 
@@ -65,6 +65,7 @@ def _add_invitee(
     state: State,
     session: Session,
     envelope: Envelope,
+    record: SeenEnvelope,
     invitee: Name,
     capabilities: Sequence[Capability],
     now: float,
@@ -89,7 +90,7 @@ def _add_invitee(
     state.roster.add(member)
     if lent:
         state.grants.add(GrantRecord(envelope.id, inviter.name, invitee, lent, now, reason))
-        state.window.pin(envelope.id)
+        state.window.pin(envelope.id, record)
     state.refresh(member)
 
     url = state.config.connection_url

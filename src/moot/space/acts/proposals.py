@@ -109,7 +109,7 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
                 proposed_at=now,
             )
         )
-        state.window.pin(envelope.id)
+        state.window.pin(envelope.id, record)
         state.schedule(expires, "proposal", envelope.id)
         return []
 

@@ -60,7 +60,7 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
             writers=[owner.name],
         )
         state.streams.open[stream.id] = stream
-        state.window.pin(envelope.id)
+        state.window.pin(envelope.id, record)
         opened: dict[str, Json] = without_none(
             {
                 "stream_id": stream.id,
