@@ -217,6 +217,30 @@ async def test_too_fast_is_told_when_to_try_again(tmp_path: Path, limits: Json, 
         assert 0 < refusal["retry_after"] <= 1
 
 
+async def test_the_fast_path_forgets_repeated_ids_as_the_slow_path_does(tmp_path: Path) -> None:
+    """The turn of an older envelope passes without effect, so that nobody else takes the id too early."""
+    rules = settings({"max_recent_ids": 6}, rules={"reference_compat": True})
+    async with socketless_gateway(tmp_path, rules) as one:
+        alice, window = one.join("alice"), one.host.space.state.window
+        for _ in range(3):
+            bob = one.join("bob")
+            await one.rest()
+            bob.say(chat("bob", "again"))
+            bob.leave()
+            await one.rest()
+        assert (list(window.order), window.superseded) == (["again"] * 3, {"again": 2})
+        open_fast_path(one, alice)
+        known = []
+        for number in range(6):
+            assert takes_the_fast_path(one, alice, chat("alice", f"c-{number}"))
+            known.append("again" in window)
+        # Room for one more, then two turns that pass without effect, then the newest one's own.
+        assert known == [True, True, True, False, False, False]
+        assert window.superseded == {}
+        assert set(window.recent) == set(window.order)
+        assert len(window.order) == 6
+
+
 # Where nothing takes the fast path.
 
 
