@@ -68,7 +68,13 @@ def config(journal: str = "on", *, names: list[str] | None = None) -> dict[str, 
     participants = {name: {"tokens": [token_of(name)], "capabilities": [{"kind": "chat"}]} for name in names}
     limits = {"messages_per_second": 0, "bytes_per_second": 0}
     return {
-        "gateway": {"port": 0, "data": "data", "journal": journal, "max_connections_per_address": 0},
+        "gateway": {
+            "port": 0,
+            "data": "data",
+            "journal": journal,
+            "max_connections_per_address": 0,
+            "joins_per_second": 0,
+        },
         "spaces": {"bench": {"participants": participants, "limits": limits}},
     }
 

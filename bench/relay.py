@@ -30,6 +30,7 @@ class Peer:
     """One connection of the relay."""
 
     subprotocol: str | None = None
+    max_first_bytes: int | None = None
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay

@@ -35,6 +35,9 @@ EVERYTHING = """
       allowed_origins: ["https://moot.example/"]
       allow_query_token: true
       join_seconds: 1
+      max_join_bytes: 21
+      wrong_tokens_per_minute: 22
+      joins_per_second: 23
       max_connections_per_address: 0
       max_connections: 2
       max_header_bytes: 3

@@ -25,7 +25,7 @@ BATCH = 500
 
 def settings(**rules: Json) -> Json:
     spaces = {"lab": space_settings(PEOPLE, limits=LIMITS, **rules)}
-    return gateway_settings(spaces, max_connections_per_address=0)
+    return gateway_settings(spaces, max_connections_per_address=0, joins_per_second=0)
 
 
 def batches(count: int, tag: str) -> Iterator[bytes]:

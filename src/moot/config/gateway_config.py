@@ -139,6 +139,12 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     # D-20: a connection that has not joined by then is closed.
     join_seconds: Seconds = 10
+    # 8 KiB: a join has a space, a token and a name. No more is read of a connection before it has joined.
+    max_join_bytes: Positive = 8_192
+    # Wrong tokens of one address or for one name that are told so; further ones get 429. 0: all of them.
+    wrong_tokens_per_minute: Annotated[float, msgspec.Meta(ge=0)] = 60
+    # Joins of one participant; five seconds' worth at once. Shells in a loop stay below. 0: any number.
+    joins_per_second: Annotated[float, msgspec.Meta(ge=0)] = 50
     # Eight members with eight windows each behind one address; 0 lifts it, as a proxy in front needs.
     max_connections_per_address: Count = 64
     # Twice what the benchmark holds; at 32 KiB each, 640 MiB.

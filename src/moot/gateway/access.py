@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import math
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from typing import Literal
@@ -20,6 +21,15 @@ class AccessDenied(msgspec.Struct, frozen=True):
 
     status: int
     message: str
+    # Seconds after which another try makes sense.
+    retry_after: float | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the answer says in its headers."""
+        if self.retry_after is None:
+            return {"WWW-Authenticate": "Bearer"} if self.status == 401 else {}
+        return {"Retry-After": str(max(1, math.ceil(self.retry_after)))}
 
 
 class TokenIdentity(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ from moot.config.gateway_config import GatewayConfig
 from moot.errors import UsageError
 from moot.gateway import fast_path
 from moot.gateway.access import HostOriginPolicy, SpaceDirectory
+from moot.gateway.access_limiter import AccessLimiter, AccessLimits
 from moot.gateway.gateway_metrics import GatewayMeasures
 from moot.gateway.http_routes import Endpoints, HttpSettings
 from moot.gateway.mailer import Mailer, MailSettings, Password
@@ -91,12 +92,16 @@ class Gateway:
         self.directory.admin_tokens = self.config.admin_tokens
         origin_policy = HostOriginPolicy(self.config.hosts(self.port), self.config.origins(self.port))
         sockets = _socket_settings(self.config)
-        self._upgrade_handler = UpgradeHandler(self.directory, origin_policy, sockets, self.readiness)
+        access_limiter = AccessLimiter(_access_limits(self.config))
+        self._upgrade_handler = UpgradeHandler(
+            self.directory, origin_policy, sockets, self.readiness, access_limiter
+        )
         limiter = ConnectionLimiter(_connection_limits(self.config))
         endpoints = Endpoints(
             self.directory,
             origin_policy,
             _http_settings(self.config),
+            access_limiter=access_limiter,
             readiness=self.readiness,
             metrics=self.metrics,
             connections=self.connections,
@@ -122,6 +127,7 @@ class Gateway:
         await factory.open_all()
         factory.on_created = self.measures.watch_space
         self.measures.watch_connections(limiter)
+        self.measures.watch_access(access_limiter)
         for host in self.directory.hosts.values():
             self.measures.watch_space(host)
 
@@ -183,6 +189,7 @@ def _socket_settings(config: GatewayConfig) -> SocketSettings:
     )
     return SocketSettings(
         join_seconds=config.join_seconds,
+        max_join_bytes=config.max_join_bytes,
         outbox=outbox,
         errors_per_second=config.errors_per_second,
         allow_query_token=config.allow_query_token,
@@ -199,6 +206,12 @@ def _socket_limits(configuration: Configuration) -> SocketLimits:
         ping_seconds=config.ping_seconds,
         ping_timeout_seconds=config.ping_timeout_seconds,
         close_seconds=config.close_seconds,
+    )
+
+
+def _access_limits(config: GatewayConfig) -> AccessLimits:
+    return AccessLimits(
+        wrong_tokens_per_minute=config.wrong_tokens_per_minute, joins_per_second=config.joins_per_second
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from moot import __version__
+from moot.gateway.access_limiter import AccessLimiter
 from moot.gateway.fast_path import COMPILED
 from moot.gateway.space_host import SpaceHost
 from moot.metrics import BUILD_INFO, Description, Histogram, Registry, measure_build
@@ -28,6 +29,12 @@ CONNECTIONS_REFUSED: Final = Description(
     "moot_connections_refused_total",
     "counter",
     "Connections cut because of max_connections_per_address or max_connections.",
+)
+WRONG_TOKENS: Final = Description(
+    "moot_wrong_tokens_total", "counter", "Requests and joins with a token that nobody has."
+)
+JOINS_REFUSED: Final = Description(
+    "moot_joins_refused_total", "counter", "Joins refused because of joins_per_second."
 )
 SESSIONS: Final = Description("moot_sessions", "gauge", "Sessions that have joined.", ("space",))
 RECEIVED: Final = Description(
@@ -76,6 +83,8 @@ GATEWAY_METRICS: Final = (
     BUILD_INFO,
     CONNECTIONS,
     CONNECTIONS_REFUSED,
+    WRONG_TOKENS,
+    JOINS_REFUSED,
     SESSIONS,
     RECEIVED,
     FAST_PATH,
@@ -102,6 +111,10 @@ class GatewayMeasures:
     def watch_connections(self, limiter: ConnectionLimiter) -> None:
         CONNECTIONS.gauge(self.registry).read = lambda: limiter.connections
         CONNECTIONS_REFUSED.counter(self.registry).read = lambda: limiter.refused
+
+    def watch_access(self, limiter: AccessLimiter) -> None:
+        WRONG_TOKENS.counter(self.registry).read = lambda: limiter.wrong_tokens
+        JOINS_REFUSED.counter(self.registry).read = lambda: limiter.joins_refused
 
     def watch_space(self, host: SpaceHost) -> None:
         """From now on; what was replayed before is not counted again."""

@@ -53,9 +53,11 @@ def json_response(status: int, body: Json) -> Response:
 
 
 def denied(denied: AccessDenied) -> Response:
-    response = json_response(denied.status, {"error": "denied", "message": denied.message})
-    if denied.status == 401:
-        response.headers["WWW-Authenticate"] = "Bearer"
+    body: dict[str, Json] = {"error": "denied", "message": denied.message}
+    if denied.retry_after is not None:
+        body["retry_after"] = round(denied.retry_after, 3)
+    response = json_response(denied.status, body)
+    response.headers.update(denied.headers)
     return response
 
 

@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from moot.errors import InvalidEnvelope, InvalidRequest, Refused, Unauthorized
 from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory, TokenIdentity, bearer
+from moot.gateway.access_limiter import AccessLimiter
 from moot.gateway.console import PAGE, Console
 from moot.gateway.delivery import encode_entry
 from moot.gateway.http_replies import (
@@ -70,6 +71,7 @@ class Endpoints:
         origin_policy: HostOriginPolicy,
         settings: HttpSettings,
         *,
+        access_limiter: AccessLimiter,
         readiness: Readiness,
         metrics: Callable[[], str],
         connections: Callable[[], list[dict[str, Json]]],
@@ -78,6 +80,7 @@ class Endpoints:
         self.directory = directory
         self.origin_policy = origin_policy
         self.settings = settings
+        self.access_limiter = access_limiter
         self.readiness = readiness
         self._metrics = metrics
         self._connections = connections
@@ -117,9 +120,9 @@ class Endpoints:
             if stranger is not None:
                 return denied(stranger)
             if self.readiness.phase == "starting":
-                answer = denied(AccessDenied(503, "the gateway is starting: try again in a moment"))
-                answer.headers["Retry-After"] = "1"
-                return answer
+                return denied(
+                    AccessDenied(503, "the gateway is starting: try again in a moment", retry_after=1)
+                )
             try:
                 return await endpoint(request)
             except RequestRefused as refusal:
@@ -196,7 +199,9 @@ class Endpoints:
             for host in self.directory.hosts.values()
             if isinstance(identity := self.directory.identify(host.name, token), TokenIdentity)
         ]
-        return json_response(200, {"spaces": found}) if found else denied(AccessDenied(401, "unknown token"))
+        if found:
+            return json_response(200, {"spaces": found})
+        return denied(self._refuse_token(AccessDenied(401, "unknown token"), request))
 
     async def messages(self, request: Request) -> Response:
         identity = self._participant(request)
@@ -214,7 +219,8 @@ class Endpoints:
         identity = self.directory.identify(request.query_params.get("space"), token)
         if isinstance(identity, AccessDenied):
             # D-40: a token that is given but wrong is 403 here, as existing clients expect.
-            return AccessDenied(403, identity.message) if identity.status == 401 else identity
+            wrong = AccessDenied(403, identity.message) if identity.status == 401 else identity
+            return self._refuse_token(wrong, request, request.path_params["id"])
         member = identity.host.space.state.roster.resolve(request.path_params["id"])
         if member is None or member.name != identity.name:
             return AccessDenied(403, "this token is another participant's")
@@ -294,9 +300,20 @@ class Endpoints:
         return json_response(200, {"connections": self._connections()})
 
     def _administrator(self, request: Request) -> str | None:
+        """Who administers with the token of this request; raises RequestRefused after too many wrong ones."""
         if not self.settings.admin:
             return None
-        return self.directory.administrator(bearer(request.headers.get("authorization")))
+        token = bearer(request.headers.get("authorization"))
+        admin = self.directory.administrator(token)
+        if admin is None and token:
+            wrong = self._refuse_token(AccessDenied(403, ""), request)
+            if wrong.retry_after is not None:
+                raise RequestRefused(wrong)
+        return admin
+
+    def _refuse_token(self, wrong: AccessDenied, request: Request, name: str | None = None) -> AccessDenied:
+        address = request.client.host if request.client is not None else ""
+        return self.access_limiter.refuse_token(wrong, address, name)
 
     def _administered(self, request: Request) -> tuple[SpaceHost, str]:
         admin = self._administrator(request)

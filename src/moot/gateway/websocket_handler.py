@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -22,6 +23,7 @@ import orjson
 
 from moot.errors import InvalidEnvelope, MalformedEnvelope, Refused
 from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory, TokenIdentity, bearer
+from moot.gateway.access_limiter import AccessLimiter
 from moot.gateway.delivery import SessionOutbox
 from moot.gateway.readiness import Readiness
 from moot.gateway.space_host import SpaceHost
@@ -42,6 +44,7 @@ log = logging.getLogger(__name__)
 _SUBPROTOCOLS: Final[Mapping[str, DialectName]] = {"mew.v0.4": "mew", "mcpx.v0.1": "mcpx", "mcpx.m3p": "m3p"}
 # D-20: what clients call the id that they propose in a join.
 _ID_KEYS: Final = ("participantId", "participant", "participant_id", "from")
+_TRY_AGAIN_CODES: Final = frozenset({"resource_limit", "rate_limited"})
 _PROTOCOLS: Final[Mapping[str, DialectName]] = {"mew/v0.4": "mew", "mcpx/v0.1": "mcpx"}
 
 
@@ -49,6 +52,7 @@ class SocketSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the sockets of a gateway need to know."""
 
     join_seconds: float = 10.0
+    max_join_bytes: int = 8_192
     outbox: OutboxLimits = OutboxLimits()
     errors_per_second: float = 10.0
     allow_query_token: bool = False
@@ -73,7 +77,9 @@ class UpgradeHandler:
         origin_policy: HostOriginPolicy,
         settings: SocketSettings,
         readiness: Readiness,
+        access_limiter: AccessLimiter,
     ) -> None:
+        self.access_limiter = access_limiter
         self.directory = directory
         self.origin_policy = origin_policy
         self.readiness = readiness
@@ -87,9 +93,8 @@ class UpgradeHandler:
             return _refusal(denied)
         if self.readiness.phase != "running":
             # Whoever was told to go may be back before the port is closed: nobody would be behind its socket.
-            return _refusal(
-                AccessDenied(503, f"the gateway is {self.readiness.phase}: try again in a moment")
-            )
+            again = f"the gateway is {self.readiness.phase}: try again in a moment"
+            return _refusal(AccessDenied(503, again, retry_after=1))
         try:
             parts = urlsplit(upgrade.path)
         except ValueError:
@@ -102,10 +107,19 @@ class UpgradeHandler:
             return _refusal(AccessDenied(400, refusal.message))
         if request.token is None and "authorization" not in upgrade.headers:
             return MemberSocket(self, request, None)
-        identity = self.directory.identify(request.space, request.token)
+        identity = self.identify(request.space, request.token, upgrade.peer, _name_in(parts.path))
         if isinstance(identity, AccessDenied):
             return _refusal(identity)
         return MemberSocket(self, request, identity)
+
+    def identify(
+        self, space: str | None, token: str | None, address: str, name: str | None
+    ) -> TokenIdentity | AccessDenied:
+        """Whose token this is, if that one may join now. `name` is who it is said to be."""
+        identity = self.directory.identify(space, token)
+        if isinstance(identity, AccessDenied):
+            return identity if not token else self.access_limiter.refuse_token(identity, address, name)
+        return self.access_limiter.check_join(identity, address) or identity
 
 
 class MemberSocket:
@@ -115,6 +129,8 @@ class MemberSocket:
         self, upgrade_handler: UpgradeHandler, request: ConnectRequest, identity: TokenIdentity | None
     ) -> None:
         self.subprotocol = request.subprotocol
+        # A stranger's first message is a join, and that is short.
+        self.max_first_bytes = upgrade_handler.settings.max_join_bytes if identity is None else None
         self.session: SessionId | None = None
         self.host: SpaceHost | None = None
         self.dialect: DialectName = request.dialect or "mew"
@@ -213,6 +229,8 @@ class MemberSocket:
         if self._join_timer is not None:
             self._join_timer.cancel()
             self._join_timer = None
+        if self._connection is not None:
+            self._connection.accept_all()
         log.info("joined", extra={"space": host.name, "participant": identity.name, "session": session})
 
     def _read_join(self, data: bytes) -> None:
@@ -225,11 +243,16 @@ class MemberSocket:
         except MalformedEnvelope as fault:
             self._reject(fault.code, f"join first: {fault.message}")
             return
-        identity = self._upgrade_handler.directory.identify(space or self._request.space, token)
-        if isinstance(identity, AccessDenied):
-            self._reject("unauthorized", identity.message)
-        else:
+        address = self._connection.peer if self._connection is not None else ""
+        identity = self._upgrade_handler.identify(
+            space or self._request.space, token, address, options.runtime_id
+        )
+        if isinstance(identity, TokenIdentity):
             self._join(identity, options)
+        elif identity.retry_after is not None:
+            self._reject("rate_limited", identity.message, retry_after=identity.retry_after)
+        else:
+            self._reject("unauthorized", identity.message)
 
     def _read_join_fields(self, fields: Mapping[str, Json]) -> tuple[str | None, str | None, Options]:
         if fields.get("type") == "join":
@@ -271,16 +294,19 @@ class MemberSocket:
         if self._connection is not None:
             self._connection.close(code, reason)
 
-    def _reject(self, code: str, message: str) -> None:
-        """D-21: a bad join gets an error, then close code 1008."""
+    def _reject(self, code: str, message: str, *, retry_after: float | None = None) -> None:
+        """D-21: a bad join gets an error, then close code 1008; 1013 where trying again makes sense."""
         if self._connection is None:
             return
         payload: dict[str, Json] = {"error": code, "message": message}
+        if retry_after is not None:
+            payload["retry_after"] = round(retry_after, 3)
+            message += f"; retry after {math.ceil(retry_after)} s"
         notice = GatewayNotice("system/error", str(uuid.uuid4()), rfc3339(time.time()), payload)
         raw = DIALECTS[self.dialect].encode_notice(notice)
         if raw is not None:
             self._connection.write(encode_frame(raw))
-        self._connection.close(TRY_AGAIN if code == "resource_limit" else POLICY, message)
+        self._connection.close(TRY_AGAIN if code in _TRY_AGAIN_CODES else POLICY, message)
 
     def _disconnect_slow(self, how_far: str) -> None:
         log.info("slow", extra={"session": self.session, "behind": how_far})
@@ -303,10 +329,15 @@ def _is_join(data: bytes) -> bool:
 
 
 def _is_websocket_path(path: str) -> bool:
-    if path in ("/", "/ws"):
-        return True
+    return path in ("/", "/ws") or _name_in(path) is not None
+
+
+def _name_in(path: str) -> str | None:
+    """The name in /participants/{id}/ws; None for another path."""
     steps = path.split("/")
-    return len(steps) == 4 and steps[1] == "participants" and bool(unquote(steps[2])) and steps[3] == "ws"
+    if len(steps) != 4 or steps[1] != "participants" or steps[3] != "ws":
+        return None
+    return unquote(steps[2]) or None
 
 
 def _read_connect_request(query: str, headers: Mapping[str, str], settings: SocketSettings) -> ConnectRequest:
@@ -341,4 +372,7 @@ def _read_connect_request(query: str, headers: Mapping[str, str], settings: Sock
 
 
 def _refusal(denied: AccessDenied) -> UpgradeRefusal:
-    return UpgradeRefusal(denied.status, orjson.dumps({"error": denied.message}))
+    body: dict[str, Json] = {"error": denied.message}
+    if denied.retry_after is not None:
+        body["retry_after"] = round(denied.retry_after, 3)
+    return UpgradeRefusal(denied.status, orjson.dumps(body), denied.headers)

@@ -64,6 +64,8 @@ class HttpListener(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
+        # It warns of every request that is no HTTP: strangers would fill the log.
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         self._serving: asyncio.Task[None] | None = None
         self._listening = asyncio.Event()
 

@@ -14,6 +14,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 # A body may take this many times as long as headers.
 BODY_TIME_FACTOR: Final = 3
+# What decides who asks and from where. Given twice, a proxy and we could each believe another one.
+_ONLY_ONCE: Final = frozenset({b"authorization", b"host", b"origin"})
+# So much of a body is read and thrown away after the answer: most clients send all before they read anything.
+_DISCARDED_BODY_BYTES: Final = 65_536
+_BODY_HEADERS: Final = frozenset({b"content-length", b"transfer-encoding"})
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +69,12 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
         _reads_headers = True
         _unparsed_bytes = 0
         _header_bytes = 0
+        _seen_once: frozenset[bytes] = frozenset()
+        _repeated: bytes | None = None
+        _has_body = False
+        _discarded_bytes = 0
+        _are_headers_complete = False
+        _refusal = ""
 
         def connection_made(self, transport: Any) -> None:
             peer = transport.get_extra_info("peername")
@@ -90,22 +101,59 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
             # Each request on a kept connection has its own time and size for headers.
             super().on_message_begin()
             self._header_bytes = 0
+            self._seen_once, self._repeated, self._has_body = frozenset(), None, False
+            self._are_headers_complete = False
+            self._discarded_bytes = 0
             if self._timer is None:
                 self._start_timer(limiter.limits.header_seconds, headers=True)
 
         def on_header(self, name: bytes, value: bytes) -> None:
+            if self._are_headers_complete:
+                # A trailer behind a body in chunks: nobody here asks for one, and it must pass for no header.
+                return
             self._header_bytes += len(name) + len(value) + 4
+            name = name.lower()
+            if name in _ONLY_ONCE:
+                if name in self._seen_once:
+                    self._repeated = name
+                self._seen_once |= {name}
+            elif name in _BODY_HEADERS:
+                self._has_body = True
             super().on_header(name, value)
 
         def on_headers_complete(self) -> None:
             self._stop_timer()
+            self._are_headers_complete = True
             if self._header_bytes > limiter.limits.max_header_bytes:
                 # All in one packet: counted only now.
-                self.send_400_response("headers too large")
-                return
+                raise self._refuse("headers too large")
+            if self._repeated is not None:
+                name = self._repeated.decode()
+                raise self._refuse(f"the header {name} is given more than once: send it once")
             # A body that comes too slowly is cut off, too; how large it may be is checked elsewhere.
             self._start_timer(BODY_TIME_FACTOR * limiter.limits.header_seconds, headers=False)
             super().on_headers_complete()
+            if self._has_body:
+                # Read on when the body is asked for, which nobody does for a stranger.
+                self.flow.pause_reading()
+
+        def on_body(self, body: bytes) -> None:
+            cycle = self.cycle
+            if cycle is not None and cycle.response_complete:
+                self._discarded_bytes += len(body)
+                if self._discarded_bytes > _DISCARDED_BODY_BYTES and not self.transport.is_closing():
+                    # Nobody will read the rest.
+                    self.transport.close()
+                return
+            super().on_body(body)
+
+        def _refuse(self, why: str) -> ValueError:
+            """To be raised: it ends the parsing, and with it what came behind in the same packet."""
+            self._refusal = why
+            return ValueError(why)
+
+        def send_400_response(self, msg: str) -> None:
+            super().send_400_response(self._refusal or msg)
 
         def on_message_complete(self) -> None:
             self._stop_timer()

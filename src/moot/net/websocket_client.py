@@ -166,6 +166,7 @@ class _FrameListener:
     """Adds the close code: a connection does not know it, and a listener wants it."""
 
     subprotocol: str | None = None
+    max_first_bytes: int | None = None
 
     def __init__(self, line: ClientSocket, listener: MessageListener) -> None:
         self._line = line

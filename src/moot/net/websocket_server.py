@@ -33,6 +33,8 @@ from picows import (
 )
 from picows.picows import WSProtocol  # type: ignore[attr-defined]
 
+from moot.net.first_bytes import FirstBytes
+
 log = logging.getLogger(__name__)
 # picows logs the mistakes of peers as errors of ours; the peer gets a close code, and that is enough.
 _picows_log = logging.getLogger(f"{__name__}.picows")
@@ -80,12 +82,15 @@ class UpgradeRefusal(msgspec.Struct, frozen=True):
 
     status: int
     body: bytes
+    headers: Mapping[str, str] = {}
 
 
 class Handler(Protocol):
     """What handles one connection. Called from the loop; nothing here may block or raise."""
 
     subprotocol: str | None
+    # How many bytes are read before the handler calls `accept_all`; None: any number from the start.
+    max_first_bytes: int | None
 
     def opened(self, connection: ServerSocket) -> None: ...
 
@@ -116,6 +121,7 @@ class ServerSocket(WSListener):
         self._fragments_binary = False
         self._is_closing = False
         self._drop_timer: asyncio.TimerHandle | None = None
+        self._first_bytes: FirstBytes | None = None
 
     # Called by picows
 
@@ -197,6 +203,16 @@ class ServerSocket(WSListener):
     def is_closing(self) -> bool:
         return self._is_closing
 
+    def limit_first_bytes(self, protocol: _ServerProtocol, max_bytes: int) -> None:
+        """Read no more than so many bytes before `accept_all`."""
+        self._first_bytes = FirstBytes(protocol, self, max_bytes)
+
+    def accept_all(self) -> None:
+        """From here on messages may be as large as `SocketLimits` say."""
+        if self._first_bytes is not None:
+            self._first_bytes.lift()
+            self._first_bytes = None
+
     def _protocol_error(self, code: WSCloseCode, reason: str) -> WSProtocolError:
         """Read nothing more; picows sends the close. What was written before still goes out."""
         if not self._is_closing:
@@ -263,13 +279,19 @@ class _ServerProtocol(WSProtocol):  # type: ignore[misc]
     def data_received(self, data: bytes) -> None:
         """Called with the upgrade request only; from then on the transport fills our buffer itself."""
         # uvicorn has found `upgrade` among the tokens; picows wants it alone, and Firefox sends two.
-        view = memoryview(_CONNECTION.sub(b"\r\nconnection: upgrade", data, count=1))
+        self.feed(_CONNECTION.sub(b"\r\nconnection: upgrade", data, count=1))
+
+    def feed(self, data: bytes) -> None:
+        """Process bytes that somebody else has read."""
+        view = memoryview(data)
+        # By the class: the instance may have got others from `FirstBytes`.
+        get_buffer, buffer_updated = type(self).get_buffer, type(self).buffer_updated
         while view:
-            room = self.get_buffer(len(view))
+            room = get_buffer(self, len(view))
             size = min(len(room), len(view))
             room[:size] = view[:size]
             view = view[size:]
-            self.buffer_updated(size)
+            buffer_updated(self, size)
 
 
 def server_protocol(
@@ -296,7 +318,7 @@ def server_protocol(
                 return WSUpgradeResponseWithListener(response, None)
             decision = admit(Upgrade(request.path.decode("latin-1"), headers, address))
             if isinstance(decision, UpgradeRefusal):
-                kind = {"Content-Type": "application/json"}
+                kind = {"Content-Type": "application/json"} | dict(decision.headers)
                 response = WSUpgradeResponse.create_error_response(
                     HTTPStatus(decision.status), decision.body, kind
                 )
@@ -304,6 +326,8 @@ def server_protocol(
             chosen = {"Sec-WebSocket-Protocol": decision.subprotocol} if decision.subprotocol else None
             connection = ServerSocket(decision, limits)
             connection.peer = address
+            if decision.max_first_bytes is not None:
+                connection.limit_first_bytes(made[0], decision.max_first_bytes)
             return WSUpgradeResponseWithListener(WSUpgradeResponse.create_101_response(chosen), connection)
 
         made.append(

@@ -43,6 +43,7 @@ class RelaySocket:
     """One WebSocket of one client."""
 
     subprotocol: str | None = None
+    max_first_bytes: int | None = None
 
     def __init__(self, server: RelayServer) -> None:
         self._server = server

@@ -1,0 +1,101 @@
+"""How often an address or a name may come with a wrong token, and how often a member may join.
+
+The token is looked at first, always: whoever has the right one gets in, whatever others did from the same
+address or under the same name. So nobody can lock a member out, not even from behind the same proxy, where
+all addresses are one. What is limited is what a wrong token gets: after `wrong_tokens_per_minute`, 429 and
+`Retry-After` instead of the reason. Joins are counted for those who have a right to them, by space and
+member: only the holder of a token can use them up.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from ipaddress import IPv6Address, ip_address
+from typing import Final
+
+import msgspec
+
+from moot.gateway.access import AccessDenied, TokenIdentity
+from moot.resilience.rate_limits import token_buckets
+
+log = logging.getLogger(__name__)
+
+# Strangers choose addresses and names; this many of each are remembered, the latest ones.
+_MAX_KEYS: Final = 10_000
+# A network at somebody's home: whoever has one has all of its addresses (RFC 6177).
+_IPV6_PREFIX_BITS: Final = 64
+_MAX_NAME_CHARS: Final = 256
+# A supervisor that restarts all of its members at once, and a browser with its windows.
+_JOIN_BURST_SECONDS: Final = 5.0
+_SECONDS_PER_MINUTE: Final = 60.0
+# An operator wants to know that somebody guesses, and not how often.
+_LOG_SECONDS: Final = 60.0
+
+
+class AccessLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How often; 0 limits nobody."""
+
+    wrong_tokens_per_minute: float = 60
+    joins_per_second: float = 50
+
+
+class AccessLimiter:
+    """Counts wrong tokens and joins of one gateway."""
+
+    def __init__(self, limits: AccessLimits, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limits = limits
+        self.wrong_tokens = 0
+        self.joins_refused = 0
+        self._clock = clock
+        per_second = limits.wrong_tokens_per_minute / _SECONDS_PER_MINUTE
+        burst = limits.wrong_tokens_per_minute
+        self._by_address = token_buckets(per_second, burst, max_keys=_MAX_KEYS)
+        self._by_name = token_buckets(per_second, burst, max_keys=_MAX_KEYS)
+        joins = limits.joins_per_second
+        self._joins = token_buckets(joins, max(1.0, joins * _JOIN_BURST_SECONDS), max_keys=_MAX_KEYS)
+        self._log_from = 0.0
+
+    def refuse_token(self, denied: AccessDenied, address: str, name: str | None = None) -> AccessDenied:
+        """Count a wrong token; returns what to answer: `denied`, or 429 when there were too many."""
+        if denied.status >= 500:
+            # Nothing is wrong with the token.
+            return denied
+        now = self._clock()
+        self.wrong_tokens += 1
+        wait = self._by_address.take(_network_of(address), now)
+        if name:
+            wait = max(wait, self._by_name.take(name[:_MAX_NAME_CHARS], now))
+        if not wait:
+            return denied
+        if now >= self._log_from:
+            self._log_from = now + _LOG_SECONDS
+            log.warning("too many wrong tokens", extra={"address": address, "wrong": self.wrong_tokens})
+        return AccessDenied(429, "too many wrong tokens: try again later", retry_after=wait)
+
+    def check_join(self, identity: TokenIdentity, address: str) -> AccessDenied | None:
+        """Count a join; why it has to wait, if it has to. A guest is known by its address only."""
+        who = ("guest", _network_of(address)) if identity.guest else ("member", identity.name)
+        wait = self._joins.take((identity.host.name, *who), self._clock())
+        if not wait:
+            return None
+        self.joins_refused += 1
+        return AccessDenied(
+            429,
+            f"joining more often than gateway.joins_per_second {self.limits.joins_per_second:g} allows",
+            retry_after=wait,
+        )
+
+
+def _network_of(address: str) -> str:
+    """An address as it is counted: of IPv6 the network, of a mapped IPv4 address that one."""
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if not isinstance(found, IPv6Address):
+        return address
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(int(found) >> (128 - _IPV6_PREFIX_BITS))
