@@ -265,3 +265,29 @@ def test_placeholders_are_not_filled_in(tmp_path: Path) -> None:
     space = lab(tmp_path, "participants: {a: {tokens: ['${TOKEN}'], args: ['${TOKEN}']}}", TOKEN="x")
     assert set(space.tokens) == {hash_token("${TOKEN}")}
     assert space.members["a"].args == ("${TOKEN}",)
+
+
+def test_tokens_stay_as_they_are_when_spaces_are_added_and_removed(tmp_path: Path) -> None:
+    """A new token is void at once for whoever holds the old one."""
+    lab, other = "lab: {participants: {you: ['*']}}", "other: {participants: {you: ['*']}}"
+
+    def tokens(*spaces: str) -> dict[str, tuple[str, ...]]:
+        found = loaded(tmp_path, f"spaces: {{{', '.join(spaces)}}}").spaces
+        return {name: space.config.participants["you"].credentials for name, space in found.items()}
+
+    alone = tokens(lab)
+    both = tokens(other, lab)
+    assert both["lab"] == alone["lab"] != both["other"]
+    assert tokens(lab) == alone
+    assert tokens(other)["other"] == both["other"]
+    assert tokens(lab, other) == both
+
+
+def test_a_token_of_another_space_is_not_taken_over(tmp_path: Path) -> None:
+    """Tokens of 0.1, of which nobody knows whose space they open, open none of several."""
+    first = loaded(tmp_path, "spaces: {lab: {participants: {you: ['*']}}}").spaces["lab"]
+    (tmp_path / ".moot/tokens/.space").unlink()
+    spaces = loaded(
+        tmp_path, "spaces: {lab: {participants: {you: ['*']}}, b: {participants: {you: ['*']}}}"
+    ).spaces
+    assert not set(first.tokens) & {token for space in spaces.values() for token in space.tokens}

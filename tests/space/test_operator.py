@@ -78,10 +78,10 @@ def test_restore_lifts_a_kick_and_mints_another_token() -> None:
 
 def test_a_token_can_be_rotated_with_or_without_the_old_one() -> None:
     space = new_driver().space
-    space.rotate_credential("bob", Token("h1"), keep=False)
-    space.rotate_credential("bob", Token("h2"), keep=True)
+    space.rotate_credential("bob", Token("h1"), 0.0, CountingMint(), keep=False)
+    space.rotate_credential("bob", Token("h2"), 0.0, CountingMint(), keep=True)
     assert (space.find_token_owner("h1"), space.find_token_owner("h2")) == ("bob", "bob")
-    space.rotate_credential("bob", Token("h3"), keep=False)
+    space.rotate_credential("bob", Token("h3"), 0.0, CountingMint(), keep=False)
     assert (space.find_token_owner("h1"), space.find_token_owner("h3"), space.find_token_owner("")) == (
         None,
         "bob",

@@ -188,5 +188,5 @@ def test_a_rotated_token_leaves_verdicts_alone() -> None:
     driver = two_members()
     state = driver.space.state
     epoch, known = state.verdict_epoch, verdicts(state, KINDS)
-    driver.space.rotate_credential("bob", Token("h1"), keep=False)
+    driver.space.rotate_credential("bob", Token("h1"), driver.now, driver.mint, keep=False)
     assert (state.verdict_epoch, verdicts(state, KINDS)) == (epoch, known)

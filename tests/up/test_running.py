@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from moot.cli import main
@@ -99,7 +100,7 @@ async def test_every_part_has_its_row(tmp_path: Path) -> None:
         crasher = await here.until("crasher", lambda each: each.restarts >= 3)
         assert crasher.kind == "member"
         assert here.status("lazy").message == "not started; start it with `moot up --start lazy`"
-        assert here.status("locked").message == "not started: it has no token with all its rights"
+        assert here.status("locked").message == "not started: it has no valid token with all its rights"
         needy = await here.until("needy", lambda each: each.state == "waiting")
         assert "the environment variable NOT_SET is not set" in needy.message
         assert here.status("lean").state == "idle"
@@ -249,3 +250,51 @@ def test_the_command_itself_shows_changes_and_stops(
     assert "steady: running, pid " in told
     assert "note: reloaded\n" in told
     assert told.endswith("stopped\n")
+
+
+async def rotated(here: Raised, name: str) -> str:
+    async with httpx.AsyncClient(base_url=here.up.url, trust_env=False) as http:
+        answer = await http.post(
+            f"/admin/participants/{name}/token", json={}, headers={"Authorization": "Bearer t-root"}
+        )
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["token"])
+
+
+async def test_members_and_servers_go_on_with_the_token_that_replaced_theirs(tmp_path: Path) -> None:
+    """Whoever was started with the old one is started again, and no other."""
+    sleeper = "{capabilities: [chat], command: sh, args: [-c, 'echo $MOOT_TOKEN > %s; exec sleep 1000']}"
+    members = [f"{name}: {sleeper % name}" for name in ("worker", "other")]
+    text = lab(YOU, *members, servers="files: {command: python3, args: [-m, moot.up.servers.files, shared]}")
+    text = "        gateway: {port: 0, admin_tokens: {root: {token: t-root}}}\n" + text
+    async with raised(tmp_path, text) as here:
+        before = {
+            name: (await here.until(name, lambda each: each.state == "running")).pid
+            for name in ("worker", "other")
+        }
+        await here.until("files", lambda each: each.joined and each.state == "running")
+        fresh = await rotated(here, "worker")
+        await until(lambda: (tmp_path / "worker").read_text().strip() == fresh)
+        assert (tmp_path / ".moot/tokens/worker.token").read_text().strip() == fresh
+        assert here.status("worker").pid != before["worker"]
+        assert here.status("other").pid == before["other"]
+        sessions = here.up.gateway.directory.hosts["lab"].space.state.roster.sessions
+        served = {id for id, each in sessions.items() if each.member.name == "files"}
+        await rotated(here, "files")
+        await until(
+            lambda: [id for id, each in sessions.items() if each.member.name == "files" and id not in served]
+        )
+        # A reload, which reads the new tokens from their files, leaves all of them alone.
+        now = {name: here.status(name).pid for name in ("worker", "other")}
+        await here.up.reload(*read(tmp_path))
+        assert {name: here.status(name).pid for name in ("worker", "other")} == now
+
+
+async def test_a_member_whose_token_is_void_is_not_started(tmp_path: Path) -> None:
+    text = lab(YOU, "worker: {capabilities: [chat], tokens: [t-worker], command: sleep, args: ['1000']}")
+    text = "        gateway: {port: 0, admin_tokens: {root: {token: t-root}}}\n" + text
+    async with raised(tmp_path, text) as here:
+        await here.until("worker", lambda each: each.state == "running")
+        await rotated(here, "worker")
+    async with raised(tmp_path, text) as here:
+        assert here.status("worker").message == "not started: it has no valid token with all its rights"

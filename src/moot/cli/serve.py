@@ -26,7 +26,7 @@ def add_command(commands: Any, name: str) -> None:
         about="Runs the gateway that a configuration describes: a moot.yaml with gateway: and spaces:, "
         "or the single-space space.yaml of the MEW reference implementation. Ctrl-C and SIGTERM stop it: "
         "members are told and the journal is flushed. SIGHUP reads the file again: participants and "
-        "capabilities change without anyone being dropped.",
+        "capabilities change; only who is no longer named, or whose token is void, is dropped.",
         examples="  moot serve moot.yaml\n"
         "  moot serve space.yaml --port 9000 --data /var/lib/moot\n"
         "  moot serve moot.yaml --check                   only read the file and say what it means\n",
@@ -67,7 +67,11 @@ async def serve(options: argparse.Namespace) -> int:
             print(f"token of administrator {admin}: {file}", flush=True)
         for name, settings in configuration.spaces.items():
             for participant, file in settings.token_files.items():
-                print(f"token of {participant} in {name}: {file}", flush=True)
+                held = settings.config.participants[participant].credentials
+                if any(gateway.admits(name, participant, token) for token in held):
+                    print(f"token of {participant} in {name}: {file}", flush=True)
+                else:
+                    print(f"token of {participant} in {name}: void, it was replaced or removed", flush=True)
         print(f"moot gateway listening on {gateway.url}", flush=True)
         await asyncio.Event().wait()
     finally:

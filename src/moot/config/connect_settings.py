@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -97,12 +97,16 @@ def read_token(file: Path) -> Secret:
     return Secret(text)
 
 
-def token_of(settings: SpaceSettings, name: str, secrets: Mapping[str, Secret]) -> Secret | None:
-    """The token with which a participant has all its rights, if it was read."""
+def tokens_of(settings: SpaceSettings, name: str, secrets: Mapping[str, Secret]) -> Iterator[Secret]:
+    """The tokens with which a participant has all its rights, as far as they were read."""
     for hash in settings.config.participants[name].credentials:
         if settings.tokens[hash].capabilities is None and hash in secrets:
-            return secrets[hash]
-    return None
+            yield secrets[hash]
+
+
+def token_of(settings: SpaceSettings, name: str, secrets: Mapping[str, Secret]) -> Secret | None:
+    """The first of these, if there is one."""
+    return next(tokens_of(settings, name, secrets), None)
 
 
 def address_of(gateway: GatewayConfig) -> str:

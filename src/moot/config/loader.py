@@ -246,8 +246,8 @@ def _spaces(document: Mapping[str, Json], reading: ReadContext) -> dict[str, Spa
         section = optional(value, here)
         check_keys(section, SPACE_KEYS | _AROUND_KEYS, here)
         entries = {key: (entry, at(here, key)) for key, entry in section.items()}
-        folder = Path("tokens") if len(sections) == 1 else Path("tokens") / _space_name(name, here)
-        spaces[name] = _read_space(_space_name(name, here), entries, here, reading, folder)
+        folder = reading.tokens.folder_of(_space_name(name, here), is_only=len(sections) == 1)
+        spaces[name] = _read_space(name, entries, here, reading, folder)
     return spaces
 
 
@@ -267,7 +267,8 @@ def _reference_space(document: Mapping[str, Json], reading: ReadContext) -> dict
         if key in top:
             raise UsageError(f"space.{key}: stands at the top of the file as well")
         entries[key] = (value, f"space.{'name' if key == 'title' else key}")
-    return {name: _read_space(name, entries, "space", reading, Path("tokens"))}
+    folder = reading.tokens.folder_of(name, is_only=True)
+    return {name: _read_space(name, entries, "space", reading, folder)}
 
 
 def _check_meant(document: Mapping[str, Json], inner: Mapping[str, Json]) -> None:

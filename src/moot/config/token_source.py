@@ -27,6 +27,9 @@ TOKEN_BYTES: Final = 32
 _SENDABLE = re.compile(r"[!-~]{1,1024}", re.ASCII)
 # Shorter than what this module makes, unless it is plainly no token.
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}|[A-Za-z_][A-Za-z0-9_]{0,39}", re.ASCII)
+_SHARED: Final = Path("tokens")
+# Which space the tokens are of that lie in that folder itself.
+_OWNER_FILE: Final = _SHARED / ".space"
 _READABLE_BY_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
@@ -54,6 +57,8 @@ class TokenSource:
         self.dry = dry
         self._environ = environ
         self._secrets = secrets
+        # The only space, whose tokens are in `tokens` itself.
+        self._owner: str | None = None
 
     def listed(self, value: Json, path: str) -> str:
         """The hash of a token that stands in the configuration."""
@@ -81,13 +86,37 @@ class TokenSource:
                 if self.dry:
                     return None
                 _make(file, self.data)
-            return self._hashed(_read(file, path), path)
+            token = _read(file, path)
+            if not self.dry and file.parent == self.data / _SHARED:
+                self._record_owner()
+            return self._hashed(token, path)
         except OSError as fault:
             raise UsageError(
                 f"{path}: the token file {file} cannot be made or read: {fault.strerror}."
                 f" The data folder {self.data} has to be one that you can write:"
                 " correct its permissions, or name another one with --data DIR"
             ) from None
+
+    def folder_of(self, space: str, *, is_only: bool) -> Path:
+        """Where a space's tokens are kept: in `tokens`, or in a folder below it if there are several spaces.
+
+        A space stays where its tokens are when others are added or removed, or all its tokens would change.
+        """
+        shared, own = _SHARED, _SHARED / space
+        if is_only and not (self.data / own).is_dir():
+            self._owner = space
+            return shared
+        return shared if self._recorded_owner() == space else own
+
+    def _recorded_owner(self) -> str | None:
+        try:
+            return (self.data / _OWNER_FILE).read_text("ascii").strip()
+        except (OSError, ValueError):
+            return None
+
+    def _record_owner(self) -> None:
+        if self._owner is not None and self._recorded_owner() != self._owner:
+            (self.data / _OWNER_FILE).write_text(f"{self._owner}\n", "ascii")
 
     def _hashed(self, token: str, path: str) -> str:
         if _SENDABLE.fullmatch(token) is None:
@@ -96,6 +125,30 @@ class TokenSource:
         if self._secrets is not None:
             self._secrets[hash] = Secret(token)
         return hash
+
+
+def replace_token_file(file: Path, token: str) -> None:
+    """Put another token into a file that was made here; readable by its owner alone from the first byte.
+
+    Whenever the machine stops, the file holds the old token or the new one. If it cannot be written, it is
+    removed, so that nobody takes a void token from it; raises OSError if not even that is possible.
+    """
+    fresh = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
+    try:
+        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with open(handle, "w", encoding="ascii") as opened:
+            opened.write(token + "\n")
+            opened.flush()
+            os.fsync(opened.fileno())
+        fresh.replace(file)
+        folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        file.unlink(missing_ok=True)
 
 
 def _make(file: Path, data: Path) -> None:

@@ -12,8 +12,6 @@ import msgspec
 
 from moot.config import hash_token
 from moot.gateway.space_host import SpaceHost
-from moot.protocol.operation import Json
-from moot.protocol.patterns import Notation
 
 
 class AccessDenied(msgspec.Struct, frozen=True):
@@ -38,8 +36,8 @@ class TokenIdentity(msgspec.Struct, frozen=True):
     host: SpaceHost
     name: str
     guest: bool = False
-    # What the token carries, if that is less than all of the participant's rights.
-    limited_to: tuple[tuple[Notation, Json], ...] | None = None
+    # SHA-256 of the token.
+    token: str | None = None
 
 
 Access = Literal["private", "restricted", "public"]
@@ -53,8 +51,6 @@ class SpaceDirectory:
         self.access: dict[str, Access] = {}
         # Under `restricted`, invited participants come in only if they are listed here.
         self.admitted: dict[str, frozenset[str]] = {}
-        # By space and hash of the token: the rights that it carries, where that is not all of them.
-        self.limited: dict[str, Mapping[str, tuple[tuple[Notation, Json], ...]]] = {}
         self.admin_tokens: Mapping[str, str] = {}
         # D-22: the space after which others are made for whoever may join it, and who makes them.
         self.model: str | None = None
@@ -87,7 +83,7 @@ class SpaceDirectory:
         if name is not None:
             if self._is_excluded(host, name):
                 return AccessDenied(403, "this space admits only the participants that it lists")
-            return TokenIdentity(host, name, limited_to=self.limited.get(host.name, {}).get(hashed))
+            return TokenIdentity(host, name, token=hashed)
         if any(other.space.find_token_owner(hashed) for other in self.hosts.values()):
             return AccessDenied(403, "this token is for another space")
         return AccessDenied(401, "unknown token")

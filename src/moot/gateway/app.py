@@ -25,6 +25,7 @@ from moot.gateway.http_routes import Endpoints, HttpSettings
 from moot.gateway.mailer import Mailer, MailSettings, Password
 from moot.gateway.readiness import Readiness
 from moot.gateway.space_factory import SpaceFactory
+from moot.gateway.token_rotation import TokenRotation
 from moot.gateway.websocket_handler import SocketSettings, UpgradeHandler
 from moot.net.http_listener import HttpListener, bind_socket
 from moot.net.http_protocol import ConnectionLimiter, ConnectionLimits, limited_http_protocol
@@ -51,6 +52,7 @@ class Gateway:
         self.directory = SpaceDirectory()
         self.readiness = Readiness(self.directory)
         self.measures = GatewayMeasures()
+        self.rotation = TokenRotation(configuration)
         self._database: Database | None = None
         self._space_factory: SpaceFactory | None = None
         self._listener: HttpListener | None = None
@@ -103,6 +105,7 @@ class Gateway:
             _http_settings(self.config),
             access_limiter=access_limiter,
             readiness=self.readiness,
+            rotation=self.rotation,
             metrics=self.metrics,
             connections=self.connections,
             version=__version__,
@@ -135,6 +138,7 @@ class Gateway:
         """Take over participants, capabilities and rules of spaces that run; returns what needs a restart."""
         notes = [] if self._space_factory is None else self._space_factory.reload(configuration)
         self.directory.admin_tokens = configuration.gateway.admin_tokens
+        self.rotation.configure(configuration)
         notes += [
             f"gateway.{field} is another: restart to take it over"
             for field in self.config.__struct_fields__
@@ -142,6 +146,11 @@ class Gateway:
             and getattr(self.config, field) != getattr(configuration.gateway, field)
         ]
         return notes
+
+    def admits(self, space: str, name: str, token_hash: str) -> bool:
+        """Whether a token lets this participant in; one of the configuration may be void by now."""
+        host = self.directory.hosts.get(space)
+        return host is not None and host.space.find_token_owner(token_hash) == name
 
     async def stop(self) -> None:
         """Tell members, close sockets, flush journals."""

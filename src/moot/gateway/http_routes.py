@@ -35,10 +35,10 @@ from moot.gateway.http_replies import (
     object_of,
     refused,
 )
-from moot.gateway.mint import FreshMint
 from moot.gateway.public_pages import STATUS_PAGE, openapi
 from moot.gateway.readiness import Readiness
 from moot.gateway.space_host import SpaceHost
+from moot.gateway.token_rotation import TokenRotation
 from moot.metrics import CONTENT_TYPE
 from moot.net.probes import LIVE_PATH, READY_PATH, liveness, readiness
 from moot.protocol.dialects import DIALECTS
@@ -73,6 +73,7 @@ class Endpoints:
         *,
         access_limiter: AccessLimiter,
         readiness: Readiness,
+        rotation: TokenRotation,
         metrics: Callable[[], str],
         connections: Callable[[], list[dict[str, Json]]],
         version: str,
@@ -82,6 +83,7 @@ class Endpoints:
         self.settings = settings
         self.access_limiter = access_limiter
         self.readiness = readiness
+        self._rotation = rotation
         self._metrics = metrics
         self._connections = connections
         self._version = version
@@ -233,7 +235,7 @@ class Endpoints:
         body = await body_of(request, self.settings.max_body_bytes)
         if body is None:
             return denied(AccessDenied(413, f"a body has at most {self.settings.max_body_bytes} bytes"))
-        options = Options(injected=True, limited_to=identity.limited_to)
+        options = Options(injected=True, token=identity.token)
         outcome = await identity.host.post(identity.name, _dialect(request, body), body, options)
         if isinstance(outcome, Reply):
             payload = dict(outcome.notice.payload)
@@ -263,9 +265,10 @@ class Endpoints:
     # For administrators
 
     async def capabilities(self, request: Request) -> Response:
-        host, admin = self._administered(request)
+        self._administered(request)
         check_json(request)
         body = await object_of(request, self.settings.max_body_bytes)
+        host, admin = self._administered(request)
         unknown = set(body) - {"add", "remove"}
         if unknown:
             raise InvalidRequest(f"unknown: {', '.join(sorted(unknown))}; give add and remove")
@@ -279,19 +282,20 @@ class Endpoints:
 
     async def restore(self, request: Request) -> Response:
         host, admin = self._administered(request)
-        (result,) = await host.restore_member(request.path_params["id"], admin)
-        return json_response(200, dict(result.fields))
+        return json_response(200, await self._rotation.restore(host, request.path_params["id"], admin))
 
     async def rotate(self, request: Request) -> Response:
         """Give a participant another token, shown once; the earlier ones are void unless `keep` is true."""
-        host, admin = self._administered(request)
+        self._administered(request)
         check_json(request)
         body = await object_of(request, self.settings.max_body_bytes)
+        # Again: an administrator's token may be gone by the time that the whole body is here.
+        host, admin = self._administered(request)
         if set(body) - {"keep"} or not isinstance(body.get("keep", False), bool):
             raise InvalidRequest('the body is {} or {"keep": true}')
-        token = FreshMint().token()
-        await host.rotate_credential(request.path_params["id"], token, admin, keep=body.get("keep", False))
-        return json_response(200, {"participant_id": request.path_params["id"], "token": token.secret})
+        who, keep = request.path_params["id"], body.get("keep", False)
+        token = await self._rotation.rotate(host, who, admin, keep=keep)
+        return json_response(200, {"participant_id": who, "token": token})
 
     async def connections(self, request: Request) -> Response:
         """MEW 10.1: what the gateway keeps of each connection."""

@@ -78,7 +78,7 @@ class SpaceFactory:
 
     async def open(self, name: str, settings: SpaceSettings) -> SpaceHost:
         """One space, from its snapshot and journal."""
-        options, config = self._options(name, settings), self._with_url(name, settings.config)
+        options, config = self._options(name, settings), self._space_config(name, settings)
         journal = Journal.open(options.folder, options.journal)
         restored = await restore_space(options, config, journal, self._database)
         host = self._host(options, restored.space, journal)
@@ -116,7 +116,7 @@ class SpaceFactory:
             shutil.rmtree(folder, ignore_errors=True)
             log.error("space not created", extra={"space": name, "fault": str(fault)})
             return AccessDenied(503, "the space cannot be created now: try again later")
-        host = self._host(options, Space(self._with_url(name, model.config)), journal)
+        host = self._host(options, Space(self._space_config(name, model)), journal)
         host.begin()
         self._add_to_directory(name, host, model)
         log.info("space created", extra={"space": name, "like": self._configuration.model_space})
@@ -135,7 +135,7 @@ class SpaceFactory:
             if settings is None:
                 notes.append(f"space {name} is gone from the configuration: restart to close it")
                 continue
-            host.reload(self._with_url(name, settings.config))
+            host.reload(self._space_config(name, settings))
             self._set_access(name, settings)
         new = [name for name in configuration.spaces if name not in hosts]
         return notes + [f"space {name} is new: restart to open it" for name in new]
@@ -192,15 +192,19 @@ class SpaceFactory:
         journaled = JournaledSpace(options, space, journal, delivery, self._database)
         return SpaceHost(journaled, errors_per_second=options.errors_per_second)
 
-    def _with_url(self, name: str, config: SpaceConfig) -> SpaceConfig:
-        """Under its own name, and with the address that invitees are told (MEW 3.6.6) if it names none."""
-        config = msgspec.structs.replace(config, name=name)
-        if config.connection_url is not None:
-            return config
+    def _space_config(self, name: str, settings: SpaceSettings) -> SpaceConfig:
+        """Its rules under its own name, with what tokens carry and the address that invitees are told.
+
+        The address (MEW 3.6.6) is the gateway's own unless the configuration names one.
+        """
+        limits = {
+            token: grant.capabilities
+            for token, grant in settings.tokens.items()
+            if grant.capabilities is not None
+        }
         address = self._url.replace("http://", "ws://")
-        return msgspec.structs.replace(
-            config, connection_url=f"{address}/participants/{{id}}/ws?space={name}"
-        )
+        url = settings.config.connection_url or f"{address}/participants/{{id}}/ws?space={name}"
+        return msgspec.structs.replace(settings.config, name=name, token_limits=limits, connection_url=url)
 
     def _add_to_directory(self, name: str, host: SpaceHost, settings: SpaceSettings) -> None:
         self._directory.hosts[name] = host
@@ -209,11 +213,6 @@ class SpaceFactory:
     def _set_access(self, name: str, settings: SpaceSettings) -> None:
         self._directory.access[name] = settings.access
         self._directory.admitted[name] = settings.admit
-        self._directory.limited[name] = {
-            token: tuple((right.notation, right.original) for right in grant.capabilities)
-            for token, grant in settings.tokens.items()
-            if grant.capabilities is not None
-        }
 
     def _add_outputs(self, host: SpaceHost, paths: Iterable[Path]) -> None:
         outputs = [OutputLog(path) for path in paths]

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from moot.errors import MalformedEnvelope, Refused, Unavailable
+from moot.errors import MalformedEnvelope, Refused, Unauthorized, Unavailable
 from moot.gateway.error_reply_limiter import ErrorReplyLimiter
 from moot.gateway.journaled_space import JournaledSpace
 from moot.gateway.mint import FreshMint
@@ -25,9 +25,9 @@ from moot.protocol.frames import read_frame
 from moot.protocol.kinds import KINDS, UNKNOWN
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability
-from moot.space.config import SessionId, SpaceConfig
+from moot.space.config import Name, SessionId, SpaceConfig
 from moot.space.effects import Deliver, Effect, Reply, Result, Token
-from moot.space.roster import Options
+from moot.space.roster import Options, capability_pairs
 from moot.space.space import Space
 
 log = logging.getLogger(__name__)
@@ -105,6 +105,7 @@ class SpaceHost:
         attach: Callable[[], None],
     ) -> None:
         """Join a session; raises Refused. `attach` connects its outbox before anything is sent to it."""
+        options = self._check_token(who, options)
         now, mint = self.journaled.clock(), FreshMint()
         effects = self.space.join(session, who, dialect, options, now, mint)
         self._connected_at[session] = now
@@ -115,6 +116,20 @@ class SpaceHost:
         facts: dict[str, Json] = {"options": msgspec.to_builtins(options)}
         number = self.journaled.record("join", now, mint, session=session, who=who, dialect=dialect, **facts)
         self.journaled.carry_out(effects, number, now)
+
+    def _check_token(self, who: str, options: Options) -> Options:
+        """The options with what the token carries now; raises Unauthorized if it has been void since.
+
+        A token is looked up when a request begins; it may be replaced while the rest of that is on its way.
+        """
+        if options.token is None:
+            return options
+        state = self.space.state
+        member = state.roster.members.get(Name(who))
+        if member is None or member.kicked or options.token not in member.credentials:
+            raise Unauthorized("this token is no longer valid")
+        limit = state.config.token_limits.get(options.token)
+        return msgspec.structs.replace(options, limited_to=None if limit is None else capability_pairs(limit))
 
     def leave(self, session: SessionId) -> None:
         """A connection ended."""
@@ -226,6 +241,7 @@ class SpaceHost:
         self, who: str, dialect: DialectName, body: bytes, options: Options
     ) -> list[Result] | Reply:
         """Process an envelope from HTTP by the same ladder (D-40); a refusal is returned as the reply."""
+        options = self._check_token(who, options)
         now, mint, session = self.journaled.clock(), FreshMint(), self.new_session()
         space = self.space
         config = space.state.config
@@ -239,7 +255,7 @@ class SpaceHost:
         vital = KINDS.get(envelope.kind, UNKNOWN).shrinks_rights
         if not vital:
             # HTTP 200 says that it is kept (D-41), which nobody can say now; a socket is not told so much.
-            self._check_journal()
+            self.check_journal()
         space.join(session, who, dialect, options, now, mint)
         effects = space.receive(session, envelope, now, mint)
         effects += space.leave(session, now, mint)
@@ -265,7 +281,7 @@ class SpaceHost:
 
     # What operators do
 
-    def _check_journal(self) -> None:
+    def check_journal(self) -> None:
         """D-85: nothing that must be audited happens while it cannot be."""
         if not self.journal.writable:
             raise Unavailable("the journal cannot be written: try again later")
@@ -274,7 +290,7 @@ class SpaceHost:
         self, who: str, add: Sequence[Capability], remove: Sequence[Capability], by: str
     ) -> list[Result]:
         if add:
-            self._check_journal()
+            self.check_journal()
         facts: dict[str, Json] = {
             "add": [capability.original for capability in add],
             "remove": [capability.original for capability in remove],
@@ -288,16 +304,16 @@ class SpaceHost:
         )
 
     async def restore_member(self, who: str, by: str) -> list[Result]:
-        self._check_journal()
+        self.check_journal()
         return await self.journaled.step_durably(
             "restore", lambda _now, mint: self.space.restore_member(who, mint), who=who, by=by
         )
 
     async def rotate_credential(self, who: str, token: Token, by: str, *, keep: bool) -> None:
-        self._check_journal()
+        self.check_journal()
         await self.journaled.step_durably(
             "rotate",
-            lambda _now, _mint: self.space.rotate_credential(who, token, keep=keep),
+            lambda now, mint: self.space.rotate_credential(who, token, now, mint, keep=keep),
             who=who,
             by=by,
             keep=keep,

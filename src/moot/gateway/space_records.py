@@ -145,7 +145,8 @@ def replay(space: Space, line: bytes, config: SpaceConfig) -> list[Effect]:
         case "restore":
             return space.restore_member(record.who, mint)
         case "rotate":
-            return space.rotate_credential(record.who, Token(record.tokens[0]), keep=record.keep)
+            token = Token(record.tokens[0])
+            return space.rotate_credential(record.who, token, now, mint, keep=record.keep)
         case _:
             return []
 

@@ -211,7 +211,7 @@ class MemberSocket:
     def _join(self, identity: TokenIdentity, options: Options) -> None:
         host = identity.host
         session = host.new_session()
-        options = msgspec.structs.replace(options, anonymous=identity.guest, limited_to=identity.limited_to)
+        options = msgspec.structs.replace(options, anonymous=identity.guest, token=identity.token)
         self._outbox.dialect = self.dialect
 
         def attach() -> None:

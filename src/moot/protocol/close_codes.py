@@ -33,6 +33,8 @@ CLOSE_CODES: Final[Mapping[int, CloseCode]] = {
         CloseCode(TRY_AGAIN, "read too slowly, or too many connections: come back later", True),
         CloseCode(REPLACED, "a newer connection of the same exclusive participant took over (D-22)", False),
         CloseCode(SHUT_DOWN, "participant/shutdown: rejoin when asked to (D-26)", False),
-        CloseCode(REMOVED, "removed from the space; the token is void (D-24)", False),
+        CloseCode(
+            REMOVED, "removed from the space, or its token was replaced or removed (D-24, D-101)", False
+        ),
     )
 }

@@ -97,6 +97,8 @@ class SpaceConfig(msgspec.Struct, frozen=True, kw_only=True):
     participants: Mapping[str, ParticipantConfig] = msgspec.field(default_factory=dict)
     # Public spaces only: what an unnamed guest may do; None keeps guests out (D-21).
     anonymous: tuple[Capability, ...] | None = None
+    # SHA-256 of a token → what it carries, where that is less than all of its participant's rights (MEW 5.1).
+    token_limits: Mapping[str, tuple[Capability, ...]] = msgspec.field(default_factory=dict)
     dialects: frozenset[DialectName] = frozenset({"mew"})
     accept_protocols: frozenset[str] = frozenset()  # D-06
     delegation: Literal["covered", "unrestricted"] = "covered"  # D-16

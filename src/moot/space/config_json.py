@@ -54,6 +54,9 @@ def save_config(config: SpaceConfig) -> dict[str, Json]:
     return saved | {
         "participants": {name: save_participant(one) for name, one in config.participants.items()},
         "anonymous": None if config.anonymous is None else [save_capability(c) for c in config.anonymous],
+        "token_limits": {
+            token: [save_capability(c) for c in limit] for token, limit in config.token_limits.items()
+        },
         "dialects": sorted(config.dialects),
         "accept_protocols": sorted(config.accept_protocols),
         "invite_baseline": [save_capability(c) for c in config.invite_baseline],
@@ -70,6 +73,9 @@ def load_config(saved: dict[str, Any]) -> SpaceConfig:
         **{name: saved[name] for name in _PLAIN},
         participants={name: load_participant(one) for name, one in saved["participants"].items()},
         anonymous=None if anonymous is None else load_capabilities(anonymous),
+        token_limits={
+            token: load_capabilities(limit) for token, limit in saved.get("token_limits", {}).items()
+        },
         dialects=frozenset(saved["dialects"]),
         accept_protocols=frozenset(saved["accept_protocols"]),
         invite_baseline=load_capabilities(saved["invite_baseline"]),

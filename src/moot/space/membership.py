@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from moot.errors import InvalidRequest, ParticipantNotFound
 from moot.protocol import payloads
-from moot.protocol.close_codes import REPLACED
+from moot.protocol.close_codes import REMOVED, REPLACED
 from moot.protocol.envelope import DialectName
 from moot.space.acts import invites, streams
 from moot.space.config import Name, SessionId
@@ -97,6 +97,16 @@ def remove_session(state: State, session: Session, now: float, mint: Mint) -> li
         effects += _forget_guest(state, member, now, mint)
     state.roster.release_runtime_id(member)
     state.membership_changed()
+    return effects
+
+
+def remove_void_sessions(state: State, member: SpaceMember, now: float, mint: Mint) -> list[Effect]:
+    """D-101: end the sessions that a token admitted which its member no longer has."""
+    effects: list[Effect] = []
+    for session in list(member.sessions.values()):
+        if session.options.token is not None and session.options.token not in member.credentials:
+            effects.append(Disconnect(session.id, REMOVED, "the token of this connection is no longer valid"))
+            effects += remove_session(state, session, now, mint)
     return effects
 
 

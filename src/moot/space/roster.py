@@ -43,6 +43,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     anonymous: bool = False
     # MEW 5.1: a token may carry less than all of its participant's rights; pairs of notation and capability.
     limited_to: tuple[tuple[Notation, Any], ...] | None = None
+    # SHA-256 of the token that admitted the connection; None: of a guest, or not known (journals of 0.1).
+    token: str | None = None
     # An HTTP post: it sends and is answered, but it is not present and receives nothing (D-40).
     injected: bool = False
 
@@ -177,6 +179,16 @@ class Session:
                 self._seen_records.clear()
             record = self._seen_records[kind] = SeenEnvelope(self.member.name, kind, self.number)
         return record
+
+    def limit_to(self, limit: Sequence[Capability] | None) -> bool:
+        """Set what the session's token carries, None for everything; tells whether that is new."""
+        shown = None if limit is None else capability_pairs(limit)
+        if shown == self.options.limited_to:
+            return False
+        self.options = msgspec.structs.replace(self.options, limited_to=shown)
+        self.limit = None if limit is None else tuple(limit)
+        self.refresh()
+        return True
 
     def refresh(self) -> None:
         """What this session may do: all that its member may, or as much of it as its token carries."""
@@ -324,6 +336,11 @@ def load_participant(saved: dict[str, Any]) -> ParticipantConfig:
 
 def save_capability(capability: Capability) -> list[Json]:
     return [capability.notation, capability.original]
+
+
+def capability_pairs(capabilities: Sequence[Capability]) -> tuple[tuple[Notation, Any], ...]:
+    """Capabilities as `Options` and journals hold them: pairs of notation and capability."""
+    return tuple((capability.notation, capability.original) for capability in capabilities)
 
 
 def load_capabilities(saved: Sequence[Sequence[Json]]) -> tuple[Capability, ...]:

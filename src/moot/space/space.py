@@ -37,7 +37,7 @@ from moot.space.acts.invites import remove_member
 from moot.space.config import Name, ParticipantConfig, SessionId, SpaceConfig
 from moot.space.effects import Credential, Deliver, Disconnect, Effect, Mint, Reply, Result, Token
 from moot.space.ladder import check_may_send, process_envelope
-from moot.space.roster import Options, SpaceMember
+from moot.space.roster import Options, Session, SpaceMember
 from moot.space.state import State
 
 
@@ -166,10 +166,11 @@ class Space:
     # What operators do
 
     def reload(self, config: SpaceConfig, now: float, mint: Mint) -> list[Effect]:
-        """Take a new configuration over; nobody but removed participants is disconnected.
+        """Take a new configuration over. Who is no longer named is removed.
 
-        Invited members and grants stay, and so does what an operator changed since, unless the configuration
-        itself says something else now. A participant that it no longer names is removed.
+        Sessions that a token admitted which is void now are ended, those whose token carries other rights now
+        are told (D-101); everybody else stays connected. Invited members and grants stay, and so does what
+        an operator changed since, unless the configuration itself says something else now.
         """
         state = self.state
         effects: list[Effect] = []
@@ -187,10 +188,28 @@ class Space:
                 effects += self._disconnect_member(impostor, f"the name {name} is taken now", now, mint)
         state.configure(config)
         for name, participant in config.participants.items():
-            effects += self._configure(Name(name), participant)
-        return effects + state.welcome_again(state.revoke_unsupported(), now, mint)
+            effects += self._configure(Name(name), participant, now, mint)
+        limited = self._limit_sessions()
+        changed = state.revoke_unsupported()
+        effects += state.welcome_again(changed, now, mint)
+        for session in limited:
+            if session.member not in changed and not session.options.injected:
+                effects += state.welcome(session.member, [session.id], now, mint)
+        return effects
 
-    def _configure(self, name: Name, participant: ParticipantConfig) -> list[Effect]:
+    def _limit_sessions(self) -> list[Session]:
+        """Give every session what its token carries by now; returns those for which that is new."""
+        limits = self.state.config.token_limits
+        limited = [
+            session
+            for session in self.state.roster.sessions.values()
+            if (token := session.options.token) is not None and session.limit_to(limits.get(token))
+        ]
+        if limited:
+            self.state.verdicts_changed()
+        return limited
+
+    def _configure(self, name: Name, participant: ParticipantConfig, now: float, mint: Mint) -> list[Effect]:
         """Apply what the configuration newly says about one participant."""
         member = self.state.roster.members.get(name)
         if member is None:
@@ -201,10 +220,11 @@ class Space:
         if before is None or before.capabilities != participant.capabilities:
             member.static_capabilities = participant.capabilities
         member.exclusive = participant.exclusive
-        if member.kicked or (before is not None and before.credentials == participant.credentials):
+        if member.kicked or (before is not None and _are_in_force(before, participant, member.credentials)):
             return []
         member.credentials = participant.credentials
-        return [Credential(name, member.credentials)]
+        effects: list[Effect] = [Credential(name, member.credentials)]
+        return effects + membership.remove_void_sessions(self.state, member, now, mint)
 
     def change_capabilities(
         self,
@@ -257,11 +277,14 @@ class Space:
             fields["token"] = token.secret
         return [Credential(member.name, member.credentials), Result(None, fields)]
 
-    def rotate_credential(self, name: str, token: Token, *, keep: bool) -> list[Effect]:
-        """Give a member another token; without `keep` the earlier ones are void from now on."""
+    def rotate_credential(
+        self, name: str, token: Token, now: float, mint: Mint, *, keep: bool
+    ) -> list[Effect]:
+        """Give a member another token; without `keep` the earlier ones end now, and their sessions too."""
         member = self.state.roster.find(name)
         member.credentials = (*(member.credentials if keep else ()), token.hash)
-        return [Credential(member.name, member.credentials)]
+        effects: list[Effect] = [Credential(member.name, member.credentials)]
+        return effects + membership.remove_void_sessions(self.state, member, now, mint)
 
     def _disconnect_member(self, member: SpaceMember, reason: str, now: float, mint: Mint) -> list[Effect]:
         """Close a member's connections; it may join again under its own name."""
@@ -285,6 +308,18 @@ class Space:
         self.state.journal_writable = journal_writable
         self.state.verdicts_changed()
         return []
+
+
+def _are_in_force(before: ParticipantConfig, after: ParticipantConfig, held: tuple[str, ...]) -> bool:
+    """Whether what a configuration newly says of tokens is so already.
+
+    Either it says the same as before, and what an operator changed since stays; or it has caught up with the
+    operator: the tokens that it names are valid, those that it no longer names are void.
+    """
+    named, dropped = set(after.credentials), set(before.credentials) - set(after.credentials)
+    if before.credentials == after.credentials:
+        return True
+    return bool(dropped) and named <= set(held) and dropped.isdisjoint(held)
 
 
 def _new_state(config: SpaceConfig) -> State:

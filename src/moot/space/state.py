@@ -6,6 +6,8 @@ import heapq
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal
 
+import msgspec
+
 from moot.protocol import payloads
 from moot.protocol.envelope import Envelope, rfc3339
 from moot.protocol.kinds import KINDS, UNSUPPORTED_BY_LEGACY
@@ -393,7 +395,8 @@ class State:
             member = state.roster.members[row["member"]]
             # Without a number: saved by 0.1.
             number = row.get("number", 0)
-            session = Session(row["id"], member, row["dialect"], Options(**row["options"]), number)
+            options = msgspec.convert(row["options"], Options)
+            session = Session(row["id"], member, row["dialect"], options, number)
             session.closing_at = row["closing_at"]
             member.sessions[session.id] = session
             state.roster.sessions[session.id] = session

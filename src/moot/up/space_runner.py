@@ -14,8 +14,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from moot.config import hash_token
 from moot.config.configuration import Configuration, MemberConfig
-from moot.config.connect_settings import token_of
+from moot.config.connect_settings import tokens_of
 from moot.config.gateway_config import Secret, bracketed, is_wildcard
 from moot.errors import UsageError
 from moot.gateway.app import Gateway
@@ -60,6 +61,7 @@ class SpaceRunner:
         check_selection(configuration, selection)
         self.configuration = configuration
         self.gateway = Gateway(configuration)
+        self.gateway.rotation.on_replaced = self._on_token_replaced
         # Set whenever the status of a part changed; the view clears it.
         self.changed = asyncio.Event()
         self.ready = asyncio.Event()
@@ -73,6 +75,11 @@ class SpaceRunner:
         self._restart = restart
         self._parts: dict[Key, Part] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
+        # What each part was started with, and by space and name what an administrator has given out since.
+        self._tokens: dict[Key, Secret] = {}
+        self._replaced: dict[tuple[str, str], Secret] = {}
+        # Parts are ended and started by one task at a time.
+        self._changing = asyncio.Lock()
         self._idle: dict[Key, str] = {}
         self._broken: set[Key] = set()
         self._group: asyncio.TaskGroup | None = None
@@ -132,19 +139,42 @@ class SpaceRunner:
         self.configuration = Configuration(
             gateway=self.configuration.gateway, spaces=spaces, notes=configuration.notes
         )
-        before = dict(self._parts)
-        self._idle.clear()
-        wanted = self._wanted(self.configuration)
-        gone = [key for key, part in before.items() if key not in wanted or wanted[key] != part.config]
-        for key in gone:
-            self._tasks[key].cancel()
-        if gone:
-            await asyncio.wait([self._tasks[key] for key in gone])
-        for key in gone:
-            del self._parts[key], self._tasks[key]
-        self._start_parts({key: config for key, config in wanted.items() if key not in self._parts})
-        self._on_change()
+        await self._apply()
         return notes
+
+    async def _apply(self) -> None:
+        """Start and end parts until those run that are wanted, each with a token that is valid."""
+        async with self._changing:
+            self._idle.clear()
+            wanted = self._wanted(self.configuration)
+            gone = [
+                key
+                for key, part in self._parts.items()
+                if wanted.get(key) != part.config or self._token(*key[:2]) != self._tokens[key]
+            ]
+            for key in gone:
+                self._tasks[key].cancel()
+            if gone:
+                await asyncio.wait([self._tasks[key] for key in gone])
+            for key in gone:
+                del self._parts[key], self._tasks[key]
+            if self._group is not None and not self.is_stopping:
+                self._start_parts({key: config for key, config in wanted.items() if key not in self._parts})
+            self._on_change()
+
+    def _on_token_replaced(self, space: str, name: str, token: Secret) -> None:
+        """Whoever was started here with the old token is started again with the new one."""
+        self._replaced[space, name] = token
+        if self._group is not None and any(key[:2] == (space, name) for key in self._parts):
+            self._group.create_task(self._apply(), name=f"token of {name}")
+
+    def _token(self, space: str, name: str) -> Secret | None:
+        """A token with which this participant has all its rights now; None if none is known."""
+        replaced = self._replaced.get((space, name))
+        found = [] if replaced is None else [replaced]
+        found += tokens_of(self.configuration.spaces[space], name, self._secrets)
+        admits = self.gateway.admits
+        return next((token for token in found if admits(space, name, hash_token(token.reveal()))), None)
 
     def statuses(self) -> list[PartStatus]:
         """The status of everything: the gateway first, then each space's servers, members and people."""
@@ -185,10 +215,11 @@ class SpaceRunner:
         assert self._group is not None  # noqa: S101  # only while running
         for key, config in wanted.items():
             space, name, kind = key
-            token = token_of(self.configuration.spaces[space], name, self._secrets)
+            token = self._token(space, name)
             if token is None:
-                self._idle[key] = "not started: it has no token with all its rights"
+                self._idle[key] = "not started: it has no valid token with all its rights"
                 continue
+            self._tokens[key] = token
             part = self._part(key, config, self._variables(space, name, token))
             self._parts[key] = part
             self._tasks[key] = self._group.create_task(self._guarded(key, part), name=f"{kind} {name}")
