@@ -103,7 +103,7 @@ class TokenSource:
         A space stays where its tokens are when others are added or removed, or all its tokens would change.
         """
         shared, own = _SHARED, _SHARED / space
-        if is_only and not (self.data / own).is_dir():
+        if is_only and not os.path.isdir(self.data / own):
             self._owner = space
             return shared
         return shared if self._recorded_owner() == space else own
