@@ -98,6 +98,7 @@ def test_a_copy_made_while_the_gateway_runs_is_restored_with_its_members(lab: Pa
     again = lab.parent / "lab"
     (again / "bob.token").write_text(token, "utf-8")
     (again / "bob.token").chmod(0o600)
+    (again / "bob.token").chmod(0o600)
     with _Serving(again) as address:
         sent = _shell(f"moot send --gateway {address} --space lab --token-file bob.token I am back", again)
     assert "I am back" in _shell("moot journal tail", again), sent

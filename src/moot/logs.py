@@ -10,13 +10,18 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
+
+from moot.private_files import open_private
 
 # 16 MiB: an editor still opens it.
 FILE_BYTES: Final = 16 << 20
@@ -65,8 +70,12 @@ def set_up(
     if file is None:
         handler = logging.StreamHandler(sys.stderr)
     else:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handler = RotatingFileHandler(file, maxBytes=file_bytes, backupCount=max_old_files, encoding="utf-8")
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for number in range(1, max_old_files + 1):
+            # Those of a version that did not care.
+            with suppress(OSError):
+                os.close(open_private(f"{file}.{number}", os.O_WRONLY))
+        handler = _PrivateFileHandler(file, maxBytes=file_bytes, backupCount=max_old_files, encoding="utf-8")
     handler.setFormatter(JsonFormatter() if format == "json" else TextFormatter())
     root = logging.getLogger()
     root.addHandler(handler)
@@ -76,6 +85,14 @@ def set_up(
         _installed.close()
     _installed = handler
     return handler
+
+
+class _PrivateFileHandler(RotatingFileHandler):
+    """Files that only our user can read: names of members, addresses and traces of calls stand in them."""
+
+    def _open(self) -> TextIOWrapper:
+        opened = open(self.baseFilename, self.mode, encoding=self.encoding, opener=open_private)  # noqa: SIM115
+        return cast("TextIOWrapper", opened)
 
 
 def redact(text: str) -> str:

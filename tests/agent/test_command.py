@@ -20,6 +20,7 @@ from tests.waiting import HANG_SECONDS
 async def test_a_process_joins_answers_and_leaves_on_ctrl_c(tmp_path: Path) -> None:
     token = tmp_path / "agent.token"
     token.write_text("t-agent\n")
+    token.chmod(0o600)
     async with (
         endpoint(call("add", a=20, b=22), "42, of course.") as model,
         gateway_with(tmp_path, alice=["*"], calculator=TOOL_HOST, agent=TRUSTED) as gateway,
@@ -65,6 +66,7 @@ def test_mistakes_are_explained(
 ) -> None:
     token = tmp_path / "t"
     token.write_text("t")
+    token.chmod(0o600)
     place = [
         "--gateway",
         "http://127.0.0.1:9",

@@ -49,6 +49,7 @@ async def command(folder: Path, *arguments: str, **env: str) -> AsyncIterator[as
 def token_file(folder: Path, name: str = "host") -> str:
     file = folder / f"{name}.token"
     file.write_text(f"t-{name}\n")
+    file.chmod(0o600)
     return str(file)
 
 

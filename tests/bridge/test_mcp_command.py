@@ -32,6 +32,7 @@ ERAS = ["legacy", "2026-07-28"]
 def token_file(folder: Path, name: str) -> Path:
     file = folder / f"{name}.token"
     file.write_text(f"t-{name}\n")
+    file.chmod(0o600)
     return file
 
 
@@ -302,6 +303,7 @@ def test_a_configuration_for_http_names_the_url_and_the_token(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "http.token").write_text("a-token-of-some-length\n")
+    (folder / "http.token").chmod(0o600)
     told = ["mcp", "--http", "127.0.0.1:8090", "--http-token-file", "http.token", "--print-config"]
     assert main([*told, "claude-code"]) == 0
     assert json.loads(capsys.readouterr().out)["mcpServers"]["moot"] == {

@@ -124,6 +124,7 @@ def program_in(folder: Path, text: str) -> tuple[str, ...]:
 def token_in(folder: Path) -> str:
     file = folder / "you.token"
     file.write_text("t-you\n")
+    file.chmod(0o600)
     return str(file)
 
 

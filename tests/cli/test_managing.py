@@ -78,6 +78,7 @@ def test_an_invitation_gives_a_token_that_works_and_a_file_for_it(
     assert value["member"] == "carol"
     file = tmp_path / "carol.token"
     file.write_text(value["token"])
+    file.chmod(0o600)
     where = ("--gateway", lab.gateway.url, "--token-file", str(file))
     (row,) = [row for row in lab.value("members", *where) if row["you"]]
     assert {"kind": "chat"} in row["capabilities"]

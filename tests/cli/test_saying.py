@@ -164,6 +164,7 @@ def test_who_is_named_and_not_there_is_noted(lab: SpaceWithMembers) -> None:
 def test_no_way_in_is_exit_code_5_and_says_what_to_check(lab: SpaceWithMembers, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.token"
     wrong.write_text("nonsense")
+    wrong.chmod(0o600)
     code, words = lab.fails("send", "--gateway", lab.gateway.url, "--token-file", str(wrong), "hello")
     assert (code, "check the token" in words) == (5, True)
     code, words = lab.fails("send", "--gateway", lab.gateway.url, "--token-file", str(wrong), "hi", "--json")
@@ -173,6 +174,7 @@ def test_no_way_in_is_exit_code_5_and_says_what_to_check(lab: SpaceWithMembers, 
 def test_nobody_there_is_exit_code_5(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     token = tmp_path / "a.token"
     token.write_text("t")
+    token.chmod(0o600)
     # A port that nobody can listen on.
     assert main(["members", "--gateway", "http://127.0.0.1:9", "--token-file", str(token)]) == 5
     assert "cannot be reached" in capsys.readouterr().err

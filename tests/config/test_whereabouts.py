@@ -117,7 +117,9 @@ def test_a_token_that_carries_less_is_not_taken_for_the_participants_own(tmp_pat
 def test_what_is_said_outright_wins_over_the_environment(tmp_path: Path) -> None:
     token, other = tmp_path / "t", tmp_path / "u"
     token.write_text("one\n")
+    token.chmod(0o600)
     other.write_text("two")
+    other.chmod(0o600)
     environ = {"MOOT_URL": "http://e", "MOOT_SPACE": "s", "MOOT_TOKEN_FILE": str(token), "MOOT_TOKEN": "x"}
     assert found(tmp_path, CliOverrides(), **environ) == ConnectSettings(
         url="http://e", space="s", token=Secret("one")
@@ -151,6 +153,7 @@ def test_without_a_space_the_way_to_one_is_told(tmp_path: Path) -> None:
 def test_a_file_without_a_token_is_told(tmp_path: Path, text: str) -> None:
     file = tmp_path / "t"
     file.write_text(text, "utf-8")
+    file.chmod(0o600)
     with pytest.raises(UsageError, match="holds no token"):
         read_token(file)
     with pytest.raises(UsageError, match="cannot be read"):

@@ -254,6 +254,7 @@ def test_somebody_is_invited_and_joins_with_the_token_that_is_shown_once(
 
     (tmp_path / "lisa.token").write_text(token, "ascii")
     (tmp_path / "lisa.token").chmod(0o600)
+    (tmp_path / "lisa.token").chmod(0o600)
     typed = [sys.executable, "-m", "moot.cli", *shlex.split(line)[1:], "--plain"]
     subprocess.run(typed, input="hello\n", text=True, cwd=tmp_path, check=True, timeout=HANG_SECONDS)  # noqa: S603
     expect(listed(other, "lisa")).to_have_attribute("data-presence", "away")

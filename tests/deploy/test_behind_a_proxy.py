@@ -42,6 +42,7 @@ def as_typed(
     token = behind.authority.with_name(f"{name}.token")
     token.write_text(behind.gateway.token(name))
     token.chmod(0o600)
+    token.chmod(0o600)
     where = ["--gateway", behind.url, "--space", "lab", "--token-file", str(token)]
     environ = {"PATH": os.environ["PATH"], "HOME": str(behind.authority.parent)}
     if trusts:

@@ -57,6 +57,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     config.chmod(0o600)
     token_file = folder / "root.token"
     token_file.write_text("t-root-of-everything\n", "utf-8")
+    token_file.chmod(0o600)
     log = folder / "log"
     command = [sys.executable, "-m", "moot.cli", "serve", str(config)]
     with (
@@ -148,6 +149,7 @@ def test_a_token_that_may_not_invite_runs_nothing(
 ) -> None:
     token = tmp_path / "guest.token"
     token.write_text("t-guest")
+    token.chmod(0o600)
     assert served.run("--space", "busy", "--only", "MEW-4.1-1", "--token-file", str(token)) == 1
     told = capsys.readouterr().out
     assert "could not be invited" in told
@@ -158,6 +160,7 @@ def test_a_token_that_may_not_invite_runs_nothing(
 def test_nobody_listening_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     token = tmp_path / "token"
     token.write_text("t")
+    token.chmod(0o600)
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
@@ -179,6 +182,7 @@ def test_a_call_that_cannot_work_is_explained(
 ) -> None:
     token = tmp_path / "token"
     token.write_text("t")
+    token.chmod(0o600)
     assert main(["conformance", *(str(token) if each == __file__ else each for each in arguments)]) == 2
     assert words in capsys.readouterr().err
 

@@ -139,6 +139,7 @@ async def test_an_address_that_is_none_is_a_mistake_of_the_caller() -> None:
 def test_a_token_file_holds_one_token(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("s3cret\n")
+    file.chmod(0o600)
     assert token_from(file) == "s3cret"
     file.write_text("two words")
     with pytest.raises(UsageError, match="2 words"):

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moot.protocol.hidden_text import MAX_NAME_CHARS
 from moot.protocol.operation import Json
 from moot.xprotocol.content_check import (
     MAX_DESCRIPTION_CHARS,
-    MAX_NAME_CHARS,
     MAX_PROPERTIES,
     MAX_SCHEMA_BYTES,
     MAX_SCHEMA_DEPTH,

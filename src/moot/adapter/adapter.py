@@ -50,6 +50,7 @@ from moot.endpoint.relay_settings import RelayClientSettings
 from moot.errors import MootError
 from moot.identity import keyfile
 from moot.identity.keys import Identity
+from moot.private_files import use_folder
 from moot.protocol.operation import Json
 from moot.store.event_query import EventQuery
 from moot.store.event_store import EventStore, StoreLimits
@@ -156,6 +157,7 @@ class Adapter:
         )
         # Before any file is touched: it tells whether another adapter uses this data.
         await stack.enter_async_context(control_socket(settings.control, handlers))
+        use_folder(settings.store, option="store:")
         self.store = EventStore.open(settings.store, StoreLimits(seen_ids=settings.limits.max_seen_events))
         stack.push_async_callback(self.store.close)
         self.registry = ContractRegistry.open(settings.store)

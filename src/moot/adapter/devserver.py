@@ -29,6 +29,7 @@ from moot.config.section_reader import mapping
 from moot.config.strict_yaml import read_yaml
 from moot.errors import MootError, UsageError
 from moot.identity import keyfile
+from moot.private_files import use_folder
 from moot.protocol.operation import Json
 from moot.relay.relay_server import RelayServer, open_relay
 from moot.relay.relay_settings import RelayLimits, RelaySettings
@@ -166,13 +167,7 @@ class DevServer:
 
     async def _start(self) -> None:
         settings, enter = self.settings, self._stack.enter_async_context
-        try:
-            settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as fault:
-            raise UsageError(
-                f"the data folder {settings.data} cannot be created: {fault.strerror}."
-                " Give a writable folder with --data DIR"
-            ) from None
+        use_folder(settings.data)
         client_key = keyfile.load_or_create(settings.data / "client.key").key.text
         # Before a port is opened: report mistakes in the file at once.
         adapter_settings(settings, f"ws://{HOST}:{RELAY_PORT}", client_key)

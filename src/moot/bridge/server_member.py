@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
+from moot.bridge.offer_screen import OfferScreen, readable, readable_error
 from moot.bridge.server_messages import ServerMessages
 from moot.errors import McpError, MootError
 from moot.mcp.eras import (
@@ -27,6 +28,7 @@ from moot.mcp.eras import (
     LOG_LEVELS,
     METHOD_NOT_FOUND,
     SERVER_REQUESTS,
+    UNREACHABLE,
     JsonObject,
     to_initialize_result,
     wants_notifications,
@@ -34,6 +36,7 @@ from moot.mcp.eras import (
 from moot.mcp.tool_pins import PinChange, Pins
 from moot.mcp.upstream import Server, ServerInfo, Upstream, UpstreamCallbacks
 from moot.participant import Control, Controls, IncomingRequest, JoinedSpace, PresenceEvent
+from moot.protocol.hidden_text import MAX_NAME_CHARS, is_visible_name, show_hidden, show_hidden_in
 from moot.protocol.operation import Json
 
 log = logging.getLogger(__name__)
@@ -75,8 +78,9 @@ class ServerMember:
         self._upstream: Upstream | None = None
         self._space: JoinedSpace | None = None
         self._messages = ServerMessages(self._announce)
+        self._screen = OfferScreen(server.label)
         self._log_levels: dict[str, str] = {}
-        # Tools that the server listed last; None before it did.
+        # Tools that the server listed in its present run; None before it did.
         self._tools: frozenset[str] | None = None
         # Set while the server's present tools have been compared with their pins.
         self._checked = asyncio.Event()
@@ -113,6 +117,7 @@ class ServerMember:
         """What to call on the events of the server."""
         return UpstreamCallbacks(
             on_up=self._on_up,
+            on_down=self._on_down,
             on_list_changed=self._on_list_changed,
             on_resource_updated=self._messages.add_resource_update,
         )
@@ -133,23 +138,28 @@ class ServerMember:
 
     async def handle(self, request: IncomingRequest) -> JsonObject | None:
         """The result of one request; None leaves a request to everybody to the others."""
+        try:
+            return await self._handle(request)
+        except McpError as fault:
+            raise readable_error(fault) from None
+
+    async def _handle(self, request: IncomingRequest) -> JsonObject | None:
         method = request.method
         if method == "tools/call":
-            if not self._checked.is_set():
-                await self._wait_until_checked()
-            if self.pins.withholds(name := request.params.get("name")):
-                raise _withheld(name)
+            await self._check_listed(request.params.get("name"))
             return await self._forward(request)
+        if method == "prompts/get" and not is_visible_name(request.params.get("name")):
+            raise McpError(INVALID_PARAMS, "no prompt of that name is listed")
         if method in LISTS:
             return await self._list(request)
         if method == "ping":
             return {}
         if method == "server/discover":
-            return (await self.upstream.wait_for_info()).discover_result
+            return self._about(await self.upstream.wait_for_info())
         if method == "initialize":
             wanted = request.params.get("protocolVersion")
             version = wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSION
-            return to_initialize_result((await self.upstream.wait_for_info()).discover_result, version)
+            return to_initialize_result(self._about(await self.upstream.wait_for_info()), version)
         if method == "logging/setLevel":
             return self._set_level(request)
         if method in ("resources/subscribe", "resources/unsubscribe"):
@@ -170,7 +180,10 @@ class ServerMember:
 
     def can_run(self, method: str, params: Mapping[str, Json]) -> bool:
         """Whether a proposal for us could ever run: not if it is for a tool that the server does not have."""
-        return method != "tools/call" or self._tools is None or params.get("name") in self._tools
+        if method != "tools/call":
+            return True
+        name = params.get("name")
+        return is_visible_name(name) and (self._tools is None or name in self._tools)
 
     async def handle_notification(self, request: IncomingRequest) -> None:
         """A notification to this member: MCP's own are about sessions, others are forwarded."""
@@ -198,11 +211,16 @@ class ServerMember:
             if fault.code == METHOD_NOT_FOUND or request.is_broadcast:
                 return nothing
             raise
-        if method != "tools/list" or not isinstance(result.get("tools"), list):
-            return result
-        check = self.pins.check(result["tools"])
-        await self._report_changes(check.changes)
-        return result if len(check.shown) == len(result["tools"]) else result | {"tools": check.shown}
+        entries = result.get(LISTS[method])
+        shown = self._screen.withhold(LISTS[method], entries if isinstance(entries, list) else [])
+        if method == "tools/list":
+            check = self.pins.check(shown)
+            await self._report_changes(check.changes)
+            shown = check.shown
+            if self._tools is not None:
+                # A page of a list that may have grown since.
+                self._tools |= {tool["name"] for tool in shown}
+        return result | {LISTS[method]: readable(shown)}
 
     async def _watch(self, request: IncomingRequest) -> JsonObject:
         uri = request.params.get("uri")
@@ -229,20 +247,45 @@ class ServerMember:
             return request.params
         return {**request.params, "_meta": {**request.meta, LOG_LEVEL_KEY: level}}
 
+    async def _check_listed(self, name: Json) -> None:
+        """Raises McpError for a tool that is not listed, or withheld. Nobody can have decided about it."""
+        # Waits while the server is being restarted: what comes up then may be something else.
+        await self.upstream.wait_for_info()
+        while not self._checked.is_set():
+            await self._wait_until_checked()
+            await self.upstream.wait_for_info()
+        if self._tools is None:
+            raise McpError(UNREACHABLE, "the MCP server does not list its tools, so none can be called")
+        if not is_visible_name(name) or name not in self._tools:
+            shown = show_hidden(str(name))[:MAX_NAME_CHARS]
+            raise McpError(INVALID_PARAMS, f"this server lists no tool {shown!r}: see tools/list")
+        if self.pins.withholds(name):
+            raise _withheld(name)
+
     async def _wait_until_checked(self) -> None:
         """Wait for the pin check of a server that just came up: as long as listing its tools takes."""
-        if self.upstream.state != "up":
-            return
         try:
             async with asyncio.timeout(self.upstream.limits.health_seconds):
                 await self._checked.wait()
         except TimeoutError:
             log.warning("tools could not be checked", extra={"server": self.server.label})
+            raise McpError(
+                UNREACHABLE, "the tools of the MCP server could not be checked; try later"
+            ) from None
+
+    def _about(self, info: ServerInfo) -> JsonObject:
+        """What the server says about itself, to be read by people."""
+        return {name: show_hidden_in(value) for name, value in info.discover_result.items()}
 
     # Events of the server
 
+    def _on_down(self, _reason: str) -> None:
+        self._checked.clear()
+        self._tools = None
+
     def _on_up(self, info: ServerInfo) -> None:
         self._checked.clear()
+        self._tools = None
         if info.offers("tools") or not info.capabilities:
             self._check_needed.set()
             self._check_at_once.set()
@@ -267,8 +310,9 @@ class ServerMember:
             except McpError as fault:
                 log.info("tools not listed", extra={"server": self.server.label, "reason": fault.message})
             else:
-                self._tools = frozenset(tool["name"] for tool in tools if isinstance(tool.get("name"), str))
-                check = self.pins.check(tools)
+                visible = self._screen.withhold("tools", tools)
+                self._tools = frozenset(tool["name"] for tool in visible)
+                check = self.pins.check(visible)
                 if first and self._accept_changes:
                     log.warning("changes accepted", extra={"tools": ", ".join(self.pins.accept())})
                 else:

@@ -23,6 +23,7 @@ from moot.config.configuration import Configuration, SpaceSettings
 from moot.config.gateway_config import GatewayConfig, Secret, bracketed, is_wildcard
 from moot.config.loader import load
 from moot.errors import UsageError
+from moot.private_files import read_secret
 
 # In the order in which they are looked for; the last is where the reference implementation keeps its own.
 CONFIG_NAMES: Final = ("moot.yaml", "space.yaml", ".mew/space.yaml")
@@ -86,10 +87,9 @@ def connect_settings(asked: CliOverrides, *, environ: Mapping[str, str], folder:
 
 
 def read_token(file: Path) -> Secret:
-    """The token in a file; raises UsageError."""
+    """The token in a file; raises UsageError, also when others may read it."""
     try:
-        with file.open("rb") as opened:
-            text = opened.read(4096).decode("ascii", "replace").strip()
+        text = read_secret(file).decode("ascii", "replace").strip()
     except OSError as fault:
         raise UsageError(f"{file}: cannot be read: {fault.strerror}") from None
     if not text or not text.isprintable() or " " in text or "\ufffd" in text:

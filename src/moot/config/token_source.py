@@ -19,6 +19,7 @@ from typing import Final
 from moot.config.gateway_config import Secret
 from moot.config.section_reader import checked
 from moot.errors import UsageError
+from moot.private_files import check_folder
 from moot.protocol.operation import Json
 
 # 256 bits: nobody guesses one, and no stretching is needed when it is hashed.
@@ -82,6 +83,9 @@ class TokenSource:
         """The hash of the token in a file under the data folder, made if there is none; None in a dry run."""
         file = self.data / file
         try:
+            if self.data.is_dir():
+                # Whoever can write there could put a folder of tokens in the place of ours.
+                check_folder(self.data)
             if not file.is_symlink() and not file.exists():
                 if self.dry:
                     return None

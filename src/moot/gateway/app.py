@@ -31,6 +31,7 @@ from moot.net.http_listener import HttpListener, bind_socket
 from moot.net.http_protocol import ConnectionLimiter, ConnectionLimits, limited_http_protocol
 from moot.net.outbox import OutboxLimits
 from moot.net.websocket_server import SocketLimits, server_protocol
+from moot.private_files import use_folder
 from moot.protocol.close_codes import GOING_AWAY
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
@@ -72,11 +73,10 @@ class Gateway:
         listening = bind_socket(self.config.host, self.config.port, port_name="--port")
         self.port = listening.getsockname()[1]
         try:
-            self.config.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as fault:
+            use_folder(self.config.data)
+        except UsageError:
             listening.close()
-            why = f"cannot use {self.config.data}: {fault.strerror}. Name another with --data"
-            raise UsageError(why) from fault
+            raise
         try:
             log.info("fast path", extra={"compiled": fast_path.COMPILED})
             await self._open(listening)

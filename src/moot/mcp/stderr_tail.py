@@ -8,6 +8,8 @@ from io import FileIO
 from pathlib import Path
 from typing import Final
 
+from moot.private_files import open_private
+
 log = logging.getLogger(__name__)
 
 # A screen of long lines: enough to see why it died.
@@ -66,12 +68,12 @@ class StderrTail:
             return
         try:
             if self._file is None:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = FileIO(self._path, "ab")
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._file = FileIO(self._path, "ab", opener=open_private)
             if self._file.tell() + len(data) > self._file_bytes:
                 self._file.close()
                 self._path.replace(self._path.with_name(self._path.name + ".1"))
-                self._file = FileIO(self._path, "ab")
+                self._file = FileIO(self._path, "ab", opener=open_private)
             self._file.write(data[-self._file_bytes :])
         except OSError as fault:
             # A full disk must not stop the server.

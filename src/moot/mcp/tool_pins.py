@@ -24,6 +24,7 @@ from typing import Final
 
 from moot.errors import UsageError
 from moot.mcp.eras import JsonObject
+from moot.private_files import open_private
 from moot.protocol.operation import Json
 
 log = logging.getLogger(__name__)
@@ -228,13 +229,15 @@ def _write(file: Path, servers: Mapping[str, Mapping[str, Pin]]) -> None:
         }
     }
     scratch = file.with_name(f".{file.name}.{os.getpid()}")
-    scratch.write_text(json.dumps(value, indent=1) + "\n")
+    # Whoever can write it decides what counts as unchanged.
+    with open(scratch, "w", encoding="utf-8", opener=open_private) as opened:
+        opened.write(json.dumps(value, indent=1) + "\n")
     scratch.replace(file)
 
 
 @contextmanager
 def _locked(file: Path) -> Iterator[None]:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.with_name(f".{file.name}.lock").open("w") as lock:
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(file.with_name(f".{file.name}.lock"), "w", opener=open_private) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

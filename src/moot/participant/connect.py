@@ -15,6 +15,7 @@ from moot.participant.joined_space import JoinedSpace
 from moot.participant.limits import DEFAULT_LIMITS, ParticipantLimits
 from moot.participant.member_parts import make_parts
 from moot.participant.member_session import MemberSession
+from moot.private_files import read_secret
 from moot.protocol.envelope import DialectName
 
 
@@ -72,10 +73,10 @@ async def connect(
 
 
 def token_from(path: str | Path) -> str:
-    """The token in a file, which holds nothing else; raises UsageError."""
+    """The token in a file, which holds nothing else; raises UsageError, also when others may read it."""
     file = Path(path)
     try:
-        words = file.read_text("utf-8").split()
+        words = read_secret(file).decode("utf-8").split()
     except (OSError, UnicodeDecodeError) as fault:
         raise UsageError(f"no token can be read from {file}: {fault}") from None
     if len(words) != 1:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moot.errors import UsageError
+from moot.private_files import use_folder
 from moot.protocol.operation import Json
 from moot.trust.rule_yaml import read_rules, rule_as_json, rule_of_json, write_rules
 from moot.trust.rules import Rule
@@ -85,10 +86,7 @@ class RuleStore:
 
         The caller marks rules that nobody accepted as reviewed (`unreviewed`, `mark_reviewed`).
         """
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as fault:
-            raise UsageError(f"cannot use {folder}: {fault.strerror}. Name another with --state") from None
+        use_folder(folder, what="the folder of rules", option="--state DIR")
         store = cls(folder)
         store._read_state()
         store.reload()

@@ -19,6 +19,7 @@ from typing import Final
 
 from moot.config.connect_settings import RUN_FILE
 from moot.errors import UsageError
+from moot.private_files import open_private, use_folder
 from moot.protocol.operation import Json
 from moot.resilience.child_process import TERMINATE_SECONDS
 from moot.resilience.process_groups import signal_group
@@ -32,10 +33,10 @@ _START_TIME_FIELD: Final = 19
 @contextmanager
 def lock_data_folder(data: Path) -> Iterator[None]:
     """Lock the data folder; raises UsageError while another `moot up` has it. Released however we end."""
-    folder = (data / _LOCK_FILE).parent
+    use_folder(data)
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(data / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        (data / _LOCK_FILE).parent.mkdir(mode=0o700, exist_ok=True)
+        handle = open_private(data / _LOCK_FILE, os.O_RDWR | os.O_CREAT)
     except OSError as fault:
         raise UsageError(f"cannot use {data}: {fault.strerror}. Name another with --data") from None
     try:
@@ -75,7 +76,8 @@ class RunFile:
         self._last = dict(pids)
         members = {name: {"pid": pid, "began": start_time_of(pid)} for name, pid in pids.items()}
         scratch = self._path.with_suffix(".new")
-        scratch.write_text(json.dumps(self._facts | {"members": members}) + "\n", "utf-8")
+        with open(scratch, "w", encoding="utf-8", opener=open_private) as opened:
+            opened.write(json.dumps(self._facts | {"members": members}) + "\n")
         scratch.replace(self._path)
 
     def remove(self) -> None:

@@ -7,11 +7,11 @@ to a model what a person does not see (hidden characters). Every check raises Co
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
 from moot.protocol import strict_json
+from moot.protocol.hidden_text import MAX_NAME_CHARS, find_hidden, has_line_ends
 from moot.protocol.operation import Json
 from moot.xprotocol.contracts import MAX_KIND_CHARS, ContractRefused, exact_canonical
 from moot.xprotocol.payload_validation import Validator
@@ -34,8 +34,6 @@ MAX_PROPERTIES: Final = 512
 MAX_EXPANDED_SCHEMAS: Final = 10_000
 # Four times the longest real description; it goes into every catalog answer.
 MAX_DESCRIPTION_CHARS: Final = 16 * 1024
-# MCP's own bound on tool names.
-MAX_NAME_CHARS: Final = 128
 
 _DRAFT_4: Final = "json-schema.org/draft-04/schema"
 # What `$schema` may say; the fragment and http or https make no difference.
@@ -49,19 +47,6 @@ KNOWN_DRAFTS: Final = frozenset(
     }
 )
 
-# Listed by number, not by Unicode category: the tables of two Python versions differ.
-# Control characters but tab and line ends; soft hyphen; marks and overrides of direction; zero-width signs;
-# fillers that show as nothing; annotation marks; tags and the second set of variation selectors, in which
-# whole sentences have been hidden from people; halves of characters, which no UTF-8 can hold. Left alone:
-# U+200C and U+200D, which Persian and emoji need.
-_HIDDEN: Final = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f"
-    "\u202a-\u202e\u2060-\u206f\u3164\ufeff\ud800-\udfff\uffa0\ufff0-\ufffb\ufffe\uffff\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-    # No script and no emoji needs three joiners or variation selectors in a row; hidden bits do.
-    "|[\u200c\u200d\ufe00-\ufe0f]{3}"
-)
-_LINE_ENDS: Final = re.compile("[\t\n\r\u2028\u2029]")
-
 
 def check_name(name: str, what: str) -> None:
     """A tool's or prompt's name: short, visible, on one line. Any script will do."""
@@ -70,7 +55,7 @@ def check_name(name: str, what: str) -> None:
             "too_large", f"the name of a {what} has to have 1 to {MAX_NAME_CHARS} characters"
         )
     check_text(name, f"the name of the {what}")
-    if _LINE_ENDS.search(name) or name != name.strip():
+    if has_line_ends(name) or name != name.strip():
         raise ContractRefused("hidden_text", f"the name of the {what} has line ends, tabs or outer spaces")
 
 
@@ -79,15 +64,15 @@ def check_kind(kind: str) -> None:
     if not 1 <= len(kind) <= MAX_KIND_CHARS:
         raise ContractRefused("too_large", f"a kind has to have 1 to {MAX_KIND_CHARS} characters")
     check_text(kind, "the kind")
-    if _LINE_ENDS.search(kind):
+    if has_line_ends(kind):
         raise ContractRefused("hidden_text", "the kind has line ends or tabs")
 
 
 def check_text(text: str, where: str) -> None:
     """Nothing that a model reads and a person does not see."""
-    found = _HIDDEN.search(text)
-    if found:
-        raise ContractRefused("hidden_text", f"U+{ord(found[0][0]):04X} hides in {where[:200]}")
+    found = find_hidden(text)
+    if found is not None:
+        raise ContractRefused("hidden_text", f"{found} hides in {where[:200]}")
 
 
 def check_description(text: str) -> None:

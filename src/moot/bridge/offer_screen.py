@@ -1,0 +1,90 @@
+"""What an MCP server may show in a space: visible names, and texts without hidden characters.
+
+People, models and terminals read these lists. An entry without a usable name is withheld, and so is one whose
+arguments could not be named as they are seen. In descriptions and titles hidden characters become visible
+escapes: they are for reading only, so the tool works as before.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from moot.errors import McpError
+from moot.mcp.eras import JsonObject
+from moot.protocol.hidden_text import (
+    find_hidden,
+    has_hidden_in,
+    has_line_ends,
+    is_visible_name,
+    show_hidden,
+    show_hidden_in,
+)
+from moot.protocol.operation import Json
+
+log = logging.getLogger(__name__)
+
+# By list: the member that requests name an entry by.
+_KEYS: Final = {"tools": "name", "prompts": "name", "resources": "uri", "resourceTemplates": "uriTemplate"}
+# Read by people and models, and by no program.
+_TEXTS: Final = frozenset({"description", "title"})
+
+
+class OfferScreen:
+    """Screens the lists of one server; reports each withheld entry once."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        # Bounded: a server may invent names for ever.
+        self._reported: set[str] = set()
+
+    def withhold(self, member: str, entries: Sequence[Json]) -> list[JsonObject]:
+        """The entries of a list (`tools`, `resources`, …) that may be shown, as the server wrote them."""
+        shown = []
+        for entry in entries:
+            if isinstance(entry, dict) and is_visible_offer(member, entry):
+                shown.append(entry)
+            else:
+                self._report(member, entry.get(_KEYS[member]) if isinstance(entry, dict) else None)
+        return shown
+
+    def _report(self, member: str, name: object) -> None:
+        shown = f"{member}: {show_hidden(str(name))[:200]}"
+        if shown not in self._reported and len(self._reported) < _MAX_REPORTED:
+            self._reported.add(shown)
+            log.warning(
+                "withheld: an entry without a visible name, or with hidden characters in its arguments",
+                extra={"server": self._server, "entry": shown},
+            )
+
+
+_MAX_REPORTED: Final = 1_000
+
+
+def is_visible_offer(member: str, entry: JsonObject) -> bool:
+    """Whether an entry of a list can be named and used as people see it."""
+    key = entry.get(_KEYS[member])
+    if member in ("tools", "prompts"):
+        if not is_visible_name(key):
+            return False
+    elif not isinstance(key, str) or not key.strip() or find_hidden(key) or has_line_ends(key):
+        return False
+    return not has_hidden_in(readable(entry))
+
+
+def readable(value: Json) -> Json:
+    """A definition with hidden characters made visible in its descriptions and titles, at any depth."""
+    if isinstance(value, dict):
+        return {
+            name: show_hidden(member) if name in _TEXTS and isinstance(member, str) else readable(member)
+            for name, member in value.items()
+        }
+    if isinstance(value, list):
+        return [readable(item) for item in value]
+    return value
+
+
+def readable_error(fault: McpError) -> McpError:
+    """An error of a server as people may read it."""
+    return McpError(fault.code, show_hidden(fault.message), show_hidden_in(fault.data))
