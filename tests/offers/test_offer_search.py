@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -91,3 +92,34 @@ async def test_what_shares_no_word_with_the_question_is_found_by_vectors_alone()
     assert without.mode == "lexical"
     assert (await names(finder, "cancel subscription"))[0] == "unsubscribe"
     assert finder.mode == "lexical + vectors"
+
+
+async def test_the_first_search_over_thousands_of_tools_lets_others_have_their_turn() -> None:
+    """Indexing them takes more than a second."""
+    offers = OfferTable()
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}}
+    tools = [
+        {"name": f"tool_{number}", "description": f"Does thing number {number}.", "inputSchema": schema}
+        for number in range(4_000)
+    ]
+    for owner in range(4):
+        offers.learn(f"owner{owner}", "tools", tools[owner * 1_000 : (owner + 1) * 1_000])
+    finder = OfferSearch(offers, WORDS_ALONE)
+    first, second = (asyncio.create_task(names(finder, "thing number 77")) for _ in range(2))
+    turns = 0
+    while not first.done():
+        await asyncio.sleep(0)
+        turns += 1
+        if turns == 10:
+            # Gone before it was found.
+            offers.learn("owner0", "tools", [tool for tool in tools[:1_000] if tool["name"] != "tool_77"])
+    assert turns > 400
+    assert "tool_77" not in await first + await second
+    # Nothing is left to be indexed.
+    third = asyncio.create_task(names(finder, "thing number 78"))
+    turns = 0
+    while not third.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns < 10
+    assert "tool_78" in await third
