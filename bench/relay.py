@@ -13,7 +13,7 @@ import uvloop
 
 from moot.net.outbox import Outbox, OutboxLimits, Outgoing
 from moot.net.websocket_frame import BINARY, TEXT, encode_frame
-from moot.net.websocket_server import ServerSocket, SocketLimits, server_protocol
+from moot.net.websocket_server import ServerSocket, SocketLimits, WebSocketServer
 
 
 class Relay:
@@ -68,7 +68,7 @@ async def serve() -> None:
     print(f"relay listening on http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
     config = uvicorn.Config(
         _nothing_else,
-        ws=server_protocol(lambda _: Peer(relay), SocketLimits()),  # type: ignore[arg-type]
+        ws=WebSocketServer(lambda _: Peer(relay), SocketLimits()),  # type: ignore[arg-type]
         http="httptools",
         lifespan="off",
         log_config=None,

@@ -41,6 +41,11 @@ EVERYTHING = """
       max_connections_per_address: 0
       max_connections: 2
       max_header_bytes: 3
+      max_message_fragments: 5
+      read_slice_bytes: 6
+      read_slice_frames: 7
+      read_slice_seconds: 8
+      read_turn_seconds: 9
       header_seconds: 4
       ping_seconds: 5
       ping_timeout_seconds: 6

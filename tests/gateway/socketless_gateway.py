@@ -21,11 +21,10 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pytest
 import yaml
-from picows import WSTransport
 
 from moot.config import load
 from moot.gateway import fast_path
@@ -33,7 +32,9 @@ from moot.gateway.app import Gateway
 from moot.gateway.delivery import encode_entry
 from moot.gateway.error_reply_limiter import ErrorReplyLimiter
 from moot.gateway.space_host import SpaceHost
-from moot.net.websocket_server import ServerSocket, SocketLimits, Upgrade, UpgradeRefusal
+from moot.net.upgrade_request import Upgrade, UpgradeRefusal
+from moot.net.websocket_frame import CLOSE
+from moot.net.websocket_server import Handler, ServerSocket, SocketLimits, WebSocketServer
 from moot.protocol.operation import Json
 from moot.store.journal_reader import read_records, verify
 from tests.gateway.running_gateway import write_config
@@ -129,43 +130,43 @@ ODD: Final[tuple[Callable[[str, str, str], bytes], ...]] = (
 )
 
 
-class Wire:
+class Wire(asyncio.Transport):
     """A transport that keeps what is written; whoever is told to close is gone in the next tick."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.written = bytearray()
         self.closed: tuple[int, bytes] | None = None
-        self.underlying_transport = self
         self.connection: ServerSocket | None = None
 
-    def set_write_buffer_limits(self, **_: int) -> None:
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if data[0] == 0x80 | CLOSE:
+            self.closed = (int.from_bytes(data[2:4], "big"), bytes(data[4:]))
+            asyncio.get_running_loop().call_soon(self.hang_up)
+            return
         self.written += data
-
-    def send_close(self, code: int, reason: bytes = b"") -> None:
-        self.closed = (code, reason)
-        asyncio.get_running_loop().call_soon(self.hang_up)
-
-    async def wait_disconnected(self) -> None:
-        pass
 
     def hang_up(self) -> None:
         if self.connection is not None:
             gone, self.connection = self.connection, None
-            gone.on_ws_disconnected(cast("WSTransport", self))
+            gone.connection_lost(None)
 
 
 class SocketlessSession:
     """One session, seen from its member's side."""
 
-    def __init__(self, name: str, connection: ServerSocket) -> None:
+    def __init__(self, name: str, handler: Handler) -> None:
         self.name = name
-        self._connection = connection
         self.wire = Wire()
-        self.wire.connection = connection
-        connection.on_ws_connected(cast("WSTransport", self.wire))
+        self._handler = handler
+        # Frames are not what is tested here, so messages go to the handler itself.
+        self._connection = ServerSocket(WebSocketServer(lambda _: handler, SocketLimits(ping_seconds=0)))
+        self._connection._transport = self.wire
+        self.wire.connection = self._connection
+        self._connection._open(handler, self.wire)
 
     @property
     def here(self) -> bool:
@@ -174,7 +175,7 @@ class SocketlessSession:
     def say(self, data: bytes, binary: bool = False) -> None:
         """One message; whoever was told to go is not read any more, as over a socket."""
         if self.here:
-            self._connection._handle_message(data, binary)
+            self._handler.received(data, binary)
 
     def leave(self) -> None:
         self.wire.hang_up()
@@ -248,7 +249,7 @@ class SocketlessGateway:
         answer = self.gateway._upgrade_handler.admit(Upgrade(f"/ws?space=lab{query}", headers, "here"))
         if isinstance(answer, UpgradeRefusal):
             return answer.status
-        session = SocketlessSession(name, ServerSocket(answer, SocketLimits()))
+        session = SocketlessSession(name, answer)
         self.sessions.append(session)
         return session
 

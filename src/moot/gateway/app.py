@@ -7,7 +7,6 @@ await gateway.stop()         # members are told, journals are on disk
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import socket
 
@@ -30,7 +29,8 @@ from moot.gateway.websocket_handler import SocketSettings, UpgradeHandler
 from moot.net.http_listener import HttpListener, bind_socket
 from moot.net.http_protocol import ConnectionLimiter, ConnectionLimits, limited_http_protocol
 from moot.net.outbox import OutboxLimits
-from moot.net.websocket_server import SocketLimits, server_protocol
+from moot.net.read_schedule import ReadLimits
+from moot.net.websocket_server import SocketLimits, WebSocketServer
 from moot.private_files import use_folder
 from moot.protocol.close_codes import GOING_AWAY
 from moot.protocol.envelope import rfc3339
@@ -58,6 +58,7 @@ class Gateway:
         self._space_factory: SpaceFactory | None = None
         self._listener: HttpListener | None = None
         self._upgrade_handler: UpgradeHandler | None = None
+        self._websockets: WebSocketServer | None = None
         self._mailer = Mailer(*_mail_settings(self.config))
 
     @property
@@ -99,6 +100,9 @@ class Gateway:
             self.directory, origin_policy, sockets, self.readiness, access_limiter
         )
         limiter = ConnectionLimiter(_connection_limits(self.config))
+        self._websockets = WebSocketServer(
+            self._upgrade_handler.admit, _socket_limits(self.configuration), limiter.release
+        )
         endpoints = Endpoints(
             self.directory,
             origin_policy,
@@ -113,9 +117,7 @@ class Gateway:
         config = uvicorn.Config(
             endpoints.application(),
             http=limited_http_protocol(limiter),
-            ws=server_protocol(  # type: ignore[arg-type]
-                self._upgrade_handler.admit, _socket_limits(self.configuration), limiter.release
-            ),
+            ws=self._websockets,  # type: ignore[arg-type]
             # Nothing here asks how a client got to a proxy, so nobody has to be believed about it.
             proxy_headers=False,
             lifespan="off",
@@ -160,10 +162,12 @@ class Gateway:
             one.close(GOING_AWAY, "the gateway is stopping")
         if self._listener is not None:
             self._listener.should_exit = True
-            deadline = asyncio.get_running_loop().time() + _GOODBYE_SECONDS
-            while sockets and asyncio.get_running_loop().time() < deadline:
-                await asyncio.sleep(0.01)
+            if self._websockets is not None:
+                await self._websockets.wait_closed(_GOODBYE_SECONDS)
             await self._listener.stop()
+        if self._websockets is not None:
+            # Who came while the port was still open.
+            await self._websockets.wait_closed(0)
         if self._space_factory is not None:
             await self._space_factory.close()
         await self._mailer.close()
@@ -212,6 +216,13 @@ def _socket_limits(configuration: Configuration) -> SocketLimits:
     config = configuration.gateway
     return SocketLimits(
         message_bytes=largest + (64 << 10),
+        message_fragments=config.max_message_fragments,
+        reading=ReadLimits(
+            slice_bytes=config.read_slice_bytes,
+            slice_frames=config.read_slice_frames,
+            slice_seconds=config.read_slice_seconds,
+            turn_seconds=config.read_turn_seconds,
+        ),
         ping_seconds=config.ping_seconds,
         ping_timeout_seconds=config.ping_timeout_seconds,
         close_seconds=config.close_seconds,

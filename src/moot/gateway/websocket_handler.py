@@ -28,8 +28,9 @@ from moot.gateway.delivery import SessionOutbox
 from moot.gateway.readiness import Readiness
 from moot.gateway.space_host import SpaceHost
 from moot.net.outbox import Outbox, OutboxLimits
+from moot.net.upgrade_request import Upgrade, UpgradeRefusal
 from moot.net.websocket_frame import encode_frame
-from moot.net.websocket_server import Handler, ServerSocket, Upgrade, UpgradeRefusal
+from moot.net.websocket_server import Handler, ServerSocket
 from moot.protocol import strict_json
 from moot.protocol.close_codes import POLICY, TRY_AGAIN
 from moot.protocol.dialects import DIALECTS

@@ -1,8 +1,9 @@
 """A WebSocket opened by us: whole messages in and out, and whether to reconnect when it breaks (RFC 6455).
 
-Frames are read by the same code as on the gateway's side (`net.websocket_server`). What we send is masked and
-written at once; what the other side does not take yet waits in the transport, up to `outbox_bytes`, and no
-more than that is accepted. Nothing here knows what the bytes mean.
+picows connects, parses frames and checks opcodes, masks, control frames and close codes. It hands over raw
+frames, so fragments, reserved bits, the UTF-8 of text and the closing handshake are ours. What we send is
+masked and written at once; what the other side does not take yet waits in the transport, up to
+`outbox_bytes`, and no more than that is accepted. Nothing here knows what the bytes mean.
 """
 
 from __future__ import annotations
@@ -14,31 +15,36 @@ import ssl
 import struct
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 import msgspec
 from picows import (
     WSAutoPingStrategy,
+    WSCloseCode,
     WSError,
     WSFrame,
     WSHandshakeError,
+    WSListener,
     WSMsgType,
+    WSProtocolError,
     WSTransport,
     ws_connect,
 )
 
 from moot.errors import MootError, OutboxFull, TimedOut, Unreachable, UsageError
 from moot.net.outbound import OpenSocket, explain_untrusted
-from moot.net.websocket_server import ServerSocket, SocketLimits
 from moot.protocol.close_codes import CLOSE_CODES
 
+log = logging.getLogger(__name__)
 # picows logs the mistakes of peers as errors of ours; whoever dials gets an exception, and that is enough.
 _picows_log = logging.getLogger(f"{__name__}.picows")
 _picows_log.setLevel(logging.CRITICAL)
 
 # A connection that ended without a close frame (RFC 6455, 7.4.1).
 ABNORMAL_CLOSE: Final = 1006
+# A close reason fits into a control frame together with its code (RFC 6455, 5.5).
+_MAX_REASON_BYTES: Final = 123
 _SCHEMES: Final = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 # Answers of a gateway that is busy, or of a proxy in front of one that restarts.
 _TEMPORARY_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -49,10 +55,14 @@ class DialLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     # Above the largest envelope that a gateway sends; MEW's limit is 1 MiB (`max_bytes`).
     message_bytes: int = 4 << 20
+    # A gateway sends whole messages; a proxy in front of it may cut them.
+    message_fragments: int = 4_352
     # What may wait to be sent. Four of the largest envelopes; a gateway that takes no more is in trouble.
     outbox_bytes: int = 4 << 20
     # As on the gateway's side: silence for this long is asked about, and then ended.
     ping_seconds: float = 20.0
+    # How long the other side may take to answer our close.
+    close_seconds: float = 3.0
     # The TCP connection and the upgrade together.
     connect_seconds: float = 10.0
 
@@ -84,26 +94,35 @@ class MessageListener(Protocol):
     def closed(self, code: int, reason: str) -> None: ...
 
 
-class ClientSocket(ServerSocket):
+class ClientSocket(WSListener):
     """One open WebSocket of ours."""
 
     def __init__(self, listener: MessageListener, limits: DialLimits) -> None:
-        reading = SocketLimits(
-            message_bytes=limits.message_bytes, write_buffer_bytes=limits.outbox_bytes // 4
-        )
-        super().__init__(_FrameListener(self, listener), reading)
         self.code = ABNORMAL_CLOSE
         self.reason = ""
-        self._outbox_bytes = limits.outbox_bytes
+        self._listener = listener
+        self._limits = limits
+        self._transport: WSTransport | None = None
+        self._fragments: list[bytes] | None = None
+        self._fragments_size = 0
+        self._fragments_binary = False
+        self._is_closing = False
+        self._drop_timer: asyncio.TimerHandle | None = None
         self._writable = asyncio.Event()
         self._writable.set()
         self._has_closed = asyncio.Event()
         self._is_aborted = False
         self._has_opened = False
 
+    # Called by picows
+
     def on_ws_connected(self, transport: WSTransport) -> None:
         self._has_opened = True
-        super().on_ws_connected(transport)
+        self._transport = transport
+        # uvloop's own low-water mark is 16 bytes: it would count as full until nearly everything is sent.
+        high = self._limits.outbox_bytes // 4
+        transport.underlying_transport.set_write_buffer_limits(high=high, low=high // 4)
+        self._listener.opened(self)
         if self._is_aborted:
             # `dial` was cancelled before the handshake was done.
             self._drop()
@@ -112,7 +131,63 @@ class ClientSocket(ServerSocket):
         if transport.is_close_frame_sent:
             # picows has closed because of a frame that is too large, and then goes on to hand it over.
             self._is_closing = True
-        super().on_ws_frame(transport, frame)
+        if frame.rsv1 or frame.rsv2 or frame.rsv3:
+            raise self._protocol_error(
+                WSCloseCode.PROTOCOL_ERROR, "reserved bits are set, but no extension was agreed"
+            )
+        kind = frame.msg_type
+        if kind == WSMsgType.CLOSE:
+            self._handle_close(transport, frame)
+        elif self._is_closing:
+            return
+        elif kind == WSMsgType.PING:
+            # Not by picows itself, which would answer before the reserved bits are checked.
+            transport.send_pong(frame.get_payload_as_bytes())
+        elif kind in (WSMsgType.TEXT, WSMsgType.BINARY):
+            if self._fragments is not None:
+                raise self._protocol_error(
+                    WSCloseCode.PROTOCOL_ERROR, "a new message inside a fragmented one"
+                )
+            if frame.fin:
+                self._handle_message(frame.get_payload_as_bytes(), kind == WSMsgType.BINARY)
+                return
+            self._fragments, self._fragments_size = [], 0
+            self._fragments_binary = kind == WSMsgType.BINARY
+            self._add_fragment(frame)
+        elif kind == WSMsgType.CONTINUATION:
+            self._add_fragment(frame)
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:
+        # picows keeps what broke the connection until somebody retrieves it, or logs that nobody did.
+        retrieved = asyncio.ensure_future(transport.wait_disconnected())
+        retrieved.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._transport = None
+        self._is_closing = True
+        if self._drop_timer is not None:
+            self._drop_timer.cancel()
+        if not self._has_closed.is_set():
+            self._has_closed.set()
+            self._writable.set()
+            self._listener.closed(self.code, self.reason)
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    # Called by whoever dialled
+
+    def close(self, code: int, reason: str) -> None:
+        """Start the closing handshake; what was sent before still goes out."""
+        transport = self._transport
+        if transport is None or self._is_closing:
+            return
+        self._is_closing = True
+        short = reason.encode()[:_MAX_REASON_BYTES].decode("utf-8", "ignore").encode()
+        transport.send_close(cast("WSCloseCode", code), short)  # any number, also those of 4000 and up
+        loop = asyncio.get_running_loop()
+        self._drop_timer = loop.call_later(self._limits.close_seconds, self._drop)
 
     def abort(self) -> None:
         """Drop this connection at once, also if it is still being opened."""
@@ -125,9 +200,10 @@ class ClientSocket(ServerSocket):
         if transport is None or self._is_closing:
             return
         waiting = transport.underlying_transport.get_write_buffer_size()
-        if waiting + len(data) > self._outbox_bytes:
+        most = self._limits.outbox_bytes
+        if waiting + len(data) > most:
             raise OutboxFull(
-                f"{waiting} bytes wait to be sent already and outbox_bytes is {self._outbox_bytes}:"
+                f"{waiting} bytes wait to be sent already and outbox_bytes is {most}:"
                 " wait until some of it is gone"
             )
         transport.send(WSMsgType.BINARY if binary else WSMsgType.TEXT, data)
@@ -152,46 +228,63 @@ class ClientSocket(ServerSocket):
         """Whether whoever sends much should `wait_drained` first."""
         return not self._writable.is_set()
 
+    @property
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def _drop(self) -> None:
+        if self._transport is not None:
+            self._transport.underlying_transport.abort()
+
+    def _protocol_error(self, code: WSCloseCode, reason: str) -> WSProtocolError:
+        """Read nothing more; picows sends the close."""
+        self._is_closing = True
+        return WSProtocolError(code, reason)
+
+    def _add_fragment(self, frame: WSFrame) -> None:
+        fragments = self._fragments
+        if fragments is None:
+            raise self._protocol_error(WSCloseCode.PROTOCOL_ERROR, "a continuation of nothing")
+        self._fragments_size += frame.payload_size
+        if self._fragments_size > self._limits.message_bytes:
+            raise self._protocol_error(
+                WSCloseCode.MESSAGE_TOO_BIG, f"message larger than {self._limits.message_bytes} bytes"
+            )
+        if len(fragments) >= self._limits.message_fragments:
+            raise self._protocol_error(
+                WSCloseCode.POLICY_VIOLATION,
+                f"message in more than {self._limits.message_fragments} fragments",
+            )
+        fragments.append(frame.get_payload_as_bytes())
+        if frame.fin:
+            self._fragments = None
+            self._handle_message(b"".join(fragments), self._fragments_binary)
+
+    def _handle_message(self, data: bytes, binary: bool) -> None:
+        if len(data) > self._limits.message_bytes:
+            # picows has sent its close for that and hands over the message all the same.
+            self._is_closing = True
+            return
+        if not binary and not data.isascii():
+            try:
+                data.decode("utf-8")
+            except UnicodeDecodeError:
+                raise self._protocol_error(WSCloseCode.INVALID_TEXT, "text is not valid UTF-8") from None
+        try:
+            self._listener.received(data, binary)
+        except Exception:
+            # A connection's task: whatever went wrong stays with us, the peer gets no detail.
+            log.exception("a message could not be handled")
+            self.close(WSCloseCode.INTERNAL_ERROR.value, "internal error")
+
     def _handle_close(self, transport: WSTransport, frame: WSFrame) -> None:
         body = frame.get_payload_as_bytes()
-        if len(body) >= 2:
-            self.code = struct.unpack("!H", body[:2])[0]
-            self.reason = body[2:].decode("utf-8", "replace")
-        else:
-            self.code = 1000
-        super()._handle_close(transport, frame)
-
-
-class _FrameListener:
-    """Adds the close code: a connection does not know it, and a listener wants it."""
-
-    subprotocol: str | None = None
-    max_first_bytes: int | None = None
-
-    def __init__(self, line: ClientSocket, listener: MessageListener) -> None:
-        self._line = line
-        self._listener = listener
-        self.received = listener.received
-
-    def opened(self, _: ServerSocket) -> None:
-        self._listener.opened(self._line)
-
-    def closed(self) -> None:
-        line = self._line
-        if line._has_closed.is_set():
-            return
-        line._has_closed.set()
-        line._writable.set()
-        self._listener.closed(line.code, line.reason)
-
-    def full(self) -> None:
-        self._line._writable.clear()
-
-    def drained(self) -> None:
-        self._line._writable.set()
-
-    def flush(self) -> None:
-        """Everything is written when it is sent."""
+        self.code = struct.unpack("!H", body[:2])[0] if len(body) >= 2 else 1000
+        self.reason = body[2:].decode("utf-8", "replace")
+        if not self._is_closing:
+            self._is_closing = True
+            transport.send_close(cast("WSCloseCode", self.code))
+        transport.disconnect()
 
 
 async def dial(

@@ -5,12 +5,35 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+CONTINUATION: Final = 0x0
 TEXT: Final = 0x1
 BINARY: Final = 0x2
+CLOSE: Final = 0x8
+PING: Final = 0x9
+PONG: Final = 0xA
 
+# Close codes that a server chooses itself (RFC 6455, 7.4.1).
+GOING_AWAY: Final = 1001
+PROTOCOL_ERROR: Final = 1002
+INVALID_TEXT: Final = 1007
+POLICY_VIOLATION: Final = 1008
+MESSAGE_TOO_BIG: Final = 1009
+INTERNAL_ERROR: Final = 1011
+
+# A close reason fits into a control frame together with its code (RFC 6455, 5.5).
+_MAX_REASON_BYTES: Final = 123
 _FINAL: Final = 0x80
 _MEDIUM = struct.Struct("!BBH")
 _LONG = struct.Struct("!BBQ")
+
+
+class FrameError(Exception):
+    """The peer broke the protocol of frames: it gets this close code and reason, and is read no more."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
 
 
 def encode_frame(payload: bytes, opcode: int = TEXT) -> bytes:
@@ -22,3 +45,9 @@ def encode_frame(payload: bytes, opcode: int = TEXT) -> bytes:
     if size < 65_536:
         return _MEDIUM.pack(first, 126, size) + payload
     return _LONG.pack(first, 127, size) + payload
+
+
+def encode_close(code: int, reason: str = "") -> bytes:
+    """A close frame; a reason that is too long is cut."""
+    short = reason.encode()[:_MAX_REASON_BYTES].decode("utf-8", "ignore").encode()
+    return encode_frame(code.to_bytes(2, "big") + short, CLOSE)

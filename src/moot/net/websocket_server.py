@@ -1,56 +1,62 @@
-"""WebSocket connections on uvicorn's port, read by picows (RFC 6455).
+"""WebSocket connections on uvicorn's port: the handshakes at both ends, whole messages in, raw bytes out.
 
-picows parses frames and checks opcodes, masks, control frames and close codes. It hands over raw frames, so
-fragments, reserved bits, the UTF-8 of text and the closing handshake are ours. This is the only file that
-knows picows, and `picows.picows.WSProtocol` is the one name in it that is not public (hence the pin).
+uvicorn gives us the upgrade request after its own HTTP parser has read it: `WebSocketServer` goes into its
+`ws=` option and makes the protocol of every connection. Starlette's middleware does not see these
+connections; the `Admit` function decides who may connect.
 
-uvicorn gives us the upgrade request after its own HTTP parser has read it: `server_protocol` makes the
-class for its `ws=` option. Starlette's middleware does not see these connections; the `Admit` function
-decides who may connect.
+    frame_reader      bytes to messages, a slice at a time
+    read_schedule     whose slice is next
+    here              opening, pings and pongs, closing
+
+A connection ends in three steps. Whoever starts sends a close frame; the other side answers with one; we say
+that nothing more comes (`write_eof`) and wait for the other side to hang up. What it still sends is read and
+dropped: closing a socket with unread bytes resets the connection, and the close frame with its reason would
+be lost. None of that takes longer than `close_seconds`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import re
-from collections.abc import Callable, Mapping
-from http import HTTPStatus
+import socket
+import time
+from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
 import msgspec
-from picows import (
-    WSAutoPingStrategy,
-    WSCloseCode,
-    WSFrame,
-    WSListener,
-    WSMsgType,
-    WSProtocolError,
-    WSTransport,
-    WSUpgradeRequest,
-    WSUpgradeResponse,
-    WSUpgradeResponseWithListener,
-)
-from picows.picows import WSProtocol  # type: ignore[attr-defined]
 
-from moot.net.first_bytes import FirstBytes
+from moot.net.frame_reader import FrameReader
+from moot.net.read_schedule import ReadLimits, ReadSchedule
+from moot.net.upgrade_request import (
+    Upgrade,
+    UpgradeRefusal,
+    accepting_response,
+    parse_upgrade,
+    refusing_response,
+)
+from moot.net.websocket_frame import (
+    CLOSE,
+    GOING_AWAY,
+    INTERNAL_ERROR,
+    INVALID_TEXT,
+    MESSAGE_TOO_BIG,
+    PING,
+    PONG,
+    PROTOCOL_ERROR,
+    FrameError,
+    encode_close,
+    encode_frame,
+)
 
 log = logging.getLogger(__name__)
-# picows logs the mistakes of peers as errors of ours; the peer gets a close code, and that is enough.
-_picows_log = logging.getLogger(f"{__name__}.picows")
-_picows_log.setLevel(logging.CRITICAL)
 
-# Looked up once: every frame is compared with these.
-_TEXT: Final = WSMsgType.TEXT
-_BINARY: Final = WSMsgType.BINARY
-_CONTINUATION: Final = WSMsgType.CONTINUATION
-_CLOSE: Final = WSMsgType.CLOSE
-
-# A close reason fits into a control frame together with its code (RFC 6455, 5.5).
-_MAX_REASON_BYTES: Final = 123
-_CONNECTION = re.compile(rb"\r\nconnection: [^\r]*", re.IGNORECASE)
 # RFC 6455, 7.4.1, and the registry's later ones.
 _CLOSE_CODES: Final = frozenset({1000, 1001, 1002, 1003, *range(1007, 1015)})
+_NORMAL_CLOSE: Final = 1000
+# What is still read of a connection that has ended; beyond that it stays with the peer until it is dropped.
+_MAX_DROPPED_BYTES: Final = 1 << 20
+# How often is looked whether the last connection has ended.
+_POLL_SECONDS: Final = 0.01
 
 
 class SocketLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,31 +64,16 @@ class SocketLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     # Above the largest envelope and frame of a space, whose own limits answer with an error first.
     message_bytes: int = (1 << 20) + (64 << 10)
+    # The largest message in pieces of 256 bytes, smaller than any client makes them.
+    message_fragments: int = 4_352
     # Above this the transport reports that a reader is behind.
     write_buffer_bytes: int = 256 << 10
-    # 4 KiB hold nearly every envelope; the buffer grows when a larger one comes.
-    read_buffer_bytes: int = 4 << 10
+    reading: ReadLimits = ReadLimits()
     ping_seconds: float = 20.0
     ping_timeout_seconds: float = 20.0
     # How long a peer may take to answer our close; a slow one has to read everything before it first. Then
     # it is dropped, and what it has not read, including the close and its reason, may be lost.
     close_seconds: float = 3.0
-
-
-class Upgrade(msgspec.Struct, frozen=True):
-    """A request to become a WebSocket."""
-
-    path: str  # with its query
-    headers: Mapping[str, str]
-    peer: str
-
-
-class UpgradeRefusal(msgspec.Struct, frozen=True):
-    """No WebSocket: an HTTP answer instead."""
-
-    status: int
-    body: bytes
-    headers: Mapping[str, str] = {}
 
 
 class Handler(Protocol):
@@ -108,247 +99,305 @@ class Handler(Protocol):
 Admit = Callable[[Upgrade], UpgradeRefusal | Handler]
 
 
-class ServerSocket(WSListener):
-    """One WebSocket: whole messages in, raw bytes out."""
-
-    def __init__(self, handler: Handler, limits: SocketLimits) -> None:
-        self.handler = handler
-        self.limits = limits
-        self.peer = ""
-        self._transport: WSTransport | None = None
-        self._fragments: list[bytes] | None = None
-        self._fragments_size = 0
-        self._fragments_binary = False
-        self._is_closing = False
-        self._drop_timer: asyncio.TimerHandle | None = None
-        self._first_bytes: FirstBytes | None = None
-
-    # Called by picows
-
-    def on_ws_connected(self, transport: WSTransport) -> None:
-        self._transport = transport
-        # uvloop's own low-water mark is 16 bytes: it would count as full until nearly everything is sent.
-        high = self.limits.write_buffer_bytes
-        transport.underlying_transport.set_write_buffer_limits(high=high, low=high // 4)
-        self.handler.opened(self)
-
-    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
-        if frame.rsv1 or frame.rsv2 or frame.rsv3:
-            raise self._protocol_error(
-                WSCloseCode.PROTOCOL_ERROR, "reserved bits are set, but no extension was agreed"
-            )
-        kind = frame.msg_type
-        if kind is _TEXT or kind is _BINARY:
-            if self._is_closing:
-                return
-            if self._fragments is not None:
-                raise self._protocol_error(
-                    WSCloseCode.PROTOCOL_ERROR, "a new message inside a fragmented one"
-                )
-            if frame.fin:
-                self._handle_message(frame.get_payload_as_bytes(), kind is _BINARY)
-                return
-            self._fragments, self._fragments_size = [], 0
-            self._fragments_binary = kind is _BINARY
-            self._add_fragment(frame)
-        elif kind is _CONTINUATION:
-            if self._is_closing:
-                return
-            if self._fragments is None:
-                raise self._protocol_error(WSCloseCode.PROTOCOL_ERROR, "a continuation of nothing")
-            self._add_fragment(frame)
-        elif kind == WSMsgType.PING:
-            # Not by picows itself, which would answer before the reserved bits are checked.
-            if not self._is_closing:
-                transport.send_pong(frame.get_payload_as_bytes())
-        elif kind is _CLOSE:
-            self._handle_close(transport, frame)
-
-    def on_ws_disconnected(self, transport: WSTransport) -> None:
-        # picows keeps what broke the connection until somebody retrieves it, or logs that nobody did.
-        retrieved = asyncio.ensure_future(transport.wait_disconnected())
-        retrieved.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._transport = None
-        self._is_closing = True
-        if self._drop_timer is not None:
-            self._drop_timer.cancel()
-        self.handler.closed()
-
-    def pause_writing(self) -> None:
-        self.handler.full()
-
-    def resume_writing(self) -> None:
-        self.handler.drained()
-
-    # Called by handlers
-
-    def write(self, data: bytes) -> None:
-        """Bytes that are frames already."""
-        if self._transport is not None and not self._is_closing:
-            self._transport.underlying_transport.write(data)
-
-    def close(self, code: int, reason: str) -> None:
-        """Start the closing handshake; what was written before still goes out."""
-        transport = self._transport
-        if transport is None or self._is_closing:
-            return
-        self.handler.flush()
-        self._is_closing = True
-        short = reason.encode()[:_MAX_REASON_BYTES].decode("utf-8", "ignore").encode()
-        transport.send_close(cast("WSCloseCode", code), short)  # any number, also those of 4000 and up
-        loop = asyncio.get_running_loop()
-        self._drop_timer = loop.call_later(self.limits.close_seconds, self._drop)
-
-    @property
-    def is_closing(self) -> bool:
-        return self._is_closing
-
-    def limit_first_bytes(self, protocol: _ServerProtocol, max_bytes: int) -> None:
-        """Read no more than so many bytes before `accept_all`."""
-        self._first_bytes = FirstBytes(protocol, self, max_bytes)
-
-    def accept_all(self) -> None:
-        """From here on messages may be as large as `SocketLimits` say."""
-        if self._first_bytes is not None:
-            self._first_bytes.lift()
-            self._first_bytes = None
-
-    def _protocol_error(self, code: WSCloseCode, reason: str) -> WSProtocolError:
-        """Read nothing more; picows sends the close. What was written before still goes out."""
-        if not self._is_closing:
-            self.handler.flush()
-        self._is_closing = True
-        return WSProtocolError(code, reason)
-
-    def _drop(self) -> None:
-        if self._transport is not None:
-            self._transport.underlying_transport.abort()
-
-    def _add_fragment(self, frame: WSFrame) -> None:
-        fragments = self._fragments
-        assert fragments is not None  # noqa: S101  # both callers have set it
-        self._fragments_size += frame.payload_size
-        if self._fragments_size > self.limits.message_bytes:
-            raise self._protocol_error(
-                WSCloseCode.MESSAGE_TOO_BIG, f"message larger than {self.limits.message_bytes} bytes"
-            )
-        fragments.append(frame.get_payload_as_bytes())
-        if frame.fin:
-            self._fragments = None
-            self._handle_message(b"".join(fragments), self._fragments_binary)
-
-    def _handle_message(self, data: bytes, binary: bool) -> None:
-        if len(data) > self.limits.message_bytes:
-            # picows has sent its close for that and hands over the message all the same.
-            self._is_closing = True
-            return
-        if not binary and not data.isascii():
-            try:
-                data.decode("utf-8")
-            except UnicodeDecodeError:
-                raise self._protocol_error(WSCloseCode.INVALID_TEXT, "text is not valid UTF-8") from None
-        try:
-            self.handler.received(data, binary)
-        except Exception:
-            # A connection's task: whatever went wrong stays with us, the peer gets no detail.
-            log.exception("a message could not be handled")
-            self.close(WSCloseCode.INTERNAL_ERROR.value, "internal error")
-
-    def _handle_close(self, transport: WSTransport, frame: WSFrame) -> None:
-        # picows has refused most codes below 3000 that may not be sent, but not all.
-        code = int(frame.get_close_code()) if frame.payload_size else 1000  # type: ignore[call-overload]
-        if not (code in _CLOSE_CODES or 3000 <= code < 5000):
-            raise self._protocol_error(WSCloseCode.PROTOCOL_ERROR, f"close code {code} may not be sent")
-        if not self._is_closing:
-            self.handler.flush()
-            self._is_closing = True
-            transport.send_close(cast("WSCloseCode", code))
-        transport.disconnect()
-
-
-class _ServerProtocol(WSProtocol):  # type: ignore[misc]
-    """picows' protocol, fed by uvicorn with the request that it has read already."""
-
-    on_lost: Callable[[], None] | None = None
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        if self.on_lost is not None:
-            self.on_lost()
-
-    def data_received(self, data: bytes) -> None:
-        """Called with the upgrade request only; from then on the transport fills our buffer itself."""
-        # uvicorn has found `upgrade` among the tokens; picows wants it alone, and Firefox sends two.
-        self.feed(_CONNECTION.sub(b"\r\nconnection: upgrade", data, count=1))
-
-    def feed(self, data: bytes) -> None:
-        """Process bytes that somebody else has read."""
-        view = memoryview(data)
-        # By the class: the instance may have got others from `FirstBytes`.
-        get_buffer, buffer_updated = type(self).get_buffer, type(self).buffer_updated
-        while view:
-            room = get_buffer(self, len(view))
-            size = min(len(room), len(view))
-            room[:size] = view[:size]
-            view = view[size:]
-            buffer_updated(self, size)
-
-
-def server_protocol(
-    admit: Admit, limits: SocketLimits, on_lost: Callable[[str], None] = lambda _peer: None
-) -> Callable[..., asyncio.BaseProtocol]:
+class WebSocketServer:
     """For uvicorn's `ws=` option: makes the protocol of one connection; `admit` decides on each.
 
     `on_lost` is called with the address of every connection that ends, admitted or not.
     """
 
-    def protocol(**_: Any) -> asyncio.BaseProtocol:
-        made: list[_ServerProtocol] = []
+    def __init__(
+        self, admit: Admit, limits: SocketLimits, on_lost: Callable[[str], None] = lambda _peer: None
+    ) -> None:
+        self.admit = admit
+        self.limits = limits
+        self.on_lost = on_lost
+        self.schedule = ReadSchedule(limits.reading)
+        # All connections read into the same bytes, which are taken before anybody else reads.
+        self.read_buffer = bytearray(limits.reading.slice_bytes)
+        self.sockets: set[ServerSocket] = set()
 
-        def address_of() -> str:
-            peer = made[0].transport.underlying_transport.get_extra_info("peername")
-            return str(peer[0]) if peer else ""
+    def __call__(self, **_: Any) -> ServerSocket:
+        return ServerSocket(self)
 
-        def listener(request: WSUpgradeRequest) -> WSUpgradeResponseWithListener:
-            headers = {name.lower(): value for name, value in request.headers.items()}
-            address = address_of()
-            made[0].on_lost = lambda: on_lost(address)
-            if headers.get("sec-websocket-version") != "13":
-                response = WSUpgradeResponse.create_error_response(426, None, {"Sec-WebSocket-Version": "13"})
-                return WSUpgradeResponseWithListener(response, None)
-            decision = admit(Upgrade(request.path.decode("latin-1"), headers, address))
-            if isinstance(decision, UpgradeRefusal):
-                kind = {"Content-Type": "application/json"} | dict(decision.headers)
-                response = WSUpgradeResponse.create_error_response(
-                    HTTPStatus(decision.status), decision.body, kind
-                )
-                return WSUpgradeResponseWithListener(response, None)
-            chosen = {"Sec-WebSocket-Protocol": decision.subprotocol} if decision.subprotocol else None
-            connection = ServerSocket(decision, limits)
-            connection.peer = address
-            if decision.max_first_bytes is not None:
-                connection.limit_first_bytes(made[0], decision.max_first_bytes)
-            return WSUpgradeResponseWithListener(WSUpgradeResponse.create_101_response(chosen), connection)
+    async def wait_closed(self, seconds: float) -> None:
+        """Wait until every connection has ended; those that have not by then are dropped."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while self.sockets and loop.time() < deadline:
+            await asyncio.sleep(_POLL_SECONDS)
+        for each in list(self.sockets):
+            each.abort()
 
-        made.append(
-            _ServerProtocol(
-                None,
-                None,
-                False,
-                listener,
-                _picows_log,
-                True,
-                None,
-                limits.ping_seconds > 0,
-                limits.ping_seconds,
-                min(limits.ping_timeout_seconds, limits.ping_seconds),
-                WSAutoPingStrategy.PING_WHEN_IDLE,
-                False,
-                limits.message_bytes,
-                None,
-                limits.read_buffer_bytes,
-            )
+
+class ServerSocket(asyncio.BufferedProtocol):
+    """One WebSocket: whole messages in, raw bytes out."""
+
+    def __init__(self, server: WebSocketServer) -> None:
+        self.peer = ""
+        self.used_seconds = 0.0
+        self.is_queued = False
+        self.is_closing = False
+        self._server = server
+        self._limits = server.limits
+        self._handler: Handler | None = None
+        self._transport: asyncio.Transport | None = None
+        self._reader = FrameReader(
+            _ignore_message, self._handle_control, self._limits.message_bytes, self._limits.message_fragments
         )
-        return made[0]
+        self._slice_frames = self._limits.reading.slice_frames
+        # Of `max_first_bytes`, what may still come.
+        self._first_left: int | None = None
+        self._max_first_bytes = 0
+        self._dropped_bytes = 0
+        self._is_full = False
+        self._pongs: list[bytes] = []
+        self._read_at = 0.0
+        self._ping_timer: asyncio.TimerHandle | None = None
+        self._drop_timer: asyncio.TimerHandle | None = None
 
-    return protocol
+    # Called by uvicorn and the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        self.peer = str(peer[0]) if peer else ""
+        # What is written is whole already; waiting for more would only delay it.
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._server.sockets.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Called with the upgrade request only; from then on the transport fills our buffer itself."""
+        transport = self._transport
+        assert transport is not None  # noqa: S101  # it was made just now
+        upgrade = parse_upgrade(data, self.peer)
+        decision = upgrade if isinstance(upgrade, UpgradeRefusal) else self._decide(upgrade)
+        if isinstance(upgrade, UpgradeRefusal) or isinstance(decision, UpgradeRefusal):
+            self.is_closing = True
+            transport.write(refusing_response(cast("UpgradeRefusal", decision)))
+            transport.write_eof()
+            self._start_drop_timer()
+            return
+        transport.write(accepting_response(upgrade, decision.subprotocol))
+        self._open(decision, transport)
+
+    def get_buffer(self, _size_hint: int) -> bytearray | memoryview:
+        buffer = self._server.read_buffer
+        return memoryview(buffer)[: self._first_left] if self._first_left else buffer
+
+    def buffer_updated(self, size: int) -> None:
+        if self._handler is None or self._first_left == 0:
+            self._drop_bytes(size)
+            return
+        if self._first_left is not None:
+            self._first_left -= size
+        self._read_at = now = time.monotonic()
+        server = self._server
+        self._reader.take(server.read_buffer, size)
+        server.schedule.handle(self, size, now)
+
+    def eof_received(self) -> None:
+        """The transport closes itself after this."""
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+        if self._handler is not None:
+            self._handler.full()
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self._send_pongs()
+        if self._handler is not None:
+            self._handler.drained()
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        self._end()
+        self._transport = None
+        if self._drop_timer is not None:
+            self._drop_timer.cancel()
+        self._server.sockets.discard(self)
+        self._server.on_lost(self.peer)
+
+    # Called by the schedule
+
+    def handle_slice(self, seconds: float) -> bool:
+        """Handle what was read for so long at most; True if some is left."""
+        try:
+            is_left = self._reader.read(self._slice_frames, seconds)
+        except FrameError as fault:
+            is_too_large = self._first_left is not None and fault.code == MESSAGE_TOO_BIG
+            reason = f"the first message has at most {self._max_first_bytes} bytes"
+            self._hang_up(fault.code, reason if is_too_large else fault.reason)
+            return False
+        except Exception:
+            # A connection's task: whatever went wrong stays with us, the peer gets no detail.
+            log.exception("a message could not be handled")
+            self.close(INTERNAL_ERROR, "internal error")
+            return True
+        if self._pongs:
+            self._send_pongs()
+        if self._first_left == 0 and not is_left:
+            self._hang_up(MESSAGE_TOO_BIG, f"no join within the first {self._max_first_bytes} bytes")
+        return is_left
+
+    def pause_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    # Called by handlers
+
+    def write(self, data: bytes) -> None:
+        """Bytes that are frames already."""
+        if self._transport is not None and not self.is_closing:
+            if self._pongs:
+                # An answer to what came before goes before what came of the rest.
+                data = b"".join([*self._pongs, data])
+                self._pongs.clear()
+            self._transport.write(data)
+
+    def close(self, code: int, reason: str) -> None:
+        """Start the closing handshake; what was written before still goes out."""
+        if self._send_close(code, reason):
+            self._start_drop_timer()
+
+    def abort(self) -> None:
+        """Drop the connection at once; what was not sent is lost."""
+        self._end()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def accept_all(self) -> None:
+        """From here on messages may be as large as `SocketLimits` say."""
+        self._first_left = None
+        self._reader.max_message_bytes = self._limits.message_bytes
+
+    # Opening
+
+    def _decide(self, upgrade: Upgrade) -> UpgradeRefusal | Handler:
+        try:
+            return self._server.admit(upgrade)
+        except Exception:
+            # A request's task: whatever went wrong stays with us, the peer gets no detail.
+            log.exception("an upgrade could not be decided")
+            return UpgradeRefusal(500, b'{"error":"internal error"}')
+
+    def _open(self, handler: Handler, transport: asyncio.Transport) -> None:
+        # uvloop's own low-water mark is 16 bytes: it would count as full until nearly everything is sent.
+        high = self._limits.write_buffer_bytes
+        transport.set_write_buffer_limits(high=high, low=high // 4)
+        self._handler = handler
+        # Straight from frame to handler: nothing stands between them that a message would have to pay for.
+        self._reader = FrameReader(
+            handler.received, self._handle_control, self._limits.message_bytes, self._limits.message_fragments
+        )
+        if handler.max_first_bytes is not None:
+            self._first_left = self._max_first_bytes = handler.max_first_bytes
+            self._reader.max_message_bytes = min(handler.max_first_bytes, self._limits.message_bytes)
+        self._read_at = time.monotonic()
+        if self._limits.ping_seconds > 0:
+            self._start_ping_timer(self._limits.ping_seconds)
+        handler.opened(self)
+
+    # Control frames
+
+    def _handle_control(self, opcode: int, payload: bytes) -> None:
+        if opcode == CLOSE:
+            self._handle_close(payload)
+        elif opcode == PING and not self.is_closing:
+            pong = encode_frame(payload, PONG)
+            if self._is_full:
+                # RFC 6455, 5.5.3: who does not read gets an answer to the last ping only.
+                self._pongs = [pong]
+            else:
+                self._pongs.append(pong)
+
+    def _send_pongs(self) -> None:
+        if self._pongs and not self._is_full:
+            self.write(b"")
+
+    def _handle_close(self, payload: bytes) -> None:
+        code = int.from_bytes(payload[:2], "big") if payload else _NORMAL_CLOSE
+        if len(payload) == 1 or not (code in _CLOSE_CODES or 3000 <= code < 5000):
+            raise FrameError(PROTOCOL_ERROR, f"close code {code} may not be sent")
+        try:
+            payload[2:].decode("utf-8")
+        except UnicodeDecodeError:
+            raise FrameError(INVALID_TEXT, "the reason of a close is not valid UTF-8") from None
+        self._send_pongs()
+        self._hang_up(code, "")
+
+    # Silence
+
+    def _start_ping_timer(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._ping_timer = loop.call_later(seconds, self._check_silence)
+
+    def _check_silence(self) -> None:
+        """Ask whoever was silent for `ping_seconds`."""
+        left = self._limits.ping_seconds - (time.monotonic() - self._read_at)
+        if left > 0:
+            self._start_ping_timer(left)
+            return
+        self.write(encode_frame(b"", PING))
+        seconds = min(self._limits.ping_timeout_seconds, self._limits.ping_seconds)
+        loop = asyncio.get_running_loop()
+        self._ping_timer = loop.call_later(seconds, self._check_answered, self._read_at)
+
+    def _check_answered(self, read_at: float) -> None:
+        """Whatever comes is a sign of life: a pong may stand behind a large message."""
+        if self._read_at > read_at:
+            self._check_silence()
+            return
+        seconds = min(self._limits.ping_timeout_seconds, self._limits.ping_seconds)
+        self._hang_up(GOING_AWAY, f"no answer to a ping within {seconds:g} s")
+
+    # Closing
+
+    def _send_close(self, code: int, reason: str) -> bool:
+        """What was written before goes out first. False if a close was sent already."""
+        transport = self._transport
+        if transport is None or self.is_closing:
+            return False
+        if self._handler is not None:
+            self._handler.flush()
+        self.is_closing = True
+        self._reader.ignores_messages = True
+        transport.write(encode_close(code, reason))
+        return True
+
+    def _hang_up(self, code: int, reason: str) -> None:
+        """Send a close if none was sent, and nothing after it; read nothing more."""
+        self._send_close(code, reason)
+        self._end()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write_eof()
+            self._start_drop_timer()
+
+    def _drop_bytes(self, size: int) -> None:
+        """What comes after the end is read, so that the end is noticed, but not for ever."""
+        self._dropped_bytes += size
+        if self._dropped_bytes > _MAX_DROPPED_BYTES:
+            self.pause_reading()
+
+    def _end(self) -> None:
+        """The handler is done with this connection, which may still be open for a moment."""
+        self.is_closing = True
+        self._reader.stop()
+        self._pongs.clear()
+        if self._ping_timer is not None:
+            self._ping_timer.cancel()
+        handler, self._handler = self._handler, None
+        if handler is not None:
+            handler.closed()
+
+    def _start_drop_timer(self) -> None:
+        if self._drop_timer is None:
+            loop = asyncio.get_running_loop()
+            self._drop_timer = loop.call_later(self._limits.close_seconds, self.abort)
+
+
+def _ignore_message(_data: bytes, _binary: bool) -> None:
+    """No message comes before the handshake is done."""

@@ -24,7 +24,8 @@ from moot.net.http_listener import HttpListener, bind_socket
 from moot.net.http_protocol import ConnectionLimiter, limited_http_protocol
 from moot.net.outbox import Outbox, Outgoing
 from moot.net.probes import LIVE_PATH, READY_PATH, liveness, readiness
-from moot.net.websocket_server import Handler, ServerSocket, Upgrade, UpgradeRefusal, server_protocol
+from moot.net.upgrade_request import Upgrade, UpgradeRefusal
+from moot.net.websocket_server import Handler, ServerSocket, WebSocketServer
 from moot.relay.relay import Relay, RelayClientState
 from moot.relay.relay_settings import LOOPBACK, RelaySettings
 from moot.relay.wire_messages import notice_message
@@ -107,11 +108,6 @@ class RelaySocket:
         if self._connection is not None:
             self._connection.close(code, reason)
 
-    def abort(self) -> None:
-        """Close without waiting for the client."""
-        if self._connection is not None:
-            self._connection._drop()
-
     async def ready(self) -> None:
         # One turn of the loop: data is written at its end, and only then can fill the transport.
         await asyncio.sleep(0)
@@ -145,10 +141,11 @@ class RelayServer:
         self._listener_socket = listener_socket
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_stopping = False
+        self._websockets = WebSocketServer(self._admit, settings.sockets, self.connection_limiter.release)
         config = uvicorn.Config(
             self._serve_http,
             http=limited_http_protocol(self.connection_limiter),
-            ws=server_protocol(self._admit, settings.sockets, self.connection_limiter.release),  # type: ignore[arg-type]
+            ws=self._websockets,  # type: ignore[arg-type]
             interface="asgi3",
             proxy_headers=False,
             lifespan="off",
@@ -183,17 +180,12 @@ class RelayServer:
         await asyncio.sleep(0)
         for client_socket in list(self.sockets):
             client_socket.end(_GOING_AWAY, "the relay is stopping")
-        deadline = asyncio.get_running_loop().time() + _CLOSE_SECONDS
-        while self.sockets and asyncio.get_running_loop().time() < deadline:
-            await asyncio.sleep(0.01)
-        for client_socket in list(self.sockets):
-            client_socket.abort()
+        await self._websockets.wait_closed(_CLOSE_SECONDS)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._listener.stop()
-        for client_socket in list(self.sockets):
-            client_socket.abort()
+        await self._websockets.wait_closed(0)
 
     def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         """A task that ends with this server at the latest."""
