@@ -41,6 +41,8 @@ EVERYTHING = """
       max_connections_per_address: 0
       max_connections: 2
       max_header_bytes: 3
+      max_headers: 4
+      response_seconds: 5
       max_message_fragments: 5
       read_slice_bytes: 6
       read_slice_frames: 7

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from moot.net import frame_reader, websocket_server
 from moot.net.frame_reader import FrameReader, PurePythonFrameReader
@@ -231,3 +232,83 @@ async def test_a_process_ends_in_time_with_peers_that_do_not_answer(tmp_path: Pa
             client.send(frame(PING, bytes(125)) * 20_000)
         code, _ = await gateway.end()
         assert code == 0
+
+
+# HTTP
+
+
+def request_lines(port: int, *more: str) -> bytes:
+    return "\r\n".join(["GET /health HTTP/1.1", f"Host: 127.0.0.1:{port}", *more, "", ""]).encode()
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_requests_of_one_connection_are_parsed_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop: str
+) -> None:
+    """Thousands in one packet: each is answered, in order, and never are two at work."""
+    count = 3_000
+    open_requests = 0
+    most = 0
+    made = RequestResponseCycle.__init__
+
+    def making(self: RequestResponseCycle, *given: Any, **named: Any) -> None:
+        nonlocal open_requests, most
+        open_requests += 1
+        most = max(most, open_requests)
+        answered = named["on_response"]
+
+        def done() -> None:
+            nonlocal open_requests
+            open_requests -= 1
+            answered()
+
+        made(self, *given, **(named | {"on_response": done}))
+
+    monkeypatch.setattr(RequestResponseCycle, "__init__", making)
+
+    async def test() -> None:
+        async with running_gateway(tmp_path, PEOPLE) as room, raw_client(room.port) as client:
+            client.send(request_lines(room.port) * count)
+            for _ in range(count):
+                status, headers = await client.answer()
+                assert status == 200
+                await client.reader.readexactly(int(headers["content-length"]))
+
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        runner.run(test())
+    assert most == 1
+
+
+async def test_a_body_may_come_in_any_pieces_with_requests_behind_it(tmp_path: Path) -> None:
+    body = b'{"kind":"chat","payload":{"text":"' + b"\\r\\n" * 20_000 + b'"}}'
+    async with running_gateway(tmp_path, PEOPLE) as room, raw_client(room.port) as client:
+        post = (
+            f"POST /participants/alice/messages?space=lab HTTP/1.1\r\nHost: 127.0.0.1:{room.port}\r\n"
+            f"Authorization: Bearer t-alice\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n".encode()
+        )
+        client.send((post + body) * 3 + request_lines(room.port))
+        for _ in range(4):
+            status, headers = await client.answer()
+            assert status == 200
+            await client.reader.readexactly(int(headers["content-length"]))
+
+
+@pytest.mark.parametrize(("count", "status"), [(99, 200), (100, 400)])
+async def test_a_request_has_so_many_headers_at_most(tmp_path: Path, count: int, status: int) -> None:
+    async with running_gateway(tmp_path, PEOPLE) as room, raw_client(room.port) as client:
+        client.send(request_lines(room.port, *["a:"] * count))
+        assert (await client.answer())[0] == status
+
+
+async def test_who_does_not_read_a_response_is_dropped(tmp_path: Path) -> None:
+    async with (
+        running_gateway(tmp_path, PEOPLE, response_seconds=0.05) as room,
+        raw_client(room.port, receive_buffer=4_096) as client,
+    ):
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        client.send(request_lines(room.port).replace(b"/health", b"/openapi.json") * 1_000)
+        listener = room.gateway._listener
+        assert listener is not None
+        await until(lambda: listener.server_state.connections)
+        await until(lambda: not listener.server_state.connections)

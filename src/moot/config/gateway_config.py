@@ -151,8 +151,12 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_connections: Positive = 20_000
     # What Node.js takes, so what reference clients can have sent.
     max_header_bytes: Positive = 16_384
+    # What other servers take; a browser sends 20.
+    max_headers: Positive = 100
     # As long as a join: whoever is slower with its headers does not join in time either.
     header_seconds: Seconds = 10
+    # A client that reads nothing of an HTTP response for so long is dropped.
+    response_seconds: Seconds = 30
     # The largest message in pieces of 256 bytes, smaller than any client makes them. More: closed with 1008.
     max_message_fragments: Positive = 4_352
     # Bytes of one connection that are handled before others have their turn: 200 envelopes of the usual size.

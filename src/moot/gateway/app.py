@@ -238,6 +238,8 @@ def _access_limits(config: GatewayConfig) -> AccessLimits:
 def _connection_limits(config: GatewayConfig) -> ConnectionLimits:
     return ConnectionLimits(
         max_header_bytes=config.max_header_bytes,
+        max_headers=config.max_headers,
+        response_seconds=config.response_seconds,
         header_seconds=config.header_seconds,
         max_connections_per_address=config.max_connections_per_address,
         max_connections=config.max_connections,

@@ -1,7 +1,7 @@
-"""uvicorn's HTTP protocol with limits: slow or huge headers, and too many connections.
+"""uvicorn's HTTP protocol with limits: headers, requests in advance, responses nobody reads, connections.
 
-uvicorn itself waits for ever for headers that come one byte a minute, and takes any number of connections
-from one address.
+uvicorn itself waits for ever for headers that come one byte a minute, parses all requests that come in one
+packet before it has answered the first, and takes any number of connections from one address.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 # A body may take this many times as long as headers.
 BODY_TIME_FACTOR: Final = 3
+# What is parsed at a time: of the shortest requests 200, should the end of one not be seen before.
+_PIECE_BYTES: Final = 4_096
+_END_OF_HEADERS: Final = b"\r\n\r\n"
 # What decides who asks and from where. Given twice, a proxy and we could each believe another one.
 _ONLY_ONCE: Final = frozenset({b"authorization", b"host", b"origin"})
 # So much of a body is read and thrown away after the answer: most clients send all before they read anything.
@@ -25,7 +28,10 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What connections may take before they have sent a request."""
 
     max_header_bytes: int = 16_384
+    max_headers: int = 100
     header_seconds: float = 10.0
+    # How long a response may wait for a client that reads nothing of it.
+    response_seconds: float = 30.0
     max_connections_per_address: int = 64  # 0: any number
     max_connections: int = 20_000
 
@@ -69,6 +75,13 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
         _reads_headers = True
         _unparsed_bytes = 0
         _header_bytes = 0
+        _headers = 0
+        # What came behind a request that is not answered yet.
+        _held = b""
+        _is_in_body = False
+        _is_upgraded = False
+        _is_request_open = False
+        _write_timer: asyncio.TimerHandle | None = None
         _seen_once: frozenset[bytes] = frozenset()
         _repeated: bytes | None = None
         _has_body = False
@@ -88,8 +101,28 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
             self._start_timer(limiter.limits.header_seconds, headers=True)
 
         def data_received(self, data: bytes) -> None:
+            """Parse up to the end of a request; what stands behind it waits for the response.
+
+            So no connection has more than one request at work, however many it sends in one packet.
+            """
+            self._held += data
+            if not self._is_request_open:
+                self._parse_held()
+            if self._held and not self.transport.is_closing():
+                self.flow.pause_reading()
+
+        def _parse_held(self) -> None:
+            while self._held and not self._is_request_open and not self.transport.is_closing():
+                size = _PIECE_BYTES
+                if not self._is_in_body:
+                    end = self._held.find(_END_OF_HEADERS, 0, size)
+                    size = size if end < 0 else end + len(_END_OF_HEADERS)
+                piece, self._held = self._held[:size], self._held[size:]
+                self._parse(piece)
+
+        def _parse(self, data: bytes) -> None:
             if self._timer is not None and self._reads_headers:
-                end = data.find(b"\r\n\r\n")
+                end = data.find(_END_OF_HEADERS)
                 self._unparsed_bytes += len(data) if end < 0 else end
                 if self._unparsed_bytes > limiter.limits.max_header_bytes:
                     self._stop_timer()
@@ -100,7 +133,8 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
         def on_message_begin(self) -> None:
             # Each request on a kept connection has its own time and size for headers.
             super().on_message_begin()
-            self._header_bytes = 0
+            self._header_bytes = self._headers = 0
+            self._is_in_body = False
             self._seen_once, self._repeated, self._has_body = frozenset(), None, False
             self._are_headers_complete = False
             self._discarded_bytes = 0
@@ -112,6 +146,9 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
                 # A trailer behind a body in chunks: nobody here asks for one, and it must pass for no header.
                 return
             self._header_bytes += len(name) + len(value) + 4
+            self._headers += 1
+            if self._headers > limiter.limits.max_headers:
+                raise self._refuse(f"more than {limiter.limits.max_headers} headers")
             name = name.lower()
             if name in _ONLY_ONCE:
                 if name in self._seen_once:
@@ -123,7 +160,7 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
 
         def on_headers_complete(self) -> None:
             self._stop_timer()
-            self._are_headers_complete = True
+            self._are_headers_complete = self._is_in_body = True
             if self._header_bytes > limiter.limits.max_header_bytes:
                 # All in one packet: counted only now.
                 raise self._refuse("headers too large")
@@ -157,16 +194,50 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
 
         def on_message_complete(self) -> None:
             self._stop_timer()
+            self._is_in_body = False
+            self._is_request_open = self.cycle is not None and not self.cycle.response_complete
             super().on_message_complete()
+
+        def on_response_complete(self) -> None:
+            self._is_request_open = False
+            super().on_response_complete()
+            if self._held and not self.transport.is_closing():
+                # In a turn of its own: others go between two requests of one connection.
+                self.flow.pause_reading()
+                self.loop.call_soon(self._parse_next)
+
+        def _parse_next(self) -> None:
+            self._parse_held()
+            if not self._held and not self.transport.is_closing() and not self._is_upgraded:
+                self.flow.resume_reading()
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            if self._write_timer is None:
+                self._write_timer = self.loop.call_later(limiter.limits.response_seconds, self._on_timeout)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self._stop_write_timer()
+
+        def _stop_write_timer(self) -> None:
+            if self._write_timer is not None:
+                self._write_timer.cancel()
+                self._write_timer = None
 
         def handle_websocket_upgrade(self) -> None:
             self._stop_timer()
+            self._is_upgraded = True
+            # A client has to wait for the answer before it sends frames (RFC 6455, 4.1).
+            self._held = b""
             # From here on the WebSocket's protocol owns the connection, and counts it out.
             self._is_counted = False
             super().handle_websocket_upgrade()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop_timer()
+            self._stop_write_timer()
+            self._held = b""
             if self._is_counted:
                 self._is_counted = False
                 limiter.release(self._address)

@@ -12,7 +12,6 @@ from moot.offers.search_settings import SearchSettings
 from moot.offers.vector_search import PROCESS_MODEL, SearchMode, VectorModel, VectorSearch, make_index
 from moot.xprotocol.search import Document
 
-
 # Documents that are indexed at a time, some 3 ms: between them everything else has its turn. The first search
 # over 4,000 tools indexes for more than a second.
 BATCH_DOCUMENTS: Final = 8
