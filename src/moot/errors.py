@@ -14,6 +14,8 @@
     │   ├── CapabilityViolation     capability_violation     steps 6 and 8
     │   ├── KindPayloadMismatch     kind_payload_mismatch    step 7
     │   ├── Unauthorized            unauthorized             steps 9 to 11
+    │   ├── RequestNotFound         request_not_found        step 9
+    │   ├── AlreadyAnswered         already_answered         step 9
     │   ├── ProposalSettled         proposal_settled         step 10
     │   ├── ProposalMismatch        proposal_mismatch        step 10
     │   ├── ApprovalRequired        approval_required        step 10
@@ -21,7 +23,8 @@
     │   │   └── InvalidPattern      a capability that cannot be read
     │   ├── InvalidOperation        invalid_operation        step 11
     │   ├── ParticipantNotFound     participant_not_found    step 11
-    │   ├── TargetNotFound          target_not_found         step 11
+    │   ├── TargetNotFound          target_not_found         steps 10 and 11
+    │   ├── TargetAbsent            target_absent            step 10
     │   ├── StreamNotFound          stream_not_found         step 11 and frames
     │   ├── UnauthorizedStreamWrite unauthorized_stream_write   frames
     │   ├── Unavailable             unavailable              step 12
@@ -135,6 +138,18 @@ class Unauthorized(Refused):
     code = "unauthorized"
 
 
+class RequestNotFound(Refused):
+    """A response that answers nothing: it names no request that is known here."""
+
+    code = "request_not_found"
+
+
+class AlreadyAnswered(Refused):
+    """A second response of one member to one request, or one to a notification."""
+
+    code = "already_answered"
+
+
 class ProposalSettled(Refused):
     """D-28: fulfilled, withdrawn or expired already."""
 
@@ -176,9 +191,15 @@ class ParticipantNotFound(Refused):
 
 
 class TargetNotFound(Refused):
-    """MEW 3.10.1: a stream names a receiver that is not there."""
+    """MEW 3.10.1, D-100: a stream names a receiver, or an approved proposal a host, that is unknown here."""
 
     code = "target_not_found"
+
+
+class TargetAbsent(Refused):
+    """D-100: the host of an approved proposal is not connected; the proposal stays open."""
+
+    code = "target_absent"
 
 
 class StreamNotFound(Refused):

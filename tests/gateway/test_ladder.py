@@ -34,6 +34,8 @@ PEOPLE: Final = participants(
     agent=["chat", "mcp/proposal", "mcp/request", "capability/grant"],
     tool=[],
 )
+# Somebody who never comes.
+AWAY: Final = participants(away=[])
 PROPOSAL: Final = fields("mcp/proposal", CALL, id="p1")
 OTHER_CALL: Final[Json] = {"method": "tools/call", "params": {"name": "delete_file"}}
 DEEP: Final = b'{"id":"d1","kind":"chat","payload":' + b'{"a":' * 70 + b"1" + b"}" * 70 + b"}"
@@ -147,7 +149,39 @@ CASES: Final = [
         sender="bob",
         before=said(("alice", REQUEST)),
     ),
+    case(
+        "answers nothing",
+        fields("mcp/response", {"result": {}}, to=["alice"], about=["never"]),
+        "request_not_found",
+        404,
+        sender="bob",
+    ),
+    case(
+        "answers twice",
+        fields("mcp/response", {"result": {}}, to=["alice"], about=["r1"]),
+        "already_answered",
+        409,
+        sender="bob",
+        before=said(
+            ("alice", fields("mcp/request", CALL, id="r1")),
+            ("bob", fields("mcp/response", {"result": {}}, about=["r1"])),
+        ),
+    ),
     # 10 ledger
+    case(
+        "approves for somebody unknown",
+        fields("mcp/request", CALL, to=["nobody"], about=["p1"]),
+        "target_not_found",
+        404,
+        before=said(("agent", PROPOSAL)),
+    ),
+    case(
+        "approves for somebody who is away",
+        fields("mcp/request", CALL, to=["away"], about=["p1"]),
+        "target_absent",
+        409,
+        before=said(("agent", PROPOSAL)),
+    ),
     case(
         "withdraws another's",
         fields("mcp/withdraw", about=["p1"]),
@@ -242,7 +276,7 @@ CASES: Final = [
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
     """Two spaces for each case, one for each way: nothing is left over from another."""
     spaces = {
-        f"{way}-{number}": space_settings(PEOPLE, **one.rules)
+        f"{way}-{number}": space_settings(PEOPLE | AWAY, **one.rules)
         for number, one in enumerate(CASES)
         for way in ("socket", "http")
     }

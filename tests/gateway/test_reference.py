@@ -266,7 +266,7 @@ async def test_a_reference_client_that_was_restarted_is_heard_with_the_same_ids(
 
 async def test_a_restarted_reference_client_does_not_replace_what_is_under_review(tmp_path: Path) -> None:
     async with demo(tmp_path) as room:
-        human, agent = await come(room, "human"), await come(room, "agent")
+        human, agent, _ = [await come(room, name) for name in ("human", "agent", "files")]
         await agent.ask("mcp/proposal", CALL, id="agent-1")
         await agent.leave()
         agent = await come(room, "agent")

@@ -122,6 +122,15 @@ SHAPES: dict[str, tuple[list[Json], list[Json]]] = {
     "stream/write-granted": ([{"stream_id": "s", "participant_id": "a"}], [{}]),
     "stream/write-revoked": ([{"stream_id": "s", "participant_id": "a"}], [{}]),
     "stream/ownership-transferred": ([{"stream_id": "s", "new_owner": "a"}], [{}]),
+    "moot/settle": (
+        [{"outcome": "done"}, {"outcome": "failed", "note": "looked"}],
+        [{}, {"outcome": "unknown"}, {"outcome": "done", "note": 5}],
+    ),
+    "moot/outcome": (
+        [{"proposal_id": "p", "outcome": "unknown"}],
+        [{}, {"proposal_id": 1, "outcome": "unknown"}],
+    ),
+    "moot/proposals": ([{"proposals": []}], [{}, {"proposals": {}}]),
     "system/welcome": (
         [{"you": {"id": "a"}}, {"you": {"id": "a"}, "participants": [], "active_streams": []}],
         [
@@ -159,6 +168,7 @@ def test_kinds_without_a_shape_are_those_that_say_nothing() -> None:
         "participant/restart",
         "participant/shutdown",
         "moot/approve",
+        "moot/list-proposals",
     }
 
 
@@ -189,7 +199,9 @@ async def test_what_breaks_the_rules_reaches_no_handler_and_is_reported(tmp_path
         alice.server.use_handler(handler)
         await mallory.say("mcp/request", {"no": "method"}, to=["alice"])
         await mallory.say("mcp/request", {"result": {}, "id": 1}, to=["alice"])
-        await mallory.say("mcp/response", {"id": 1, "method": "tools/call"}, about=["whatever"])
+        asked = (await alice.send("mcp/request", {"jsonrpc": "2.0", "id": 1, "method": "x"}, to="mallory")).id
+        await mallory.hear("mcp/request")
+        await mallory.say("mcp/response", {"id": 1, "method": "tools/call"}, about=[asked])
         await mallory.say("chat", {"message": "no text"})
         await mallory.say("reasoning/thought", {"message": "no context"})
         await mallory.fence()

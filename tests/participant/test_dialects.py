@@ -281,8 +281,8 @@ async def test_a_kind_that_lies_reaches_no_tool(tmp_path: Path) -> None:
         assert reports[0].kind == "mcp/request:tools/call:safe_tool"
         assert "safe_tool" in reports[0].message
         assert host.violations.count("mallory") == 4
-        # Nothing of it was seen by any handler; the stray response did no harm.
-        assert [each.kind for each in received.envelopes if each.sender == "mallory"] == ["mcp/response"]
+        # Nothing of it was seen by any handler; the stray response went no further than the gateway.
+        assert [each.kind for each in received.envelopes if each.sender == "mallory"] == []
         assert host.proposals.open() == []
 
 

@@ -160,6 +160,8 @@ class ReferenceModel:
                 *(stream.request_id for stream in state.streams.open.values()),
                 *(member.pause.id for member in state.roster if member.pause is not None),
                 *(id for id, record in known if record.owed),
+                # A request that fulfils proposals, once for each that it may still decide.
+                *(id for id, running in state.ledger._executions.items() for _ in running),
             ]
         )
 

@@ -122,7 +122,8 @@ def test_a_list_of_rights_is_counted_before_it_is_read(kind: str) -> None:
 def test_naming_many_proposals_costs_no_more_than_naming_one() -> None:
     """D-28: the body is read once, however many proposals it is compared with."""
     body = {"method": "tools/call", "params": {"numbers": list(range(20_000))}}
-    driver = room(limits={"max_open_proposals": 200, "messages_per_second": 0, "bytes_per_second": 0})
+    limits = {"max_open_proposals": 200, "max_open_proposal_bytes": 1 << 30}
+    driver = room(limits=limits | {"messages_per_second": 0, "bytes_per_second": 0})
     for number in range(200):
         assert driver.says("pal", "mcp/proposal", body, id=f"p{number}") is None
     before = process_time()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import msgspec
+
 from moot.protocol.envelope import EnvelopeLimits
 from moot.space.config import SpaceConfig, SpaceLimits
 from moot.space.config_json import load_config, save_config
@@ -46,6 +48,8 @@ LIMITS_OF_0_1 = [
     "invited_participants",
     "shutdown_grace",
 ]
+# What 0.1 did not have.
+NEW_LIMITS = ["max_open_proposal_bytes", "max_proposal_page_bytes", "max_settle_note_chars"]
 ENVELOPE_OF_0_1 = [
     "max_bytes",
     "id_chars",
@@ -64,11 +68,10 @@ def test_a_saved_configuration_is_loaded_as_it_was() -> None:
 def test_no_limit_of_0_1_falls_back_to_its_default() -> None:
     saved = json.loads(json.dumps(save_config(UNUSUAL)))
     saved["separation"] = saved.pop("separation_of_duties")
-    limits = dict(
-        zip(
-            LIMITS_OF_0_1, [saved["limits"][name] for name in SpaceLimits.__struct_fields__[:-1]], strict=True
-        )
-    )
+    then = [name for name in SpaceLimits.__struct_fields__[:-1] if name not in NEW_LIMITS]
+    limits = dict(zip(LIMITS_OF_0_1, [saved["limits"][name] for name in then], strict=True))
     envelope = saved["limits"]["envelope"].values()
     saved["limits"] = limits | {"envelope": dict(zip(ENVELOPE_OF_0_1, envelope, strict=True))}
-    assert load_config(saved) == UNUSUAL
+    defaults = {name: getattr(SpaceLimits(), name) for name in NEW_LIMITS}
+    expected = msgspec.structs.replace(UNUSUAL, limits=msgspec.structs.replace(UNUSUAL.limits, **defaults))
+    assert load_config(saved) == expected

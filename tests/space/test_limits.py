@@ -190,6 +190,50 @@ def test_stream_owner_grace_closes_an_orphan() -> None:
     assert closed["payload"]["reason"] == "owner_disconnected"
 
 
+def test_open_proposals_keep_so_many_bytes_of_one_member() -> None:
+    """They stay in memory for whoever joins later; a withdrawal makes room."""
+    driver = space(max_open_proposal_bytes=1_500)
+    call: Json = {"method": "tools/call", "params": {"name": "x", "arguments": {"text": "x" * 800}}}
+    assert say(driver, "mcp/proposal", call, id="p1") == []
+    (refusal,) = say(driver, "mcp/proposal", call, id="p2")
+    assert (refusal["error"], refusal["limit"]) == ("resource_limit", "max_open_proposal_bytes")
+    assert say(driver, "mcp/withdraw", {}, id="w1", correlation_id=["p1"]) == []
+    assert say(driver, "mcp/proposal", call, id="p3") == []
+
+
+def test_a_page_of_proposals_has_so_many_bytes() -> None:
+    driver = space(max_proposal_page_bytes=4_000)
+    call: Json = {"method": "tools/call", "params": {"name": "x", "arguments": {"text": "x" * 800}}}
+    for number in range(5):
+        assert say(driver, "mcp/proposal", call, id=f"p{number}") == []
+    seen: list[str] = []
+    after = 0
+    while True:
+        answer = driver.send("bob", {"kind": "moot/list-proposals", "payload": {"after": after}})
+        (page,) = [each["payload"] for each in answer["bob"]]
+        seen += [each["proposal_id"] for each in page["proposals"]]
+        if "next" not in page:
+            break
+        after = page["next"]
+    assert seen == [f"p{number}" for number in range(5)]
+    assert after > 0, "they did not fit one page"
+
+
+def test_the_note_of_a_settlement_has_so_many_characters() -> None:
+    driver = space(max_settle_note_chars=10)
+    call: Json = {"method": "tools/call", "params": {"name": "x"}}
+    assert say(driver, "mcp/proposal", call, id="p1") == []
+    driver.send(
+        "bob", {"id": "r1", "kind": "mcp/request", "to": ["alice"], "correlation_id": ["p1"], "payload": call}
+    )
+    stop: Json = {"method": "notifications/cancelled"}
+    driver.send("bob", {"kind": "mcp/request", "to": ["alice"], "correlation_id": ["r1"], "payload": stop})
+    said: Json = {"kind": "moot/settle", "correlation_id": ["p1"]}
+    long = driver.send("bob", said | {"payload": {"outcome": "done", "note": "x" * 11}})
+    assert errors(long, "bob")[0]["error"] == "invalid_request"
+    assert errors(driver.send("bob", said | {"payload": {"outcome": "done", "note": "x" * 10}}), "bob") == []
+
+
 def test_shutdown_grace_leaves_time_for_last_words() -> None:
     driver = space(shutdown_grace_seconds=2)
     driver.send("bob", {"kind": "participant/shutdown", "to": ["alice"], "payload": {}})

@@ -135,8 +135,11 @@ def test_a_settled_proposal_gives_its_id_free_and_a_correlation_means_the_newer_
     assert driver.says("mew", "mcp/proposal", OTHER_CALL, id="mew-1") is None
     # What was reviewed before is not what is proposed now.
     assert driver.says("human", "mcp/request", CALL, to=["tool"], about=["mew-1"]) == "proposal_mismatch"
-    assert driver.says("human", "mcp/request", OTHER_CALL, to=["tool"], about=["mew-1"]) is None
+    assert driver.says("human", "mcp/request", OTHER_CALL, to=["tool"], about=["mew-1"], id="r1") is None
     come_again(driver)
+    # It is being carried out, and what comes of it must not be lost.
+    assert driver.says("mew", "chat", {}, id="mew-1") == "duplicate_id"
+    assert driver.says("tool", "mcp/response", {"result": {}}, to=["human"], about=["r1"]) is None
     assert driver.says("mew", "chat", {}, id="mew-1") is None
     # A correlation to a chat fulfils no proposal, and refers to none that is settled.
     assert driver.says("human", "mcp/request", CALL, to=["tool"], about=["mew-1"]) is None
@@ -177,7 +180,7 @@ def test_the_window_forgets_each_envelope_in_its_turn_and_the_newest_of_an_id_la
 def test_a_snapshot_that_has_no_record_of_a_pinned_id_keeps_that_id_taken() -> None:
     """0.1 wrote such snapshots where the window had no size."""
     driver = SpaceDriver(participants=PEOPLE, limits={"max_recent_ids": 0})
-    driver.enter("mew", "human")
+    driver.enter("mew", "human", "tool")
     driver.says("mew", "mcp/proposal", CALL, id="p1")
     saved: Any = driver.space.save()
     saved["window"]["pinned"] = {}

@@ -33,6 +33,7 @@ REQUESTED = said("alice", "mcp/request", CALL, to=["bob"], id="r1")
 PROPOSED = said("bob", "mcp/proposal", CALL, id="p1")
 CHATTED = said("bob", "chat", {"text": "hello"}, id="c1")
 GRANTED = said("alice", "capability/grant", GRANT, id="g1")
+CANCELLED: Final[Json] = {"method": "notifications/cancelled", "params": {}}
 PAUSED = said("alice", "participant/pause", {}, to=["bob"], id="z1")
 OPENED = said("alice", "stream/request", {"direction": "upload"}, id="s1")
 TO_BOB: Final[dict[str, Any]] = {"to": ["bob"]}
@@ -44,6 +45,13 @@ STORIES: Final[dict[str, list[Said]]] = {
     "mcp/proposal": [PROPOSED],
     "mcp/withdraw": [PROPOSED, said("bob", "mcp/withdraw", about=["p1"])],
     "mcp/reject": [PROPOSED, said("alice", "mcp/reject", about=["p1"])],
+    "moot/settle": [
+        PROPOSED,
+        said("alice", "mcp/request", PROPOSED[2], to=["bob"], about=["p1"], id="r1"),
+        said("alice", "mcp/request", CANCELLED, to=["bob"], about=["r1"]),
+        said("alice", "moot/settle", {"outcome": "done"}, about=["p1"]),
+    ],
+    "moot/list-proposals": [said("bob", "moot/list-proposals")],
     "chat": [CHATTED],
     "chat/acknowledge": [CHATTED, said("alice", "chat/acknowledge", about=["c1"])],
     "chat/cancel": [CHATTED, said("bob", "chat/cancel", about=["c1"])],

@@ -238,6 +238,8 @@ class Delivery:
         raw = DIALECTS[line.dialect].encode_notice(effect.notice)
         if raw is not None:
             self.outgoing.send(line.outbox, encode_frame(raw))
+        if not effect.kept:
+            return
         said = Deliver((), effect.notice)
         self.history.add(now, said, frozenset({line.member}), len(raw) if raw else _NOTICE_BYTES)
 

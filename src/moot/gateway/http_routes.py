@@ -46,6 +46,7 @@ from moot.protocol.envelope import DialectName
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
 from moot.space.effects import Reply
+from moot.space.proposal_listing import ProposalReader, find_proposals, list_proposals
 from moot.space.roster import Options
 
 log = logging.getLogger(__name__)
@@ -99,6 +100,8 @@ class Endpoints:
             self._route("/health", self.health, "GET", by_address=True),
             self._route("/openapi.json", self.openapi, "GET"),
             self._route("/spaces", self.spaces, "GET"),
+            self._route("/spaces/{space}/proposals", self.proposals, "GET"),
+            self._route("/spaces/{space}/proposals/{id:path}", self.proposal, "GET"),
             self._route("/participants/{id}/messages", self.messages, "GET", "POST"),
             self._route("/admin/participants/{id}/capabilities", self.capabilities, "POST"),
             self._route("/admin/participants/{id}/restore", self.restore, "POST"),
@@ -212,6 +215,40 @@ class Endpoints:
         if request.method == "GET":
             return self._poll(request, identity)
         return await self._post(request, identity)
+
+    async def proposals(self, request: Request) -> Response:
+        """D-96: what is open, and what came of approved calls is not known of; a page at a time."""
+        host, reader = self._proposal_reader(request)
+        try:
+            after = int(request.query_params.get("after", "0"))
+        except ValueError:
+            after = -1
+        if after < 0:
+            raise InvalidRequest("after is the number that `next` said before")
+        page = list_proposals(host.space.state, reader, after=after, now=host.journaled.clock())
+        return json_response(200, page.payload)
+
+    async def proposal(self, request: Request) -> Response:
+        """D-96: one proposal by its id, open or settled, and what came of it."""
+        host, reader = self._proposal_reader(request)
+        id = request.path_params["id"]
+        page = find_proposals(host.space.state, reader, [id], now=host.journaled.clock())
+        if page.payload["not_known"]:
+            return json_response(
+                404,
+                {"error": "proposal_not_found", "message": f"no proposal {id!r} is known here (any more)"},
+            )
+        return json_response(200, page.payload["proposals"][0])
+
+    def _proposal_reader(self, request: Request) -> tuple[SpaceHost, ProposalReader]:
+        token = bearer(request.headers.get("authorization"))
+        if not token:
+            raise RequestRefused(AccessDenied(401, "a token is needed: send Authorization: Bearer …"))
+        identity = self.directory.identify(request.path_params["space"], token)
+        if isinstance(identity, AccessDenied):
+            raise RequestRefused(identity)
+        member = identity.host.space.state.roster.find(identity.name)
+        return identity.host, ProposalReader(member, _dialect(request, b""), whole=True)
 
     def _participant(self, request: Request) -> TokenIdentity | AccessDenied:
         header = request.headers.get("authorization")

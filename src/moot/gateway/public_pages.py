@@ -167,6 +167,40 @@ def _everything(version: str) -> Json:
                     },
                 }
             },
+            "/spaces/{space}/proposals": {
+                "get": {
+                    "summary": "open proposals, and approved calls whose outcome is not known (yet)",
+                    "security": secured,
+                    "parameters": [
+                        _parameter("space", "path", "the name of the space"),
+                        _DIALECT,
+                        _parameter("after", "query", "`next` of the page before"),
+                    ],
+                    "responses": {
+                        "200": _answer("proposals, each with its envelope; next if there are more"),
+                        "400": _answer("bad after", _ERROR),
+                        "401": _answer("no or unknown token", _ERROR),
+                    }
+                    | _DENIED,
+                }
+            },
+            "/spaces/{space}/proposals/{id}": {
+                "get": {
+                    "summary": "one proposal, open or settled, and what came of it",
+                    "security": secured,
+                    "parameters": [
+                        _parameter("space", "path", "the name of the space"),
+                        _parameter("id", "path", "the id of the proposal"),
+                        _DIALECT,
+                    ],
+                    "responses": {
+                        "200": _answer("the proposal"),
+                        "401": _answer("no or unknown token", _ERROR),
+                    }
+                    | _DENIED
+                    | {"404": _answer("no such proposal is known here (any more)", _ERROR)},
+                }
+            },
             "/participants/{id}/messages": {
                 "get": {
                     "summary": "what you would have heard since then",

@@ -174,7 +174,12 @@ class SpaceHost:
         self._received += 1
         row = KINDS.get(envelope.kind, UNKNOWN)
         only = effects[0] if len(effects) == 1 else None
-        if isinstance(only, Deliver) and not row.changes_verdict and not row.shrinks_rights:
+        if (
+            isinstance(only, Deliver)
+            and not row.changes_verdict
+            and not row.shrinks_rights
+            and not only.waits_for_disk
+        ):
             # Nearly everything: it is delivered, and nothing else happens.
             encoder = self._encoders[session]
             journal = self.journal
@@ -195,7 +200,8 @@ class SpaceHost:
             data = self._note_refusal(space_member(space, session), envelope, out, data)
         head = self._encoders[session].record(now, envelope, out, mint)
         number = self.journal.append(head, data, vital=row.shrinks_rights)
-        journaled.carry_out(effects, number, now, waits=row.changes_verdict and out == ACCEPTED)
+        waits = row.changes_verdict or _waits_for_disk(effects)
+        journaled.carry_out(effects, number, now, waits=waits and out == ACCEPTED)
 
     def _note_refusal(self, who: str, envelope: Envelope, code: str, raw: bytes) -> bytes:
         """Count a refusal; returns what is journaled of it. A join contains a token, which no record may."""
@@ -329,6 +335,11 @@ class SpaceHost:
 def space_member(space: Space, session: SessionId) -> str:
     known = space.state.roster.sessions.get(session)
     return known.member.name if known is not None else ""
+
+
+def _waits_for_disk(effects: list[Effect]) -> bool:
+    """A crash must not forget a fulfilment that a host has seen: it would be carried out twice."""
+    return any(isinstance(effect, Deliver) and effect.waits_for_disk for effect in effects)
 
 
 def _outcome(effects: list[Effect]) -> str:

@@ -118,6 +118,14 @@ def replay(space: Space, line: bytes, config: SpaceConfig) -> list[Effect]:
     record = read_input(line)
     if record.out != ACCEPTED:
         return []
+    space.state.replaying = True
+    try:
+        return _apply(space, record, config)
+    finally:
+        space.state.replaying = False
+
+
+def _apply(space: Space, record: StoredInput, config: SpaceConfig) -> list[Effect]:
     now, mint, session = record.t, ReplayMint(record.mint, record.tokens), SessionId(record.session)
     match record.input:
         case "receive":

@@ -38,6 +38,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     relayed: bool = True
     passes_pause: bool = False  # D-25
     passes_shutdown: bool = False  # D-26
+    # It asks the gateway for what members may see anyway, and needs no capability.
+    everyone: bool = False
     # D-85: refused while the journal cannot be written. Acts that only shrink rights are never audited first.
     audited: bool = False
     bridging: Bridging = "passed"
@@ -268,6 +270,37 @@ _ROWS: Final = (
         answers=("mcp/proposal",),
         handler="proposals",
         audited=True,
+    ),
+    Kind(
+        name="moot/settle",
+        section="D-99",
+        changes_verdict=False,
+        answers=("mcp/proposal",),
+        handler="proposals",
+        audited=True,
+    ),
+    Kind(
+        name="moot/outcome",
+        section="D-99",
+        changes_verdict=False,
+        sender="gateway",
+        answers=("mcp/request",),
+    ),
+    Kind(
+        name="moot/list-proposals",
+        section="D-96",
+        changes_verdict=False,
+        handler="proposals",
+        relayed=False,
+        passes_pause=True,
+        everyone=True,
+    ),
+    Kind(
+        name="moot/proposals",
+        section="D-96",
+        changes_verdict=False,
+        sender="gateway",
+        answers=("moot/list-proposals",),
     ),
 )
 

@@ -34,6 +34,12 @@ class SpaceLimits(msgspec.Struct, frozen=True, kw_only=True):
     proposal_seconds: float = 86_400
     # Open proposals of one member: nobody reviews more than that.
     max_open_proposals: int = 256
+    # Bytes of these: they stay in memory, for whoever joins later. As many as four of the largest envelopes.
+    max_open_proposal_bytes: int = 4 << 20
+    # One page of the list of proposals: a quarter of the largest envelope, or one proposal if that is larger.
+    max_proposal_page_bytes: int = 256 << 10
+    # The words with which a person settles an outcome that nobody knows.
+    max_settle_note_chars: int = 2_000
     # How many settled proposals a late approval is still told about.
     max_settled_proposals: int = 10_000
     # Open streams of one member.

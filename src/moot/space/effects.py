@@ -46,6 +46,8 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     private: bool = False
     # The only member that must not get it.
     hidden_from: str | None = None
+    # Nobody may see it before its record is on disk: it carries a proposal out, or says what came of it.
+    waits_for_disk: bool = False
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -53,6 +55,8 @@ class Reply(msgspec.Struct, frozen=True):
 
     session: SessionId
     notice: GatewayNotice
+    # Whether polling finds it later; an answer to a question can be asked for again.
+    kept: bool = True
 
 
 class Disconnect(msgspec.Struct, frozen=True):

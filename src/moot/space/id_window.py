@@ -34,6 +34,12 @@ class SeenEnvelope(msgspec.Struct, gc=False):
     # Who still owes an answer (D-15), and until when; empty once nobody does.
     owed: tuple[Name, ...] = ()
     expires: float = 0.0
+    # Who let that time pass: a late answer of theirs still counts (D-99).
+    late: tuple[Name, ...] = ()
+    # Of a proposal: whether members of other dialects were sent it.
+    translated: bool = True
+    # Of a request to everybody: who has answered it.
+    answered: tuple[Name, ...] = ()
 
 
 class IdWindow:

@@ -10,8 +10,9 @@ Each rung either passes or refuses with its own error code, and the first refusa
      6  reserved kinds          capability_violation (reserved_kind)
      7  kind against payload    kind_payload_mismatch
      8  capability              capability_violation, unless the answer is owed (D-15)
-     9  who may answer          unauthorized
-    10  proposal ledger         proposal_settled, proposal_mismatch, approval_required, unauthorized
+     9  who may answer          unauthorized, request_not_found, already_answered
+    10  proposal ledger         proposal_settled, proposal_mismatch, approval_required, unauthorized,
+                                target_not_found, target_absent
     11  shape of the act        invalid_request, …_not_found, invalid_operation
     12  journal able            unavailable
     13  limits                  resource_limit
@@ -42,7 +43,17 @@ from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope, fill_missing, readdress, rfc3339
 from moot.protocol.kinds import KINDS, OPERATION_KINDS, UNKNOWN, Kind, is_reserved
 from moot.protocol.operation import Json, operation_of
-from moot.space.acts import Act, Prepare, control, grants, invites, proposals, requests, streams
+from moot.space.acts import (
+    Act,
+    Prepare,
+    control,
+    grants,
+    invites,
+    proposal_pages,
+    proposals,
+    requests,
+    streams,
+)
 from moot.space.config import SessionId
 from moot.space.effects import Deliver, Effect, Mint, Reply, Result
 from moot.space.id_window import SeenEnvelope
@@ -60,6 +71,8 @@ _ACTS: Final[Mapping[str, Prepare]] = {
     "mcp/withdraw": proposals.prepare_withdraw,
     "mcp/reject": proposals.prepare_reject,
     "moot/approve": proposals.prepare_approve,
+    "moot/settle": proposals.prepare_settle,
+    "moot/list-proposals": proposal_pages.prepare_list,
     "capability/grant": grants.prepare_grant,
     "capability/revoke": grants.prepare_revoke,
     "space/invite": invites.prepare_invite,
@@ -80,7 +93,9 @@ _ACTS: Final[Mapping[str, Prepare]] = {
 }
 # Kinds on which the gateway does something itself; the others are only relayed.
 EXECUTED: Final = frozenset(_ACTS)
-_LEDGER_KINDS: Final = frozenset({"mcp/request", "mcp/withdraw", "moot/approve"})
+_LEDGER_KINDS: Final = frozenset({"mcp/request", "mcp/withdraw", "moot/approve", "moot/settle"})
+# They are about a proposal, or about nothing.
+_NEEDS_PROPOSAL: Final = frozenset({"moot/approve", "moot/settle"})
 # D-32: kinds that a space may deliver to one member only.
 _NARROWED: Final = frozenset({"chat/acknowledge", "participant/status"})
 
@@ -133,7 +148,7 @@ def process_envelope(
         if kind == "mcp/response":
             requests.check_may_answer(state, session, envelope)
         # 10
-        if (envelope.correlation_id and kind in _LEDGER_KINDS) or kind == "moot/approve":
+        if (envelope.correlation_id and kind in _LEDGER_KINDS) or kind in _NEEDS_PROPOSAL:
             proposals.check_ledger(state, session, envelope, now)
         # 11
         act = None if prepare is None else _prepare_act(state, prepare, session, envelope)
@@ -160,7 +175,7 @@ def _accepted(
     now: float,
     mint: Mint,
 ) -> list[Effect]:
-    record = SeenEnvelope(session.member.name, envelope.kind, session.number)
+    record = SeenEnvelope(session.member.name, envelope.kind, session.number, translated=agreed)
     operation = proposer = None
     if envelope.kind in OPERATION_KINDS:
         record.to = state.resolve_names(envelope.to)
@@ -181,7 +196,10 @@ def _accepted(
             private = len(audience) < len(state.everyone())
         else:
             audience = state.audience(envelope, session, translated=agreed, proposer=proposer)
-        effects.append(Deliver(audience, envelope, operation, proposer, private))
+        carries_out = proposer is not None or (
+            envelope.kind == "mcp/request" and bool(state.ledger.named_in(tuple(envelope.correlation_id)))
+        )
+        effects.append(Deliver(audience, envelope, operation, proposer, private, waits_for_disk=carries_out))
     if act is not None:
         effects += act.execute(record, now, mint)
     if not agreed:
@@ -245,10 +263,14 @@ def _check_claims(state: State, session: Session, envelope: Envelope, to: Sequen
 
 
 def _check_owes_answer(state: State, session: Session, envelope: Envelope, now: float) -> None:
-    if not requests.is_obliged(state, session, envelope, now):
+    if not requests.is_obliged(state, session, envelope, now) and not _is_everyones(envelope.kind):
         kind = envelope.wire_kind or envelope.kind
         hint = ": send it as mcp/proposal and let someone decide" if envelope.kind == "mcp/request" else ""
         raise CapabilityViolation(f"you hold no capability for {kind}{hint}")
+
+
+def _is_everyones(kind: str) -> bool:
+    return KINDS.get(kind, UNKNOWN).everyone
 
 
 def _prepare_act(state: State, prepare: Prepare, session: Session, envelope: Envelope) -> Act | None:

@@ -123,7 +123,7 @@ def _announce_leave(state: State, member: SpaceMember, now: float, mint: Mint) -
         effects += streams.drop_writer(state, member, "disconnected", now, mint)
         streams.owner_left(state, member.name, now)
     effects.append(state.announce("system/presence", gone, now, mint))
-    return effects
+    return effects + state.host_gone(member.name, "host_left", now, mint)
 
 
 def _forget_guest(state: State, member: SpaceMember, now: float, mint: Mint) -> list[Effect]:

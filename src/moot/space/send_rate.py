@@ -59,6 +59,10 @@ class SendRateLimiter:
             octets += size * per_byte
         self.messages_drained, self.bytes_drained = messages, octets
 
+    def charge(self, size: int, now: float, rate: SendRate) -> None:
+        """Count bytes that the gateway writes to answer a message, as if they had been sent."""
+        self.bytes_drained = max(self.bytes_drained, now) + size * rate.seconds_per_byte
+
 
 def _too_fast(limit: str, wait: float) -> RateLimited:
     # Rounded up: whoever waits that long must not be refused again.

@@ -145,7 +145,10 @@ class Space:
         effects: list[Effect] = []
         for what, key in state.pop_due(now):
             if what == "request":
-                state.cancel_pending_answers(key)
+                state.expire_pending_answers(key)
+                effects += state.lose_track(state.ledger.executed_by(key), "timed_out", now, mint)
+            elif what == "execution":
+                effects += state.lose_track(state.ledger.executed_by(key), "timed_out", now, mint)
             elif what == "proposal":
                 proposals.expire_proposal(state, key, now)
             elif what == "pause":
@@ -296,7 +299,7 @@ class Space:
 
     def restart(self, now: float, mint: Mint) -> list[Effect]:
         """The gateway restarted without its connections: everyone has left, and streams end with a reason."""
-        effects: list[Effect] = []
+        effects = self.state.lose_track(self.state.ledger.unresolved(), "gateway_restarted", now, mint)
         for stream in list(self.state.streams.open.values()):
             effects += streams.close_by_gateway(self.state, stream, "gateway_restarted", now, mint)
         for session in list(self.state.roster.sessions):

@@ -18,12 +18,12 @@ from moot.space.config import Name, SessionId, SpaceConfig
 from moot.space.effects import Deliver, Effect, Mint, Reply
 from moot.space.grant_table import GrantRecord, GrantTable
 from moot.space.id_window import IdWindow, SeenEnvelope
-from moot.space.proposal_ledger import ProposalLedger, ProposalRecord, Settled
+from moot.space.proposal_ledger import ProposalLedger, ProposalRecord, Settled, UnknownReason
 from moot.space.roster import Options, Session, SpaceMember, SpaceRoster
 from moot.space.send_rate import SendRate
 from moot.space.stream_table import StreamRecord, StreamTable
 
-Deadline = Literal["request", "proposal", "pause", "shutdown", "stream"]
+Deadline = Literal["request", "execution", "proposal", "pause", "shutdown", "stream"]
 
 # What counts against max_open_requests. Not what stops or frees a member: that is never refused for a limit.
 COUNTED: Final = frozenset({"mcp/request", *UNSUPPORTED_BY_LEGACY})
@@ -47,6 +47,8 @@ class State:
         self.journal_writable = True
         # How many sessions have joined, but for posts: the number of the last one.
         self.sessions_joined = 0
+        # Set while the journal is played again: what was accepted once is not held against later rules.
+        self.replaying = False
         self._deadlines: list[tuple[float, int, Deadline, str]] = []
         self.scheduled = 0
         self._max_deadlines = 256
@@ -292,14 +294,9 @@ class State:
         """A member is gone for good: it owes no answers, and is owed none."""
         for id, record in list(self.window.pinned.items()):
             if record.author == name:
-                self.record_answer(id, record, None)
+                self.expire_pending_answers(id)
             elif name in record.owed:
                 self.record_answer(id, record, name)
-
-    def settle_proposal(self, proposal: ProposalRecord, state: Settled, by: str | None) -> None:
-        """Close a proposal. Its id stays taken for as long as the ledger remembers it (D-07)."""
-        for id in self.ledger.settle(proposal, state, by):
-            self.window.unpin(id)
 
     def may_repeat_id(self, id: str, session: Session) -> bool:
         """Whether this session may use an id that the window knows (D-94).
@@ -312,19 +309,82 @@ class State:
         if not self.config.reference_compat or known is None or session.options.injected:
             return False
         settled = self.ledger.get(id)
-        open_objects = self.window.pins_of(id) - (settled is not None and settled.state != "open")
+        open_objects = self.window.pins_of(id) - (settled is not None and settled.is_over)
         return known.author == session.member.name and known.session < session.number and not open_objects
 
     def forget_settled(self, id: str) -> None:
         """An id came again: a correlation to it means the newer envelope, not the proposal that it was."""
-        if id in self.window and self.ledger.forget(id):
-            self.window.unpin(id)
+        if id in self.window:
+            self.unpin(self.ledger.forget(id))
 
     def cancel_pending_answers(self, id: str) -> None:
         """Nobody owes an answer to this envelope any more."""
         record = self.window.get(id)
         if record is not None:
             self.record_answer(id, record, None)
+
+    def expire_pending_answers(self, id: str) -> None:
+        """The time for an answer is over; one that comes late still counts (D-99)."""
+        record = self.window.get(id)
+        if record is not None:
+            record.late = record.owed
+            self.record_answer(id, record, None)
+
+    # Proposals
+
+    def settle_proposal(self, proposal: ProposalRecord, state: Settled, by: str | None, now: float) -> None:
+        """Close a proposal. Its id stays taken for as long as the ledger remembers it (D-07)."""
+        self.unpin(self.ledger.settle(proposal, state, by, now))
+
+    def fulfil_proposal(
+        self,
+        proposal: ProposalRecord,
+        request: str,
+        record: SeenEnvelope,
+        asked: tuple[Name, ...],
+        now: float,
+    ) -> None:
+        """Close a proposal by the request that carries it out, whose id stays known until it is answered."""
+        self.window.pin(request, record)
+        self.unpin(self.ledger.fulfil(proposal, request, record.author, asked, now))
+        if not asked:
+            # Nobody owes an answer, so that no other deadline ends the wait for one.
+            self.schedule(now + self.limits.request_seconds, "execution", request)
+
+    def unpin(self, ids: Iterable[str]) -> None:
+        for id in ids:
+            self.window.unpin(id)
+
+    def lose_track(
+        self, proposals: Iterable[ProposalRecord], reason: UnknownReason, now: float, mint: Mint
+    ) -> list[Effect]:
+        """D-99: nobody can tell what came of these; everybody is told so, once."""
+        news = [each for each in proposals if self.ledger.lose_track(each, reason, now)]
+        if self.replaying:
+            # An older version announced nothing, and drew no id for it.
+            return []
+        return [self._announce_unknown(each, now, mint) for each in news]
+
+    def _announce_unknown(self, proposal: ProposalRecord, now: float, mint: Mint) -> Deliver:
+        payload: dict[str, Json] = {
+            "proposal_id": proposal.id,
+            "request_id": proposal.settled_by,
+            "outcome": "unknown",
+            "reason": proposal.reason,
+            "asked": self.runtime_ids(proposal.asked),
+            "waiting_for": self.runtime_ids(proposal.waiting),
+        }
+        ids = [id for id in (proposal.settled_by, proposal.id) if id is not None]
+        return self.announce("moot/outcome", payload, now, mint, correlation_id=ids)
+
+    def host_gone(self, name: Name, reason: UnknownReason, now: float, mint: Mint) -> list[Effect]:
+        """A member is not here any more: what it was carrying out may have happened or not."""
+        lost = [each for each in self.ledger.unresolved() if name in each.waiting]
+        return self.lose_track(lost, reason, now, mint)
+
+    def _owed_to(self, id: str) -> tuple[Name, ...]:
+        record = self.window.pinned.get(id)
+        return () if record is None else record.owed
 
     # Time
 
@@ -342,6 +402,8 @@ class State:
         if what == "request":
             record = self.window.pinned.get(key)
             return record is not None and bool(record.owed) and record.expires == when
+        if what == "execution":
+            return any(each.outcome == "pending" for each in self.ledger.executed_by(key))
         if what == "proposal":
             proposal = self.ledger.get(key)
             return proposal is not None and proposal.state == "open" and proposal.expires == when
@@ -404,6 +466,8 @@ class State:
         state.streams = StreamTable.load(saved["streams"])
         state.ledger = ProposalLedger.load(saved["ledger"], config.limits.max_settled_proposals)
         state.window = IdWindow.load(saved["window"], config.limits.max_recent_ids)
+        for request in state.ledger.resume_executions(state._owed_to):
+            state.window.pin(request, state.window.pinned[request])
         state.journal_writable = saved["journal_able"]
         state.sessions_joined = saved.get("sessions_joined", 0)
         for when, what, key in saved["deadlines"]:

@@ -281,6 +281,22 @@ def _check_transfer(payload: Payload) -> None:
     _check_reason(payload)
 
 
+def _check_settlement(payload: Payload) -> None:
+    if payload.get("outcome") not in ("done", "failed"):
+        raise PayloadShapeError("outcome must be done or failed")
+    _check_optional_text(payload, "note")
+
+
+def _check_outcome(payload: Payload) -> None:
+    _check_texts(payload, "proposal_id", "outcome")
+    _check_optional_text(payload, "reason", "request_id")
+
+
+def _check_proposals(payload: Payload) -> None:
+    if payload.get("proposals").__class__ is not list:
+        raise PayloadShapeError("proposals must be a list")
+
+
 # Where MEW demands a reference. An acknowledged shutdown correlates to it, a status may be unasked for.
 CORRELATED: Final = frozenset(
     {
@@ -292,6 +308,7 @@ CORRELATED: Final = frozenset(
         "capability/grant-ack",
         "space/invite-ack",
         "moot/approve",
+        "moot/settle",
     }
 )
 _IN_CONTEXT: Final = frozenset({"reasoning/thought", "reasoning/conclusion", "reasoning/cancel"})
@@ -330,6 +347,9 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "stream/write-granted": _check_stream_writer,
     "stream/write-revoked": _check_stream_writer,
     "stream/ownership-transferred": _check_transfer,
+    "moot/settle": _check_settlement,
+    "moot/outcome": _check_outcome,
+    "moot/proposals": _check_proposals,
     "system/welcome": _check_welcome,
     "system/presence": _check_presence,
     "system/error": _check_error,

@@ -154,12 +154,13 @@ def remove_member(state: State, member: SpaceMember, reason: str, now: float, mi
     member.credentials = ()
     effects.append(Credential(member.name, ()))
     for proposal in state.ledger.open_of(member.name):
-        state.settle_proposal(proposal, "withdrawn", None)
+        state.settle_proposal(proposal, "withdrawn", None, now)
     for proposal in state.ledger.all_open():
         for names in (proposal.approved_by, proposal.rejected_by):
             if member.name in names:
                 names.remove(member.name)
     state.forget_pending_answers(member.name)
+    effects += state.host_gone(member.name, "host_left" if member.anonymous else "host_removed", now, mint)
     effects += close_streams_of(state, member.name, "owner_removed", now, mint)
     effects += drop_writer(state, member, "removed", now, mint)
     drop_target(state, member.name)

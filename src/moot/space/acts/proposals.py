@@ -8,10 +8,13 @@ from moot.errors import (
     ProposalMismatch,
     ProposalSettled,
     ResourceLimit,
+    TargetAbsent,
+    TargetNotFound,
     Unauthorized,
 )
 from moot.protocol.envelope import Envelope
 from moot.protocol.fingerprint import fingerprint
+from moot.protocol.operation import operation_of
 from moot.space.acts import Act
 from moot.space.effects import Effect, Mint
 from moot.space.id_window import SeenEnvelope
@@ -23,8 +26,8 @@ from moot.space.state import State
 def check_ledger(state: State, session: Session, envelope: Envelope, now: float) -> None:
     """One proposal, at most one execution, of exactly what was reviewed."""
     named = state.ledger.named_in(tuple(envelope.correlation_id))
-    if envelope.kind == "moot/approve" and not named:
-        raise InvalidRequest("an approval must correlate to a proposal of this space")
+    if envelope.kind in ("moot/approve", "moot/settle") and not named:
+        raise InvalidRequest(f"{envelope.kind} must correlate to a proposal that this space knows")
     # Once for all that are named: it reads the whole body.
     body = fingerprint(envelope.raw) if envelope.kind == "mcp/request" and named else ""
     for proposal in named:
@@ -34,6 +37,8 @@ def check_ledger(state: State, session: Session, envelope: Envelope, now: float)
             if proposal.proposer != session.member.name:
                 raise Unauthorized("only its proposer withdraws a proposal", proposal_id=proposal.id)
             _check_open(proposal, now)
+        elif envelope.kind == "moot/settle":
+            _check_assessment(state, session, proposal)
         elif envelope.kind == "moot/approve":
             if proposal.proposer == session.member.name:
                 raise Unauthorized("nobody approves their own proposal", proposal_id=proposal.id)
@@ -48,7 +53,28 @@ def _check_open(proposal: ProposalRecord, now: float) -> None:
             proposal_id=proposal.id,
             state=state,
             **({} if proposal.settled_by is None else {"settled_by": proposal.settled_by}),
+            **({} if proposal.outcome is None else {"outcome": proposal.outcome}),
         )
+
+
+def _check_assessment(state: State, session: Session, proposal: ProposalRecord) -> None:
+    """D-99: only what nobody knows can be settled by a person."""
+    if state.config.separation_of_duties and proposal.proposer == session.member.name:
+        raise Unauthorized("in this space nobody settles their own proposal", proposal_id=proposal.id)
+    if proposal.outcome == "unknown":
+        return
+    if proposal.state == "open":
+        why = "is open: approve or reject it"
+    elif proposal.outcome == "pending":
+        why = f"is being carried out by {', '.join(state.runtime_ids(proposal.waiting)) or 'somebody'}: wait"
+    else:
+        why = f"is {proposal.outcome or proposal.state} already"
+    raise ProposalSettled(
+        f"proposal {proposal.id!r} {why}; only an outcome that is unknown can be settled",
+        proposal_id=proposal.id,
+        state=proposal.state,
+        **({} if proposal.outcome is None else {"outcome": proposal.outcome}),
+    )
 
 
 def _check_fulfilment(
@@ -76,6 +102,27 @@ def _check_fulfilment(
             approvals_needed=proposal.approvals_needed,
             approved_by=state.runtime_ids(proposal.approved_by),
         )
+    if not state.replaying:
+        _check_targets(state, envelope, proposal)
+
+
+def _check_targets(state: State, envelope: Envelope, proposal: ProposalRecord) -> None:
+    """D-100: an approval is a person's time; it is not used up on somebody who is not there."""
+    for name in envelope.to:
+        member = state.roster.resolve(name)
+        if member is None or member.kicked:
+            raise TargetNotFound(
+                f"there is no {name!r} in this space, so nothing was carried out; the proposal stays open",
+                proposal_id=proposal.id,
+                target=name,
+            )
+        if not member.present:
+            raise TargetAbsent(
+                f"{name} is not connected, so nothing was carried out; the proposal stays open: approve it "
+                f"again when {name} is back",
+                proposal_id=proposal.id,
+                target=name,
+            )
 
 
 def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
@@ -86,6 +133,12 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
         if len(state.ledger.open_of(proposer.name)) >= most:
             raise ResourceLimit(
                 f"{most} of your proposals are open: withdraw one first", limit="max_open_proposals"
+            )
+        most_bytes = state.limits.max_open_proposal_bytes
+        if not state.replaying and not state.ledger.has_room(proposer.name, len(envelope.raw), most_bytes):
+            raise ResourceLimit(
+                f"your open proposals have {most_bytes} bytes together at most: withdraw one first",
+                limit="max_open_proposal_bytes",
             )
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
@@ -98,6 +151,9 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
             ),
             default=0,
         )
+        state.ledger.drop_unresolved_bytes(
+            proposer.name, len(envelope.raw), state.limits.max_open_proposal_bytes
+        )
         state.ledger.add(
             ProposalRecord(
                 envelope.id,
@@ -107,6 +163,10 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
                 expires,
                 approvals_needed=needed,
                 proposed_at=now,
+                operation=operation_of(envelope.payload),
+                raw=envelope.raw,
+                dialect=envelope.dialect,
+                translated=record.translated,
             )
         )
         state.window.pin(envelope.id, record)
@@ -119,7 +179,7 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
 def prepare_withdraw(state: State, session: Session, envelope: Envelope) -> Act:
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
-            state.settle_proposal(proposal, "withdrawn", envelope.id)
+            state.settle_proposal(proposal, "withdrawn", envelope.id, now)
         return []
 
     return Act(execute)
@@ -145,7 +205,26 @@ def prepare_approve(state: State, session: Session, envelope: Envelope) -> Act:
     return Act(execute)
 
 
+def prepare_settle(state: State, session: Session, envelope: Envelope) -> Act:
+    """D-99: a person says what came of a call whose outcome nobody knows."""
+    outcome, note = envelope.payload.get("outcome"), envelope.payload.get("note")
+    if outcome not in ("done", "failed"):
+        raise InvalidRequest('payload.outcome must be "done" or "failed"')
+    if note is not None and not isinstance(note, str):
+        raise InvalidRequest("payload.note must be text")
+    most = state.limits.max_settle_note_chars
+    if note is not None and len(note) > most:
+        raise InvalidRequest(f"payload.note has {most} characters at most (max_settle_note_chars)")
+
+    def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
+        for proposal in state.ledger.named_in(tuple(envelope.correlation_id)):
+            state.unpin(state.ledger.assess(proposal, outcome, session.member.name, note, now))
+        return []
+
+    return Act(execute)
+
+
 def expire_proposal(state: State, id: str, now: float) -> None:
     proposal = state.ledger.get(id)
     if proposal is not None and proposal.state == "open" and now >= proposal.expires:
-        state.settle_proposal(proposal, "expired", None)
+        state.settle_proposal(proposal, "expired", None, now)

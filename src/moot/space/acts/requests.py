@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moot.errors import ResourceLimit, Unauthorized
+from moot.errors import AlreadyAnswered, RequestNotFound, ResourceLimit, Unauthorized
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import CANCELLED, NOTIFICATION_PREFIX, OBLIGED, SETTLES, WHILE_ASKED
 from moot.protocol.operation import Operation
@@ -19,13 +19,15 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
     fulfilled = state.ledger.named_in(tuple(envelope.correlation_id)) if envelope.correlation_id else []
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
+        # Only members can owe; the sender may address itself, and the gateway answers nothing.
+        owed = tuple(name for name in dict.fromkeys(record.to) if name in state.roster.members)
         for proposal in fulfilled:
-            state.settle_proposal(proposal, "fulfilled", envelope.id)
+            state.fulfil_proposal(proposal, envelope.id, record, owed, now)
             record.proposer = proposal.proposer
         if not notification:
-            # Only members can owe; the sender may address itself, and the gateway answers nothing.
-            owed = [name for name in dict.fromkeys(record.to) if name in state.roster.members]
-            state.record_pending_answer(envelope.id, record, tuple(owed), now)
+            state.record_pending_answer(envelope.id, record, owed, now)
+        elif method == CANCELLED:
+            return _cancel_fulfilments(state, session, envelope, now, mint)
         return []
 
     if notification or not envelope.to:
@@ -41,9 +43,45 @@ def prepare_answer(state: State, session: Session, envelope: Envelope) -> Act:
             asked = state.window.get(id)
             if asked is not None and asked.kind in SETTLES[envelope.kind]:
                 state.record_answer(id, asked, session.member.name)
+                if asked.kind == "mcp/request":
+                    _note_answer(state, id, asked, session, envelope, now)
         return []
 
     return Act(execute)
+
+
+def _note_answer(
+    state: State, id: str, asked: SeenEnvelope, session: Session, envelope: Envelope, now: float
+) -> None:
+    name = session.member.name
+    if not asked.to:
+        asked.answered = (*asked.answered, name)
+    elif asked.late:
+        asked.late = tuple(other for other in asked.late if other != name)
+    if asked.proposer is not None:
+        failed = _says_failed(envelope)
+        for proposal in state.ledger.executed_by(id):
+            state.unpin(state.ledger.answer(proposal, name, failed=failed, now=now))
+
+
+def _says_failed(envelope: Envelope) -> bool:
+    """A JSON-RPC error, or a tool's own report that it failed."""
+    result = envelope.payload.get("result")
+    return envelope.payload.get("error") is not None or (
+        isinstance(result, dict) and result.get("isError") is True
+    )
+
+
+def _cancel_fulfilments(
+    state: State, session: Session, envelope: Envelope, now: float, mint: Mint
+) -> list[Effect]:
+    """Whoever cancels its request gets no answer to it (MCP), done or not."""
+    effects: list[Effect] = []
+    for id in dict.fromkeys(envelope.correlation_id):
+        asked = state.window.get(id)
+        if asked is not None and asked.author == session.member.name:
+            effects += state.lose_track(state.ledger.executed_by(id), "cancelled", now, mint)
+    return effects
 
 
 def check_open_requests(state: State, session: Session) -> None:
@@ -53,13 +91,37 @@ def check_open_requests(state: State, session: Session) -> None:
 
 
 def check_may_answer(state: State, session: Session, envelope: Envelope) -> None:
-    """D-80: whoever was not asked does not answer, for every request named."""
+    """D-80: whoever was not asked does not answer, for every request named; and everybody answers once.
+
+    A response must name a request. One to everybody is answered by as many as may, each once. An answer that
+    comes late, after the time for it or after the host was away, is still the first.
+    """
+    if state.replaying:
+        return
+    name = session.member.name
+    answers = False
     for id in envelope.correlation_id:
         asked = state.window.get(id)
-        if asked is None or asked.kind != "mcp/request" or not asked.to:
+        if asked is None or asked.kind != "mcp/request":
             continue
-        if session.member.name not in asked.to:
+        if asked.to and name not in asked.to:
             raise Unauthorized(f"request {id!r} was addressed to somebody else", request_id=id)
+        if not _expects_answer(asked, name):
+            raise AlreadyAnswered(f"request {id!r} expects no answer of yours (any more)", request_id=id)
+        answers = True
+    if not answers:
+        raise RequestNotFound(
+            "a response must correlate to a request that somebody made here: put the request's id into "
+            "correlation_id",
+        )
+
+
+def _expects_answer(asked: SeenEnvelope, name: str) -> bool:
+    if asked.to:
+        return name in asked.owed or name in asked.late
+    method = asked.operation.method if asked.operation is not None else None
+    notification = method is not None and method.startswith(NOTIFICATION_PREFIX)
+    return not notification and name not in asked.answered
 
 
 def is_obliged(state: State, session: Session, envelope: Envelope, now: float) -> bool:
@@ -74,10 +136,14 @@ def is_obliged(state: State, session: Session, envelope: Envelope, now: float) -
     addressed = state.resolve_names(envelope.to)
     for id in ids:
         asked = state.window.get(id)
-        if asked is None or now >= asked.expires:
+        if asked is None:
+            return False
+        # D-99: the outcome of an approved call is unknown until its host says it, however late.
+        late = asked.proposer is not None and envelope.kind == "mcp/response" and name in asked.late
+        if now >= asked.expires and not late:
             return False
         if expected is not None:
-            if asked.kind not in expected or name not in asked.owed:
+            if asked.kind not in expected or (name not in asked.owed and not late):
                 return False
             if addressed and asked.author not in addressed:
                 return False
