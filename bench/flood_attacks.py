@@ -28,6 +28,7 @@ MIB: Final = 1 << 20
 _BATCH_BYTES: Final = MIB
 _TIMEOUT_SECONDS: Final = 5.0
 _STREAMS: Final = 64
+_CONNECTIONS: Final = 32
 _DESCRIPTION_BYTES: Final = 16_200
 
 TEXT, PING = 0x1, 0x9
@@ -139,6 +140,43 @@ class Flood:
             self.member, _repeated(frame(0x0, final=False)), first=frame(TEXT, b"{", final=False)
         )
 
+    def pings_on_many(self) -> None:
+        """The same from as many connections as one member may have, up to 32."""
+        connections = [one for one in (self.member() for _ in range(_CONNECTIONS)) if one is not None]
+        count, data = next(_repeated(frame(PING)))
+        for one in connections:
+            one.setblocking(False)
+        while self.is_on:
+            for one in connections:
+                with suppress(OSError):
+                    self.done += one.send(data) * count // len(data)
+
+    def half_open_fragments(self) -> None:
+        """As many connections, each with most of a message that it never finishes."""
+        self._send_once(frame(TEXT, b"x" * (MIB - 1_000), final=False))
+
+    def large_then_idle(self) -> None:
+        """As many connections, each silent after one message of a mebibyte, which is refused."""
+        self._send_once(frame(TEXT, b"x" * MIB))
+
+    def _send_once(self, data: bytes) -> None:
+        connections = [one for one in (self.member() for _ in range(_CONNECTIONS)) if one is not None]
+        for one in connections:
+            with suppress(OSError):
+                one.sendall(data)
+                self.done += 1
+        self.idle()
+
+    def pipelined_requests(self) -> None:
+        """A stranger sends the shortest requests that are answered, all at once."""
+
+        def stranger() -> socket.socket:
+            connection = self.connect()
+            threading.Thread(target=_drain, args=(connection,), daemon=True).start()
+            return connection
+
+        self.send_on_one(stranger, _repeated(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"))
+
     def deep_json(self) -> None:
         """A member sends a megabyte of lists in lists, as deep as is allowed, each a valid chat."""
         one = "[" * 60 + "]" * 60
@@ -221,6 +259,10 @@ FLOODS: Final[dict[str, Callable[[Flood], None]]] = {
         "tiny_frames",
         "pings",
         "empty_continuations",
+        "pings_on_many",
+        "half_open_fragments",
+        "large_then_idle",
+        "pipelined_requests",
         "deep_json",
         "spaced_json",
         "strangers_json",
