@@ -28,6 +28,7 @@
     │   ├── StreamNotFound          stream_not_found         step 11 and frames
     │   ├── UnauthorizedStreamWrite unauthorized_stream_write   frames
     │   ├── Unavailable             unavailable              step 12
+    │   ├── OutcomeUnknown          outcome_unknown          over HTTP only, after the ladder
     │   └── ResourceLimit           resource_limit           step 13
     ├── UsageError              we were misused: a caller's mistake, a bad configuration
     └── (taking part)           what a member of a space meets; drawn at the end of this file
@@ -54,6 +55,9 @@ class Refused(MootError):
     """A peer asked for something it does not get (MEW 3.8.2, D-42)."""
 
     code: ClassVar[str] = "refused"
+    # The envelope that is refused and its kind, where it never reached the ladder.
+    about: str | None = None
+    kind: str | None = None
 
     def __init__(self, message: str, **details: Any) -> None:
         super().__init__(message)
@@ -218,6 +222,12 @@ class Unavailable(Refused):
     """D-85: the journal cannot be written, so nothing that must be audited happens."""
 
     code = "unavailable"
+
+
+class OutcomeUnknown(Refused):
+    """D-97: accepted, but the journal failed before it was on disk. Look for its id before you repeat it."""
+
+    code = "outcome_unknown"
 
 
 class ResourceLimit(Refused):

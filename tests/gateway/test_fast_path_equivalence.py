@@ -304,7 +304,7 @@ async def _played(step: Step, home: SocketlessGateway) -> str:
                 return f"{step.name} {refusal.code}"
             if isinstance(answer, Reply):
                 return str(DIALECTS["mew"].encode_notice(answer.notice))
-            return json.dumps([dict(each.fields) for each in answer])
+            return json.dumps([dict(each.fields) for each in answer.results])
         case Operator():
             rights = read_capabilities([{"kind": step.right}])
             try:
@@ -316,8 +316,8 @@ async def _played(step: Step, home: SocketlessGateway) -> str:
             except Refused as refusal:
                 return f"{step} {refusal.code}"
             if step.act == "restore":
-                home.tokens[step.name] = str(done[0].fields["token"])
-            return json.dumps([step, *(dict(each.fields) for each in done)], separators=(",", ":"))
+                home.tokens[step.name] = str(done.results[0].fields["token"])
+            return json.dumps([step, *(dict(each.fields) for each in done.results)], separators=(",", ":"))
         case Reload():
             home.reload(step.settings)
             await home.rest()

@@ -64,6 +64,8 @@ class JournalConfig(msgspec.Struct, frozen=True, kw_only=True):
     sync_seconds: Seconds = 0.005
     # Or when so many records wait, as after a busy tick; but no more often than every `sync_seconds`.
     sync_records: Positive = 64
+    # An fsync that takes longer hangs: the gateway is degraded until it returns. A busy disk takes up to 2 s.
+    sync_timeout_seconds: Seconds = 5
     # Closed segments kept for each space; 0 keeps all: what an audit may forget is the operator's decision.
     retain_segments: Count = 0
 

@@ -7,6 +7,7 @@ await gateway.stop()         # members are told, journals are on disk
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 
@@ -41,6 +42,8 @@ log = logging.getLogger(__name__)
 
 # Members are told and sockets closed within this; then the journals are flushed (all within 5 s).
 _GOODBYE_SECONDS = 1.0
+# A database that does not answer is left alone after this.
+_DATABASE_SECONDS = 0.5
 
 
 class Gateway:
@@ -169,10 +172,17 @@ class Gateway:
             # Who came while the port was still open.
             await self._websockets.wait_closed(0)
         if self._space_factory is not None:
-            await self._space_factory.close()
-        await self._mailer.close()
+            await asyncio.gather(self._space_factory.close(), self._mailer.close())
         if self._database is not None:
-            await self._database.close()
+            await self._close_database(self._database)
+
+    async def _close_database(self, database: Database) -> None:
+        try:
+            async with asyncio.timeout(_DATABASE_SECONDS):
+                await database.close()
+        except TimeoutError:
+            # Its thread ends with the process.
+            log.error("database not closed: the disk does not answer")
 
     def connections(self) -> list[dict[str, Json]]:
         """MEW 10.1: one entry a connection."""

@@ -261,6 +261,13 @@ def _encode_message(effect: Deliver, dialect: DialectName) -> bytes | None:
     return None
 
 
+def id_of(heard: HistoryEntry) -> str:
+    """The id of a message of the history."""
+    if isinstance(heard.message, GatewayNotice):
+        return heard.message.id
+    return str(orjson.loads(heard.message).get("id", ""))
+
+
 def encode_entry(heard: HistoryEntry, dialect: DialectName) -> bytes | None:
     """Encode a message of the history in a dialect; None if that has no way to say it."""
     raw = heard.message

@@ -78,6 +78,12 @@ JOURNAL_WRITE: Final = Description(
 JOURNAL_SYNC: Final = Description(
     "moot_journal_sync_seconds", "histogram", "Duration of an fsync of the journal.", ("space",)
 )
+JOURNAL_SYNC_RUNNING: Final = Description(
+    "moot_journal_sync_running_seconds",
+    "gauge",
+    "How long the fsync that runs now has taken so far; 0 when none runs.",
+    ("space",),
+)
 
 GATEWAY_METRICS: Final = (
     BUILD_INFO,
@@ -95,6 +101,7 @@ GATEWAY_METRICS: Final = (
     JOURNAL_WRITABLE,
     JOURNAL_WRITE,
     JOURNAL_SYNC,
+    JOURNAL_SYNC_RUNNING,
     *PROCESS_METRICS,
 )
 
@@ -129,6 +136,8 @@ class GatewayMeasures:
         if host.journal.is_written:
             host.journal.on_written = JOURNAL_WRITE.histogram(registry, space=space).observe
             host.journal.on_synced = JOURNAL_SYNC.histogram(registry, space=space).observe
+            running = JOURNAL_SYNC_RUNNING.gauge(registry, space=space)
+            running.read = lambda: host.journal.sync_running_seconds
         host.space.state.ledger.on_decided = self._decisions(host)
 
     def exposition(self) -> str:

@@ -11,12 +11,12 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from moot.errors import InvalidRequest, MalformedEnvelope, Refused
+from moot.errors import InvalidRequest, Refused
 from moot.gateway.access import AccessDenied
+from moot.gateway.journaled_space import CarriedOut
 from moot.protocol import strict_json
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
-from moot.space.effects import Result
 
 # D-40: the HTTP status of each error code; the others are mistakes of the caller: 400.
 STATUS: Final[Mapping[str, int]] = {
@@ -38,6 +38,7 @@ STATUS: Final[Mapping[str, int]] = {
     "rate_limited": 429,
     "resource_limit": 429,
     "unavailable": 503,
+    "outcome_unknown": 503,
 }
 _CSP: Final = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; "
@@ -78,13 +79,22 @@ def refused(
     return response
 
 
-def accepted(results: list[Result]) -> tuple[int, dict[str, Json]]:
-    fields = dict(results[0].fields) if results else {}
+def accepted(carried_out: CarriedOut) -> tuple[int, dict[str, Json]]:
+    """What is answered to a message that was accepted: 200 only if it is on disk (D-97)."""
+    fields = dict(carried_out.results[0].fields) if carried_out.results else {}
     fields.setdefault("status", "accepted")
     fields.setdefault("timestamp", rfc3339(time.time()))
-    return (
-        409 if fields["status"] == "already_exists" else 400 if fields["status"] == "error" else 200
-    ), fields
+    if fields["status"] in ("already_exists", "error"):
+        return (409 if fields["status"] == "already_exists" else 400), fields
+    return in_effect(carried_out, fields)
+
+
+def in_effect(carried_out: CarriedOut, fields: Mapping[str, Json]) -> tuple[int, dict[str, Json]]:
+    """200 when it is on disk; 202 when it took effect at once because it only reduces rights (D-85)."""
+    if carried_out.on_disk:
+        return 200, dict(fields)
+    note = "in effect, but not on disk: the journal cannot be written, and a crash would undo this"
+    return 202, {**fields, "on_disk": False, "message": note}
 
 
 async def not_found(_request: Request, _fault: Exception) -> Response:
@@ -150,4 +160,4 @@ async def object_of(request: Request, most: int) -> dict[str, Any]:
 
 
 def kind_of(refusal: Refused) -> str:
-    return (refusal.kind or "") if isinstance(refusal, MalformedEnvelope) else ""
+    return refusal.kind or ""

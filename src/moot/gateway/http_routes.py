@@ -19,7 +19,7 @@ from moot.errors import InvalidEnvelope, InvalidRequest, Refused, Unauthorized
 from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory, TokenIdentity, bearer
 from moot.gateway.access_limiter import AccessLimiter
 from moot.gateway.console import PAGE, Console
-from moot.gateway.delivery import encode_entry
+from moot.gateway.delivery import encode_entry, id_of
 from moot.gateway.http_replies import (
     HEADERS,
     RequestRefused,
@@ -27,6 +27,7 @@ from moot.gateway.http_replies import (
     body_of,
     check_json,
     denied,
+    in_effect,
     json_response,
     kind_of,
     moment,
@@ -290,9 +291,12 @@ class Endpoints:
         dialect = _dialect(request, b"")
         history = identity.host.delivery.history
         since = max(since, history.visible_since(identity.name))
+        wanted = request.query_params.get("id")
         messages = []
         latest = since
         for heard in history.since(since, identity.name):
+            if wanted is not None and id_of(heard) != wanted:
+                continue
             raw = encode_entry(heard, dialect)
             if raw is not None:
                 messages.append(orjson.Fragment(raw))
@@ -314,8 +318,8 @@ class Endpoints:
         place: DialectName = "mcpx" if _all_strings(body) else "mew"
         add = read_capabilities(body.get("add", []), place=place)
         remove = read_capabilities(body.get("remove", []), place=place)
-        (result,) = await host.change_capabilities(request.path_params["id"], add, remove, admin)
-        return json_response(200, dict(result.fields))
+        done = await host.change_capabilities(request.path_params["id"], add, remove, admin)
+        return json_response(*in_effect(done, done.results[0].fields))
 
     async def restore(self, request: Request) -> Response:
         host, admin = self._administered(request)

@@ -2,20 +2,33 @@
 
 Most effects go out at once and the journal is synced behind them. Effects of inputs that change rights wait
 until their record is on disk (D-41), and so does everything after them, so that order is kept; under
-`strict` all of them wait. When the journal cannot be written, the space is told and refuses what must be
-audited (D-85); what it still accepts goes out at once.
+`strict` all of them wait.
+
+When the journal cannot be written, the space is told and refuses what must be audited (D-85). Of the rest:
+
+    reduces rights                  takes effect at once, also if it was waiting
+    waits for the disk by itself,   is withheld until it is on disk; under `strict` that is everything
+    or must be audited
+    waited behind such a one        goes out at once: chat and presence go on
+
+Whoever waits over HTTP is told that the outcome is not known (D-97), never that all went well.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from types import UnionType
+from typing import NamedTuple
 
 import msgspec
 
+from moot.errors import OutcomeUnknown
 from moot.gateway.delivery import Delivery
 from moot.gateway.fast_path import FastPaths
 from moot.gateway.mint import FreshMint
@@ -23,13 +36,17 @@ from moot.gateway.space_records import encode_record
 from moot.protocol import strict_json
 from moot.protocol.operation import Json
 from moot.space.config_json import save_config
-from moot.space.effects import Deliver, Effect, Result
+from moot.space.effects import Deliver, Disconnect, Effect, Reply, Result
 from moot.space.space import Space
 from moot.store.database import Database
 from moot.store.journal import Journal, JournalSettings
 
+log = logging.getLogger(__name__)
+
 Input = Callable[[float, FreshMint], list[Effect]]
 
+# At the end: a database that does not answer must not keep the gateway from ending.
+_LAST_SNAPSHOT_SECONDS = 0.5
 # A deadline further away is looked at again then.
 _LONGEST_TIMER_SECONDS = 86_400.0
 
@@ -50,13 +67,23 @@ class HostOptions(msgspec.Struct, frozen=True, kw_only=True):
     clock: Callable[[], float] = time.time
 
 
+class CarriedOut(NamedTuple):
+    """What the effects of one input came to, and whether its record is on disk."""
+
+    results: list[Result]
+    on_disk: bool
+
+
 class PendingEffects(msgspec.Struct):
-    """Effects that wait for their record to be on disk."""
+    """Effects that wait for their record to be on disk, by themselves or behind others."""
 
     number: int
     effects: list[Effect]
     now: float
-    results: asyncio.Future[list[Result]] | None = None
+    waits: bool = False
+    shrinks_rights: bool = False
+    is_audited: bool = False
+    done: asyncio.Future[CarriedOut] | None = None
 
 
 class JournaledSpace:
@@ -76,6 +103,8 @@ class JournaledSpace:
         self.snapshot_due = options.snapshot_records
         self._snapshot_records = options.snapshot_records
         self._strict = options.journal.mode == "strict"
+        self._retry_seconds = options.journal.retry_seconds
+        self._sync_timeout_seconds = options.journal.sync_timeout_seconds
         self._database = database
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
@@ -83,6 +112,8 @@ class JournaledSpace:
         self._scheduled = 0
         # Without a journal: the last input that a saved snapshot covers.
         self._committed = 0
+        self._retry_timer: asyncio.TimerHandle | None = None
+        self._is_stopping = False
         journal.on_health = self._report_health
 
     # Inputs
@@ -96,11 +127,14 @@ class JournaledSpace:
         self.carry_out(effects, number, now, waits=waits)
         return results
 
-    async def step_durably(self, input: str, act: Input, **facts: Json) -> list[Result]:
-        """`step`, answered once the record is on disk."""
+    async def step_durably(
+        self, input: str, act: Input, *, shrinks_rights: bool = False, **facts: Json
+    ) -> CarriedOut:
+        """`step`, answered once the record is on disk. Raises as `carry_out_durably` does."""
         now, mint = self.clock(), FreshMint()
         effects = act(now, mint)
-        return await self.carry_out_durably(effects, self.record(input, now, mint, **facts), now)
+        number = self.record(input, now, mint, **facts)
+        return await self.carry_out_durably(effects, number, now, shrinks_rights=shrinks_rights)
 
     def record(self, input: str, now: float, mint: FreshMint, **facts: Json) -> int:
         return self.journal.append(encode_record(input, now, mint, **facts))
@@ -118,6 +152,11 @@ class JournaledSpace:
         if self.space.state.scheduled != self._scheduled or number >= self.snapshot_due:
             self._look_ahead(number)
 
+    @property
+    def withholds(self) -> bool:
+        """Whether nothing is delivered for now: the disk fails, and the space is `strict`."""
+        return self._strict and not self.journal.writable
+
     def carry_out(
         self,
         effects: list[Effect],
@@ -125,44 +164,81 @@ class JournaledSpace:
         now: float,
         *,
         waits: bool = False,
-        results: asyncio.Future[list[Result]] | None = None,
+        shrinks_rights: bool = False,
+        is_audited: bool = False,
+        done: asyncio.Future[CarriedOut] | None = None,
     ) -> None:
         """Carry out the effects of record `number`, with `waits` when it is on disk."""
-        if self.pending or ((waits or self._strict) and self.journal.writable):
-            # Nothing may overtake them.
-            self.fast_paths.invalidate()
-            self.pending.append(PendingEffects(number, effects, now, results))
-            if self.journal.is_written:
-                self.journal.when_durable(number, self._release)
+        entry = PendingEffects(number, effects, now, waits, shrinks_rights, is_audited, done)
+        if self.journal.writable:
+            if self.pending or waits or self._strict:
+                self._hold(entry)
             else:
-                # D-41: without a journal the state itself is committed first.
-                self.save_snapshot()
+                self._finish(entry, on_disk=False)
+        elif self._goes_on(entry):
+            self._finish(entry, on_disk=False)
         else:
-            found = self.delivery.carry_out(effects, now)
-            if results is not None:
-                results.set_result(found)
+            # What only its sender gets, a refusal or a welcome, tells nobody of something that may be lost.
+            self._withhold(entry, but=Reply | Disconnect)
+            if entry.effects:
+                self._hold(entry)
         self._look_ahead(number)
 
-    async def carry_out_durably(self, effects: list[Effect], number: int, now: float) -> list[Result]:
-        """`carry_out` when the record is on disk; returns what its effects came to."""
-        done: asyncio.Future[list[Result]] = asyncio.get_running_loop().create_future()
-        self.carry_out(effects, number, now, waits=True, results=done)
+    async def carry_out_durably(
+        self, effects: list[Effect], number: int, now: float, *, shrinks_rights: bool = False
+    ) -> CarriedOut:
+        """`carry_out` when the record is on disk. Raises OutcomeUnknown when the journal fails before that.
+
+        What only reduces rights takes effect then all the same, which the answer says (`on_disk`).
+        """
+        done: asyncio.Future[CarriedOut] = asyncio.get_running_loop().create_future()
+        self.carry_out(effects, number, now, waits=True, shrinks_rights=shrinks_rights, done=done)
         return await done
 
-    def _release(self, *, all_of_it: bool = False) -> None:
-        """Carry out what is on disk by now, in order; or all of it, when waiting is over."""
+    def _hold(self, entry: PendingEffects) -> None:
+        # Nothing may overtake it.
+        self.fast_paths.invalidate()
+        self.pending.append(entry)
+        if self.journal.is_written:
+            self.journal.when_durable(entry.number, self._release)
+        elif self.journal.writable:
+            # D-41: without a journal the state itself is committed first.
+            self.save_snapshot()
+
+    def _goes_on(self, entry: PendingEffects) -> bool:
+        """Whether the effects may go out although the journal cannot be written."""
+        return entry.shrinks_rights or not (entry.waits or entry.is_audited or self._strict)
+
+    def _withhold(self, entry: PendingEffects, *, but: type | UnionType) -> None:
+        """Carry out no more of these effects now than those of this type; whoever waits is told."""
+        self.delivery.carry_out([each for each in entry.effects if isinstance(each, but)], entry.now)
+        entry.effects = [each for each in entry.effects if not isinstance(each, but)]
+        _report_unknown(entry)
+
+    def _finish(self, entry: PendingEffects, *, on_disk: bool) -> None:
+        found = self.delivery.carry_out(entry.effects, entry.now)
+        if entry.done is not None and not entry.done.done():
+            entry.done.set_result(CarriedOut(found, on_disk))
+
+    def _release(self) -> None:
+        """Carry out what is on disk by now, in order."""
         safe = self.journal.durable if self.journal.is_written else self._committed
-        while self.pending and (all_of_it or self.pending[0].number <= safe):
-            first = self.pending.popleft()
-            found = self.delivery.carry_out(first.effects, first.now)
-            if first.results is not None and not first.results.done():
-                first.results.set_result(found)
+        while self.pending and self.pending[0].number <= safe:
+            self._finish(self.pending.popleft(), on_disk=True)
 
     def _report_health(self, writable: bool) -> None:
         self.step("health", lambda _now, _mint: self.space.health(journal_writable=writable), able=writable)
         if not writable:
-            # What waits for the disk would hold back chat and presence; its record is kept and written later.
-            self._release(all_of_it=True)
+            # What ended up on disk before the fault is not affected by it.
+            self._release()
+            waiting = list(self.pending)
+            self.pending.clear()
+            for entry in waiting:
+                if self._goes_on(entry):
+                    self._finish(entry, on_disk=False)
+                else:
+                    self._withhold(entry, but=Disconnect)
+                    self.pending.append(entry)
 
     # Snapshots
 
@@ -177,23 +253,69 @@ class JournaledSpace:
         # They know the number at which the one before was due.
         self.fast_paths.invalidate()
         saving.add_done_callback(lambda done: self._note_saved(number, position, done))
+        if not self.journal.is_written:
+            asyncio.get_running_loop().call_later(self._sync_timeout_seconds, self._look_for_stall, saving)
         return saving
 
     def _note_saved(self, number: int, position: int, done: asyncio.Future[None]) -> None:
-        if not done.cancelled() and done.exception() is None:
+        fault = None if done.cancelled() else done.exception()
+        if fault is None and not done.cancelled():
             self._committed = number
             self.journal.prune_until(position)
+        elif fault is not None:
+            log.warning("snapshot not saved", extra={"space": self.name, "why": str(fault)})
         self._release()
+        if not self.journal.is_written:
+            self._note_committed(fault is None)
+
+    def _note_committed(self, writable: bool) -> None:
+        """Without a journal the snapshots are what has to be on disk: they say whether that works."""
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+            self._retry_timer = None
+        if not writable and not self._is_stopping:
+            self._retry_timer = asyncio.get_running_loop().call_later(self._retry_seconds, self.save_snapshot)
+        if writable != self.journal.writable:
+            self.journal.writable = writable
+            level = logging.INFO if writable else logging.ERROR
+            log.log(
+                level,
+                "state is saved again" if writable else "state cannot be saved",
+                extra={"space": self.name},
+            )
+            self._report_health(writable)
+            if writable and self.pending:
+                # What was withheld meanwhile is not in the one that was saved now.
+                self.save_snapshot()
+
+    def _look_for_stall(self, saving: asyncio.Future[None]) -> None:
+        if not saving.done() and self.journal.writable:
+            self.journal.writable = False
+            why = f"a snapshot has not been saved for {self._sync_timeout_seconds:g} seconds"
+            log.error("state cannot be saved", extra={"space": self.name, "why": why})
+            self._report_health(writable=False)
 
     async def stop(self) -> None:
-        """Everything on disk; the last effects are out."""
-        if self._timer is not None:
-            self._timer.cancel()
+        """Everything on disk; the last effects are out. What is not on disk by now is not carried out."""
+        self._is_stopping = True
+        for timer in (self._timer, self._retry_timer):
+            if timer is not None:
+                timer.cancel()
         position = self.journal.next_number - 1
         await self.journal.close()
-        self._release(all_of_it=True)
+        self._release()
         if not self.journal.is_written or self.journal.durable >= position:
-            await self.save_snapshot()
+            try:
+                async with asyncio.timeout(_LAST_SNAPSHOT_SECONDS):
+                    await asyncio.shield(self.save_snapshot())
+            except (sqlite3.Error, TimeoutError) as fault:
+                # The journal has all of it; without one, this is what is lost.
+                log.error(
+                    "last snapshot not saved", extra={"space": self.name, "why": str(fault) or "too slow"}
+                )
+        self._release()
+        for entry in self.pending:
+            _report_unknown(entry)
 
     # Time
 
@@ -223,3 +345,14 @@ class JournaledSpace:
         if when is not None and when <= self.clock():
             self.step("expire", lambda now, mint: self.space.expire(now, mint))
         self._set_timer()
+
+
+def _report_unknown(entry: PendingEffects) -> None:
+    """Tell whoever waits that nobody knows what will become of this."""
+    if entry.done is not None and not entry.done.done():
+        entry.done.set_exception(
+            OutcomeUnknown(
+                "the journal failed before this was on disk, so its outcome is not known: look for its id "
+                "before you send it again, or send it again with the same id"
+            )
+        )

@@ -210,6 +210,7 @@ def _everything(version: str) -> Json:
                         _SPACE,
                         _DIALECT,
                         _parameter("since", "query", "a timestamp, or `next` of the last answer"),
+                        _parameter("id", "query", "only the message with this id: was it accepted?"),
                     ],
                     "responses": {"200": _answer("messages and next"), "400": _answer("bad since", _ERROR)}
                     | _DENIED,
@@ -226,7 +227,10 @@ def _everything(version: str) -> Json:
                         "413": _answer("too large", _ERROR),
                         "415": _answer("not application/json", _ERROR),
                         "429": _answer("too fast or too much", _ERROR),
-                        "503": _answer("the journal cannot be written", _ERROR),
+                        "202": _answer("in effect, but not on disk: the journal cannot be written"),
+                        "503": _answer(
+                            "unavailable, or outcome_unknown: the journal failed meanwhile", _ERROR
+                        ),
                     }
                     | _DENIED,
                 },

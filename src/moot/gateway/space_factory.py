@@ -142,8 +142,8 @@ class SpaceFactory:
 
     async def close(self) -> None:
         """Everything on disk."""
-        for host in self._directory.hosts.values():
-            await host.stop()
+        # Together: a disk that does not answer must not be waited for once a space.
+        await asyncio.gather(*(host.stop() for host in self._directory.hosts.values()))
         for output in self._outputs:
             output.close()
 
@@ -175,6 +175,7 @@ class SpaceFactory:
                 segment_bytes=journal.segment_bytes,
                 sync_seconds=journal.sync_seconds,
                 sync_records=journal.sync_records,
+                sync_timeout_seconds=journal.sync_timeout_seconds,
                 retain_segments=journal.retain_segments,
             ),
             snapshot_records=gateway.snapshot_records,

@@ -14,9 +14,9 @@ from typing import Final
 
 import msgspec
 
-from moot.errors import MalformedEnvelope, Refused, Unauthorized, Unavailable
+from moot.errors import MalformedEnvelope, OutcomeUnknown, Refused, Unauthorized, Unavailable
 from moot.gateway.error_reply_limiter import ErrorReplyLimiter
-from moot.gateway.journaled_space import JournaledSpace
+from moot.gateway.journaled_space import CarriedOut, JournaledSpace
 from moot.gateway.mint import FreshMint
 from moot.gateway.space_records import ACCEPTED, RecordEncoder, encode_record, filled_id
 from moot.protocol.dialects import DIALECTS
@@ -26,7 +26,7 @@ from moot.protocol.kinds import KINDS, UNKNOWN
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability
 from moot.space.config import Name, SessionId, SpaceConfig
-from moot.space.effects import Deliver, Effect, Reply, Result, Token
+from moot.space.effects import Deliver, Effect, Reply, Token
 from moot.space.roster import Options, capability_pairs
 from moot.space.space import Space
 
@@ -166,13 +166,15 @@ class SpaceHost:
         except MalformedEnvelope as refusal:
             self.refuse(session, refusal, len(data))
             return
+        row = KINDS.get(envelope.kind, UNKNOWN)
+        if not (self.journal.writable or row.shrinks_rights) and self._has_no_room(session, envelope, data):
+            return
         mint = self._mint
         if mint.ids or mint.tokens:
             # Most envelopes draw nothing, so that one mint does for many.
             mint = self._mint = FreshMint()
         effects = space.receive(session, envelope, now, mint)
         self._received += 1
-        row = KINDS.get(envelope.kind, UNKNOWN)
         only = effects[0] if len(effects) == 1 else None
         if (
             isinstance(only, Deliver)
@@ -188,7 +190,7 @@ class SpaceHost:
             else:
                 number = journal.append(b"")
             if not journaled.sends_at_once:
-                journaled.carry_out(effects, number, now)
+                journaled.carry_out(effects, number, now, is_audited=row.audited)
                 return
             journaled.deliver_at_once(only, number, now)
             if dialect == "mew":
@@ -200,8 +202,24 @@ class SpaceHost:
             data = self._note_refusal(space_member(space, session), envelope, out, data)
         head = self._encoders[session].record(now, envelope, out, mint)
         number = self.journal.append(head, data, vital=row.shrinks_rights)
-        waits = row.changes_verdict or _waits_for_disk(effects)
-        journaled.carry_out(effects, number, now, waits=waits and out == ACCEPTED)
+        is_accepted = out == ACCEPTED
+        journaled.carry_out(
+            effects,
+            number,
+            now,
+            waits=is_accepted and (row.changes_verdict or _waits_for_disk(effects)),
+            shrinks_rights=row.shrinks_rights and is_accepted,
+            is_audited=row.audited and is_accepted,
+        )
+
+    def _has_no_room(self, session: SessionId, envelope: Envelope, data: bytes) -> bool:
+        """Refuse what could be neither delivered nor kept: `strict` delivers only what is on disk."""
+        if not (self.journaled.withholds and self.journal.is_full):
+            return False
+        refusal = Unavailable("the journal cannot be written, and no room is left to keep messages for it")
+        refusal.about, refusal.kind = envelope.id or None, envelope.kind
+        self.refuse(session, refusal, len(data))
+        return True
 
     def _note_refusal(self, who: str, envelope: Envelope, code: str, raw: bytes) -> bytes:
         """Count a refusal; returns what is journaled of it. A join contains a token, which no record may."""
@@ -233,6 +251,12 @@ class SpaceHost:
         except MalformedEnvelope as refusal:
             self.refuse(session, refusal, len(data))
             return
+        if self.journaled.withholds:
+            # Frames are not kept, so they cannot be delivered later.
+            if self.stream_error_replies.allows((session, frame.stream_id), now):
+                why = "the journal cannot be written, and this space delivers nothing until it can"
+                self.refuse(session, Unavailable(why, stream_id=frame.stream_id), len(data))
+            return
         effects = self.space.frame(session, frame, now, FreshMint())
         if _outcome(effects) != ACCEPTED and not self.stream_error_replies.allows(
             (session, frame.stream_id), now
@@ -243,10 +267,11 @@ class SpaceHost:
         else:
             self.journaled.carry_out(effects, self.journal.next_number - 1, now)
 
-    async def post(
-        self, who: str, dialect: DialectName, body: bytes, options: Options
-    ) -> list[Result] | Reply:
-        """Process an envelope from HTTP by the same ladder (D-40); a refusal is returned as the reply."""
+    async def post(self, who: str, dialect: DialectName, body: bytes, options: Options) -> CarriedOut | Reply:
+        """Process an envelope from HTTP by the same ladder (D-40); a refusal is returned as the reply.
+
+        Raises OutcomeUnknown when it was accepted but the journal failed before it was on disk.
+        """
         options = self._check_token(who, options)
         now, mint, session = self.journaled.clock(), FreshMint(), self.new_session()
         space = self.space
@@ -280,7 +305,11 @@ class SpaceHost:
             assert isinstance(answer, Reply)  # noqa: S101  # that is how a refusal is known
             return answer
         # HTTP 200 is an acknowledgement, so it waits for the disk in every mode (D-41).
-        return await self.journaled.carry_out_durably(effects, number, now)
+        try:
+            return await self.journaled.carry_out_durably(effects, number, now, shrinks_rights=vital)
+        except OutcomeUnknown as unknown:
+            unknown.details["id"] = id
+            raise
 
     def connected_at(self, session: SessionId) -> float:
         return self._connected_at.get(session, 0.0)
@@ -294,7 +323,7 @@ class SpaceHost:
 
     async def change_capabilities(
         self, who: str, add: Sequence[Capability], remove: Sequence[Capability], by: str
-    ) -> list[Result]:
+    ) -> CarriedOut:
         if add:
             self.check_journal()
         facts: dict[str, Json] = {
@@ -304,12 +333,13 @@ class SpaceHost:
         return await self.journaled.step_durably(
             "capabilities",
             lambda now, mint: self.space.change_capabilities(who, add, remove, by, now, mint),
+            shrinks_rights=not add,
             who=who,
             by=by,
             **facts,
         )
 
-    async def restore_member(self, who: str, by: str) -> list[Result]:
+    async def restore_member(self, who: str, by: str) -> CarriedOut:
         self.check_journal()
         return await self.journaled.step_durably(
             "restore", lambda _now, mint: self.space.restore_member(who, mint), who=who, by=by

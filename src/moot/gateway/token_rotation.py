@@ -56,7 +56,7 @@ class TokenRotation:
     async def restore(self, host: SpaceHost, who: str, by: str) -> dict[str, Json]:
         """Undo a removal. The old token stays void; the answer has a new one."""
         async with self._one_at_a_time:
-            (result,) = await host.restore_member(who, by)
+            (result,) = (await host.restore_member(who, by)).results
             secret = str(result.fields["token"])
             await self._replace_file(host.name, who, secret)
         self.on_replaced(host.name, who, Secret(secret))

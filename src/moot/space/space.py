@@ -18,7 +18,6 @@ from typing import Any
 from moot.errors import (
     InvalidOperation,
     InvalidRequest,
-    MalformedEnvelope,
     ParticipantNotFound,
     Refused,
     UnauthorizedStreamWrite,
@@ -91,10 +90,8 @@ class Space:
         session = self.state.roster.sessions.get(session_id)
         if session is None:
             return []
-        about = refusal.about if isinstance(refusal, MalformedEnvelope) else None
-        kind = refusal.kind if isinstance(refusal, MalformedEnvelope) else None
-        payload = payloads.error(refusal, attempted_kind=kind)
-        ids = [about] if about else []
+        payload = payloads.error(refusal, attempted_kind=refusal.kind)
+        ids = [refusal.about] if refusal.about else []
         notice = self.state.notice(
             "system/error", payload, now, mint, to=[session.member.id], correlation_id=ids
         )

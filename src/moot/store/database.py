@@ -12,12 +12,12 @@ import hashlib
 import os
 import sqlite3
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from moot.errors import UsageError
 from moot.store.journal_segments import make_folder
+from moot.store.worker_thread import DaemonExecutor
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="database")
+        self._thread = DaemonExecutor("database")
         self._connection = self._thread.submit(_connect, path).result()
 
     @classmethod
@@ -73,7 +73,7 @@ class Database:
     async def close(self) -> None:
         """Carry out what was asked for, and let go of the file."""
         await self._run(self._connection.close)
-        self._thread.shutdown(wait=False)
+        self._thread.shutdown()
 
     def _run(self, work: Callable[[], T]) -> asyncio.Future[T]:
         return asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -8,12 +8,15 @@ somebody waits (`when_durable`). One runs at a time, so records that arrive mean
 Where nobody waits, the result of an fsync is processed when there is something else to do (`process_syncs`).
 
     healthy ──write or fsync fails──▶ failed ──retry_seconds──▶ recovering ──all kept is on disk──▶ healthy
-       └──more waits for fsync than KEEP_BYTES──────────────────────▶┘ └──fails again──▶ failed
+       ├──more waits for fsync than KEEP_BYTES──────────────────────▶┤ └──fails again──▶ failed
+       └──an fsync takes sync_timeout_seconds──▶ stalled ──it returns─┘
 
 A retry opens the file anew and cuts it back to its last whole chunk. After a failed fsync it cuts back to
 what the last good one covered and writes the rest again: the kernel may have dropped those pages and will
-not say so twice. While not healthy, records are kept in memory up to a bound; beyond it one record
-`{"in":"lost","count":N}` stands for all that found no room, so that the chain tells of the hole.
+not say so twice, so no later fsync is taken to cover them. While an fsync hangs nothing is written either:
+a disk that does not answer could hold up the loop. While not healthy, records are kept in memory up to a
+bound; beyond it one record `{"in":"lost","count":N}` stands for all that found no room, so that the chain
+tells of the hole.
 """
 
 from __future__ import annotations
@@ -44,7 +47,9 @@ KEEP_BYTES: Final = 64 << 20
 # One write in so many is timed: to time each would cost the loop a tenth of the write itself.
 TIMED_WRITES: Final = 16
 # `close` gives a disk that does not answer this long; a gateway has 5 s to end.
-_CLOSE_SECONDS: Final = 3.0
+_CLOSE_SECONDS: Final = 2.0
+# The same for a disk of which it is known that it does not answer.
+_STALLED_CLOSE_SECONDS: Final = 0.5
 
 
 class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +65,8 @@ class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
     retain_segments: int = 0
     # How long to wait before a disk that failed is tried again.
     retry_seconds: float = 1.0
+    # An fsync that takes longer hangs, as far as anybody can tell.
+    sync_timeout_seconds: float = 5.0
 
 
 class Journal:
@@ -80,6 +87,16 @@ class Journal:
     def durable(self) -> int:
         """The last record that is on disk."""
         return self.recorded
+
+    @property
+    def sync_running_seconds(self) -> float:
+        """How long the fsync that runs now has taken so far; 0 when none runs."""
+        return 0.0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what is appended now would be counted as lost: the disk fails, and memory has no room."""
+        return False
 
     @classmethod
     def open(cls, folder: Path, settings: JournalSettings) -> Journal:
@@ -166,7 +183,9 @@ class _FileJournal(Journal):
         self._syncer = JournalSyncer(
             self._loop, f"journal {self._space}", writer.sync, settings.sync_seconds, self.process_syncs
         )
-        self._state: Literal["healthy", "failed", "recovering", "closed"] = "healthy"
+        self._state: Literal["healthy", "stalled", "failed", "recovering", "closed"] = "healthy"
+        # Looks for an fsync that hangs; set while something is written that is not on disk.
+        self._stall_timer: asyncio.TimerHandle | None = None
         # Not written yet: the last records up to next_number.
         self.pending = []
         self._scheduled = False
@@ -188,6 +207,16 @@ class _FileJournal(Journal):
     def durable(self) -> int:
         self.process_syncs()
         return self.recorded
+
+    @property
+    def sync_running_seconds(self) -> float:
+        return self._syncer.running_seconds
+
+    @property
+    def is_full(self) -> bool:
+        return not self.writable and (
+            self._lost > 0 or self._kept_bytes >= KEEP_BYTES or len(self.pending) >= KEEP_RECORDS
+        )
 
     def append(self, members: bytes, rest: bytes = b"", *, vital: bool = False) -> int:
         if not self.writable:
@@ -223,16 +252,21 @@ class _FileJournal(Journal):
             self._retry()
         else:
             self._write()
+        seconds = {"failed": 0.0, "stalled": _STALLED_CLOSE_SECONDS}.get(self._state, _CLOSE_SECONDS)
         try:
-            async with asyncio.timeout(_CLOSE_SECONDS if self._state != "failed" else 0):
+            async with asyncio.timeout(seconds):
                 await done.wait()
         except TimeoutError:
-            lost = self.next_number - 1 - self.durable
-            log.error("journal closed before all of it was on disk", extra={"records": lost})
+            last, lost = self.durable, self.next_number - 1 - self.durable
+            log.error(
+                "journal closed before all of it was on disk",
+                extra={"space": self._space, "records": lost, "first": last + 1},
+            )
         self._state = "closed"
         self.writable = False
-        if self._retry_timer is not None:
-            self._retry_timer.cancel()
+        for timer in (self._retry_timer, self._stall_timer):
+            if timer is not None:
+                timer.cancel()
         # Not during an fsync that hangs: the files are closed when it returns.
         self._syncer.stop(self._writer.release)
         self._retention.stop()
@@ -245,7 +279,7 @@ class _FileJournal(Journal):
             self.process_syncs()
         self._scheduled = False
         state, writer = self._state, self._writer
-        if not self.pending or state == "failed" or state == "closed":
+        if not self.pending or state == "failed" or state == "closed" or state == "stalled":
             return
         if self._unsynced_bytes > KEEP_BYTES:
             if state == "healthy":
@@ -279,6 +313,8 @@ class _FileJournal(Journal):
         self._unsynced.append((last, lines))
         self._unsynced_bytes += len(lines[0])
         self._syncer.mark_written(last, writer.size)
+        if self._stall_timer is None:
+            self._set_stall_timer(self.settings.sync_timeout_seconds)
         if state == "recovering":
             self._kept_bytes = sum(map(len, self.pending))
             self._lost = self._lost if self.pending else 0
@@ -302,8 +338,8 @@ class _FileJournal(Journal):
 
     def _plan_sync(self, *, now: bool = False) -> None:
         """Have the fsync start sooner if need be, and be notified of its end if somebody waits."""
-        if not self._unsynced or self._state in ("failed", "closed"):
-            self._syncer.notify = bool(self._waiting)
+        if not self._unsynced or self._state in ("failed", "stalled", "closed"):
+            self._syncer.notify = bool(self._waiting) or self._state == "stalled"
             return
         last = self._unsynced[-1][0]
         awaited = bool(self._waiting) and self._waiting[0][0] <= last
@@ -331,6 +367,9 @@ class _FileJournal(Journal):
             if self.on_synced is not None:
                 self.on_synced(synced.seconds)
             self._advance(synced.last)
+            if self._state == "stalled":
+                log.info("fsync returned", extra={"space": self._space, "seconds": round(synced.seconds, 3)})
+                self._start_recovery()
             if self._state == "recovering" and synced.last >= self._recover_until:
                 self._state = "healthy"
                 self.writable = True
@@ -352,6 +391,27 @@ class _FileJournal(Journal):
             self._loop.call_soon(self._waiting.popleft()[1])
 
     # While the disk fails
+
+    def _set_stall_timer(self, seconds: float) -> None:
+        self._stall_timer = self._loop.call_later(seconds, self._look_for_stall)
+
+    def _look_for_stall(self) -> None:
+        """Notice an fsync that does not return. One timer while something waits for the disk, and no more."""
+        self._stall_timer = None
+        self.process_syncs()
+        if not self._unsynced or self._state in ("failed", "stalled", "closed"):
+            return
+        limit, running = self.settings.sync_timeout_seconds, self._syncer.running_seconds
+        if running < limit:
+            self._set_stall_timer(limit - running)
+            return
+        self._state = "stalled"
+        if self.writable:
+            self._mark_unwritable(f"an fsync has not returned for {running:.1f} seconds")
+        self._syncer.notify = True
+        if self._syncer.results:
+            # It has ended this very moment, before it could know that somebody wants to be told.
+            self.schedule()
 
     def _fail(self, fault: OSError | UsageError) -> None:
         self._state = "failed"
@@ -416,6 +476,8 @@ class _FileJournal(Journal):
             return
         written = self._unsynced[-1][0] if self._unsynced else self.recorded
         self._syncer.resume(self.recorded, written, self._writer.size)
+        if self._unsynced and self._stall_timer is None:
+            self._set_stall_timer(self.settings.sync_timeout_seconds)
         self._write()
         self._plan_sync()
 

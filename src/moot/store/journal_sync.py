@@ -108,6 +108,12 @@ class JournalSyncer:
         """The next result of an fsync, oldest first; None if there is no new one."""
         return self.results.popleft() if self.results else None
 
+    @property
+    def running_seconds(self) -> float:
+        """How long the fsync that runs now has taken so far; 0 when none runs."""
+        started_at = self._started_at
+        return max(0.0, self._clock() - started_at) if self._is_busy and started_at > -inf else 0.0
+
     def pause(self) -> bool:
         """Start no fsync from now on; returns whether none is running, so that the file may be closed."""
         self._is_paused = True
@@ -168,12 +174,13 @@ class JournalSyncer:
         self._is_asleep = False
 
     def _sync_once(self) -> None:
+        # Before it is busy: `running_seconds` must not take the start of the one before for this one's.
+        self._started_at = self._clock()
         self._is_busy = True
         if self._is_paused:
             self._is_busy = False
             return
         last, size = self._written
-        self._started_at = self._clock()
         self._started_record = last
         fault: OSError | UsageError | None = None
         try:

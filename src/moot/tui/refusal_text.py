@@ -34,6 +34,7 @@ _ADVICE: Final[Mapping[str, str]] = {
     "unauthorized_stream_write": "only the owner and permitted writers can write: see /grant-write",
     "unavailable": "the gateway cannot write its journal, so it accepts no changes: "
     "its operator has to free disk space",
+    "outcome_unknown": "the gateway's disk failed meanwhile: look for the message before you send it again",
     "resource_limit": "a limit of the space is reached: the message above names it",
 }
 

@@ -24,6 +24,7 @@ const CODES = {
   stream_not_found: ["The stream is closed or does not exist.", "Open a new one."],
   unauthorized_stream_write: ["The sender is not a writer of this stream.", "The owner can add it as a writer."],
   unavailable: ["The gateway cannot write its journal, so it executes nothing that must be recorded.", "Tell the operator. Members can still be stopped."],
+  outcome_unknown: ["The gateway’s disk failed before the message was stored.", "Look for the message before you send it again."],
   resource_limit: ["A limit of the configuration is reached.", "The message names the limit."],
   revoke_incomplete: ["The revocation took effect, but overlapping capabilities remain.", "Revoke the listed ones too."],
   unsupported_by_recipient: ["It was delivered, but the recipient’s dialect does not support it.", "Do not expect a reply."],
