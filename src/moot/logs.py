@@ -104,7 +104,7 @@ def redact(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    """The text with everything that moves a cursor, colours, reverses or ends a line made visible."""
+    """The text with everything escaped that moves a cursor, colours, reverses or ends a line."""
     if text.isprintable():
         return text
     return "".join(
@@ -151,7 +151,7 @@ def _timestamp(record: logging.LogRecord) -> str:
 
 
 class _LineFormatter(logging.Formatter):
-    """Shared by both: what a line holds."""
+    """What both formats share: the fields of a line."""
 
     def traceback_of(self, record: logging.LogRecord) -> str | None:
         """The exception and the stack, if any. Not cached in the record: other handlers have their own."""

@@ -24,7 +24,7 @@ from moot.protocol.patterns import (
     overlaps,
     read_capability,
 )
-from moot.protocol.patterns.globs import glob, includes, meet
+from moot.protocol.patterns.globs import glob, includes, overlap
 from tests.protocol import reference_patterns as twin
 
 Json = Any
@@ -377,13 +377,13 @@ def check_globs(dice: Dice) -> int:
 def check_glob_inclusion(dice: Dice) -> int:
     narrow = dice.glob()
     wide = dice.pick([dice.glob(), dice.wider_glob(narrow), dice.wider_glob(narrow)])
-    included, met = includes(glob(wide), glob(narrow)), meet(glob(wide), glob(narrow))
+    included, met = includes(glob(wide), glob(narrow)), overlap(glob(wide), glob(narrow))
     for _ in range(4):
         text = dice.filled(narrow)
         if twin.glob_matches(narrow, text):
             in_wide = twin.glob_matches(wide, text)
             assert in_wide or not included, ("includes", wide, narrow, text)
-            assert met or not in_wide, ("meet", wide, narrow, text)
+            assert met or not in_wide, ("overlap", wide, narrow, text)
     return 4
 
 

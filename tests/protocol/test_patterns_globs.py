@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from moot.protocol.patterns.globs import MAX_TEXT, glob, includes, meet
+from moot.protocol.patterns.globs import MAX_TEXT, glob, includes, overlap
 
 MATCHES = [
     ("*", "anything/at/all"),
@@ -144,9 +144,9 @@ def test_a_glob_does_not_include_what_it_might_refuse(wide: str, narrow: str) ->
     ],
 )
 def test_two_globs_meet_when_a_text_is_of_both(one: str, other: str, common: bool) -> None:
-    assert meet(glob(one), glob(other)) is common
-    assert meet(glob(other), glob(one)) is common
+    assert overlap(glob(one), glob(other)) is common
+    assert overlap(glob(other), glob(one)) is common
 
 
 def test_globs_too_long_to_compare_are_taken_to_meet() -> None:
-    assert meet(glob("a" * 400 + "*"), glob("b" * 400 + "*"))
+    assert overlap(glob("a" * 400 + "*"), glob("b" * 400 + "*"))

@@ -1,1 +1,1 @@
-"""Who somebody is: keys, their text forms, and the file that keeps them."""
+"""Identities: keys, their text forms, and the key file."""

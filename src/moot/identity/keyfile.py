@@ -6,9 +6,9 @@
 
 The X25519 key without `retired_at` is the current one; the others only open what was sealed before. A key
 that is lost cannot be had again, so nothing is overwritten unless that is asked for, what replaces a file
-replaces it whole, and file and folder are on the disk before anybody hears of the key.
+replaces it whole, and file and folder are on the disk before anybody learns of the key.
 
-No error names anything that stands in the file.
+No error shows anything of the content of the file.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _decode(text: bytes, path: Path) -> Identity:
         jwks = json.loads(text, object_pairs_hook=_unique_members)
     except (ValueError, RecursionError):
         # Not the parser's own words: they can show a piece of the file.
-        raise KeyFileError(f"{path} is no JWK Set: not JSON, or a member stands in it twice") from None
+        raise KeyFileError(f"{path} is no JWK Set: not JSON, or it has a member twice") from None
     keys = jwks.get("keys") if isinstance(jwks, dict) else None
     if not isinstance(keys, list) or not all(isinstance(key, dict) for key in keys):
         raise KeyFileError(f'{path} is no JWK Set: expected {{"keys": [...]}}')
@@ -260,7 +260,7 @@ def _read(path: Path) -> bytes:
 
 @contextmanager
 def _explain_faults(path: Path) -> Iterator[None]:
-    """Whatever the system refuses is told with the path and what to do."""
+    """Turns errors of the system into a KeyFileError with the path and what to do."""
     try:
         yield
     except FileNotFoundError:

@@ -58,7 +58,7 @@ def sealing_point(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class VerifyKey:
-    """A public Ed25519 key: who somebody is."""
+    """A public Ed25519 key: it identifies somebody."""
 
     text: str
     raw: bytes = field(repr=False)
@@ -82,7 +82,7 @@ class VerifyKey:
 
 @dataclass(frozen=True, slots=True)
 class SealingKey:
-    """A public X25519 key: what to seal for somebody with."""
+    """A public X25519 key: events for somebody are sealed with it."""
 
     text: str
     raw: bytes = field(repr=False)
@@ -104,13 +104,13 @@ class SealingKey:
 
 @lru_cache(maxsize=CACHED_KEYS)
 def verify_key(text: str) -> VerifyKey:
-    """`VerifyKey.parse`, remembered: the full check is as slow as a signature."""
+    """`VerifyKey.parse`, cached: the full check is as slow as a signature."""
     return VerifyKey.parse(text)
 
 
 @lru_cache(maxsize=CACHED_KEYS)
 def sealing_key(text: str) -> SealingKey:
-    """`SealingKey.parse`, remembered."""
+    """`SealingKey.parse`, cached."""
     return SealingKey.parse(text)
 
 
@@ -130,7 +130,7 @@ def is_valid_signature(raw_key: bytes, message: bytes, signature: bytes) -> bool
 
 
 class _Guarded:
-    """What a class that holds a secret must not do: show it, copy it out, write it down."""
+    """Base of classes that hold a secret: they refuse to show, copy or serialise it."""
 
     __slots__ = ()
 
@@ -192,7 +192,7 @@ class OpeningKey(_Guarded):
         return cls(random(KEY_BYTES))
 
     def secret(self) -> bytes:
-        """The scalar as it was drawn, for the key file and nothing else."""
+        """The scalar as it was generated, for the key file and nothing else."""
         return self._raw
 
     def __repr__(self) -> str:
@@ -235,17 +235,17 @@ class Identity:
 
     @classmethod
     def generate(cls, random: Callable[[int], bytes] = os.urandom) -> Self:
-        """Both pairs, drawn one after the other from `random`."""
+        """Both pairs, generated one after the other from `random`."""
         return cls(SigningKey.generate(random), OpeningKey.generate(random))
 
     @property
     def key(self) -> VerifyKey:
-        """Who this is."""
+        """The public key that identifies this identity."""
         return self.signing.public
 
     @property
     def enc_key(self) -> SealingKey:
-        """What others seal for this identity with from now on."""
+        """The public key that others seal events for this identity with."""
         return self.opening.public
 
     def opening_key(self, enc_key: str) -> OpeningKey | None:

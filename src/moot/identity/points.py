@@ -1,7 +1,7 @@
 """Which 32 bytes are a public key that may be used at all.
 
-A signature under an Ed25519 key of small order says nothing: one fixed signature can hold for every message.
-An X25519 key of small order makes every shared secret zero. And a point that has a second spelling would be
+A signature under an Ed25519 key of small order proves nothing: one signature can fit every message.
+An X25519 key of small order makes every shared secret zero. And a point that has a second encoding would be
 two keys to whoever compares texts. Libraries differ in which of these they refuse, so we look ourselves.
 
 The cheap check (canonical, not of small order) is for whatever arrives, before anything is verified. The
@@ -19,11 +19,11 @@ from moot.errors import InvalidKey
 
 KEY_BYTES: Final = 32
 
-# The prime of Curve25519; a coordinate at or above it has a smaller spelling.
+# The prime of Curve25519; a coordinate at or above it has a smaller encoding.
 _PRIME: Final = 2**255 - 19
 _SIGN_BIT: Final = 1 << 255
 
-# y of the two pairs of points of order 8 on edwards25519; the sign of x tells the members of a pair apart.
+# y of the two pairs of points of order 8 on edwards25519; the sign of x distinguishes the members of a pair.
 _Y_OF_ORDER_8: Final = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
 # With both signs of x: order 1 (y = 1), 2 (y = -1), 4 (y = 0), 8.
 SMALL_ORDER_Y: Final = frozenset({0, 1, _PRIME - 1, _Y_OF_ORDER_8, _PRIME - _Y_OF_ORDER_8})
@@ -36,7 +36,7 @@ SMALL_ORDER_U: Final = frozenset({0, 1, _PRIME - 1, _U_OF_ORDER_8, _U_OF_ORDER_8
 
 
 def check_signing_point(raw: bytes) -> None:
-    """Raises InvalidKey unless `raw` is spelt like an Ed25519 key and is not one of small order."""
+    """Raises InvalidKey unless `raw` is encoded like an Ed25519 key and is not one of small order."""
     _check_length(raw)
     y = int.from_bytes(raw, "little") & (_SIGN_BIT - 1)
     if y >= _PRIME:
@@ -46,7 +46,7 @@ def check_signing_point(raw: bytes) -> None:
 
 
 def check_signing_point_fully(raw: bytes) -> None:
-    """Raises InvalidKey unless `raw` is a point of the main subgroup, canonically spelt. Slow."""
+    """Raises InvalidKey unless `raw` is a point of the main subgroup, canonically encoded. Slow."""
     check_signing_point(raw)
     if not crypto_core_ed25519_is_valid_point(raw):
         raise InvalidKey("not an Ed25519 key: no point of the main subgroup of its curve")
@@ -59,7 +59,7 @@ def check_sealing_point(raw: bytes) -> None:
     """
     _check_length(raw)
     u = int.from_bytes(raw, "little")
-    # X25519 ignores the highest bit, so a key with it set is another spelling, too.
+    # X25519 ignores the highest bit, so a key with it set is another encoding, too.
     if u >= _PRIME:
         raise InvalidKey("an X25519 key in a spelling that is not canonical")
     if u in SMALL_ORDER_U:

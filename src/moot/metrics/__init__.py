@@ -1,4 +1,4 @@
-"""Counters, gauges and histograms, written out as Prometheus reads them (text format 0.0.4).
+"""Counters, gauges and histograms, in the format that Prometheus reads (text format 0.0.4).
 
 By hand, because counting must cost next to nothing: `counter.value += 1` is an attribute of a slotted object,
 a twelfth of what `prometheus_client` takes for a lock and some calls. All of it happens on one event loop, so
@@ -31,7 +31,7 @@ MetricType = Literal["counter", "gauge", "histogram"]
 
 
 class _Number:
-    """One number: set `value`, or give a function to `read` it when it is asked for."""
+    """One number: set `value`, or give a function to `read` it at each scrape."""
 
     __slots__ = ("read", "value")
 
@@ -56,7 +56,7 @@ class Gauge(_Number):
 
 
 class Histogram:
-    """How often values fell into each of a fixed row of buckets, and their sum."""
+    """Counts of values by fixed buckets, and the sum of all values."""
 
     __slots__ = ("_counts", "bounds", "sum")
 
@@ -197,7 +197,7 @@ BUILD_INFO: Final = Description(
 
 
 def measure_build(registry: Registry, *, version: str, is_compiled: bool) -> None:
-    """Tell what runs: our version, Python's, and whether the compiled fast path is in use."""
+    """Register what runs: our version, Python's, and whether the compiled fast path is in use."""
     compiled = "true" if is_compiled else "false"
     BUILD_INFO.gauge(registry, version=version, python=platform.python_version(), compiled=compiled).value = 1
 

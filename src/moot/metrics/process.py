@@ -1,6 +1,6 @@
 """Figures of the process itself, by the names that every Prometheus client gives them.
 
-Memory and open files are told where `/proc` is, which is Linux.
+Memory and open files are only known where there is `/proc`, which is Linux.
 """
 
 from __future__ import annotations

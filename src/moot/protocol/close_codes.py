@@ -25,7 +25,7 @@ REMOVED: Final = 4003
 CLOSE_CODES: Final[Mapping[int, CloseCode]] = {
     row.number: row
     for row in (
-        CloseCode(1000, "the client said goodbye", False),
+        CloseCode(1000, "the client left", False),
         CloseCode(GOING_AWAY, "the gateway is stopping", True),
         CloseCode(POLICY, "not admitted: no or bad credentials, or the protocol was broken", False),
         CloseCode(TOO_BIG, "a message was larger than this gateway takes", True),

@@ -20,7 +20,7 @@ from moot.protocol.operation import Json
 _LARGEST_SAFE_INTEGER: Final = 2**53
 # Up to 15 significant digits every decimal has a double of its own.
 _SURELY_EXACT_CHARS: Final = 15
-# A lone surrogate stands in no accepted text (D-83), so what starts with it collides with nothing.
+# A lone surrogate is in no accepted text (D-83), so what starts with it collides with nothing.
 _DIGITS: Final = "\ud800"
 
 

@@ -323,7 +323,7 @@ SETTLES: Final[Mapping[str, frozenset[str]]] = OBLIGED | {
     "participant/status": frozenset(_CONTROLS) - {"participant/compact"},
 }
 
-# D-15: what a server may say back while it works on a request, though it holds no right to request.
+# D-15: what a server may send back while it works on a request, though it holds no right to request.
 WHILE_ASKED: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
 NOTIFICATION_PREFIX: Final = "notifications/"
 CANCELLED: Final = "notifications/cancelled"

@@ -64,7 +64,7 @@ def encode(value: Json) -> bytes:
 
 
 def nests_deeper(value: Json, depth: int) -> bool:
-    """Whether containers stand more than `depth` inside each other."""
+    """Whether containers are nested more than `depth` deep."""
     if value.__class__ is dict:
         level = [item for item in value.values() if item.__class__ in CONTAINERS]
     elif value.__class__ is list:

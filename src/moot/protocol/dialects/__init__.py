@@ -23,7 +23,7 @@ class Dialect(Protocol):
 
     @property
     def protocol(self) -> str:
-        """What stands in an envelope's `protocol`; MCPx and m3p share it (D-51)."""
+        """The value of an envelope's `protocol`; MCPx and m3p share it (D-51)."""
         ...
 
     def decode(

@@ -1,4 +1,4 @@
-"""MCPx v0.1 on the wire (MCPx 3, D002): METHOD and CONTEXT stand in the kind, correlation is one string.
+"""MCPx v0.1 on the wire (MCPx 3, D002): METHOD and CONTEXT are part of the kind, correlation is one string.
 
 m3p differs from it in the grammar of kinds only (D-51), so `LegacyDialect` serves both and each brings a
 reader (wire kind to canonical kind and claim) and a writer (the spellings to try, best first). Nothing is
@@ -39,7 +39,7 @@ NO_CLAIM: Final = Operation(None, None)
 
 
 class KindReading(NamedTuple):
-    """What a wire kind says: the canonical kind, and the operation it claims to be about."""
+    """What a wire kind means: the canonical kind, and the operation it claims to be about."""
 
     kind: str
     claim: Operation
@@ -47,7 +47,7 @@ class KindReading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LegacyDialect:
-    """A dialect that says `mcpx/v0.1` on the wire, with its grammar of kinds."""
+    """A dialect whose protocol is `mcpx/v0.1` on the wire, with its grammar of kinds."""
 
     name: DialectName
     read_kind: Callable[[str], KindReading]
@@ -161,7 +161,7 @@ def _read_correlation(fields: Mapping[str, Json], kind: str, limits: EnvelopeLim
     except InvalidEnvelope:
         several = []  # a member of the sender's own making, not ours to refuse
     if "correlation_id" not in fields:
-        # D-29: on the copy of a proposal they stand alone.
+        # D-29: on the copy of a proposal they are alone.
         return several if kind == "mcp/proposal" else ()
     first = fields["correlation_id"]
     if first.__class__ is not str:
@@ -173,7 +173,7 @@ def _read_correlation(fields: Mapping[str, Json], kind: str, limits: EnvelopeLim
 def _encode_correlation(kind: str, correlation_id: Sequence[str]) -> dict[str, Json]:
     several = list(correlation_id)
     if kind == "mcp/proposal":
-        # D-29: MCPx proposals start a thread; what MEW correlates them to stands beside.
+        # D-29: MCPx proposals start a thread; what MEW correlates them to is in a field of its own.
         return {"correlation_id": None, "x_correlation_ids": several or None}
     return {
         "correlation_id": several[0] if several else None,
@@ -181,7 +181,7 @@ def _encode_correlation(kind: str, correlation_id: Sequence[str]) -> dict[str, J
     }
 
 
-# What the gateway says.
+# What the gateway sends.
 
 
 def _notice_payload(notice: GatewayNotice) -> Mapping[str, Json] | None:

@@ -61,7 +61,7 @@ class MewDialect:
         try:
             if len(raw) <= limits.max_bytes:
                 value = loads(raw)
-                # The same bytes again: no key stands twice, no digit is lost (see jsontext).
+                # The same bytes again: no key occurs twice, no digit is lost (see jsontext).
                 fields = value if dumps(value) == raw else parse_any_depth(raw)
             id = fields["id"]
             ts = fields["ts"]
@@ -93,7 +93,7 @@ class MewDialect:
                         "mew", kind, id, ts, sender, to, correlation_id, context, payload, raw, (), kind
                     )
         except (LookupError, TypeError, AttributeError, ValueError):
-            # A member is absent or not what it should be, or this is no JSON; the careful way says which.
+            # A member is absent or not what it should be, or this is no JSON; the slow path finds out which.
             pass
         return _decode_slow(raw, fields, limits, accept_protocols)
 

@@ -39,7 +39,7 @@ PROTOCOLS: Final[Mapping[DialectName, str]] = {
     "m3p": MCPX_PROTOCOL,
 }
 
-# D-50: what the third level of a dotted chat kind says about the text.
+# D-50: what the third level of a dotted chat kind means for the text.
 CHAT_FORMATS: Final[Mapping[str, str]] = {"chat.message.text": "plain", "chat.message.markdown": "markdown"}
 
 # Where members write capabilities, which every dialect shows in its own notation.
@@ -146,7 +146,7 @@ def translate_copy(
     payload = _payload_for(envelope, dialect)
     if payload is not None:
         changes["payload"] = payload
-    # Last, and whatever the sender wrote there itself: only the gateway says where a copy comes from.
+    # Last, and whatever the sender wrote there itself: only the gateway states where a copy comes from.
     changes["x_origin"] = {"protocol": PROTOCOLS[envelope.dialect], "kind": envelope.wire_kind}
     return rewrite(envelope.raw, changes)
 
@@ -188,7 +188,7 @@ def _views(held: list[Json], place: DialectName, notation: DialectName) -> list[
         try:
             shown += read_capability(entry, place=place).view(notation)
         except InvalidPattern:
-            # D-53: what cannot be said in that notation is left out, never guessed at.
+            # D-53: what cannot be written in that notation is left out, never guessed at.
             continue
     return shown
 

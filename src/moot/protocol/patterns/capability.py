@@ -27,7 +27,7 @@ from moot.protocol.patterns.string_views import claims_of
 # One capability as JSON, labels included: every welcome repeats it. 256 tools by name take half of this.
 MAX_BYTES: Final = 16 * 1024
 
-# D-10: what only the gateway says.
+# D-10: what only the gateway sends.
 _GATEWAY_KINDS: Final = ("system/*", *(name for name, kind in KINDS.items() if kind.sender == "gateway"))
 
 
@@ -64,7 +64,7 @@ class Capability:
         """Whether this right covers a message of a canonical kind.
 
         `asked` is the operation of the request that a response answers, None if unknown. `claim` is
-        what stands in the kind of a legacy sender (None for MEW senders), `agreed` whether it equals
+        what is in the kind of a legacy sender (None for MEW senders), `agreed` whether it equals
         the payload's facts.
         """
         if claim is not None:
@@ -108,8 +108,8 @@ class Capability:
 def read_capability(value: Json, *, notation: Notation | None = None, place: Notation = "mew") -> Capability:
     """The capability that a JSON value is (D-90); raises InvalidPattern saying what to write instead.
 
-    An object is MEW wherever it stands. A string is read in `notation` if that is given, else by its
-    shape and the `place` where it stands.
+    An object is MEW wherever it is written. A string is read in `notation` if that is given, else by its
+    shape and the `place` where it is written.
     """
     if isinstance(value, dict):
         original, canonical = _own_copy(value)

@@ -18,7 +18,7 @@ from moot.protocol.patterns.pattern import REQUEST_LIMIT, is_regex, negates_noth
 # A letter or two, not another word.
 _ALIKE: Final = 0.8
 
-# What the gateway only carries, but our own members say.
+# What the gateway only carries, but our own members send.
 _CARRIED: Final = ("trust/accept", "trust/dismiss", "trust/rule", "trust/stop", "trust/suggestion")
 _NAMES: Final = (*KINDS, *_CARRIED)
 _FAMILIES: Final = tuple(dict.fromkeys(f"{name.partition('/')[0]}/*" for name in _NAMES if "/" in name))

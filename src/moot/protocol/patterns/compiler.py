@@ -199,5 +199,5 @@ def _shown_key(key: str) -> str:
 
 
 def _reason(fault: Exception) -> str:
-    said = fault.args[0] if fault.args else fault
-    return said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+    text = fault.args[0] if fault.args else fault
+    return text.decode(errors="replace") if isinstance(text, bytes) else str(text)

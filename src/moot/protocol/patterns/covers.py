@@ -16,7 +16,7 @@ that `held` admits, for these senders:
   name and a URI, of which a kind can only claim the first.
 
 Kinds that contradict their payload reach a right only in `lazy` spaces, and there only through
-strings. An object is therefore said to cover a string for kinds that agree, and that is where the
+strings. An object therefore counts as covering a string for kinds that agree, and that is where the
 promise ends: who sets a space to `lazy` has chosen to believe kinds. A string with a CONTEXT for
 methods that have no field for it is compared as if it had none (`Capability.reach`).
 """
@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from moot.protocol.patterns.capability import Capability
-from moot.protocol.patterns.globs import includes, meet
+from moot.protocol.patterns.globs import includes, overlap
 from moot.protocol.patterns.pattern import (
     Equal,
     Fields,
@@ -126,7 +126,7 @@ def _leaf_covers(held: Leaf | Fields, wanted: Leaf | Fields) -> bool:
         case NotText(), NotText():
             return includes(wanted.glob, held.glob)
         case NotText(), Text():
-            return not meet(held.glob, wanted.glob)
+            return not overlap(held.glob, wanted.glob)
         case Text(), (NotText() | Regex()):
             return held.glob.lone
     return False
@@ -142,7 +142,7 @@ def _fields_cover(held: Fields, wanted: Fields) -> bool:
         if search.key not in searched:
             return False
         inner = searched[search.key]
-        # Searches inside searches spend from one purse of visits: unlike ones may run dry earlier.
+        # Searches inside searches share one budget of visits: other ones may use it up earlier.
         if search.node != inner and (searches_within(search.node) or not _covers(search.node, inner)):
             return False
     return True
@@ -155,7 +155,7 @@ def _patterns_overlap(a: Pattern, b: Pattern) -> bool:
     return (
         _overlap(a.kind, b.kind)
         and _optional_overlap(a.payload, b.payload)
-        and (a.to is None or b.to is None or any(meet(one, other) for one in a.to for other in b.to))
+        and (a.to is None or b.to is None or any(overlap(one, other) for one in a.to for other in b.to))
         and (
             a.request is None
             or b.request is None
@@ -188,7 +188,7 @@ def _leaves_overlap(a: Leaf | Fields, b: Leaf | Fields) -> bool:
             return other.matches(one.glob.literal)
     match a, b:
         case Text(), Text():
-            return meet(a.glob, b.glob)
+            return overlap(a.glob, b.glob)
         case (Text() as one, NotText() as other) | (NotText() as other, Text() as one):
             return not includes(other.glob, one.glob)
     return True

@@ -10,7 +10,7 @@ integer says "the first i tokens can have read the text so far". One pass over t
 the glob, so `*a*a*a*a*b` costs what `ab` costs. Not fnmatch and not `re`: both backtrack.
 
 `includes` walks the same row over the *tokens of another glob* instead of characters: a wildcard
-that may take every text of a token may take the token. `meet` asks whether two rows have a text
+that may take every text of a token may take the token. `overlap` asks whether two rows have a text
 in common. Both err on the side that is safe for the caller, as their docstrings say.
 """
 
@@ -22,7 +22,7 @@ from functools import lru_cache
 # can make one check cost stays near 10 ms. Names, URIs and paths are far below it.
 MAX_TEXT = 64 * 1024
 
-# `meet` compares two rows token by token; 256 x 256 is more than two real globs have.
+# `overlap` compares two rows token by token; 256 x 256 is more than two real globs have.
 MAX_PAIRS = 1 << 16
 
 ONE, STAR, CROSS = "?", "*", "**"
@@ -33,7 +33,7 @@ _WILD = (ONE, STAR, CROSS)
 class Glob:
     """One compiled glob. Two globs are equal when they are written alike."""
 
-    __slots__ = ("_row", "literal", "lone", "prefix", "source", "tokens")
+    __slots__ = ("_masks", "literal", "lone", "prefix", "source", "tokens")
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -43,7 +43,7 @@ class Glob:
         self.literal = source if wild is None else None
         # The usual shape, `read_*`: text, then one wildcard that takes the rest.
         self.prefix = source[:wild] if wild is not None and self.tokens[wild:] == (CROSS,) else None
-        self._row: _Row | None = None
+        self._masks: _TokenMasks | None = None
 
     def matches(self, text: str) -> bool:
         """Whether the whole text is one of this glob's."""
@@ -55,7 +55,7 @@ class Glob:
             return False
         if self.prefix is not None and ".." not in text:
             return text.startswith(self.prefix)
-        return self.row.reads(text)
+        return self.masks.matches(text)
 
     def excludes(self, text: str) -> bool:
         """Whether the text is certainly not one of this glob's, which is what `!glob` asks for."""
@@ -64,10 +64,10 @@ class Glob:
         return not self.matches(text)
 
     @property
-    def row(self) -> _Row:
-        if self._row is None:
-            self._row = _Row(self.tokens)
-        return self._row
+    def masks(self) -> _TokenMasks:
+        if self._masks is None:
+            self._masks = _TokenMasks(self.tokens)
+        return self._masks
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Glob) and other.source == self.source
@@ -121,7 +121,7 @@ def _in_order(tokens: list[str]) -> tuple[str, ...]:
     return tuple(ordered)
 
 
-class _Row:
+class _TokenMasks:
     """The tokens as bit masks. No two stars stand side by side, so one shift skips a star."""
 
     __slots__ = ("_crosses", "_literals", "_ones", "_skips", "_stays", "end", "start")
@@ -147,7 +147,7 @@ class _Row:
     def _skip(self, state: int) -> int:
         return state | (state & self._skips) << 1
 
-    def reads(self, text: str) -> bool:
+    def matches(self, text: str) -> bool:
         literals, ones, stays, skips = self._literals, self._ones, self._stays, self._skips
         state = self.start
         for count, segment in enumerate(text.split("/")):
@@ -190,19 +190,19 @@ def includes(wide: Glob, narrow: Glob) -> bool:
         return False
     if narrow.literal is not None:
         return wide.matches(narrow.literal)
-    row = wide.row
-    state = row.start
+    masks = wide.masks
+    state = masks.start
     guarded = _dots_of_parents(narrow.tokens)
     for at, token in enumerate(narrow.tokens):
         if at in guarded:
-            state = row.step_guarded(state)
+            state = masks.step_guarded(state)
         elif token in _WILD:
-            state = row.step_wildcard(state, token)
+            state = masks.step_wildcard(state, token)
         else:
-            state = row.step_literal(state, token)
+            state = masks.step_literal(state, token)
         if not state:
             return False
-    return bool(state & row.end)
+    return bool(state & masks.end)
 
 
 def _dots_of_parents(tokens: tuple[str, ...]) -> set[int]:
@@ -224,7 +224,7 @@ def _dots_of_parents(tokens: tuple[str, ...]) -> set[int]:
     return found
 
 
-def meet(one: Glob, other: Glob) -> bool:
+def overlap(one: Glob, other: Glob) -> bool:
     """Whether a text of both can exist; False only when there certainly is none."""
     if one.lone or other.lone:
         return True

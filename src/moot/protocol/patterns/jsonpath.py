@@ -24,7 +24,7 @@ MAX_STEPS = 32
 
 
 class Visits:
-    """What is left of the visits of one search."""
+    """The budget of one search: how many values it may still visit."""
 
     __slots__ = ("left",)
 
@@ -32,7 +32,7 @@ class Visits:
         self.left = left
 
     def spend(self) -> bool:
-        """Pay for one value; False when there is nothing left to pay with."""
+        """Count one value; False when no visit is left."""
         self.left -= 1
         return self.left >= 0
 

@@ -24,7 +24,7 @@ from moot.errors import InvalidPattern
 from moot.protocol.kinds import KINDS, M3P_WORDS, MCPX_WORDS, OPERATION_KINDS
 from moot.protocol.operation import CONTEXT_PATHS, Json, Operation
 from moot.protocol.patterns.compiler import MAX_STRING_BYTES
-from moot.protocol.patterns.globs import glob, includes, is_wild, meet
+from moot.protocol.patterns.globs import glob, includes, is_wild, overlap
 from moot.protocol.patterns.pattern import REQUEST_LIMIT, RESPONSE, is_regex
 
 Notation = Literal["mew", "mcpx", "m3p"]
@@ -41,7 +41,7 @@ _VERBATIM: Final = "mcpx.ext."
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a string capability names: MEW kinds, and globs for METHOD and CONTEXT as they stand in a kind."""
+    """What a string capability names: MEW kinds, and globs for METHOD and CONTEXT as in a kind."""
 
     kinds: tuple[str, ...]
     method: str | None = None
@@ -78,7 +78,7 @@ def _part_includes(wide: str | None, narrow: str | None) -> bool:
 
 
 def notation_of(text: str, place: Notation) -> Notation:
-    """D-90: which notation a bare string is, from its shape and the place where it stands."""
+    """D-90: which notation a bare string is, from its shape and where it is written."""
     if place == "mew" and (text.startswith("!") or is_regex(text)):
         return "mew"
     if "." in text.partition("/")[0].partition(":")[0]:
@@ -125,7 +125,7 @@ def _read_mcpx(text: str) -> Claims:
     kind = _MCPX_CANONICAL.get(base, base)
     if colon and kind in KINDS:
         _refuse(text, f"has a METHOD, which {base} does not take; write {base}")
-    if is_wild(text) and any(meet(glob(text), glob(namespace)) for namespace in ("mcp/**", "proposal/**")):
+    if is_wild(text) and any(overlap(glob(text), glob(namespace)) for namespace in ("mcp/**", "proposal/**")):
         # `m*` would be other kinds in MCPx than in MEW, and no object could say which.
         _refuse(text, "has a wildcard that reaches into mcp/ or proposal/; write mcp/* or the kinds")
     # A vendor's kind may hold a colon; it has no METHOD (D-93).

@@ -6,8 +6,8 @@ matches by accident: strings match strings only, an absent field matches nothing
 payload is reached through JSONPath or `**` alone.
 
 Three kinds of key search: `$…` (JSONPath), `**` (any depth) and keys with wildcards. The outermost
-search of a pattern opens a purse of visits that the searches inside it share; when it is empty,
-nothing more is found. Searches side by side have a purse each, so one cannot starve the other.
+search of a pattern has a budget of visits that the searches inside it share; when it is used up,
+nothing more is found. Searches side by side have a budget each, so one cannot starve the other.
 """
 
 from __future__ import annotations

@@ -35,15 +35,15 @@ MAX_KEPT_ADDRESSEES: Final = 16
 MAX_PLANS: Final = 256
 
 
-class _Sign:
-    """Stands in a memo key for what is no scalar. Patterns tell these apart, but not their contents."""
+class _KeyMarker:
+    """In a memo key: marks a value that is no scalar. Patterns distinguish these, but not their contents."""
 
     __slots__ = ()
 
 
-_ABSENT: Final = _Sign()
-_OBJECT: Final = _Sign()
-_LIST: Final = _Sign()
+_ABSENT: Final = _KeyMarker()
+_OBJECT: Final = _KeyMarker()
+_LIST: Final = _KeyMarker()
 
 _FieldPath = tuple[str, ...]
 
@@ -90,16 +90,16 @@ class Rights:
                     value = payload.get(outer, default)
                     known = known[value if inner is None else value.get(inner, _ABSENT)]
                 if plan.looks_beyond:
-                    known = known[plan.beyond(to, asked)]
+                    known = known[plan.routing_key(to, asked)]
                 answer: bool = known
                 return answer
         except (KeyError, TypeError, AttributeError):
-            # Not in the memo, or of a shape that is not looked up as it stands. The slow path always answers.
+            # Not in the memo, or of a shape that is not looked up as it is. The slow path always answers.
             pass
         return self._facts.allow(kind, payload, to, asked)
 
     def allow_all(self, kind: str) -> bool:
-        """Whether every message of this kind is allowed, whatever it says and whomever it addresses."""
+        """Whether every message of this kind is allowed, whatever its payload and its addressees."""
         return self._facts.allow_all(kind)
 
     def _claims_allow(self, kind: str, claim: Operation) -> bool:
@@ -210,33 +210,33 @@ class _Plan:
             )
 
     def allows(self, payload: Payload, to: Sequence[str], operation: Operation | None) -> bool:
-        signs = [_sign_of(_value_at(payload, path)) for path in self._paths]
+        key_parts = [_key_part(_value_at(payload, path)) for path in self._paths]
         if self.looks_beyond:
-            signs.append(self.beyond(to, operation))
+            key_parts.append(self.routing_key(to, operation))
         allowed: Json = self.known
-        for sign in signs:
-            allowed = allowed.get(sign)
+        for part in key_parts:
+            allowed = allowed.get(part)
             if allowed is None:
                 allowed = self._decide(payload, to, operation)
-                self._keep(signs, allowed)
+                self._keep(key_parts, allowed)
                 break
         if allowed is True or not self._searching:
             return allowed is True
         facts = _as_dict(payload)
         return any(p.admits(self._kind, facts, to, operation) for p in self._searching)
 
-    def beyond(self, to: Sequence[str], operation: Operation | None) -> object:
+    def routing_key(self, to: Sequence[str], operation: Operation | None) -> object:
         """What of a message, apart from its payload, the answer depends on."""
         return (tuple(to) if self._looks_at_to else None, operation if self._looks_at_request else None)
 
-    def _keep(self, signs: list[object], allowed: bool) -> None:
-        if not all(_is_small(sign) for sign in signs):
+    def _keep(self, key_parts: list[object], allowed: bool) -> None:
+        if not all(_is_small(part) for part in key_parts):
             return
         self._plans.make_room()
         known = self.known
-        for sign in signs[:-1]:
-            known = known.setdefault(sign, {})
-        known[signs[-1]] = allowed
+        for part in key_parts[:-1]:
+            known = known.setdefault(part, {})
+        known[key_parts[-1]] = allowed
 
     def _decide(self, payload: Payload, to: Sequence[str], operation: Operation | None) -> bool:
         facts = _as_dict(payload)
@@ -261,7 +261,7 @@ def _value_at(payload: Payload, path: _FieldPath) -> Json:
     return value
 
 
-def _sign_of(value: Json) -> object:
+def _key_part(value: Json) -> object:
     """The value as part of a memo key. The type goes along: to a dict, 1, 1.0 and True are one key."""
     if value.__class__ is str or value is _ABSENT:
         return value
@@ -295,7 +295,7 @@ _Index = tuple[_FieldPath, dict[str, list[Pattern]], list[Pattern]]
 
 
 def _build_index(patterns: list[Pattern]) -> _Index:
-    """The field by whose literal the patterns are told apart best, those by literal, and the rest."""
+    """The field whose literals distinguish the patterns best, those by literal, and the rest."""
     asked: dict[_FieldPath, dict[str, list[Pattern]]] = {}
     for pattern in patterns:
         for path, literals in _literals(pattern.payload, ()) if pattern.payload is not None else ():
