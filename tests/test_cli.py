@@ -89,4 +89,4 @@ def test_an_encoding_that_lacks_a_character_gets_an_escape() -> None:
         env=os.environ | {"PYTHONIOENCODING": "latin-1"},
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert "\\u25c0 is what a member heard" in done.stdout
+    assert "\\u25c0 is what a member receives" in done.stdout

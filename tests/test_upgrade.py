@@ -108,6 +108,13 @@ async def test_every_decision_is_still_counted(written: Path) -> None:
     assert code == 0, said
     decided = [json.loads(line)["status"] for line in said.splitlines()]
     assert sorted(decided) == ["fulfilled"] * 6 + ["open", "rejected"]
+    # For people it is called as in `moot proposals`.
+    code, said = await command(
+        "proposal", "history", "--how", "pending", "--data", str(written / "space"), cwd=written
+    )
+    headings, row, *_ = said.splitlines()
+    assert (code, headings.split()[3], row.split().count("pending")) == (0, "DECISION", 1)
+    assert "other/open.md" in said
 
 
 async def test_an_accepted_rule_goes_on_deciding(written: Path) -> None:

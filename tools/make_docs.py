@@ -22,7 +22,6 @@ from moot.adapter.config.adapter_settings import (
     McpServerSettings,
     RelaySection,
 )
-from moot.adapter.config.endpoint_loader import _XProtocolEntry
 from moot.adapter.config.source_loader import _McpEntry
 from moot.adapter.config.source_settings import McpSource, XProtocolSource
 from moot.adapter.telemetry.adapter_metrics import ADAPTER_METRICS
@@ -207,7 +206,7 @@ def adapter_page() -> str:
         "relay": (RelaySection,),
         # As it is written, and what it comes to, which has the reasons.
         "mcp_sources[]": (_McpEntry, McpSource, SourceSettings),
-        "xprotocol_sources[]": (_XProtocolEntry, XProtocolSource),
+        "xprotocol_sources[]": (XProtocolSource,),
         "mcp_server": (McpServerSettings,),
         "discovery": (DiscoverySettings,),
         "logging": (LoggingSettings,),

@@ -91,7 +91,7 @@ def children_of(pid: int) -> list[int]:
 
 async def test_status_is_told_at_the_control_socket(tmp_path: Path) -> None:
     async with running_adapter(tmp_path, notes_server(tmp_path)) as here:
-        await here.adapter.wait_announced()
+        await here.adapter.announcer.wait_announced()
         await here.alice.ask(KIND, ONE)
         await until(lambda: here.adapter.requests.in_progress == 0)
         status: dict[str, Any] = await send_control_request(here.adapter.settings.control, "status")

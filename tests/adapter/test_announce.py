@@ -204,7 +204,7 @@ async def test_no_relay_at_all_is_no_reason_to_fall_over_and_one_that_comes_late
         async with here.running() as adapter:
             assert adapter.health()["problems"] == ["no relay can be reached"]
             async with relay_in(tmp_path / "second", port=port) as second:
-                await adapter.wait_announced()
+                await adapter.announcer.wait_announced()
                 assert adapter.health()["status"] == "ok"
                 assert await announces_at(here, second.url) == [adapter.key]
 
@@ -233,7 +233,7 @@ async def test_announces_of_one_second_do_not_depend_on_chance(tmp_path: Path) -
     """A relay keeps the later one by whole seconds; of two within one, the smaller id."""
     notes = notes_server(tmp_path, flags=["--quiet"])
     async with running_adapter(tmp_path, notes) as here:
-        await here.adapter.wait_announced()
+        await here.adapter.announcer.wait_announced()
         for number in range(4):
             notes.list_tools(TOOLS[: 5 + number])
             await here.alice.ask("xp.schema.refresh", {})

@@ -68,10 +68,10 @@ async def test_another_user_is_refused_even_where_the_modes_let_him_in(open_fold
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", ASKS, str(control), stdout=subprocess.PIPE
         )
-        told, _ = await process.communicate()
-        assert b'"ok": false' in told
-        assert b"only the user who runs the adapter" in told
-        assert here.adapter.key.encode() not in told
+        output, _ = await process.communicate()
+        assert b'"ok": false' in output
+        assert b"only the user who runs the adapter" in output
+        assert here.adapter.key.encode() not in output
 
 
 @ROOT_ONLY

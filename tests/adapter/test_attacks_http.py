@@ -30,25 +30,25 @@ INITIALIZE: dict[str, Json] = {
 async def said(port: int, data: bytes, *, within: float = HANG_SECONDS) -> bytes:
     """What comes back to these bytes: one answer, or all until the other side hangs up or time is up."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    heard = b""
+    received = b""
     try:
         writer.write(data)
         await writer.drain()
         async with asyncio.timeout(within):
             while piece := await reader.read(1 << 16):
-                heard += piece
-                if is_whole(heard):
+                received += piece
+                if is_whole(received):
                     break
     except (OSError, TimeoutError):
         pass
     finally:
         writer.transport.abort()
-    return heard
+    return received
 
 
-def is_whole(heard: bytes) -> bool:
+def is_whole(received: bytes) -> bool:
     """Whether this is an answer with all of its body; one without a length ends when the other side does."""
-    head, end, body = heard.partition(b"\r\n\r\n")
+    head, end, body = received.partition(b"\r\n\r\n")
     length = re.search(rb"content-length: *(\d+)", head.lower())
     return bool(end) and length is not None and len(body) >= int(length[1])
 
@@ -144,8 +144,8 @@ async def test_the_listener_takes_calls_from_no_web_page_and_no_stranger(tmp_pat
         body = orjson.dumps(INITIALIZE)
 
         async def post(*headers: str, path: str = "/mcp") -> int:
-            heard = await said(port, asking(path, *headers, method="POST", body=body))
-            return int(heard.split(b" ", 2)[1])
+            received = await said(port, asking(path, *headers, method="POST", body=body))
+            return int(received.split(b" ", 2)[1])
 
         assert await post(host, token, json_type, accept) == 200
         assert await post(host, json_type, accept) == 401
@@ -159,8 +159,8 @@ async def test_the_listener_takes_calls_from_no_web_page_and_no_stranger(tmp_pat
         for simple in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
             assert await post(host, token, f"Content-Type: {simple}", accept) in (400, 415)
         for path in ("/sse", "/messages", "/mcp"):
-            heard = await said(port, asking(path, host, accept))
-            assert heard.split(b" ", 2)[1] in (b"401", b"405"), path
+            received = await said(port, asking(path, host, accept))
+            assert received.split(b" ", 2)[1] in (b"401", b"405"), path
         flight = asking(
             "/mcp",
             host,

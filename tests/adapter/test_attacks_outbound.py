@@ -45,10 +45,10 @@ PLACES = (
 
 async def test_no_spelling_of_a_private_address_is_ever_connected_to(tmp_path: Path) -> None:
     """A whole adapter whose sources lead home by name; somebody listens there, and hears nothing."""
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
     async def canary(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        heard.append(await reader.read(1_000))
+        received.append(await reader.read(1_000))
         writer.close()
 
     homes = [await asyncio.start_server(canary, "127.0.0.1", 0)]
@@ -74,7 +74,7 @@ async def test_no_spelling_of_a_private_address_is_ever_connected_to(tmp_path: P
                 assert each.get("fault") or each.get("trouble") or each.get("reason"), each
     for home in homes:
         home.close()
-    assert heard == []
+    assert received == []
 
 
 def written(folder: Path, relay: str, sources: list[dict[str, Json]]) -> Path:

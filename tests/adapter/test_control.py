@@ -19,8 +19,6 @@ from moot.adapter.operations.control_socket import (
     AdapterNotRunning,
     ControlRequestFailed,
     control_socket,
-    open_control_request,
-    read_control_reply,
     send_control_request,
 )
 from moot.errors import UsageError
@@ -117,28 +115,6 @@ async def test_what_is_no_question_is_told_how_to_ask(tmp_path: Path, line: byte
         assert answer == {"ok": False, "error": 'send one line: {"ask": "status"}'}
         writer.close()
         await writer.wait_closed()
-
-
-async def test_a_stream_is_handed_over_and_ends_with_the_adapter(tmp_path: Path) -> None:
-    """How a proxy attaches to a running adapter."""
-    path = tmp_path / "control.sock"
-
-    async def shout(
-        params: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        while line := await reader.readline():
-            writer.write(params["prefix"].encode() + line.upper())
-            await writer.drain()
-
-    async with control_socket(path, {}, {"attach": shout}):
-        reader, writer = await open_control_request(path, "attach", {"prefix": "> "})
-        assert await read_control_reply(reader) == {}
-        for word in (b"one\n", b"two\n"):
-            writer.write(word)
-            assert await reader.readline() == b"> " + word.upper()
-    # The adapter stopped: the stream ends, and nobody hangs.
-    assert await reader.read() == b""
-    writer.close()
 
 
 async def test_no_more_than_so_many_ask_at_once(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ async def test_what_a_relay_took_while_the_adapter_was_away_is_answered_when_it_
     notes = notes_server(tmp_path)
     async with adapter_environment(tmp_path, notes) as here:
         async with here.running():
-            await here.adapter.wait_announced()
+            await here.adapter.announcer.wait_announced()
             waiting = [here.alice.event(KIND, ONE) for _ in range(5)]
         for each in waiting:
             await here.alice.send(each)
@@ -58,7 +58,7 @@ async def test_an_answer_waits_for_a_relay_that_is_away(tmp_path: Path) -> None:
         environment_on_relay(tmp_path, relay, relay.url, notes) as here,
         here.running(),
     ):
-        await here.adapter.wait_announced()
+        await here.adapter.announcer.wait_announced()
         slow = here.alice.event(f"{NAMESPACE}.run_slow", {"until": "it is away"})
         await here.alice.send(slow)
         await until(lambda: here.adapter.requests.in_progress == 1)
@@ -94,7 +94,7 @@ async def test_a_relay_that_repeats_reorders_and_forges_makes_no_call_run_twice(
         environment_on_relay(tmp_path, relay, proxy.url, notes) as here,
         here.running(),
     ):
-        await here.adapter.wait_announced()
+        await here.adapter.announcer.wait_announced()
         proxy.mangle = mangled
         sent = [here.alice.event(KIND, ONE) for _ in range(30)]
         for each in sent:
@@ -117,7 +117,7 @@ async def test_a_relay_that_withholds_is_noticed_by_nobody_but_harms_nobody(tmp_
         environment_on_relay(tmp_path, relay, proxy.url, notes) as here,
         here.running(),
     ):
-        await here.adapter.wait_announced()
+        await here.adapter.announcer.wait_announced()
         withheld: list[bytes] = []
 
         def withhold(from_relay: bool, message: bytes) -> list[bytes]:

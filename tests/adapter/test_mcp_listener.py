@@ -20,7 +20,7 @@ from mcp import Client, MCPError, StdioServerParameters
 from moot.adapter.config.adapter_settings import McpServerSettings
 from moot.adapter.outbound.mcp_listener import McpListener
 from moot.config.gateway_config import Secret
-from moot.errors import UsageError
+from moot.errors import MootError
 from moot.mcp.eras import CLIENT_CAPABILITIES_KEY, PROTOCOL_VERSION_KEY
 from tests.adapter.command_runner import PROGRAM
 from tests.adapter.outbound_environment import (
@@ -141,19 +141,19 @@ async def test_a_stock_client_gets_the_errors_of_the_table(tmp_path: Path, way: 
 
 @pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 async def test_a_client_hears_of_new_tools_and_of_changed_resources(tmp_path: Path) -> None:
-    heard: list[str] = []
+    received: list[str] = []
 
     async def hear(message: Any) -> None:
-        heard.append(type(getattr(message, "root", message)).__name__)
+        received.append(type(getattr(message, "root", message)).__name__)
 
     async with client(tmp_path, "http", "legacy", message_handler=hear) as (one, far):
         await one.list_tools()
         await one.subscribe_resource("weather://stations/bern")
         await far.change(30)
-        await until(lambda: "ResourceUpdatedNotification" in heard)
+        await until(lambda: "ResourceUpdatedNotification" in received)
         far.contracts.remove(FORECAST)
         await far.announce()
-        await until(lambda: "ToolListChangedNotification" in heard)
+        await until(lambda: "ToolListChangedNotification" in received)
 
         async def shows_two() -> bool:
             return len((await one.list_tools()).tools) == 2
@@ -258,7 +258,7 @@ async def check_ports(tmp_path: Path, port: int) -> None:
                     "GET", f"http://127.0.0.1:{port}/sse", headers={"accept": "text/event-stream"}
                 ) as stream:
                     assert stream.status_code == sse
-                with pytest.raises(UsageError, match=r"mcp_server\.sse_port, or --port"):
+                with pytest.raises(MootError, match=r"mcp_server\.sse_port, or --port"):
                     async with McpListener(named, backend, port=port):
                         pass
 

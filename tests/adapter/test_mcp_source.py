@@ -195,7 +195,7 @@ async def test_a_server_that_never_comes_up_holds_up_nobody_and_is_told_of(tmp_p
         async with here.running() as adapter:
             answer = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
             assert answer.code is None
-            await adapter.wait_announced()
+            await adapter.announcer.wait_announced()
             health = adapter.health()
             assert health["status"] == "degraded"
             assert health["problems"] == ["source broken is down"]

@@ -16,9 +16,9 @@ from moot.adapter.config.source_settings import XProtocolSource
 from moot.adapter.outbound.outbound_source import FETCH_BURST, FETCH_SECONDS, escaped
 from moot.endpoint.address_check import ForbiddenAddress
 from moot.endpoint.catalog_pages import ListQuery, make_page, read_page
-from moot.endpoint.checked_relays import CheckedRelays
 from moot.endpoint.document_fetch import FetchPolicy
 from moot.endpoint.known_endpoints import KnownEndpoints
+from moot.endpoint.relay_client import RelayClient
 from moot.errors import McpError, Unreachable, UsageError
 from moot.identity.keys import Identity, OpeningKey, RetiredKey
 from moot.mcp.downstream.backend import BackendCall, ListChanged
@@ -159,12 +159,12 @@ async def test_a_relay_that_discovery_found_is_checked_at_every_connection(tmp_p
     """Its host is public and its document fine; the relay that it names is inside."""
     async with relay_in(tmp_path) as relay:
         reach = FetchPolicy(resolve=leading("127.0.0.1"))
-        async with CheckedRelays([relay.url], ALICE, reach, QUICK) as checked:
+        async with RelayClient([relay.url], ALICE, QUICK, fetch_policy=reach) as checked:
             with pytest.raises(Unreachable, match=r"resolves to 127\.0\.0\.1, which is not a public address"):
                 await checked.wait_connected(1.5)
         assert not relay.sockets
         allowed = FetchPolicy(resolve=leading("127.0.0.1"), allow_private=True)
-        async with CheckedRelays([relay.url], ALICE, allowed, QUICK) as checked:
+        async with RelayClient([relay.url], ALICE, QUICK, fetch_policy=allowed) as checked:
             assert await checked.wait_connected(HANG_SECONDS) == relay.url
 
 

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from moot.adapter.telemetry.adapter_metrics import ADAPTER_METRICS
-from moot.errors import UsageError
+from moot.errors import MootError
 from moot.xprotocol.contracts import read_contract
 from tests.adapter.adapter_environment import (
     NAMESPACE,
@@ -28,7 +28,7 @@ WELL_KNOWN = "/.well-known/xprotocol-endpoint"
 @pytest.mark.requirement("XP-7.3-1", "XP-7.3-3", "XP-7.3-5", "XP-3.1-42")
 async def test_discovery_leads_to_the_key_the_relay_and_all_contracts(tmp_path: Path) -> None:
     async with running_adapter(tmp_path, notes_server(tmp_path)) as here, httpx2.AsyncClient() as client:
-        await here.adapter.wait_announced()
+        await here.adapter.announcer.wait_announced()
         answer = await client.get(here.adapter.address + WELL_KNOWN)
         assert answer.status_code == 200
         assert answer.headers["content-type"] == "application/json"
@@ -88,7 +88,7 @@ async def test_behind_a_proxy_the_public_address_is_told_and_never_what_a_strang
 
 async def test_health_says_what_is_wrong_and_metrics_count_calls_without_keys(tmp_path: Path) -> None:
     async with running_adapter(tmp_path, notes_server(tmp_path)) as here, httpx2.AsyncClient() as client:
-        await here.adapter.wait_announced()
+        await here.adapter.announcer.wait_announced()
         health = await client.get(here.adapter.address + "/health")
         assert health.json()["status"] == "ok"
         for probe, said in (("/livez", "ok"), ("/readyz", "ready")):
@@ -158,6 +158,6 @@ async def test_a_port_that_is_taken_stops_the_start_with_words(tmp_path: Path) -
             "identity": {"key_file": str(tmp_path / "other" / "adapter.key")},
             "discovery": {"well_known_port": port},
         }
-        with pytest.raises(UsageError, match="well_known_port"):
+        with pytest.raises(MootError, match="well_known_port"):
             async with here.running():
                 pass

@@ -38,17 +38,17 @@ async def failure(*script: Line, stream: bool = True) -> str:
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_words_thoughts_calls_and_counts_come_with_and_without_a_stream(stream: bool) -> None:
-    heard: list[str] = []
+    received: list[str] = []
 
     async def hear(text: str) -> None:
-        heard.append(text)
+        received.append(text)
 
     line: Line = {"thoughts": "Hm. " * 40, "text": "Both.", "calls": [("a", {"x": "ü\n"}), ("b", {})]}
     reply, served = await asked(line, stream=stream, hear=hear)
     assert (reply.text, reply.reasoning) == ("Both.", "Hm. " * 40)
     assert [(one.name, json.loads(one.arguments)) for one in reply.calls] == [("a", {"x": "ü\n"}), ("b", {})]
     assert (reply.prompt_tokens, reply.completion_tokens) == (11, 7)
-    assert "Hm." in heard[0]
+    assert "Hm." in received[0]
     assert served.headers[0]["authorization"] == f"Bearer {KEY}"
     assert served.asked[0]["temperature"] == 0.5
     assert "tools" not in served.asked[0]

@@ -69,28 +69,28 @@ def test_a_script_is_carried_out_line_by_line(lab: SpaceWithMembers) -> None:
     script = (
         "hello there\n/approve 1\n/to agent\njust you\n//not a command\n/nonsense\n/call host add a:=1 b:=1\n"
     )
-    code, told = piped(lab, script)
+    code, output = piped(lab, script)
     assert lab.do(proposal.outcome(HANG_SECONDS)).text == "5"
     assert said == ["hello there", "just you", "/not a command"]
     # What went wrong was told, and is the script's exit code.
-    assert "! there is no /nonsense: /help lists what there is" in told
+    assert "! unknown command /nonsense: /help lists the commands" in output
     assert code == 1
-    lines = told.splitlines()
+    lines = output.splitlines()
     assert lines[lines.index(f"approved {proposal.id[:8]}; host answered:") + 1] == "5"
     assert "your chat is for agent" in lines
     assert "2" in lines
-    assert re.search(r"^\d\d:\d\d:\d\d alice → agent: just you$", told, re.MULTILINE)
+    assert re.search(r"^\d\d:\d\d:\d\d alice → agent: just you$", output, re.MULTILINE)
 
 
 def test_a_script_without_a_mistake_ends_with_0_and_proposals_are_numbered(lab: SpaceWithMembers) -> None:
     agent = lab.join("agent")
     first = lab.do(agent.propose("host", "tools/call", {"name": "add", "arguments": {"a": 2}}))
-    code, told = piped(lab, '/reject 1 --reason policy --explain "no sums"\n/members\n/help pause\n')
+    code, output = piped(lab, '/reject 1 --reason policy --explain "no sums"\n/members\n/help pause\n')
     assert code == 0
-    assert f"#1 {first.id[:8]}  agent proposes tools/call add on host" in told
-    assert "    a: 2" in told
-    assert f"rejected {first.id[:8]}: policy" in told
-    assert "usage: /pause [--reason TEXT] [--for SECONDS] MEMBER" in told
+    assert f"#1 {first.id[:8]}  agent proposes tools/call add on host" in output
+    assert "    a: 2" in output
+    assert f"rejected {first.id[:8]}: policy" in output
+    assert "usage: /pause [--reason TEXT] [--for SECONDS] MEMBER" in output
 
 
 def test_as_json_everything_heard_is_an_envelope_and_every_operation_has_a_result(
@@ -104,11 +104,11 @@ def test_as_json_everything_heard_is_an_envelope_and_every_operation_has_a_resul
         await bob.chat("\x1b[2Jheard you")
 
     answering = lab.begin(answer())
-    code, told = piped(lab, "hello\n/members\n/approve nothing\n", "--json", "--linger", "1")
+    code, output = piped(lab, "hello\n/members\n/approve nothing\n", "--json", "--linger", "1")
     answering.result(HANG_SECONDS)
     assert code == 1
-    assert "\x1b" not in told
-    rows = [json.loads(line) for line in told.splitlines()]
+    assert "\x1b" not in output
+    rows = [json.loads(line) for line in output.splitlines()]
     chats = [row["payload"]["text"] for row in rows if row.get("kind") == "chat"]
     assert chats == ["hello", "\x1b[2Jheard you"]
     (members,) = [row["result"] for row in rows if row.get("operation") == "members"]
@@ -139,14 +139,14 @@ def test_streams_are_read_and_written(lab: SpaceWithMembers) -> None:
 
     talking = lab.begin(talk())
     script = ["/streams", "/open my numbers", "/write - one two", "/writer let - bob", "/close -"]
-    code, told = piped(lab, "\n".join([*script, f"/close {handle.id}", ""]), "--linger", "0.5")
+    code, output = piped(lab, "\n".join([*script, f"/close {handle.id}", ""]), "--linger", "0.5")
     talking.result(HANG_SECONDS)
     lab.do(asyncio.wait_for(written.wait(), HANG_SECONDS))
     assert frames == ["one two"]
-    assert f"{handle.id}  of bob to all  bob's own" in told
-    assert f"stream {handle.id} of bob: from bob" in told
-    assert f"stream {handle.id} of bob: [3 bytes]" in told
-    assert "writers: alice, bob" in told
+    assert f"{handle.id}  of bob to all  bob's own" in output
+    assert f"stream {handle.id} of bob: from bob" in output
+    assert f"stream {handle.id} of bob: [3 bytes]" in output
+    assert "writers: alice, bob" in output
     # Only bob closes bob's stream.
     assert code == 1
 
@@ -163,10 +163,10 @@ def test_the_gateways_end_is_exit_code_5(lab: SpaceWithMembers) -> None:
         await bob.admin.kick("agent", "closing time")
 
     kicking = lab.begin(throw_out())
-    code, told = piped(lab, "", "--as", "agent", "--linger", "0")
+    code, output = piped(lab, "", "--as", "agent", "--linger", "0")
     kicking.result(HANG_SECONDS)
     assert code == 5
-    assert "! the connection ended: " in told
+    assert "! the connection ended: " in output
 
 
 # On a terminal

@@ -96,9 +96,9 @@ def test_every_operation_explains_itself_in_the_shell_and_behind_a_slash(
         assert bool(group) != (operation.name in COMMANDS)
         with pytest.raises(SystemExit, match="0"):
             main([*group, operation.name, "--help"])
-        told = capsys.readouterr().out
-        assert "--token-file" in told
-        assert "--as NAME" in told
+        output = capsys.readouterr().out
+        assert "--token-file" in output
+        assert "--as NAME" in output
 
 
 def test_a_mistake_behind_a_slash_says_how_it_is_used() -> None:

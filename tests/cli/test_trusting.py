@@ -138,6 +138,16 @@ def test_a_suggestion_is_named_by_its_beginning_and_becomes_a_rule_once(office: 
     assert lab.told("rules", "resume", rule.name) == f"rule {rule.name} decides again\n"
 
 
+def test_suggestions_are_a_table_with_what_speaks_for_each_below(office: SpaceWithApprover) -> None:
+    assert office.lab.told("rules", "suggestions") == "nothing is suggested\n"
+    name = office.suggested()
+    headings, row, *details = office.lab.told("rules", "suggestions").splitlines()
+    assert headings.split() == ["SUGGESTION", "RULE"]
+    assert row.startswith(f"{name}  ")
+    assert details
+    assert all(line.startswith("    ") for line in details)
+
+
 def test_a_dismissed_suggestion_is_gone(office: SpaceWithApprover) -> None:
     lab, name = office.lab, office.suggested()
     assert lab.told("rules", "dismiss", name) == f"dismissed {name}\n"

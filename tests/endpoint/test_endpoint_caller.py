@@ -350,43 +350,43 @@ async def test_a_replayed_update_is_told_once_and_a_flood_of_them_not_at_all(tmp
         hostile_relay(tmp_path) as (relay, proxy),
         caller_and_endpoint(proxy.url, relay.url, clock=lambda: now) as d,
     ):
-        heard: list[Json] = []
+        received: list[Json] = []
         following = await d.caller.follow(
             PEER,
             STATIONS.kind,
             {"uri": "weather://stations/bern"},
             updated_kind="weather.resource.updated",
-            on_update=heard.append,
+            on_update=received.append,
             relays=d.relays,
             timeout_seconds=HANG_SECONDS,
         )
         assert following.contents["contents"][0]["text"] == "17"
         proxy.mangle = lambda from_relay, message: [message] * (3 if from_relay else 1)
         await d.far.change(21)
-        await until(lambda: heard)
+        await until(lambda: received)
         await d.ask()
-        assert [each["contents"][0]["text"] for each in heard] == ["21"]
+        assert [each["contents"][0]["text"] for each in received] == ["21"]
         proxy.mangle = lambda _from_relay, message: [message]
         for n in range(150):
             await d.far.change(n)
         await d.ask()
-        assert len(heard) == UPDATES_BURST
+        assert len(received) == UPDATES_BURST
         following.close()
-        before = len(heard)
+        before = len(received)
         await d.far.change(99)
         await d.ask()
-        assert len(heard) == before
+        assert len(received) == before
 
 
 async def test_an_update_by_another_key_or_of_another_conversation_is_none(tmp_path: Path) -> None:
     async with relay_in(tmp_path) as relay, caller_and_endpoint(relay.url) as d:
-        heard: list[Json] = []
+        received: list[Json] = []
         following = await d.caller.follow(
             PEER,
             STATIONS.kind,
             {"uri": "weather://stations/bern"},
             updated_kind="weather.resource.updated",
-            on_update=heard.append,
+            on_update=received.append,
             relays=d.relays,
             timeout_seconds=HANG_SECONDS,
         )
@@ -415,10 +415,10 @@ async def test_an_update_by_another_key_or_of_another_conversation_is_none(tmp_p
                 **options,
             )
             d.caller.receive(forged.raw)
-        assert heard == []
+        assert received == []
         await d.far.change(5)
-        await until(lambda: heard)
-        assert len(heard) == 1
+        await until(lambda: received)
+        assert len(received) == 1
 
 
 async def test_a_revoked_endpoint_is_neither_asked_nor_believed(tmp_path: Path) -> None:

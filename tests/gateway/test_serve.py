@@ -151,7 +151,7 @@ async def test_a_port_or_data_folder_in_use_is_a_clear_error(tmp_path: Path) -> 
         port = str(taken.getsockname()[1])
         with pytest.raises(Finished) as ended:
             await started(file, "--port", port)
-    assert ended.value.code == 2
+    assert ended.value.code == 1
     assert ended.value.stderr.startswith(f"moot: cannot listen on 127.0.0.1 port {port}")
     assert "Traceback" not in ended.value.stderr
     async with served(file) as first:

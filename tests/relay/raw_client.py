@@ -46,8 +46,8 @@ class RawRelayClient:
     async def hear(self) -> list[Any]:
         async with bounded():
             said = await self.socket.recv(decode=False)
-        heard: list[Any] = orjson.loads(said)
-        return heard
+        received: list[Any] = orjson.loads(said)
+        return received
 
     async def hear_raw(self) -> bytes:
         async with bounded():

@@ -80,15 +80,15 @@ async def test_events_that_come_while_the_stored_ones_are_told_are_heard_once(tm
             late = [event() for _ in range(40)]
             for one in late:
                 await alice.socket.send(b'["EVENT",' + one.raw + b"]", text=True)
-            heard: list[str] = []
+            received: list[str] = []
             ends = 0
-            while len(heard) < 100:
+            while len(received) < 100:
                 said = await bob.hear()
                 if said[0] == "EOSE":
                     ends += 1
                 else:
-                    heard.append(said[2]["id"])
-            assert sorted(heard) == sorted(one.event.id for one in early + late)
+                    received.append(said[2]["id"])
+            assert sorted(received) == sorted(one.event.id for one in early + late)
             assert ends == 1
             # Nothing follows: the next event is the next that is heard.
             final = event()

@@ -141,7 +141,7 @@ async def _seen(space: JoinedSpace, id: str) -> SeenProposal:
 async def test_rejecting_takes_a_reason_and_words(tmp_path: Path) -> None:
     async with terminal_space(tmp_path) as here:
         agent = await here.join("agent")
-        heard = ReceivedEnvelopes(agent)
+        received = ReceivedEnvelopes(agent)
         async with here.terminal() as (app, pilot):
             proposal = await propose(agent)
             await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
@@ -151,7 +151,7 @@ async def test_rejecting_takes_a_reason_and_words(tmp_path: Path) -> None:
             await pilot.press("down", "down", "tab", *"not on a Friday".replace(" ", "_"), "enter")
             with pytest.raises(Rejected, match="unsafe"):
                 await proposal.outcome(HANG_SECONDS)
-            chat = await heard.wait("chat")
+            chat = await received.wait("chat")
             assert chat.payload["text"] == "not_on_a_Friday"
             await until(pilot, lambda: "✗ rejected write_file" in pane_text(app.panes.timeline))
 
@@ -170,7 +170,7 @@ async def test_approve_and_grant_gives_the_right_that_was_shown(
     async with terminal_space(tmp_path) as here:
         await here.host()
         agent = await here.join("agent")
-        heard = ReceivedEnvelopes(agent)
+        received = ReceivedEnvelopes(agent)
         async with here.terminal() as (app, pilot):
             proposal = await propose(agent, path="docs/notes.md")
             await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
@@ -183,7 +183,7 @@ async def test_approve_and_grant_gives_the_right_that_was_shown(
             told = json.loads(dialog._json(dialog._chosen))
             await pilot.press("y")
             await proposal.outcome(HANG_SECONDS)
-            grant = await heard.wait("capability/grant")
+            grant = await received.wait("capability/grant")
             (given,) = grant.payload["capabilities"]
             assert given == told
             params = {"name": "write_file"} | ({"arguments": arguments} if arguments else {})
@@ -202,7 +202,7 @@ async def test_a_pattern_of_ones_own_has_to_allow_what_was_proposed(tmp_path: Pa
     async with terminal_space(tmp_path) as here:
         await here.host()
         agent = await here.join("agent")
-        heard = ReceivedEnvelopes(agent)
+        received = ReceivedEnvelopes(agent)
         async with here.terminal() as (app, pilot):
             await propose(agent, path="docs/notes.md")
             await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
@@ -222,7 +222,7 @@ async def test_a_pattern_of_ones_own_has_to_allow_what_was_proposed(tmp_path: Pa
                 await until(pilot, lambda told=told: told in screen_text(app))  # type: ignore[misc]
             field.value = '{"kind": "mcp/request", "to": ["files"]}'  # type: ignore[attr-defined]
             await pilot.press("enter", "y")
-            grant = await heard.wait("capability/grant")
+            grant = await received.wait("capability/grant")
             assert grant.payload["capabilities"] == [{"kind": "mcp/request", "to": ["files"]}]
 
 

@@ -30,24 +30,24 @@ from tests.waiting import HANG_SECONDS
 async def test_chat_goes_out_and_comes_in(tmp_path: Path) -> None:
     async with terminal_space(tmp_path) as here:
         bob = await here.join("bob")
-        heard = ReceivedEnvelopes(bob)
+        received = ReceivedEnvelopes(bob)
         await bob.chat("said before")
         async with here.terminal() as (app, pilot):
             await until(pilot, lambda: "bob: said before" in pane_text(app.panes.timeline))
             await pilot.press(*"hello", "enter")
-            assert (await heard.wait(lambda each: each.sender == "alice" and each.kind == "chat")).payload[
+            assert (await received.wait(lambda each: each.sender == "alice" and each.kind == "chat")).payload[
                 "text"
             ] == "hello"
             await bob.chat("good morning", to="alice")
             await until(pilot, lambda: "bob → alice: good morning" in pane_text(app.panes.timeline))
             await enter_line(pilot, "/to bob")
             await enter_line(pilot, "//just you")
-            said = await heard.wait(lambda each: each.payload.get("text") == "/just you")
+            said = await received.wait(lambda each: each.payload.get("text") == "/just you")
             assert said.to == ["bob"]
             # What waits to be acknowledged is in a pane of its own.
             await until(pilot, lambda: len(app.panes.chats.rows) == 2)
             await pilot.press("escape", "6", "space")
-            ack = await heard.wait("chat/acknowledge")
+            ack = await received.wait("chat/acknowledge")
             assert ack.payload["status"] == "read"
             await until(pilot, lambda: len(app.panes.chats.rows) == 1)
 
@@ -82,7 +82,7 @@ async def test_operations_are_carried_out_and_mistakes_end_nothing(tmp_path: Pat
     async with terminal_space(tmp_path) as here:
         await here.host()
         bob, agent = await here.join("bob"), await here.join("agent")
-        heard = ReceivedEnvelopes(bob)
+        received = ReceivedEnvelopes(bob)
         async with here.terminal() as (app, pilot):
             for line, told in (
                 ("/call files read_file path=notes.md", "  three"),
@@ -103,7 +103,7 @@ async def test_operations_are_carried_out_and_mistakes_end_nothing(tmp_path: Pat
                 await enter_line(pilot, line)
                 await until(pilot, lambda told=told: told in pane_text(app.panes.timeline))  # type: ignore[misc]
             await enter_line(pilot, "/shutdown agent --reason enough")
-            await heard.wait("participant/shutdown")
+            await received.wait("participant/shutdown")
             assert (await asyncio.wait_for(agent.stay(), HANG_SECONDS)).reason == "enough"
 
 
@@ -303,10 +303,10 @@ async def test_the_end_of_a_connection_is_told_and_is_the_exit_code(tmp_path: Pa
 async def test_leaving_is_clean_and_takes_back_what_we_proposed(tmp_path: Path, key: str) -> None:
     async with terminal_space(tmp_path) as here:
         bob = await here.join("bob")
-        heard = ReceivedEnvelopes(bob)
+        received = ReceivedEnvelopes(bob)
         async with here.terminal("agent") as (app, pilot):
             await enter_line(pilot, "/propose files write_file path=a text=b")
-            await heard.wait("mcp/proposal")
+            await received.wait("mcp/proposal")
             if key == "q":
                 await pilot.press("escape", "q")
             elif key == "ctrl+c":
@@ -315,7 +315,7 @@ async def test_leaving_is_clean_and_takes_back_what_we_proposed(tmp_path: Path, 
             else:
                 await enter_line(pilot, key)
             await pilot.pause()
-        await heard.wait("mcp/withdraw")
+        await received.wait("mcp/withdraw")
         assert app.return_value == 0
 
 
@@ -370,7 +370,7 @@ async def test_suggestions_are_listed_and_answered(tmp_path: Path) -> None:
     """D-92: ordinary envelopes; who makes suggestions is another matter."""
     async with terminal_space(tmp_path) as here:
         bob = await here.join("bob")
-        heard = ReceivedEnvelopes(bob)
+        received = ReceivedEnvelopes(bob)
         async with here.terminal() as (app, pilot):
             made = await bob.send("trust/suggestion", {"suggestion": "s1", "words": "let agent read docs"})
             await bob.send("trust/rule", {"rule": "r1", "state": "active", "words": "reads are fine"})
@@ -381,18 +381,18 @@ async def test_suggestions_are_listed_and_answered(tmp_path: Path) -> None:
                 lambda: "s1  let agent read docs (suggested by bob, open)" in pane_text(app.panes.timeline),
             )
             await enter_line(pilot, f"/accept {made.id[:8]}")
-            accepted = await heard.wait("trust/accept")
+            accepted = await received.wait("trust/accept")
             assert accepted.correlation_id == [made.id]
             assert accepted.payload == {"suggestion": "s1"}
             await until(pilot, lambda: not app.trust.open_suggestions())
             await enter_line(pilot, "/rules")
             await until(pilot, lambda: "reads are fine" in pane_text(app.panes.timeline))
             await enter_line(pilot, "/stop-rules r1 --reason enough")
-            assert (await heard.wait("trust/stop")).payload == {"reason": "enough", "rule": "r1"}
+            assert (await received.wait("trust/stop")).payload == {"reason": "enough", "rule": "r1"}
             await enter_line(pilot, "/resume-rules r1")
-            assert (await heard.wait("trust/accept", 2)).payload == {"lift": "r1"}
+            assert (await received.wait("trust/accept", 2)).payload == {"lift": "r1"}
             await enter_line(pilot, "/resume-rules")
-            assert (await heard.wait("trust/accept", 3)).payload == {"resume": True}
+            assert (await received.wait("trust/accept", 3)).payload == {"resume": True}
 
 
 HOSTILE = (

@@ -327,9 +327,9 @@ def test_whoever_is_refused_can_read_why_and_nobody_else_can() -> None:
     told = reply_fault(BOB, outcome.event, outcome.fault, now=NOW)
     assert b"AUTHORIZATION" not in told.raw
     carol = ReceivingEndpoint(identity=CAROL, waiting=[request.event])
-    heard = carol.receiver.receive(told.raw, NOW)
-    assert isinstance(heard, Accepted)
-    assert heard.payload == {
+    received = carol.receiver.receive(told.raw, NOW)
+    assert isinstance(received, Accepted)
+    assert received.payload == {
         "code": "AUTHORIZATION_INSUFFICIENT",
         "message": f"this needs the capability {CAPABILITY}",
         "in_reply_to": request.event.id,

@@ -257,10 +257,10 @@ def test_the_five_translations_carry_one_call_from_client_to_server_and_back() -
         BOB, accepted.event, PLAIN.response.kind, result_payload(result, structured=False), now=NOW
     )
     home = ReceivingEndpoint(identity=ALICE, waiting=[request.event])
-    heard = home.receiver.receive(answer.raw, NOW)
-    assert isinstance(heard, Accepted)
-    assert heard.event.kind == f"{KIND}.result"
-    assert payload_result(heard.payload, shown.contract) == result
+    received = home.receiver.receive(answer.raw, NOW)
+    assert isinstance(received, Accepted)
+    assert received.event.kind == f"{KIND}.result"
+    assert payload_result(received.payload, shown.contract) == result
 
 
 @pytest.mark.parametrize("payload", [{}, {"path": 5}, {"path": "a", "encoding": "latin-1"}])
@@ -270,9 +270,9 @@ def test_a_payload_that_does_not_fit_comes_back_as_invalid_params(payload: Json)
     refused = office.receiver.receive(request.raw, NOW)
     assert isinstance(refused, EventRejected)
     answer = reply_fault(BOB, refused.event, refused.fault, now=NOW)
-    heard = ReceivingEndpoint(identity=ALICE, waiting=[request.event]).receiver.receive(answer.raw, NOW)
-    assert isinstance(heard, Accepted)
-    error = mcp_error(read_error(heard.payload))
+    received = ReceivingEndpoint(identity=ALICE, waiting=[request.event]).receiver.receive(answer.raw, NOW)
+    assert isinstance(received, Accepted)
+    error = mcp_error(read_error(received.payload))
     assert (error.code, error.message) == (-32602, "Request payload does not conform to schema")
 
 

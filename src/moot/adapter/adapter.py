@@ -23,7 +23,7 @@ from typing import Final, Self
 from moot.adapter.config.adapter_settings import AdapterSettings
 from moot.adapter.config.config_changes import ConfigChanges, changes_between, file_changes
 from moot.adapter.config.config_loader import load_settings
-from moot.adapter.discovery.announcer import Announcer
+from moot.adapter.discovery.announcer import Announcer, last_announce_time
 from moot.adapter.discovery.well_known import SchemaPage, WellKnownPages, serve_pages
 from moot.adapter.inbound.contract_registry import ContractRegistry
 from moot.adapter.inbound.event_consumer import consume_events
@@ -40,7 +40,6 @@ from moot.adapter.outbound.call_audit import record_call
 from moot.adapter.outbound.mcp_listener import McpListener
 from moot.adapter.outbound.outbound import Outbound
 from moot.adapter.outbound.stdio_check import usable_listener_settings
-from moot.adapter.task_set import TaskSet
 from moot.adapter.telemetry.adapter_metrics import AdapterMetrics
 from moot.adapter.telemetry.audit_log import AuditLog
 from moot.adapter.trust_chain.own_chain import AppliedConfig, apply_config, trust_anchors
@@ -52,10 +51,10 @@ from moot.identity import keyfile
 from moot.identity.keys import Identity
 from moot.private_files import use_folder
 from moot.protocol.operation import Json
-from moot.store.event_query import EventQuery
+from moot.resilience.task_set import TaskSet
 from moot.store.event_store import EventStore, StoreLimits
 from moot.xprotocol.access_rights import Access
-from moot.xprotocol.events import ANNOUNCE, REVOKE, SignedPublic
+from moot.xprotocol.events import REVOKE, SignedPublic
 from moot.xprotocol.key_statements import expand_for
 
 log = logging.getLogger(__name__)
@@ -67,7 +66,7 @@ _FIRST_REFRESH_SECONDS: Final = 10.0
 class Adapter:
     """A running adapter, for the length of the block. Entering raises UsageError for what cannot work.
 
-    Entering does not wait for a relay; `wait_announced` does.
+    Entering does not wait for a relay; `announcer.wait_announced` does.
     """
 
     def __init__(
@@ -137,10 +136,6 @@ class Adapter:
 
     def health(self) -> dict[str, Json]:
         return self._status.health()
-
-    async def wait_announced(self) -> None:
-        """Wait until the adapter has announced itself."""
-        await self.announcer.wait_announced()
 
     async def wait_ended(self) -> None:
         """Wait until the MCP client that started the adapter over stdio is gone; for ever without one."""
@@ -248,7 +243,7 @@ class Adapter:
             limits=limits,
             audit=self.audit,
             metrics=self.metrics,
-            pending_answers=self.outbound.caller,
+            caller=self.outbound.caller,
             on_revoked=self._key_revoked,
         )
         self.announcer = Announcer(
@@ -258,7 +253,7 @@ class Adapter:
             payload=lambda: self._status.announce_payload(),
             ttl_seconds=ttl,
             delegations=self._config.delegations,
-            last_time=await self._last_announce_time(),
+            last_time=await last_announce_time(self.store, self.key),
             save=self.store.put,
         )
         self.pages = WellKnownPages(
@@ -334,11 +329,6 @@ class Adapter:
             self.subscriptions.check_rights(key)
         if key == self.key and self.is_own_key_revoked:
             log.error("this adapter's own key has been revoked: make another with keygen --force")
-
-    async def _last_announce_time(self) -> int:
-        """When an earlier process announced itself last; 0: never."""
-        query = EventQuery(kinds=(ANNOUNCE,), senders=(self.key,))
-        return max([stored.timestamp async for stored in self.store.find(query)], default=0)
 
     # Changing while it runs
 

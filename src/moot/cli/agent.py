@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 _ABOUT: Final = """\
 Joins a space as an agent: a language model behind an OpenAI-compatible endpoint (a vendor's, or a local one
 such as llama.cpp, vLLM or Ollama). It answers chats that name it, finds the tools of all members, calls those
-that its capabilities allow and proposes the others. What it thinks is shown as reasoning/*, and whoever may
-can pause it, stop a thought, make it forget, or shut it down.
+that its capabilities allow and proposes the others. Its reasoning is shown as reasoning/*; members with
+the right to can pause it, stop its reasoning, make it forget, or shut it down.
 
-The key is read from the environment variable that --api-key-env names and shows nowhere.
+The key is read from the environment variable that --api-key-env names and shown nowhere.
 """
 
 _EXAMPLES: Final = """\
@@ -30,8 +30,8 @@ _EXAMPLES: Final = """\
       --base-url https://api.openai.com/v1 --model gpt-5-mini --api-key-env OPENAI_API_KEY
 
 What the agent's participant needs: chat, chat/acknowledge, mcp/proposal and mcp/withdraw; `mcp/request` of
-`*/list` to find tools by itself; reasoning/*, stream/* and participant/status to show what it thinks and
-how it is. Anything more is trust.
+`*/list` to find tools by itself; reasoning/*, stream/* and participant/status to show its reasoning
+and its status. Grant more only if you trust it.
 """
 
 
@@ -51,16 +51,16 @@ def add_command(commands: Any, name: str) -> None:
     add("--base-url", required=True, metavar="URL", help="the endpoint, up to and with /v1")
     add("--model", required=True, metavar="NAME", help="which of its models")
     add("--api-key-env", metavar="NAME", help="the environment variable that holds the key (default: no key)")
-    add("--temperature", type=float, metavar="N", help="how freely it speaks (default: the endpoint's)")
+    add("--temperature", type=float, metavar="N", help="the sampling temperature (default: the endpoint's)")
     add("--max-tokens", type=int, metavar="N", help="longest answer in tokens (default: the endpoint's)")
     add("--no-stream", action="store_true", help="for endpoints that cannot stream")
-    add("--instructions", type=Path, metavar="FILE", help="what the agent is for, in your words")
+    add("--instructions", type=Path, metavar="FILE", help="a file with instructions: what the agent is for")
     add(
         "--answers", choices=("named", "all"), default="named", help="whose chats it answers (default: named)"
     )
-    add("--no-reasoning", action="store_true", help="do not show what it thinks")
-    add("--no-word-vectors", action="store_true", help="find tools by words alone (see moot[search])")
-    add("--context-tokens", type=int, metavar="N", help="how much it keeps in mind (default: 32000)")
+    add("--no-reasoning", action="store_true", help="do not share its reasoning")
+    add("--no-word-vectors", action="store_true", help="search tools by words alone (see moot[search])")
+    add("--context-tokens", type=int, metavar="N", help="tokens of context that it keeps (default: 32000)")
     add("--steps", type=int, metavar="N", help="most answers of the model in one turn (default: 16)")
     add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="(default: info)")
     parser.set_defaults(run=run)
@@ -75,14 +75,14 @@ def run(options: argparse.Namespace) -> int:
 async def _stay(options: argparse.Namespace) -> int:
     from moot import logs
     from moot.agent.agent import serve_agent
-    from moot.cli.escape_output import printable
     from moot.participant import token_from
+    from moot.tui.terminal_escape import printable
 
     model, settings = _model(options), _agent(options)
     token = token_from(options.token_file)
     logs.set_up(options.log_level, "text", None)
     ending = await serve_agent(options.gateway, options.space, token, model, settings)
-    print(f"the space ended it: {ending.code} {printable(ending.reason)}".rstrip(), flush=True)
+    print(f"left the space: {ending.code} {printable(ending.reason)}".rstrip(), flush=True)
     return 1
 
 

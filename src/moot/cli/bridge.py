@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli import program
-from moot.cli.escape_output import printable
 from moot.cli.interruption import run_service
 from moot.cli.program import RefuseToken
 from moot.errors import MootError, UsageError
+from moot.tui.terminal_escape import printable
 
 if TYPE_CHECKING:
     from moot.bridge.bridge_settings import BridgeSettings

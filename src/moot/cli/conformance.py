@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from moot.cli import program
-from moot.cli.escape_output import printable
 from moot.cli.program import RefuseToken
+from moot.cli.table_output import print_table
 from moot.conformance.blocking_client import GatewayAddress
 from moot.conformance.manifest import load_manifest
 from moot.conformance.pure_driver import PureDriver
 from moot.conformance.remote_runner import run_all
-from moot.conformance.row_verdicts import LEVELS, VectorOutcome, by_row, report, summary
+from moot.conformance.row_verdicts import LEVELS, VectorOutcome, by_row, count_levels, summary
 from moot.conformance.runner import Failed, run_vector
 from moot.conformance.vectors import Vector, load_vectors
 from moot.errors import UsageError
+from moot.participant import token_from
+from moot.tui.text_table import TextTable
 
 Vectors = Iterable[tuple[str, Vector]]
 
@@ -33,7 +36,7 @@ def add_command(commands: Any, name: str) -> None:
         "reports which requirement rows they show. A gateway is asked with one token whose participant may "
         "do everything ({kind: *}): it invites the people of each vector under fresh names and removes them "
         "again, in a space where nobody else is. Vectors that need more than inviting (settings of the "
-        "space, other dialects, the gateway's clock) are told as not runnable.",
+        "space, other dialects, the gateway's clock) are reported as not runnable.",
         examples="  moot conformance --only MEW-3.6.1\n"
         "  moot conformance http://localhost:8080 --token-file admin.token --space check\n",
     )
@@ -51,15 +54,15 @@ def run(options: argparse.Namespace) -> int:
     if options.url is None:
         if options.token_file is not None or options.space is not None:
             raise UsageError("--token-file and --space go with the URL of a gateway")
-        return _pure(_wanted(options.only), as_json=options.json)
+        return _pure(_select(options.only), as_json=options.json)
     if options.token_file is None:
         raise UsageError("--token-file FILE is missing: the token of a participant that may do everything")
-    address, token = GatewayAddress(options.url), _token(options.token_file)
-    running = run_all(address, token, _wanted(options.only), space=options.space)
+    address, token = GatewayAddress(options.url), token_from(options.token_file)
+    running = run_all(address, token, _select(options.only), space=options.space)
     return _remote(running, as_json=options.json)
 
 
-def _wanted(only: str | None) -> Iterator[tuple[str, Vector]]:
+def _select(only: str | None) -> Iterator[tuple[str, Vector]]:
     for source, vector in load_vectors():
         if only is None or any(row.startswith(only) for row in vector.rows):
             yield source, vector
@@ -70,21 +73,20 @@ def _wanted(only: str | None) -> Iterator[tuple[str, Vector]]:
 
 def _pure(vectors: Vectors, *, as_json: bool) -> int:
     manifest = load_manifest()
-    outcomes = list(_told(_played(vectors), as_json=as_json))
+    outcomes = list(_print_as_json(_run_here(vectors), as_json=as_json))
     if not as_json:
         shown = {id for outcome in outcomes if outcome.verdict == "passed" for id in outcome.vector.rows}
         for outcome in outcomes:
             if outcome.verdict == "failed":
-                print(f"FAILED {outcome.source}: {outcome.words}")
-        for level in LEVELS:
-            rows = [id for id in shown if id in manifest and manifest[id].level == level]
-            print(f"{level:8} {len(rows):4} rows shown")
+                print(f"FAILED {outcome.source}: {outcome.message}")
+        levels = Counter(manifest[id].level for id in shown if id in manifest)
+        print_table(TextTable(("LEVEL", "ROWS"), [(each, str(levels[each])) for each in LEVELS], right={1}))
         failed = _failed(outcomes)
         print(f"{len(outcomes) - failed} passed, {failed} failed")
     return 1 if _failed(outcomes) else 0
 
 
-def _played(vectors: Vectors) -> Iterator[VectorOutcome]:
+def _run_here(vectors: Vectors) -> Iterator[VectorOutcome]:
     for source, vector in vectors:
         try:
             run_vector(vector, PureDriver(vector.space))
@@ -98,25 +100,20 @@ def _played(vectors: Vectors) -> Iterator[VectorOutcome]:
 
 
 def _remote(running: Iterable[VectorOutcome], *, as_json: bool) -> int:
-    outcomes = list(_told(running, as_json=as_json))
+    outcomes = list(_print_as_json(running, as_json=as_json))
     ran = [outcome for outcome in outcomes if outcome.verdict != "not runnable"]
     if not as_json:
-        for line in report(by_row(outcomes, load_manifest())):
-            print(printable(line))
+        rows = by_row(outcomes, load_manifest())
+        if rows:
+            cells = [(each.row.level, each.verdict, each.id, each.row.words) for each in rows]
+            headings = ("LEVEL", "RESULT", "ROW", "REQUIREMENT")
+            print_table(TextTable(headings, cells, [each.why for each in rows]))
+        for line in count_levels(rows):
+            print(line)
         print(summary(outcomes))
         if not ran:
             print("nothing was run, so nothing is shown")
     return 1 if _failed(outcomes) or not ran else 0
-
-
-def _token(file: Path) -> str:
-    try:
-        token = file.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as fault:
-        raise UsageError(f"{file}: cannot be read: {fault}") from None
-    if not token.isascii() or not token.isprintable() or not token:
-        raise UsageError(f"{file}: holds no token")
-    return token
 
 
 # Both
@@ -126,7 +123,8 @@ def _failed(outcomes: Iterable[VectorOutcome]) -> int:
     return sum(outcome.verdict == "failed" for outcome in outcomes)
 
 
-def _told(outcomes: Iterable[VectorOutcome], *, as_json: bool) -> Iterator[VectorOutcome]:
+def _print_as_json(outcomes: Iterable[VectorOutcome], *, as_json: bool) -> Iterator[VectorOutcome]:
+    """The same outcomes; with --json each is printed as it comes."""
     for outcome in outcomes:
         if as_json:
             row = {
@@ -134,7 +132,7 @@ def _told(outcomes: Iterable[VectorOutcome], *, as_json: bool) -> Iterator[Vecto
                 "file": outcome.source,
                 "rows": outcome.vector.rows,
                 "passed": None if outcome.verdict == "not runnable" else outcome.verdict == "passed",
-                "message": outcome.words,
+                "message": outcome.message,
             }
             print(json.dumps(row), flush=True)
         yield outcome

@@ -34,7 +34,7 @@ _CALL: Json = {
 # Who does what, and the sentence that goes before it.
 _SCRIPT: list[tuple[str, str, Json]] = [
     (
-        "agent wants to call a tool and may not: the gateway refuses, and nobody else hears it",
+        "agent wants to call a tool and may not: the gateway refuses, and nobody else sees it",
         "agent",
         {"id": "e1", "kind": "mcp/request", "to": ["files"], "payload": {"jsonrpc": "2.0", "id": 1} | _CALL},
     ),
@@ -69,7 +69,7 @@ _SCRIPT: list[tuple[str, str, Json]] = [
         },
     ),
     (
-        "files answers; it needs no capability for an answer that it owes, and agent sees the result",
+        "files answers; it needs no capability for an answer that was requested, and agent sees the result",
         "files",
         {
             "id": "r1",
@@ -123,7 +123,7 @@ def add_command(commands: Any, name: str) -> None:
         commands,
         name,
         help="watch a scripted space: a proposal, a decision, a grant, a pause",
-        about="Plays a short script through a real space and prints what each member hears. "
+        about="Plays a short script through a real space and prints what each member receives. "
         "It is a script in this terminal: no socket is opened and no tool is run. With --live it is a real "
         "gateway with its console, a tool that writes a file, and an agent whose proposals you decide.",
         examples="  moot demo --delay 1\n  moot demo --live --port 0\n",
@@ -139,7 +139,7 @@ def add_command(commands: Any, name: str) -> None:
 def run(options: argparse.Namespace) -> int:
     if options.live:
         return run_service(run_live(options.port, browse=not options.no_browser))
-    print("A scripted space in this terminal: three members, no sockets. ◀ is what a member heard.\n")
+    print("A scripted space in this terminal: three members, no sockets. ◀ is what a member receives.\n")
     driver = PureDriver(_SPACE)
     for name in _SPACE["participants"]:
         print(f"— {name} joins")
@@ -154,9 +154,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _show(heard: dict[str, list[Json]]) -> None:
+def _show(received: dict[str, list[Json]]) -> None:
     lines: dict[str, list[str]] = {}
-    for name, messages in sorted(heard.items()):
+    for name, messages in sorted(received.items()):
         for message in messages:
             lines.setdefault(_brief(message), []).append(name)
     for line, names in lines.items():

@@ -129,6 +129,7 @@ def _check_and_run(parser: Parser, chosen: argparse.Namespace) -> int:
 
 
 def _run(chosen: argparse.Namespace) -> int:
+    from moot import logs
     from moot.cli.interruption import run_service
     from moot.config.gateway_config import is_loopback
 
@@ -137,7 +138,7 @@ def _run(chosen: argparse.Namespace) -> int:
             f"--host {chosen.host}: the DevServer is for this machine only. Use xprotocol-adapter and "
             "moot xp relay for anything else, or add --i-know"
         )
-    _set_up_logging(chosen.log_level)
+    logs.set_up(chosen.log_level, "text")
     return run_service(_serve_proxy(chosen) if chosen.mcp_proxy else _serve(chosen, _settings(chosen)))
 
 
@@ -232,7 +233,7 @@ def _banner(server: DevServer) -> list[str]:
 def _source_lines(source: dict[str, Any]) -> list[str]:
     """The state of a wrapped server; of a failed one, also the end of its stderr."""
     from moot.cli.adapter.status import stderr_lines
-    from moot.cli.escape_output import printable
+    from moot.tui.terminal_escape import printable
 
     name = source["namespace"]
     if source["state"] == "up" and source["kinds"]:
@@ -358,13 +359,3 @@ def _restore_arguments(chosen: argparse.Namespace, remembered: dict[str, Any]) -
     for command, namespace in remembered.get("wrapped") or ():
         chosen.mcp_command.append(command)
         chosen.namespace.append(namespace)
-
-
-def _set_up_logging(level: Any) -> None:
-    import logging
-
-    from moot import logs
-
-    logs.set_up(level, "text")
-    # Without uvicorn's messages about starting and stopping.
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)

@@ -1,15 +1,15 @@
-"""Ctrl-C and SIGTERM, alike for every command.
+"""Ctrl-C and SIGTERM, the same for every command.
 
 The first one cancels the command: it leaves its space, ends its children and returns. Every wait in it has a
 bound, and `grace_seconds` bounds the whole; what is still there then is killed. The second one kills children
 at once and gives the rest half a second; a third does not even give that. A signal within a quarter of a
-second of the last is the same wish: a terminal and a program around this one may both pass it on.
+second of the last counts as the same: a terminal and a program around this one may both pass it on.
 
 A thread that waits for a name server can be neither cancelled nor joined in time, and the interpreter would
 wait for it. So once a signal has come, the process ends soon after its command, whatever threads still do.
 
-Exit codes. A service (`moot bridge`, `moot serve`, …) that was told to stop and did: 0. A command that was
-asked for something and did not get to it (`moot tail`, `moot call`): 128 and the number of the signal.
+Exit codes. A service (`moot bridge`, `moot serve`, …) that was asked to stop and did: 0. A command that was
+interrupted before it was done (`moot tail`, `moot call`): 128 and the number of the signal.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ T = TypeVar("T")
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
-# Goodbyes to a gateway that does not answer (2 s) and to children that do not listen (1.5 s), one after the
-# other, and half a second for a busy machine.
+# Closing a connection to a gateway that does not answer (2 s), ending children that do not react (1.5 s),
+# one after the other, and half a second for a busy machine.
 GRACE_SECONDS: Final = 4.0
 # After the second signal; and after the command has ended, for threads that have not.
 _LAST_SECONDS: Final = 0.5
-# Nobody presses a key twice as fast as that.
+# Nobody presses a key twice within this time.
 _SAME_SECONDS: Final = 0.25
-# A stop that takes this long is told of, to a person who has a Ctrl-C.
-_TELL_SECONDS: Final = 1.0
+# After this long a person at a terminal is told that it is still stopping.
+_REPORT_SECONDS: Final = 1.0
 
 
 def run_service(
@@ -46,10 +46,10 @@ def run_service(
     grace_seconds: float | None = GRACE_SECONDS,
     stop: Callable[[], None] | None = None,
 ) -> T:
-    """Run a command that stays until it is told to stop; what it returns. Raises SystemExit after a signal.
+    """Run a command that runs until it is stopped; returns what it returns. Raises SystemExit after a signal.
 
     Without `grace_seconds` the first signal lets it take its time: for whoever writes a journal. `stop` is
-    called in place of cancelling, and tells people itself that it stops.
+    called in place of cancelling, and reports itself that it stops.
     """
     return _run(command, Interruption(0, grace_seconds, stop))
 
@@ -102,7 +102,7 @@ class Interruption:
         """Take the signals over. Only the main thread gets any."""
         if threading.current_thread() is not threading.main_thread():
             return
-        # Not `loop.add_signal_handler`: a loop that is busy would not hear the second one either.
+        # Not `loop.add_signal_handler`: a busy loop would not run the handler of the second one either.
         for number in SIGNALS:
             self._before[number] = signal.signal(number, self.receive)
 
@@ -148,24 +148,24 @@ class Interruption:
                 if self._grace_seconds is not None:
                     self._watchdog.end_within(self._grace_seconds, self.exit_code)
                 if self._loop is not None and not self._loop.is_closed():
-                    self._loop.call_soon_threadsafe(self._begin)
+                    self._loop.call_soon_threadsafe(self._stop_command)
             case 2:
                 _kill_children()
                 self._watchdog.end_within(_LAST_SECONDS, 128 + number)
             case _:
                 end_now(128 + number)
 
-    def _begin(self) -> None:
+    def _stop_command(self) -> None:
         if self._loop is None or self._task is None or self._task.done():
             return
         if self._stop is None:
             if sys.stderr is not None and sys.stderr.isatty():
-                self._loop.call_later(_TELL_SECONDS, self._tell)
+                self._loop.call_later(_REPORT_SECONDS, self._report)
             self._task.cancel()
         else:
             self._stop()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if self._task is not None and not self._task.done():
             print("stopping; Ctrl-C once more ends it at once", file=sys.stderr, flush=True)
 
@@ -175,16 +175,16 @@ class Watchdog:
 
     def __init__(self) -> None:
         # Its `put` may be called from a signal handler.
-        self._told: queue.SimpleQueue[tuple[float, int] | None] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[tuple[float, int] | None] = queue.SimpleQueue()
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def end_within(self, seconds: float, code: int) -> None:
         """The process is gone by then, with this exit code; a later moment than one already set is not."""
-        self._told.put((time.monotonic() + seconds, code))
+        self._orders.put((time.monotonic() + seconds, code))
 
     def dismiss(self) -> None:
-        """Nothing is ended any more."""
-        self._told.put(None)
+        """End nothing any more."""
+        self._orders.put(None)
 
     def _watch(self) -> None:
         deadline: float | None = None
@@ -192,13 +192,13 @@ class Watchdog:
         while True:
             try:
                 within = None if deadline is None else max(0.0, deadline - time.monotonic())
-                told = self._told.get(timeout=within)
+                order = self._orders.get(timeout=within)
             except queue.Empty:
                 end_now(code)
-            if told is None:
+            if order is None:
                 return
-            if deadline is None or told[0] < deadline:
-                deadline, code = told
+            if deadline is None or order[0] < deadline:
+                deadline, code = order
 
 
 def end_now(code: int) -> None:

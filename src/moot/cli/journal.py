@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from moot.cli import program
-from moot.cli.escape_output import printable, printable_json
 from moot.cli.journal_folder import add_journal_options, journal_folder_of, journal_folders
 from moot.cli.output_file import open_new_file
 from moot.cli.table_output import TableWriter
@@ -28,6 +27,7 @@ from moot.store.database import covered_position
 from moot.store.journal_index import JournalIndex
 from moot.store.journal_reader import JournalRecord, follow_records, last_records, read_records, verify
 from moot.store.journal_search import JournalQuery, find_number, search
+from moot.tui.terminal_escape import printable, printable_json
 from moot.tui.text_table import cut
 
 # How long a command that looks something up works on the index before it answers by reading.

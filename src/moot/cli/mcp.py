@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _ABOUT: Final = """\
 Joins a space and serves it to an MCP client: the tools, resources and prompts of all members, as far as you
 may use them. A call that you may not make becomes a proposal; somebody in the space approves or rejects it,
-and the client is told in the best way it supports (tasks, a dialog, or a PENDING result and the tool
+and the client is notified in the best way it supports (tasks, a dialog, or a PENDING result and the tool
 moot_status). It adds the tools moot_chat, moot_participants and moot_find_tools.
 
 It supports both MCP eras: 2024-11-05 to 2025-11-25 (initialize) and 2026-07-28 (stateless).

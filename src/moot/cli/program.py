@@ -132,7 +132,9 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
         paragraphs = text.strip("\n").split("\n\n")
         return "\n\n".join(
-            paragraph if "\n  " in f"\n{paragraph}" else textwrap.fill(" ".join(paragraph.split()), width)
+            paragraph
+            if "\n  " in f"\n{paragraph}"
+            else textwrap.fill(" ".join(paragraph.split()), width, break_on_hyphens=False)
             for paragraph in paragraphs
         )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import os
 import signal
 from pathlib import Path
@@ -55,8 +54,6 @@ async def serve(options: argparse.Namespace) -> int:
     configuration = _read(options)
     log = configuration.gateway.log
     logs.set_up(log.level, log.format, log.file, file_bytes=log.file_bytes, max_old_files=log.max_old_files)
-    # uvicorn tells of its own starting and stopping; ours say it better.
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
     for note in configuration.notes:
         print(f"note: {note}", flush=True)
     gateway = Gateway(configuration)

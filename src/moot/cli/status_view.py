@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
-from moot.cli.escape_output import printable
+from moot.tui.terminal_escape import printable
 from moot.tui.text_table import TextTable, cut
 from moot.up.part_status import PartStatus
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import os
 import shutil
 import signal
@@ -146,7 +145,6 @@ def _log_to_file(configuration: Configuration) -> None:
     log = configuration.gateway.log
     file = log.file or configuration.gateway.data / "logs" / "gateway.log"
     logs.set_up(log.level, log.format, file, file_bytes=log.file_bytes, max_old_files=log.max_old_files)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
 def _reload_on_hangup(runner: SpaceRunner, options: argparse.Namespace, path: Path) -> None:
@@ -222,6 +220,6 @@ def _table(runner: SpaceRunner, *, several: bool) -> list[str]:
 def _note(note: str, options: argparse.Namespace) -> None:
     import json
 
-    from moot.cli.escape_output import printable
+    from moot.tui.terminal_escape import printable
 
     print(json.dumps({"note": note}) if options.json else f"note: {printable(note)}", flush=True)

@@ -1,4 +1,4 @@
-"""What became of vectors, told row by row of the requirement manifest."""
+"""The results of vectors, by row of the requirement manifest."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ LEVELS: Final = ("MUST", "SHOULD", "MAY", "implied")
 
 
 class VectorOutcome(msgspec.Struct, frozen=True):
-    """What became of one vector; `words` say where it differs, or why it was not run."""
+    """The result of one vector; `message` says where it differs, or why it was not run."""
 
     source: str
     vector: Vector
     verdict: Verdict
-    words: str | None = None
+    message: str | None = None
 
 
 class RowVerdict(msgspec.Struct, frozen=True):
-    """What became of one requirement. `why` has a line for each vector that failed, or could not be run."""
+    """The result for one requirement. `why` has a line for each vector that failed, or could not be run."""
 
     id: str
     row: RequirementRow
@@ -34,7 +34,7 @@ class RowVerdict(msgspec.Struct, frozen=True):
 
 
 def by_row(outcomes: Sequence[VectorOutcome], manifest: Mapping[str, RequirementRow]) -> list[RowVerdict]:
-    """Every row that a vector is about, in the manifest's order.
+    """Every row that a vector is about, by level and then in the manifest's order.
 
     A row has failed if one of its vectors has, and has passed if one has and none has failed.
     """
@@ -42,7 +42,8 @@ def by_row(outcomes: Sequence[VectorOutcome], manifest: Mapping[str, Requirement
     for outcome in outcomes:
         for id in outcome.vector.rows:
             about.setdefault(id, []).append(outcome)
-    return [_row_verdict(id, row, about[id]) for id, row in manifest.items() if id in about]
+    found = [_row_verdict(id, row, about[id]) for id, row in manifest.items() if id in about]
+    return sorted(found, key=lambda each: LEVELS.index(each.row.level))
 
 
 def _row_verdict(id: str, row: RequirementRow, outcomes: Sequence[VectorOutcome]) -> RowVerdict:
@@ -50,22 +51,16 @@ def _row_verdict(id: str, row: RequirementRow, outcomes: Sequence[VectorOutcome]
     verdict: Verdict = (
         "failed" if "failed" in verdicts else "passed" if "passed" in verdicts else "not runnable"
     )
-    told = [outcome.words or "" for outcome in outcomes if outcome.verdict == verdict != "passed"]
-    return RowVerdict(id, row, verdict, tuple(dict.fromkeys(told)))
+    why = [outcome.message or "" for outcome in outcomes if outcome.verdict == verdict != "passed"]
+    return RowVerdict(id, row, verdict, tuple(dict.fromkeys(why)))
 
 
-def report(rows: Sequence[RowVerdict]) -> Iterator[str]:
-    """The report in lines, grouped by level."""
+def count_levels(rows: Sequence[RowVerdict]) -> Iterator[str]:
+    """A line for each level: how many of its rows passed, failed or could not be run."""
     for level in LEVELS:
-        found = [each for each in rows if each.row.level == level]
-        if not found:
-            continue
-        yield f"{level}: {_counts([each.verdict for each in found])}"
-        for each in found:
-            verdict = each.verdict.upper() if each.verdict == "failed" else each.verdict
-            yield f"  {verdict:12}  {each.id:14}  {each.row.words}"
-            yield from (f"  {'':12}  {'':14}  {line}" for line in each.why)
-        yield ""
+        verdicts = [each.verdict for each in rows if each.row.level == level]
+        if verdicts:
+            yield f"{level}: {_counts(verdicts)}"
 
 
 def _counts(verdicts: Sequence[Verdict]) -> str:

@@ -35,6 +35,16 @@ class FetchPolicy:
     ca_file: Path | None = None
     resolve: Resolve = system_resolve
 
+    async def open_socket(self, host: str, port: int) -> socket.socket:
+        """Connect to an address that was checked: what is checked has to be what is connected to."""
+        return await connect_checked(
+            host,
+            port,
+            timeout_seconds=self.seconds,
+            allow_private=self.allow_private,
+            resolve=self.resolve,
+        )
+
 
 def check_url(url: str, reach: FetchPolicy) -> SplitResult:
     """An address that may be fetched; raises BadDocument for what is none."""
@@ -59,25 +69,14 @@ def check_url(url: str, reach: FetchPolicy) -> SplitResult:
 async def fetch_json(url: str, reach: FetchPolicy) -> Json:
     """The JSON at an address; raises ForbiddenAddress, Unreachable, BadDocument."""
     parts = check_url(url, reach)
-
-    async def open_socket(host: str, port: int) -> socket.socket:
-        # The address that was looked at has to be the one that is talked to.
-        return await connect_checked(
-            host,
-            port,
-            timeout_seconds=reach.seconds,
-            allow_private=reach.allow_private,
-            resolve=reach.resolve,
-        )
-
     try:
         response = await fetch(
             url,
             headers={},
             timeout_seconds=reach.seconds,
             max_bytes=reach.bytes,
-            tls=_tls(reach.ca_file) if parts.scheme == "https" else None,
-            open_socket=open_socket,
+            tls=tls_context(reach.ca_file) if parts.scheme == "https" else None,
+            open_socket=reach.open_socket,
         )
     except ResponseTooLarge:
         raise BadDocument(f"{_shown(url)} is larger than {reach.bytes} bytes") from None
@@ -96,8 +95,9 @@ def _is_local(host: str) -> bool:
 
 
 @cache
-def _tls(ca_file: Path | None) -> ssl.SSLContext:
-    # Remembered: reading the system's authorities takes some 30 ms.
+def tls_context(ca_file: Path | None) -> ssl.SSLContext:
+    """The TLS context that trusts these authorities; None: the system's."""
+    # Cached: reading the system's authorities takes some 30 ms.
     return ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
 
 

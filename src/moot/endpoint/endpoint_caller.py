@@ -36,6 +36,7 @@ from moot.errors import (
 )
 from moot.identity.keys import Identity
 from moot.protocol.operation import Json
+from moot.resilience.token_bucket import TokenBucket
 from moot.xprotocol.access_rights import AuthorizedCaller
 from moot.xprotocol.contracts import ERROR_KIND, ContractRefused
 from moot.xprotocol.event_composer import answers, compose
@@ -93,7 +94,7 @@ NO_PROOFS: Final = CallProofs()
 class _PendingCall:
     """A request without an answer; with `updated_kind`, a subscription that gets more events later."""
 
-    __slots__ = ("done", "on_update", "publishing", "request", "room", "room_at", "updated_kind")
+    __slots__ = ("done", "on_update", "publishing", "request", "update_rate", "updated_kind")
 
     def __init__(self, request: DirectedEvent, updated_kind: str | None, on_update: OnUpdate | None) -> None:
         self.request = request
@@ -101,27 +102,19 @@ class _PendingCall:
         self.updated_kind = updated_kind
         self.on_update = on_update
         self.publishing: asyncio.Task[None] | None = None
-        self.room = float(UPDATES_BURST)
-        self.room_at = 0.0
+        self.update_rate = TokenBucket(UPDATES_PER_SECOND, UPDATES_BURST, request.timestamp)
 
     def is_answered_by(self, event: DirectedEvent) -> bool:
         return not self.done.done() and answers(event, self.request)
 
     def is_updated_by(self, event: DirectedEvent, now: float) -> bool:
         """Whether this is an update of it, within the rate limit."""
-        request = self.request
-        if (
-            event.kind != self.updated_kind
-            or event.sender != request.recipient
-            or event.correlation_id != request.correlation_id
-        ):
-            return False
-        self.room = min(UPDATES_BURST, self.room + max(0.0, now - self.room_at) * UPDATES_PER_SECOND)
-        self.room_at = now
-        if self.room < 1:
-            return False
-        self.room -= 1
-        return True
+        return (
+            event.kind == self.updated_kind
+            and event.sender == self.request.recipient
+            and event.correlation_id == self.request.correlation_id
+            and not self.update_rate.take(now)
+        )
 
 
 class FollowedResource:

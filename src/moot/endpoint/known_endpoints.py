@@ -11,7 +11,6 @@ A change needs the operator: `accept`, or the entry removed from the file.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Final
 
 from moot.errors import InvalidKey, MootError, UsageError
 from moot.identity.keys import verify_key
+from moot.resilience.atomic_file import write_atomically
 
 # Endpoints are configured by hand; more is a mistake.
 MAX_ENDPOINTS: Final = 10_000
@@ -87,14 +87,7 @@ def _read(file: Path) -> dict[str, tuple[str, str]]:
 
 def _write(file: Path, known: dict[str, tuple[str, str]]) -> None:
     entries = {name: {"key": key, "seen": seen} for name, (key, seen) in sorted(known.items())}
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with temporary.open("w", encoding="utf-8") as out:
-            out.write(json.dumps({"endpoints": entries}, indent=1) + "\n")
-            out.flush()
-            os.fsync(out.fileno())
-        temporary.replace(file)
+        write_atomically(file, json.dumps({"endpoints": entries}, indent=1).encode() + b"\n")
     except OSError as fault:
-        temporary.unlink(missing_ok=True)
         raise UsageError(f"{file}: cannot be written: {fault.strerror}") from None

@@ -19,6 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Self
 
+from moot.endpoint.address_check import ForbiddenAddress
+from moot.endpoint.document_fetch import FetchPolicy
 from moot.endpoint.relay_messages import PublishResult
 from moot.endpoint.relay_session import RelaySession
 from moot.endpoint.relay_settings import RelayClientSettings
@@ -60,8 +62,13 @@ class RelayClient:
         settings: RelayClientSettings = DEFAULT_SETTINGS,
         *,
         on_change: Callable[[str | None], None] = lambda _url: None,
+        fetch_policy: FetchPolicy | None = None,
     ) -> None:
-        """`on_change` gets the address of the relay in use, or None when there is none."""
+        """`on_change` gets the address of the relay in use, or None when there is none.
+
+        `fetch_policy` is for addresses that discovery found: they may lead anywhere, now or at any reconnect,
+        so every connection is checked. Without one they are the operator's own.
+        """
         if not urls:
             raise UsageError("no relay is configured: give at least one, such as wss://relay.example")
         for url in urls:
@@ -70,6 +77,7 @@ class RelayClient:
         self._identity = identity
         self._settings = settings
         self._on_change = on_change
+        self._fetch_policy = fetch_policy
         self._session: RelaySession | None = None
         self._pending: dict[str, _PendingPublish] = {}
         self._subscriptions: dict[str, RelaySubscription] = {}
@@ -302,8 +310,8 @@ class RelayClient:
 
     async def _open_session(self, url: str) -> RelaySession | None:
         try:
-            return await RelaySession.open(url, self._identity, self, self._settings)
-        except (Unreachable, UpgradeRefused, TimedOut, ConnectionLost) as fault:
+            return await RelaySession.open(url, self._identity, self, self._settings, self._fetch_policy)
+        except (Unreachable, UpgradeRefused, TimedOut, ConnectionLost, ForbiddenAddress) as fault:
             self.last_fault = fault
             log.info("a relay is unavailable", extra={"relay": url, "fault": str(fault)})
             return None

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from dataclasses import replace
 from typing import Protocol
 
 from moot.endpoint import relay_messages
+from moot.endpoint.document_fetch import FetchPolicy, tls_context
 from moot.endpoint.relay_messages import (
     Challenge,
     EndOfStored,
@@ -71,24 +73,34 @@ class RelaySession:
         identity: Identity,
         listener: SessionListener,
         settings: RelayClientSettings,
+        fetch_policy: FetchPolicy | None = None,
     ) -> RelaySession:
-        """Connect and authenticate; raises Unreachable, UpgradeRefused, TimedOut, ConnectionLost."""
+        """Connect and authenticate; raises Unreachable, UpgradeRefused, TimedOut, ConnectionLost.
+
+        With `fetch_policy` the address is untrusted: it is resolved, checked and connected to in one step,
+        which raises ForbiddenAddress.
+        """
         session = cls(url, listener, settings)
         try:
-            session._listening = await session._dial(is_subscriber=True)
-            session._publishing = await session._dial(is_subscriber=False)
+            session._listening = await session._dial(fetch_policy, is_subscriber=True)
+            session._publishing = await session._dial(fetch_policy, is_subscriber=False)
             await session._authenticate(identity)
         except BaseException:
             session.end("connecting failed")
             raise
         return session
 
-    async def _dial(self, *, is_subscriber: bool) -> ClientSocket:
+    async def _dial(self, policy: FetchPolicy | None, *, is_subscriber: bool) -> ClientSocket:
+        limits, ca_file = self._settings.dial, None if policy is None else policy.ca_file
         return await dial(
             self.url,
-            SessionFrameListener(self, is_subscriber=is_subscriber),
+            _SessionFrameListener(self, is_subscriber=is_subscriber),
             headers={},
-            limits=self._settings.dial,
+            limits=limits,
+            open_socket=None
+            if policy is None
+            else replace(policy, seconds=limits.connect_seconds).open_socket,
+            tls=None if ca_file is None else tls_context(ca_file),
         )
 
     async def _authenticate(self, identity: Identity) -> None:
@@ -205,7 +217,7 @@ class RelaySession:
                 log.info("notice from a relay", extra={"relay": self.url, "notice": reason})
 
 
-class SessionFrameListener:
+class _SessionFrameListener:
     """One of the two connections."""
 
     def __init__(self, session: RelaySession, *, is_subscriber: bool) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -213,16 +213,9 @@ class RemoteEndpoint:
             pages = await self._pages(kinds)
             if len({page.digest for page in pages}) == 1:
                 break
-        found: dict[str, Contract] = {}
-        invalid: list[tuple[str, str]] = []
-        for page in pages:
-            invalid += page.invalid
-            for contract in page.contracts:
-                if contract.kind in found:
-                    invalid.append((contract.kind, "listed twice: the first one is used"))
-                else:
-                    found[contract.kind] = contract
-        return self._make_catalog(found, invalid, kinds, signed=True)
+        contracts = [contract for page in pages for contract in page.contracts]
+        invalid = [each for page in pages for each in page.invalid]
+        return self._make_catalog(_by_kind(contracts, invalid), invalid, kinds, signed=True)
 
     async def _pages(self, kinds: tuple[str, ...]) -> list[CatalogPage]:
         pages: list[CatalogPage] = []
@@ -249,12 +242,7 @@ class RemoteEndpoint:
             raise BadDocument(f"{url} has no list of schemas")
         contracts, unreadable = read_contracts(value)
         invalid = list(unreadable)
-        found: dict[str, Contract] = {}
-        for contract in contracts:
-            if contract.kind in found:
-                invalid.append((contract.kind, "listed twice: the first one is used"))
-            else:
-                found[contract.kind] = contract
+        found = _by_kind(contracts, invalid)
         if self.announce is not None and self.announce.digest not in (None, schemas_digest(found.values())):
             invalid.append(("", "the catalog at schema_url is not the one that the endpoint announced"))
         return self._make_catalog(found, invalid, kinds, signed=False)
@@ -274,3 +262,12 @@ class RemoteEndpoint:
             signed,
             max(0, len(selected) - self._max_contracts),
         )
+
+
+def _by_kind(contracts: Iterable[Contract], invalid: list[tuple[str, str]]) -> dict[str, Contract]:
+    """The contracts by kind; the second one of a kind is added to the invalid ones."""
+    found: dict[str, Contract] = {}
+    for contract in contracts:
+        if found.setdefault(contract.kind, contract) is not contract:
+            invalid.append((contract.kind, "listed twice: the first one is used"))
+    return found

@@ -14,7 +14,6 @@ import fcntl
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from moot.errors import UsageError
 from moot.mcp.eras import JsonObject
 from moot.private_files import open_private
 from moot.protocol.operation import Json
+from moot.resilience.atomic_file import write_atomically
 
 log = logging.getLogger(__name__)
 
@@ -228,11 +228,8 @@ def _write(file: Path, servers: Mapping[str, Mapping[str, Pin]]) -> None:
             for server, pins in servers.items()
         }
     }
-    scratch = file.with_name(f".{file.name}.{os.getpid()}")
-    # Whoever can write it decides what counts as unchanged.
-    with open(scratch, "w", encoding="utf-8", opener=open_private) as opened:
-        opened.write(json.dumps(value, indent=1) + "\n")
-    scratch.replace(file)
+    # Whoever can write it decides what counts as unchanged: for its owner only.
+    write_atomically(file, json.dumps(value, indent=1).encode() + b"\n")
 
 
 @contextmanager

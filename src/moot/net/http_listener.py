@@ -12,7 +12,7 @@ from typing import Any
 
 import uvicorn
 
-from moot.errors import UsageError
+from moot.errors import MootError, UsageError
 from moot.net.http_protocol import ConnectionLimiter, ConnectionLimits, limited_http_protocol
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
@@ -24,7 +24,11 @@ _BACKLOG = 2048
 
 
 def bind_socket(host: str, port: int, *, host_name: str = "", port_name: str = "") -> socket.socket:
-    """A listening socket; raises UsageError saying what to try instead, by the names of the settings."""
+    """A listening socket; raises an error saying what to try instead, by the names of the settings.
+
+    UsageError for an address that this machine does not have; MootError for one that we do not get, such as
+    a port that another program uses: the call was right.
+    """
     try:
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (socket.gaierror, UnicodeError):
@@ -40,7 +44,8 @@ def bind_socket(host: str, port: int, *, host_name: str = "", port_name: str = "
     except OSError as fault:
         listening.close()
         named = f" with {port_name}" if port_name else ""
-        raise UsageError(
+        error = UsageError if fault.errno == errno.EADDRNOTAVAIL else MootError
+        raise error(
             f"cannot listen on {host} port {port}: {fault.strerror}. {_advice(fault, named)}"
         ) from fault
     listening.setblocking(False)
@@ -64,6 +69,8 @@ class HttpListener(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
+        # uvicorn logs its own start and stop; whoever serves does that better.
+        logging.getLogger("uvicorn").setLevel(logging.WARNING)
         # It warns of every request that is no HTTP: strangers would fill the log.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         self._serving: asyncio.Task[None] | None = None
@@ -100,8 +107,6 @@ async def serve_http(
     application: Application, listening: socket.socket, *, keep_alive_seconds: int = 60
 ) -> AsyncIterator[None]:
     """Serve an ASGI application on this socket while the block runs; the socket is closed at the end."""
-    # uvicorn logs its own start and stop; whoever serves does that better.
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
     config = uvicorn.Config(
         application,
         http=limited_http_protocol(ConnectionLimiter(ConnectionLimits())),

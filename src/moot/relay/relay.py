@@ -145,7 +145,8 @@ class Relay:
         try:
             message = wire_messages.read_message(data, self.limits)
         except InvalidClientMessage as fault:
-            self._reject_message(client, fault, now)
+            self.outcomes["invalid"] += 1
+            self._reject_message(client, f"invalid: {fault.message}", fault.subscription, now)
             return
         if message.__class__ is PublishMessage:
             self._publish(client, message.raw, now)
@@ -153,12 +154,7 @@ class Relay:
         if (wait := client.requests.take(now)) and not isinstance(message, UnsubscribeMessage):
             reason = _rate_limited("requests_per_second", self.limits.requests_per_second, wait)
             name = message.subscription if isinstance(message, SubscribeMessage) else None
-            client.connection.send(
-                wire_messages.notice_message(reason)
-                if name is None
-                else wire_messages.closed_message(name, reason)
-            )
-            self._fault(client, now)
+            self._reject_message(client, reason, name, now)
         elif isinstance(message, SubscribeMessage):
             self._subscribe(client, message, now)
         elif isinstance(message, UnsubscribeMessage):
@@ -325,13 +321,13 @@ class Relay:
         self.outcomes[reason.partition(":")[0]] += 1
         client.connection.send(wire_messages.ok_message(event_id, False, reason))
 
-    def _reject_message(self, client: RelayClientState, fault: InvalidClientMessage, now: float) -> None:
-        self.outcomes["invalid"] += 1
-        reason = f"invalid: {fault.message}"
+    def _reject_message(
+        self, client: RelayClientState, reason: str, subscription: str | None, now: float
+    ) -> None:
         client.connection.send(
             wire_messages.notice_message(reason)
-            if fault.subscription is None
-            else wire_messages.closed_message(fault.subscription, reason)
+            if subscription is None
+            else wire_messages.closed_message(subscription, reason)
         )
         self._fault(client, now)
 

@@ -11,7 +11,7 @@ import logging
 import socket
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -29,6 +29,7 @@ from moot.net.websocket_server import Handler, ServerSocket, WebSocketServer
 from moot.relay.relay import Relay, RelayClientState
 from moot.relay.relay_settings import LOOPBACK, RelaySettings
 from moot.relay.wire_messages import notice_message
+from moot.resilience.task_set import TaskSet
 from moot.store.event_store import EventStore
 
 log = logging.getLogger(__name__)
@@ -135,11 +136,11 @@ class RelayServer:
         self.port: int = listener_socket.getsockname()[1]
         self.addresses = settings.addresses(self.port)
         self.outgoing = Outgoing(asyncio.get_running_loop())
-        self.relay = Relay(store, settings.limits, self.addresses, self._start_task)
+        self._tasks = TaskSet("relay")
+        self.relay = Relay(store, settings.limits, self.addresses, self._tasks.start)
         self.sockets: set[RelaySocket] = set()
         self.connection_limiter = ConnectionLimiter(settings.connections)
         self._listener_socket = listener_socket
-        self._tasks: set[asyncio.Task[None]] = set()
         self._is_stopping = False
         self._websockets = WebSocketServer(self._admit, settings.sockets, self.connection_limiter.release)
         config = uvicorn.Config(
@@ -166,7 +167,7 @@ class RelayServer:
     async def start(self) -> None:
         """Remove expired events and listen."""
         await self._prune()
-        self._start_task(self._prune_periodically())
+        self._tasks.start(self._prune_periodically())
         await self._listener.listen(self._listener_socket)
 
     async def stop(self) -> None:
@@ -181,22 +182,9 @@ class RelayServer:
         for client_socket in list(self.sockets):
             client_socket.end(_GOING_AWAY, "the relay is stopping")
         await self._websockets.wait_closed(_CLOSE_SECONDS)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         await self._listener.stop()
         await self._websockets.wait_closed(0)
-
-    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
-        """A task that ends with this server at the latest."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._task_ended)
-
-    def _task_ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (fault := task.exception()) is not None:
-            log.error("a task of the relay failed", exc_info=fault)
 
     async def _prune_periodically(self) -> None:
         while True:

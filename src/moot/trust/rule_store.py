@@ -12,7 +12,6 @@ all rules: half of somebody's rules may be the wrong half.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any, Final
 from moot.errors import UsageError
 from moot.private_files import use_folder
 from moot.protocol.operation import Json
+from moot.resilience.atomic_file import write_atomically
 from moot.trust.rule_yaml import read_rules, rule_as_json, rule_of_json, write_rules
 from moot.trust.rules import Rule
 from moot.trust.tripwires import Suspension
@@ -133,7 +133,7 @@ class RuleStore:
         if self.fault is not None:
             raise UsageError(f"correct {self.rules_file} first: {self.fault}")
         self.rules = tuple(rules)
-        _replace(self.rules_file, write_rules(self.rules))
+        write_atomically(self.rules_file, write_rules(self.rules).encode())
         self._stamp = _stamp_of(self.rules_file)
         self.save()
 
@@ -157,7 +157,7 @@ class RuleStore:
             "definitions": self.definitions,
             "stopped": None if self.stopped is None else self.stopped.as_json(),
         }
-        _replace(self.folder / STATE_NAME, json.dumps(state, ensure_ascii=False, indent=1))
+        write_atomically(self.folder / STATE_NAME, json.dumps(state, ensure_ascii=False, indent=1).encode())
 
     def _read_state(self) -> None:
         file = self.folder / STATE_NAME
@@ -190,14 +190,3 @@ def _stamp_of(file: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size
-
-
-def _replace(file: Path, text: str) -> None:
-    whole = file.with_name(f".{file.name}.new")
-    with os.fdopen(
-        os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
-    ) as opened:
-        opened.write(text)
-        opened.flush()
-        os.fsync(opened.fileno())
-    whole.replace(file)

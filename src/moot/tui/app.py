@@ -26,7 +26,7 @@ from moot.protocol.envelope import Envelope
 from moot.tui import manual
 from moot.tui.background_tasks import BackgroundTasks
 from moot.tui.bars import KeyBar, StatusBar
-from moot.tui.commands import command_table, parse_command
+from moot.tui.commands import command_table
 from moot.tui.completion import Completion, complete
 from moot.tui.decision_flow import DecisionFlow
 from moot.tui.detail_dialogs import DetailDialogs
@@ -35,7 +35,7 @@ from moot.tui.incoming_messages import IncomingMessages
 from moot.tui.input_line import InputLine
 from moot.tui.name_completion import KnownNames, KnownTools
 from moot.tui.operations.message_operations import stop_reasoning
-from moot.tui.operations.operation import ClientContext, UserOperation
+from moot.tui.operations.operation import ClientContext, UserOperation, find_command, split_words
 from moot.tui.pane_set import PaneSet
 from moot.tui.panes import PANES, ApprovalPane, ChatPane, CommandPane, ReasoningPane
 from moot.tui.row_layout import Line, line
@@ -274,8 +274,9 @@ class MootApp(App[int]):
         """Send one line as chat, or run it as a command. An error is shown and ends nothing."""
         try:
             if text.startswith("/") and not text.startswith("//"):
-                operation, args = parse_command(text[1:], self.commands)
-                result = await operation.run(self.context, args)
+                name, *rest = split_words(text[1:]) or ["help"]
+                operation = find_command(name, self.commands)
+                result = await operation.run(self.context, operation.slash_parser().parse_args(rest))
                 if result.lines:
                     await self._note_result(result.lines, command=text)
             else:

@@ -12,12 +12,13 @@ class BackgroundTasks:
 
     def __init__(self, group: asyncio.TaskGroup) -> None:
         self._group = group
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
+    def start(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[object]:
         task = self._group.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def cancel(self) -> None:
         for task in tuple(self._tasks):

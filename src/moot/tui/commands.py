@@ -11,7 +11,6 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from moot.errors import UsageError
 from moot.tui.decision_flow import DecisionFlow
 from moot.tui.detail_dialogs import DetailDialogs
 from moot.tui.operations import OPERATIONS
@@ -40,23 +39,6 @@ def command_table(
     # A command of the terminal replaces an operation with the same name.
     commands = {operation.name: operation for operation in OPERATIONS}
     return commands | {operation.name: operation for operation in (*extra, *own)}
-
-
-def parse_command(line: str, commands: dict[str, UserOperation]) -> tuple[UserOperation, argparse.Namespace]:
-    """The operation that a line (without its slash) names, and its arguments; raises UsageError."""
-    try:
-        words = shlex.split(line)
-    except ValueError as fault:
-        raise UsageError(f"{fault}: put quotes around text with spaces, and close them") from None
-    name, *rest = words or ["help"]
-    operation = commands.get(name)
-    if operation is None:
-        # No abbreviations, which are for Tab: /k must not remove anyone.
-        like = ", ".join(f"/{each}" for each in commands if each.startswith(name[:2]))
-        raise UsageError(
-            f"unknown command /{name}: {f'did you mean {like}?' if like else '/help lists the commands'}"
-        )
-    return operation, operation.slash_parser().parse_args(rest)
 
 
 def _terminal_commands(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from moot.errors import UsageError
-from moot.tui.operations.operation import UserOperation
+from moot.tui.operations.operation import UserOperation, find_command
 from moot.tui.row_layout import Line, line
 
 KEYS: Final = (
@@ -47,9 +46,7 @@ KEYS: Final = (
 def help_lines(commands: Mapping[str, UserOperation], command: str | None) -> list[Line]:
     """The lines of the help; raises UsageError for an unknown command."""
     if command is not None:
-        operation = commands.get(command.removeprefix("/"))
-        if operation is None:
-            raise UsageError(f"unknown command /{command}: /help lists the commands")
+        operation = find_command(command, commands)
         text = operation.slash_parser().format_help().rstrip()
         examples = operation.examples.replace("  moot ", "  /").rstrip()
         return [line(each) for each in f"{text}\n\n{examples}".rstrip().split("\n")]

@@ -28,6 +28,7 @@ from moot.xprotocol.events import (
     NONCE_BYTES,
     PUBLIC_KINDS,
     SEALED_WITH,
+    SIGNATURE_PREFIX,
     SIGNED_LABEL,
     VERSION,
     DirectedEvent,
@@ -209,7 +210,8 @@ def _header(
 def _signed(identity: Identity, covered: dict[str, Json], canonical: bytes) -> dict[str, Json]:
     members = covered.copy()
     members["id"] = sha256(canonical).hexdigest()
-    members["signature"] = "ed25519:" + base64url.encode(identity.signing.sign(SIGNED_LABEL + canonical))
+    signature = identity.signing.sign(SIGNED_LABEL + canonical)
+    members["signature"] = SIGNATURE_PREFIX + base64url.encode(signature)
     return members
 
 

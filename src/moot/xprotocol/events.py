@@ -54,7 +54,7 @@ DEFAULT_TTL_SECONDS: Final = 3_600
 
 _HEX_64 = re.compile("[0-9a-f]{64}", re.ASCII)
 _NONCE_CHARS: Final = 22
-_SIGNATURE_PREFIX: Final = "ed25519:"
+SIGNATURE_PREFIX: Final = "ed25519:"
 
 
 class DirectedEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -187,7 +187,7 @@ def verify_event(signed: Signed) -> None:
         raise UnverifiedEvent("id", "the id is not the hash of the event")
     try:
         point = signing_point(event.sender)
-        if not is_valid_signature(point, SIGNED_LABEL + covered, _signature(event.signature)):
+        if not is_valid_signature(point, SIGNED_LABEL + covered, read_signature(event.signature)):
             raise UnverifiedEvent("signature", "the signature does not belong to this event and sender")
         # Only now, because it is slow: a forger shall not have us do it.
         verify_key(event.sender)
@@ -195,10 +195,11 @@ def verify_event(signed: Signed) -> None:
         raise UnverifiedEvent("key", str(fault)) from None
 
 
-def _signature(text: str) -> bytes:
+def read_signature(text: str) -> bytes:
+    """The bytes of a signature as it is written; raises UnverifiedEvent."""
     try:
-        if text.startswith(_SIGNATURE_PREFIX):
-            return base64url.decode(text[len(_SIGNATURE_PREFIX) :])
+        if text.startswith(SIGNATURE_PREFIX):
+            return base64url.decode(text[len(SIGNATURE_PREFIX) :])
     except ValueError:
         pass
     raise UnverifiedEvent("signature", "a signature is written ed25519: and 86 characters of base64url")

@@ -19,7 +19,7 @@ from moot.identity.keys import Identity, is_valid_signature, signing_point, veri
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import parse_any_depth
 from moot.xprotocol.canonical import LARGEST_INTEGER, canonical_header
-from moot.xprotocol.events import SKEW_SECONDS
+from moot.xprotocol.events import SIGNATURE_PREFIX, SKEW_SECONDS, read_signature
 
 AUTH_KIND: Final = "xp.relay.auth"
 AUTH_LABEL: Final = b"xprotocol/xp1/auth\0"
@@ -27,7 +27,6 @@ AUTH_LABEL: Final = b"xprotocol/xp1/auth\0"
 MAX_PROOF_BYTES: Final = 4_096
 CHALLENGE_BYTES: Final = 32
 _PORTS: Final = {"ws": 80, "wss": 443}
-_SIGNATURE_PREFIX: Final = "ed25519:"
 
 
 class Proof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -68,7 +67,7 @@ def prove(identity: Identity, relay: str, challenge: str, *, now: float) -> byte
         "timestamp": int(now),
     }
     signature = identity.signing.sign(AUTH_LABEL + canonical_header(members))
-    members["signature"] = _SIGNATURE_PREFIX + base64url.encode(signature)
+    members["signature"] = SIGNATURE_PREFIX + base64url.encode(signature)
     return canonical_header(members)
 
 
@@ -93,18 +92,10 @@ def proven_key(raw: bytes, *, relays: Collection[str], challenge: str, now: floa
     covered = {name: value for name, value in members.items() if name != "signature"}
     try:
         point = signing_point(proof.sender)
-        if not is_valid_signature(point, AUTH_LABEL + canonical_header(covered), _signature(proof.signature)):
+        signature = read_signature(proof.signature)
+        if not is_valid_signature(point, AUTH_LABEL + canonical_header(covered), signature):
             raise UnverifiedEvent("signature", "the signature does not belong to this key and challenge")
         verify_key(proof.sender)
     except InvalidKey as fault:
         raise UnverifiedEvent("key", str(fault)) from None
     return proof.sender
-
-
-def _signature(text: str) -> bytes:
-    try:
-        if text.startswith(_SIGNATURE_PREFIX):
-            return base64url.decode(text[len(_SIGNATURE_PREFIX) :])
-    except ValueError:
-        pass
-    raise UnverifiedEvent("signature", "a signature is written ed25519: and 86 characters of base64url")

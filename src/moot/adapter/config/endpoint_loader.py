@@ -5,37 +5,21 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from moot.adapter.config.config_problems import ConfigProblems
 from moot.adapter.config.source_settings import Interval, XProtocolSource
 from moot.adapter.config.value_readers import read_existing, read_key, read_name, read_relay
-from moot.config.gateway_config import Seconds, Text
-from moot.config.section_reader import checked
+from moot.config.section_reader import checked, read_plain
 from moot.endpoint.discovery import parse_endpoint
 from moot.errors import UsageError
 from moot.protocol.operation import Json
 
+_REFRESH: Final = "schema_refresh_interval_seconds"
 # Allowed in a tool's name by MCP clients; 32 leave as much for the name itself (D-68: 64 in all).
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{0,32}", re.ASCII)
-
-
-class _XProtocolEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of `xprotocol_sources` as written."""
-
-    name: str
-    endpoint: str | None = None
-    key: str | None = None
-    relay: str | None = None
-    mcp_tool_prefix: str = ""
-    schema_filter: tuple[Text, ...] = ()
-    schema_refresh_interval_seconds: Interval | None = None
-    call_timeout_seconds: Seconds = 60.0
-    allow_private_addresses: bool = False
-    delegation_event: Path | None = None
-    proofs: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +50,11 @@ class EndpointLoader:
             "mcp_tool_prefix": _tool_prefix,
             "delegation_event": read_existing(self.folder),
             "proofs": self._proofs,
+            _REFRESH: lambda seconds, here: (
+                self.default_refresh_seconds if seconds is None else read_plain(Interval, seconds, here)
+            ),
         }
-        entry = findings.read_section(_XProtocolEntry, value, path, readers)
+        source = findings.read_section(XProtocolSource, value, path, readers)
         given = value if isinstance(value, dict) else {}
         directly = [key for key in ("key", "relay") if given.get(key) is not None]
         if given.get("endpoint") is not None and directly:
@@ -76,12 +63,13 @@ class EndpointLoader:
             findings.add_problem(
                 path, "give endpoint: xp://host, or key: ed25519:… together with relay: wss://…"
             )
-        if entry is None or len(findings.problems) > faults:
+        if source is None or len(findings.problems) > faults:
             return None
-        every = entry.schema_refresh_interval_seconds
-        fields: dict[str, Any] = msgspec.structs.asdict(entry)
-        fields["schema_refresh_interval_seconds"] = self.default_refresh_seconds if every is None else every
-        return XProtocolSource(**fields)
+        if _REFRESH not in given:
+            source = msgspec.structs.replace(
+                source, schema_refresh_interval_seconds=self.default_refresh_seconds
+            )
+        return source
 
     def _proofs(self, value: Json, path: str) -> tuple[Path, ...]:
         read = read_existing(self.folder)

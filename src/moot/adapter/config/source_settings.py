@@ -13,7 +13,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from moot.config.gateway_config import Secret
+from moot.config.gateway_config import Seconds, Secret, Text
 from moot.errors import UsageError
 from moot.mcp.stdio_child import Command
 from moot.mcp.upstream.server_settings import HttpServer, Server, StdioServer
@@ -156,11 +156,11 @@ class XProtocolSource(msgspec.Struct, frozen=True, kw_only=True):
     # D-68: prefix for the names of tools that do not begin with it.
     mcp_tool_prefix: str = ""
     # Kinds that become tools; empty: all.
-    schema_filter: tuple[str, ...] = ()
-    # How often its catalog is fetched again; 0 is never.
-    schema_refresh_interval_seconds: float = REFRESH_SECONDS
+    schema_filter: tuple[Text, ...] = ()
+    # How often its catalog is fetched again; 0 is never. By default as at the top of the file.
+    schema_refresh_interval_seconds: Interval = REFRESH_SECONDS
     # Timeout of a call.
-    call_timeout_seconds: float = 60.0
+    call_timeout_seconds: Seconds = 60.0
     # Whether discovery may lead to loopback and private addresses, for endpoints in your own network.
     allow_private_addresses: bool = False
     # XP 6.4: the file with the chain of delegations by which the adapter acts for somebody else.

@@ -23,6 +23,8 @@ from moot.errors import ConnectionLost, OutboxFull, TimedOut, UsageError
 from moot.identity.keys import Identity
 from moot.protocol.operation import Json
 from moot.resilience.backoff import Backoff
+from moot.store.event_query import EventQuery
+from moot.store.event_store import EventStore
 from moot.xprotocol.event_composer import publish
 from moot.xprotocol.events import ANNOUNCE, SKEW_SECONDS, SignedPublic
 
@@ -143,3 +145,9 @@ class Announcer:
     def _next_timestamp(self, now: float) -> int:
         # A relay refuses a time further ahead than clocks differ: then our clock was wrong before.
         return int(now) if self._last_time >= now + SKEW_SECONDS - 1 else max(int(now), self._last_time + 1)
+
+
+async def last_announce_time(store: EventStore, key: str) -> int:
+    """When an earlier process announced this key last; 0: never."""
+    query = EventQuery(kinds=(ANNOUNCE,), senders=(key,))
+    return max([stored.timestamp async for stored in store.find(query)], default=0)

@@ -140,7 +140,7 @@ async def _not_allowed(_request: Request, _fault: Exception) -> Response:
 
 @asynccontextmanager
 async def serve_pages(pages: WellKnownPages, host: str, port: int) -> AsyncIterator[str]:
-    """Serve the pages for the length of the block; yields the address. Raises UsageError."""
+    """Serve the pages for the length of the block; yields the address. Raises what `bind_socket` raises."""
     listener = bind_socket(
         host, port, host_name="discovery.well_known_host", port_name="discovery.well_known_port"
     )

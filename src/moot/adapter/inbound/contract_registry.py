@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from moot.errors import MootError, UsageError
 from moot.offers.vector_search import VectorSearch, make_index
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import encode
+from moot.resilience.atomic_file import write_atomically
 from moot.xprotocol.announcement import schemas_digest
 from moot.xprotocol.call_translation import answers_structured, terms_of
 from moot.xprotocol.contract_catalog import ContractCatalog
@@ -122,6 +122,20 @@ class RegistryUpdate:
     gone: tuple[str, ...]
 
 
+def read_versions(file: Path | None) -> VersionRegistry:
+    """The versions that were published before; raises UsageError when the file cannot be used."""
+    try:
+        return EMPTY if file is None else load_registry(file.read_bytes())
+    except FileNotFoundError:
+        return EMPTY
+    except OSError as fault:
+        raise UsageError(f"{file}: cannot be read: {fault.strerror or fault}") from None
+    except UsageError as fault:
+        raise UsageError(
+            f"{file}: {fault}. Restore it from a copy, or remove it to begin again at 1.0.0"
+        ) from None
+
+
 class ContractRegistry:
     """The published contracts of all sources. Belongs to one loop; open it with `open`."""
 
@@ -144,20 +158,8 @@ class ContractRegistry:
     @classmethod
     def open(cls, folder: Path | None, *, adapter_version: str = __version__) -> ContractRegistry:
         """With the versions that were published before; raises UsageError when their file cannot be used."""
-        if folder is None:
-            return cls(None, EMPTY, adapter_version=adapter_version)
-        file = folder / VERSIONS_FILE
-        try:
-            versions = load_registry(file.read_bytes())
-        except FileNotFoundError:
-            versions = EMPTY
-        except OSError as fault:
-            raise UsageError(f"{file}: cannot be read: {fault.strerror or fault}") from None
-        except UsageError as fault:
-            raise UsageError(
-                f"{file}: {fault}. Restore it from a copy, or remove it to begin again at 1.0.0"
-            ) from None
-        return cls(file, versions, adapter_version=adapter_version)
+        file = None if folder is None else folder / VERSIONS_FILE
+        return cls(file, read_versions(file), adapter_version=adapter_version)
 
     # Looking up
 
@@ -266,7 +268,10 @@ class ContractRegistry:
             return
         # A cancelled caller leaves its thread running.
         with self._save_lock:
-            write_file_atomically(self._file, save_registry(versions))
+            try:
+                write_atomically(self._file, save_registry(versions))
+            except OSError as fault:
+                raise UsageError(f"{self._file}: cannot be written: {fault.strerror or fault}") from fault
 
     def _log_notices(self, source: str, publication: Publication) -> None:
         """XP 4.6: log a warning for each poor description; once, not with every refresh."""
@@ -287,20 +292,6 @@ def _check_kinds(namespace: str, versions: VersionRegistry) -> None:
             f"{namespace} has had {MAX_KINDS} kinds already, and its server lists new ones: choose with "
             f"tool_allowlist, or remove {VERSIONS_FILE} from the store to begin again at 1.0.0"
         )
-
-
-def write_file_atomically(file: Path, data: bytes) -> None:
-    """Replace a file so that a crash leaves the old one or the new one; raises UsageError."""
-    scratch = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with scratch.open("wb") as writing:
-            writing.write(data)
-            writing.flush()
-            os.fsync(writing.fileno())
-        scratch.replace(file)
-    except OSError as fault:
-        raise UsageError(f"{file}: cannot be written: {fault.strerror or fault}") from fault
 
 
 def _same_request(one: Contract, other: Contract) -> bool:

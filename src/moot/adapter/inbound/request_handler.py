@@ -18,26 +18,24 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from moot.adapter.config.adapter_settings import AdapterLimits
 from moot.adapter.inbound.contract_registry import ContractRegistry, KindRoute
 from moot.adapter.inbound.latest_keys import LatestKeys
 from moot.adapter.inbound.mcp_source import SourceFault
+from moot.adapter.inbound.operation_runner import OperationRunner
 from moot.adapter.inbound.proof_checks import check_proof_bytes
 from moot.adapter.inbound.reply_publisher import ReplyPublisher
-from moot.adapter.task_set import TaskSet
 from moot.adapter.telemetry.adapter_metrics import AdapterMetrics
 from moot.adapter.telemetry.audit_log import AuditLog
-from moot.errors import (
-    EndpointUnavailable,
-    EventFault,
-    InvalidStatement,
-    SenderTooFast,
-)
+from moot.endpoint.endpoint_caller import EndpointCaller
+from moot.errors import EndpointUnavailable, EventFault, InvalidStatement, SenderTooFast
 from moot.identity.keys import Identity
 from moot.protocol.operation import Json
 from moot.resilience.rate_limits import RateLimits, sliding_windows
+from moot.resilience.task_set import TaskSet
+from moot.store.event_seen_ids import StoredSeenIds
 from moot.xprotocol.access_rights import Access, AuthorizedCaller
 from moot.xprotocol.contracts import ERROR_KIND
 from moot.xprotocol.event_receiver import (
@@ -52,7 +50,6 @@ from moot.xprotocol.event_receiver import (
 from moot.xprotocol.events import REVOKE, DirectedEvent, SignedPublic
 from moot.xprotocol.faults import Fault, fault
 from moot.xprotocol.key_statements import read_revocation
-from moot.xprotocol.replay import SeenIds
 
 log = logging.getLogger(__name__)
 
@@ -66,51 +63,6 @@ _BUSY_SECONDS: Final = 1.0
 _STARTING_SECONDS: Final = 5.0
 
 
-class DurableSeenIds(SeenIds, Protocol):
-    """Seen ids that outlive the process."""
-
-    def __len__(self) -> int:
-        """How many are remembered now."""
-
-    async def wait_committed(self) -> None:
-        """Wait until everything remembered so far is on disk; raises sqlite3.Error."""
-
-
-class PendingAnswers(Protocol):
-    """The outbound calls that wait for an answer."""
-
-    def expects(self, event: DirectedEvent) -> bool: ...
-
-    def deliver(self, accepted: Accepted) -> object: ...
-
-
-class NullAnswers:
-    """For an adapter without outbound calls."""
-
-    def expects(self, _event: DirectedEvent) -> bool:
-        return False
-
-    def deliver(self, _accepted: Accepted) -> None:
-        """Nothing is expected, so nothing is delivered."""
-
-
-class OperationHandler(Protocol):
-    """Runs a request: kind and payload of its answer."""
-
-    def terms(self, kind: str) -> KindTerms | None:
-        """What a kind of our own requires; None: it is not one of our own."""
-
-    def may_be_offered_later(self, kind: str) -> bool:
-        """Whether a source whose lists are not known yet could offer this kind."""
-
-    def is_idempotent(self, kind: str) -> bool:
-        """Whether running such a request twice does no harm."""
-
-    async def run(
-        self, route: KindRoute | None, accepted: Accepted, proofs: Sequence[Json]
-    ) -> tuple[str, Json]: ...
-
-
 class RequestHandler:
     """Handles requests from relays. `access` may be replaced at any time."""
 
@@ -120,17 +72,18 @@ class RequestHandler:
         *,
         access: Access,
         registry: ContractRegistry,
-        operations: OperationHandler,
+        operations: OperationRunner,
         replies: ReplyPublisher,
-        seen_ids: DurableSeenIds,
+        seen_ids: StoredSeenIds,
         limits: AdapterLimits,
         audit: AuditLog,
         metrics: AdapterMetrics,
-        pending_answers: PendingAnswers | None = None,
-        on_revoked: Callable[[SignedPublic], None] = lambda _signed: None,
+        caller: EndpointCaller,
+        on_revoked: Callable[[SignedPublic], None],
     ) -> None:
         self.access = access
-        self.pending_answers: PendingAnswers = pending_answers or NullAnswers()
+        # The outbound calls that wait for an answer.
+        self._caller = caller
         self._registry = registry
         self._operations = operations
         self._replies = replies
@@ -153,12 +106,12 @@ class RequestHandler:
         self._receiver = EventReceiver(
             identity,
             Hooks(
-                is_revoked=self._is_revoked,
+                is_revoked=lambda key, now: self.access.is_revoked(key, now),
                 seen_ids=seen_ids,
                 too_fast=self._too_fast,
                 terms=self._terms,
                 authorize=self._authorize,
-                is_expected=self._is_expected,
+                is_expected=caller.expects,
             ),
         )
 
@@ -192,7 +145,7 @@ class RequestHandler:
         if outcome.__class__ is Accepted:
             if outcome.event.in_reply_to is not None or outcome.event.kind == ERROR_KIND:
                 self._metrics.count_event("answer")
-                self.pending_answers.deliver(outcome)
+                self._caller.deliver(outcome)
             else:
                 self._start_call(outcome, len(raw))
         elif outcome.__class__ is EventRejected:
@@ -335,9 +288,6 @@ class RequestHandler:
 
     # Hooks of the receiver
 
-    def _is_revoked(self, key: str, now: float) -> bool:
-        return self.access.is_revoked(key, now)
-
     def _too_fast(self, key: str, _size: int, now: float) -> float | None:
         wait = self._rates.take(key, now)
         if not wait and self._untrusted_quota_full(key):
@@ -387,9 +337,6 @@ class RequestHandler:
         if proofs and capability is not None:
             self._proven_senders.add(event.sender)
         return caller
-
-    def _is_expected(self, event: DirectedEvent) -> bool:
-        return self.pending_answers.expects(event)
 
     # The end
 

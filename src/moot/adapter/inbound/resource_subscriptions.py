@@ -23,11 +23,11 @@ from moot.adapter.inbound.contract_registry import KindRoute
 from moot.adapter.inbound.mcp_source import McpServerSource, SourceFault
 from moot.adapter.inbound.operation_runner import SubscribeRequest
 from moot.adapter.inbound.reply_publisher import ReplyPublisher
-from moot.adapter.task_set import TaskSet
 from moot.adapter.telemetry.audit_log import AuditLog
 from moot.errors import AuthorizationInsufficient
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import encode
+from moot.resilience.task_set import TaskSet
 from moot.xprotocol.access_rights import Access
 from moot.xprotocol.contracts import ContractRefused
 from moot.xprotocol.events import DirectedEvent

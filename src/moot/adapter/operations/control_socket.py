@@ -4,11 +4,9 @@ A Unix socket that only its owner may open. One request per connection: one line
 
     {"ask": "status"}                    → {"ok": true, "answer": {…}}
     {"ask": "reload"}                    → {"ok": false, "error": "…"}
-    {"ask": "attach", "params": {…}}     → {"ok": true, "answer": {}}, then bytes both ways until either ends
 
-The last one is a *stream*: after the reply, the connection belongs to its handler. Next to the socket is a
-lock file, locked while the adapter runs, so that two never share a data folder; it also tells a running
-adapter from a socket that a crash left behind.
+Next to the socket is a lock file, locked while the adapter runs, so that two never share a data folder; it
+also tells a running adapter from a socket that a crash left behind.
 """
 
 from __future__ import annotations
@@ -42,7 +40,6 @@ _FOLDER_MODE: Final = 0o700
 
 JsonObject = dict[str, Json]
 Handler = Callable[[JsonObject], Awaitable[JsonObject]]
-StreamHandler = Callable[[JsonObject, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class AdapterNotRunning(MootError):
@@ -54,14 +51,12 @@ class ControlRequestFailed(MootError):
 
 
 @asynccontextmanager
-async def control_socket(
-    path: Path, handlers: Mapping[str, Handler], streams: Mapping[str, StreamHandler] | None = None
-) -> AsyncIterator[None]:
+async def control_socket(path: Path, handlers: Mapping[str, Handler]) -> AsyncIterator[None]:
     """Serve requests at `path` for the length of the block; raises UsageError when another adapter does.
 
     A handler may raise MootError, whose text is the answer.
     """
-    server = _ControlServer(handlers, streams or {})
+    server = _ControlServer(handlers)
     with _LockFile(path):
         path.unlink(missing_ok=True)
         bound = _bind(path)
@@ -80,9 +75,9 @@ async def send_control_request(
     """Send a request to the adapter at a socket; raises AdapterNotRunning and ControlRequestFailed."""
     try:
         async with asyncio.timeout(timeout_seconds):
-            reader, writer = await open_control_request(path, request, params)
+            reader, writer = await _open_request(path, request, params)
             try:
-                return await read_control_reply(reader)
+                return await _read_reply(reader)
             finally:
                 writer.close()
                 with suppress(OSError):
@@ -93,23 +88,18 @@ async def send_control_request(
         ) from None
 
 
-async def open_control_request(
+async def _open_request(
     path: Path, request: str, params: JsonObject | None = None
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection on which a request was sent; for streams. Raises AdapterNotRunning."""
+    """A connection on which a request was sent; raises AdapterNotRunning."""
     try:
         reader, writer = await asyncio.open_unix_connection(path, limit=MAX_LINE_BYTES)
-    except OSError as fault:
-        raise AdapterNotRunning(
-            f"no adapter answers at {path}: {fault.strerror or type(fault).__name__}"
-        ) from None
-    if not _is_same_user(writer):
-        # Before anything is sent to somebody else's socket.
-        writer.close()
-        raise AdapterNotRunning(
-            f"the socket {path} belongs to another user: no adapter of yours answers there"
-        )
-    try:
+        if not _is_same_user(writer):
+            # Before anything is sent to somebody else's socket.
+            writer.close()
+            raise AdapterNotRunning(
+                f"the socket {path} belongs to another user: no adapter of yours answers there"
+            )
         writer.write(_encode_line({"ask": request, "params": params or {}}))
         await writer.drain()
     except OSError as fault:
@@ -119,7 +109,7 @@ async def open_control_request(
     return reader, writer
 
 
-async def read_control_reply(reader: asyncio.StreamReader) -> JsonObject:
+async def _read_reply(reader: asyncio.StreamReader) -> JsonObject:
     """The reply to a request; raises ControlRequestFailed and AdapterNotRunning."""
     try:
         line = await reader.readline()
@@ -139,9 +129,8 @@ async def read_control_reply(reader: asyncio.StreamReader) -> JsonObject:
 
 
 class _ControlServer:
-    def __init__(self, handlers: Mapping[str, Handler], streams: Mapping[str, StreamHandler]) -> None:
+    def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self._handlers = handlers
-        self._streams = streams
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
@@ -186,12 +175,8 @@ class _ControlServer:
         if not isinstance(request, str) or not isinstance(params, dict):
             writer.write(_encode_error('send one line: {"ask": "status"}'))
             return
-        stream = self._streams.get(request)
         handler = self._handlers.get(request)
-        if stream is not None:
-            writer.write(_encode_line({"ok": True, "answer": {}}))
-            await stream(params, reader, writer)
-        elif handler is not None:
+        if handler is not None:
             try:
                 writer.write(_encode_line({"ok": True, "answer": await handler(params)}))
             except MootError as fault:
@@ -200,7 +185,7 @@ class _ControlServer:
                 log.exception("a control request failed")
                 writer.write(_encode_error("internal error; see the adapter's log"))
         else:
-            known = ", ".join(sorted({*self._handlers, *self._streams}))
+            known = ", ".join(sorted(self._handlers))
             writer.write(_encode_error(f"unknown request; known: {known}"))
 
 

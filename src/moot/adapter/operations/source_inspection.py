@@ -15,13 +15,11 @@ from typing import Final
 from moot import __version__
 from moot.adapter.config.adapter_settings import AdapterLimits
 from moot.adapter.config.source_settings import McpSource
-from moot.adapter.inbound.contract_registry import VERSIONS_FILE
+from moot.adapter.inbound.contract_registry import VERSIONS_FILE, read_versions
 from moot.adapter.inbound.mcp_source import McpServerSource, SourceFault, secrets_of
-from moot.errors import UsageError
 from moot.mcp.upstream import ServerInfo
 from moot.xprotocol.faults import scrub
 from moot.xprotocol.publication import Publication, ServerOffer, kinds_of, publish
-from moot.xprotocol.versions import EMPTY, VersionRegistry, load_registry
 
 _EMPTY_OFFER: Final = ServerOffer()
 
@@ -57,7 +55,7 @@ async def inspect_sources(
 
     `store` has the earlier versions; nothing is written there.
     """
-    versions = _load_versions(store)
+    versions = read_versions(None if store is None else store / VERSIONS_FILE)
     seen = await asyncio.gather(*(_inspect_source(source, limits, environ) for source in sources))
     found: list[SourceInspection] = []
     taken: frozenset[str] = frozenset()
@@ -108,15 +106,3 @@ async def _inspect_source(
         )
     finally:
         await source.close()
-
-
-def _load_versions(store: Path | None) -> VersionRegistry:
-    if store is None:
-        return EMPTY
-    file = store / VERSIONS_FILE
-    try:
-        return load_registry(file.read_bytes())
-    except FileNotFoundError:
-        return EMPTY
-    except OSError as fault:
-        raise UsageError(f"{file}: cannot be read: {fault.strerror}") from None

@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final
 
-from moot.endpoint.checked_relays import CheckedRelays
 from moot.endpoint.document_fetch import FetchPolicy
 from moot.endpoint.endpoint_caller import EndpointCaller
 from moot.endpoint.event_listener import EventListener
@@ -92,11 +91,7 @@ class RelayPool:
                 raise UsageError(
                     f"{MAX_RELAY_SETS} sets of relays are in use already: let sources share relays"
                 )
-            relays = (
-                RelayClient(urls, self._identity, self._settings)
-                if fetch_policy is None
-                else CheckedRelays(urls, self._identity, fetch_policy, self._settings)
-            )
+            relays = RelayClient(urls, self._identity, self._settings, fetch_policy=fetch_policy)
             stack = AsyncExitStack()
             entry = self._pool[key] = _PooledRelays(EventListener(relays, self._caller), stack, 0)
             await stack.enter_async_context(relays)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 from pathlib import Path
 from typing import Final
 
 from moot.errors import InvalidJson, UsageError
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import parse
+from moot.resilience.atomic_file import write_atomically
 
 # Eight delegations with 256 capabilities each are some 600 KiB.
 MAX_FILE_BYTES: Final = 1 << 20
@@ -50,22 +49,8 @@ def write_events(file: Path, events: Json, *, force: bool = False) -> None:
     The events are public; others may read the file, and only its owner may change it.
     """
     text = json.dumps(events, indent=1, ensure_ascii=True).encode("ascii") + b"\n"
-    temporary = file.with_name(f".{file.name}.{secrets.token_hex(8)}.new")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(temporary, flags, _FILE_MODE), "wb") as opened:
-            opened.write(text)
-            opened.flush()
-            os.fsync(opened.fileno())
-        try:
-            if force:
-                os.replace(temporary, file)
-            else:
-                # A link fails where there is a file already; a rename would replace it.
-                os.link(temporary, file)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_atomically(file, text, mode=_FILE_MODE, replace=force)
     except FileExistsError:
         raise UsageError(f"{file} exists already; use --force to overwrite it") from None
     except OSError as fault:

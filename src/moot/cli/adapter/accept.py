@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from moot.cli.adapter.options import add_config, add_json, command, print_json
+from moot.cli.adapter.options import add_control, add_json, command, print_json
 from moot.cli.adapter.status import control_of
 from moot.cli.interruption import run_errand
 
@@ -30,16 +29,13 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument("source", metavar="SOURCE", help="name of the source in the configuration")
     parser.add_argument("names", nargs="*", metavar="NAME", help="tools or kinds (default: all that changed)")
-    add_config(parser, "the configuration of the running adapter")
-    parser.add_argument(
-        "--control", type=Path, metavar="SOCKET", help="the control socket, instead of --config"
-    )
+    add_control(parser)
     add_json(parser, "what was accepted, as one JSON object")
 
 
 def run(chosen: argparse.Namespace) -> int:
     from moot.adapter.operations.control_socket import send_control_request
-    from moot.cli.escape_output import printable
+    from moot.tui.terminal_escape import printable
 
     control = chosen.control or control_of(chosen.config)
     answer = run_errand(

@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import re
-import textwrap
-import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from moot.cli import program
 from moot.cli.adapter import Misused
 
 if TYPE_CHECKING:
     from moot.adapter.config.adapter_settings import AdapterSettings
     from moot.identity.keys import Identity
 
-# Of descriptions; examples are not wrapped.
-_WIDTH: Final = 100
-_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800, "y": 365 * 86_400}
-
 
 def command(commands: Any, name: str, run: Any, *, help: str, description: str, examples: str) -> Any:
     """The parser of one command, with a description and examples."""
-    parser = commands.add_parser(
-        name,
-        help=help,
-        description="\n\n".join(textwrap.fill(part, _WIDTH) for part in description.split("\n\n")),
-        epilog=f"examples:\n{examples}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = program.add_command(commands, name, help=help, about=description, examples=examples)
     parser.set_defaults(run=run)
     return parser
 
@@ -47,6 +34,29 @@ def add_config(parser: Any, description: str = "the adapter's configuration") ->
 
 def add_json(parser: Any, description: str) -> None:
     parser.add_argument("--json", action="store_true", help=description)
+
+
+def add_control(parser: Any) -> None:
+    add_config(parser, "the configuration of the running adapter")
+    parser.add_argument(
+        "--control", type=Path, metavar="SOCKET", help="the control socket, instead of --config"
+    )
+
+
+def add_publish(parser: Any, description: str) -> None:
+    help = f"{description}: to the given relay, or the configured ones"
+    parser.add_argument("--publish", nargs="?", const="", metavar="RELAY", help=help)
+
+
+def relays_of(publish: str | None, settings: AdapterSettings | None) -> tuple[str, ...]:
+    """The relays that `--publish` means; none without it."""
+    if publish is None:
+        return ()
+    if publish:
+        return (publish,)
+    if settings is None:
+        raise Misused("--publish needs a relay: --publish wss://relay.example, or --config FILE")
+    return settings.relay.urls
 
 
 def config_file(given: Path | None) -> Path:
@@ -96,21 +106,6 @@ def own_identity(file: Path | None, settings: AdapterSettings | None) -> tuple[P
 
     path = file or (settings.identity.key_file if settings is not None else KEY_FILE.expanduser())
     return path, keyfile.load(path)
-
-
-def parse_time(text: str) -> int:
-    """A time: a date, a date and time, seconds since 1970, or a duration from now."""
-    if duration := re.fullmatch(r"(\d{1,6}(?:\.\d{1,6})?)([smhdwy])", text):
-        return int(time.time() + float(duration[1]) * _UNITS[duration[2]])
-    if re.fullmatch(r"\d{9,15}", text):
-        return int(text)
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a time: write 90d (also h, w, y) from now, 2027-01-31, or 2027-01-31T12:00:00Z"
-        ) from None
-    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp())
 
 
 def format_time(seconds: int) -> str:

@@ -11,14 +11,16 @@ from moot.cli.adapter import Misused
 from moot.cli.adapter.options import (
     add_config,
     add_json,
+    add_publish,
     command,
     format_time,
     load_sections_if_any,
     own_identity,
-    parse_time,
     print_json,
+    relays_of,
 )
 from moot.cli.interruption import run_errand
+from moot.cli.time_argument import parse_end_time
 
 if TYPE_CHECKING:
     from moot.adapter.config.adapter_settings import AdapterSettings
@@ -59,7 +61,7 @@ def add_command(commands: Any) -> None:
     )
     add(
         "--expires",
-        type=parse_time,
+        type=parse_end_time,
         metavar="TIME",
         help="expiry time: 90d from now, or 2027-01-31 (default: a year from now)",
     )
@@ -76,13 +78,7 @@ def add_command(commands: Any) -> None:
         help="default: next to the key file, with the suffix .delegation.json",
     )
     add("--force", action="store_true", help="overwrite the output file")
-    add(
-        "--publish",
-        nargs="?",
-        const="",
-        metavar="RELAY",
-        help="also publish it: to the given relay, or the configured ones",
-    )
+    add_publish(parser, "also publish it")
     add_config(parser)
     add_json(parser, "what was delegated, as one JSON object")
 
@@ -94,7 +90,7 @@ def run(chosen: argparse.Namespace) -> int:
 
     settings = load_sections_if_any(chosen.config, ("identity.key_file", "mcp_sources", "relay"))
     capabilities = _capabilities(chosen, settings)
-    relays = _relays(chosen, settings)
+    relays = relays_of(chosen.publish, settings)
     key, key_file = _key(chosen, settings)
     parent = keyfile.load(chosen.parent_key)
     now = time.time()
@@ -158,16 +154,6 @@ def _capabilities(chosen: argparse.Namespace, settings: AdapterSettings | None) 
     if not found:
         raise Misused("the configuration has no mcp_sources to take capabilities from: give --capabilities")
     return found
-
-
-def _relays(chosen: argparse.Namespace, settings: AdapterSettings | None) -> tuple[str, ...]:
-    if chosen.publish is None:
-        return ()
-    if chosen.publish:
-        return (chosen.publish,)
-    if settings is None:
-        raise Misused("--publish needs a relay: --publish wss://relay.example, or --config FILE")
-    return settings.relay.urls
 
 
 def _key(chosen: argparse.Namespace, settings: AdapterSettings | None) -> tuple[str, Path]:

@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from moot.cli.adapter import Misused
-from moot.cli.adapter.options import add_config, add_json, command, load_sections_if_any, print_json
+from moot.cli.adapter.options import (
+    add_config,
+    add_json,
+    add_publish,
+    command,
+    load_sections_if_any,
+    print_json,
+    relays_of,
+)
 from moot.cli.interruption import run_errand
 
 _EXAMPLES = """\
@@ -35,13 +43,7 @@ def add_command(commands: Any) -> None:
     add("--by", type=Path, required=True, metavar="FILE", help="the key file that signs the revocation")
     add("--output", type=Path, metavar="FILE", help="write the revocation to this file")
     add("--force", action="store_true", help="overwrite the output file")
-    add(
-        "--publish",
-        nargs="?",
-        const="",
-        metavar="RELAY",
-        help="publish it: to the given relay, or the configured ones",
-    )
+    add_publish(parser, "publish it")
     add_config(parser)
     add_json(parser, "the result as one JSON object")
 
@@ -55,12 +57,9 @@ def run(chosen: argparse.Namespace) -> int:
 
     if chosen.output is None and chosen.publish is None:
         raise Misused("give --publish RELAY, --output FILE, or both")
-    relays: tuple[str, ...] = (chosen.publish,) if chosen.publish else ()
-    if chosen.publish == "":
-        settings = load_sections_if_any(chosen.config, ("relay",))
-        if settings is None:
-            raise Misused("--publish needs a relay: --publish wss://relay.example, or --config FILE")
-        relays = settings.relay.urls
+    # Only a bare --publish needs the configuration, which may be missing or wrong.
+    settings = load_sections_if_any(chosen.config, ("relay",)) if chosen.publish == "" else None
+    relays = relays_of(chosen.publish, settings)
     key = VerifyKey.parse(chosen.key).text
     authority = keyfile.load(chosen.by)
     signed = revoke(authority, key, now=time.time())

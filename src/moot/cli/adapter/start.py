@@ -78,8 +78,6 @@ def set_up_logging(settings: AdapterSettings) -> None:
     handler = logs.set_up(config.severity, config.format, file)
     if config.output == "stdout" and not settings.uses_stdout and isinstance(handler, logging.StreamHandler):
         handler.setStream(sys.stdout)
-    # Without uvicorn's messages about starting and stopping.
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
 def print_record(settings: AdapterSettings) -> None:
@@ -160,8 +158,8 @@ async def _report_failures(settings: AdapterSettings) -> None:
 
     from moot.adapter.operations.control_socket import send_control_request
     from moot.cli.adapter.status import stderr_lines
-    from moot.cli.escape_output import printable
     from moot.errors import MootError
+    from moot.tui.terminal_escape import printable
 
     # The reason, and whether there was output: it may arrive later.
     reported: dict[str, tuple[str, bool]] = {}

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moot.cli.adapter.options import add_config, add_json, command, format_time, print_json
+from moot.cli.adapter.options import add_control, add_json, command, format_time, print_json
 from moot.cli.interruption import run_errand
 
 if TYPE_CHECKING:
@@ -29,10 +29,7 @@ def add_command(commands: Any) -> None:
         "0 when it is running, 1 when it is not.",
         examples=_EXAMPLES,
     )
-    add_config(parser, "the configuration of the running adapter")
-    parser.add_argument(
-        "--control", type=Path, metavar="SOCKET", help="the control socket, instead of --config"
-    )
+    add_control(parser)
     add_json(parser, "everything as one JSON object")
 
 
@@ -73,7 +70,7 @@ def control_of(config: Path | None) -> Path:
 
 
 def _print(status: dict[str, Json]) -> None:
-    from moot.cli.escape_output import printable
+    from moot.tui.terminal_escape import printable
 
     def row(name: str, value: object) -> None:
         print(f"{name:<12}{printable(str(value))}")
@@ -104,7 +101,7 @@ def _print(status: dict[str, Json]) -> None:
 
 def stderr_lines(source: dict[str, Json]) -> list[str]:
     """The end of a failed MCP server's stderr, escaped for a terminal."""
-    from moot.cli.escape_output import printable
+    from moot.tui.terminal_escape import printable
 
     return [f"  | {printable(line)}" for line in source.get("stderr") or ()]
 

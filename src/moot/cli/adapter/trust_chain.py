@@ -191,7 +191,7 @@ def _to_json(
 def _print(
     found: ChainWalk, channels: list[EvidenceChannel], evidence: ChainEvidence, anchors: set[str]
 ) -> None:
-    from moot.cli.escape_output import printable
+    from moot.tui.terminal_escape import printable
 
     if found.chain is not None:
         note = "compare it with what its owner published" if found.trusted is None else "not trusted here"

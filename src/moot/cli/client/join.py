@@ -13,9 +13,8 @@ import argparse
 import asyncio
 import base64
 import os
-import shlex
 import sys
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
@@ -24,11 +23,18 @@ from moot.cli import program
 from moot.cli.client.connect_options import add_connect_options, connect_settings_of
 from moot.cli.client.operation_output import print_error
 from moot.cli.client.screen import Screen, lines_from_stdin
-from moot.cli.escape_output import printable
 from moot.cli.exit_codes import EXIT_NOT_CONNECTED
 from moot.cli.interruption import run_service
-from moot.errors import MootError, UsageError
-from moot.tui.operations.operation import ClientContext, OperationResult, UserOperation
+from moot.errors import MootError
+from moot.tui.background_tasks import BackgroundTasks
+from moot.tui.operations.operation import (
+    ClientContext,
+    OperationResult,
+    UserOperation,
+    find_command,
+    split_words,
+)
+from moot.tui.terminal_escape import printable
 
 if TYPE_CHECKING:
     from moot.config.connect_settings import ConnectSettings
@@ -41,7 +47,7 @@ here. What you type is chat; / begins a command, and F1 explains the keys. Needs
 
 With --plain, without that extra, or where the output is no terminal, there are lines of text instead. They
 can be scripted: lines from a pipe are carried out one after the other, and the end of the input ends it,
-or --linger SECONDS later. With --json everything heard is one envelope a line.
+or --linger SECONDS later. With --json every message is one envelope a line.
 """
 _EXAMPLES = """\
   moot join                                       in the folder of a space
@@ -66,10 +72,10 @@ def add_command(commands: Any, name: str) -> None:
     add = parser.add_argument
     add("-n", type=int, default=10, metavar="COUNT", help="begin with so many of the latest messages (10)")
     add("--all", action="store_true", help="also what only programs care for: progress, acknowledgements, …")
-    lingers = "stay so long after the end of the input (0: for ever)"
+    lingers = "stay this long after the end of the input (0: for ever)"
     add("--linger", type=float, metavar="SECONDS", help=lingers)
     add("--timeout", type=float, metavar="SECONDS", help="how long operations wait for an answer")
-    add("--json", action="store_true", help="everything heard as one envelope a line")
+    add("--json", action="store_true", help="every message as one envelope a line")
     add("--plain", action="store_true", help="lines of text, for pipes and scripts; no full screen")
     add("--theme", metavar="NAME", help="full screen: how it looks, such as moot-light or moot-contrast")
     add("--bell", action="store_true", help="full screen: ring when something waits for a decision")
@@ -147,7 +153,7 @@ async def _full_screen(
 
 
 class Person:
-    """Somebody at a terminal: one task hears, one types."""
+    """Somebody at a terminal: one task receives, one reads what is typed."""
 
     def __init__(
         self, space: JoinedSpace, where: ConnectSettings, screen: Screen, options: argparse.Namespace
@@ -161,43 +167,31 @@ class Person:
         self._screen = screen
         self._options = options
         self._operations = {operation.name: operation for operation in OPERATIONS}
-        self._is_leaving = asyncio.Event()
+        self._leaving = asyncio.Event()
         self._failed = False
-        self._tasks: set[asyncio.Task[None]] = set()
 
     async def stay(self, coming: AsyncIterator[Envelope | MissedMessages]) -> int:
         """Until the input ends, /quit, or the gateway's own end; the exit code. Cancelling leaves."""
         space = self.context.space
         await self._begin()
         async with asyncio.TaskGroup() as group:
-            self._group = group
-            hearing = self._beside(self._hear(coming))
-            leaving = self._beside(self._wait_for_end())
-            self._beside(self._type())
+            self._background = BackgroundTasks(group)
+            receiving = self._background.start(self._receive(coming))
+            leaving = self._background.start(self._leaving.wait())
+            self._background.start(self._type())
             space.streams.on_open(self._stream_opened)
             for info in space.streams:
                 self._stream_opened(info)
-            await asyncio.wait([hearing, leaving], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([receiving, leaving], return_when=asyncio.FIRST_COMPLETED)
             ended = space.close_reason
-            for task in tuple(self._tasks):
-                task.cancel()
+            self._background.cancel()
         if ended is not None:
             self._screen.fault(f"the connection ended: {ended.code} {ended.reason}".rstrip())
             return EXIT_NOT_CONNECTED
         return 1 if self._failed and not self._screen.is_terminal else 0
 
-    def _beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run something beside the rest, until we leave."""
-        task = self._group.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    async def _wait_for_end(self) -> None:
-        await self._is_leaving.wait()
-
     async def _begin(self) -> None:
-        """What was said before, who is here, and what waits for a decision."""
+        """Show earlier messages, who is here, and pending proposals."""
         from moot.tui.operations.decision_operations import described
 
         space, screen = self.context.space, self._screen
@@ -214,9 +208,9 @@ class Person:
             if seen.id in known:
                 screen.lines([*described(self.context, seen), *self._hint(seen.id)])
 
-    # Hearing
+    # Receiving
 
-    async def _hear(self, coming: AsyncIterator[Envelope | MissedMessages]) -> None:
+    async def _receive(self, coming: AsyncIterator[Envelope | MissedMessages]) -> None:
         from moot.participant import MissedMessages
 
         async for item in coming:
@@ -244,7 +238,7 @@ class Person:
         return [f"    /approve {number} does it, /reject {number} declines it"]
 
     def _stream_opened(self, info: StreamInfo) -> None:
-        self._beside(self._read(info))
+        self._background.start(self._read(info))
 
     async def _read(self, info: StreamInfo) -> None:
         """Print the frames of a stream as far as we get them."""
@@ -269,17 +263,17 @@ class Person:
             if not is_terminal:
                 await self._carry_out(line)
             elif line.strip():
-                self._beside(self._carry_out(line))
-            if self._is_leaving.is_set():
+                self._background.start(self._carry_out(line))
+            if self._leaving.is_set():
                 return
         if is_terminal or self._options.linger is None:
-            self._is_leaving.set()
+            self._leaving.set()
         elif self._options.linger > 0:
             await asyncio.sleep(self._options.linger)
-            self._is_leaving.set()
+            self._leaving.set()
 
     async def _carry_out(self, line: str) -> None:
-        """One line: chat or an operation. What goes wrong is told, and ends nothing."""
+        """One line: chat or an operation. An error is shown and ends nothing."""
         try:
             if not line.strip():
                 return
@@ -293,14 +287,10 @@ class Person:
             self._screen.fault(fault)
 
     async def _operate(self, line: str) -> None:
-        try:
-            words = shlex.split(line)
-        except ValueError as fault:
-            raise UsageError(f"{fault}: put quotes around texts with spaces, and close them") from None
-        name, *rest = words or ["help"]
+        name, *rest = split_words(line) or ["help"]
         match name:
             case "quit" | "exit":
-                self._is_leaving.set()
+                self._leaving.set()
             case "help":
                 self._screen.answer("help", self._help(rest))
             case "to":
@@ -308,18 +298,13 @@ class Person:
                 whom = ", ".join(rest) or "nobody in particular"
                 self._screen.answer("to", OperationResult({"to": rest}, [f"your chat is for {whom}"]))
             case _:
-                operation = self._operations.get(name)
-                if operation is None:
-                    raise UsageError(f"there is no /{name}: /help lists what there is")
+                operation = find_command(name, self._operations)
                 options = operation.slash_parser().parse_args(rest)
                 self._screen.answer(name, await operation.run(self.context, options))
 
     def _help(self, names: list[str]) -> OperationResult:
         if names:
-            operation = self._operations.get(names[0].removeprefix("/"))
-            if operation is None:
-                raise UsageError(f"there is no /{names[0]}: /help lists what there is")
-            text = operation.slash_parser().format_help()
+            text = find_command(names[0], self._operations).slash_parser().format_help()
             return OperationResult(text, text.rstrip().split("\n"))
         return _overview(self._operations)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import sys
 
-from moot.cli.escape_output import printable
 from moot.cli.exit_codes import exit_code_of
 from moot.cli.program import complain
 from moot.cli.table_output import print_table
 from moot.errors import MootError
 from moot.tui.operations.operation import OperationResult, error_code
+from moot.tui.terminal_escape import printable
 
 
 def print_result(result: OperationResult, *, as_json: bool) -> None:

@@ -12,11 +12,11 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from moot.cli.escape_output import printable, printable_json
 from moot.errors import MootError
 from moot.protocol.operation import Json
 from moot.tui.envelope_view import lines_of
 from moot.tui.operations.operation import OperationResult, error_code
+from moot.tui.terminal_escape import printable, printable_json
 
 if TYPE_CHECKING:
     from moot.participant import MissedMessages
@@ -60,11 +60,14 @@ class Screen:
 
     # Out
 
-    def envelope(self, envelope: Envelope) -> None:
+    def envelope(self, envelope: Envelope) -> bool:
+        """Print an envelope; whether there was anything to print."""
         if self.as_json:
             self._write(printable_json(envelope.raw))
-        else:
-            self.lines(lines_of(envelope, verbose=self.verbose))
+            return True
+        lines = lines_of(envelope, verbose=self.verbose)
+        self.lines(lines)
+        return bool(lines)
 
     def lines(self, lines: Sequence[str]) -> None:
         """Words for a person; in JSON there are none."""

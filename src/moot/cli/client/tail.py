@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import AsyncIterator
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from moot.cli import program
 from moot.cli.client.connect_options import add_connect_options, connect_settings_of
-from moot.cli.escape_output import printable, printable_json
 from moot.protocol.envelope import Envelope
 
 if TYPE_CHECKING:
@@ -56,25 +53,25 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _tail(options: argparse.Namespace) -> int:
-    from moot.cli.exit_codes import EXIT_NOT_CONNECTED
+    from moot.cli.client.screen import Screen
+    from moot.errors import ConnectionClosed
     from moot.participant import MissedMessages, connect
 
     where = connect_settings_of(options)
-    shown = 0
+    screen, shown = Screen(as_json=options.json, verbose=options.all), 0
     async with connect(where.url, where.space, where.token.reveal(), passive=True) as space:
         # Before anything is waited for: from here on nothing is missed.
         coming = space.envelopes(own=True)
         before = await space.recall() if options.n > 0 else []
         async for item in _messages(before, coming, options):
             if isinstance(item, MissedMessages):
-                _show_gap(item, options)
-            elif _show(item, options):
+                screen.gap(item)
+            elif screen.envelope(item):
                 shown += 1
                 if options.count is not None and shown >= options.count:
                     return 0
         ending = await space.stay()
-    print_ending(f"the connection ended: {ending.code} {ending.reason}", as_json=options.json)
-    return EXIT_NOT_CONNECTED
+    raise ConnectionClosed(ending.code, ending.reason)
 
 
 async def _messages(
@@ -88,37 +85,8 @@ async def _messages(
             yield item
 
 
-def _show_gap(gap: MissedMessages, options: argparse.Namespace) -> None:
-    if options.json:
-        print(json.dumps({"missed_messages": gap.missed, "reason": gap.why}), flush=True)
-    else:
-        missed = "some messages" if gap.missed is None else f"{gap.missed} messages"
-        print(f"… {missed} were missed: {gap.why}", flush=True)
-
-
 def _wanted(envelope: Envelope, options: argparse.Namespace) -> bool:
     kinds, senders = options.kind, options.sender
     return (not kinds or any(fnmatchcase(envelope.kind, kind) for kind in kinds)) and (
         not senders or envelope.sender in senders
     )
-
-
-def _show(envelope: Envelope, options: argparse.Namespace) -> bool:
-    """Print it; whether there was anything to print."""
-    from moot.tui.envelope_view import lines_of
-
-    if options.json:
-        print(printable_json(envelope.raw), flush=True)
-        return True
-    lines = lines_of(envelope, verbose=options.all)
-    for line in lines:
-        print(printable(line), flush=True)
-    return bool(lines)
-
-
-def print_ending(words: str, *, as_json: bool) -> None:
-    """Why nothing more comes."""
-    if as_json:
-        print(json.dumps({"error": "connection_closed", "message": words}), flush=True)
-    else:
-        print(f"moot: {printable(words)}", file=sys.stderr, flush=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from moot.cli import program
-from moot.cli.escape_output import printable
 from moot.cli.journal_folder import add_journal_options, journal_folder_of
 from moot.errors import UsageError
+from moot.tui.terminal_escape import printable
 
 
 def add_command(commands: Any, name: str) -> None:

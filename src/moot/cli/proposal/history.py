@@ -28,6 +28,16 @@ _EXAMPLES: Final = """\
 """
 
 
+# The status of a decision in the journal and in --json → its name for people.
+_STATUS_NAMES: Final = {
+    "open": "pending",
+    "fulfilled": "fulfilled",
+    "rejected": "rejected",
+    "withdrawn": "withdrawn",
+    "expired": "expired",
+}
+
+
 def add_command(commands: Any, name: str) -> None:
     parser = program.add_command(
         commands,
@@ -39,12 +49,7 @@ def add_command(commands: Any, name: str) -> None:
     )
     add = parser.add_argument
     add_journal_options(parser)
-    add(
-        "--how",
-        action="append",
-        default=[],
-        choices=("open", "fulfilled", "rejected", "withdrawn", "expired"),
-    )
+    add("--how", action="append", default=[], choices=tuple(_STATUS_NAMES.values()))
     add("--proposer", metavar="NAME")
     add("--by", metavar="NAME", help="who decided")
     add("--tool", metavar="NAME")
@@ -71,7 +76,7 @@ def _run(options: argparse.Namespace) -> int:
     found = list(
         filter_decisions(
             read_ledger(journal_folder_of(options), now=time.time()),
-            status=options.how,
+            status=[status for status, name in _STATUS_NAMES.items() if name in options.how],
             proposer=options.proposer,
             by=options.by,
             tool=options.tool,
@@ -106,7 +111,7 @@ def _row(decision: Decision) -> tuple[str, ...]:
         rfc3339(case.at)[:16].replace("T", " "),
         case.proposer,
         case.tool or case.method or "?",
-        decision.status,
+        _STATUS_NAMES[decision.status],
         decision.by or "",
         "" if decision.duration_seconds is None else f"{decision.duration_seconds:.0f} s",
         decision.rule or "",

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli import program
 from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
-from moot.cli.escape_output import printable
 from moot.cli.table_output import print_table
 from moot.errors import MootError, TimedOut, UsageError
+from moot.tui.terminal_escape import printable
 from moot.tui.text_table import TextTable
 
 if TYPE_CHECKING:
@@ -136,13 +136,12 @@ async def _suggestions(space: JoinedSpace, options: argparse.Namespace) -> Any:
 
     found = (await _ask(space, options, "trust_suggestions"))["suggestions"]
     if not options.json:
-        if not found:
+        entries = [SuggestionEntry(each["suggestion"], each, options.approver, "") for each in found]
+        if entries:
+            rows = [(each.name, each.text) for each in entries]
+            print_table(TextTable(("SUGGESTION", "RULE"), rows, [suggestion_lines(each) for each in entries]))
+        else:
             print("nothing is suggested")
-        for each in found:
-            shown = SuggestionEntry(each["suggestion"], each, options.approver, "")
-            print(printable(f"{shown.name}  {shown.text}"))
-            for line in suggestion_lines(shown):
-                print(printable(f"    {line}"))
     return [_renamed(each, suggestion="id", words="description") for each in found]
 
 

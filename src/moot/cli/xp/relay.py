@@ -73,15 +73,12 @@ def run(options: argparse.Namespace) -> int:
 
 async def _serve(options: argparse.Namespace) -> int:
     import asyncio
-    import logging
 
     from moot import logs
     from moot.relay.relay_server import open_relay
 
     settings = _settings(options)
     logs.set_up(options.log_level, "text")
-    # Without uvicorn's messages about starting and stopping.
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
     async with open_relay(settings) as relay:
         print(f"moot relay listening on {relay.url}", flush=True)
         await asyncio.Event().wait()

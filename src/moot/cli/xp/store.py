@@ -165,12 +165,12 @@ def _show(options: argparse.Namespace) -> int:
 
     import orjson
 
-    from moot.cli.escape_output import printable_json
     from moot.cli.table_output import TableWriter
     from moot.errors import UsageError
     from moot.store.event_query import EventQuery, read_all
     from moot.store.event_store import annotations_of
     from moot.store.event_tables import ids_with_prefix
+    from moot.tui.terminal_escape import printable_json
 
     with _opened(options.data) as connection:
         found = ids_with_prefix(connection, options.id.lower(), 3)
@@ -200,9 +200,9 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    from moot.cli.escape_output import printable
     from moot.cli.output_file import open_new_file
     from moot.store.event_query import read_all
+    from moot.tui.terminal_escape import printable
 
     count = 0
     with _opened(options.data) as connection, open_new_file(options.file) as file:
@@ -217,7 +217,7 @@ def _export(options: argparse.Namespace) -> int:
 def _stats(options: argparse.Namespace) -> int:
     import orjson
 
-    from moot.cli.escape_output import printable
+    from moot.tui.terminal_escape import printable
 
     with _opened(options.data) as connection:
         (count, oldest, newest, size) = connection.execute(
@@ -316,9 +316,9 @@ def _query(options: argparse.Namespace, limit: int | None) -> EventQuery:
 
 
 def _print_all(options: argparse.Namespace, query: EventQuery) -> int:
-    from moot.cli.escape_output import printable_json
     from moot.cli.table_output import TableWriter
     from moot.store.event_query import read_all
+    from moot.tui.terminal_escape import printable_json
 
     with _opened(options.data) as connection:
         if options.json:

@@ -73,6 +73,27 @@ def _check_names(value: Json, name: str) -> None:
         raise PayloadShapeError(f"payload.{name} must be a list of strings")
 
 
+def _fields(*required: str, optional: Sequence[str] = (), counts: Sequence[str] = ()) -> Check:
+    """A check of texts that are required and not empty, optional texts, and optional counts."""
+
+    def check(payload: Payload) -> None:
+        _check_texts(payload, *required)
+        _check_optional_text(payload, *optional)
+        _check_optional_count(payload, *counts)
+
+    return check
+
+
+_REASON: Final = _fields(optional=("reason",))
+_STATUS: Final = _fields(optional=("status",))
+_WRITER: Final = _fields("stream_id", "participant_id", optional=("reason",))
+_TRANSFER: Final = _fields("stream_id", "new_owner", optional=("reason",))
+
+
+def _message(payload: Payload) -> None:
+    _check_text(payload, "message")
+
+
 # MCP bodies.
 
 
@@ -120,32 +141,12 @@ def _check_proposal(payload: Payload) -> None:
         raise PayloadShapeError("a notification cannot be proposed: nobody would answer it")
 
 
-# Chat and reasoning.
-
-
-def _check_chat(payload: Payload) -> None:
-    _check_text(payload, "text", empty=False)
-    _check_optional_text(payload, "format")
-
-
-def _check_message(payload: Payload) -> None:
-    _check_text(payload, "message")
-
-
-def _check_reason(payload: Payload) -> None:
-    _check_optional_text(payload, "reason")
-
-
-def _check_acknowledgement(payload: Payload) -> None:
-    _check_optional_text(payload, "status")
-
-
 # The space.
 
 
 def _check_grant(payload: Payload) -> None:
     _check_texts(payload, "recipient")
-    _check_reason(payload)
+    _check_optional_text(payload, "reason")
     capabilities = payload.get("capabilities")
     if capabilities.__class__ is not list or not capabilities:
         raise PayloadShapeError("payload.capabilities must be a non-empty list")
@@ -153,7 +154,7 @@ def _check_grant(payload: Payload) -> None:
 
 def _check_revoke(payload: Payload) -> None:
     _check_texts(payload, "recipient")
-    _check_reason(payload)
+    _check_optional_text(payload, "reason")
     if "grant_id" in payload:
         _check_texts(payload, "grant_id")
     elif payload.get("capabilities").__class__ is not list:
@@ -165,16 +166,6 @@ def _check_invite(payload: Payload) -> None:
     _check_optional_text(payload, "email", "reason")
     if payload.get("initial_capabilities", []).__class__ is not list:
         raise PayloadShapeError("payload.initial_capabilities must be a list")
-
-
-def _check_invite_ack(payload: Payload) -> None:
-    _check_texts(payload, "status", "participant_id")
-    _check_optional_text(payload, "token", "connection_url")
-
-
-def _check_kick(payload: Payload) -> None:
-    _check_texts(payload, "participant_id")
-    _check_reason(payload)
 
 
 def _check_member(member: Json, name: str) -> None:
@@ -204,16 +195,11 @@ def _check_presence(payload: Payload) -> None:
     _check_member(payload.get("participant"), "participant")
 
 
-def _check_error(payload: Payload) -> None:
-    _check_texts(payload, "error")
-    _check_optional_text(payload, "message")
-
-
 # Controls.
 
 
 def _check_pause(payload: Payload) -> None:
-    _check_reason(payload)
+    _check_optional_text(payload, "reason")
     seconds = payload.get("timeout_seconds")
     if seconds is not None and (seconds.__class__ not in (int, float) or not seconds > 0):
         raise PayloadShapeError("payload.timeout_seconds must be a positive number")
@@ -236,11 +222,6 @@ def _check_forget(payload: Payload) -> None:
     entries = payload.get("entries")
     if entries is not None and not (_is_count(entries) and entries > 0):
         raise PayloadShapeError("payload.entries must be a whole number of 1 or more")
-
-
-def _check_compact(payload: Payload) -> None:
-    _check_reason(payload)
-    _check_optional_count(payload, "target_tokens")
 
 
 def _check_compact_done(payload: Payload) -> None:
@@ -267,29 +248,10 @@ def _check_stream_open(payload: Payload) -> None:
         _check_names(payload["target"], "target")
 
 
-def _check_stream_close(payload: Payload) -> None:
-    _check_optional_text(payload, "stream_id", "reason")
-
-
-def _check_stream_writer(payload: Payload) -> None:
-    _check_texts(payload, "stream_id", "participant_id")
-    _check_reason(payload)
-
-
-def _check_transfer(payload: Payload) -> None:
-    _check_texts(payload, "stream_id", "new_owner")
-    _check_reason(payload)
-
-
 def _check_settlement(payload: Payload) -> None:
     if payload.get("outcome") not in ("done", "failed"):
         raise PayloadShapeError("outcome must be done or failed")
     _check_optional_text(payload, "note")
-
-
-def _check_outcome(payload: Payload) -> None:
-    _check_texts(payload, "proposal_id", "outcome")
-    _check_optional_text(payload, "reason", "request_id")
 
 
 def _check_proposals(payload: Payload) -> None:
@@ -317,42 +279,42 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "mcp/request": _check_request,
     "mcp/response": _check_response,
     "mcp/proposal": _check_proposal,
-    "mcp/withdraw": _check_reason,
-    "mcp/reject": _check_reason,
-    "chat": _check_chat,
-    "chat/acknowledge": _check_acknowledgement,
-    "chat/cancel": _check_reason,
-    "reasoning/start": _check_message,
-    "reasoning/thought": _check_message,
-    "reasoning/conclusion": _check_message,
-    "reasoning/cancel": _check_reason,
+    "mcp/withdraw": _REASON,
+    "mcp/reject": _REASON,
+    "chat": _fields("text", optional=("format",)),
+    "chat/acknowledge": _STATUS,
+    "chat/cancel": _REASON,
+    "reasoning/start": _message,
+    "reasoning/thought": _message,
+    "reasoning/conclusion": _message,
+    "reasoning/cancel": _REASON,
     "capability/grant": _check_grant,
     "capability/revoke": _check_revoke,
-    "capability/grant-ack": _check_acknowledgement,
+    "capability/grant-ack": _STATUS,
     "space/invite": _check_invite,
-    "space/invite-ack": _check_invite_ack,
-    "space/kick": _check_kick,
+    "space/invite-ack": _fields("status", "participant_id", optional=("token", "connection_url")),
+    "space/kick": _fields("participant_id", optional=("reason",)),
     "participant/pause": _check_pause,
     "participant/request-status": _check_request_status,
     "participant/status": _check_status,
     "participant/forget": _check_forget,
-    "participant/compact": _check_compact,
+    "participant/compact": _fields(optional=("reason",), counts=("target_tokens",)),
     "participant/compact-done": _check_compact_done,
     "stream/request": _check_stream_request,
     "stream/open": _check_stream_open,
-    "stream/close": _check_stream_close,
-    "stream/grant-write": _check_stream_writer,
-    "stream/revoke-write": _check_stream_writer,
-    "stream/transfer-ownership": _check_transfer,
-    "stream/write-granted": _check_stream_writer,
-    "stream/write-revoked": _check_stream_writer,
-    "stream/ownership-transferred": _check_transfer,
+    "stream/close": _fields(optional=("stream_id", "reason")),
+    "stream/grant-write": _WRITER,
+    "stream/revoke-write": _WRITER,
+    "stream/transfer-ownership": _TRANSFER,
+    "stream/write-granted": _WRITER,
+    "stream/write-revoked": _WRITER,
+    "stream/ownership-transferred": _TRANSFER,
     "moot/settle": _check_settlement,
-    "moot/outcome": _check_outcome,
+    "moot/outcome": _fields("proposal_id", "outcome", optional=("reason", "request_id")),
     "moot/proposals": _check_proposals,
     "system/welcome": _check_welcome,
     "system/presence": _check_presence,
-    "system/error": _check_error,
+    "system/error": _fields("error", optional=("message",)),
 }
 
 

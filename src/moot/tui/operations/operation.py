@@ -11,7 +11,8 @@ import argparse
 import difflib
 import json
 import re
-from collections.abc import Awaitable, Callable, Sequence
+import shlex
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -174,6 +175,25 @@ class UserOperation:
         parser = SlashParser(prog=f"/{self.name}", description=description, add_help=False)
         self.arguments(parser)
         return parser
+
+
+def split_words(line: str) -> list[str]:
+    """The words of a command, split like a shell does; raises UsageError."""
+    try:
+        return shlex.split(line)
+    except ValueError as fault:
+        raise UsageError(f"{fault}: put quotes around text with spaces, and close them") from None
+
+
+def find_command(name: str, commands: Mapping[str, UserOperation]) -> UserOperation:
+    """The slash command of a name; raises UsageError that offers similar ones."""
+    found = commands.get(name.removeprefix("/"))
+    if found is None:
+        # No abbreviations, which are for Tab: /k must not remove anyone.
+        like = ", ".join(f"/{each}" for each in commands if each.startswith(name[:2]))
+        hint = f"did you mean {like}?" if like else "/help lists the commands"
+        raise UsageError(f"unknown command /{name}: {hint}")
+    return found
 
 
 class SlashParser(argparse.ArgumentParser):

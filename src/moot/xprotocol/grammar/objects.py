@@ -11,7 +11,7 @@ large in all, and only as deep as the logarithm.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from moot.xprotocol.grammar.arrays import ValueOf
 from moot.xprotocol.grammar.grammar_limits import (
@@ -142,25 +142,23 @@ def _counted(
     if len(members) > COUNTED_ROW or len(members) * min(top, len(members)) > COUNTED_MEMBERS:
         note("minProperties and maxProperties are not enforced: too many members to count")
         return _row(book, members, extra, hint=hint)
-    return _Counting(book, members, extra, low, high, hint=hint, note=note).run()
+    return _Counting(book, members, extra, low, high, hint, note).run()
 
 
+@dataclass(slots=True)
 class _Counting:
-    def __init__(
-        self,
-        book: RuleBook,
-        members: list[_Member],
-        extra: Expr,
-        low: int,
-        high: int | None,
-        *,
-        hint: str,
-        note: Note,
-    ) -> None:
-        self.book, self.members, self.extra = book, members, extra
-        self.low, self.high, self.hint, self.note = low, high, hint, note
-        self.comma = seq(Lit(","), whitespace(book))
-        self.known: dict[tuple[int, int], tuple[Expr, bool]] = {}
+    book: RuleBook
+    members: list[_Member]
+    extra: Expr
+    low: int
+    high: int | None
+    hint: str
+    note: Note
+    known: dict[tuple[int, int], tuple[Expr, bool]] = field(default_factory=dict)
+
+    @property
+    def comma(self) -> Expr:
+        return seq(Lit(","), whitespace(self.book))
 
     def run(self) -> tuple[Expr, bool]:
         row: Expr = NEVER
