@@ -95,11 +95,6 @@ ALICE = "participants: {a: {tokens: [t], profile: full}}"
             "space lab: members may hand on rights that they do not hold (delegation: unrestricted)",
         ),
         (
-            "{gateway: {host: 0.0.0.0}, spaces: {lab: {" + ALICE + "}}}",
-            "gateway.host: listens on 0.0.0.0, but only requests that name this machine itself are answered;"
-            " list other names under allowed_hosts",
-        ),
-        (
             "{gateway: {allow_query_token: true}, spaces: {lab: {" + ALICE + "}}}",
             "gateway.allow_query_token: tokens in URLs end up in logs and histories",
         ),
@@ -116,6 +111,30 @@ ALICE = "participants: {a: {tokens: [t], profile: full}}"
 def test_what_may_not_be_meant_is_noted(tmp_path: Path, text: str, note: str) -> None:
     assert loaded(tmp_path, text).notes == (note,)
     assert check(tmp_path / "moot.yaml", environ=NO_ENVIRONMENT)[-1] == f"note: {note}"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "'::'", "192.0.2.7"])  # noqa: S104  # read, not bound
+def test_a_gateway_that_others_reach_without_tls_gets_a_loud_warning(tmp_path: Path, host: str) -> None:
+    settings = "host: " + host + ", allowed_hosts: [moot.example]"
+    shown = host.strip("'")
+    exposed = f"WARNING: gateway.host: {shown} is reached from other machines, and there is no TLS: tokens"
+    read = " and all messages can be read and changed on the way."
+    (note,) = loaded(tmp_path, "{gateway: {" + settings + "}, spaces: {lab: {" + ALICE + "}}}").notes
+    assert note.startswith(exposed + read)
+    admin = settings + ", admin_tokens: {root: {token: r}}"
+    (note,) = loaded(tmp_path, "{gateway: {" + admin + "}, spaces: {lab: {" + ALICE + "}}}").notes
+    assert note.startswith(exposed + ", those of administrators (root) too," + read)
+    public = "spaces: {lab: {access: public, anonymous: [chat], " + ALICE + "}}"
+    notes = loaded(tmp_path, "{gateway: {" + settings + "}, " + public + "}").notes
+    assert f"WARNING: space lab: whoever reaches {shown} comes in without a token" in notes
+
+
+def test_a_gateway_that_names_no_hosts_is_told_who_is_answered(tmp_path: Path) -> None:
+    text = "{gateway: {host: 0.0.0.0}, spaces: {lab: {" + ALICE + "}}}"
+    assert loaded(tmp_path, text).notes[1] == (
+        "gateway.host: listens on 0.0.0.0, but only requests that name this machine itself are answered;"
+        " list other names under allowed_hosts"
+    )
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604])

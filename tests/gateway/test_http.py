@@ -220,6 +220,11 @@ async def test_polling_leaves_out_what_others_alone_were_told(stage: SharedGatew
     assert {each["kind"] for each in polled["messages"]} <= {"system/presence", "chat"}
     assert ack["payload"]["token"] not in str(polled)
     own = await stage.room.poll("carol", since=since)
+    # Told once, to the socket that asked: not again to whoever polls with the inviter's token later.
+    assert ack["payload"]["token"] not in str(own)
+    (polled_ack,) = [each for each in own["messages"] if each["kind"] == "space/invite-ack"]
+    assert polled_ack["id"] == ack["id"]
+    assert polled_ack["payload"] == {name: value for name, value in ack["payload"].items() if name != "token"}
     assert {"system/welcome", "system/error", "space/invite-ack"} <= {
         each["kind"] for each in own["messages"]
     }
@@ -312,3 +317,30 @@ async def test_posting_polling_metrics_and_admin_can_be_turned_off(tmp_path: Pat
         assert "/metrics" not in paths
         assert "/participants/{id}/messages" not in paths
         assert not [path for path in paths if path.startswith("/admin")]
+
+
+@pytest.mark.parametrize("by_http", [False, True])
+async def test_the_token_of_an_invite_is_told_once_and_kept_nowhere(tmp_path: Path, by_http: bool) -> None:
+    """Not in a poll, in any dialect; not in the journal, the snapshots or a file that records a space."""
+    invite = {"participant_id": "zoe"}
+    people = participants(alice=["*"]) | {"log": {"output_log": "space.log"}}
+    async with running_gateway(tmp_path, people, snapshot_records=1) as room:
+        alice = await room.join("alice")
+        if by_http:
+            answer = await room.post("alice", {"id": "i-1", "kind": "space/invite", "payload": invite})
+            token = answer.json()["token"]
+            again = await room.post("alice", {"id": "i-2", "kind": "space/invite", "payload": invite})
+            assert again.status_code == 409
+            assert token not in again.text
+        else:
+            token = (await alice.ask("space/invite", invite))["payload"]["token"]
+            assert token not in str(await alice.ask("space/invite", invite))
+        zoe = await room.open("/ws?space=lab", token=token)
+        await zoe.hear("system/welcome")
+        for dialect in ("mew", "mcpx", "m3p"):
+            assert token not in str(await room.poll("alice", dialect=dialect))
+        heard = [message["kind"] for message in alice.heard if token in str(message)]
+        assert heard == ([] if by_http else ["space/invite-ack"])
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) > 3
+    assert [path for path in files if token.encode() in path.read_bytes()] == []

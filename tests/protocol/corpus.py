@@ -119,8 +119,9 @@ NOT_JSON: tuple[Refusal, ...] = (
         InvalidJson,
         "64 levels",
     ),
-    Refusal("enough levels to end a stack", b"[" * 500_000, InvalidJson, "64 levels"),
-    Refusal("deep and never closed", b'{"a":' * 150_000, InvalidJson, "64 levels"),
+    Refusal("enough levels to end a stack", b"[" * 500_000, InvalidJson, "50000 objects"),
+    Refusal("levels enough for two stacks", b"[" * 50_000, InvalidJson, "64 levels"),
+    Refusal("deep and never closed", b'{"a":' * 150_000, InvalidJson, "50000 objects"),
 )
 
 # MEW 3: JSON, but not an envelope.

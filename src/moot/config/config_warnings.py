@@ -21,6 +21,8 @@ def warnings_of(
     """Everything worth a second look; `literals` are the paths of tokens that stand in the file itself."""
     if literals and path.stat().st_mode & _READABLE_BY_OTHERS:
         yield f"{literals[0]}: a token stands in a file that others may read; run chmod 600 on {path.name}"
+    if not is_loopback(gateway.host):
+        yield from _about_exposure(gateway, spaces)
     if not is_loopback(gateway.host) and gateway.allowed_hosts is None:
         yield (
             f"gateway.host: listens on {gateway.host}, but only requests that name this machine itself"
@@ -39,6 +41,20 @@ def warnings_of(
     for admin, hash in gateway.admin_tokens.items():
         if hash in everyone:
             yield f"gateway.admin_tokens.{admin}: a participant has the same token and so the same powers"
+
+
+def _about_exposure(gateway: GatewayConfig, spaces: Mapping[str, SpaceSettings]) -> Iterator[str]:
+    """What somebody on the network gets of a gateway that does not listen on this machine alone."""
+    admins = ", ".join(gateway.admin_tokens)
+    among = f", those of administrators ({admins}) too," if admins and gateway.http.admin else ""
+    yield (
+        f"WARNING: gateway.host: {gateway.host} is reached from other machines, and there is no TLS:"
+        f" tokens{among} and all messages can be read and changed on the way. Put a proxy with TLS in front,"
+        " or listen on 127.0.0.1"
+    )
+    for name, space in spaces.items():
+        if space.access == "public":
+            yield f"WARNING: space {name}: whoever reaches {gateway.host} comes in without a token"
 
 
 def _about_space(name: str, space: SpaceSettings) -> Iterator[str]:

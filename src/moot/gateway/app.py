@@ -15,7 +15,7 @@ import uvicorn
 
 from moot import __version__
 from moot.config.configuration import Configuration
-from moot.config.gateway_config import GatewayConfig
+from moot.config.gateway_config import GatewayConfig, is_loopback
 from moot.errors import UsageError
 from moot.gateway import fast_path
 from moot.gateway.access import HostOriginPolicy, SpaceDirectory
@@ -76,6 +76,12 @@ class Gateway:
         """
         listening = bind_socket(self.config.host, self.config.port, port_name="--port")
         self.port = listening.getsockname()[1]
+        if not is_loopback(self.config.host):
+            # Said at every start, in the log too: whoever reads that is seldom who wrote the configuration.
+            log.warning(
+                "reached from other machines without TLS",
+                extra={"host": self.config.host, "administrators": len(self.config.admin_tokens)},
+            )
         try:
             use_folder(self.config.data)
         except UsageError:

@@ -240,8 +240,16 @@ class Delivery:
             self.outgoing.send(line.outbox, encode_frame(raw))
         if not effect.kept:
             return
-        said = Deliver((), effect.notice)
+        said = Deliver((), _without_token(effect.notice))
         self.history.add(now, said, frozenset({line.member}), len(raw) if raw else _NOTICE_BYTES)
+
+
+def _without_token(notice: GatewayNotice) -> GatewayNotice:
+    """What the history keeps of an answer: a token is told once, to the socket that asked for it."""
+    if "token" not in notice.payload:
+        return notice
+    payload = {name: value for name, value in notice.payload.items() if name != "token"}
+    return msgspec.structs.replace(notice, payload=payload)
 
 
 def _frame(effect: Deliver, dialect: DialectName) -> bytes | None:

@@ -42,6 +42,7 @@ from moot.gateway.space_host import SpaceHost
 from moot.gateway.token_rotation import TokenRotation
 from moot.metrics import CONTENT_TYPE
 from moot.net.probes import LIVE_PATH, READY_PATH, liveness, readiness
+from moot.protocol import strict_json
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName
 from moot.protocol.operation import Json
@@ -274,7 +275,10 @@ class Endpoints:
         if body is None:
             return denied(AccessDenied(413, f"a body has at most {self.settings.max_body_bytes} bytes"))
         options = Options(injected=True, token=identity.token)
-        outcome = await identity.host.post(identity.name, _dialect(request, body), body, options)
+        host = identity.host
+        host.check_rate_ahead(identity.name, body)
+        strict_json.check_containers(body, host.space.state.limits.envelope.max_containers)
+        outcome = await host.post(identity.name, _dialect(request, body), body, options)
         if isinstance(outcome, Reply):
             payload = dict(outcome.notice.payload)
             shown = orjson.loads(DIALECTS["mew"].encode_notice(outcome.notice) or b"{}").get(

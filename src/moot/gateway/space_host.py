@@ -8,13 +8,21 @@ Nothing here awaits between an input and its effects; `journaled_space` says whe
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
-from moot.errors import MalformedEnvelope, OutcomeUnknown, Refused, Unauthorized, Unavailable
+from moot.errors import (
+    MalformedEnvelope,
+    OutcomeUnknown,
+    RateLimited,
+    Refused,
+    Unauthorized,
+    Unavailable,
+)
 from moot.gateway.error_reply_limiter import ErrorReplyLimiter
 from moot.gateway.journaled_space import CarriedOut, JournaledSpace
 from moot.gateway.mint import FreshMint
@@ -33,6 +41,15 @@ from moot.space.space import Space
 log = logging.getLogger(__name__)
 
 _HASH: Final = ord("#")
+# Smaller messages are decoded in no time; larger ones only if their sender is not too fast.
+_LARGE_BYTES: Final = 16_384
+# The id of an envelope behind nothing but other texts, within so many bytes.
+_AHEAD_BYTES: Final = 1_024
+_MAX_ABOUT_CHARS: Final = 256
+_TEXT: Final = rb'[^"\\\x00-\x1f]*+'
+_ID_AHEAD: Final = re.compile(
+    rb'\s*+\{\s*+(?:(?!"id")"%b"\s*+:\s*+"%b"\s*+,\s*+)*+"id"\s*+:\s*+"(%b)"' % (_TEXT, _TEXT, _TEXT)
+)
 
 
 class SpaceHost:
@@ -160,10 +177,16 @@ class SpaceHost:
             return
         config = space.state.config
         try:
+            if len(data) >= _LARGE_BYTES:
+                self.check_rate_ahead(space_member(space, session), data)
             envelope = DIALECTS[dialect].decode(
                 data, config.limits.envelope, accept_protocols=config.accept_protocols
             )
+        except RateLimited as refusal:
+            self._refuse_undecoded(session, refusal, data)
+            return
         except MalformedEnvelope as refusal:
+            space.count_malformed(session, len(data), now)
             self.refuse(session, refusal, len(data))
             return
         row = KINDS.get(envelope.kind, UNKNOWN)
@@ -235,6 +258,23 @@ class SpaceHost:
         effects = self.space.refuse(session, refusal, now, mint)
         who = space_member(self.space, session)
         number = self._record_malformed(session, who, refusal, size, now, mint)
+        self.journaled.carry_out(effects, number, now)
+
+    def check_rate_ahead(self, who: str, data: bytes) -> None:
+        """Raises RateLimited for a large message of a member who is too fast, before it is decoded."""
+        if len(data) >= _LARGE_BYTES:
+            self.space.check_rate_ahead(who, self.journaled.clock())
+
+    def _refuse_undecoded(self, session: SessionId, refusal: Refused, data: bytes) -> None:
+        """Answer something that was too fast to be decoded, by its id where that is easily found."""
+        now, mint = self.journaled.clock(), FreshMint()
+        self._received += 1
+        found = _ID_AHEAD.match(data[:_AHEAD_BYTES])
+        if found is not None:
+            refusal.about = found[1].decode("utf-8", "replace")[:_MAX_ABOUT_CHARS]
+        effects = self.space.refuse(session, refusal, now, mint)
+        who = space_member(self.space, session)
+        number = self._record_malformed(session, who, refusal, len(data), now, mint)
         self.journaled.carry_out(effects, number, now)
 
     def _record_malformed(

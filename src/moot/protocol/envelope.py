@@ -30,6 +30,8 @@ class EnvelopeLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     # 1 MiB: what common WebSocket servers allow one message; bulk data belongs into streams.
     max_bytes: int = 1 << 20
+    # Objects and arrays: parsing costs by these. A megabyte of tool definitions has some 30,000.
+    max_containers: int = strict_json.MAX_CONTAINERS
     # An id or a name: a UUID has 36 characters, a URN some more.
     max_id_chars: int = 256
     # D-08: a MEW kind.
@@ -69,7 +71,7 @@ def read_object(raw: bytes, limits: EnvelopeLimits) -> dict[str, Json]:
     """The one top-level JSON object of a message, fields not yet looked at."""
     if len(raw) > limits.max_bytes:
         raise InvalidEnvelope(f"{len(raw)} bytes are more than max_bytes {limits.max_bytes}")
-    fields = strict_json.parse(raw)
+    fields = strict_json.parse(raw, max_containers=limits.max_containers)
     if fields.__class__ is not dict:
         raise InvalidEnvelope("an envelope is one JSON object")
     members: dict[str, Json] = fields

@@ -38,6 +38,18 @@ class SendRateLimiter:
         self.messages_drained = 0.0
         self.bytes_drained = 0.0
 
+    def check_rate_ahead(self, now: float, rate: SendRate) -> None:
+        """Raise RateLimited if `check_rate` would, whatever comes next. Counts nothing."""
+        per_message, per_byte = rate
+        full = now + BURST_SECONDS
+        if self.messages_drained > full + per_message:
+            # The clock went back, as below.
+            return
+        if per_message and self.messages_drained + per_message > full:
+            raise _too_fast("messages_per_second", self.messages_drained + per_message - full)
+        if per_byte and self.bytes_drained > full:
+            raise _too_fast("bytes_per_second", self.bytes_drained - full)
+
     def check_rate(self, size: int, now: float, rate: SendRate) -> None:
         """Count one message of `size` bytes, or raise RateLimited with `retry_after` seconds."""
         per_message, per_byte = rate

@@ -13,12 +13,14 @@ together.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from moot.errors import (
     InvalidOperation,
     InvalidRequest,
     ParticipantNotFound,
+    RateLimited,
     Refused,
     UnauthorizedStreamWrite,
     UsageError,
@@ -84,6 +86,19 @@ class Space:
         if session is None:
             raise UsageError(f"session {session_id} has not joined")
         return process_envelope(self.state, session, envelope, now, mint)
+
+    def check_rate_ahead(self, who: str, now: float) -> None:
+        """Raises RateLimited if whatever this member sends next is too fast. Counts nothing."""
+        member = self.state.roster.members.get(Name(who))
+        if member is not None:
+            member.send_limiter.check_rate_ahead(now, self.state.send_rate)
+
+    def count_malformed(self, session_id: SessionId, size: int, now: float) -> None:
+        """Count something that is no envelope toward the sender's rate: it cost as much as one."""
+        session = self.state.roster.sessions.get(session_id)
+        if session is not None:
+            with suppress(RateLimited):
+                session.member.send_limiter.check_rate(size, now, self.state.send_rate)
 
     def refuse(self, session_id: SessionId, refusal: Refused, now: float, mint: Mint) -> list[Effect]:
         """Answer something that is no envelope: malformed bytes (step 1), a malformed frame."""

@@ -264,6 +264,10 @@ class _Sections:
                 "not only loopback: anyone who reaches it calls with this adapter's rights; "
                 "set mcp_server.token_env",
             )
+        elif listener.over_http and not is_loopback(listener.sse_host):
+            self.findings.add_note(
+                "mcp_server.sse_host", "not only loopback, and no TLS: the token can be read on the way"
+            )
         return listener
 
     def _discovery(self) -> DiscoverySettings:

@@ -34,11 +34,13 @@ from moot.protocol.envelope import (
 from moot.protocol.kinds import KINDS, OLD_SPELLINGS
 from moot.protocol.operation import Json, Operation
 from moot.protocol.payloads import GatewayNotice
-from moot.protocol.strict_json import CONTAINERS, check_depth, parse_any_depth
+from moot.protocol.strict_json import CONTAINERS, accept_differing, check_containers, check_depth
 
 # Seconds that a checked timestamp has named, and what JavaScript's clock and most others end them with.
 _seconds: set[str] = set()
 _SECONDS_KEPT: Final = 4_096
+# Smaller messages cost little, whatever is in them.
+_LARGE_BYTES: Final = 16_384
 _ENDS_OF_SECONDS: Final = frozenset({"Z", *(f".{millisecond:03d}Z" for millisecond in range(1_000))})
 
 
@@ -60,9 +62,12 @@ class MewDialect:
         fields: Json = None
         try:
             if len(raw) <= limits.max_bytes:
+                if len(raw) > _LARGE_BYTES:
+                    check_containers(raw, limits.max_containers)
                 value = loads(raw)
-                # The same bytes again: no key occurs twice, no digit is lost (see jsontext).
-                fields = value if dumps(value) == raw else parse_any_depth(raw)
+                # The same bytes again: no key occurs twice, no digit is lost (see strict_json).
+                again = dumps(value)
+                fields = value if again == raw else accept_differing(raw, value, again)
             id = fields["id"]
             ts = fields["ts"]
             sender = fields["from"]
