@@ -287,6 +287,7 @@ async def test_a_child_has_only_the_variables_that_were_listed_and_harmless_ones
         "LC_CTYPE",
         "LISTED",
         "LOGNAME",
+        "MOOT_STARTED_BY",
         "PATH",
         "SHELL",
         "TERM",

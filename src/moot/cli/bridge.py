@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli import program
 from moot.cli.interruption import run_service
+from moot.cli.own_children import own_children
 from moot.cli.program import RefuseToken
 from moot.errors import MootError, UsageError
 from moot.tui.terminal_escape import printable
@@ -31,7 +32,8 @@ reached by --url over Streamable HTTP or SSE; any version of MCP from 2024-11-05
 
 The member acts only on requests that name it in `to`; it also answers lists requested from everybody.
 A server that dies or hangs is restarted; its callers get an error, and the member stays in the space.
-Ctrl-C and SIGTERM end both within seconds, even before the server has answered; a second one at once.
+Ctrl-C and SIGTERM end both within seconds, even before the server has answered; a second one at once. What
+the server has started ends with it, daemons included (on Linux).
 
 The child runs without a shell and inherits only PATH, HOME and a few harmless variables: list whatever else
 it needs with --env. Its stderr is kept in a file next to the pins.
@@ -89,8 +91,9 @@ def add_command(commands: Any, name: str) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = _settings(options)
-    return run_service(_bridge(settings, options.log_level))
+    with own_children():
+        settings = _settings(options)
+        return run_service(_bridge(settings, options.log_level))
 
 
 async def _bridge(settings: BridgeSettings, log_level: Any) -> int:

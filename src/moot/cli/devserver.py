@@ -131,6 +131,7 @@ def _check_and_run(parser: Parser, chosen: argparse.Namespace) -> int:
 def _run(chosen: argparse.Namespace) -> int:
     from moot import logs
     from moot.cli.interruption import run_service
+    from moot.cli.own_children import own_children
     from moot.config.gateway_config import is_loopback
 
     if not is_loopback(chosen.host) and not chosen.i_know:
@@ -139,7 +140,8 @@ def _run(chosen: argparse.Namespace) -> int:
             "moot xp relay for anything else, or add --i-know"
         )
     logs.set_up(chosen.log_level, "text")
-    return run_service(_serve_proxy(chosen) if chosen.mcp_proxy else _serve(chosen, _settings(chosen)))
+    with own_children():
+        return run_service(_serve_proxy(chosen) if chosen.mcp_proxy else _serve(chosen, _settings(chosen)))
 
 
 def _settings(chosen: argparse.Namespace, *, stdio: bool = False) -> DevServerSettings:

@@ -162,6 +162,10 @@ def did_you_mean(word: str, known: Collection[str]) -> str | None:
     return f"did you mean {close[0]}?" if close else None
 
 
+# Whether this process is a command of ours, and not somebody else's that calls one.
+owns_process = False
+
+
 def run_program(
     name: str,
     make_parser: Callable[[Sequence[str]], Parser],
@@ -174,6 +178,8 @@ def run_program(
 
     `explain` tells of errors in its own way; `check` raises what keeps all commands from running.
     """
+    global owns_process
+    owns_process = arguments is None
     _open_missing_streams()
     words = sys.argv[1:] if arguments is None else arguments
     try:

@@ -60,10 +60,12 @@ def add_command(commands: Any, name: str) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from moot.cli.interruption import run_service
+    from moot.cli.own_children import own_children
 
     stop = asyncio.Event()
-    # Without a limit: the output of members is written to their logs first.
-    return run_service(_up(options, stop), stop=stop.set, grace_seconds=None)
+    with own_children():
+        # Without a limit: the output of members is written to their logs first.
+        return run_service(_up(options, stop), stop=stop.set, grace_seconds=None)
 
 
 def config_in(place: Path) -> Path:
@@ -86,10 +88,8 @@ def config_in(place: Path) -> Path:
 
 async def _up(options: argparse.Namespace, stop: asyncio.Event) -> int:
     from moot.config.loader import folder_of
-    from moot.up.member_command import close_inherited_files_to_children
     from moot.up.space_runner import SpaceRunner, StartSelection
 
-    close_inherited_files_to_children()
     path = config_in(options.place)
     configuration, secrets = _read(options, path)
     _log_to_file(configuration)

@@ -1,7 +1,8 @@
 """A child process and everything it starts: started as a group of its own, supervised, ended as a group.
 
 How it works. A child gets an argument list, never a shell, and a session of its own: Ctrl-C in a terminal
-reaches only us, and the child can be ended together with whatever it has started. Its end is reported once,
+reaches only us, and the child can be ended together with whatever it has started; what has left its group is
+found by a mark (`descendants`). Its end is reported once,
 when the process has exited and its output is closed. The one waits for the other only for `drain_seconds`:
 the last output may still be in the pipe, but a grandchild may keep the pipe open for ever.
 """
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from moot.errors import UsageError
+from moot.resilience.descendants import MARK, end_marked, new_mark, signal_marked
 from moot.resilience.process_groups import add_group, discard_group, signal_group
 
 log = logging.getLogger(__name__)
@@ -60,7 +62,9 @@ class ChildProcess(asyncio.SubprocessProtocol):
         *,
         ends_with_stdout: bool,
         drain_seconds: float,
+        mark: str | None,
     ) -> None:
+        self._mark = mark
         self._on_stdout = on_stdout
         self._on_stderr = on_stderr or on_stdout
         self._ends_with_stdout = ends_with_stdout
@@ -120,6 +124,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._signal(signal.SIGKILL)
         # From here on the number may belong to another process.
         self._is_killed = True
+        if self._mark is not None:
+            end_marked(self._mark)
         if self._transport is not None:
             discard_group(self._transport.get_pid())
             self._report_end()
@@ -169,6 +175,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
         with suppress(TimeoutError):
             async with asyncio.timeout(exit_seconds):
                 await self._exited.wait()
+        if self._mark is not None:
+            signal_marked(self._mark, signal.SIGTERM)
         if not self._signal(signal.SIGTERM):
             return
         # A stopped process (SIGSTOP) gets no signal until it continues.
@@ -204,22 +212,28 @@ async def start_child(
 ) -> ChildProcess:
     """Start a process in a session of its own; raises UsageError when that is not possible.
 
-    Without `environment` it inherits ours. Without `on_stderr` its stderr goes where its stdout goes. With
-    `ends_with_stdout` closing its stdout counts as its end.
+    Without `environment` it inherits ours, and daemons of its end with us rather than with it. Without
+    `on_stderr` its stderr goes where its stdout goes. With `ends_with_stdout` closing its stdout counts as
+    its end.
     """
     if cwd is not None and not Path(cwd).is_dir():
         raise UsageError(f"cannot start {argv[0]!r}: its folder {cwd} is not there")
+    mark = None if environment is None else new_mark()
     pipe, devnull, stdout = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL, asyncio.subprocess.STDOUT
     try:
         _, child = await asyncio.get_running_loop().subprocess_exec(
             lambda: ChildProcess(
-                on_stdout, on_stderr, ends_with_stdout=ends_with_stdout, drain_seconds=drain_seconds
+                on_stdout,
+                on_stderr,
+                ends_with_stdout=ends_with_stdout,
+                drain_seconds=drain_seconds,
+                mark=mark,
             ),
             *argv,
             stdin=pipe if has_stdin else devnull,
             stdout=pipe,
             stderr=stdout if on_stderr is None else pipe,
-            env=None if environment is None else dict(environment),
+            env=None if environment is None or mark is None else {**environment, MARK: mark},
             cwd=cwd,
             start_new_session=True,
         )

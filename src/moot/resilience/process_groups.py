@@ -11,6 +11,8 @@ import signal
 from contextlib import suppress
 from typing import Final
 
+from moot.resilience.descendants import end_marked, own_mark
+
 _running: Final[set[int]] = set()
 
 
@@ -39,3 +41,4 @@ def kill_groups() -> None:
     while _running:
         with suppress(KeyError):
             signal_group(_running.pop(), signal.SIGKILL)
+    end_marked(own_mark())

@@ -10,7 +10,6 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,18 +42,6 @@ def resolve_command(
     args = tuple(variables.fill(arg) for arg in config.args)
     argv = argument_list(variables.fill(config.command), args, environment, cwd)
     return MemberCommand(tuple(argv), environment, cwd, tuple(unset))
-
-
-def close_inherited_files_to_children() -> None:
-    """Let no process that is started from here inherit files that we inherited, but stdin and the like.
-
-    Our own files are closed to children anyway (PEP 446); those that came from whoever started us are not,
-    and uvloop leaves them open: a member would hold pipes and sockets of others.
-    """
-    for name in os.listdir("/dev/fd"):
-        with suppress(OSError, ValueError):
-            if int(name) > 2:
-                os.set_inheritable(int(name), False)
 
 
 def member_environment(listed: Mapping[str, str], inherited: Mapping[str, str]) -> dict[str, str]:

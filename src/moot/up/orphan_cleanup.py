@@ -22,10 +22,13 @@ from moot.errors import UsageError
 from moot.private_files import open_private, use_folder
 from moot.protocol.operation import Json
 from moot.resilience.child_process import TERMINATE_SECONDS
+from moot.resilience.descendants import end_marked, own_mark
 from moot.resilience.process_groups import signal_group
 
 _LOCK_FILE: Final = RUN_FILE.with_name("up.lock")
 _POLL_SECONDS: Final = 0.05
+# A shorter one could be part of another's.
+_MARK_CHARS: Final = 16
 # Field 22 of /proc/PID/stat, counted after the program's name, which may contain anything.
 _START_TIME_FIELD: Final = 19
 
@@ -66,7 +69,7 @@ class RunFile:
 
     def __init__(self, data: Path, facts: Mapping[str, Json]) -> None:
         self._path = data / RUN_FILE
-        self._facts = dict(facts) | {"pid": os.getpid()}
+        self._facts = dict(facts) | {"pid": os.getpid(), "mark": own_mark()}
         self._last: dict[str, int] | None = None
 
     def write(self, pids: Mapping[str, int]) -> None:
@@ -88,7 +91,8 @@ class RunFile:
 async def end_orphans(data: Path) -> list[str]:
     """End the members of a `moot up` that was killed; their names. Call it with the folder locked."""
     try:
-        members = json.loads((data / RUN_FILE).read_text("utf-8"))["members"]
+        facts = json.loads((data / RUN_FILE).read_text("utf-8"))
+        members, mark = facts["members"], facts.get("mark")
         groups = {name: (member["pid"], member["began"]) for name, member in members.items()}
     except (OSError, ValueError, KeyError, TypeError):
         return []
@@ -101,6 +105,9 @@ async def end_orphans(data: Path) -> list[str]:
         await asyncio.sleep(_POLL_SECONDS)
     for pid in orphans.values():
         signal_group(pid, signal.SIGKILL)
+    if isinstance(mark, str) and len(mark) >= _MARK_CHARS:
+        # Bridged servers, and whatever has left its group.
+        end_marked(mark)
     return list(orphans)
 
 

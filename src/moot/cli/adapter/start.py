@@ -47,12 +47,19 @@ def add_command(commands: Any) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
+    from moot.cli.own_children import own_children
+
+    if chosen.port is not None and not 0 <= chosen.port <= 65_535:
+        raise Misused(f"--port {chosen.port}: a port is a number from 0 to 65535")
+    with own_children():
+        return _start(chosen)
+
+
+def _start(chosen: argparse.Namespace) -> int:
     import sys
 
     from moot.cli.interruption import run_service
 
-    if chosen.port is not None and not 0 <= chosen.port <= 65_535:
-        raise Misused(f"--port {chosen.port}: a port is a number from 0 to 65535")
     settings = load_config(chosen.config)
     for note in settings.notes:
         print(f"xprotocol-adapter: note: {note}", file=sys.stderr)
