@@ -62,7 +62,9 @@ EVERYTHING = """
       auto_create_spaces: true
       max_auto_spaces: 14
       snapshot_records: 15
-      journal: {mode: strict, segment_bytes: 16, sync_seconds: 0.25, sync_records: 17, retain_segments: 18}
+      journal: {mode: strict, segment_bytes: 16, sync_seconds: 0.25, sync_records: 17, retain_segments: 18,
+                refused_records_per_minute: 21, refused_bytes_per_hour: 22, refused_count_seconds: 23,
+                sync_timeout_seconds: 24}
       smtp: {host: mail, port: 25, from: m@x, starttls: false, user: u, password_env: PW, timeout_seconds: 1}
       log: {level: debug, format: json, file: moot.log, file_bytes: 19, max_old_files: 20}
       http: {inject: false, poll: false, admin: false, metrics: false, console: false}

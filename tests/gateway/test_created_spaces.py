@@ -18,6 +18,7 @@ from tests.gateway.running_gateway import (
     space_settings,
     write_config,
 )
+from tests.waiting import until_told
 
 PEOPLE = participants(alice=["*"], bob=["chat"])
 
@@ -133,7 +134,7 @@ async def test_a_created_space_takes_its_first_snapshot_after_as_many_records_as
         assert await database.load_snapshot("garden") is None
         for _ in range(12):
             assert await alice.refused("chat") is None
-        snapshot = await database.load_snapshot("garden")
+        snapshot = await until_told(lambda: database.load_snapshot("garden"))
         assert snapshot is not None
         assert snapshot.position == 12
 

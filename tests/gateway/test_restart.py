@@ -310,5 +310,6 @@ async def test_a_damaged_journal_is_a_clear_error_and_a_torn_end_is_none(tmp_pat
     assert "line" in output
     code, output = await command("serve", str(file), "--port", "0", cwd=tmp_path)
     assert code == 2
-    assert "\nmoot: the journal is damaged" in output
+    assert "\nmoot: the journal of lab is damaged" in output
+    assert "moot journal repair --data " in output
     assert ROOT not in output

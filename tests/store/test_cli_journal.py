@@ -212,7 +212,7 @@ def test_verify_exits_with_1_and_names_the_place(data: Path, capsys: pytest.Capt
     edit_lines(path, lambda lines: [*lines[:2], *lines[3:]])
     told = run(data, capsys, "verify", code=1)
     assert "broken at 000000000001.jsonl line 3: removed: record 3 is missing" in told
-    assert "2 records before it hold" in told
+    assert "before it hold 2 records, 1 to 2" in told
 
 
 def test_verify_notices_that_the_end_was_cut_off_behind_a_snapshot(

@@ -1,4 +1,4 @@
-"""`moot journal`: read, search, export and check what a gateway journaled. It never writes to a journal."""
+"""`moot journal`: read, search, export and check what a gateway journaled. Only `repair` writes to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from moot.cli import program
-from moot.cli.journal_folder import add_journal_options, journal_folder_of, journal_folders
+from moot.cli.journal_check import run_repair, run_verify
+from moot.cli.journal_folder import add_journal_options, journal_folder_of
 from moot.cli.output_file import open_new_file
 from moot.cli.table_output import TableWriter
 from moot.cli.time_argument import TIME_HELP, parse_time
@@ -23,9 +24,8 @@ from moot.errors import UsageError
 from moot.protocol import strict_json
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
-from moot.store.database import covered_position
 from moot.store.journal_index import JournalIndex
-from moot.store.journal_reader import JournalRecord, follow_records, last_records, read_records, verify
+from moot.store.journal_reader import JournalRecord, follow_records, last_records, read_records
 from moot.store.journal_search import JournalQuery, find_number, search
 from moot.tui.terminal_escape import printable, printable_json
 from moot.tui.text_table import cut
@@ -36,7 +36,23 @@ _FOLLOW_SECONDS: Final = 0.2
 _SUMMARY_CHARACTERS: Final = 120
 # Members that the line of a record shows by themselves, or that are nothing for the eye.
 _KNOWN: Final = frozenset(
-    {"n", "t", "in", "session", "who", "out", "mint", "tokens", "kind", "id", "raw", "h"}
+    {
+        "n",
+        "t",
+        "in",
+        "session",
+        "who",
+        "out",
+        "mint",
+        "tokens",
+        "kind",
+        "id",
+        "raw",
+        "h",
+        "state",
+        "config",
+        "acts",
+    }
 )
 
 _EXAMPLES = """\
@@ -52,7 +68,7 @@ def add_command(commands: Any, name: str) -> None:
     group = program.add_group(
         commands,
         name,
-        help="read, search, export and verify the journal",
+        help="read, search, export, verify and repair the journal",
         about="Every input of a space is journaled with its outcome, one JSON object a line, tied "
         "to what was written before by hashes. These commands read it, also while a gateway writes it.",
         examples=_EXAMPLES,
@@ -115,10 +131,18 @@ def add_command(commands: Any, name: str) -> None:
     _add_action(
         group,
         "verify",
-        _verify,
-        "check the chain of hashes, in all spaces or in one",
+        run_verify,
+        "check the chain of hashes, and that the journal holds all that snapshots know of",
         "  moot journal verify\n  moot journal verify --data /var/lib/moot --space lab\n",
     )
+    repair = _add_action(
+        group,
+        "repair",
+        run_repair,
+        "give up what a damaged journal has lost, after saying what that is",
+        "  moot journal repair\n  moot journal repair --data /var/lib/moot --space lab --yes\n",
+    )
+    repair.add_argument("--yes", action="store_true", help="do not ask; for scripts")
 
 
 def _add_action(group: Any, name: str, run: Any, help: str, examples: str) -> Any:
@@ -251,31 +275,6 @@ def _write_table(folder: Path, file: IO[bytes]) -> int:
         count += 1
     text.detach()
     return count
-
-
-def _verify(options: argparse.Namespace) -> int:
-    broken = False
-    for space, folder in journal_folders(options).items():
-        verdict = verify(folder)
-        covered = covered_position(options.data / "moot.sqlite", space)
-        problem = verdict.problem
-        if problem is not None:
-            place = f"{problem.segment} line {problem.line}: {problem.what}"
-            print(f"{printable(space)}: broken at {place}: {problem.text}")
-            print(f"  {verdict.count} records before it hold")
-        elif covered > verdict.last:
-            print(
-                f"{printable(space)}: broken at its end: truncated: it ends with record {verdict.last}, "
-                f"but a snapshot covers record {covered}"
-            )
-        else:
-            extent = f", {verdict.first} to {verdict.last}" if verdict.count else ""
-            print(f"{printable(space)}: {verdict.count} records{extent}: the chain holds")
-            if verdict.torn:
-                print(f"  {verdict.torn} bytes at the end are no whole record yet")
-            continue
-        broken = True
-    return 1 if broken else 0
 
 
 # How a record looks

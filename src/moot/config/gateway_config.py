@@ -68,6 +68,12 @@ class JournalConfig(msgspec.Struct, frozen=True, kw_only=True):
     sync_timeout_seconds: Seconds = 5
     # Closed segments kept for each space; 0 keeps all: what an audit may forget is the operator's decision.
     retain_segments: Count = 0
+    # Refused messages of one member with a record of their own: two a second, more than anybody reads.
+    refused_records_per_minute: Count = 120
+    # Bytes of one member's refused messages that are kept, each message once: some hundred ordinary ones.
+    refused_bytes_per_hour: Count = 1 << 20
+    # What goes beyond is only counted; after so long, and at the end, the count is journaled.
+    refused_count_seconds: Seconds = 60
 
 
 class SmtpConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -55,6 +55,18 @@ REFUSALS: Final = Description(
     "Envelopes refused, by the code that the sender was answered with.",
     ("space", "code"),
 )
+REFUSALS_COUNTED: Final = Description(
+    "moot_refusals_only_counted_total",
+    "counter",
+    "Of these, how many have no record of their own in the journal (refused_records_per_minute).",
+    ("space",),
+)
+REFUSED_BYTES_DROPPED: Final = Description(
+    "moot_refused_bytes_dropped_total",
+    "counter",
+    "Bytes of refused messages that the journal does not keep.",
+    ("space",),
+)
 OPEN_PROPOSALS: Final = Description(
     "moot_open_proposals", "gauge", "Proposals that wait for a decision.", ("space",)
 )
@@ -96,6 +108,8 @@ GATEWAY_METRICS: Final = (
     FAST_PATH,
     DELIVERED,
     REFUSALS,
+    REFUSALS_COUNTED,
+    REFUSED_BYTES_DROPPED,
     OPEN_PROPOSALS,
     DECISIONS,
     JOURNAL_WRITABLE,
@@ -131,6 +145,9 @@ class GatewayMeasures:
         RECEIVED.counter(registry, space=space).read = lambda: host.received
         FAST_PATH.counter(registry, space=space).read = lambda: host.fast_paths.accepted
         DELIVERED.counter(registry, space=space).read = lambda: host.delivered
+        refused = host.refusal_log
+        REFUSALS_COUNTED.counter(registry, space=space).read = lambda: refused.counted
+        REFUSED_BYTES_DROPPED.counter(registry, space=space).read = lambda: refused.dropped_bytes
         OPEN_PROPOSALS.gauge(registry, space=space).read = lambda: len(host.space.state.ledger.all_open())
         JOURNAL_WRITABLE.gauge(registry, space=space).read = lambda: float(host.journal.writable)
         if host.journal.is_written:

@@ -170,11 +170,11 @@ class Endpoints:
         return _probed(*readiness(self.readiness.reason))
 
     async def health(self, _: Request) -> Response:
-        """D-85: `degraded` while a journal cannot be written."""
+        """D-85: `degraded` while a journal cannot be written; `ok` only while every space is open (D-98)."""
         return json_response(
-            200,
+            200 if self.readiness.phase == "running" else 503,
             {
-                "status": "degraded" if self.readiness.is_degraded else "ok",
+                "status": self.readiness.reason or "ok",
                 "version": self._version,
                 "protocols": sorted({dialect.protocol for dialect in DIALECTS.values()}),
                 "spaces": len(self.directory.hosts),

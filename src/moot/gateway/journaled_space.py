@@ -32,8 +32,9 @@ from moot.errors import OutcomeUnknown
 from moot.gateway.delivery import Delivery
 from moot.gateway.fast_path import FastPaths
 from moot.gateway.mint import FreshMint
+from moot.gateway.refusal_log import RefusalLimits
+from moot.gateway.snapshot_saver import SnapshotSaver
 from moot.gateway.space_records import encode_record
-from moot.protocol import strict_json
 from moot.protocol.operation import Json
 from moot.space.config_json import save_config
 from moot.space.effects import Deliver, Disconnect, Effect, Reply, Result
@@ -63,6 +64,8 @@ class HostOptions(msgspec.Struct, frozen=True, kw_only=True):
     history_bytes: int
     # How many malformed messages of one session are answered.
     errors_per_second: float
+    # How much of refused messages is journaled.
+    refusals: RefusalLimits = RefusalLimits()
     # The space's time; conformance vectors make it stand still.
     clock: Callable[[], float] = time.time
 
@@ -105,7 +108,7 @@ class JournaledSpace:
         self._strict = options.journal.mode == "strict"
         self._retry_seconds = options.journal.retry_seconds
         self._sync_timeout_seconds = options.journal.sync_timeout_seconds
-        self._database = database
+        self.snapshots = SnapshotSaver(options.name, options.folder.parent, journal, database)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
         # How many deadlines had been set when the timer was.
@@ -124,6 +127,8 @@ class JournaledSpace:
         effects = act(now, mint)
         number = self.record(input, now, mint, **facts)
         results = [effect for effect in effects if isinstance(effect, Result)]
+        if waits:
+            self.snapshots.mark_rights_change(number)
         self.carry_out(effects, number, now, waits=waits)
         return results
 
@@ -134,6 +139,7 @@ class JournaledSpace:
         now, mint = self.clock(), FreshMint()
         effects = act(now, mint)
         number = self.record(input, now, mint, **facts)
+        self.snapshots.mark_rights_change(number)
         return await self.carry_out_durably(effects, number, now, shrinks_rights=shrinks_rights)
 
     def record(self, input: str, now: float, mint: FreshMint, **facts: Json) -> int:
@@ -243,25 +249,23 @@ class JournaledSpace:
     # Snapshots
 
     def save_snapshot(self) -> asyncio.Future[None]:
-        """Save the state as it is, with the number of the last record that it covers."""
+        """Save the state as it is, once the records that it covers are on disk."""
         number = self.journal.next_number - 1
-        # Without a journal nothing new is in the file, so that a later one starts where this one ended.
-        position = number if self.journal.is_written else self.journal.recorded
         state = self.space.save() | {"config": save_config(self.space.state.config)}
-        saving = self._database.save_snapshot(self.name, position, strict_json.encode(state))
+        saving = self.snapshots.save(number, state)
         self.snapshot_due = number + self._snapshot_records
         # They know the number at which the one before was due.
         self.fast_paths.invalidate()
-        saving.add_done_callback(lambda done: self._note_saved(number, position, done))
+        saving.add_done_callback(lambda done: self._note_saved(number, done))
         if not self.journal.is_written:
             asyncio.get_running_loop().call_later(self._sync_timeout_seconds, self._look_for_stall, saving)
         return saving
 
-    def _note_saved(self, number: int, position: int, done: asyncio.Future[None]) -> None:
+    def _note_saved(self, number: int, done: asyncio.Future[None]) -> None:
         fault = None if done.cancelled() else done.exception()
         if fault is None and not done.cancelled():
             self._committed = number
-            self.journal.prune_until(position)
+            self.journal.prune_until(number if self.journal.is_written else self.journal.recorded)
         elif fault is not None:
             log.warning("snapshot not saved", extra={"space": self.name, "why": str(fault)})
         self._release()
@@ -301,10 +305,10 @@ class JournaledSpace:
         for timer in (self._timer, self._retry_timer):
             if timer is not None:
                 timer.cancel()
-        position = self.journal.next_number - 1
         await self.journal.close()
         self._release()
-        if not self.journal.is_written or self.journal.durable >= position:
+        # Also what came while it closed: a disk that recovered just then is a record, too.
+        if not self.journal.is_written or self.journal.durable >= self.journal.next_number - 1:
             try:
                 async with asyncio.timeout(_LAST_SNAPSHOT_SECONDS):
                     await asyncio.shield(self.save_snapshot())

@@ -13,6 +13,7 @@ import asyncio
 import logging
 import shutil
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -27,19 +28,22 @@ from moot.gateway.delivery import Delivery, MessageHistory
 from moot.gateway.history_restore import restore_history
 from moot.gateway.journaled_space import HostOptions, JournaledSpace
 from moot.gateway.output_log import OutputLog
+from moot.gateway.refusal_log import RefusalLimits
 from moot.gateway.space_host import SpaceHost
 from moot.gateway.space_restore import restore_space
 from moot.net.outbox import Outgoing
 from moot.space.config import SpaceConfig
 from moot.space.effects import Mail
 from moot.space.space import Space
-from moot.store.database import Database
+from moot.store.database import Database, covered_position
 from moot.store.journal import Journal, JournalSettings
 
 log = logging.getLogger(__name__)
 
 # In the folder of a space that came by joining: the name of the one that it was made after.
 _MODEL_FILE: Final = "like"
+# How long a start waits for its first snapshot.
+_SNAPSHOT_SECONDS: Final = 5.0
 
 
 class SpaceFactory:
@@ -79,14 +83,20 @@ class SpaceFactory:
     async def open(self, name: str, settings: SpaceSettings) -> SpaceHost:
         """One space, from its snapshot and journal."""
         options, config = self._options(name, settings), self._space_config(name, settings)
-        journal = Journal.open(options.folder, options.journal)
-        restored = await restore_space(options, config, journal, self._database)
-        host = self._host(options, restored.space, journal)
+        restored = await restore_space(options, config, self._database)
+        host = self._host(options, restored.space, restored.journal)
+        host.journaled.snapshots.generation = restored.generation
+        if restored.journal.is_written and (restored.is_new or not restored.journaled):
+            # From here on the journal tells everything by itself, should all snapshots be lost.
+            host.record_state("a new space" if restored.is_new else "the journal was off")
         if not restored.is_new:
             restore_history(host.delivery.history, options.folder, config)
             host.resume(config)
         host.begin()
-        await host.journaled.save_snapshot()
+        # A disk that fails is waited for no longer: then the space opens, and says that it is degraded.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SNAPSHOT_SECONDS):
+                await asyncio.shield(host.journaled.save_snapshot())
         if name in self._configuration.spaces:
             self._add_outputs(host, settings.output_logs.values())
         self._add_to_directory(name, host, settings)
@@ -103,7 +113,7 @@ class SpaceFactory:
                 503, "this gateway holds as many spaces as gateway.max_auto_spaces allows: join one of them"
             )
         folder = self._folder(name)
-        if folder.exists():
+        if folder.exists() or covered_position(self._database.path, name) is not None:
             # What was said there was said among others; all that are ours were opened at the start.
             return AccessDenied(404, f"no space {name!r} on this gateway: one of that name was here before")
         try:
@@ -117,6 +127,8 @@ class SpaceFactory:
             log.error("space not created", extra={"space": name, "fault": str(fault)})
             return AccessDenied(503, "the space cannot be created now: try again later")
         host = self._host(options, Space(self._space_config(name, model)), journal)
+        if journal.is_written:
+            host.record_state("a new space")
         host.begin()
         self._add_to_directory(name, host, model)
         log.info("space created", extra={"space": name, "like": self._configuration.model_space})
@@ -182,6 +194,11 @@ class SpaceFactory:
             history_messages=gateway.poll_messages,
             history_bytes=gateway.poll_bytes,
             errors_per_second=gateway.errors_per_second,
+            refusals=RefusalLimits(
+                records_per_minute=journal.refused_records_per_minute,
+                bytes_per_hour=journal.refused_bytes_per_hour,
+                count_seconds=journal.refused_count_seconds,
+            ),
         )
 
     def _host(self, options: HostOptions, space: Space, journal: Journal) -> SpaceHost:
@@ -191,7 +208,9 @@ class SpaceFactory:
             on_mail=lambda mail: self._on_mail(mail, options.name),
         )
         journaled = JournaledSpace(options, space, journal, delivery, self._database)
-        return SpaceHost(journaled, errors_per_second=options.errors_per_second)
+        return SpaceHost(
+            journaled, errors_per_second=options.errors_per_second, refusal_limits=options.refusals
+        )
 
     def _space_config(self, name: str, settings: SpaceSettings) -> SpaceConfig:
         """Its rules under its own name, with what tokens carry and the address that invitees are told.

@@ -26,7 +26,8 @@ from moot.errors import (
 from moot.gateway.error_reply_limiter import ErrorReplyLimiter
 from moot.gateway.journaled_space import CarriedOut, JournaledSpace
 from moot.gateway.mint import FreshMint
-from moot.gateway.space_records import ACCEPTED, RecordEncoder, encode_record, filled_id
+from moot.gateway.refusal_log import GUESTS, RefusalLimits, RefusalLog
+from moot.gateway.space_records import ACCEPTED, RecordEncoder, encode_record, filled_id, outcome_of
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.frames import read_frame
@@ -34,6 +35,7 @@ from moot.protocol.kinds import KINDS, UNKNOWN
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability
 from moot.space.config import Name, SessionId, SpaceConfig
+from moot.space.config_json import save_config
 from moot.space.effects import Deliver, Effect, Reply, Token
 from moot.space.roster import Options, capability_pairs
 from moot.space.space import Space
@@ -55,7 +57,13 @@ _ID_AHEAD: Final = re.compile(
 class SpaceHost:
     """Runs one space. All methods are called from the event loop."""
 
-    def __init__(self, journaled: JournaledSpace, *, errors_per_second: float) -> None:
+    def __init__(
+        self,
+        journaled: JournaledSpace,
+        *,
+        errors_per_second: float,
+        refusal_limits: RefusalLimits = RefusalLimits(),  # noqa: B008  # frozen
+    ) -> None:
         self.journaled = journaled
         self.name = journaled.name
         self.space = journaled.space
@@ -63,6 +71,9 @@ class SpaceHost:
         self.delivery = journaled.delivery
         self.fast_paths = journaled.fast_paths
         self.refusals: Counter[str] = Counter()
+        self.refusal_log = RefusalLog(
+            self.name, refusal_limits, lambda record: self.journal.append(record), journaled.clock
+        )
         # How often malformed messages of one session are answered, and errors about one stream (D-36).
         self.error_replies = ErrorReplyLimiter(errors_per_second)
         self.stream_error_replies = ErrorReplyLimiter(1.0)
@@ -79,12 +90,20 @@ class SpaceHost:
         journaled, space = self.journaled, self.space
         known = set(space.state.roster.members)
         journaled.step("restart", lambda now, mint: space.restart(now, mint))
-        journaled.step("reload", lambda now, mint: space.reload(config, now, mint))
+        journaled.step(
+            "reload", lambda now, mint: space.reload(config, now, mint), config=save_config(config)
+        )
         # Who is new in the configuration was no member when all of the history was said.
         now = journaled.clock()
         for name in space.state.roster.members:
             if name not in known:
                 self.delivery.history.hide_before(name, now)
+
+    def record_state(self, why: str) -> None:
+        """Journal the whole state: what came before is not in the journal, and replay needs it."""
+        journaled = self.journaled
+        state = self.space.save() | {"config": save_config(self.space.state.config)}
+        journaled.step("state", lambda _now, _mint: [], why=why, state=state)
 
     def begin(self) -> None:
         """Let members in: the journal was opened, so it can be written."""
@@ -95,6 +114,7 @@ class SpaceHost:
 
     async def stop(self) -> None:
         """Everything on disk; the last effects are out."""
+        self.refusal_log.flush()
         await self.journaled.stop()
 
     # What members do
@@ -220,19 +240,19 @@ class SpaceHost:
                 clock, due = journaled.clock, journaled.snapshot_due
                 self.fast_paths.learn(session, envelope, encoder.common, clock, due)
             return
-        out = _outcome(effects)
+        out = outcome_of(effects)
         if out != ACCEPTED:
-            data = self._note_refusal(space_member(space, session), envelope, out, data)
+            who = space_member(space, session)
+            number = self._record_refusal("receive", session, who, dialect, envelope, out, data, now, mint)
+            journaled.carry_out(effects, number, now)
+            return
         head = self._encoders[session].record(now, envelope, out, mint)
         number = self.journal.append(head, data, vital=row.shrinks_rights)
-        is_accepted = out == ACCEPTED
+        waits = row.changes_verdict or _waits_for_disk(effects)
+        if waits:
+            journaled.snapshots.mark_rights_change(number)
         journaled.carry_out(
-            effects,
-            number,
-            now,
-            waits=is_accepted and (row.changes_verdict or _waits_for_disk(effects)),
-            shrinks_rights=row.shrinks_rights and is_accepted,
-            is_audited=row.audited and is_accepted,
+            effects, number, now, waits=waits, shrinks_rights=row.shrinks_rights, is_audited=row.audited
         )
 
     def _has_no_room(self, session: SessionId, envelope: Envelope, data: bytes) -> bool:
@@ -244,11 +264,38 @@ class SpaceHost:
         self.refuse(session, refusal, len(data))
         return True
 
-    def _note_refusal(self, who: str, envelope: Envelope, code: str, raw: bytes) -> bytes:
-        """Count a refusal; returns what is journaled of it. A join contains a token, which no record may."""
+    def _record_refusal(
+        self,
+        input: str,
+        session: SessionId,
+        who: str,
+        dialect: DialectName,
+        envelope: Envelope,
+        code: str,
+        raw: bytes,
+        now: float,
+        mint: FreshMint,
+    ) -> int:
+        """Count a refusal and journal what there is room for; returns the record that its answer follows."""
         self.refusals[code] += 1
-        log.info("refused", extra={"space": self.name, "participant": who, "code": code})
-        return b"null" if envelope.kind.startswith("system") else raw
+        number = self.refusal_log.record_envelope(
+            self._refusal_key(who),
+            code,
+            envelope,
+            raw,
+            now,
+            mint,
+            input,
+            session=session,
+            who=who,
+            dialect=dialect,
+        )
+        return self.journal.next_number - 1 if number is None else number
+
+    def _refusal_key(self, who: str) -> str:
+        """Whose budget a refusal takes from. Guests could come back under another name."""
+        member = self.space.state.roster.members.get(Name(who))
+        return GUESTS if member is None or member.anonymous else who
 
     def refuse(self, session: SessionId, refusal: Refused, size: int) -> None:
         """Answer something that never became an envelope; its bytes are not journaled, only that it came."""
@@ -281,8 +328,10 @@ class SpaceHost:
         self, session: SessionId, who: str, refusal: Refused, size: int, now: float, mint: FreshMint
     ) -> int:
         self.refusals[refusal.code] += 1
-        facts: dict[str, Json] = {"session": session, "who": who, "out": refusal.code, "size": size}
-        return self.journaled.record("malformed", now, mint, **facts)
+        number = self.refusal_log.record(
+            self._refusal_key(who), refusal.code, size, now, mint, "malformed", session=session, who=who
+        )
+        return self.journal.next_number - 1 if number is None else number
 
     def _frame(self, session: SessionId, data: bytes, binary: bool, now: float) -> None:
         """Frames are not journaled: they read the state and never change it (D-89)."""
@@ -298,7 +347,7 @@ class SpaceHost:
                 self.refuse(session, Unavailable(why, stream_id=frame.stream_id), len(data))
             return
         effects = self.space.frame(session, frame, now, FreshMint())
-        if _outcome(effects) != ACCEPTED and not self.stream_error_replies.allows(
+        if outcome_of(effects) != ACCEPTED and not self.stream_error_replies.allows(
             (session, frame.stream_id), now
         ):
             return
@@ -323,27 +372,29 @@ class SpaceHost:
         except MalformedEnvelope as refusal:
             self._record_malformed(session, who, refusal, len(body), now, mint)
             raise
-        vital = KINDS.get(envelope.kind, UNKNOWN).shrinks_rights
+        row = KINDS.get(envelope.kind, UNKNOWN)
+        vital = row.shrinks_rights
         if not vital:
             # HTTP 200 says that it is kept (D-41), which nobody can say now; a socket is not told so much.
             self.check_journal()
         space.join(session, who, dialect, options, now, mint)
         effects = space.receive(session, envelope, now, mint)
         effects += space.leave(session, now, mint)
-        out = _outcome(effects)
+        out = outcome_of(effects)
         self._received += 1
         id = envelope.id or filled_id(out, mint)
         facts: dict[str, Json] = {"kind": envelope.wire_kind or envelope.kind, "id": id}
         facts["options"] = msgspec.to_builtins(options)
         if out != ACCEPTED:
-            body = self._note_refusal(who, envelope, out, body)
-        head = encode_record("post", now, mint, session=session, who=who, dialect=dialect, out=out, **facts)
-        number = self.journal.append(head + b',"raw":', body, vital=vital)
-        if out != ACCEPTED:
+            number = self._record_refusal("post", session, who, dialect, envelope, out, body, now, mint)
             answer = effects[0]
             self.journaled.carry_out(effects[1:], number, now)
             assert isinstance(answer, Reply)  # noqa: S101  # that is how a refusal is known
             return answer
+        head = encode_record("post", now, mint, session=session, who=who, dialect=dialect, out=out, **facts)
+        number = self.journal.append(head + b',"raw":', body, vital=vital)
+        if row.changes_verdict or _waits_for_disk(effects):
+            self.journaled.snapshots.mark_rights_change(number)
         # HTTP 200 is an acknowledgement, so it waits for the disk in every mode (D-41).
         try:
             return await self.journaled.carry_out_durably(effects, number, now, shrinks_rights=vital)
@@ -397,8 +448,13 @@ class SpaceHost:
         )
 
     def reload(self, config: SpaceConfig) -> None:
-        """Take a configuration over. The snapshot keeps what came of it: replay knows only the newest one."""
-        self.journaled.step("reload", lambda now, mint: self.space.reload(config, now, mint), waits=True)
+        """Take a configuration over; its record contains it, for replays."""
+        self.journaled.step(
+            "reload",
+            lambda now, mint: self.space.reload(config, now, mint),
+            waits=True,
+            config=save_config(config),
+        )
         self.journaled.save_snapshot()
 
 
@@ -410,12 +466,3 @@ def space_member(space: Space, session: SessionId) -> str:
 def _waits_for_disk(effects: list[Effect]) -> bool:
     """A crash must not forget a fulfilment that a host has seen: it would be carried out twice."""
     return any(isinstance(effect, Deliver) and effect.waits_for_disk for effect in effects)
-
-
-def _outcome(effects: list[Effect]) -> str:
-    """`accepted`, or the code that the sender was answered with: a refusal is always the first effect."""
-    if effects and effects[0].__class__ is not Deliver:
-        first = effects[0]
-        if isinstance(first, Reply) and first.notice.kind == "system/error":
-            return str(first.notice.payload["error"])
-    return ACCEPTED

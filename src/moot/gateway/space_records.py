@@ -6,20 +6,23 @@ replayed; a refused one is there to be read. No record contains a token: mints j
 
 from __future__ import annotations
 
-from typing import Final
+import json
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from orjson import dumps
 
 from moot.errors import UsageError
 from moot.gateway.mint import FreshMint, ReplayMint
+from moot.gateway.rights_reduction import reduce_rights
 from moot.protocol import strict_json
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
 from moot.space.config import SessionId, SpaceConfig
-from moot.space.effects import Effect, Token
+from moot.space.config_json import load_config
+from moot.space.effects import Deliver, Effect, Reply, Token
 from moot.space.roster import Options
 from moot.space.space import Space
 
@@ -46,6 +49,14 @@ class StoredInput(msgspec.Struct):
     remove: list[Json] = []
     by: str = ""
     keep: bool = False
+    # Of a reload: the configuration that was taken over; not in records of version 0.1.
+    config: dict[str, Any] | None = None
+    # Of `state` and `repair`: the whole state at that moment, with its configuration.
+    state: msgspec.Raw = msgspec.Raw()
+    # Of `repair`: acts that reduce rights, from records that could not stay in the journal.
+    acts: list[msgspec.Raw] = []
+    # Of `repair`: the number of the snapshot that was made with it; older ones are stale.
+    generation: int = 0
 
 
 _decoder = msgspec.json.Decoder(StoredInput)
@@ -132,8 +143,11 @@ def _apply(space: Space, record: StoredInput, config: SpaceConfig) -> list[Effec
             return _receive_again(space, record, session, now, mint)
         case "post":
             space.join(session, record.who, record.dialect, record.options, now, mint)
-            effects = _receive_again(space, record, session, now, mint)
-            return effects + space.leave(session, now, mint)
+            try:
+                effects = _receive_again(space, record, session, now, mint)
+            finally:
+                left = space.leave(session, now, mint)
+            return effects + left
         case "join":
             return space.join(session, record.who, record.dialect, record.options, now, mint)
         case "leave":
@@ -143,8 +157,15 @@ def _apply(space: Space, record: StoredInput, config: SpaceConfig) -> list[Effec
         case "restart":
             return space.restart(now, FreshMint())
         case "reload":
-            # The configuration may be another one by now, and draw other ids; nothing depends on them.
-            return space.reload(config, now, FreshMint())
+            # It may draw other ids than then; nothing depends on them.
+            taken = config if record.config is None else load_config(record.config)
+            return space.reload(taken, now, FreshMint())
+        case "state" | "repair":
+            if bytes(record.state):
+                space.state = load_state(bytes(record.state)).space.state
+            for act in record.acts:
+                reduce_rights(space, read_input(bytes(act)))
+            return []
         case "health":
             return space.health(journal_writable=record.able)
         case "capabilities":
@@ -159,6 +180,21 @@ def _apply(space: Space, record: StoredInput, config: SpaceConfig) -> list[Effec
             return []
 
 
+class SavedState(NamedTuple):
+    """A space as a snapshot or a record has it."""
+
+    space: Space
+    generation: int = 0
+    journaled: bool = True  # whether everything in it is also in the journal
+
+
+def load_state(encoded: bytes) -> SavedState:
+    """A saved state, under the rules of then: a kick that they accepted must come out the same."""
+    state = json.loads(encoded)  # integers of any size
+    generation, journaled = state.pop("generation", 0), state.pop("journaled", True)
+    return SavedState(Space(load_config(state.pop("config")), saved=state), generation, journaled)
+
+
 def _receive_again(
     space: Space, record: StoredInput, session: SessionId, now: float, mint: ReplayMint
 ) -> list[Effect]:
@@ -170,4 +206,16 @@ def _receive_again(
         msgspec.structs.replace(config.limits.envelope, max_containers=len(record.raw)),
         accept_protocols=config.accept_protocols,
     )
-    return space.receive(session, envelope, now, mint)
+    effects = space.receive(session, envelope, now, mint)
+    if (refusal := outcome_of(effects)) != ACCEPTED:
+        raise UsageError(f"it was accepted then, and now it is refused: {refusal}")
+    return effects
+
+
+def outcome_of(effects: list[Effect]) -> str:
+    """`accepted`, or the code that the sender was answered with: a refusal is always the first effect."""
+    if effects and effects[0].__class__ is not Deliver:
+        first = effects[0]
+        if isinstance(first, Reply) and first.notice.kind == "system/error":
+            return str(first.notice.payload["error"])
+    return ACCEPTED

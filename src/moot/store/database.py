@@ -12,11 +12,13 @@ import hashlib
 import os
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from moot.errors import UsageError
 from moot.store.journal_segments import make_folder
+from moot.store.position_marker import PositionMarker, write_marker
 from moot.store.worker_thread import DaemonExecutor
 
 T = TypeVar("T")
@@ -29,6 +31,7 @@ _TABLES: Final = """
 CREATE TABLE snapshots (space TEXT NOT NULL, position INTEGER NOT NULL, state BLOB NOT NULL,
   digest BLOB NOT NULL, PRIMARY KEY (space, position));
 """
+_NEWEST: Final = "SELECT max(position) FROM snapshots WHERE space = ?"
 
 
 class Snapshot(NamedTuple):
@@ -70,6 +73,14 @@ class Database:
         """The newest snapshot that is whole; `at_most` passes over those beyond the journal's end."""
         return self._run(lambda: _load(self._connection, space, at_most))
 
+    def newest_position(self, space: str) -> asyncio.Future[int]:
+        """The record that the newest snapshot covers, whole or not; 0 when there is none."""
+        return self._run(lambda: _newest(self._connection, space))
+
+    def write_marker(self, folder: Path, marker: PositionMarker) -> asyncio.Future[None]:
+        """Note how far a space has come, after what was asked for before; raises OSError."""
+        return self._run(lambda: write_marker(folder, marker))
+
     async def close(self) -> None:
         """Carry out what was asked for, and let go of the file."""
         await self._run(self._connection.close)
@@ -79,20 +90,85 @@ class Database:
         return asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
-def covered_position(path: Path, space: str) -> int:
-    """The record that the newest snapshot covers, 0 when there is none; for programs that only look."""
+def covered_position(path: Path, space: str) -> int | None:
+    """The record that the newest snapshot covers, None when there is none; for programs that only look."""
     if not path.exists():
-        return 0
+        return None
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
     try:
-        (position,) = connection.execute(
-            "SELECT max(position) FROM snapshots WHERE space = ?", (space,)
-        ).fetchone()
+        (position,) = connection.execute(_NEWEST, (space,)).fetchone()
+        return None if position is None else int(position)
     except sqlite3.Error as fault:
         raise UsageError(f"cannot read {path}: {fault}") from None
     finally:
         connection.close()
-    return position or 0
+
+
+def spaces_with_snapshots(path: Path) -> list[str]:
+    """The spaces of which there are snapshots; for programs that only look."""
+    if not path.exists():
+        return []
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+    try:
+        return [space for (space,) in connection.execute("SELECT DISTINCT space FROM snapshots")]
+    except sqlite3.Error as fault:
+        raise UsageError(f"cannot read {path}: {fault}") from None
+    finally:
+        connection.close()
+
+
+class StoredSnapshot(NamedTuple):
+    """A snapshot as it stands in the file; `state` is None when it is damaged."""
+
+    position: int
+    state: bytes | None
+
+
+def stored_snapshots(path: Path, space: str) -> list[StoredSnapshot]:
+    """All snapshots of a space, oldest first, damaged ones too; for programs that only look."""
+    if not path.exists():
+        return []
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+    try:
+        rows = connection.execute(
+            "SELECT position, state, digest FROM snapshots WHERE space = ? ORDER BY position", (space,)
+        ).fetchall()
+    except sqlite3.Error as fault:
+        raise UsageError(f"cannot read {path}: {fault}") from None
+    finally:
+        connection.close()
+    return [
+        StoredSnapshot(position, state if hashlib.sha256(state).digest() == digest else None)
+        for position, state, digest in rows
+    ]
+
+
+def replace_snapshots(path: Path, space: str, position: int, state: bytes | None, stamp: str) -> Path | None:
+    """Make this the only snapshot of a space; the file as it was is kept, and its place returned."""
+    kept = path.with_name(f"{path.name}.before-{stamp}") if path.exists() else None
+    try:
+        if kept is not None:
+            with closing(sqlite3.connect(path)) as old, closing(sqlite3.connect(kept)) as copy:
+                old.backup(copy)
+            kept.chmod(0o600)
+        _replace(path, space, position, state)
+    except sqlite3.Error:
+        # It is no database any more: another one takes its place.
+        for suffix in ("", "-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                path.with_name(path.name + suffix).rename(
+                    path.with_name(f"{path.name}.before-{stamp}{suffix}")
+                )
+        _replace(path, space, position, state)
+    return kept
+
+
+def _replace(path: Path, space: str, position: int, state: bytes | None) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    with closing(_connect(path)) as connection:
+        connection.execute("DELETE FROM snapshots WHERE space = ?", (space,))
+        if state is not None:
+            _save(connection, space, position, state)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -122,6 +198,11 @@ def _save(connection: sqlite3.Connection, space: str, position: int, state: byte
             "(SELECT position FROM snapshots WHERE space = ?1 ORDER BY position DESC LIMIT ?2)",
             (space, KEPT_SNAPSHOTS),
         )
+
+
+def _newest(connection: sqlite3.Connection, space: str) -> int:
+    (position,) = connection.execute(_NEWEST, (space,)).fetchone()
+    return position or 0
 
 
 def _load(connection: sqlite3.Connection, space: str, at_most: int | None) -> Snapshot | None:

@@ -99,21 +99,23 @@ class Journal:
         return False
 
     @classmethod
-    def open(cls, folder: Path, settings: JournalSettings) -> Journal:
+    def open(cls, folder: Path, settings: JournalSettings, *, at_least: int = 0) -> Journal:
         """The journal in this folder, going on where it ended; a torn end is cut off and kept beside it.
 
-        Blocks while it checks the last segment. Raises UsageError when another process has it open, when it
-        cannot be written, and for damage that no crash explains.
+        Blocks while it checks the segments that it has not seen before, and the last one. Raises UsageError
+        when another process has it open, when it cannot be written, for damage that no crash explains, and
+        when it ends before record `at_least`.
         """
-        if settings.mode == "off":
-            return _NullJournal(folder)
-        try:
-            return _FileJournal(settings, SegmentWriter(folder))
-        except OSError as fault:
-            raise UsageError(
-                f"cannot write the journal in {folder}: {fault.strerror}. "
-                "Free the disk or correct the rights of that folder, or name another with --data"
-            ) from fault
+        return cls._of(settings, _open_files(folder, settings, at_least))
+
+    @classmethod
+    async def open_in_thread(cls, folder: Path, settings: JournalSettings, *, at_least: int = 0) -> Journal:
+        """`open`, which may read gigabytes, while the loop answers others."""
+        return cls._of(settings, await asyncio.to_thread(_open_files, folder, settings, at_least))
+
+    @classmethod
+    def _of(cls, settings: JournalSettings, opened: SegmentWriter | int) -> Journal:
+        return _NullJournal(opened) if isinstance(opened, int) else _FileJournal(settings, opened)
 
     def append(self, members: bytes, rest: bytes = b"", *, vital: bool = False) -> int:
         """Journal one record; `members` and `rest` are the inside of a JSON object. Returns its number.
@@ -140,13 +142,26 @@ class Journal:
         """Write and fsync what is left, and release the folder; a disk that does not take it is logged."""
 
 
+def _open_files(folder: Path, settings: JournalSettings, at_least: int) -> SegmentWriter | int:
+    """The files of a journal; when it is off, the number that would come next in them."""
+    try:
+        if settings.mode == "off":
+            return find_tail(folder, repair=False, at_least=at_least).head.number
+        return SegmentWriter(folder, at_least=at_least)
+    except OSError as fault:
+        raise UsageError(
+            f"cannot write the journal in {folder}: {fault.strerror}. "
+            "Free the disk or correct the rights of that folder, or name another with --data"
+        ) from fault
+
+
 class _NullJournal(Journal):
     """`mode: off`: records have numbers, and that is all."""
 
     is_written = False
 
-    def __init__(self, folder: Path) -> None:
-        self.next_number = find_tail(folder, repair=False).head.number
+    def __init__(self, next_number: int) -> None:
+        self.next_number = next_number
         # What is in the file from a time when there was a journal.
         self.recorded = self.next_number - 1
         self.writable = True

@@ -5,6 +5,8 @@
         000000091442.jsonl             goes on with record 91442; the last one is written to
         000000091442.jsonl.5120.torn   what was cut off at byte 5120 when the gateway started again
         removed.json                   after retention: the last record that was removed, and its hash
+        verified.json                  closed segments that were checked, so that a start need not read them
+        again
 
 A new segment begins only when the one before it is on disk, so only the last one can have a torn end.
 """
@@ -14,6 +16,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shlex
 import shutil
 from itertools import pairwise
 from pathlib import Path
@@ -22,12 +25,13 @@ from typing import Final, NamedTuple
 import msgspec
 
 from moot.errors import UsageError
-from moot.store.record_chain import ChainCheck, ChainHead, follow, hash_in, is_sealed, number_in
+from moot.store.record_chain import ChainCheck, ChainHead, follow, hash_in, is_sealed
+from moot.store.segment_check import BrokenSegment, follow_closed
 
 log = logging.getLogger(__name__)
 
 _NAME: Final = re.compile(r"(\d{12,18})\.jsonl")
-_REMOVED: Final = "removed.json"
+REMOVED_FILE: Final = "removed.json"
 # How much is read at once from the end of a file; an envelope may have 1 MiB.
 _BLOCK: Final = 1 << 16
 
@@ -70,12 +74,19 @@ def segments_of(folder: Path) -> list[Segment]:
 def chain_start(folder: Path) -> ChainHead:
     """Where the oldest record that was not removed by retention chains to."""
     try:
-        removed = msgspec.json.decode((folder / _REMOVED).read_bytes(), type=_Removed)
+        removed = msgspec.json.decode((folder / REMOVED_FILE).read_bytes(), type=_Removed)
     except FileNotFoundError:
-        return ChainHead(1, folder.resolve().parent.name.encode())
+        return first_head(folder)
     except msgspec.MsgspecError as fault:
-        raise UsageError(f"{folder / _REMOVED} cannot be read ({fault}): restore it from a copy") from None
+        raise UsageError(
+            f"{folder / REMOVED_FILE} cannot be read ({fault}): restore it from a copy"
+        ) from None
     return ChainHead(removed.through + 1, removed.h.encode())
+
+
+def first_head(folder: Path) -> ChainHead:
+    """Where the chain of a new journal stands."""
+    return ChainHead(1, folder.resolve().parent.name.encode())
 
 
 def make_folder(folder: Path) -> None:
@@ -111,28 +122,70 @@ def last_line(path: Path) -> bytes:
     return end
 
 
-def find_tail(folder: Path, *, repair: bool) -> SegmentTail:
-    """Where the journal goes on. The last segment is checked whole; `mend` cuts a torn end off.
+def find_tail(folder: Path, *, repair: bool, at_least: int = 0) -> SegmentTail:
+    """Where a journal ends. With `repair`, a torn end is cut off and kept in a file beside it.
 
-    Raises UsageError for damage that no crash explains.
+    All segments are checked, closed ones only if they changed since the last time. Raises UsageError for
+    damage that no crash explains, and for a journal that ends before record `at_least`, of which others know
+    that it was there (D-98); nothing is cut off then.
     """
     segments = segments_of(folder)
-    begin = chain_start(folder)
-    if not segments:
-        return SegmentTail(segment_at(folder, begin.number), 0, begin)
-    segment = segments[-1]
-    head = begin
-    if len(segments) > 1:
-        line = last_line(segments[-2].path)
-        head = ChainHead(number_in(line) + 1, hash_in(line))
-    if head.number != segment.first:
-        raise _damage_error(segment.path, 1, "records before it are missing")
-    followed = follow(segment.path, head)
-    if not followed.whole:
-        _check_torn(segment.path, followed)
-        if repair:
-            _cut_off(segment.path, followed.size)
-    return SegmentTail(segment, followed.size, followed.head)
+    head = begin = chain_start(folder)
+    tail = SegmentTail(segment_at(folder, begin.number), 0, begin)
+    is_torn = False
+    if segments:
+        segment = segments[-1]
+        try:
+            head = follow_closed(folder, [each.path for each in segments[:-1]], begin, keep_note=repair)
+            if head.number != segment.first:
+                raise BrokenSegment(segment.path, 1, head)
+        except BrokenSegment as broken:
+            raise _broken_error(folder, broken, at_least) from None
+        followed = follow(segment.path, head)
+        is_torn = not followed.whole
+        if is_torn:
+            _check_torn(segment.path, followed)
+        tail = SegmentTail(segment, followed.size, followed.head)
+    last = tail.head.number - 1
+    if last < at_least:
+        raise ended_early_error(tail.segment.path if segments else folder, folder, last, at_least)
+    if is_torn and repair:
+        _cut_off(tail.segment.path, tail.size)
+    return tail
+
+
+def repair_hint(folder: Path) -> str:
+    """What to do about a journal that is not whole; `folder` is that of the journal."""
+    data = folder.parent.parent.parent
+    return (
+        f"Restore {data} from a copy, or type `moot journal repair --data {shlex.quote(str(data))} "
+        f"--space {folder.parent.name}`: it says what would be given up, and asks first"
+    )
+
+
+def ended_early_error(path: Path, folder: Path, last: int, known: int) -> UsageError:
+    missing = f"record {known}" if known == last + 1 else f"records {last + 1} to {known}"
+    is_there = "ends with" if path.exists() and last else "is gone or empty: it should hold more than"
+    return UsageError(
+        f"the journal of {folder.parent.name} is not whole: {path} {is_there} record {last}, but {missing} "
+        f"had been written: snapshots and {folder.parent / 'position.json'} tell of record {known}. "
+        f"What was decided there, a kick or a revocation, would be undone. {repair_hint(folder)}"
+    )
+
+
+def _broken_error(folder: Path, broken: BrokenSegment, known: int) -> UsageError:
+    path, first, expected = broken.path, int(broken.path.stem), broken.head.number
+    if broken.line == 1 and first != expected:
+        missing = f"record {expected}" if first == expected + 1 else f"records {expected} to {first - 1}"
+        why = f"{missing} should come before {path}, which begins with record {first}: no file holds them"
+        if expected == 1 and not (folder / REMOVED_FILE).exists():
+            why += f", and there is no {REMOVED_FILE} to name them as removed on purpose"
+    else:
+        last = f"record {expected - 1} is the last that holds"
+        why = f"{path} line {broken.line} is not what was written: {last}"
+    if known:
+        why += f"; record {known} had been written"
+    return UsageError(f"the journal of {folder.parent.name} is not whole: {why}. {repair_hint(folder)}")
 
 
 def _check_torn(path: Path, followed: ChainCheck) -> None:
@@ -147,15 +200,16 @@ def _check_torn(path: Path, followed: ChainCheck) -> None:
             if b"\0" in line:
                 return
             if seals:
-                raise _damage_error(path, followed.lines + 1, "whole records follow it")
+                raise _damage_error(path, followed, "whole records follow it")
             seals += is_sealed(line)
 
 
-def _damage_error(path: Path, line: int, why: str) -> UsageError:
+def _damage_error(path: Path, followed: ChainCheck, why: str) -> UsageError:
     return UsageError(
-        f"the journal is damaged at {path.name} line {line}: {why}, so no crash did this. "
-        f"`moot journal verify` says more. Restore {path.parent} from a copy, "
-        "or move that file away: then the journal goes on behind the segment before it"
+        f"the journal of {path.parent.parent.name} is damaged at {path} line {followed.lines + 1}: {why}, "
+        f"so no "
+        f"crash did this. Record {followed.head.number - 1} is the last that holds. "
+        f"{repair_hint(path.parent)}"
     )
 
 
@@ -184,13 +238,13 @@ def remove_segments(folder: Path, through: int) -> None:
     if old:
         newest, last = old[-1]
         note = _Removed(last, hash_in(last_line(newest.path)).decode())
-        fresh = folder / f"{_REMOVED}.new"
+        fresh = folder / f"{REMOVED_FILE}.new"
         with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(msgspec.json.encode(note))
             file.flush()
             os.fsync(file.fileno())
         # First the note, then the files: after a crash between the two, `remove_leftovers` does the rest.
-        fresh.replace(folder / _REMOVED)
+        fresh.replace(folder / REMOVED_FILE)
         sync_folder(folder)
     remove_leftovers(folder)
 

@@ -69,6 +69,15 @@ def seal(batch: Sequence[bytes], head: ChainHead, next_number: int) -> tuple[Lin
     return (text, b"".join((_BEFORE, hash, _AFTER))), ChainHead(next_number, hash)
 
 
+def batch_hash(before: bytes, batch: Sequence[bytes]) -> bytes:
+    """The seal that these whole lines should have behind the seal `before`; the last one carries one."""
+    digest = sha256(before)
+    for each in batch[:-1]:
+        digest.update(each)
+    digest.update(batch[-1][:-_TAIL] + b"}")
+    return digest.hexdigest().encode()
+
+
 def hash_in(line: bytes) -> bytes:
     """The seal that a line carries, b"" when it carries none."""
     return line[-67:-3] if is_sealed(line) else b""

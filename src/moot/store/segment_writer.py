@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Final
 
 from moot.errors import UsageError
-from moot.store.journal_segments import find_tail, make_folder, remove_leftovers, segment_at, sync_folder
+from moot.store.journal_segments import (
+    ended_early_error,
+    find_tail,
+    make_folder,
+    remove_leftovers,
+    segment_at,
+    sync_folder,
+)
 from moot.store.record_chain import ChainHead, Lines, seal
 
 # Data and size, but not the time of the last change: half the work of fsync.
@@ -33,13 +40,16 @@ _FEW_TEXTS: Final = 64
 class SegmentWriter:
     """Holds the folder for this process alone until it is released."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, at_least: int = 0) -> None:
+        if at_least and not folder.is_dir():
+            # Made anew it would look as if it had been there.
+            raise ended_early_error(folder, folder, 0, at_least)
         make_folder(folder)
         self.folder = folder
-        self._lock = _lock_folder(folder)
+        self._lock = lock_folder(folder)
         try:
             remove_leftovers(folder)
-            tail = find_tail(folder, repair=True)
+            tail = find_tail(folder, repair=True, at_least=at_least)
             self._file = _open_segment(tail.segment.path)
             sync_folder(folder)
         except BaseException:
@@ -120,7 +130,8 @@ def step_length(pending: Sequence[bytes]) -> int:
     return max(1, bisect_right(sizes, STEP_BYTES))
 
 
-def _lock_folder(folder: Path) -> int:
+def lock_folder(folder: Path) -> int:
+    """Hold a journal until the descriptor is closed; raises UsageError when another process has it."""
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

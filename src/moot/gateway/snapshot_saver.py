@@ -1,0 +1,103 @@
+"""Storing snapshots of a space, never before the journal that they cover is on disk (D-98).
+
+A snapshot that is stored first would, after a crash, tell of records that no file holds, and nobody could
+tell that from a journal that somebody cut. So a snapshot waits for the fsync of its last record. Behind it,
+and behind every change of rights, the position marker is written: the third witness of how far the space had
+come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+from moot.protocol import strict_json
+from moot.protocol.operation import Json
+from moot.store.database import Database
+from moot.store.journal import Journal
+from moot.store.position_marker import PositionMarker
+
+log = logging.getLogger(__name__)
+
+
+class SnapshotSaver:
+    """Stores the snapshots of one space in the order in which they were taken."""
+
+    def __init__(self, space: str, folder: Path, journal: Journal, database: Database) -> None:
+        self._space = space
+        self._folder = folder  # of the space
+        self._journal = journal
+        self._database = database
+        # The number of the newest snapshot. A restart goes on counting.
+        self.generation = 0
+        # Taken, and waiting for the disk: only the newest is worth storing.
+        self._waiting: tuple[int, dict[str, Json]] | None = None
+        self._told: list[asyncio.Future[None]] = []
+        self._wanted = PositionMarker(journaled=journal.is_written)
+        self._is_marking = False
+
+    def save(self, number: int, state: dict[str, Json]) -> asyncio.Future[None]:
+        """Store this state, which covers record `number`; done when it is on disk."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._told.append(done)
+        self._waiting = (number, state)
+        if not self._journal.is_written or number <= self._journal.durable:
+            self._store(number)
+        else:
+            self._journal.when_durable(number, lambda: self._store(number))
+        return done
+
+    def mark_rights_change(self, number: int) -> None:
+        """Rights changed by this record: note it as soon as it is on disk."""
+        if self._journal.is_written:
+            self._journal.when_durable(number, lambda: self._mark(PositionMarker(record=number)))
+
+    def _store(self, number: int) -> None:
+        if self._waiting is None or self._waiting[0] != number:
+            return  # a newer one has taken its place
+        _, state = self._waiting
+        told, self._told, self._waiting = self._told, [], None
+        self.generation += 1
+        generation, journaled = self.generation, self._journal.is_written
+        # Without a journal nothing new is in the file, so that a later one starts where this one ended.
+        position = number if journaled else self._journal.recorded
+        encoded = strict_json.encode(state | {"generation": generation, "journaled": journaled})
+        saving = self._database.save_snapshot(self._space, position, encoded)
+
+        def finish(done: asyncio.Future[None]) -> None:
+            fault = asyncio.CancelledError() if done.cancelled() else done.exception()
+            if fault is None:
+                self._mark(PositionMarker(record=position, snapshot=generation, journaled=journaled))
+            for one in told:
+                if one.done():
+                    continue
+                if fault is None:
+                    one.set_result(None)
+                else:
+                    one.set_exception(fault)
+                    one.exception()  # looked at: not everybody who asks for a snapshot waits for it
+
+        saving.add_done_callback(finish)
+
+    def _mark(self, marker: PositionMarker) -> None:
+        self._wanted = self._wanted.joined(marker)
+        if not self._is_marking:
+            self._write_marker()
+
+    def _write_marker(self) -> None:
+        self._is_marking = True
+        writing = self._wanted
+        future = self._database.write_marker(self._folder, writing)
+
+        def finish(done: asyncio.Future[None]) -> None:
+            self._is_marking = False
+            if done.cancelled():
+                return
+            if (fault := done.exception()) is not None:
+                # It is the third witness; the journal and the snapshots are there.
+                log.warning("position not noted", extra={"space": self._space, "why": str(fault)})
+            elif self._wanted != writing:
+                self._write_marker()
+
+        future.add_done_callback(finish)
