@@ -252,12 +252,15 @@ class ResourceLimit(Refused):
 #    │   ├── McpError                the host answered a JSON-RPC error; hosts raise it too
 #    │   ├── ToolFailed              the tool answered isError
 #    │   ├── BadAnswer               the host answered something that is no MCP answer
-#    │   ├── MemberLeft              the host left and did not come back
+#    │   ├── MemberLeft              the host is not here, and nothing was sent to it
+#    │   ├── CallOutcomeUnknown      whether it was carried out is not known: look before doing it again
+#    │   │   ├── HostLeft                the host left and has not answered; also a MemberLeft
+#    │   │   ├── AnswerTimedOut          no answer came in time; also a TimedOut
+#    │   │   └── FulfilmentCancelled     whoever fulfilled the proposal called it off
 #    │   ├── Interrupted             a restart ended it (MEW 3.9.9)
 #    │   ├── Rejected                somebody declined the proposal (MEW 3.3.2)
 #    │   ├── Withdrawn               the proposal was taken back (MEW 3.3.1)
 #    │   ├── Expired                 the proposal is too old (MEW 10.2)
-#    │   ├── FulfilmentCancelled     whoever fulfilled the proposal called it off
 #    │   └── UnsupportedByRecipient  a control for somebody whose dialect has no such thing
 #    └── Refused                 the gateway said no; a word that we do not know is in `details`
 
@@ -358,11 +361,29 @@ class BadAnswer(CallFailed):
 
 
 class MemberLeft(CallFailed):
-    """The member that was asked is gone; whether it acted is not known."""
+    """The member that was asked is not here; it was sent nothing (but see HostLeft)."""
 
     def __init__(self, member: str) -> None:
-        super().__init__(f"{member} is not here (any more) and has not answered; whether it acted is unknown")
+        super().__init__(f"{member} is not here, so nothing was carried out")
         self.member = member
+
+
+class CallOutcomeUnknown(CallFailed):
+    """D-99: it may have been carried out or not; nobody must take that for a failure and do it again."""
+
+
+class HostLeft(CallOutcomeUnknown, MemberLeft):
+    """The member that was asked left before it answered."""
+
+    def __init__(self, member: str) -> None:
+        CallFailed.__init__(
+            self, f"{member} left before it answered: the outcome is unknown, so check before doing it again"
+        )
+        self.member = member
+
+
+class AnswerTimedOut(CallOutcomeUnknown, TimedOut):
+    """Somebody was asked and did not answer in time."""
 
 
 class Interrupted(CallFailed):
@@ -399,11 +420,14 @@ class Expired(CallFailed):
     """MEW 10.2: nobody decided on the proposal while it was valid."""
 
 
-class FulfilmentCancelled(CallFailed):
+class FulfilmentCancelled(CallOutcomeUnknown):
     """Whoever fulfilled the proposal cancelled the request; the proposal is spent (D-28)."""
 
     def __init__(self, by: str) -> None:
-        super().__init__(f"{by} fulfilled the proposal and then cancelled the request: propose it anew")
+        super().__init__(
+            f"{by} approved the proposal and then cancelled the call: the outcome is unknown, so check "
+            "before proposing it anew"
+        )
         self.by = by
 
 

@@ -15,6 +15,7 @@ from moot.agent.agent_settings import AgentLimits
 from moot.agent.model import Message, ToolCall
 from moot.errors import (
     CallFailed,
+    CallOutcomeUnknown,
     ConnectionLost,
     MootError,
     NotAllowed,
@@ -121,13 +122,15 @@ class Toolbox:
             )
         except Rejected as rejection:
             return f"Rejected by {rejection.by}: {rejection.reason}." + await _explanation_of(rejection)
+        except (CallOutcomeUnknown, ConnectionLost) as fault:
+            return f"Outcome unknown: {fault}. It may have been carried out: check before you call it again."
         except TimedOut:
             return "Nobody decided or answered in time; it was withdrawn."
         except NotAllowed as fault:
             return f"Not allowed: {fault}"
         except ToolFailed as fault:
             return f"The tool failed: {fault.text}"
-        except (CallFailed, Refused, ConnectionLost) as fault:
+        except (CallFailed, Refused) as fault:
             return f"It did not work: {fault}"
         return _describe_outcome(outcome)
 

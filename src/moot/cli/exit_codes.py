@@ -6,6 +6,7 @@
 3    somebody said no: the gateway refused it, or a proposal was rejected or withdrawn
 4    no answer in time
 5    no connection: nobody listens there, the token is wrong, or the gateway closed the connection
+6    whether it was done is not known: the host left, or the connection was lost while it was at work
 130  Ctrl-C
 141  whoever read the output has gone (`| head`); nothing is said, as other programs do it
 """
@@ -22,6 +23,7 @@ EXIT_USAGE: Final = 2
 EXIT_REFUSED: Final = 3
 EXIT_TIMED_OUT: Final = 4
 EXIT_NOT_CONNECTED: Final = 5
+EXIT_UNKNOWN: Final = 6
 EXIT_INTERRUPTED: Final = 130
 # 128 + SIGPIPE: what a shell shows for a program that wrote into a closed pipe.
 EXIT_READER_GONE: Final = 141
@@ -32,7 +34,17 @@ def exit_code_of(fault: Exception) -> int:
     if not isinstance(fault, MootError):
         return EXIT_FAILED
     # The tree of errors is loaded, the rest of the SDK is not.
-    from moot.errors import ConnectionClosed, Expired, NotAllowed, Rejected, TimedOut, Unreachable, Withdrawn
+    from moot.errors import (
+        CallOutcomeUnknown,
+        ConnectionClosed,
+        ConnectionLost,
+        Expired,
+        NotAllowed,
+        Rejected,
+        TimedOut,
+        Unreachable,
+        Withdrawn,
+    )
 
     if isinstance(fault, UsageError):
         return EXIT_USAGE
@@ -40,6 +52,8 @@ def exit_code_of(fault: Exception) -> int:
         return EXIT_REFUSED
     if isinstance(fault, TimedOut | Expired):
         return EXIT_TIMED_OUT
+    if isinstance(fault, CallOutcomeUnknown | ConnectionLost):
+        return EXIT_UNKNOWN
     if isinstance(fault, Unreachable | ConnectionClosed):
         return EXIT_NOT_CONNECTED
     return EXIT_FAILED

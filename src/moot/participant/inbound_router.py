@@ -29,7 +29,7 @@ class InboundRouter:
     def __init__(self, parts: MemberParts, control_handler: ControlHandler) -> None:
         self._parts = parts
         self._refusals = RefusalHandler(
-            parts.sender, parts.requests, parts.acks, parts.streams, control_handler
+            parts.sender, parts.requests, parts.acks, parts.streams, control_handler, parts.proposal_sync
         )
         self._decision_routes: Mapping[str, Route] = {
             "mcp/request": parts.proposals.handle_request,
@@ -37,6 +37,8 @@ class InboundRouter:
             "mcp/withdraw": parts.proposals.handle_withdrawal,
             "mcp/reject": parts.proposals.handle_rejection,
             "moot/approve": parts.proposals.handle_vote,
+            "moot/settle": parts.proposals.handle_settlement,
+            "moot/outcome": parts.proposals.handle_outcome,
             "chat": parts.proposals.handle_chat,
         }
         self._routes = self._make_routes(control_handler)
@@ -122,6 +124,10 @@ class InboundRouter:
             "mcp/withdraw": proposals.handle_withdrawal,
             "mcp/reject": proposals.handle_rejection,
             "moot/approve": proposals.handle_vote,
+            "moot/settle": proposals.handle_settlement,
+            "moot/outcome": proposals.handle_outcome,
+            "moot/proposals": parts.proposal_sync.handle_page,
+            "moot/list-proposals": parts.proposal_sync.handle_echo,
             "chat": self._route_chat,
             "chat/acknowledge": self._route_acknowledgement,
             "chat/cancel": parts.chats.handle,

@@ -358,6 +358,15 @@ class JoinedSpace:
         """
         return await self._parts.proposal_client.vote(proposal)
 
+    async def settle(
+        self, proposal: SeenProposal | str, outcome: Literal["done", "failed"], *, note: str | None = None
+    ) -> SentEnvelope:
+        """Say what came of an approved call whose outcome nobody knows; raises ProposalSettled, NotAllowed.
+
+        Everybody sees it. An answer of the host that comes later counts more.
+        """
+        return await self._parts.proposal_client.settle(proposal, outcome, note)
+
     def on_proposal(self, handler: F) -> F:
         """Call this for every proposal of others; works as a decorator."""
         self.proposals.on_proposal(handler)
@@ -445,6 +454,16 @@ class JoinedSpace:
     async def recall(self, since: float = 0.0) -> list[Envelope]:
         """Learn from the history what was sent before we joined: proposals, chats and reasoning.
 
-        No handler sees it. Returns what was new and passed the checks, oldest first.
+        No handler sees it. Returns what was new and passed the checks, oldest first. The gateway is asked
+        for what is open, too, however long ago it was proposed: `proposals.known` says whether it told.
         """
-        return self._session.router.replay(await self.history(since))
+        past = self._session.router.replay(await self.history(since))
+        await self.refresh_proposals()
+        return past
+
+    async def refresh_proposals(self) -> bool:
+        """Ask the gateway which proposals are open and what became of those we knew; whether it told.
+
+        After a reconnect this happens by itself.
+        """
+        return await self._parts.proposal_sync.refresh()

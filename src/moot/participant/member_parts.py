@@ -23,6 +23,7 @@ from moot.participant.conversation.contexts import Contexts
 from moot.participant.conversation.stream_client import StreamClient
 from moot.participant.decisions.proposal_client import ProposalClient
 from moot.participant.decisions.proposal_list import ProposalList
+from moot.participant.decisions.proposal_sync import ProposalSync
 from moot.participant.serving.own_offers import OwnOffers
 from moot.participant.serving.request_server import RequestServer
 from moot.protocol.envelope import Envelope
@@ -45,6 +46,7 @@ class MemberParts:
     proposals: ProposalList
     requests: RequestClient
     proposal_client: ProposalClient
+    proposal_sync: ProposalSync
     # Serving
     server: RequestServer
     offers: OwnOffers
@@ -97,6 +99,7 @@ def make_parts(options: ConnectOptions, controls: Controls) -> MemberParts:
         proposals=proposals,
         requests=requests,
         proposal_client=proposal_client,
+        proposal_sync=ProposalSync(sender, proposals),
         server=server,
         offers=offers,
         chats=Chats(sender, limits),

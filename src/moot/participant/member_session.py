@@ -116,16 +116,18 @@ class MemberSession:
         for readers in (parts.other_readers, parts.all_readers):
             readers.put(MissedMessages("reconnected"))
         parts.proposals.mark_uncertain()
-        if len(parts.proposals):
-            parts.tasks.spawn(self._restore_missed_decisions())
+        parts.tasks.spawn(self._restore_missed_decisions())
         for handler in self._reconnected_handlers:
             handler.call(None)
 
     async def _restore_missed_decisions(self) -> None:
-        options, me = self._parts.options, self._parts.sender.me
-        since = self._lost_at - options.limits.history_margin_seconds
-        history = await fetch_history(options, me, since)
-        self.router.replay_decisions(history or [], self._known_before_loss)
+        """What became of proposals meanwhile: results from the history, the rest from the gateway."""
+        parts = self._parts
+        if len(parts.proposals):
+            since = self._lost_at - parts.options.limits.history_margin_seconds
+            history = await fetch_history(parts.options, parts.sender.me, since)
+            self.router.replay_decisions(history or [], self._known_before_loss)
+        await parts.proposal_sync.refresh()
 
     def handle_envelope(self, envelope: Envelope) -> None:
         if self._held is None:
@@ -161,6 +163,8 @@ class MemberSession:
         how = f"{code} {reason}".rstrip()
         message = f"the connection was lost ({how}): whether it was done is not known"
         self._parts.open_work.fail_all(lambda: ConnectionLost(message))
+        self._parts.proposal_sync.fail_all(ConnectionLost(message))
+        self._parts.proposals.knowledge = "not_known"
 
     def handle_closed(self, reason: CloseReason) -> None:
         """The connection has ended for good: every wait fails, readers come to their end."""
@@ -170,6 +174,8 @@ class MemberSession:
         parts = self._parts
         self.close_reason = parts.sender.close_reason = ended
         parts.open_work.fail_all(lambda: ConnectionClosed(ended.code, ended.reason))
+        parts.proposal_sync.fail_all(ConnectionClosed(ended.code, ended.reason))
+        parts.proposals.knowledge = "not_known"
         for part in (parts.other_readers, parts.all_readers, parts.runner, parts.proposals, parts.streams):
             part.end()
         self._control_handler.end()

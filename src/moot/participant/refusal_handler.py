@@ -11,6 +11,7 @@ from moot.participant.connection.refusals import refusal_of
 from moot.participant.control.control_handler import ControlHandler
 from moot.participant.control.pending_acks import PendingAcks
 from moot.participant.conversation.stream_client import StreamClient
+from moot.participant.decisions.proposal_sync import ProposalSync
 from moot.protocol.envelope import Envelope
 
 log = logging.getLogger(__name__)
@@ -26,12 +27,14 @@ class RefusalHandler:
         acks: PendingAcks,
         streams: StreamClient,
         control_handler: ControlHandler,
+        proposal_sync: ProposalSync,
     ) -> None:
         self._sender = sender
         self._requests = requests
         self._acks = acks
         self._streams = streams
         self._control_handler = control_handler
+        self._proposal_sync = proposal_sync
 
     def handle(self, envelope: Envelope) -> None:
         """Raise it where something waits for it; otherwise count and log it."""
@@ -61,4 +64,5 @@ class RefusalHandler:
             or self._acks.fail(id, refusal)
             or self._streams.handle_refusal(id, refusal)
             or self._acks.note_remaining(id, refusal.details)
+            or self._proposal_sync.fail(id, refusal)
         )

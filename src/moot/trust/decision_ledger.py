@@ -3,7 +3,7 @@
 A `DecisionLedger` observes the accepted envelopes of a space in order, live or from its journal, and keeps
 one `Decision` for each proposal:
 
-    open ── mcp/request that correlates ──▶ fulfilled ── mcp/response ──▶ with a result
+    open ── mcp/request that correlates ──▶ fulfilled ── mcp/response, or moot/settle ──▶ with a result
       ├──── mcp/withdraw, or its proposer is removed ──▶ withdrawn
       ├──── time ──▶ expired
       └──── mcp/reject ──▶ rejected, unless somebody fulfils it all the same (D-28)
@@ -72,6 +72,16 @@ class Decision:
     result: Literal["ok", "error"] | None = None
     error: str | None = None
     response: str | None = None
+    # Who said what came of it, where its host never answered; and in which words.
+    settled_by: str | None = None
+    note: str | None = None
+
+    @property
+    def outcome(self) -> Literal["done", "failed", "unanswered"] | None:
+        """What came of an approved call. Without an answer nobody knows: that is no failure."""
+        if self.status != "fulfilled":
+            return None
+        return "unanswered" if self.result is None else "done" if self.result == "ok" else "failed"
 
     @property
     def id(self) -> str:
@@ -134,6 +144,9 @@ class Decision:
                 for each in self.rejections
             ],
             "result": self.result,
+            "outcome": self.outcome,
+            "settled_by": self.settled_by,
+            "note": self.note,
             "error": self.error,
             "response_id": self.response,
         }
@@ -180,6 +193,8 @@ class DecisionLedger:
                 return self._add_decision(envelope, sender, now)
             case "mcp/response":
                 return self._add_answer(envelope)
+            case "moot/settle":
+                return self._add_settlement(envelope, sender)
             case "space/kick":
                 self.withdraw_of(_word(envelope.payload.get("participant_id")), now, reason="removed")
             case kind if kind in RULE_KINDS:
@@ -252,6 +267,20 @@ class DecisionLedger:
                 continue
             decision.response = envelope.id
             decision.result, decision.error = _result_of(envelope.payload)
+            self._notify(decision)
+            return decision
+        return None
+
+    def _add_settlement(self, envelope: Envelope, sender: str) -> Decision | None:
+        """The gateway accepted it, so nobody knew what came of it. A later answer of the host counts more."""
+        for id in envelope.correlation_id:
+            decision = self._decisions.get(id)
+            if decision is None or decision.response is not None:
+                continue
+            failed = envelope.payload.get("outcome") == "failed"
+            decision.settled_by, decision.note = sender, _word(envelope.payload.get("note")) or None
+            decision.result = "error" if failed else "ok"
+            decision.error = (decision.note or "failed") if failed else None
             self._notify(decision)
             return decision
         return None

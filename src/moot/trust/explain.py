@@ -84,7 +84,14 @@ def _outcome(decision: Decision, rules: Sequence[Rule]) -> str:
             what += f"{decision.by} approved it{took} (envelope {decision.envelope})"
             if decision.approvals:
                 what += f", after votes by {join_names(approval.by for approval in decision.approvals)}"
-            what += "." if decision.result is None else f"; the result was {_result(decision)}."
+            if decision.result is None:
+                what += "; no answer of its host is known, so it may have been carried out or not."
+            elif decision.settled_by is not None and decision.response is None:
+                note = f" ({decision.note})" if decision.note else ""
+                said = f"{decision.settled_by} says it is {decision.outcome}{note}"
+                what += f"; its host did not answer, and {said}."
+            else:
+                what += f"; the result was {_result(decision)}."
         case "rejected":
             what += f"{decision.by} rejected it{took}: {decision.reason} (envelope {decision.envelope})."
         case "withdrawn":

@@ -21,7 +21,7 @@ from moot.trust.decision_ledger import MAX_DECISIONS, PROPOSAL_SECONDS, RULE_KIN
 _NO_LIMITS: Final = EnvelopeLimits(**dict.fromkeys(EnvelopeLimits.__struct_fields__, 1 << 62))
 _MESSAGE_INPUTS: Final = frozenset({"receive", "post"})
 # Prefixes that cover the spellings of all dialects.
-_KIND_PREFIXES: Final = ("mcp", "moot/approve", "space/kick", *sorted(RULE_KINDS))
+_KIND_PREFIXES: Final = ("mcp", "moot/approve", "moot/settle", "space/kick", *sorted(RULE_KINDS))
 
 
 class JournalReader:

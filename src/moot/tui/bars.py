@@ -66,7 +66,8 @@ class StatusBar(Static):
         parts = [state, f"{space_label} as {space.me}"]
         if space.paused is not None:
             parts.append(f"‖ paused by {space.paused.by}")
-        parts.append(f"{pending} pending" if pending else "nothing pending")
+        nothing = {"known": "nothing pending", "asking": "loading …", "not_known": "pending: not known"}
+        parts.append(f"{pending} pending" if pending else nothing[space.proposals.knowledge])
         text = printable("  ".join([*parts, *extra]))
         if text != self._text:
             self._text = text

@@ -86,10 +86,17 @@ class ApprovalPane(CommandPane):
             self.post_message(self.DecisionRequested(self.selected.key, decision))
 
     def show(self, context: ClientContext) -> int:
-        """Fill the pane; returns how many proposals are pending."""
-        found = context.space.proposals.open()
+        """Fill the pane; returns how many proposals are pending. Unknown outcomes stand below them."""
+        proposals = context.space.proposals
+        found = proposals.open()
+        self.empty_text = {
+            "known": "No pending proposals",
+            "asking": "Loading proposals …",
+            "not_known": "The gateway has not said what is pending",
+        }[proposals.knowledge]
         self.replace(
-            PaneRow(seen.id, summary_lines(seen, context.number(seen.id)), indent=3) for seen in found
+            PaneRow(seen.id, summary_lines(seen, context.number(seen.id)), indent=3)
+            for seen in (*found, *proposals.unknown_outcomes())
         )
         return len(found)
 

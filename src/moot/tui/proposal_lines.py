@@ -32,6 +32,8 @@ def state_of(seen: SeenProposal) -> tuple[str, Tone]:
     match seen.status:
         case "pending":
             return ("pending", "warn")
+        case "fulfilled" if seen.outcome == "unknown":
+            return (f"approved{by}, outcome unknown", "warn")
         case "fulfilled":
             return (f"approved{by}", "good")
         case "withdrawn":

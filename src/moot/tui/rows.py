@@ -67,7 +67,7 @@ class Rows(ScrollView, can_focus=True):
         self, *, id: str, empty: str = "nothing here", follows: bool = False, max_rows: int = MAX_ROWS
     ) -> None:
         super().__init__(id=id)
-        self._empty = empty
+        self.empty_text = empty
         self._follows = follows
         self._max_rows = max_rows
         self._rows: list[PaneRow] = []
@@ -248,7 +248,7 @@ class Rows(ScrollView, can_focus=True):
         base = self.rich_style
         at = y + int(self.scroll_y)
         if not self._rows:
-            text = f"  {self._empty}" if y == 0 else ""
+            text = f"  {self.empty_text}" if y == 0 else ""
             return Strip([Segment(text, base + self._tone("dim"))]).adjust_cell_length(width, base)
         if not 0 <= at < self._starts[-1]:
             return Strip.blank(width, base)

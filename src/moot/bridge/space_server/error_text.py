@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from moot.errors import (
     BadAnswer,
+    CallOutcomeUnknown,
     CapabilityViolation,
     ConnectionClosed,
     ConnectionLost,
@@ -51,6 +52,11 @@ def describe_fault(fault: MootError, what: str, host: str) -> str:
             )
         case Paused():
             return f"You are {fault}. Nothing was sent; wait until you are resumed, then call again."
+        case CallOutcomeUnknown():
+            return (
+                f"OUTCOME UNKNOWN: {fault}. {what} of {host} may have been carried out. Do not call it "
+                "again: look at the result with another tool first, or ask in moot_chat."
+            )
         case MemberLeft():
             return f"{host} is not in the space, so {what} got no answer. moot_participants lists who is."
         case Unreachable():

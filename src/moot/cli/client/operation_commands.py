@@ -16,7 +16,7 @@ GROUPS: Final = {
         "invite", "grant", "revoke", "pause", "resume", "kick", "status", "request", "control",
     ),
     "message": ("ack", "cancel", "stop"),
-    "proposal": ("vote", "withdraw"),
+    "proposal": ("vote", "withdraw", "settle"),
 }  # fmt: skip
 
 _MEMBER_EXAMPLES: Final = """\

@@ -115,7 +115,7 @@ def _row(decision: Decision) -> tuple[str, ...]:
         decision.by or "",
         "" if decision.duration_seconds is None else f"{decision.duration_seconds:.0f} s",
         decision.rule or "",
-        decision.result or "",
+        decision.result or decision.outcome or "",
     )
 
 

@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Unpack
 
 from moot.errors import (
+    AnswerTimedOut,
     BadAnswer,
+    HostLeft,
     McpError,
     MemberLeft,
     MootError,
@@ -211,7 +213,8 @@ class RequestClient:
 
     def _expire(self, pending: _Pending, method: str, seconds: float) -> None:
         who = ", ".join(pending.asked) or "nobody"
-        _fail(pending, TimedOut(f"{who} did not answer {method} within {seconds:g} s"))
+        message = f"{who} did not answer {method} within {seconds:g} s: whether it was done is not known"
+        _fail(pending, AnswerTimedOut(message))
 
     def _send_cancellation(self, pending: _Pending, reason: str) -> None:
         """Tell the host that nobody waits any more, if anything can still be sent."""
@@ -339,7 +342,7 @@ class RequestClient:
     def _fail_if_away(self, waiting: Sequence[_Pending]) -> None:
         for pending in waiting:
             if not self._is_here(pending.asked[0]):
-                _fail(pending, MemberLeft(pending.asked[0]))
+                _fail(pending, HostLeft(pending.asked[0]))
 
     def _is_here(self, member: str) -> bool:
         return member in self._roster or member == self._sender.me

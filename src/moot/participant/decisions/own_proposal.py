@@ -16,6 +16,8 @@ from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from moot.errors import (
+    AnswerTimedOut,
+    CallOutcomeUnknown,
     ConnectionClosed,
     ConnectionLost,
     Expired,
@@ -33,7 +35,16 @@ from moot.participant.decisions.proposal_list import SeenProposal
 log = logging.getLogger(__name__)
 
 ProposalState = Literal[
-    "pending", "fulfilled", "done", "failed", "rejected", "withdrawn", "expired", "timed_out", "lost"
+    "pending",
+    "fulfilled",
+    "done",
+    "failed",
+    "unknown",
+    "rejected",
+    "withdrawn",
+    "expired",
+    "timed_out",
+    "lost",
 ]
 Withdraw = Callable[[SeenProposal, str], Awaitable[None]]
 
@@ -93,6 +104,8 @@ class Proposal:
                 return "withdrawn"
             case Expired():
                 return "expired"
+            case CallOutcomeUnknown():
+                return "unknown"
             case TimedOut():
                 return "timed_out"
             case ConnectionLost() | ConnectionClosed():
@@ -217,7 +230,10 @@ class Proposal:
             return
         if self.seen.uncertain:
             raise ConnectionLost("fulfilled, but its result was missed while we were away")
-        raise TimedOut(f"{self.seen.fulfilled_by} fulfilled the proposal, but no answer came in time")
+        raise AnswerTimedOut(
+            f"{self.seen.fulfilled_by} approved the proposal, but no answer came in time: whether it was "
+            "carried out is not known"
+        )
 
 
 def follow_proposal(proposal: Proposal, spawn: Spawn, done: Callable[[], None]) -> None:

@@ -210,6 +210,15 @@ class ProposalClient:
         sent, _ = await self._sender.send_confirmed("moot/approve", {}, about=id)
         return sent
 
+    async def settle(self, which: SeenProposal | str, outcome: str, note: str | None) -> SentEnvelope:
+        """D-99: say what came of an approved call whose outcome nobody knows."""
+        id = which if isinstance(which, str) else which.id
+        payload: dict[str, Json] = {"outcome": outcome}
+        if note is not None:
+            payload["note"] = note
+        sent, _ = await self._sender.send_confirmed("moot/settle", payload, about=id)
+        return sent
+
     def _open_id(self, which: SeenProposal | str) -> tuple[str, Sequence[str]]:
         """The id of a proposal that is open as far as we know, and who proposed it."""
         seen = self._proposals.get(which) if isinstance(which, str) else which

@@ -1,8 +1,11 @@
 """Proposals of everybody, as they were seen here (MEW 3.2, 3.3, 10.2; D-28).
 
     pending ── mcp/request that repeats it ──> fulfilled ── mcp/response to that request ──> it has a result
+       │                                            └────── moot/outcome ──> unknown, until a late answer
        ├────── mcp/withdraw by its proposer ─> withdrawn
        └────── time ─────────────────────────> expired
+
+What happened before we joined or while we were away is asked of the gateway (`proposal_sync`).
 
 A rejection changes none of these: it is listed, and the proposer decides whether to go on waiting. The list
 holds our own proposals and those of others alike; `own_proposal` waits for the outcome of our own.
@@ -18,7 +21,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from moot.errors import BadAnswer, Expired, FulfilmentCancelled, McpError, MemberLeft, ProposalSettled
+import msgspec
+
+from moot.errors import (
+    BadAnswer,
+    CallOutcomeUnknown,
+    ConnectionLost,
+    Expired,
+    FulfilmentCancelled,
+    HostLeft,
+    McpError,
+    ProposalSettled,
+)
 from moot.participant.calls.outcome import Rejection, add_explanation
 from moot.participant.connection.message_feed import (
     Feeds,
@@ -34,6 +48,28 @@ from moot.protocol.fingerprint import fingerprint
 from moot.protocol.operation import Json
 
 Status = Literal["pending", "fulfilled", "withdrawn", "expired"]
+# What came of a fulfilment.
+ExecutionOutcome = Literal["pending", "done", "failed", "unknown"]
+# Whether the list has all that is open: the gateway said so, is being asked, or has not told.
+Knowledge = Literal["known", "asking", "not_known"]
+
+
+class GatewayProposal(msgspec.Struct):
+    """One proposal as the gateway tells it (D-96)."""
+
+    proposal_id: str
+    state: Literal["open", "fulfilled", "withdrawn", "expired"]
+    expires_at: str = ""
+    approved_by: list[str] = []
+    rejected_by: list[str] = []
+    settled_by: str | None = None
+    fulfilled_by: str | None = None
+    asked: list[str] = []
+    outcome: ExecutionOutcome | None = None
+    reason: str | None = None
+    assessed_by: str | None = None
+    note: str | None = None
+    envelope: msgspec.Raw = msgspec.Raw()
 
 
 @dataclass(slots=True, eq=False)
@@ -55,6 +91,10 @@ class SeenProposal:
     result: dict[str, Json] | None = None
     host: str | None = None
     fault: Exception | None = None
+    # What the gateway, or a person in place of the host, says came of it; and in which words.
+    told_outcome: ExecutionOutcome | None = None
+    assessed_by: str | None = None
+    note: str | None = None
     # Since a reconnect: we may have missed something about it.
     uncertain: bool = False
     watchers: list[Callable[[], None]] = field(default_factory=list, repr=False)
@@ -87,6 +127,19 @@ class SeenProposal:
         return self.envelope.ts
 
     @property
+    def outcome(self) -> ExecutionOutcome | None:
+        """What came of a fulfilled one, as far as it is known; None while nobody has fulfilled it."""
+        if self.status != "fulfilled":
+            return None
+        if self.result is not None:
+            return "failed" if self.result.get("isError") is True else "done"
+        if isinstance(self.fault, McpError | BadAnswer):
+            return "failed" if isinstance(self.fault, McpError) else "unknown"
+        if self.told_outcome is not None:
+            return self.told_outcome
+        return "unknown" if self.fault is not None else "pending"
+
+    @property
     def is_over(self) -> bool:
         """Whether there is a result, or there never will be one."""
         return self.status in ("withdrawn", "expired") or self.result is not None or self.fault is not None
@@ -98,6 +151,8 @@ class SeenProposal:
                 return
             case "fulfilled":
                 message = f"the proposal was already fulfilled by {self.fulfilled_by or 'somebody'}"
+                if self.outcome == "unknown":
+                    message += ", and what came of it is not known; it never runs again"
             case "withdrawn":
                 why = f" ({self.reason})" if self.reason else ""
                 message = f"the proposal was already withdrawn by {self.proposer}{why}"
@@ -119,6 +174,7 @@ class SeenProposal:
             "method": self.method,
             "params": self.params,
             "status": self.status,
+            **({} if self.outcome is None else {"outcome": self.outcome}),
             "createdAt": self.created,
             "expiresAt": rfc3339(self.expires),
         }
@@ -140,6 +196,9 @@ class ProposalList:
         # By the id of the request that fulfils one, and by the id of a rejection that may still be explained.
         self._fulfilments: dict[str, SeenProposal] = {}
         self._rejections: dict[str, Rejection] = {}
+        self.knowledge: Knowledge = "not_known"
+        # Open ones that the gateway told of, but that could not be read.
+        self.unreadable: set[str] = set()
         self._incoming: Feeds[SeenProposal] = Feeds(runner.counts)
         self._handlers: list[RunningHandler[SeenProposal]] = []
 
@@ -159,6 +218,15 @@ class ProposalList:
         """Those that can still be decided on, oldest first; rejected ones too, until withdrawn (D-28)."""
         self._expire()
         return [seen for seen in self._seen.values() if seen.status == "pending"]
+
+    @property
+    def known(self) -> bool:
+        """Whether `open` is all there is. If not, nobody may be told that nothing is pending."""
+        return self.knowledge == "known"
+
+    def unknown_outcomes(self) -> list[SeenProposal]:
+        """Those that were approved, and nobody knows what came of them; a person can settle them."""
+        return [seen for seen in self._seen.values() if seen.outcome == "unknown"]
 
     def incoming(self, *, max_messages: int | None = None) -> Reader[SeenProposal]:
         """Every proposal of others from now on; `MissedMessages` in place of those that were missed."""
@@ -213,9 +281,11 @@ class ProposalList:
     def handle_response(self, envelope: Envelope) -> None:
         for id in envelope.correlation_id:
             seen = self._fulfilments.get(id)
-            if seen is None or seen.is_over or (seen.asked and envelope.sender not in seen.asked):
+            if seen is None or seen.result is not None or (seen.asked and envelope.sender not in seen.asked):
                 continue
             seen.host = envelope.sender
+            # A late answer counts more than what anybody said before.
+            seen.fault = seen.told_outcome = None
             error = envelope.payload.get("error")
             if error is None:
                 seen.result = envelope.payload["result"]
@@ -230,6 +300,78 @@ class ProposalList:
             seen = self._fulfilments.get(id)
             if seen is not None and seen.fulfilled_by == envelope.sender:
                 self._fail(id, seen, FulfilmentCancelled(envelope.sender))
+
+    def handle_outcome(self, envelope: Envelope) -> None:
+        """`moot/outcome`: the gateway says that nobody can tell what came of it."""
+        payload = envelope.payload
+        seen = self._seen.get(str(payload.get("proposal_id")))
+        if seen is None or seen.status != "fulfilled" or seen.result is not None:
+            return
+        seen.told_outcome = "unknown"
+        if payload.get("reason") != "host_left" and seen.request_id is not None and seen.fault is None:
+            # A host that left may be back in a moment (`handle_member_left`).
+            self._fail(seen.request_id, seen, CallOutcomeUnknown(_describe_unknown(payload.get("reason"))))
+            return
+        seen._notify_watchers()
+
+    def handle_settlement(self, envelope: Envelope) -> None:
+        """`moot/settle`: a person says what came of it."""
+        outcome, note = envelope.payload.get("outcome"), envelope.payload.get("note")
+        for id in envelope.correlation_id:
+            seen = self._seen.get(id)
+            if seen is not None and seen.outcome == "unknown" and outcome in ("done", "failed"):
+                seen.told_outcome, seen.assessed_by = outcome, envelope.sender
+                seen.note = note if isinstance(note, str) else None
+                seen._notify_watchers()
+
+    # What the gateway tells when it is asked
+
+    def restore(self, told: GatewayProposal, envelope: Envelope | None) -> None:
+        """Take over what the gateway says about one proposal; no handler sees it."""
+        seen = self._seen.get(told.proposal_id)
+        if seen is None:
+            if envelope is None:
+                if told.state == "open":
+                    self.unreadable.add(told.proposal_id)
+                return
+            seen = self.add(envelope, own=True)
+        self.unreadable.discard(told.proposal_id)
+        with suppress(ValueError):
+            seen.expires = datetime.fromisoformat(told.expires_at).timestamp()
+        seen.uncertain = False
+        seen.votes = list(told.approved_by)
+        known = {each.by for each in seen.rejections}
+        seen.rejections += [Rejection("", by, "other") for by in told.rejected_by if by not in known]
+        if told.state == "fulfilled":
+            self._restore_fulfilment(seen, told)
+        elif told.state != "open" and seen.status == "pending":
+            seen.status = told.state
+        seen._notify_watchers()
+
+    def _restore_fulfilment(self, seen: SeenProposal, told: GatewayProposal) -> None:
+        seen.status = "fulfilled"
+        seen.fulfilled_by, seen.request_id = told.fulfilled_by, told.settled_by
+        seen.asked = tuple(told.asked)
+        seen.assessed_by, seen.note = told.assessed_by, told.note
+        if seen.result is not None or told.settled_by is None:
+            return
+        self._fulfilments[told.settled_by] = seen
+        if told.outcome is None or told.outcome == "pending":
+            return
+        seen.told_outcome = told.outcome
+        if told.outcome == "unknown":
+            seen.fault = seen.fault or CallOutcomeUnknown(_describe_unknown(told.reason))
+        else:
+            seen.fault = seen.fault or ConnectionLost(
+                f"it was carried out ({told.outcome}); its result was missed while we were away"
+            )
+
+    def mark_forgotten(self, id: str) -> None:
+        """The gateway does not remember it, so it is not open."""
+        seen = self._seen.get(id)
+        if seen is not None and seen.status == "pending":
+            seen.status = "expired"
+            seen._notify_watchers()
 
     def handle_withdrawal(self, envelope: Envelope) -> None:
         reason = envelope.payload.get("reason")
@@ -280,7 +422,7 @@ class ProposalList:
         for id in waiting:
             seen = self._fulfilments.get(id)
             if seen is not None and member not in self._roster:
-                self._fail(id, seen, MemberLeft(member))
+                self._fail(id, seen, HostLeft(member))
 
     def handle_bad_answer(self, envelope: Envelope, fault: str) -> None:
         for id in envelope.correlation_id:
@@ -289,12 +431,15 @@ class ProposalList:
                 self._fail(id, seen, BadAnswer(envelope.sender, fault))
 
     def _fail(self, id: str, seen: SeenProposal, fault: Exception) -> None:
-        del self._fulfilments[id]
+        if not isinstance(fault, CallOutcomeUnknown):
+            # Of those that are unknown a late answer is still of interest.
+            self._fulfilments.pop(id, None)
         seen.fault = fault
         seen._notify_watchers()
 
     def mark_uncertain(self) -> None:
         """We were away: whatever is not over may have changed without us."""
+        self.knowledge = "not_known"
         for seen in self._seen.values():
             if not seen.is_over:
                 seen.uncertain = True
@@ -336,3 +481,14 @@ class ProposalList:
             self._bytes -= len(forgotten.envelope.raw)
             if forgotten.request_id is not None:
                 self._fulfilments.pop(forgotten.request_id, None)
+
+
+def _describe_unknown(reason: Json) -> str:
+    why = {
+        "host_left": "its host left before it answered",
+        "host_removed": "its host was removed before it answered",
+        "timed_out": "its host did not answer in time",
+        "cancelled": "the call was cancelled",
+        "gateway_restarted": "the gateway restarted before its host answered",
+    }.get(str(reason), "no answer came")
+    return f"{why}: whether it was carried out is not known, so check before doing it again"

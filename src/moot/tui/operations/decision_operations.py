@@ -24,10 +24,12 @@ def _proposals_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def _proposals(context: ClientContext, args: argparse.Namespace) -> OperationResult:
     ledger = context.space.proposals
-    found = list(ledger) if args.all else ledger.open()
+    found = list(ledger) if args.all else [*ledger.open(), *ledger.unknown_outcomes()]
     headings = ("ID", "PROPOSER", "TO", "CALL", "PROPOSED", "STATUS")
     table = TextTable(headings, [_row(context, seen) for seen in found], [_details(seen) for seen in found])
-    return list_result([record(seen) for seen in found], table, "no pending proposals")
+    # Nobody is told that nothing is pending unless the gateway said so.
+    nothing = "no pending proposals" if ledger.known else "the gateway did not say what is pending: try again"
+    return list_result([record(seen) for seen in found], table, nothing)
 
 
 def record(seen: SeenProposal) -> dict[str, Json]:
@@ -39,6 +41,7 @@ def record(seen: SeenProposal) -> dict[str, Json]:
         "method": seen.method,
         "params": seen.params,
         "status": seen.status,
+        "outcome": seen.outcome,
         "proposed_at": seen.created,
         "expires_at": rfc3339(seen.expires),
         "fulfilled_by": seen.fulfilled_by,
@@ -51,6 +54,8 @@ def _row(context: ClientContext, seen: SeenProposal) -> tuple[str, ...]:
     id = f"#{context.number(seen.id)} {short_id(seen.id)}" if context.is_interactive else short_id(seen.id)
     proposed = seen.created[:16].replace("T", " ")
     status = f"{seen.status} by {seen.fulfilled_by}" if seen.fulfilled_by else seen.status
+    if seen.outcome is not None:
+        status += f", outcome {seen.outcome}"
     return (id, seen.proposer, ", ".join(seen.to) or "anyone", operation(seen), proposed, status)
 
 
@@ -60,7 +65,20 @@ def _details(seen: SeenProposal) -> list[str]:
         *argument_lines(seen.params),
         *(f"rejected by {each.by}: {each.reason}" for each in seen.rejections),
         *([f"votes: {', '.join(seen.votes)}"] if seen.votes else []),
+        *_outcome_lines(seen),
     ]
+
+
+def _outcome_lines(seen: SeenProposal) -> list[str]:
+    if seen.outcome == "unknown":
+        why = f" ({seen.fault})" if seen.fault is not None else ""
+        return [
+            f"outcome unknown{why}",
+            f"it never runs again; when you know: moot proposal settle {short_id(seen.id)} --outcome done",
+        ]
+    if seen.assessed_by is None:
+        return []
+    return [f"settled as {seen.outcome} by {seen.assessed_by}" + (f": {seen.note}" if seen.note else "")]
 
 
 def described(context: ClientContext, seen: SeenProposal) -> list[str]:
@@ -157,6 +175,21 @@ async def _withdraw(context: ClientContext, args: argparse.Namespace) -> Operati
     return OperationResult({"id": sent.id, "proposal_id": seen.id}, [f"withdrew {short_id(seen.id)}"])
 
 
+def _settle_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("proposal", metavar="ID", help=_ID)
+    parser.add_argument("--outcome", required=True, choices=("done", "failed"), help="what came of it")
+    parser.add_argument("--note", metavar="TEXT", help="how you know")
+
+
+async def _settle(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    seen = context.proposal(args.proposal)
+    sent = await context.space.settle(seen, args.outcome, note=args.note)
+    return OperationResult(
+        {"id": sent.id, "proposal_id": seen.id, "outcome": args.outcome},
+        [f"settled {short_id(seen.id)} as {args.outcome}"],
+    )
+
+
 OPERATIONS = (
     UserOperation(
         name="proposals",
@@ -201,6 +234,16 @@ OPERATIONS = (
         examples="  moot proposal withdraw 3f1c22ab --reason superseded\n",
         arguments=_withdraw_arguments,
         run=_withdraw,
+        needs_history=True,
+    ),
+    UserOperation(
+        name="settle",
+        help="say what came of an approved call whose outcome is unknown",
+        description="Settles a proposal that was approved and whose host never answered. Look first whether "
+        "the call was carried out. Everyone sees it; a later answer of the host counts more.",
+        examples='  moot proposal settle 3f1c22ab --outcome done --note "the file is there"\n',
+        arguments=_settle_arguments,
+        run=_settle,
         needs_history=True,
     ),
 )
