@@ -36,6 +36,8 @@ class SessionFastPath:
         limiter: SendRateLimiter,
         audience: list[Outbox],
         slow_from: int,
+        clock_id: int,
+        clock_offset_micros: int,
         max_bytes: int,
         max_id_chars: int,
     ) -> None: ...

@@ -18,7 +18,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeASCII
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy
-from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
+from posix.time cimport clock_gettime, clockid_t, timespec
 
 from moot.protocol._scan_envelope cimport ScannedEnvelope, Span, scan_envelope
 
@@ -233,6 +233,9 @@ cdef class SessionFastPath:
     cdef Py_ssize_t _max_bytes
     cdef Py_ssize_t _max_id_bytes
     cdef long long _slow_from
+    # The space's time, as SteadyClock computes it.
+    cdef clockid_t _clock_id
+    cdef long long _clock_offset_micros
     cdef Py_ssize_t _window_size
     # The rate; None without one.
     cdef object _limiter
@@ -278,6 +281,8 @@ cdef class SessionFastPath:
         limiter,
         list audience not None,
         long long slow_from,
+        long long clock_id,
+        long long clock_offset_micros,
         Py_ssize_t max_bytes,
         Py_ssize_t max_id_chars,
     ):
@@ -292,6 +297,8 @@ cdef class SessionFastPath:
         self._max_bytes = min(max_bytes, MAX_MESSAGE_BYTES)
         self._max_id_bytes = max_id_chars - len(self._sender)
         self._slow_from = slow_from
+        self._clock_id = <clockid_t> clock_id
+        self._clock_offset_micros = clock_offset_micros
         self._window_size = self._space._state.window.size
         self._per_message, self._per_byte = rate
         self._limiter = limiter if self._per_message or self._per_byte else None
@@ -335,11 +342,12 @@ cdef class SessionFastPath:
         number = journal.next_number
         if number >= self._slow_from or not journal.writable:
             return False
-        clock_gettime(CLOCK_REALTIME, &time)
-        if time.tv_sec <= 0:
+        if clock_gettime(self._clock_id, &time) != 0:
             return False
-        # Whole microseconds, rounded up, so that they are written quickly and read again as the same number.
-        micros = <long long> time.tv_sec * 1_000_000 + time.tv_nsec // 1_000 + 1
+        # Whole microseconds, so that they are written quickly and read again as the same number.
+        micros = <long long> time.tv_sec * 1_000_000 + time.tv_nsec // 1_000 + self._clock_offset_micros
+        if micros <= 0:
+            return False
         now = micros / 1e6
         if self._limiter is not None and not self._check_rate(size, now):
             return False

@@ -25,12 +25,12 @@ takes the slow path, with the same outcome. The log says at the start which it i
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from typing import Final
 
 from moot.gateway.delivery import Delivery, HistoryEntry
 from moot.protocol.envelope import Envelope
+from moot.resilience.steady_clock import CLOCK_ID, SteadyClock
 from moot.space.config import SessionId
 from moot.space.fast_path_record import fast_path_record
 from moot.space.state import State
@@ -115,7 +115,7 @@ class FastPaths:
             or audience.only_dialect != "mew"
             or self._delivery.on_envelope is not None
             # The compiled part reads the clock itself, and lists of names up to its own bounds.
-            or clock is not time.time
+            or not isinstance(clock, SteadyClock)
             or min(limits.max_recipients, limits.max_correlations) < MAX_NAMES
             or limits.max_id_chars < MAX_NAME_BYTES
         ):
@@ -130,6 +130,8 @@ class FastPaths:
             limiter=session.member.send_limiter,
             audience=audience.outboxes,
             slow_from=slow_from,
+            clock_id=CLOCK_ID,
+            clock_offset_micros=clock.offset_micros,
             max_bytes=limits.max_bytes,
             max_id_chars=limits.max_id_chars,
         )

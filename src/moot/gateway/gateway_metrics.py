@@ -96,6 +96,12 @@ JOURNAL_SYNC_RUNNING: Final = Description(
     "How long the fsync that runs now has taken so far; 0 when none runs.",
     ("space",),
 )
+WALL_AHEAD: Final = Description(
+    "moot_wall_clock_ahead_seconds",
+    "gauge",
+    "How far the wall clock is ahead of the space's time: not 0 after it was set.",
+    ("space",),
+)
 
 GATEWAY_METRICS: Final = (
     BUILD_INFO,
@@ -116,6 +122,7 @@ GATEWAY_METRICS: Final = (
     JOURNAL_WRITE,
     JOURNAL_SYNC,
     JOURNAL_SYNC_RUNNING,
+    WALL_AHEAD,
     *PROCESS_METRICS,
 )
 
@@ -150,6 +157,7 @@ class GatewayMeasures:
         REFUSED_BYTES_DROPPED.counter(registry, space=space).read = lambda: refused.dropped_bytes
         OPEN_PROPOSALS.gauge(registry, space=space).read = lambda: len(host.space.state.ledger.all_open())
         JOURNAL_WRITABLE.gauge(registry, space=space).read = lambda: float(host.journal.writable)
+        WALL_AHEAD.gauge(registry, space=space).read = lambda: round(host.journaled.wall_ahead_seconds, 3)
         if host.journal.is_written:
             host.journal.on_written = JOURNAL_WRITE.histogram(registry, space=space).observe
             host.journal.on_synced = JOURNAL_SYNC.histogram(registry, space=space).observe

@@ -292,6 +292,9 @@ class Endpoints:
         if not self.settings.poll:
             return denied(AccessDenied(404, "polling is turned off here: connect a WebSocket"))
         since = moment(request.query_params.get("since"))
+        if since > identity.host.journaled.clock():
+            # No cursor of ours, but a time by a wall clock that was set since the start.
+            since -= max(0.0, identity.host.journaled.wall_ahead_seconds)
         dialect = _dialect(request, b"")
         history = identity.host.delivery.history
         since = max(since, history.visible_since(identity.name))

@@ -19,7 +19,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +35,7 @@ from moot.gateway.refusal_log import RefusalLimits
 from moot.gateway.snapshot_saver import SnapshotSaver
 from moot.gateway.space_records import encode_record
 from moot.protocol.operation import Json
+from moot.resilience.steady_clock import SteadyClock
 from moot.space.config_json import save_config
 from moot.space.effects import Deliver, Disconnect, Effect, Reply, Result
 from moot.space.space import Space
@@ -48,6 +48,9 @@ Input = Callable[[float, FreshMint], list[Effect]]
 
 # At the end: a database that does not answer must not keep the gateway from ending.
 _LAST_SNAPSHOT_SECONDS = 0.5
+# How often the wall clock is compared with the space's, and what is too little to be a jump.
+_WALL_CHECK_SECONDS = 10.0
+_JUMP_SECONDS = 1.0
 # A deadline further away is looked at again then.
 _LONGEST_TIMER_SECONDS = 86_400.0
 
@@ -66,8 +69,8 @@ class HostOptions(msgspec.Struct, frozen=True, kw_only=True):
     errors_per_second: float
     # How much of refused messages is journaled.
     refusals: RefusalLimits = RefusalLimits()
-    # The space's time; conformance vectors make it stand still.
-    clock: Callable[[], float] = time.time
+    # The space's time: it never jumps. Conformance vectors make it stand still.
+    clock: Callable[[], float] = msgspec.field(default_factory=SteadyClock)
 
 
 class CarriedOut(NamedTuple):
@@ -117,6 +120,9 @@ class JournaledSpace:
         self._committed = 0
         self._retry_timer: asyncio.TimerHandle | None = None
         self._is_stopping = False
+        # How far the wall clock was ahead of the space's when that was last recorded.
+        self._wall_ahead = 0.0
+        self._wall_timer: asyncio.TimerHandle | None = None
         journal.on_health = self._report_health
 
     # Inputs
@@ -251,7 +257,8 @@ class JournaledSpace:
     def save_snapshot(self) -> asyncio.Future[None]:
         """Save the state as it is, once the records that it covers are on disk."""
         number = self.journal.next_number - 1
-        state = self.space.save() | {"config": save_config(self.space.state.config)}
+        config = save_config(self.space.state.config)
+        state = self.space.save() | {"config": config, "time": self.clock()}
         saving = self.snapshots.save(number, state)
         self.snapshot_due = number + self._snapshot_records
         # They know the number at which the one before was due.
@@ -302,7 +309,7 @@ class JournaledSpace:
     async def stop(self) -> None:
         """Everything on disk; the last effects are out. What is not on disk by now is not carried out."""
         self._is_stopping = True
-        for timer in (self._timer, self._retry_timer):
+        for timer in (self._timer, self._retry_timer, self._wall_timer):
             if timer is not None:
                 timer.cancel()
         await self.journal.close()
@@ -322,6 +329,25 @@ class JournaledSpace:
             _report_unknown(entry)
 
     # Time
+
+    @property
+    def wall_ahead_seconds(self) -> float:
+        """How far the wall clock is ahead of the space's time; 0 where that is not told."""
+        return self.clock.wall_ahead_seconds if isinstance(self.clock, SteadyClock) else 0.0
+
+    def watch_wall_clock(self) -> None:
+        """Note when the wall clock is set, now and from now on: records have the space's time."""
+        self._wall_timer = asyncio.get_running_loop().call_later(_WALL_CHECK_SECONDS, self.watch_wall_clock)
+        ahead = self.wall_ahead_seconds
+        if abs(ahead - self._wall_ahead) < _JUMP_SECONDS:
+            return
+        self._wall_ahead = ahead
+        log.warning(
+            "the wall clock was set: deadlines and times of records go on as if it had not been",
+            extra={"space": self.name, "ahead_seconds": round(ahead, 3)},
+        )
+        now = self.clock()
+        self.record("clock", now, FreshMint(), wall=round(now + ahead, 6))
 
     def _look_ahead(self, number: int) -> None:
         """Set the timer for the next deadline, and take the snapshot that is due."""

@@ -32,6 +32,7 @@ from moot.gateway.refusal_log import RefusalLimits
 from moot.gateway.space_host import SpaceHost
 from moot.gateway.space_restore import restore_space
 from moot.net.outbox import Outgoing
+from moot.resilience.steady_clock import SteadyClock
 from moot.space.config import SpaceConfig
 from moot.space.effects import Mail
 from moot.space.space import Space
@@ -84,6 +85,8 @@ class SpaceFactory:
         """One space, from its snapshot and journal."""
         options, config = self._options(name, settings), self._space_config(name, settings)
         restored = await restore_space(options, config, self._database)
+        if isinstance(options.clock, SteadyClock):
+            options.clock.advance_to(restored.latest)
         host = self._host(options, restored.space, restored.journal)
         host.journaled.snapshots.generation = restored.generation
         if restored.journal.is_written and (restored.is_new or not restored.journaled):

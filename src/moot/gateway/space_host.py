@@ -107,6 +107,7 @@ class SpaceHost:
 
     def begin(self) -> None:
         """Let members in: the journal was opened, so it can be written."""
+        self.journaled.watch_wall_clock()
         if not self.space.state.journal_writable:
             self.journaled.step(
                 "health", lambda _now, _mint: self.space.health(journal_writable=True), able=True

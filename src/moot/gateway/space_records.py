@@ -7,6 +7,7 @@ replayed; a refused one is there to be read. No record contains a token: mints j
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -29,6 +30,7 @@ from moot.space.space import Space
 ACCEPTED: Final = "accepted"
 # A sender may make kinds up; this many are kept ready.
 _KINDS_KEPT: Final = 64
+_TIME: Final = re.compile(rb'\{"n":\d+,"t":([\d.e+]+)')
 
 
 class StoredInput(msgspec.Struct):
@@ -116,6 +118,15 @@ class RecordEncoder:
         return middle
 
 
+def recorded_time(line: bytes) -> float:
+    """The space's time of a record, without parsing the rest; 0 if it has none.
+
+    What stands for lost records has none: the journal wrote it, and that knows only the wall clock.
+    """
+    found = _TIME.match(line)
+    return 0.0 if found is None or line.startswith(b',"in":"lost"', found.end()) else float(found[1])
+
+
 def read_input(line: bytes) -> StoredInput:
     """A record as it was written; raises UsageError for a line that no gateway wrote."""
     try:
@@ -186,13 +197,15 @@ class SavedState(NamedTuple):
     space: Space
     generation: int = 0
     journaled: bool = True  # whether everything in it is also in the journal
+    time: float = 0.0  # of the space, when it was saved
 
 
 def load_state(encoded: bytes) -> SavedState:
     """A saved state, under the rules of then: a kick that they accepted must come out the same."""
     state = json.loads(encoded)  # integers of any size
     generation, journaled = state.pop("generation", 0), state.pop("journaled", True)
-    return SavedState(Space(load_config(state.pop("config")), saved=state), generation, journaled)
+    time = state.pop("time", 0.0)
+    return SavedState(Space(load_config(state.pop("config")), saved=state), generation, journaled, time)
 
 
 def _receive_again(

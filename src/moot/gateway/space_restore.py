@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeVar
 from moot.errors import Refused, UsageError
 from moot.gateway.journaled_space import HostOptions
 from moot.gateway.rights_reduction import reduce_rights
-from moot.gateway.space_records import SavedState, load_state, read_input, replay
+from moot.gateway.space_records import SavedState, load_state, read_input, recorded_time, replay
 from moot.space.config import SpaceConfig
 from moot.space.space import Space
 from moot.store.database import Database
@@ -41,6 +41,8 @@ class RestoredSpace(NamedTuple):
     journaled: bool  # whether all of it is in the journal
     replayed: int
     is_new: bool
+    # The latest time that was recorded: the space's time continues from there at the earliest.
+    latest: float
 
 
 async def restore_space(options: HostOptions, config: SpaceConfig, database: Database) -> RestoredSpace:
@@ -74,16 +76,17 @@ async def _replay_journal(
     saved = SavedState(Space(config)) if snapshot is None else load_state(snapshot.state)
     position = 0 if snapshot is None else snapshot.position
     check_base(options, position, saved, marker)
-    space, replayed = saved.space, 0
+    space, replayed, latest = saved.space, 0, saved.time
     for record in read_records(options.folder, after=position):
         replay_record(options, space, record, config, covered)
+        latest = max(latest, recorded_time(record.line))
         replayed += 1
         if not replayed % _REPLAY_SLICE:
             # Nobody is let in yet; probes are answered meanwhile.
             await asyncio.sleep(0)
     generation = max(saved.generation, marker.snapshot if marker is not None else 0)
     is_new = snapshot is None and not replayed
-    return RestoredSpace(space, journal, generation, saved.journaled, replayed, is_new)
+    return RestoredSpace(space, journal, generation, saved.journaled, replayed, is_new, latest)
 
 
 async def _read_database(options: HostOptions, reading: Awaitable[T]) -> T:
