@@ -137,6 +137,8 @@ def test_what_keeps_a_run_from_starting_is_said(
     files = {name: tmp_path / name for name in ("wrong", "empty", "missing")}
     files["wrong"].write_text("t-nobody")
     files["empty"].write_text("\n")
+    for name in ("wrong", "empty"):
+        files[name].chmod(0o600)
     assert served.run(*(option.format(**files) for option in options)) == 2
     assert words in capsys.readouterr().err
 
