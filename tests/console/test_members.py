@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
@@ -272,3 +273,25 @@ def test_somebody_is_invited_and_joins_with_the_token_that_is_shown_once(
 
 def _collect(space: JoinedSpace, kind: str, into: list[Envelope]) -> None:
     space.on(kind)(into.append)
+
+
+def test_a_welcome_without_room_for_everybody_is_completed(
+    gateway: Running, page_as: PageAs, member: MemberAs
+) -> None:
+    """The console asks for the rest, and nobody is shown as absent meanwhile or forgotten afterwards."""
+    host = gateway.gateway.directory.hosts["lab"]
+    state = host.space.state
+    state.limits = msgspec.structs.replace(state.limits, max_welcome_bytes=8_192)
+    agent = member("agent")
+    member("files")
+
+    async def open_streams(space: JoinedSpace) -> None:
+        for _ in range(6):
+            await space.streams.open(description="d" * 2_000, content_type="text/plain")
+
+    agent.run(open_streams)
+    page = page_as("human", "streams")
+    expect(page.get_by_role("heading", name="Open 6")).to_be_visible()
+    page = page_as("human", "members")
+    for name in ("agent", "files"):
+        expect(listed(page, name)).to_be_visible()

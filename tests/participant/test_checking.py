@@ -142,6 +142,10 @@ SHAPES: dict[str, tuple[list[Json], list[Json]]] = {
             {"you": {"id": "a", "capabilities": "x"}},
         ],
     ),
+    "moot/roster-page": (
+        [{}, {"participants": [{"id": "a", "capabilities": []}], "active_streams": [], "next": "p:a"}],
+        [{"participants": {}}, {"participants": [{"name": "x"}]}, {"active_streams": [{}]}],
+    ),
     "system/presence": (
         [{"event": "join", "participant": {"id": "a"}}],
         [{}, {"event": "join"}, {"event": "join", "participant": {"id": ""}}],
@@ -169,6 +173,7 @@ def test_kinds_without_a_shape_are_those_that_say_nothing() -> None:
         "participant/shutdown",
         "moot/approve",
         "moot/list-proposals",
+        "moot/roster",
     }
 
 

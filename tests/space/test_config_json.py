@@ -49,7 +49,6 @@ LIMITS_OF_0_1 = [
     "shutdown_grace",
 ]
 # What 0.1 did not have.
-NEW_LIMITS = ["max_open_proposal_bytes", "max_proposal_page_bytes", "max_settle_note_chars"]
 ENVELOPE_OF_0_1 = [
     "max_bytes",
     "id_chars",
@@ -65,13 +64,33 @@ def test_a_saved_configuration_is_loaded_as_it_was() -> None:
     assert load_config(json.loads(json.dumps(save_config(UNUSUAL)))) == UNUSUAL
 
 
+# Limits that came after 0.1: those that would refuse what 0.1 accepted, and others.
+REFUSING_SINCE = (
+    "max_open_proposal_bytes",
+    "max_stream_writers",
+    "max_stream_bytes_per_member",
+    "max_granted_capability_bytes",
+)
+SHOWING_SINCE = (
+    "max_listed_member_bytes",
+    "max_welcome_bytes",
+    "max_proposal_page_bytes",
+    "max_settle_note_chars",
+)
+
+
 def test_no_limit_of_0_1_falls_back_to_its_default() -> None:
     saved = json.loads(json.dumps(save_config(UNUSUAL)))
     saved["separation"] = saved.pop("separation_of_duties")
-    then = [name for name in SpaceLimits.__struct_fields__[:-1] if name not in NEW_LIMITS]
-    limits = dict(zip(LIMITS_OF_0_1, [saved["limits"][name] for name in then], strict=True))
+    names = [
+        name for name in SpaceLimits.__struct_fields__[:-1] if name not in (*REFUSING_SINCE, *SHOWING_SINCE)
+    ]
+    limits = dict(zip(LIMITS_OF_0_1, [saved["limits"][name] for name in names], strict=True))
     envelope = saved["limits"]["envelope"].values()
     saved["limits"] = limits | {"envelope": dict(zip(ENVELOPE_OF_0_1, envelope, strict=True))}
-    defaults = {name: getattr(SpaceLimits(), name) for name in NEW_LIMITS}
-    expected = msgspec.structs.replace(UNUSUAL, limits=msgspec.structs.replace(UNUSUAL.limits, **defaults))
-    assert load_config(saved) == expected
+    # What came later refuses nothing that 0.1 accepted, when its journal is replayed.
+    later = dict.fromkeys(REFUSING_SINCE, 1 << 62) | {
+        name: getattr(SpaceLimits(), name) for name in SHOWING_SINCE
+    }
+    expected = msgspec.structs.replace(UNUSUAL.limits, **later)
+    assert load_config(saved) == msgspec.structs.replace(UNUSUAL, limits=expected)

@@ -47,6 +47,15 @@ def invite(driver: PureDriver, name: str, *kinds: str) -> list[Json]:
     return say(driver, "space/invite", {"participant_id": name, "initial_capabilities": capabilities})
 
 
+def share(driver: PureDriver, name: str) -> list[Json]:
+    """Let somebody write to alice's stream, which is opened before."""
+    if not driver.space.state.streams.open:
+        driver.join("carol", {})
+        assert stream(driver) == []
+    (id,) = driver.space.state.streams.open
+    return say(driver, "stream/grant-write", {"stream_id": id, "participant_id": name})
+
+
 PROPOSED: Json = {"method": "tools/call", "params": {"name": "x"}}
 
 # How to come to a limit of one or two, and how to go past it.
@@ -82,6 +91,21 @@ RESOURCES: dict[str, tuple[float, Callable[[PureDriver], list[Json]], Callable[[
         1,
         lambda d: grant(d, "mcp/proposal"),
         lambda d: grant(d, "mcp/withdraw"),
+    ),
+    "max_granted_capability_bytes": (
+        40,
+        lambda d: grant(d, "mcp/proposal"),
+        lambda d: grant(d, "mcp/withdraw"),
+    ),
+    "max_stream_writers": (
+        2,
+        lambda d: share(d, "bob"),
+        lambda d: share(d, "carol"),
+    ),
+    "max_stream_bytes_per_member": (
+        300,
+        lambda d: say(d, "stream/request", {"direction": "upload", "description": "d" * 100}),
+        lambda d: say(d, "stream/request", {"direction": "upload", "description": "d" * 100}),
     ),
     "max_invited_participants": (1, lambda d: invite(d, "dora"), lambda d: invite(d, "emil")),
 }
@@ -272,6 +296,29 @@ def test_a_long_extended_kind_is_refused() -> None:
     driver.join("old", {"dialect": "mcpx"})
     assert errors(driver.send("old", {"kind": "v/" + "x" * 38, "payload": {}}), "old") == []
     assert errors(driver.send("old", {"kind": "v/" + "x" * 39, "payload": {}}), "old") != []
+
+
+def test_initial_capabilities_count_in_bytes_too() -> None:
+    driver = space(max_granted_capability_bytes=30)
+    (refusal,) = say(
+        driver,
+        "space/invite",
+        {"participant_id": "dora", "initial_capabilities": [{"kind": "chat"}, {"kind": "mcp/proposal"}]},
+    )
+    assert refusal["limit"] == "max_granted_capability_bytes"
+
+
+def test_who_is_given_a_stream_has_room_for_it() -> None:
+    driver = space(max_stream_bytes_per_member=450)
+    request: Json = {"direction": "upload", "description": "d" * 150}
+    for name in ("alice", "bob"):
+        assert errors(driver.send(name, {"kind": "stream/request", "payload": request}), name) == []
+    id = next(id for id, each in driver.space.state.streams.open.items() if each.owner == "alice")
+    (refusal,) = say(driver, "stream/transfer-ownership", {"stream_id": id, "new_owner": "bob"})
+    assert refusal["limit"] == "max_stream_bytes_per_member"
+
+
+# `max_welcome_bytes` and `max_listed_member_bytes` refuse nothing: tests/space/test_listing.py.
 
 
 def test_no_limit_is_without_a_test() -> None:

@@ -94,6 +94,7 @@ STORIES: Final[dict[str, list[Said]]] = {
         said("alice", "stream/revoke-write", {"participant_id": "bob"}),
     ],
     "stream/transfer-ownership": [OPENED, said("alice", "stream/transfer-ownership", {"new_owner": "bob"})],
+    "moot/roster": [said("bob", "moot/roster")],
     "moot/approve": [PROPOSED, said("alice", "moot/approve", about=["p1"])],
 }
 

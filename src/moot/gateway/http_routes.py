@@ -105,6 +105,7 @@ class Endpoints:
             self._route("/spaces/{space}/proposals", self.proposals, "GET"),
             self._route("/spaces/{space}/proposals/{id:path}", self.proposal, "GET"),
             self._route("/participants/{id}/messages", self.messages, "GET", "POST"),
+            self._route("/participants/{id}/roster", self.roster, "GET"),
             self._route("/admin/participants/{id}/capabilities", self.capabilities, "POST"),
             self._route("/admin/participants/{id}/restore", self.restore, "POST"),
             self._route("/admin/participants/{id}/token", self.rotate, "POST"),
@@ -251,6 +252,18 @@ class Endpoints:
             raise RequestRefused(identity)
         member = identity.host.space.state.roster.find(identity.name)
         return identity.host, ProposalReader(member, _dialect(request, b""), whole=True)
+
+    async def roster(self, request: Request) -> Response:
+        """Who is here and which streams are open, page by page, for whoever may join as this participant."""
+        identity = self._participant(request)
+        if isinstance(identity, AccessDenied):
+            return denied(identity)
+        dialect = _dialect(request, b"")
+        options = Options(injected=True, token=identity.token)
+        page = identity.host.describe_roster(
+            identity.name, dialect, options, request.query_params.get("after")
+        )
+        return json_response(200, page)
 
     def _participant(self, request: Request) -> TokenIdentity | AccessDenied:
         header = request.headers.get("authorization")

@@ -235,6 +235,24 @@ def _everything(version: str) -> Json:
                     | _DENIED,
                 },
             },
+            "/participants/{id}/roster": {
+                "get": {
+                    "summary": "who is here and which streams are open, page by page",
+                    "security": secured,
+                    "parameters": [
+                        _ID,
+                        _SPACE,
+                        _DIALECT,
+                        _parameter("after", "query", "`next` of the page before"),
+                    ],
+                    "responses": {
+                        "200": _answer("participants, active_streams, and next if there is more"),
+                        "400": _answer("bad after", _ERROR),
+                        "429": _answer("too fast or too much", _ERROR),
+                    }
+                    | _DENIED,
+                }
+            },
             "/admin/participants/{id}/capabilities": {
                 "post": {
                     "summary": "change a participant's capabilities",

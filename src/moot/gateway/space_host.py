@@ -29,6 +29,7 @@ from moot.gateway.mint import FreshMint
 from moot.gateway.refusal_log import GUESTS, RefusalLimits, RefusalLog
 from moot.gateway.space_records import ACCEPTED, RecordEncoder, encode_record, filled_id, outcome_of
 from moot.protocol.dialects import DIALECTS
+from moot.protocol.dialects.translation import show_capabilities
 from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.frames import read_frame
 from moot.protocol.kinds import KINDS, UNKNOWN
@@ -37,7 +38,8 @@ from moot.protocol.patterns import Capability
 from moot.space.config import Name, SessionId, SpaceConfig
 from moot.space.config_json import save_config
 from moot.space.effects import Deliver, Effect, Reply, Token
-from moot.space.roster import Options, capability_pairs
+from moot.space.listing import describe_page, page_bytes
+from moot.space.roster import Options, Session, capability_pairs
 from moot.space.space import Space
 
 log = logging.getLogger(__name__)
@@ -402,6 +404,19 @@ class SpaceHost:
         except OutcomeUnknown as unknown:
             unknown.details["id"] = id
             raise
+
+    def describe_roster(
+        self, who: str, dialect: DialectName, options: Options, after: str | None
+    ) -> dict[str, Json]:
+        """A page of who is here; it changes nothing, so that nothing of it is journaled. Raises Refused."""
+        state, now = self.space.state, self.journaled.clock()
+        member = state.roster.find(who)
+        asking = Session(self.new_session(), member, dialect, self._check_token(who, options), 0)
+        member.send_limiter.check_rate(0, now, state.send_rate)
+        page = describe_page(state, asking, after)
+        member.send_limiter.charge(page_bytes(state, page), now, state.send_rate)
+        shown: dict[str, Json] = show_capabilities(page, dialect)
+        return shown
 
     def connected_at(self, session: SessionId) -> float:
         return self._connected_at.get(session, 0.0)

@@ -29,7 +29,13 @@ class InboundRouter:
     def __init__(self, parts: MemberParts, control_handler: ControlHandler) -> None:
         self._parts = parts
         self._refusals = RefusalHandler(
-            parts.sender, parts.requests, parts.acks, parts.streams, control_handler, parts.proposal_sync
+            parts.sender,
+            parts.requests,
+            parts.acks,
+            parts.streams,
+            control_handler,
+            parts.proposal_sync,
+            parts.roster_fetch,
         )
         self._decision_routes: Mapping[str, Route] = {
             "mcp/request": parts.proposals.handle_request,
@@ -144,6 +150,7 @@ class InboundRouter:
             "stream/ownership-transferred": streams.handle_change,
             "system/welcome": self._route_welcome,
             "system/presence": self._route_presence,
+            "moot/roster-page": parts.roster_fetch.handle_page,
             "system/error": self._refusals.handle,
         }
         controls = _CONTROLS if parts.options.passive else _CONTROLS + _ANSWERED_CONTROLS
@@ -200,11 +207,16 @@ class InboundRouter:
             return  # MEW 3.8.1: for somebody else
         again = sender.counts.received > 1
         sender.rights = parts.roster.rights_of(you.get("capabilities", []))
-        parts.roster.apply_welcome(
-            you["id"], you.get("name", you["id"]), payload.get("participants", []), again=again
-        )
+        # Moot's own: what a welcome has no room for is asked for.
+        complete = "more" not in payload
+        name, listed = you.get("name", you["id"]), payload.get("participants", [])
+        parts.roster.apply_welcome(you["id"], name, listed, again=again, complete=complete)
         if "active_streams" in payload:
-            parts.streams.apply_welcome(payload["active_streams"])
+            parts.streams.apply_welcome(payload["active_streams"], complete=complete)
+        if complete:
+            parts.roster_fetch.stop()
+        else:
+            parts.roster_fetch.start()
         parts.acks.acknowledge_grants(sender)
 
     def _route_presence(self, envelope: Envelope) -> None:

@@ -12,6 +12,7 @@ from moot.participant.connection.inbound_check import InboundValidator
 from moot.participant.connection.member_tasks import MemberTasks
 from moot.participant.connection.message_feed import Feeds, HandlerRunner, KindHandlers
 from moot.participant.connection.roster import Roster
+from moot.participant.connection.roster_fetch import RosterFetch
 from moot.participant.connection.violation_log import ViolationLog
 from moot.participant.control.controls import Controls
 from moot.participant.control.open_work import OpenWork
@@ -39,6 +40,7 @@ class MemberParts:
     runner: HandlerRunner
     sender: EnvelopeSender
     roster: Roster
+    roster_fetch: RosterFetch
     violations: ViolationLog
     correlations: CorrelationIndex
     validator: InboundValidator
@@ -93,6 +95,7 @@ def make_parts(options: ConnectOptions, controls: Controls) -> MemberParts:
         runner=runner,
         sender=sender,
         roster=roster,
+        roster_fetch=RosterFetch(sender, roster, streams, tasks.spawn),
         violations=violations,
         correlations=correlations,
         validator=validator,

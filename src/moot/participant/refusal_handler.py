@@ -8,6 +8,7 @@ from moot.errors import ParticipantPaused, Refused, UnsupportedByRecipient
 from moot.participant.calls.request_client import RequestClient
 from moot.participant.connection.envelope_sender import EnvelopeSender
 from moot.participant.connection.refusals import refusal_of
+from moot.participant.connection.roster_fetch import RosterFetch
 from moot.participant.control.control_handler import ControlHandler
 from moot.participant.control.pending_acks import PendingAcks
 from moot.participant.conversation.stream_client import StreamClient
@@ -28,6 +29,7 @@ class RefusalHandler:
         streams: StreamClient,
         control_handler: ControlHandler,
         proposal_sync: ProposalSync,
+        roster_fetch: RosterFetch,
     ) -> None:
         self._sender = sender
         self._requests = requests
@@ -35,6 +37,7 @@ class RefusalHandler:
         self._streams = streams
         self._control_handler = control_handler
         self._proposal_sync = proposal_sync
+        self._roster_fetch = roster_fetch
 
     def handle(self, envelope: Envelope) -> None:
         """Raise it where something waits for it; otherwise count and log it."""
@@ -65,4 +68,5 @@ class RefusalHandler:
             or self._streams.handle_refusal(id, refusal)
             or self._acks.note_remaining(id, refusal.details)
             or self._proposal_sync.fail(id, refusal)
+            or self._roster_fetch.handle_refusal(id, refusal)
         )

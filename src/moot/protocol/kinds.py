@@ -262,6 +262,23 @@ _ROWS: Final = (
     Kind(
         name="system/error", section="MEW 3.8.2", changes_verdict=False, sender="gateway", bridging="native"
     ),
+    # Ours, for a welcome that does not hold everything: the rest of it, to whoever asks.
+    Kind(
+        name="moot/roster",
+        section="0068",
+        changes_verdict=False,
+        handler="roster",
+        relayed=False,
+        passes_pause=True,
+        everyone=True,
+    ),
+    Kind(
+        name="moot/roster-page",
+        section="0068",
+        changes_verdict=False,
+        sender="gateway",
+        answers=("moot/roster",),
+    ),
     # D-28, D-92: ours, visible and capability-bound like any other.
     Kind(
         name="moot/approve",

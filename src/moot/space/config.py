@@ -48,6 +48,10 @@ class SpaceLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_stream_targets: int = 256
     # What late joiners are told of a stream stays in memory and in every welcome.
     max_stream_request_bytes: int = 16_384
+    # Members that may write to one stream: its owner, and whom it let.
+    max_stream_writers: int = 256
+    # What the open streams of one member may take of everybody's welcome.
+    max_stream_bytes_per_member: int = 65_536
     # D-39: how long a stream waits for its owner to come back.
     stream_owner_grace_seconds: float = 60
     # One stream frame, its `#id#` included.
@@ -58,6 +62,12 @@ class SpaceLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_capabilities_per_grant: int = 64
     # Granted capabilities of one member in all: each is held against others whenever rights change.
     max_granted_capabilities: int = 512
+    # The same in bytes: four of the longest, or five hundred ordinary ones.
+    max_granted_capability_bytes: int = 65_536
+    # What is shown of one member in welcomes and presence; the rest is in the pages of `moot/roster`.
+    max_listed_member_bytes: int = 8_192
+    # One welcome, one page: a quarter of the 1 MiB that WebSocket libraries commonly take as one message.
+    max_welcome_bytes: int = 262_144
     # Participants that were invited, not configured.
     max_invited_participants: int = 1_000
     # D-26: time for last words after a shutdown.

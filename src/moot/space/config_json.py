@@ -33,6 +33,15 @@ _LIMITS_OF_0_1: Final = {
     "context_chars": "max_context_chars",
 }
 
+# Limits that came later: what was accepted before there were any is accepted when it is replayed.
+_LATER_LIMITS: Final = (
+    "max_open_proposal_bytes",
+    "max_stream_writers",
+    "max_stream_bytes_per_member",
+    "max_granted_capability_bytes",
+)
+_NO_LIMIT: Final = 1 << 62
+
 # Plain words, switches and names; the rest holds capabilities or numbers.
 _PLAIN: Final = (
     "name",
@@ -83,7 +92,9 @@ def load_config(saved: dict[str, Any]) -> SpaceConfig:
             Quorum(pattern=load_capabilities([pattern])[0], approvals_needed=needed)
             for pattern, needed in saved["quorum"]
         ),
-        limits=msgspec.convert(_with_todays_names(saved["limits"]), SpaceLimits),
+        limits=msgspec.convert(
+            dict.fromkeys(_LATER_LIMITS, _NO_LIMIT) | _with_todays_names(saved["limits"]), SpaceLimits
+        ),
     )
 
 

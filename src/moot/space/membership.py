@@ -9,6 +9,7 @@ from moot.protocol.envelope import DialectName
 from moot.space.acts import invites, streams
 from moot.space.config import Name, SessionId
 from moot.space.effects import Deliver, Disconnect, Effect, Mint, Reply
+from moot.space.listing import describe_member
 from moot.space.roster import Options, Session, SpaceMember, logical_name
 from moot.space.state import State
 
@@ -52,7 +53,7 @@ def join(
     streams.owner_returned(state, member.name)
     effects += state.welcome(member, [session_id], now, mint)
     if not was_present:
-        news = payloads.presence("join", state.describe_member(member))
+        news = payloads.presence("join", describe_member(state, member))
         audience = tuple(id for id in state.everyone() if options.echo or id != session_id)
         effects.append(Deliver(audience, state.notice("system/presence", news, now, mint)))
     return effects

@@ -65,6 +65,7 @@ class SpaceMember:
         "configured",
         "credentials",
         "description",
+        "description_bytes",
         "exclusive",
         "id",
         "invited_by",
@@ -99,6 +100,7 @@ class SpaceMember:
         self.rights = NO_RIGHTS
         # As welcomes show it; None after a change.
         self.description: dict[str, Json] | None = None
+        self.description_bytes = 0
         # Not part of the saved state: a refused message changes nothing.
         self.send_limiter = SendRateLimiter()
 

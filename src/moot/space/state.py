@@ -8,7 +8,6 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from moot.protocol import payloads
 from moot.protocol.envelope import Envelope, rfc3339
 from moot.protocol.kinds import KINDS, UNSUPPORTED_BY_LEGACY
 from moot.protocol.operation import Json
@@ -18,6 +17,7 @@ from moot.space.config import Name, SessionId, SpaceConfig
 from moot.space.effects import Deliver, Effect, Mint, Reply
 from moot.space.grant_table import GrantRecord, GrantTable
 from moot.space.id_window import IdWindow, SeenEnvelope
+from moot.space.listing import describe_welcome
 from moot.space.proposal_ledger import ProposalLedger, ProposalRecord, Settled, UnknownReason
 from moot.space.roster import Options, Session, SpaceMember, SpaceRoster
 from moot.space.send_rate import SendRate
@@ -71,6 +71,9 @@ class State:
         self.send_rate = SendRate.of(config.limits)
         self.window.resize(config.limits.max_recent_ids)
         self.ledger.max_settled = config.limits.max_settled_proposals
+        for member in self.roster:
+            # How long one may be is a rule as well.
+            member.description = None
         self.membership_changed()
 
     # Rights
@@ -222,24 +225,13 @@ class State:
             audience = tuple(id for id in audience if self.roster.sessions[id].dialect == "mew")
         return Deliver(audience, self.notice(kind, payload, now, mint, to=to, correlation_id=correlation_id))
 
-    def describe_member(self, member: SpaceMember) -> dict[str, Json]:
-        """A member as others see it. The value is shared: do not change it."""
-        if member.description is None:
-            held = member.rights.capabilities
-            member.description = payloads.member(member.id, name=member.name, capabilities=held)
-        return member.description
-
     def welcome(
         self, member: SpaceMember, sessions: Iterable[SessionId], now: float, mint: Mint
     ) -> list[Effect]:
         """MEW 3.8.1, to some of a member's sessions: on joining, and whenever its rights change."""
-        others = [self.describe_member(other) for other in self.roster.present() if other is not member]
-        streams = [self.describe_stream(stream) for stream in self.streams.open.values()]
         effects: list[Effect] = []
         for session in sessions:
-            held = self.roster.sessions[session].rights.capabilities
-            you = payloads.member(member.id, name=member.name, capabilities=held)
-            payload = payloads.welcome(you, others, streams)
+            payload = describe_welcome(self, self.roster.sessions[session])
             effects.append(Reply(session, self.notice("system/welcome", payload, now, mint, to=[member.id])))
         return effects
 

@@ -5,12 +5,14 @@
  */
 import { Connection } from "./connection.js";
 import { ChangeFeed } from "./change-feed.js";
-import { EnvelopeSender } from "./envelope-sender.js";
+import { EnvelopeSender, Refused } from "./envelope-sender.js";
 import { State } from "./state.js";
 
 // Where this tab keeps tokens; behind a proxy, two gateways may share one origin and differ in their path.
 const STORAGE_KEY = "moot.tokens";
 const SIGN_IN_MILLISECONDS = 15_000;
+// A page lists hundreds of members; no space has that many pages.
+const MAX_ROSTER_PAGES = 1_000;
 
 /** @typedef {{space: string, participant: string, token: string}} Login */
 
@@ -32,6 +34,7 @@ export class OpenSpace {
         onEnvelope: (raw, past) => {
           const envelope = this.state.receive(raw, { past });
           if (envelope && !past) this.sender.receive(envelope, this.state.me.id);
+          if (envelope?.kind === "system/welcome" && envelope.payload?.more !== undefined) void this._fetchRoster(envelope.id);
         },
         onFrame: (id, data) => this.state.receiveFrame(id, data),
         gap: (text, at) => this.state.addGap(text, at),
@@ -46,6 +49,31 @@ export class OpenSpace {
     this.sender = new EnvelopeSender(this.connection);
     this.state.on(["proposals", "chats", "trust"], () => sessionChanges.publish("spaces"));
   }
+
+  /**
+   * Fetch what a welcome had no room for, page by page; the state processes the pages as they arrive. A newer
+   * welcome starts over.
+   * @param {string} welcome its id
+   */
+  async _fetchRoster(welcome) {
+    this._incomplete = welcome;
+    /** @type {string | undefined} */
+    let after;
+    for (let page = 0; page < MAX_ROSTER_PAGES && this._incomplete === welcome; page += 1) {
+      try {
+        const answer = await this.sender.send("moot/roster", after === undefined ? {} : { after });
+        after = answer.payload?.next;
+        if (typeof after !== "string") return;
+      } catch (fault) {
+        const seconds = fault instanceof Refused ? fault.payload?.retry_after : undefined;
+        if (typeof seconds !== "number") return;
+        await new Promise((go) => setTimeout(go, Math.min(seconds, 60) * 1000));
+      }
+    }
+  }
+
+  /** The id of the welcome whose rest is being fetched. */
+  _incomplete = "";
 }
 
 export class Session {

@@ -29,6 +29,8 @@ export class Roster {
     this.me = { id: "", name: "", capabilities: [] };
     /** All known members, including ourselves, by runtime id. @type {Map<string, Member>} */
     this.members = new Map();
+    /** While the rest of a long welcome is fetched: who was listed so far. @type {Set<string> | null} */
+    this._listed = null;
   }
 
   /** The members who are online, by name. @returns {Member[]} */
@@ -55,6 +57,8 @@ export class Roster {
     switch (envelope.kind) {
       case "system/welcome":
         return this._welcome(payload, row);
+      case "moot/roster-page":
+        return row.from === "system:gateway" ? this._page(payload, row) : null;
       case "system/presence":
         return this._presence(payload, row);
       case "participant/pause":
@@ -111,18 +115,39 @@ export class Roster {
       current.add(shown.id);
       this._update(shown, row, true);
     }
-    for (const member of this.members.values()) {
-      if (member.present && !current.has(member.id)) Object.assign(member, { present: false, since: row.at });
-    }
+    // A welcome without room for everybody: the pages that follow list the others.
+    this._listed = current;
+    if (payload.more === undefined) this._markAbsent(row);
     return "roster";
+  }
+
+  /** More of those who are present; after the last page, whoever was not listed is absent. @param {any} payload @param {import("./envelopes.js").Row} row */
+  _page(payload, row) {
+    for (const shown of list(payload.participants)) {
+      if (typeof shown?.id !== "string") continue;
+      this._listed?.add(shown.id);
+      this._update(shown, row, true);
+    }
+    if (typeof payload.next !== "string") this._markAbsent(row);
+    return "roster";
+  }
+
+  /** @param {import("./envelopes.js").Row} row */
+  _markAbsent(row) {
+    for (const member of this.members.values()) {
+      if (this._listed !== null && member.present && !this._listed.has(member.id)) Object.assign(member, { present: false, since: row.at });
+    }
+    this._listed = null;
   }
 
   /** @param {any} payload @param {import("./envelopes.js").Row} row */
   _presence(payload, row) {
     const shown = payload.participant ?? {};
     if (typeof shown.id !== "string") return null;
-    if (payload.event === "join") this._update(shown, row, true);
-    else if (payload.event === "leave") {
+    if (payload.event === "join") {
+      this._listed?.add(shown.id);
+      this._update(shown, row, true);
+    } else if (payload.event === "leave") {
       const member = this._update(shown, row, false);
       member.leaveReason = String(payload.reason ?? "");
       member.paused = null;

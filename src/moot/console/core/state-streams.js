@@ -38,6 +38,8 @@ export class Streams {
     this.byId = new Map();
     /** Stream requests, until the stream is open. @type {Map<string, any>} */
     this._requests = new Map();
+    /** While the rest of a long welcome is fetched: what was listed so far. @type {Set<string> | null} */
+    this._listed = null;
   }
 
   /** @returns {Stream[]} */
@@ -50,6 +52,7 @@ export class Streams {
     const payload = envelope.payload ?? {};
     const kind = envelope.kind;
     if (kind === "system/welcome") return this._welcome(payload, row);
+    if (kind === "moot/roster-page" && row.from === "system:gateway") return this._page(payload, row);
     if (!kind.startsWith("stream/")) return null;
     if (kind === "stream/request") {
       this._requests.set(row.id, payload);
@@ -60,6 +63,7 @@ export class Streams {
     if (kind !== "stream/close" && row.from !== "gateway") return null;
     if (kind === "stream/open") {
       const request = row.about.map((id) => this._requests.get(id)).find((each) => each !== undefined);
+      this._listed?.add(String(payload.stream_id ?? ""));
       this._update({ ...request, ...payload }, row);
       return "streams";
     }
@@ -99,12 +103,22 @@ export class Streams {
 
   /** @param {any} payload @param {import("./envelopes.js").Row} row */
   _welcome(payload, row) {
-    const listed = Array.isArray(payload.active_streams) ? payload.active_streams : [];
-    const open = new Set(listed.map((/** @type {any} */ each) => each?.stream_id));
-    for (const each of listed) if (typeof each?.stream_id === "string") this._update(each, row);
-    for (const stream of this.byId.values()) {
-      if (stream.open && !open.has(stream.id)) Object.assign(stream, { open: false, closeReason: stream.closeReason || "closed while you were offline" });
+    this._listed = new Set();
+    return this._page({ ...payload, next: payload.more === undefined ? undefined : "" }, row);
+  }
+
+  /** More open streams; after the last page, those that were not listed are closed. @param {any} payload @param {import("./envelopes.js").Row} row */
+  _page(payload, row) {
+    for (const each of Array.isArray(payload.active_streams) ? payload.active_streams : []) {
+      if (typeof each?.stream_id !== "string") continue;
+      this._listed?.add(each.stream_id);
+      this._update(each, row);
     }
+    if (typeof payload.next === "string") return "streams";
+    for (const stream of this.byId.values()) {
+      if (this._listed !== null && stream.open && !this._listed.has(stream.id)) Object.assign(stream, { open: false, closeReason: stream.closeReason || "closed while you were offline" });
+    }
+    this._listed = null;
     return "streams";
   }
 

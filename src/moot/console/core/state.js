@@ -12,6 +12,7 @@ import { Reasoning } from "./state-reasoning.js";
 import { Roster } from "./state-roster.js";
 import { Streams } from "./state-streams.js";
 import { correlations } from "./envelope-fields.js";
+import { parseTime } from "./time.js";
 
 // The latest refusals are enough to explain what just went wrong.
 const MAX_REFUSALS = 500;
@@ -68,7 +69,9 @@ export class State {
       return null;
     }
     if (envelope === null || typeof envelope !== "object" || typeof envelope.kind !== "string" || typeof envelope.id !== "string") return null;
-    if (this.envelopes.has(envelope.id)) return null;
+    const known = this.envelopes.byId(envelope.id);
+    // D-94: in some spaces a sender that was restarted may use an id again, at another time.
+    if (known && (known.from !== envelope.from || parseTime(envelope.ts, known.at) === known.at)) return null;
     // The welcome of an earlier connection is outdated and contains nothing else.
     if (options.past && envelope.kind === "system/welcome") return null;
     const redacted = envelope.kind === "space/invite-ack" ? withoutToken(envelope) : null;

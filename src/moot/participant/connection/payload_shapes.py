@@ -179,6 +179,10 @@ def _check_member(member: Json, name: str) -> None:
 
 def _check_welcome(payload: Payload) -> None:
     _check_member(payload.get("you"), "you")
+    _check_roster(payload)
+
+
+def _check_roster(payload: Payload) -> None:
     participants = payload.get("participants", [])
     streams = payload.get("active_streams", [])
     if participants.__class__ is not list or streams.__class__ is not list:
@@ -313,6 +317,7 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "moot/outcome": _fields("proposal_id", "outcome", optional=("reason", "request_id")),
     "moot/proposals": _check_proposals,
     "system/welcome": _check_welcome,
+    "moot/roster-page": _check_roster,
     "system/presence": _check_presence,
     "system/error": _fields("error", optional=("message",)),
 }

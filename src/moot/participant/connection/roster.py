@@ -54,6 +54,8 @@ class Roster(Mapping[str, Member]):
         self._runner = runner
         self._handlers: list[RunningHandler[PresenceEvent]] = []
         self._changed = asyncio.Event()
+        # While the rest of a welcome is fetched: who was listed so far. None: we know everybody.
+        self._listed: set[str] | None = None
         # By capabilities: welcomes repeat everybody's rights.
         self._parsed: dict[str, Rights] = {}
 
@@ -110,18 +112,50 @@ class Roster(Mapping[str, Member]):
 
     # Changes
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether everybody who is here is listed; False while the rest of a long welcome is fetched."""
+        return self._listed is None
+
     def apply_welcome(
-        self, me: str, name: str, participants: Sequence[Mapping[str, Json]], *, again: bool
+        self,
+        me: str,
+        name: str,
+        participants: Sequence[Mapping[str, Json]],
+        *,
+        again: bool,
+        complete: bool = True,
     ) -> None:
-        """MEW 3.8.1: everybody else who is here. `again`: we were away, and members may have changed."""
+        """MEW 3.8.1: everybody else who is here. `again`: we were away, and members may have changed.
+
+        Not `complete`: the welcome had no room for all, and `apply_page` brings the others.
+        """
         self._own = (me, name)
-        before = self._members
-        self._members = {}
-        self._by_name = {}
+        before = dict(self._members)
+        self._listed = None if complete else {shown["id"] for shown in participants}
+        if complete:
+            self._members = {}
+            self._by_name = {}
         for shown in participants:
-            self._add(shown)
+            if complete or "capabilities_omitted" not in shown or shown["id"] not in self._members:
+                self._add(shown)
         self._changed.set()
         if again and before.keys() != self._members.keys():
+            self._notify(PresenceEvent("refreshed", None))
+
+    def apply_page(self, participants: Sequence[Mapping[str, Json]], *, is_last: bool) -> None:
+        """More of those who are here. After the last page, whoever was not listed is gone."""
+        before = set(self._members)
+        for shown in participants:
+            self._add(shown)
+            if self._listed is not None:
+                self._listed.add(shown["id"])
+        if is_last and self._listed is not None:
+            for id in self._members.keys() - self._listed:
+                self._by_name.pop(self._members.pop(id).name, None)
+            self._listed = None
+        self._changed.set()
+        if before != self._members.keys():
             self._notify(PresenceEvent("refreshed", None))
 
     def apply_presence(self, envelope: Envelope) -> PresenceEvent | None:
@@ -135,6 +169,8 @@ class Roster(Mapping[str, Member]):
         match payload["event"]:
             case "join":
                 event = PresenceEvent("join", self._add(shown))
+                if self._listed is not None:
+                    self._listed.add(id)
             case "leave":
                 member = self._members.pop(id, None)
                 if member is not None:

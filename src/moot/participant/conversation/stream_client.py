@@ -38,6 +38,8 @@ class StreamClient:
         self._sender = sender
         self._runner = runner
         self._active: dict[str, StreamInfo] = {}
+        # While the rest of a welcome is fetched: what was listed so far.
+        self._listed: set[str] | None = None
         self._readers: dict[str, UnreadChunks] = {}
         self._unread = 0
         self._requested: dict[str, Payload] = {}
@@ -179,11 +181,23 @@ class StreamClient:
 
     # What arrives
 
-    def apply_welcome(self, entries: list[Payload]) -> None:
-        """MEW 3.8.1: the streams that are open now; those we knew and that are not among them have ended."""
+    def apply_welcome(self, entries: list[Payload], *, complete: bool = True) -> None:
+        """MEW 3.8.1: the streams that are open now; those we knew and that are not among them have ended.
+
+        Not `complete`: the welcome had no room for all, and `apply_page` brings the others.
+        """
+        self._listed = set()
+        self.apply_page(entries, is_last=complete)
+
+    def apply_page(self, entries: list[Payload], *, is_last: bool) -> None:
+        """More open streams. After the last page, those that were not listed have ended."""
         listed = {entry["stream_id"]: entry for entry in entries}
-        for id in [id for id in self._active if id not in listed]:
-            self._close(id, "ended while we were away")
+        if self._listed is not None:
+            self._listed |= listed.keys()
+        if is_last and self._listed is not None:
+            for id in [id for id in self._active if id not in self._listed]:
+                self._close(id, "ended while we were away")
+            self._listed = None
         for id, entry in listed.items():
             info = self._active.get(id)
             if info is None:
@@ -205,6 +219,8 @@ class StreamClient:
         info.request_id = request_id
         info.open_id = envelope.id
         self._active[info.id] = info
+        if self._listed is not None:
+            self._listed.add(info.id)
         self._opening.resolve(info.request_id, info)
         if request_id in self._unwanted:
             self._unwanted.discard(request_id)

@@ -188,10 +188,14 @@ def _notice_payload(notice: GatewayNotice) -> Mapping[str, Json] | None:
     """Section 6: members are shown with id and capabilities, streams not at all, invitations to nobody."""
     payload = notice.payload
     if notice.kind == "system/welcome":
-        return {
+        shown = {
             "you": _member(payload["you"]),
             "participants": [_member(participant) for participant in payload["participants"]],
         }
+        return shown | {"more": payload["more"]} if "more" in payload else shown
+    if notice.kind == "moot/roster-page":
+        page = {"participants": [_member(participant) for participant in payload["participants"]]}
+        return page | {"next": payload["next"]} if "next" in payload else page
     if notice.kind == "system/presence":
         if payload["event"] == "invited":
             return None

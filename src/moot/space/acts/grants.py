@@ -12,6 +12,7 @@ from moot.space.acts import Act
 from moot.space.effects import Effect, Mint, Reply
 from moot.space.grant_table import GrantRecord
 from moot.space.id_window import SeenEnvelope
+from moot.space.listing import bytes_of
 from moot.space.roster import Session, SpaceMember, is_gateway
 from moot.space.state import State
 
@@ -30,6 +31,13 @@ def prepare_grant(state: State, session: Session, envelope: Envelope) -> Act:
         if held + len(capabilities) > limits.max_granted_capabilities:
             raise ResourceLimit(
                 f"{recipient.name} was granted {held} capabilities already", limit="max_granted_capabilities"
+            )
+        held_bytes = bytes_of(state.grants.held(recipient.name))
+        if held_bytes + bytes_of(capabilities) > limits.max_granted_capability_bytes:
+            raise ResourceLimit(
+                f"{recipient.name} was granted {held_bytes} bytes of capabilities already,"
+                f" and may have {limits.max_granted_capability_bytes}",
+                limit="max_granted_capability_bytes",
             )
         if len(state.grants.to(recipient.name)) >= limits.max_grants_per_member:
             raise ResourceLimit(

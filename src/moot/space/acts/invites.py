@@ -18,6 +18,7 @@ from moot.space.config import Name
 from moot.space.effects import Credential, Deliver, Disconnect, Effect, Mail, Mint, Reply, Result
 from moot.space.grant_table import GrantRecord
 from moot.space.id_window import SeenEnvelope
+from moot.space.listing import bytes_of, describe_member
 from moot.space.roster import Session, SpaceMember, is_gateway, logical_name
 from moot.space.state import State
 
@@ -42,6 +43,8 @@ def prepare_invite(state: State, session: Session, envelope: Envelope) -> Act:
             raise ResourceLimit("this space has invited as many as it may", limit="max_invited_participants")
         if len(values) > state.limits.max_capabilities_per_grant:
             raise ResourceLimit("too many initial capabilities", limit="max_capabilities_per_grant")
+        if bytes_of(values) > state.limits.max_granted_capability_bytes:
+            raise ResourceLimit("the initial capabilities are too long", limit="max_granted_capability_bytes")
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         known = state.roster.members.get(invitee)
@@ -99,8 +102,7 @@ def _add_invitee(
     effects: list[Effect] = [Credential(invitee, member.credentials)]
     effects += _acknowledge(state, session, envelope, created, now, mint)
     others = [other for other in state.roster.present() if other is not inviter]
-    shown = payloads.member(invitee, capabilities=member.rights.capabilities)
-    news = payloads.presence("invited", shown, invited_by=inviter.id, reason=reason)
+    news = payloads.presence("invited", describe_member(state, member), invited_by=inviter.id, reason=reason)
     notice = state.notice("system/presence", news, now, mint)
     effects.append(Deliver(state.sessions_of(others), notice, hidden_from=inviter.name))
     email = envelope.payload.get("email")

@@ -17,6 +17,7 @@ from moot.space.acts import Act, without_none
 from moot.space.config import Name
 from moot.space.effects import Effect, Mint, Result
 from moot.space.id_window import SeenEnvelope
+from moot.space.listing import stream_bytes
 from moot.space.roster import Session, SpaceMember
 from moot.space.state import State
 from moot.space.stream_table import SERVER_FIELDS, StreamRecord
@@ -45,6 +46,7 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
                 f"the description of a stream is larger than {limits.max_stream_request_bytes} bytes",
                 limit="max_stream_request_bytes",
             )
+        _check_stream_bytes(state, session.member.name, len(strict_json.encode(dict(payload))))
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         owner = session.member
@@ -81,6 +83,16 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
         return effects
 
     return Act(execute, check_limits)
+
+
+def _check_stream_bytes(state: State, owner: Name, more: int) -> None:
+    """Whether a member may put so much more into everybody's welcome."""
+    most = state.limits.max_stream_bytes_per_member
+    if stream_bytes(state, state.streams.owned_by(owner)) + more > most:
+        raise ResourceLimit(
+            f"the open streams of {owner} are described in more than {most} bytes: close one, or say less",
+            limit="max_stream_bytes_per_member",
+        )
 
 
 def _targets(state: State, value: Json) -> list[Name] | None:
@@ -123,13 +135,23 @@ def prepare_grant_write(state: State, session: Session, envelope: Envelope) -> A
     stream = _owned(state, session, envelope)
     writer = _named(state, envelope, "participant_id")
 
+    def check_limits() -> None:
+        if writer.name in stream.writers:
+            return
+        most = state.limits.max_stream_writers
+        if len(stream.writers) >= most:
+            raise ResourceLimit(
+                f"{most} members may write to this stream already", limit="max_stream_writers"
+            )
+        _check_stream_bytes(state, stream.owner, len(writer.id) + 3)
+
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         for names in (stream.writers, stream.granted):
             if writer.name not in names:
                 names.append(writer.name)
         return [_acknowledge_writers(state, "stream/write-granted", stream, writer, envelope, now, mint)]
 
-    return Act(execute)
+    return Act(execute, check_limits)
 
 
 def prepare_revoke_write(state: State, session: Session, envelope: Envelope) -> Act:
@@ -160,6 +182,7 @@ def prepare_transfer(state: State, session: Session, envelope: Envelope) -> Act:
         most = state.limits.max_streams_per_member
         if len(state.streams.owned_by(heir.name)) >= most:
             raise ResourceLimit(f"{heir.id} owns {most} streams already", limit="max_streams_per_member")
+        _check_stream_bytes(state, heir.name, stream_bytes(state, [stream]))
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         previous = stream.owner
