@@ -214,7 +214,7 @@ async def test_a_file_that_cannot_be_replaced_is_removed(tmp_path: Path, monkeyp
             raise OSError(28, "No space left on device")
 
         with monkeypatch.context() as patch:
-            patch.setattr(Path, "replace", fail)
+            patch.setattr("moot.resilience.atomic_file.os.replace", fail)
             fresh = await rotate(room, "bob")
         assert await bob.closed() == VOID
         assert not file.exists()

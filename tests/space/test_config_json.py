@@ -71,6 +71,7 @@ REFUSING_SINCE = (
     "max_stream_bytes_per_member",
     "max_granted_capability_bytes",
 )
+ENVELOPE_REFUSING_SINCE = ("max_containers",)
 SHOWING_SINCE = (
     "max_listed_member_bytes",
     "max_welcome_bytes",
@@ -86,11 +87,16 @@ def test_no_limit_of_0_1_falls_back_to_its_default() -> None:
         name for name in SpaceLimits.__struct_fields__[:-1] if name not in (*REFUSING_SINCE, *SHOWING_SINCE)
     ]
     limits = dict(zip(LIMITS_OF_0_1, [saved["limits"][name] for name in names], strict=True))
-    envelope = saved["limits"]["envelope"].values()
+    envelope = [
+        value for name, value in saved["limits"]["envelope"].items() if name not in ENVELOPE_REFUSING_SINCE
+    ]
     saved["limits"] = limits | {"envelope": dict(zip(ENVELOPE_OF_0_1, envelope, strict=True))}
     # What came later refuses nothing that 0.1 accepted, when its journal is replayed.
     later = dict.fromkeys(REFUSING_SINCE, 1 << 62) | {
         name: getattr(SpaceLimits(), name) for name in SHOWING_SINCE
     }
-    expected = msgspec.structs.replace(UNUSUAL.limits, **later)
+    messages = msgspec.structs.replace(
+        UNUSUAL.limits.envelope, **dict.fromkeys(ENVELOPE_REFUSING_SINCE, 1 << 62)
+    )
+    expected = msgspec.structs.replace(UNUSUAL.limits, envelope=messages, **later)
     assert load_config(saved) == msgspec.structs.replace(UNUSUAL, limits=expected)

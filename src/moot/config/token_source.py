@@ -21,6 +21,7 @@ from moot.config.section_reader import checked
 from moot.errors import UsageError
 from moot.private_files import check_folder
 from moot.protocol.operation import Json
+from moot.resilience.atomic_file import write_atomically
 
 # 256 bits: nobody guesses one, and no stretching is needed when it is hashed.
 TOKEN_BYTES: Final = 32
@@ -137,21 +138,15 @@ def replace_token_file(file: Path, token: str) -> None:
     Whenever the machine stops, the file holds the old token or the new one. If it cannot be written, it is
     removed, so that nobody takes a void token from it; raises OSError if not even that is possible.
     """
-    fresh = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
     try:
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with open(handle, "w", encoding="ascii") as opened:
-            opened.write(token + "\n")
-            opened.flush()
-            os.fsync(opened.fileno())
-        fresh.replace(file)
+        write_atomically(file, f"{token}\n".encode("ascii"))
         folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
+            # Or the old one could be back after a power cut, and be void.
             os.fsync(folder)
         finally:
             os.close(folder)
     except OSError:
-        fresh.unlink(missing_ok=True)
         file.unlink(missing_ok=True)
 
 

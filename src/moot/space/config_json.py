@@ -40,6 +40,7 @@ _LATER_LIMITS: Final = (
     "max_stream_bytes_per_member",
     "max_granted_capability_bytes",
 )
+_LATER_ENVELOPE_LIMITS: Final = ("max_containers",)
 _NO_LIMIT: Final = 1 << 62
 
 # Plain words, switches and names; the rest holds capabilities or numbers.
@@ -100,4 +101,7 @@ def load_config(saved: dict[str, Any]) -> SpaceConfig:
 
 def _with_todays_names(limits: dict[str, Any]) -> dict[str, Any]:
     renamed = {_LIMITS_OF_0_1.get(name, name): value for name, value in limits.items()}
-    return renamed | {"envelope": _with_todays_names(limits["envelope"])} if "envelope" in limits else renamed
+    if "envelope" in limits:
+        later = dict.fromkeys(_LATER_ENVELOPE_LIMITS, _NO_LIMIT)
+        renamed["envelope"] = later | _with_todays_names(limits["envelope"])
+    return renamed
