@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from tests.gateway.crash_soak import run_gateway_crashes
+from tests.gateway.execution_soak import run_execution_kills
 from tests.gateway.lost_files_soak import run_lost_files
 from tests.protocol.decoder_soak import run_decoder_soak
 from tests.protocol.pattern_soak import run_pattern_soak
@@ -23,6 +24,7 @@ SOAKS: dict[str, tuple[Callable[[int, int], str], int]] = {
     "space": (run_space_walk, 300_000),
     "journal": (run_journal_crashes, 100),
     "gateway": (run_gateway_crashes, 100),
+    "executions": (run_execution_kills, 60),
     "lost_files": (run_lost_files, 5_000),
     "events": (run_event_soak, 1_000_000),
 }
