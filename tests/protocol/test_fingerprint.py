@@ -173,3 +173,20 @@ def test_equal_fingerprints_mean_equal_values(one: Any, other: Any) -> None:
     if len(texts) == 2:
         read = [_exact(json.loads(text, parse_int=Decimal, parse_float=Decimal)) for text in texts]
         assert of_argument(texts[0]) != of_argument(texts[1]) or read[0] == read[1]
+
+
+@given(
+    st.from_regex(r"\A-?(0|[1-9][0-9]{0,16})(\.[0-9]{1,17})?([eE][+-]?(0|[1-9][0-9]?|[12][0-9]{2}))?\Z"),
+    st.data(),
+)
+@settings(max_examples=400)
+def test_numbers_seen_at_a_glance_are_told_apart_as_by_arithmetic(text: str, data: st.DataObject) -> None:
+    """Two spellings have one fingerprint if and only if they are one number, or one double with no other."""
+    value = Decimal(text)
+    shifted = data.draw(st.sampled_from([value, value + 1, value * 10, -value]))
+    other = f"{shifted:e}"
+    same = value == shifted
+    if value == Decimal(repr(float(text))) and shifted == Decimal(repr(float(other))):
+        assert (of_argument(text) == of_argument(other)) == same
+    elif not same:
+        assert of_argument(text) != of_argument(other)

@@ -10,6 +10,7 @@ import pytest
 
 from moot.protocol.operation import Operation
 from moot.protocol.patterns import Rights, read_capabilities
+from moot.protocol.patterns.jsonpath import MAX_VISITS
 from moot.protocol.patterns.rights import MAX_KEPT_CHARS, MAX_PLANS
 
 Json = Any
@@ -196,3 +197,20 @@ def test_a_hundred_rights_cost_about_as_much_as_one() -> None:
         return min(timeit.repeat(lambda: held.allow("mcp/request", payload), number=5000, repeat=9))
 
     assert cost(hundred) < 2 * cost(one)
+
+
+def test_all_searches_in_one_message_share_a_budget() -> None:
+    """Each capability may search 10,000 values; dozens of them must not make one check take half a second."""
+    searching = [{"kind": "mcp/request", "payload": {"**": f"/never {number}/"}} for number in range(60)]
+    here: Json = {"kind": "mcp/request", "payload": {"**": "/here/"}}
+    large = {"where": "here", "rest": [f"x{number}" for number in range(MAX_VISITS)]}
+    few, many = (
+        Rights(read_capabilities([*searching[:4], here])),
+        Rights(read_capabilities([*searching, here])),
+    )
+    assert few.allow("mcp/request", large)
+    assert not many.allow("mcp/request", large)
+    # Not the number of capabilities counts but what they look at, and what needs no search costs nothing.
+    assert many.allow("mcp/request", {"where": "here"})
+    named: Json = {"kind": "mcp/request", "payload": {"where": "here"}}
+    assert Rights(read_capabilities([*searching, named])).allow("mcp/request", large)

@@ -285,6 +285,15 @@ def test_an_envelope_beyond_a_limit_is_refused(limit: str) -> None:
     assert refusal["error"] == "invalid_envelope"
 
 
+def test_more_objects_and_arrays_than_max_containers_are_refused() -> None:
+    """By the envelope and its payload there are two; brackets in a text are none."""
+    driver = space(max_containers=12)
+    within: Json = {"kind": "chat", "payload": {"many": [[]] * 9, "text": "[{" * 20}}
+    assert errors(driver.send("alice", within)) == []
+    (refusal,) = errors(driver.send("alice", {"kind": "chat", "payload": {"many": [[]] * 10}}))
+    assert refusal["error"] == "invalid_json"
+
+
 def test_a_long_extended_kind_is_refused() -> None:
     """Kinds of MCPx carry a context, so they may be longer than MEW's."""
     settings: Json = {

@@ -132,6 +132,7 @@ class FastPaths:
             slow_from=slow_from,
             clock_id=CLOCK_ID,
             clock_offset_micros=clock.offset_micros,
-            max_bytes=limits.max_bytes,
+            # The compiled part counts no objects: what could have too many of them is left to the slow path.
+            max_bytes=min(limits.max_bytes, 2 * limits.max_containers + 1),
             max_id_chars=limits.max_id_chars,
         )

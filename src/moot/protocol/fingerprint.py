@@ -20,6 +20,8 @@ from moot.protocol.operation import Json
 _LARGEST_SAFE_INTEGER: Final = 2**53
 # Up to 15 significant digits every decimal has a double of its own.
 _SURELY_EXACT_CHARS: Final = 15
+# With that many digits, numbers up to this exponent are far from where doubles lose digits (308).
+_SURELY_EXACT_EXPONENT: Final = 290
 # A lone surrogate is in no accepted text (D-83), so what starts with it collides with nothing.
 _DIGITS: Final = "\ud800"
 
@@ -34,11 +36,16 @@ def fingerprint(raw: bytes) -> str:
 
 def _number(digits: str) -> Json:
     number = float(digits)
-    surely_exact = len(digits) <= _SURELY_EXACT_CHARS and "e" not in digits and "E" not in digits
-    if not surely_exact and Decimal(repr(number)) != Decimal(digits):
+    if len(digits) <= _SURELY_EXACT_CHARS:
+        exponent = digits.lower().partition("e")[2]
+        exact = not exponent or abs(int(exponent)) <= _SURELY_EXACT_EXPONENT
+    else:
+        exact = repr(number) == digits
+    # Seen without arithmetic where that is possible: it takes several times as long.
+    if not exact and Decimal(repr(number)) != Decimal(digits):
         return _DIGITS + digits
     # 1.0 and 1 are the same number (RFC 8785).
-    return int(number) if number.is_integer() and abs(number) < _LARGEST_SAFE_INTEGER else number
+    return int(number) if abs(number) < _LARGEST_SAFE_INTEGER and number.is_integer() else number
 
 
 _decoder = json.JSONDecoder(parse_float=_number)

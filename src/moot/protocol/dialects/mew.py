@@ -39,8 +39,6 @@ from moot.protocol.strict_json import CONTAINERS, accept_differing, check_contai
 # Seconds that a checked timestamp has named, and what JavaScript's clock and most others end them with.
 _seconds: set[str] = set()
 _SECONDS_KEPT: Final = 4_096
-# Smaller messages cost little, whatever is in them.
-_LARGE_BYTES: Final = 16_384
 _ENDS_OF_SECONDS: Final = frozenset({"Z", *(f".{millisecond:03d}Z" for millisecond in range(1_000))})
 
 
@@ -62,7 +60,8 @@ class MewDialect:
         fields: Json = None
         try:
             if len(raw) <= limits.max_bytes:
-                if len(raw) > _LARGE_BYTES:
+                # Each takes two bytes at least, so that most messages need no count.
+                if len(raw) >> 1 > limits.max_containers:
                     check_containers(raw, limits.max_containers)
                 value = loads(raw)
                 # The same bytes again: no key occurs twice, no digit is lost (see strict_json).

@@ -18,23 +18,45 @@ from moot.protocol.operation import Json
 
 # How many values one search may look at. Nested searches share it, or they would multiply.
 MAX_VISITS = 10_000
+# All searches of all patterns that one message is compared with: five searches to the end.
+MAX_MESSAGE_VISITS = 50_000
 
 # Steps nest as generators; 32 is twice the depth that a pattern may have.
 MAX_STEPS = 32
 
 
 class Visits:
-    """The budget of one search: how many values it may still visit."""
+    """The budget of one search: how many values it may still visit, alone and together with others."""
 
-    __slots__ = ("left",)
+    __slots__ = ("_message", "left")
 
-    def __init__(self, left: int = MAX_VISITS) -> None:
+    def __init__(self, left: int = MAX_VISITS, message: MessageVisits | None = None) -> None:
         self.left = left
+        self._message = message
 
     def spend(self) -> bool:
         """Count one value; False when no visit is left."""
         self.left -= 1
+        if self._message is not None:
+            self._message.left -= 1
         return self.left >= 0
+
+    def search(self) -> Visits:
+        """Of a search inside this one."""
+        return self
+
+
+class MessageVisits:
+    """The budget of all searches in one message, for all capabilities of its sender."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int = MAX_MESSAGE_VISITS) -> None:
+        self.left = left
+
+    def search(self) -> Visits:
+        """Of the next search: its own, or what is left of this one."""
+        return Visits(max(0, min(MAX_VISITS, self.left)), self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ import re2
 
 from moot.protocol.operation import Json, Operation, Payload
 from moot.protocol.patterns.globs import MAX_TEXT, Glob
-from moot.protocol.patterns.jsonpath import Path, Visits, everything_in, find
+from moot.protocol.patterns.jsonpath import MessageVisits, Path, Visits, everything_in, find
 
 # RE2's budget for one expression. Its default of 8 MiB times a few thousand members would be gigabytes.
 REGEX_MEMORY: Final = 1 << 20
@@ -35,7 +35,7 @@ class Text:
 
     glob: Glob
 
-    def matches(self, value: Json, _visits: Visits | None = None) -> bool:
+    def matches(self, value: Json, _visits: Visits | MessageVisits | None = None) -> bool:
         return isinstance(value, str) and self.glob.matches(value)
 
 
@@ -45,7 +45,7 @@ class NotText:
 
     glob: Glob
 
-    def matches(self, value: Json, _visits: Visits | None = None) -> bool:
+    def matches(self, value: Json, _visits: Visits | MessageVisits | None = None) -> bool:
         return isinstance(value, str) and self.glob.excludes(value)
 
 
@@ -59,7 +59,7 @@ class Never:
 
     source: str
 
-    def matches(self, _value: Json, _visits: Visits | None = None) -> bool:
+    def matches(self, _value: Json, _visits: Visits | MessageVisits | None = None) -> bool:
         return False
 
 
@@ -77,7 +77,7 @@ class Regex:
         self.source = source
         self._compiled: Any = re2.compile(source.encode(), options)
 
-    def matches(self, value: Json, _visits: Visits | None = None) -> bool:
+    def matches(self, value: Json, _visits: Visits | MessageVisits | None = None) -> bool:
         if not isinstance(value, str) or len(value) > MAX_TEXT:
             return False
         # RE2 reads bytes. Half a surrogate pair (refused at the wire, D-83) must not raise here.
@@ -106,7 +106,7 @@ class Equal:
     def __hash__(self) -> int:
         return hash(self.value)
 
-    def matches(self, value: Json, _visits: Visits | None = None) -> bool:
+    def matches(self, value: Json, _visits: Visits | MessageVisits | None = None) -> bool:
         if value is None or self.value is None:
             return value is self.value
         if isinstance(value, bool) or isinstance(self.value, bool):
@@ -118,7 +118,7 @@ class Equal:
 class OneOf:
     alternatives: tuple[Node, ...]
 
-    def matches(self, value: Json, visits: Visits | None = None) -> bool:
+    def matches(self, value: Json, visits: Visits | MessageVisits | None = None) -> bool:
         return any(node.matches(value, visits) for node in self.alternatives)
 
 
@@ -130,8 +130,8 @@ class AtPath:
     path: Path
     node: Node
 
-    def matches(self, fields: Payload, visits: Visits | None) -> bool:
-        visits = visits or Visits()
+    def matches(self, fields: Payload, visits: Visits | MessageVisits | None) -> bool:
+        visits = Visits() if visits is None else visits.search()
         return any(self.node.matches(found, visits) for found in find(self.path, fields, visits))
 
 
@@ -142,8 +142,8 @@ class Anywhere:
     key: str
     node: Node
 
-    def matches(self, fields: Payload, visits: Visits | None) -> bool:
-        visits = visits or Visits()
+    def matches(self, fields: Payload, visits: Visits | MessageVisits | None) -> bool:
+        visits = Visits() if visits is None else visits.search()
         return any(self.node.matches(found, visits) for found in everything_in(fields, visits))
 
 
@@ -155,8 +155,8 @@ class SomeKey:
     glob: Glob
     node: Node
 
-    def matches(self, fields: Payload, visits: Visits | None) -> bool:
-        visits = visits or Visits()
+    def matches(self, fields: Payload, visits: Visits | MessageVisits | None) -> bool:
+        visits = Visits() if visits is None else visits.search()
         for name, value in fields.items():
             if not visits.spend():
                 return False
@@ -175,7 +175,7 @@ class Fields:
     literal: tuple[tuple[str, Node], ...]
     searches: tuple[Search, ...] = ()
 
-    def matches(self, value: Json, visits: Visits | None = None) -> bool:
+    def matches(self, value: Json, visits: Visits | MessageVisits | None = None) -> bool:
         if not isinstance(value, dict):
             return False
         for name, node in self.literal:
@@ -218,14 +218,21 @@ class Pattern:
         """`operation` is what a response answers: as known of its request, or as a legacy sender claims."""
         return self.kind.matches(kind) and self.admits(kind, payload, to, operation)
 
-    def admits(self, kind: str, payload: Payload, to: Sequence[str], operation: Operation | None) -> bool:
+    def admits(
+        self,
+        kind: str,
+        payload: Payload,
+        to: Sequence[str],
+        operation: Operation | None,
+        visits: MessageVisits | None = None,
+    ) -> bool:
         """The same for a kind that is known to match."""
         if self.request is not None and not self.request.matches(kind, operation):
             return False
         # D-13: a broadcast addresses nobody in particular, so no list of addressees covers it.
         if self.to is not None and not (to and all(any(g.matches(name) for g in self.to) for name in to)):
             return False
-        return self.payload is None or self.payload.matches(payload)
+        return self.payload is None or self.payload.matches(payload, visits)
 
 
 def is_regex(text: str) -> bool:

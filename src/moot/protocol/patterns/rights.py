@@ -26,6 +26,7 @@ from typing import Final
 
 from moot.protocol.operation import Json, Operation, Payload
 from moot.protocol.patterns.capability import Capability
+from moot.protocol.patterns.jsonpath import MessageVisits
 from moot.protocol.patterns.pattern import Fields, Node, Pattern, Text, leaves_of, searches_within
 
 # Longer values are not kept: they rarely come twice, and a thousand of them would be megabytes.
@@ -222,8 +223,8 @@ class _Plan:
                 break
         if allowed is True or not self._searching:
             return allowed is True
-        facts = _as_dict(payload)
-        return any(p.admits(self._kind, facts, to, operation) for p in self._searching)
+        facts, visits = _as_dict(payload), MessageVisits()
+        return any(p.admits(self._kind, facts, to, operation, visits) for p in self._searching)
 
     def routing_key(self, to: Sequence[str], operation: Operation | None) -> object:
         """What of a message, apart from its payload, the answer depends on."""
