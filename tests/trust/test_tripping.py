@@ -175,6 +175,9 @@ def test_one_budget_holds_for_all_rules_and_survives_a_restart() -> None:
     assert (tally.count("r0"), tally.count("r9")) == (2, 0)
     limited = replace(REPORTS, name="r0", limits=RuleLimits(count=3, seconds=60.0))
     assert (tally.remaining(limited, at), tally.remaining(REPORTS, at)) == (1, None)
+    # A clock that was set back gives nobody more decisions.
+    assert tally.remaining(limited, at - 3_600) == 1
+    assert tally.is_used_up(Budget(4, 60.0), at - 3_600)
 
 
 def test_why_something_was_done() -> None:

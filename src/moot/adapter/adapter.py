@@ -83,7 +83,7 @@ class Adapter:
         the settings differ from what the file says.
         """
         self._config = AppliedConfig(settings, None, ())
-        self._started_at = time.time()
+        self._started_at = time.monotonic()
         self.metrics = AdapterMetrics()
         self._port = port
         self._environ = os.environ if environ is None else environ

@@ -35,6 +35,7 @@ from moot.participant.connection.roster import PresenceEvent
 from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
+from moot.resilience.steady_clock import SteadyClock
 from moot.trust.approver_settings import ApproverSettings
 from moot.trust.approver_status import ApproverStatus
 from moot.trust.budgets import UseTally
@@ -91,6 +92,8 @@ class Approver:
         self.tally = UseTally()
         ledger.on_change = self._observe_decision
         self._clock = clock
+        # Limits and budgets: a wall clock that is set must not give a rule more decisions than it has.
+        self.uses_clock: Callable[[], float] = SteadyClock() if clock is time.time else clock
         self._draw = draw
         # The rule that decided each proposal, for our decisions alone.
         self._deciding_rules: dict[str, str] = {}
@@ -209,7 +212,8 @@ class Approver:
             return RuleVerdict("ask", None, f"the rules cannot be read: {store.fault}")
         if store.stopped is not None:
             return RuleVerdict("ask", None, f"{store.stopped.by} stopped all rules: {store.stopped.why}")
-        if self.settings.budget is not None and self.tally.is_used_up(self.settings.budget, now):
+        budget = self.settings.budget
+        if budget is not None and self.tally.is_used_up(budget, self.uses_clock()):
             return RuleVerdict("ask", None, "the budget for all rules is used up")
         present = [self.space.name, *(member.name for member in self.space.roster.values())]
         found = evaluate(
@@ -221,6 +225,7 @@ class Approver:
             suspended=suspension_reasons(store.suspensions),
             me=self.space.name,
             draw=draw,
+            times_now=self.uses_clock(),
         )
         if found.rule is not None and found.decision != "ask" and (hosts := self._uncompared_hosts(case)):
             why = f"the tools of {', '.join(hosts)} have not been compared with what people decided by"
@@ -251,7 +256,7 @@ class Approver:
             return
         # Counted before it is sent, so that a burst cannot exceed a limit.
         self._deciding_rules[case.id] = verdict.rule.name
-        self.tally.record(verdict.rule.name, self._clock())
+        self.tally.record(verdict.rule.name, self.uses_clock())
         decide = self._fulfil if verdict.decision == "approve" else self._reject
         self.space.spawn(decide(case, verdict.rule))
 

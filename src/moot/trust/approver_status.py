@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from moot.participant import ToolError
@@ -40,6 +40,9 @@ class StatusSource(Protocol):
     def shadow(self) -> Shadow: ...
     @property
     def tally(self) -> UseTally: ...
+
+    uses_clock: Callable[[], float]
+
     def verdict(self, case: Case) -> RuleVerdict: ...
     def learning_settings(self) -> LearningSettings: ...
     def latest_decisions(self, count: int) -> list[Json]: ...
@@ -93,7 +96,7 @@ class ApproverStatus:
                     "state": state,
                     "why": suspension.why if suspension is not None else None,
                     "hits": approver.tally.count(rule.name),
-                    "left": approver.tally.remaining(rule, now),
+                    "left": approver.tally.remaining(rule, approver.uses_clock()),
                 }
             )
         return {

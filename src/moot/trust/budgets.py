@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from moot.trust.decision_ledger import Decision
-from moot.trust.rules import Rule
+from moot.trust.rules import Rule, count_recent
 
 # Decisions kept for one rule; no budget is larger.
 MAX_DECISIONS: Final = 10_000
@@ -60,5 +60,5 @@ class UseTally:
         limits = rule.limits
         if limits.count is None:
             return None
-        used = sum(1 for at in self._times.get(rule.name, ()) if now - limits.seconds < at <= now)
+        used = count_recent(self._times.get(rule.name, ()), limits.seconds, now)
         return max(0, limits.count - used)

@@ -16,7 +16,7 @@ An approving rule is *closed*: it does not match if there are arguments that it 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -275,12 +275,13 @@ def evaluate(
     suspended: Mapping[str, str] | None = None,
     me: str | None = None,
     draw: float = 1.0,
+    times_now: float | None = None,
 ) -> RuleVerdict:
     """The first rule that matches decides; `ask` if none does or its limits are used up.
 
     `present` are the members who are present, `times` when each rule decided, `suspended` the reasons by
     rule, `me` who would decide (nobody approves their own proposals), `draw` a random number below 1 for spot
-    checks (1.0: no spot check).
+    checks (1.0: no spot check), `times_now` the time by the clock that `times` go by, if that is another one.
     """
     for position, rule in enumerate(rules):
         expires = rule.limits.expires
@@ -297,7 +298,7 @@ def evaluate(
                 return RuleVerdict("ask", rule, "nobody can approve their own proposal")
         if rule.decision == "ask":
             return RuleVerdict("ask", rule, f"rule {rule.name} leaves the decision to people")
-        used_up = _used_up_limit(rule, now, present, times)
+        used_up = _used_up_limit(rule, now if times_now is None else times_now, present, times)
         if used_up:
             return RuleVerdict("ask", rule, f"rule {rule.name} matches, but {used_up}")
         if draw < rule.limits.check:
@@ -319,6 +320,14 @@ def _equally_broad_rejection(rules: Sequence[Rule], approving: Rule, case: Case,
     return None
 
 
+def count_recent(times: Iterable[float], seconds: float, now: float) -> int:
+    """How many of these are no longer ago than so many seconds.
+
+    One that is yet to come counts: a clock was set back, and that gives nobody more decisions.
+    """
+    return sum(1 for at in times if at > now - seconds)
+
+
 def _used_up_limit(
     rule: Rule, now: float, present: Collection[str], times: Mapping[str, Sequence[float]]
 ) -> str | None:
@@ -327,7 +336,7 @@ def _used_up_limit(
     if missing:
         return f"{missing[0]} is not present"
     if limits.count is not None:
-        used = sum(1 for at in times.get(rule.name, ()) if now - limits.seconds < at <= now)
+        used = count_recent(times.get(rule.name, ()), limits.seconds, now)
         if used >= limits.count:
             return f"it has reached its limit of {limits.count} decisions in {limits.seconds:g} seconds"
     return None

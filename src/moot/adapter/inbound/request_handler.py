@@ -246,7 +246,7 @@ class RequestHandler:
     def _refuse(self, event: DirectedEvent, refusal: EventFault | Fault, size: int) -> None:
         self._metrics.count_event(refusal.code)
         # A flood gets as many refusals as it may send requests; after that none.
-        is_flood = self._refusal_rates.take(event.sender, time.time()) > 0
+        is_flood = self._refusal_rates.take(event.sender, time.monotonic()) > 0
         if is_flood or len(self._refusals) >= MAX_PENDING_REFUSALS:
             return
         self._audit.record_refusal(
@@ -289,7 +289,7 @@ class RequestHandler:
     # Hooks of the receiver
 
     def _too_fast(self, key: str, _size: int, now: float) -> float | None:
-        wait = self._rates.take(key, now)
+        wait = self._rates.take(key, time.monotonic())
         if not wait and self._untrusted_quota_full(key):
             raise EndpointUnavailable(
                 "too many events of senders without rights here: replays could not be detected",
@@ -324,7 +324,7 @@ class RequestHandler:
         # XP 8.4: before the capability check, so that a failed attempt counts like a call.
         if route is not None and (limit := self._source_rates.get(route.source)) is not None:
             per_minute, rates = limit
-            if wait := rates.take(event.sender, now):
+            if wait := rates.take(event.sender, time.monotonic()):
                 raise SenderTooFast(
                     f"requests_per_minute is {per_minute} for this source", retry_after=round(wait, 3)
                 )

@@ -40,7 +40,7 @@ class AdapterStatus:
     """Reads the state of an adapter from its parts."""
 
     identity: Identity
-    started_at: float
+    started_at: float  # by the monotonic clock
     # Replaced when the adapter reloads its configuration.
     config: Callable[[], AppliedConfig]
     is_own_key_revoked: Callable[[], bool]
@@ -119,7 +119,7 @@ class AdapterStatus:
             "problems": problems,
             "contracts": len(self.registry.catalog),
             "search": self.registry.vectors.status().mode,
-            "uptime_seconds": int(time.time() - self.started_at),
+            "uptime_seconds": int(time.monotonic() - self.started_at),
         }
 
     def status(self) -> dict[str, Json]:

@@ -125,8 +125,7 @@ class FollowedResources:
             timeout_seconds=each.source.settings.call_timeout_seconds,
         )
         each.subscription = subscription
-        now = time.time()
-        each.due = now + max(1.0, (subscription.expires_at - now) * RENEW_AT)
+        each.due = time.monotonic() + max(1.0, (subscription.expires_at - time.time()) * RENEW_AT)
         if before is not None:
             before.close()
         if self._followed.get(listed_uri) is not each:
@@ -164,7 +163,7 @@ class FollowedResources:
             except TimeoutError:
                 pass
             self._wake.clear()
-            now = time.time()
+            now = time.monotonic()
             for listed_uri, each in list(self._followed.items()):
                 if each.subscription is None or each.due > now:
                     continue

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -138,9 +137,8 @@ class PendingCalls:
         return text_result(text, _meta=about)
 
     def _drop_expired(self) -> None:
-        oldest = time.time() - KEPT_SECONDS
         for handle, pending in tuple(self._kept.items()):
-            if pending.finished.is_set() and pending.updated < oldest:
+            if pending.finished.is_set() and pending.idle_seconds > KEPT_SECONDS:
                 del self._kept[handle]
         finished = (handle for handle, pending in tuple(self._kept.items()) if pending.finished.is_set())
         while len(self._kept) > MAX_KEPT:

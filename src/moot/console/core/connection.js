@@ -224,7 +224,7 @@ export class Connection {
     }
     const wait = this._retryMilliseconds * (0.75 + Math.random() / 2);
     this._retryMilliseconds = Math.min(this._retryMilliseconds * 2, MAX_RETRY_MILLISECONDS);
-    this.retryAt = Date.now() + wait;
+    this.retryAt = performance.now() + wait;
     this._timer = setTimeout(() => this.open(), wait);
     this._setState("waiting", reason);
   }

@@ -38,7 +38,7 @@ function storeAlertSettings(chosen) {
 
 /** @type {WeakMap<import("../core/state.js").State, Set<string>>} */
 const known = new WeakMap();
-let lastAlert = 0;
+let lastAlert = -Infinity;
 
 /** Look for new proposals. Called whenever the badge is drawn, so it works in every view. @param {import("../core/state.js").State} state */
 export function alertNewProposals(state) {
@@ -50,8 +50,8 @@ export function alertNewProposals(state) {
   const others = added.filter((each) => each.from !== state.me.id);
   if (others.length === 0) return;
   const chosen = readAlertSettings();
-  if ((!chosen.sound && !chosen.notification) || Date.now() - lastAlert < QUIET_MILLISECONDS) return;
-  lastAlert = Date.now();
+  if ((!chosen.sound && !chosen.notification) || performance.now() - lastAlert < QUIET_MILLISECONDS) return;
+  lastAlert = performance.now();
   if (chosen.sound) beep();
   if (chosen.notification && !document.hasFocus()) notify(state, others);
 }

@@ -48,7 +48,7 @@ export class ConnectionStatus {
   _explain(line) {
     if (line.state === "ended") return `Not connected: ${escapeHidden(line.reason)}.`;
     if (line.state !== "waiting") return "";
-    const seconds = Math.max(0, Math.ceil((line.retryAt - Date.now()) / 1000));
+    const seconds = Math.max(0, Math.ceil((line.retryAt - performance.now()) / 1000));
     return `Connection lost${line.reason ? ` (${escapeHidden(line.reason)})` : ""}. The page may be out of date; retrying ${seconds > 0 ? `in ${seconds} s` : "now"}.`;
   }
 }

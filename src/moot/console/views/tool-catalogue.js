@@ -109,8 +109,8 @@ class ToolCatalogue {
   /** Request the list again, but not every time for a host that announces changes constantly. @param {string} member */
   _changed(member) {
     const known = this._known.get(member);
-    if (known?.status !== "known" || Date.now() - (this._askedAt.get(member) ?? 0) < AGAIN_MILLISECONDS) return;
-    this._askedAt.set(member, Date.now());
+    if (known?.status !== "known" || performance.now() - (this._askedAt.get(member) ?? -Infinity) < AGAIN_MILLISECONDS) return;
+    this._askedAt.set(member, performance.now());
     void this.load(member, { again: true });
   }
 

@@ -83,7 +83,9 @@ class PendingCall:
         self.headline = headline
         self.call = call
         self.kept_seconds = kept_seconds
+        # For people, by the wall clock; how long it is kept goes by `age_seconds` and `idle_seconds`.
         self.created = self.updated = time.time()
+        self._created_at = self._updated_at = time.monotonic()
         self.note = "waiting for a decision"
         self.withdrawn = False
         self.decided = asyncio.Event()
@@ -93,6 +95,15 @@ class PendingCall:
         self._pending_result = pending_result
         self._result: JsonObject | None = None
         self._fault: McpError | None = None
+
+    @property
+    def age_seconds(self) -> float:
+        return time.monotonic() - self._created_at
+
+    @property
+    def idle_seconds(self) -> float:
+        """Since the last change."""
+        return time.monotonic() - self._updated_at
 
     def set_note(self, note: str) -> None:
         """Set the text that a waiting person reads."""
@@ -135,6 +146,7 @@ class PendingCall:
 
     def _changed(self) -> None:
         self.updated = time.time()
+        self._updated_at = time.monotonic()
         for watcher in tuple(self.watchers):
             watcher(self)
 

@@ -42,6 +42,7 @@ class McpTask:
     def __init__(self, pending: PendingCall) -> None:
         self.id = pending.handle
         self.created = pending.created
+        self._created_at = time.monotonic() - pending.age_seconds
         self.kept_seconds = pending.kept_seconds
         self.pending = pending
         self.answers: JsonObject = {}
@@ -52,6 +53,10 @@ class McpTask:
         self.fault: McpError | None = None
         self.watchers: list[Callable[[McpTask], None]] = []
         self._result: JsonObject | None = None
+
+    @property
+    def age_seconds(self) -> float:
+        return time.monotonic() - self._created_at
 
     def follow(self, pending: PendingCall) -> None:
         self.pending = pending
@@ -99,7 +104,7 @@ class McpTasks:
 
     def get(self, id: str) -> McpTask | None:
         task = self._tasks.get(id)
-        if task is not None and time.time() > task.created + task.kept_seconds and task.finished:
+        if task is not None and task.age_seconds > task.kept_seconds and task.finished:
             del self._tasks[id]
             return None
         return task

@@ -14,7 +14,6 @@ holds our own proposals and those of others alike; `own_proposal` waits for the 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -46,6 +45,7 @@ from moot.participant.limits import ParticipantLimits
 from moot.protocol.envelope import Envelope, rfc3339
 from moot.protocol.fingerprint import fingerprint
 from moot.protocol.operation import Json
+from moot.resilience.steady_clock import SteadyClock
 
 Status = Literal["pending", "fulfilled", "withdrawn", "expired"]
 # What came of a fulfilment.
@@ -189,6 +189,7 @@ class ProposalList:
 
     def __init__(self, limits: ParticipantLimits, roster: Roster, runner: HandlerRunner) -> None:
         self._limits = limits
+        self._clock = SteadyClock()
         self._roster = roster
         self._runner = runner
         self._seen: dict[str, SeenProposal] = {}
@@ -250,7 +251,7 @@ class ProposalList:
     def add(self, envelope: Envelope, *, own: bool) -> SeenProposal:
         self._bytes += len(envelope.raw)
         self._make_room()
-        seen = SeenProposal(envelope, time.time() + self._limits.proposal_seconds)
+        seen = SeenProposal(envelope, self._clock() + self._limits.proposal_seconds)
         self._seen[envelope.id] = seen
         if not own:
             self._incoming.put(seen)
@@ -457,7 +458,7 @@ class ProposalList:
         self._incoming.end()
 
     def _expire(self) -> None:
-        now = time.time()
+        now = self._clock()
         for seen in self._seen.values():
             if seen.status == "pending" and now >= seen.expires:
                 seen.status = "expired"

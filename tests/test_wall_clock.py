@@ -1,0 +1,68 @@
+"""Who reads the wall clock, and why: what lasts a while is measured by a clock that nobody sets."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+SOURCE: Final = Path(__file__).parents[1] / "src" / "moot"
+_WALL: Final = re.compile(r"\btime\.time\b|\bdatetime\.now\(|\bfrom time import[^\n]*\btime\b")
+
+STAMP: Final = "a time for people to read"
+SIGNED: Final = "XProtocol: creation, expiry, delegation and revocation are times that others signed"
+AGO: Final = "how long ago, of a time that somebody wrote"
+FILES: Final = {
+    "adapter/adapter.py": SIGNED,
+    "adapter/discovery/announcer.py": SIGNED,
+    "adapter/inbound/operation_runner.py": SIGNED,
+    "adapter/inbound/reply_publisher.py": SIGNED,
+    "adapter/inbound/request_handler.py": SIGNED,
+    "adapter/inbound/resource_subscriptions.py": SIGNED,
+    "adapter/outbound/followed_resources.py": SIGNED,
+    "adapter/outbound/outbound_source.py": STAMP,
+    "adapter/telemetry/audit_log.py": STAMP,
+    "adapter/telemetry/event_log.py": STAMP,
+    "cli/adapter/register.py": SIGNED,
+    "cli/adapter/revoke.py": SIGNED,
+    "cli/adapter/trust_chain.py": SIGNED,
+    "cli/adapter/validate.py": SIGNED,
+    "cli/proposal/explain.py": AGO,
+    "cli/proposal/history.py": AGO,
+    "cli/rules/run.py": AGO,
+    "cli/time_argument.py": AGO,
+    "cli/xp/store.py": SIGNED,
+    "endpoint/endpoint_caller.py": SIGNED,
+    "endpoint/event_listener.py": SIGNED,
+    "endpoint/known_endpoints.py": STAMP,
+    "endpoint/relay_session.py": SIGNED,
+    "gateway/http_replies.py": STAMP,
+    "gateway/space_repair.py": STAMP,
+    "gateway/websocket_handler.py": STAMP,
+    "mcp/downstream/backend.py": STAMP,
+    "mcp/tool_pins.py": STAMP,
+    "metrics/process.py": STAMP,
+    "participant/member_session.py": "asked of the gateway, with a margin of a minute",
+    "relay/relay_server.py": SIGNED,
+    "resilience/steady_clock.py": "read once, at the start",
+    "store/event_store.py": SIGNED,
+    "store/journal.py": "of the record that stands for lost ones; replay and restart pass over it",
+    "trust/approver.py": "hours and dates of a rule; its limits go by another clock",
+    "trust/approver_status.py": "hours and dates of a rule",
+    "tui/proposal_lines.py": AGO,
+}
+
+
+def test_only_files_that_have_a_reason_read_the_wall_clock() -> None:
+    found = {
+        str(path.relative_to(SOURCE))
+        for path in SOURCE.rglob("*.py")
+        if _WALL.search(path.read_text("utf-8"))
+    }
+    unknown = sorted(found - FILES.keys())
+    assert unknown == [], "measure durations by time.monotonic(), or give the file a reason here"
+
+
+def test_the_compiled_parts_read_no_wall_clock() -> None:
+    for path in SOURCE.rglob("*.pyx"):
+        assert "CLOCK_REALTIME" not in path.read_text("utf-8"), path.name
