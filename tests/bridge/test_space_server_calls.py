@@ -172,7 +172,8 @@ async def test_a_host_that_leaves_while_it_is_asked_is_told_of(tmp_path: Path) -
             async def call() -> None:
                 result = await client.call_tool("wait", {})
                 assert result.is_error
-                assert "files is not in the space" in text_of(result)
+                assert "OUTCOME UNKNOWN" in text_of(result)
+                assert "Do not call it again" in text_of(result)
 
             group.start_soon(call)
             await until(lambda: host.requests)
