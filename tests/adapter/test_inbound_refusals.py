@@ -24,7 +24,7 @@ from tests.adapter.adapter_environment import (
     notes_server,
     running_adapter,
 )
-from tests.waiting import until
+from tests.waiting import until, until_told
 from tests.xprotocol.people import BOB, CAROL, EVE, signed_by
 
 KIND = f"{NAMESPACE}.read_note"
@@ -305,7 +305,8 @@ async def test_a_key_that_revokes_itself_is_refused_even_after_a_restart_without
         await here.alice.send(own)
         await until(lambda: here.adapter.access.is_revoked(here.alice.key, time.time()))
         assert (await here.alice.ask(KIND, ONE)).code == "REVOKED"
-        assert await here.adapter.store.get(own.event.id) == own.raw
+        # Refused at once, and on disk soon after.
+        assert await until_told(lambda: here.adapter.store.get(own.event.id)) == own.raw
         await here.adapter.__aexit__()
         # A relay that cannot be asked does not bring the key back to life.
         here.document["relay"]["urls"] = ["ws://127.0.0.1:1"]
