@@ -25,7 +25,7 @@ SOAKS: dict[str, tuple[Callable[[int, int], str], int]] = {
     "journal": (run_journal_crashes, 100),
     "gateway": (run_gateway_crashes, 100),
     "executions": (run_execution_kills, 60),
-    "lost_files": (run_lost_files, 5_000),
+    "lost_files": (run_lost_files, 1_000),
     "events": (run_event_soak, 1_000_000),
 }
 

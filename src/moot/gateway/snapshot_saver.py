@@ -35,7 +35,7 @@ class SnapshotSaver:
         self._waiting: tuple[int, dict[str, Json]] | None = None
         self._told: list[asyncio.Future[None]] = []
         self._wanted = PositionMarker(journaled=journal.is_written)
-        self._is_marking = False
+        self.is_marking = False
 
     def save(self, number: int, state: dict[str, Json]) -> asyncio.Future[None]:
         """Store this state, which covers record `number`; done when it is on disk."""
@@ -82,16 +82,16 @@ class SnapshotSaver:
 
     def _mark(self, marker: PositionMarker) -> None:
         self._wanted = self._wanted.joined(marker)
-        if not self._is_marking:
+        if not self.is_marking:
             self._write_marker()
 
     def _write_marker(self) -> None:
-        self._is_marking = True
+        self.is_marking = True
         writing = self._wanted
         future = self._database.write_marker(self._folder, writing)
 
         def finish(done: asyncio.Future[None]) -> None:
-            self._is_marking = False
+            self.is_marking = False
             if done.cancelled():
                 return
             if (fault := done.exception()) is not None:
