@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import sys
 from collections.abc import AsyncIterator
@@ -136,7 +137,7 @@ async def test_two_organisations_work_together_with_approval_on_both_sides(tmp_p
     assert "500 pieces of bolt are reserved, 1500 are left" in said
     # Acme's person says no: nothing leaves the house.
     assert "'count': 5000}: alice said no: we need no more than 1,000" in said
-    assert "5000" not in there
+    assert not re.search(r"\b5000\b", there)
     # Beta's person says no: the buyer hears it.
     assert "bob: disagree (no more than 600 at a time)" in said
     # The relay has carried it all, and read nothing.

@@ -62,6 +62,8 @@ ROWS = [
     ("moot/outcome", "moot/outcome", "moot.outcome"),
     ("moot/list-proposals", "moot/list-proposals", "moot.list-proposals"),
     ("moot/proposals", "moot/proposals", "moot.proposals"),
+    ("moot/roster", "moot/roster", "moot.roster"),
+    ("moot/roster-page", "moot/roster-page", "moot.roster-page"),
     ("trust/rule", "trust/rule", "trust.rule"),
     ("acme/b", "acme/b", "acme.b"),
     ("acme/b/c", "acme/b/c", "acme.b/c"),

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -111,19 +112,22 @@ def _typed_so_far() -> str:
 async def lines_from_stdin(screen: Screen) -> AsyncIterator[str]:
     """Lines of the standard input, whatever it is: a terminal, a pipe, a file. A thread reads them."""
     loop = asyncio.get_running_loop()
-    lines: asyncio.Queue[str | None] = asyncio.Queue(_LINES_AHEAD)
+    lines: asyncio.Queue[str | None] = asyncio.Queue()
+    # How many more lines the thread may read ahead of what was carried out.
+    ahead = threading.Semaphore(_LINES_AHEAD)
 
     def read() -> None:
         source = _typed_lines(screen) if screen.is_terminal else _piped_lines(sys.stdin.fileno())
         # The loop may be gone by now: then nobody carries anything out any more.
-        with suppress(RuntimeError, asyncio.CancelledError):
-            for line in source:
-                asyncio.run_coroutine_threadsafe(lines.put(line), loop).result()
-            asyncio.run_coroutine_threadsafe(lines.put(None), loop).result()
+        with suppress(RuntimeError):
+            for line in chain(source, [None]):
+                ahead.acquire()
+                loop.call_soon_threadsafe(lines.put_nowait, line)
 
     # A daemon: nothing can wake a thread that waits for somebody to type.
     threading.Thread(target=read, name="standard input", daemon=True).start()
     while (line := await lines.get()) is not None:
+        ahead.release()
         yield line
 
 
