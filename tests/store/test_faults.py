@@ -6,10 +6,12 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from moot.store import segment_writer
 from moot.store.journal import KEEP_BYTES, JournalSettings
 from moot.store.journal_reader import verify
 from tests.store.crash_soak import ROOT, run_journal_crashes
@@ -23,6 +25,7 @@ from tests.store.journals import (
     values_in,
     wait_durable,
 )
+from tests.waiting import HANG_SECONDS
 
 SOON = JournalSettings(retry_seconds=0.001)
 
@@ -120,19 +123,28 @@ async def test_a_file_that_lost_what_was_on_disk_is_not_written_to(
 
 
 async def test_a_disk_that_falls_too_far_behind_makes_the_journal_unable_until_it_has_caught_up(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = folder_in(tmp_path)
+    may_end = threading.Event()
+    flush = segment_writer._flush
+
+    def slow_flush(file: int) -> None:
+        assert may_end.wait(HANG_SECONDS)
+        flush(file)
+
+    monkeypatch.setattr(segment_writer, "_flush", slow_flush)
     large = value_record("é" * (1 << 19))
     async with open_journal(folder, JournalSettings(segment_bytes=1 << 30)) as journal:
         told = health_changes(journal)
         for _ in range(KEEP_BYTES // len(large) + 1):
             journal.append(large)
-        # The next tick writes all of it; the fsync of so much takes longer than the tick after that.
+        # The next tick writes all of it; its fsync takes longer than the tick after that.
         await asyncio.sleep(0)
         journal.append(value_record("behind"))
         assert await told.get() is False
         journal.append(value_record("kept"))
+        may_end.set()
         assert await told.get() is True
         await wait_durable(journal, journal.append(value_record("last")))
     assert values_in(folder)[-3:] == ["behind", "kept", "last"]
