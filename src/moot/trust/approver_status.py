@@ -122,6 +122,8 @@ class ApproverStatus:
             }
         return {
             "days": daily_shares(approver.ledger),
+            # Included in `days`, though whoever asks may receive these decisions later than the report.
+            "counted": [each.id for each in approver.ledger if is_decided(each)][-_MAX_LATEST:],
             "shadow": shadow,
             "approvals": approver.settings.learning.min_approvals,
             "people": sorted(approver.learning_settings().people or ()),
@@ -136,6 +138,10 @@ class ApproverStatus:
         verdict = approver.verdict(decision.case)
         found = explain(decision, approver.store.rules, time.time(), verdict=verdict)
         return {**found.as_json(), "lines": list(found.lines())}
+
+
+def is_decided(decision: Decision) -> bool:
+    return decision.status in ("fulfilled", "rejected") and decision.at is not None
 
 
 def daily_shares(decisions: Iterable[Decision]) -> list[Json]:

@@ -71,6 +71,8 @@ class RuleRecord {
     this.counted = new Map();
     /** Proposals that the reported hits already include. @type {Set<string>} */
     this.included = new Set();
+    /** Proposals that `days` includes already, though their decision may arrive later. @type {Set<string>} */
+    this.reported = new Set();
     /** @type {"announced" | "asking" | "known" | "failed" | "refused"} */
     this.status = "announced";
     this.error = "";
@@ -343,7 +345,7 @@ export class ApproverState {
     const first = !this._decided.has(proposal.id);
     this._decided.set(proposal.id, rule ? "rules" : "people");
     trimMap(this._decided, MAX_ACTS);
-    if (first && record && record.status === "known") count(record.days, new Date(row.at).toISOString().slice(0, 10), rule ? "rules" : "people");
+    if (first && record && record.status === "known" && !record.reported.has(proposal.id)) count(record.days, new Date(row.at).toISOString().slice(0, 10), rule ? "rules" : "people");
     if (!rule) return first;
     if (record && !record.included.has(proposal.id)) countOne(record.counted, rule);
     this.ruleDecisions.set(proposal.id, { proposal: proposal.id, id: row.id, n: this._next, rule, at: row.at, from: row.from, tool: proposal.call.name || proposal.call.method, approved: row.kind === "mcp/request" });
@@ -375,6 +377,7 @@ export class ApproverState {
 
   /** @param {RuleRecord} record @param {any} known */
   _takeReport(record, known) {
+    record.reported = new Set(list(known.counted).map(String));
     record.days = list(known.days).filter(isObject).map((each) => ({ day: String(each.day), people: number(each.people), rules: number(each.rules) }));
     record.shadows = isObject(known.shadow) ? known.shadow : {};
     record.people = list(known.people).map(String);
