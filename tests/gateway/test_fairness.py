@@ -16,7 +16,7 @@ import pytest
 import uvloop
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from moot.net import frame_reader, websocket_server
+from moot.net import websocket_server
 from moot.net.frame_reader import FrameReader, PurePythonFrameReader
 from moot.net.websocket_server import ServerSocket, SocketLimits
 from tests.gateway.raw import (
@@ -60,7 +60,7 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "uvloop": uvloop.new_event_loop,
     "asyncio": asyncio.new_event_loop,
 }
-READERS = {"pure": PurePythonFrameReader} | ({"compiled": FrameReader} if frame_reader.COMPILED else {})
+READERS = {"pure": PurePythonFrameReader, "compiled": FrameReader}
 
 
 @pytest.fixture(params=READERS)
