@@ -52,7 +52,7 @@ from moot.space.acts import (
     proposal_pages,
     proposals,
     requests,
-    roster,
+    roster_pages,
     streams,
 )
 from moot.space.config import SessionId
@@ -86,7 +86,7 @@ _ACTS: Final[Mapping[str, Prepare]] = {
     "participant/clear": control.prepare_question,
     "participant/restart": control.prepare_question,
     "participant/shutdown": control.prepare_shutdown,
-    "moot/roster": roster.prepare_roster,
+    "moot/roster": roster_pages.prepare_roster,
     "stream/request": streams.prepare_request,
     "stream/close": streams.prepare_close,
     "stream/grant-write": streams.prepare_grant_write,
