@@ -265,6 +265,15 @@ async def test_a_proposal_nobody_takes_is_withdrawn_at_its_time(tmp_path: Path) 
         await until(lambda: human.proposals.open() == [])
 
 
+async def test_a_proposal_that_cannot_be_withdrawn_is_not_called_withdrawn(tmp_path: Path) -> None:
+    """`proposal-only` has no right to withdraw: at its time the proposal stays open for others."""
+    async with gateway_with(tmp_path, **{**PEOPLE, "agent": ["mcp/proposal", "mcp/response"]}) as gateway:
+        agent, human, _ = [await gateway.join(name) for name in ("agent", "human", "host")]
+        with pytest.raises(TimedOut, match="could not be withdrawn: it may still be approved"):
+            await agent.call("host", "write", {"path": "a"}, timeout_seconds=0.1)
+        assert [proposal.status for proposal in human.proposals.open()] == ["pending"]
+
+
 async def test_cancelling_a_proposed_call_withdraws_it(tmp_path: Path) -> None:
     async with gateway_with(tmp_path, **PEOPLE) as gateway:
         agent, human, _ = [await gateway.join(name) for name in ("agent", "human", "host")]

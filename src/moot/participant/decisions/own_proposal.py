@@ -204,8 +204,13 @@ class Proposal:
             raise Expired("nobody decided on the proposal while it was valid")
         return None
 
-    async def _withdraw_and_raise(self, reason: str, fault: Exception) -> None:
-        """Withdraw it and raise; return if somebody has fulfilled it meanwhile."""
+    async def _withdraw_and_raise(
+        self, reason: str, fault: Exception, *, if_refused: Exception | None = None
+    ) -> None:
+        """Withdraw it and raise; return if somebody has fulfilled it meanwhile.
+
+        `if_refused` is raised instead of `fault` where it could not be withdrawn.
+        """
         try:
             await self._withdraw(self.seen, reason)
         except ProposalSettled as settled:
@@ -218,13 +223,20 @@ class Proposal:
         except MootError as unsent:
             # No right to withdraw, paused, or away: it stays open for others, but not for us.
             log.debug("not withdrawn", extra={"proposal": self.id, "why": type(unsent).__name__})
+            raise (if_refused or fault) from None
         raise fault
 
     async def _handle_timeout(self) -> None:
         seconds = self._sender.limits.request_seconds
         if self.seen.status == "pending":
-            fault = TimedOut("nobody fulfilled the proposal in time; it is withdrawn")
-            await self._withdraw_and_raise("timeout", fault)
+            await self._withdraw_and_raise(
+                "timeout",
+                TimedOut("nobody fulfilled the proposal in time; it is withdrawn"),
+                if_refused=TimedOut(
+                    "nobody fulfilled the proposal in time, and it could not be withdrawn: "
+                    "it may still be approved"
+                ),
+            )
             # Fulfilled at the last moment: its answer has a request's time.
             self._deadline = asyncio.get_running_loop().time() + seconds
             return
