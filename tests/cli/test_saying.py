@@ -7,6 +7,7 @@ import io
 import json
 from pathlib import Path
 
+import httpx
 import pytest
 
 from moot.cli import main
@@ -84,6 +85,30 @@ def test_tail_shows_the_past_and_ends_after_a_count(lab: SpaceWithMembers) -> No
     assert [line[9:] for line in told.splitlines()] == ["bob: number 0", "bob: number 1"]
     lines = lab.told("tail", "-n", "1", "--kind", "ch*", "--from", "bob", "--count", "1", "--json")
     assert json.loads(lines)["payload"] == {"text": "number 2"}
+
+
+def test_tail_shows_what_programs_of_the_reference_implementation_send(lab: SpaceWithMembers) -> None:
+    """D-95: bodies without `jsonrpc` and `id`, reasoning without `message`."""
+    token = lab.token("bob").read_text("ascii").strip()
+    call = {"method": "tools/call", "params": {"name": "add", "arguments": {"a": 2}}}
+    sent = [
+        {"id": "r1", "kind": "mcp/request", "to": ["alice"], "payload": call},
+        {"id": "s1", "kind": "reasoning/start", "payload": {"input": "what is 2 + 3?"}},
+        {"kind": "reasoning/thought", "context": "s1", "payload": {"reasoning": "easy", "action": "add"}},
+        {"kind": "reasoning/conclusion", "context": "s1", "payload": {}},
+    ]
+    for envelope in sent:
+        answer = httpx.post(
+            f"{lab.gateway.url}/participants/bob/messages?space=lab",
+            json=envelope,
+            headers={"Authorization": f"Bearer {token}"},
+        )
+        assert answer.status_code == 200, answer.text
+    told = lab.told("tail", "-n", "100", "--from", "bob", "--count", "4").splitlines()
+    assert told[0][9:] == 'bob calls add on alice {"a": 2}'
+    assert told[1][9:].startswith("bob starts reasoning: what is 2 + 3?")
+    assert told[2][9:] == "bob thinks: easy → add"
+    assert told[3][9:] == "bob concludes: the reasoning is over"
 
 
 def test_tail_obeys_no_escape_sequence(lab: SpaceWithMembers) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
+import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
 from moot.errors import ReasoningCancelled
 from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Json
 from tests.console.conftest import MemberAs, PageAs
-from tests.console.gateway_and_members import Driven, gathered
+from tests.console.gateway_and_members import Driven, Running, gathered
 from tests.waiting import HANG_SECONDS
 
 HOSTILE = '<img src=x onerror="window.__owned=1">\u202e gnp.evil \x1b[2J\x07'
@@ -51,6 +53,29 @@ def test_thoughts_show_up_as_they_are_thought_and_a_conclusion_ends_them(
     expect(page.locator(".ending")).to_contain_text("Ship it on Monday")
     expect(page.get_by_role("button", name="Stop the reasoning of agent")).to_be_hidden()
     assert thinking.result(HANG_SECONDS) == "concluded"
+
+
+def test_reasoning_of_an_agent_of_the_reference_implementation_shows(
+    gateway: Running, page_as: PageAs
+) -> None:
+    """D-95: it starts with `input`, thinks with `reasoning` and `action`, and concludes with nothing."""
+    page = page_as("human", "reasoning")
+    expect(page.get_by_text("No reasoning yet")).to_be_visible()
+
+    def say(kind: str, payload: Json, **more: str) -> None:
+        answer = httpx.post(
+            f"{gateway.url}/participants/agent/messages?space=lab",
+            json={"kind": kind, "payload": payload} | more,
+            headers={"Authorization": f"Bearer {gateway.token('agent')}"},
+        )
+        assert answer.status_code == 200, answer.text
+
+    say("reasoning/start", {"input": "What is 2 + 3?"}, id="reason-1")
+    expect(page.locator(".sequence-title")).to_contain_text("What is 2 + 3?")
+    say("reasoning/thought", {"reasoning": "Add them", "action": "add"}, context="reason-1")
+    expect(page.locator(".thought")).to_contain_text("Add them → add")
+    say("reasoning/conclusion", {}, context="reason-1")
+    expect(page.get_by_role("button", name="Stop the reasoning of agent")).to_be_hidden()
 
 
 @pytest.mark.requirement("MEW-3.5.5-6")

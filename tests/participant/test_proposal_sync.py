@@ -61,7 +61,7 @@ async def test_nothing_is_known_of_a_gateway_that_does_not_answer_the_question(
                     kind: human._parts.proposal_sync.handle_echo
                 }
             else:
-                human._sender._check = lambda *_: None  # type: ignore[method-assign]
+                human._sender._check = lambda *_, **__: None  # type: ignore[method-assign]
             assert not await human.refresh_proposals()
             assert human.proposals.knowledge == "not_known"
 

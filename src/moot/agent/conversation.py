@@ -12,6 +12,7 @@ import orjson
 
 from moot.agent.model import Message
 from moot.participant import Transcript
+from moot.participant.conversation.contexts import reasoning_text
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 
@@ -53,7 +54,7 @@ def describe(envelope: Envelope) -> str:
         case "chat":
             return _text(payload.get("text"))
         case "reasoning/conclusion":
-            return f"[concluded] {_text(payload.get('message'))}"
+            return f"[concluded] {reasoning_text(payload)}"
         case "mcp/request" | "mcp/proposal":
             if payload.get("method") != "tools/call":
                 return ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from moot.participant.conversation.contexts import reasoning_text
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.tui.capability_text import in_words
@@ -83,11 +84,11 @@ def _text_of(envelope: Envelope) -> str | None:
         case "moot/approve":
             return f" votes for {_about(envelope)}"
         case "reasoning/start":
-            return f" starts reasoning: {payload.get('message')}  [{short_id(envelope.id)}]"
+            return f" starts reasoning: {reasoning_text(payload)}  [{short_id(envelope.id)}]"
         case "reasoning/thought":
-            return f" thinks: {payload.get('message')}"
+            return f" thinks: {reasoning_text(payload)}"
         case "reasoning/conclusion":
-            return f" concludes: {payload.get('message')}"
+            return f" concludes: {reasoning_text(payload) or 'the reasoning is over'}"
         case "system/presence":
             return _presence(payload)
         case "system/error":

@@ -70,13 +70,23 @@ export function addressees(envelope) {
   return Array.isArray(envelope.to) ? envelope.to.filter((/** @type {any} */ each) => typeof each === "string") : [];
 }
 
+/** What a message of a reasoning sequence says: its `message`, or what agents of the reference implementation write. @param {any} payload @returns {string} */
+export function reasoningText(payload) {
+  for (const name of ["message", "reasoning", "input", "reason"]) {
+    const text = payload?.[name];
+    if (typeof text !== "string" || text === "") continue;
+    return name === "reasoning" && typeof payload.action === "string" && payload.action ? `${text} → ${payload.action}` : text;
+  }
+  return "";
+}
+
 /** A one-line summary of an envelope. @param {any} envelope @param {Operation} operation */
 export function summary(envelope, operation) {
   const payload = envelope.payload ?? {};
   const kind = envelope.kind;
   const text = (/** @type {any} */ each) => (typeof each === "string" ? each : "");
   if (kind === "chat") return text(payload.text);
-  if (kind.startsWith("reasoning/")) return text(payload.message) || text(payload.reason);
+  if (kind.startsWith("reasoning/")) return reasoningText(payload);
   if (kind === "mcp/response") return payload.error ? `error: ${text(payload.error.message) || payload.error.code}` : resultSummary(payload.result);
   if (kind.startsWith("mcp/") && operation.method && payload.params !== undefined) return argumentsSummary(payload.params);
   if (kind === "system/presence") return `${payload.participant?.id ?? "someone"} ${{ join: "joined", leave: "left", invited: "was invited" }[String(payload.event)] ?? payload.event}${payload.reason ? `: ${text(payload.reason)}` : ""}`;

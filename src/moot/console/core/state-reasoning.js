@@ -1,6 +1,7 @@
 // @ts-check
 /** Shared reasoning (MEW 3.5): active and ended sequences, each in the context that its start opened. */
 import { trimMap } from "./bounded-map.js";
+import { reasoningText } from "./envelope-fields.js";
 
 /**
  * @typedef {object} Sequence
@@ -47,7 +48,7 @@ export class Reasoning {
   /** @param {any} envelope @param {import("./envelopes.js").Row} row */
   receive(envelope, row) {
     const payload = envelope.payload ?? {};
-    const message = typeof payload.message === "string" ? payload.message : "";
+    const message = reasoningText(payload);
     if (envelope.kind === "reasoning/start") {
       this._start(row.id, row.context ? `${row.context}/${row.id}` : row.id, row, message);
       return "reasoning";

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from moot.protocol.operation import Json
+import orjson
+
+from moot.protocol.operation import Json, Payload
 
 # Reasons that every member understands (MEW 3.3.3); others are allowed.
 REJECT_REASONS: Final = (
@@ -71,6 +73,15 @@ class Outcome:
     def text(self) -> str:
         """The text blocks of a tool's answer, joined by line breaks."""
         return text_of(self.result)
+
+
+def result_of(payload: Payload) -> dict[str, Json]:
+    """The result of an answer. One that is no object becomes text content: the tool ran (D-95)."""
+    result = payload["result"]
+    if isinstance(result, dict):
+        return result
+    text = result if isinstance(result, str) else orjson.dumps(result).decode()
+    return {"content": [{"type": "text", "text": text}]}
 
 
 def text_of(result: Mapping[str, Json]) -> str:

@@ -27,7 +27,7 @@ from moot.errors import (
     TimedOut,
 )
 from moot.participant.calls.call_options import LogHandler, ProgressHandler, RequestOptions
-from moot.participant.calls.outcome import Progress
+from moot.participant.calls.outcome import Progress, result_of
 from moot.participant.connection.correlation_index import CorrelationIndex, KnownEnvelope
 from moot.participant.connection.envelope_sender import Addressees, EnvelopeSender, addressees
 from moot.participant.connection.inbound_check import InboundValidator
@@ -278,7 +278,7 @@ class RequestClient:
         if not answered:
             return
         payload = envelope.payload
-        if payload["id"] not in [pending.rpc_id for pending in answered]:
+        if "id" in payload and payload["id"] not in [pending.rpc_id for pending in answered]:
             self._validator.report(envelope, "wrong_rpc_id", "payload.id is not that of the request")
             self.handle_bad_answer(envelope, "payload.id is not that of the request")
             return
@@ -294,13 +294,13 @@ class RequestClient:
         error = payload.get("error")
         fault = None if error is None else McpError(error["code"], error["message"], error.get("data"))
         if pending.collected is not None:
-            pending.collected[envelope.sender] = payload["result"] if fault is None else fault
+            pending.collected[envelope.sender] = result_of(payload) if fault is None else fault
             if all(id in pending.collected for id in self._roster) and not pending.future.done():
                 pending.future.set_result(RequestAnswer({}, envelope.sender, pending.id))
         elif fault is not None:
             _fail(pending, fault)
         elif not pending.future.done():
-            pending.future.set_result(RequestAnswer(payload["result"], envelope.sender, pending.id))
+            pending.future.set_result(RequestAnswer(result_of(payload), envelope.sender, pending.id))
 
     def handle_bad_answer(self, envelope: Envelope, fault: str) -> None:
         """An answer was dropped. If it came from the member that was asked, no better one will come."""

@@ -210,15 +210,17 @@ class EnvelopeSender:
         check_rights: bool = True,
         request_operation: Operation | None = None,
         encoded: Json = None,
+        to_bare_request: bool = False,
     ) -> SentEnvelope:
         """Send one envelope now. `encoded` is put on the wire instead of `payload`, which it must equal.
 
-        `request_operation` is what a response answers; only the older dialects need it.
+        `request_operation` is what a response answers; only the older dialects need it. `to_bare_request`: it
+        answers a request without an id, and has none either (D-95).
         """
         socket = self.socket
         body = {} if payload is None else payload
         named, correlated = addressees(to), addressees(about)
-        self._check(kind, body, named, correlated, context)
+        self._check(kind, body, named, correlated, context, received=to_bare_request)
         if self.pause is not None:
             self.check_not_paused(kind)
         if check_rights and not self.may(kind, body, named, request_operation):
@@ -279,7 +281,14 @@ class EnvelopeSender:
         return self._echoes.fail(id, refusal)
 
     def _check(
-        self, kind: str, payload: Payload, to: Sequence[str], about: Sequence[str], context: str | None
+        self,
+        kind: str,
+        payload: Payload,
+        to: Sequence[str],
+        about: Sequence[str],
+        context: str | None,
+        *,
+        received: bool,
     ) -> None:
         limits = self.limits.envelope
         try:
@@ -295,7 +304,7 @@ class EnvelopeSender:
                 check_context(context, limits)
             if payload.__class__ is not dict and not isinstance(payload, dict):
                 raise PayloadShapeError("payload must be a dict")
-            check_shape(kind, payload, about, context)
+            check_shape(kind, payload, about, context, received=received)
         except (PayloadShapeError, Refused) as fault:
             raise UsageError(f"cannot be sent: {fault}") from None
 

@@ -17,8 +17,10 @@ from moot.participant.connection.violation_log import UNKNOWN_SENDER, ProtocolVi
 from moot.protocol.agreement import check_agreement
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import is_reserved
+from moot.protocol.operation import Json
 from moot.protocol.payloads import GATEWAY, STREAM_GATEWAY
 
+_OBJECT: Json = {}
 _GATEWAYS = frozenset({GATEWAY, STREAM_GATEWAY})
 
 
@@ -48,7 +50,9 @@ class InboundValidator:
         try:
             if envelope.claim is not None:
                 self._check_agreement(envelope)
-            check_shape(kind, envelope.payload, envelope.correlation_id, envelope.context)
+            check_shape(kind, envelope.payload, envelope.correlation_id, envelope.context, received=True)
+            if kind == "mcp/response" and envelope.payload.get("result", _OBJECT).__class__ is not dict:
+                self._check_bare_result(envelope)
         except KindPayloadMismatch as fault:
             return self.report(envelope, "kind_payload_mismatch", fault.message)
         except PayloadShapeError as fault:
@@ -75,6 +79,12 @@ class InboundValidator:
         )
         self._violations.report(violation)
         return violation
+
+    def _check_bare_result(self, envelope: Envelope) -> None:
+        """A result that is no object: a tool ran and returned it (D-95); no list or resource looks so."""
+        for _, known in self._correlations.requests_of(envelope):
+            if known.operation is not None and known.operation.method != "tools/call":
+                raise PayloadShapeError("payload.result must be an object")
 
     def _check_agreement(self, envelope: Envelope) -> None:
         if envelope.kind == "mcp/response":

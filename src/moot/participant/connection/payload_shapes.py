@@ -1,6 +1,8 @@
 """The shape of the payload of each kind (MEW 3, 4.3, 8.2), for what we send and what we receive.
 
-`check_shape` raises `PayloadShapeError`. Fields that no specification defines are ignored.
+`check_shape` raises `PayloadShapeError`. Fields that no specification defines are ignored. What arrives may
+lack what its envelope makes up for (D-95): clients of the reference implementation send MCP bodies without
+`jsonrpc` and `id`, and reasoning without `message`.
 """
 
 from __future__ import annotations
@@ -22,13 +24,18 @@ class PayloadShapeError(Exception):
 Check = Callable[[Payload], None]
 
 
-def check_shape(kind: str, payload: Payload, correlation_id: Sequence[str], context: str | None) -> None:
-    """Raises PayloadShapeError. Kinds that are not in the tables are not checked (D-08)."""
+def check_shape(
+    kind: str, payload: Payload, correlation_id: Sequence[str], context: str | None, *, received: bool = False
+) -> None:
+    """Raises PayloadShapeError. Kinds that are not in the tables are not checked (D-08).
+
+    `received`: it arrived, or answers something that arrived without an id.
+    """
     if not correlation_id and kind in CORRELATED:
         raise PayloadShapeError(f"{kind} must name what it answers in correlation_id")
     if not context and kind in _IN_CONTEXT:
         raise PayloadShapeError(f"{kind} must name its sequence in context")
-    check = _CHECKS.get(kind)
+    check = (_RECEIVED_CHECKS if received else _CHECKS).get(kind)
     if check is not None:
         check(payload)
 
@@ -103,25 +110,36 @@ def _check_version(payload: Payload) -> None:
 
 
 def _check_request(payload: Payload) -> None:
+    _check_received_request(payload)
+    if "id" not in payload and not payload["method"].startswith(NOTIFICATION_PREFIX):
+        raise PayloadShapeError("payload.id of a request must be a string or a whole number")
+
+
+def _check_received_request(payload: Payload) -> None:
     _check_version(payload)
     _check_text(payload, "method", empty=False)
     _check_optional_object(payload, "params")
     if payload["method"].startswith(NOTIFICATION_PREFIX):
         if "id" in payload:
             raise PayloadShapeError("a notification has no payload.id")
-    elif payload.get("id").__class__ not in (str, int):
-        # Without it nobody could be answered (MEW 3.1.2).
+    elif payload.get("id", 0).__class__ not in (str, int):
         raise PayloadShapeError("payload.id of a request must be a string or a whole number")
 
 
 def _check_response(payload: Payload) -> None:
+    _check_received_response(payload)
+    _check_optional_object(payload, "result")
+    if "id" not in payload:
+        raise PayloadShapeError("payload.id of a response must be that of the request")
+
+
+def _check_received_response(payload: Payload) -> None:
+    """A result of any type: whether it must be an object depends on what was asked."""
     _check_version(payload)
     has_result, has_error = "result" in payload, "error" in payload
     if has_result == has_error:
         raise PayloadShapeError("a response holds either result or error")
-    if has_result:
-        _check_optional_object(payload, "result")
-    else:
+    if has_error:
         error = payload["error"]
         if (
             error.__class__ is not dict
@@ -129,7 +147,7 @@ def _check_response(payload: Payload) -> None:
             or error.get("message").__class__ is not str
         ):
             raise PayloadShapeError("payload.error must hold a whole number `code` and a string `message`")
-    if payload.get("id").__class__ not in (str, int):
+    if payload.get("id", 0).__class__ not in (str, int):
         raise PayloadShapeError("payload.id of a response must be that of the request")
 
 
@@ -239,7 +257,13 @@ def _check_compact_done(payload: Payload) -> None:
 
 
 def _check_stream_request(payload: Payload) -> None:
-    if payload.get("direction") not in ("upload", "download"):
+    if "direction" not in payload:
+        raise PayloadShapeError("payload.direction must be upload or download")
+    _check_received_stream_request(payload)
+
+
+def _check_received_stream_request(payload: Payload) -> None:
+    if payload.get("direction", "upload") not in ("upload", "download"):
         raise PayloadShapeError("payload.direction must be upload or download")
     if payload.get("target") is not None:
         _check_names(payload["target"], "target")
@@ -320,6 +344,17 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "moot/roster-page": _check_roster,
     "system/presence": _check_presence,
     "system/error": _fields("error", optional=("message",)),
+}
+
+# Where an envelope that arrives may hold less, or more, than one that we send.
+_RECEIVED_CHECKS: Final[Mapping[str, Check]] = {
+    **_CHECKS,
+    "mcp/request": _check_received_request,
+    "mcp/response": _check_received_response,
+    "reasoning/start": _fields(optional=("message",)),
+    "reasoning/thought": _fields(optional=("message",)),
+    "reasoning/conclusion": _fields(optional=("message",)),
+    "stream/request": _check_received_stream_request,
 }
 
 

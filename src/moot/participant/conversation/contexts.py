@@ -14,6 +14,7 @@ from typing import Literal
 from moot.participant.connection.inbound_check import InboundValidator
 from moot.participant.limits import ParticipantLimits
 from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Payload
 
 
 def levels(context: str) -> tuple[str, ...]:
@@ -27,6 +28,20 @@ def is_within(context: str | None, prefix: str) -> bool:
         return False
     outer = levels(prefix)
     return levels(context)[: len(outer)] == outer
+
+
+def reasoning_text(payload: Payload) -> str:
+    """What a message of a sequence says: its `message`, or what the reference's agents write (D-95).
+
+    They start with `input`, think with `reasoning` and the `action` that they chose, and conclude with
+    nothing or with the `reason` of a cancellation.
+    """
+    for name in ("message", "reasoning", "input", "reason"):
+        text = payload.get(name)
+        if isinstance(text, str) and text:
+            action = payload.get("action") if name == "reasoning" else None
+            return f"{text} → {action}" if isinstance(action, str) and action else text
+    return ""
 
 
 @dataclass(slots=True, eq=False)
@@ -57,7 +72,7 @@ class ReasoningSequence:
 
     def thoughts(self) -> list[str]:
         """The texts of its thoughts, oldest first."""
-        return [item.payload["message"] for item in self.items if item.kind == "reasoning/thought"]
+        return [reasoning_text(item.payload) for item in self.items if item.kind == "reasoning/thought"]
 
 
 class Contexts:
@@ -115,7 +130,7 @@ class Contexts:
         sequence._add(envelope, self._limits.max_bytes_per_context)
         if kind == "reasoning/conclusion":
             sequence.state = "concluded"
-            sequence.conclusion = envelope.payload["message"]
+            sequence.conclusion = reasoning_text(envelope.payload)
 
     def _start(self, envelope: Envelope) -> None:
         if len(self._sequences) >= self._limits.max_contexts:
@@ -126,7 +141,7 @@ class Contexts:
             envelope.id,
             envelope.sender,
             path,
-            envelope.payload["message"],
+            reasoning_text(envelope.payload),
             tuple(envelope.correlation_id),
             items=deque(maxlen=self._limits.max_messages_per_context),
         )

@@ -32,7 +32,7 @@ from moot.errors import (
     McpError,
     ProposalSettled,
 )
-from moot.participant.calls.outcome import Rejection, add_explanation
+from moot.participant.calls.outcome import Rejection, add_explanation, result_of
 from moot.participant.connection.message_feed import (
     Feeds,
     HandlerRunner,
@@ -289,7 +289,7 @@ class ProposalList:
             seen.fault = seen.told_outcome = None
             error = envelope.payload.get("error")
             if error is None:
-                seen.result = envelope.payload["result"]
+                seen.result = result_of(envelope.payload)
             else:
                 seen.fault = McpError(error["code"], error["message"], error.get("data"))
             del self._fulfilments[id]

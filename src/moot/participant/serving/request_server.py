@@ -76,7 +76,7 @@ class IncomingRequest:
 
     @property
     def rpc_id(self) -> str | int | None:
-        """The caller's JSON-RPC id; None for a notification."""
+        """The caller's JSON-RPC id; None for a notification, and for a request without one (D-95)."""
         return self.envelope.payload.get("id")
 
     @property
@@ -275,7 +275,7 @@ class RequestServer:
         """MEW 3.9.9: stop whatever runs; its callers get an error."""
         for request in [*self._running.values(), *self._queue]:
             self._stop(request)
-            if request.rpc_id is not None and not request.is_broadcast:
+            if not request.is_broadcast and not request.method.startswith(NOTIFICATION_PREFIX):
                 self._refuse(request, BUSY, message)
 
     # Answering
@@ -297,7 +297,9 @@ class RequestServer:
 
     def _respond(self, request: IncomingRequest, body: dict[str, Json]) -> None:
         envelope, sender = request.envelope, self._sender
-        payload: dict[str, Json] = {"jsonrpc": "2.0", "id": request.rpc_id, **body}
+        bare = request.rpc_id is None
+        # D-95: the envelope correlates; what came without an id is answered without one.
+        payload: dict[str, Json] = {"jsonrpc": "2.0", **({} if bare else {"id": request.rpc_id}), **body}
         to = self._recipients(envelope)
         operation = None
         if request.is_broadcast or sender.dialect != "mew":
@@ -306,7 +308,13 @@ class RequestServer:
             if request.is_broadcast and not sender.may("mcp/response", payload, to, operation):
                 return
         sender.send(
-            "mcp/response", payload, to=to, about=envelope.id, check_rights=False, request_operation=operation
+            "mcp/response",
+            payload,
+            to=to,
+            about=envelope.id,
+            check_rights=False,
+            request_operation=operation,
+            to_bare_request=bare,
         )
 
     def _recipients(self, envelope: Envelope) -> tuple[str, ...]:
