@@ -36,6 +36,11 @@ def waiting(page: Page) -> Locator:
     return page.get_by_role("list", name="Pending proposals").locator(".approvals-row")
 
 
+def for_others(page: Page) -> Locator:
+    """Own proposals, and those that this person has rejected."""
+    return page.get_by_role("list", name="Waiting for others").locator(".approvals-row")
+
+
 def detail(page: Page) -> Locator:
     return page.locator(".approvals-detail")
 

@@ -16,6 +16,7 @@ from tests.console.approvals_page import (
     approve,
     detail,
     dialog_button,
+    for_others,
     outcome,
     propose,
     row,
@@ -144,6 +145,7 @@ def test_all_who_said_no_are_listed_whatever_their_reason(page_as: PageAs, membe
     second.run(lambda space: space.reject(proposal.id, "policy"))
     human.run(lambda space: space.reject(proposal.id, "xyzzy <b>\u202e"))
     page = page_as("human", "approvals")
+    row(page, "add").get_by_role("button").click()
     story = detail(page).get_by_role("region", name="History")
     expect(story).to_contain_text("second rejected it: policy")
     expect(story).to_contain_text("human (you) rejected it: xyzzy <b>⟨U+202E⟩")
@@ -252,7 +254,8 @@ def test_several_are_decided_with_one_question_that_lists_them_all(page_as: Page
     page.keyboard.press("r")
     page.wait_for_timeout(SETTLED)
     page.keyboard.press("Control+Enter")
-    expect(waiting(page).first).to_contain_text("Rejected by you")
+    expect(for_others(page)).to_contain_text("Rejected by you")
+    expect(waiting(page)).to_have_count(0)
 
 
 def test_own_proposals_are_withdrawn_not_approved(page_as: PageAs, member: MemberAs) -> None:
@@ -260,6 +263,7 @@ def test_own_proposals_are_withdrawn_not_approved(page_as: PageAs, member: Membe
     human = member("human")
     proposal = propose(human, "add", a=1)
     page = page_as("human", "approvals")
+    for_others(page).get_by_role("button").click()
     shown(page, "human (you) proposes add")
     expect(detail(page).get_by_role("button", name="Approve once")).to_have_count(0)
     page.keyboard.press("a")

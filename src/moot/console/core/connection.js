@@ -55,6 +55,8 @@ export class Connection {
     /** When the next attempt is made. */
     this.retryAt = 0;
     this.everLive = false;
+    /** Whether the gateway was heard of lately; see heartbeat.js. */
+    this.responds = true;
     /** How often it reconnected. */
     this.returns = 0;
     /** @type {WebSocket | null} */
@@ -224,9 +226,32 @@ export class Connection {
     }
     const wait = this._retryMilliseconds * (0.75 + Math.random() / 2);
     this._retryMilliseconds = Math.min(this._retryMilliseconds * 2, MAX_RETRY_MILLISECONDS);
+    this.responds = true;
     this.retryAt = performance.now() + wait;
     this._timer = setTimeout(() => this.open(), wait);
     this._setState("waiting", reason);
+  }
+
+  /** When the last message arrived. */
+  get receivedAt() {
+    return this._receivedAt;
+  }
+
+  /** Whether the gateway responds, as the heartbeat finds. @param {boolean} responds */
+  setResponds(responds) {
+    if (this.responds === responds) return;
+    this.responds = responds;
+    this._handlers.onStateChange();
+  }
+
+  /** Nothing comes through this socket any more, although it was not closed: open another. */
+  reconnect() {
+    const socket = this._socket;
+    if (socket === null) return;
+    socket.onclose = null;
+    socket.onmessage = null;
+    socket.close();
+    this._onClose(1006, "no reply");
   }
 
   /** Reconnect now instead of waiting. */

@@ -6,6 +6,8 @@
 import { Connection } from "./connection.js";
 import { ChangeFeed } from "./change-feed.js";
 import { EnvelopeSender, Refused } from "./envelope-sender.js";
+import { Heartbeat } from "./heartbeat.js";
+import { ProposalSync, fetchProposal } from "./proposal-sync.js";
 import { State } from "./state.js";
 
 // Where this tab keeps tokens; behind a proxy, two gateways may share one origin and differ in their path.
@@ -39,7 +41,7 @@ export class OpenSpace {
         onFrame: (id, data) => this.state.receiveFrame(id, data),
         gap: (text, at) => this.state.addGap(text, at),
         onStateChange: () => {
-          if (this.connection.state === "waiting" || this.connection.state === "ended") this.sender.failAll();
+          this._followConnection();
           this.state.changes.publish("connection");
           sessionChanges.publish("spaces");
         },
@@ -47,7 +49,28 @@ export class OpenSpace {
     );
     this.connection.isKnown = (id) => this.state.envelopes.has(id);
     this.sender = new EnvelopeSender(this.connection);
+    this.sync = new ProposalSync(this.sender, this.state.proposals, (id) => fetchProposal(base, login, id), () => this.state.changes.publish("proposals"));
+    this.state.onProposals = (raw) => this.sync.receivePage(raw);
+    this.heartbeat = new Heartbeat(this.connection, base, () => this.sync.refresh());
     this.state.on(["proposals", "chats", "trust"], () => sessionChanges.publish("spaces"));
+  }
+
+  /** What is pending is known only while messages arrive. */
+  _followConnection() {
+    const { state, responds, reason } = this.connection;
+    const isHeard = state === "live" && responds;
+    if (state === "waiting" || state === "ended") this.sender.failAll();
+    if (isHeard && !this._isHeard) void this.sync.refresh();
+    else if (!isHeard && this._isHeard) this.sync.lose(state === "live" ? "the gateway does not respond" : state === "ended" ? reason : "the connection is lost");
+    this._isHeard = isHeard;
+  }
+
+  _isHeard = false;
+
+  close() {
+    this.heartbeat.close();
+    this.sync.close();
+    this.connection.close();
   }
 
   /**
@@ -173,7 +196,7 @@ export class Session {
     const openSpace = this.openSpaces.get(space);
     this.openSpaces.delete(space);
     if (this.current === openSpace) this.current = null;
-    openSpace?.connection.close();
+    openSpace?.close();
   }
 
   _storeTokens() {

@@ -3,12 +3,17 @@
  * Proposals from open to settled, requests and their answers (MEW 3.1, 3.2, 3.3; D-28).
  *
  *     open ──fulfilled by a request──▶ fulfilled ──response──▶ done or failed
+ *       │                                  └──its host went away──▶ unknown ──late response, or a person──▶ done or failed
  *       ├──withdrawn by its proposer─▶ withdrawn
- *       └──a day without decision────▶ expired        a rejection is recorded and leaves it open
+ *       └──its time is over──────────▶ expired        a rejection is recorded and leaves it open
+ *
+ * Messages tell what changes. What was open before we joined, or changed while we were away, the gateway tells on
+ * request (`moot/proposals`, D-96); see proposal-sync.js.
  */
 import { trimMap } from "./bounded-map.js";
-import { callBodyText } from "./json-text.js";
-import { contextOf, correlations, operationOf } from "./envelope-fields.js";
+import { callBodyText, membersOf, parseJson, textAt } from "./json-text.js";
+import { addressees, contextOf, correlations, operationOf } from "./envelope-fields.js";
+import { parseTime } from "./time.js";
 
 /**
  * @typedef {object} Call what a proposal or a request asks for
@@ -26,14 +31,19 @@ import { contextOf, correlations, operationOf } from "./envelope-fields.js";
  * @property {number} at
  * @property {string} context
  * @property {string[]} about
- * @property {"open" | "fulfilled" | "done" | "failed" | "withdrawn" | "expired"} status
- * @property {boolean} uncertain it may have changed during a gap
+ * @property {"open" | "fulfilled" | "done" | "failed" | "unknown" | "withdrawn" | "expired"} status
+ * @property {boolean} uncertain it may have changed while we were away
+ * @property {number} expiresAt by the gateway's clock; 0 if it was not told
+ * @property {number} votesNeeded before it can be approved; 0 if none are needed or it was not told
  * @property {{by: string, reason: string, at: number, id: string, comments: string[]}[]} rejections
  * @property {{by: string, at: number, id: string}[]} approvals of a quorum
  * @property {string} fulfilledBy
  * @property {string} requestId
- * @property {string} reason of a withdrawal
+ * @property {string} reason of a withdrawal, or why the outcome is unknown
+ * @property {string} assessedBy the person who said what came of it, in place of the host
+ * @property {string} note what they said about it
  * @property {number} settledAt
+ * @property {number} outcomeAt when it became unknown, or somebody said what came of it
  *
  * @typedef {object} CallRequest a request and its answer
  * @property {string} id
@@ -45,8 +55,7 @@ import { contextOf, correlations, operationOf } from "./envelope-fields.js";
  * @property {{id: string, from: string, at: number, result: any, error: any} | null} answer
  */
 
-// D-28: the default of proposal_seconds.
-const EXPIRES_MILLISECONDS = 86_400_000;
+const GATEWAY = "system:gateway";
 const MAX_SETTLED = 5_000;
 const MAX_REQUESTS = 20_000;
 
@@ -67,13 +76,14 @@ export class Proposals {
     return this.byId.get(id);
   }
 
-  /** Open proposals, oldest first. @param {number} [now] @returns {Proposal[]} */
-  open(now = Date.now()) {
-    for (const each of this.pending.values()) {
-      if (now - each.at <= EXPIRES_MILLISECONDS) break;
-      this._settle(each, "expired", now);
-    }
+  /** Open proposals, oldest first. @returns {Proposal[]} */
+  open() {
     return [...this.pending.values()];
+  }
+
+  /** Open proposals that wait for this member, oldest first. @param {string} me */
+  toDecide(me) {
+    return this.open().filter((each) => !waitsForOthers(each, me));
   }
 
   /** @param {any} envelope @param {import("./envelopes.js").Row} row */
@@ -83,6 +93,7 @@ export class Proposals {
     if (kind === "mcp/request" || kind.startsWith("mcp/request:")) return this._addRequest(envelope, row);
     if (kind === "mcp/response" || kind.startsWith("mcp/response:")) return this._addAnswer(envelope, row);
     if (kind === "chat") return this._addExplanation(envelope);
+    if (kind === "moot/outcome") return row.from === GATEWAY ? this._loseTrack(envelope.payload ?? {}, row) : null;
     const proposals = correlations(envelope).map((id) => this.byId.get(id)).filter((each) => each !== undefined);
     const reason = typeof envelope.payload?.reason === "string" ? envelope.payload.reason : "";
     for (const proposal of proposals) {
@@ -91,6 +102,7 @@ export class Proposals {
         this._settle(proposal, "withdrawn", row.at);
       } else if (kind === "mcp/reject") this._addRejection(proposal, reason, row);
       else if (kind === "moot/approve") proposal.approvals.push({ by: row.from, at: row.at, id: row.id });
+      else if (kind === "moot/settle" && proposal.status === "unknown") this._assess(proposal, envelope.payload, row);
       else continue;
       return "proposals";
     }
@@ -103,16 +115,107 @@ export class Proposals {
     for (const proposal of this.pending.values()) proposal.uncertain = true;
   }
 
+  /**
+   * A page of the gateway's answer (D-96): it holds from here on in the order of the space. The text is needed to the
+   * byte, because what is approved is what was proposed. Returns the ids of those whose envelope no page holds.
+   * @param {string} raw the `moot/proposals` envelope @returns {string[]}
+   */
+  restorePage(raw) {
+    const left = [];
+    for (const { text } of membersOf(textAt(raw, ["payload", "proposals"]) ?? "[]")) {
+      const told = parseJson(text);
+      if (typeof told?.proposal_id !== "string") continue;
+      if (!this.restore(told, textAt(text, ["envelope"]) ?? "")) left.push(told.proposal_id);
+    }
+    for (const { text } of membersOf(textAt(raw, ["payload", "not_known"]) ?? "[]")) {
+      const forgotten = this.byId.get(parseJson(text));
+      // The gateway remembers every open one.
+      if (forgotten?.status === "open") this._settle(forgotten, "expired", Date.now());
+    }
+    return left;
+  }
+
+  /**
+   * Take over what the gateway says about one proposal.
+   * @param {any} told @param {string} raw its envelope, if it was told @returns {boolean} false if its envelope is still missing
+   */
+  restore(told, raw) {
+    let proposal = this.byId.get(told.proposal_id);
+    if (!proposal) {
+      const envelope = raw ? parseJson(raw) : null;
+      if (!envelope) return told.state !== "open";
+      proposal = this._insert(envelope, raw, parseTime(told.proposed_at, parseTime(envelope.ts, Date.now())));
+    }
+    proposal.uncertain = false;
+    proposal.expiresAt = parseTime(told.expires_at, 0);
+    proposal.votesNeeded = Number(told.approvals_needed) || 0;
+    for (const by of strings(told.approved_by)) if (!proposal.approvals.some((each) => each.by === by)) proposal.approvals.push({ by, at: proposal.at, id: proposal.id });
+    for (const by of strings(told.rejected_by)) if (!proposal.rejections.some((each) => each.by === by)) proposal.rejections.push({ by, reason: "", at: proposal.at, id: proposal.id, comments: [] });
+    if (told.state === "fulfilled") this._restoreFulfilment(proposal, told);
+    else if (proposal.status === "open" && (told.state === "withdrawn" || told.state === "expired")) this._settle(proposal, told.state, parseTime(told.settled_at, Date.now()));
+    return true;
+  }
+
+  /** @param {Proposal} proposal @param {any} told */
+  _restoreFulfilment(proposal, told) {
+    if (proposal.status === "done" || proposal.status === "failed") return;
+    proposal.fulfilledBy = String(told.fulfilled_by ?? "");
+    proposal.requestId = String(told.settled_by ?? "");
+    proposal.reason = String(told.reason ?? "");
+    this._settle(proposal, "fulfilled", parseTime(told.settled_at, Date.now()));
+    // A late answer is recognised by its request, which may never have been received here.
+    if (proposal.requestId && !this.requests.has(proposal.requestId)) {
+      this.requests.set(proposal.requestId, { id: proposal.requestId, from: proposal.fulfilledBy, to: strings(told.asked), call: proposal.call, at: proposal.settledAt, proposal: proposal.id, answer: null });
+    }
+    proposal.outcomeAt = parseTime(told.outcome_at, proposal.settledAt);
+    if (told.outcome === "unknown") proposal.status = "unknown";
+    else if (told.outcome === "done" || told.outcome === "failed") {
+      proposal.status = told.outcome;
+      proposal.assessedBy = String(told.assessed_by ?? "");
+      proposal.note = String(told.note ?? "");
+    }
+  }
+
   /** @param {any} envelope @param {import("./envelopes.js").Row} row */
   _addProposal(envelope, row) {
+    this._insert(envelope, row.raw, row.at);
+    return "proposals";
+  }
+
+  /** @param {any} envelope @param {string} raw @param {number} at @returns {Proposal} */
+  _insert(envelope, raw, at) {
     /** @type {Proposal} */
     const proposal = {
-      id: row.id, from: row.from, to: row.to, call: callOf(envelope, row.raw), raw: row.raw, at: row.at, context: row.context,
-      about: row.about, status: "open", uncertain: false, rejections: [], approvals: [], fulfilledBy: "", requestId: "", reason: "", settledAt: 0,
+      id: envelope.id, from: String(envelope.from ?? ""), to: addressees(envelope), call: callOf(envelope, raw), raw, at,
+      context: typeof envelope.context === "string" ? envelope.context : "", about: correlations(envelope), status: "open", uncertain: false, expiresAt: 0, votesNeeded: 0,
+      rejections: [], approvals: [], fulfilledBy: "", requestId: "", reason: "", assessedBy: "", note: "", settledAt: 0, outcomeAt: 0,
     };
-    this.byId.set(row.id, proposal);
-    this.pending.set(row.id, proposal);
+    this.byId.set(proposal.id, proposal);
+    const newest = [...this.pending.values()].at(-1);
+    this.pending.set(proposal.id, proposal);
+    // One that was told later but proposed earlier.
+    if (newest && newest.at > at) this.pending = new Map([...this.pending].sort(([, a], [, b]) => a.at - b.at));
+    return proposal;
+  }
+
+  /** D-99: the host went away, or never answered. @param {any} payload @param {import("./envelopes.js").Row} row */
+  _loseTrack(payload, row) {
+    const proposal = typeof payload.proposal_id === "string" ? this.byId.get(payload.proposal_id) : undefined;
+    if (!proposal || payload.outcome !== "unknown" || proposal.status === "done" || proposal.status === "failed") return null;
+    if (proposal.status === "open") this._settle(proposal, "fulfilled", row.at);
+    proposal.status = "unknown";
+    proposal.reason = String(payload.reason ?? "");
+    proposal.outcomeAt = row.at;
     return "proposals";
+  }
+
+  /** @param {Proposal} proposal @param {any} payload @param {import("./envelopes.js").Row} row */
+  _assess(proposal, payload, row) {
+    if (payload?.outcome !== "done" && payload?.outcome !== "failed") return;
+    proposal.status = payload.outcome;
+    proposal.outcomeAt = row.at;
+    proposal.assessedBy = row.from;
+    proposal.note = typeof payload.note === "string" ? payload.note : "";
   }
 
   /** @param {any} envelope @param {import("./envelopes.js").Row} row */
@@ -189,6 +292,21 @@ export class Proposals {
     this.pending.delete(proposal.id);
     trimMap(this.byId, MAX_SETTLED + this.pending.size, (each) => each.status !== "open");
   }
+}
+
+/**
+ * Whether others, not this member, have to act: it is their own, they rejected it, or they voted and votes are missing.
+ * @param {Proposal} proposal @param {string} me
+ */
+export function waitsForOthers(proposal, me) {
+  if (proposal.from === me || proposal.rejections.some((each) => each.by === me)) return true;
+  const voters = new Set(proposal.approvals.map((each) => each.by));
+  return voters.has(me) && voters.size < proposal.votesNeeded;
+}
+
+/** @param {unknown} value @returns {string[]} */
+function strings(value) {
+  return Array.isArray(value) ? value.filter((each) => typeof each === "string") : [];
 }
 
 /** @param {any} envelope @param {string} raw @returns {Call} */

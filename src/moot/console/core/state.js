@@ -74,6 +74,11 @@ export class State {
     if (known && (known.from !== envelope.from || parseTime(envelope.ts, known.at) === known.at)) return null;
     // The welcome of an earlier connection is outdated and contains nothing else.
     if (options.past && envelope.kind === "system/welcome") return null;
+    // The answer to a question of this page, not a message of the space.
+    if (envelope.kind === "moot/proposals" && envelope.from === "system:gateway") {
+      if (!options.past) this.onProposals(raw);
+      return envelope;
+    }
     const redacted = envelope.kind === "space/invite-ack" ? withoutToken(envelope) : null;
     const row = this.envelopes.add(redacted ?? envelope, redacted ? JSON.stringify(redacted) : raw, Date.now());
     this.changes.publish("envelopes");
@@ -88,6 +93,9 @@ export class State {
     }
     return envelope;
   }
+
+  /** What the gateway says about proposals, on request; set by the session. @type {(raw: string) => void} */
+  onProposals = () => {};
 
   /** A frame of a stream. @param {string} id @param {string | Uint8Array} data */
   receiveFrame(id, data) {

@@ -11,7 +11,7 @@ import { button, el, replace } from "../core/dom.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";
 import { isAllowed, callPermissions } from "./capability-match.js";
 import { approve, approveAndGrant, settledText, reject, reviewedProposal, titleOf, vote, obstacleText, withdraw } from "./proposal-decisions.js";
-import { SETTLE_MILLISECONDS, grantDialog, rejectDialog, summaryOf } from "./approvals-dialogs.js";
+import { SETTLE_MILLISECONDS, grantDialog, rejectDialog, settleDialog, summaryOf } from "./approvals-dialogs.js";
 import { icon } from "./icons.js";
 
 /** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
@@ -39,8 +39,6 @@ export class ApprovalActions {
     this._sending = new Map();
     /** @type {Map<string, Outcome>} */
     this._outcomes = new Map();
-    /** @type {Map<string, number>} */
-    this._votesNeeded = new Map();
     this._host = "";
     this._drawnFor = "";
     this.node = el("div", {
@@ -62,11 +60,6 @@ export class ApprovalActions {
     this.draw();
   }
 
-  /** How many votes the space requires, if known. @param {string} id */
-  votesNeeded(id) {
-    return this._votesNeeded.get(id) ?? 0;
-  }
-
   get isArmed() {
     return this._armed !== null;
   }
@@ -82,7 +75,7 @@ export class ApprovalActions {
     const able = { approve: rights !== "no", reject: isAllowed(state, "mcp/reject", {}, [proposal.from]), grant: rights !== "no" && isAllowed(state, "capability/grant", { recipient: proposal.from }, [proposal.from]), vote: isAllowed(state, "moot/approve"), withdraw: isAllowed(state, "mcp/withdraw") };
     const hosts = proposal.to.length === 0 ? state.roster.present().filter((each) => each.id !== state.me.id).map((each) => each.id).join("\n") : "";
     const outcome = this._outcomes.get(proposal.id);
-    const now = JSON.stringify([proposal.id, proposal.status, this._armed?.for, this._sending.get(proposal.id), outcome?.message, able, hosts, this._host, proposal.status === "open" ? "" : settledText(proposal, state.me.id), state.proposals.pending.size > 0, this.isArmed && this._isPartlyHidden()]);
+    const now = JSON.stringify([proposal.id, proposal.status, this._armed?.for, this._sending.get(proposal.id), outcome?.message, able, hosts, this._host, proposal.status === "open" ? "" : settledText(proposal, state.me.id), state.proposals.toDecide(state.me.id).length > 0, this.isArmed && this._isPartlyHidden()]);
     if (now === this._drawnFor) return;
     this._drawnFor = now;
     const hadFocus = this.node.contains(document.activeElement);
@@ -97,8 +90,9 @@ export class ApprovalActions {
     const { state } = this._context;
     const sending = this._sending.get(proposal.id);
     if (sending) return el("p", { class: "soft", role: "status" }, `${sending}…`);
+    if (proposal.status === "unknown") return this._settleButtons(proposal);
     if (proposal.status !== "open") {
-      return el("div", { class: "action-row" }, el("p", { class: "settled-text" }, escapeHidden(capitalize(settledText(proposal, state.me.id)))), state.proposals.pending.size > 0 && button("Next pending", this._next, { class: "small", data: { first: "true" } }));
+      return el("div", { class: "action-row" }, el("p", { class: "settled-text" }, escapeHidden(capitalize(settledText(proposal, state.me.id)))), state.proposals.toDecide(state.me.id).length > 0 && button("Next pending", this._next, { class: "small", data: { first: "true" } }));
     }
     if (this._armed) return this._confirmation(proposal, this._armed.for);
     if (isOwn) return el("div", { class: "action-row" }, el("p", { class: "soft grow" }, "This is your own proposal; others decide."), button("Withdraw", () => this.withdraw(), { class: "danger", shortcut: "w", disabled: !able.withdraw, data: { first: "true" } }));
@@ -113,6 +107,17 @@ export class ApprovalActions {
         button("Reject…", () => this.reject(), { class: "danger", shortcut: "r", disabled: !able.reject }),
         able.vote && button("Vote for it", () => this.vote(), { class: "quiet", shortcut: "v", title: "Counts where the space requires several votes before a proposal can be approved" }),
       ),
+    ];
+  }
+
+  /** Somebody who has looked can say what came of it. @param {Proposal} proposal */
+  _settleButtons(proposal) {
+    const { state } = this._context;
+    const able = isAllowed(state, "moot/settle");
+    const ask = (/** @type {"done" | "failed"} */ outcome) => settleDialog(this._context, proposal, outcome);
+    return [
+      el("p", { class: "settled-text" }, escapeHidden(capitalize(settledText(proposal, state.me.id))), ". Look before you propose it again."),
+      el("div", { class: "action-row" }, button("It was done…", () => ask("done"), { disabled: !able, data: { first: "true" } }), button("It was not done…", () => ask("failed"), { disabled: !able }), !able && el("p", { class: "soft" }, "Your permissions do not allow you to settle this.")),
     ];
   }
 
@@ -235,7 +240,8 @@ export class ApprovalActions {
     this.draw();
     const outcome = await act(shown);
     this._sending.delete(shown.id);
-    if (outcome.votesNeeded) this._votesNeeded.set(shown.id, outcome.votesNeeded);
+    const proposal = this._context.state.proposals.byId.get(shown.id);
+    if (proposal && outcome.votesNeeded) proposal.votesNeeded = outcome.votesNeeded;
     this._outcomes.set(shown.id, outcome);
     // Shown beside the buttons: a notice would cover them.
     if (this._proposal?.id === shown.id && this.node.isConnected) this._context.announce(outcome.message);

@@ -4,7 +4,8 @@ import { button, el, newId, replace } from "../core/dom.js";
 import { formatJson } from "../core/json-text.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";
 import { describeCapability } from "./capability-text.js";
-import { titleOf, obstacleText } from "./proposal-decisions.js";
+import { settle, titleOf, obstacleText } from "./proposal-decisions.js";
+import { actionDialog, labelledField } from "./action-dialog.js";
 import { capabilityError, grantScopes } from "./grant-scopes.js";
 import { openDialog } from "./dialog.js";
 import { describeRejection } from "./error-text.js";
@@ -147,6 +148,19 @@ export function grantDialog(context, proposal, shown, summary, decide) {
   choose(chosen);
   radios[chosen].radio.focus();
   return dialog;
+}
+
+/**
+ * Say what came of a call whose outcome nobody knows.
+ * @param {import("../app.js").Context} context @param {Proposal} proposal @param {"done" | "failed"} outcome
+ */
+export function settleDialog(context, proposal, outcome) {
+  const note = labelledField("How do you know? (optional)", { tag: "textarea", rows: "2", maxlength: "1000" }, "Everyone in the space can read it.");
+  return actionDialog(outcome === "done" ? "It was done" : "It was not done", [
+    summaryOf(proposal),
+    el("p", {}, "If its host answers later, that answer counts."),
+    note.node,
+  ], { verb: outcome === "done" ? "Record as done" : "Record as not done", act: () => settle(context, proposal.id, outcome, note.value()), then: () => context.notify("Recorded", "good") });
 }
 
 /** JSON with indents, with hidden characters as escapes, because it can be edited. @param {string} text */

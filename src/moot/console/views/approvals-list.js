@@ -1,11 +1,15 @@
 // @ts-check
-/** Pending proposals, oldest first, and recent decisions. Rows do not move or change while somebody points at them. */
-import { arrange, el } from "../core/dom.js";
+/**
+ * What waits for this person, what waits for others, calls whose outcome nobody knows, and recent decisions. Rows do not
+ * move or change while somebody points at them.
+ */
+import { arrange, button, el, replace } from "../core/dom.js";
 import { membersOf, textAt } from "../core/json-text.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";
 import { ago } from "../core/time.js";
 import { settledText, titleOf } from "./proposal-decisions.js";
 import { voteCount } from "./proposal-history.js";
+import { icon } from "./icons.js";
 
 /** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
 /** @typedef {{node: HTMLElement, open: HTMLElement, box: HTMLInputElement, state: HTMLElement, drawnFor: string}} Row */
@@ -24,28 +28,57 @@ export class ProposalList {
     /** @type {Map<string, Row>} */
     this._rows = new Map();
     this._waiting = el("ul", { class: "approvals-rows", "aria-label": "Pending proposals" });
+    this._others = el("ul", { class: "approvals-rows", "aria-label": "Waiting for others" });
+    this._unknown = el("ul", { class: "approvals-rows", "aria-label": "Outcome unknown" });
     this._decided = el("ul", { class: "approvals-rows decided", "aria-label": "Recent decisions" });
     this._more = el("p", { class: "soft approvals-more", hidden: true });
-    this._none = el("p", { class: "soft approvals-none" }, "No pending proposals.");
-    this._heading = el("h2", { class: "approvals-heading" }, "Recent decisions");
-    this.node = el("div", { class: "approvals-list", on: { keydown: (/** @type {KeyboardEvent} */ event) => this._key(event) } }, this._none, this._waiting, this._more, this._heading, this._decided);
+    this._knowledge = el("div", { class: "approvals-none", role: "status" });
+    this._knowledgeDrawnFor = "";
+    this._lists = [
+      section("Waiting for others", this._others),
+      section("Outcome unknown", this._unknown),
+      section("Recent decisions", this._decided),
+    ];
+    this.node = el("div", { class: "approvals-list", on: { keydown: (/** @type {KeyboardEvent} */ event) => this._key(event) } }, this._knowledge, this._waiting, this._more, this._lists);
   }
 
-  /** @param {Proposal[]} waiting @param {Proposal[]} decided @param {string} selected */
-  draw(waiting, decided, selected) {
+  /**
+   * @param {{waiting: Proposal[], others: Proposal[], unknown: Proposal[], decided: Proposal[]}} proposals @param {string} selected
+   */
+  draw({ waiting, others, unknown, decided }, selected) {
     for (const id of this.marked) if (this._context.state.proposals.byId.get(id)?.status !== "open") this.marked.delete(id);
     const shown = waiting.slice(0, MAX_ROWS);
     const focused = /** @type {HTMLElement | null} */ (document.activeElement);
-    arrange(this._waiting, shown.map((each) => this._row(each, selected)));
-    arrange(this._decided, decided.map((each) => this._row(each, selected)));
+    const lists = /** @type {[HTMLElement, Proposal[]][]} */ ([[this._waiting, shown], [this._others, others.slice(0, MAX_ROWS)], [this._unknown, unknown.slice(0, MAX_ROWS)], [this._decided, decided]]);
+    for (const [list, proposals] of lists) {
+      arrange(list, proposals.map((each) => this._row(each, selected)));
+      if (list !== this._waiting) /** @type {HTMLElement} */ (list.parentElement).hidden = proposals.length === 0;
+    }
     // A row that moves from one list to the other keeps the focus.
     if (focused && focused !== document.activeElement && this.node.contains(focused)) focused.focus({ preventScroll: true });
-    const kept = new Set([...shown, ...decided].map((each) => each.id));
+    const kept = new Set(lists.flatMap(([, proposals]) => proposals.map((each) => each.id)));
     for (const id of this._rows.keys()) if (!kept.has(id)) this._rows.delete(id);
-    this._none.hidden = waiting.length > 0;
-    this._heading.hidden = decided.length === 0;
+    this._drawKnowledge(waiting.length);
     this._more.hidden = waiting.length <= MAX_ROWS;
     this._more.textContent = `${waiting.length - MAX_ROWS} more; they appear as these are decided.`;
+  }
+
+  /** That nothing is pending is said only when the gateway said so. @param {number} count */
+  _drawKnowledge(count) {
+    const { knowledge, problem } = this._context.openSpace.sync;
+    this._knowledge.hidden = count > 0 && knowledge === "known";
+    const now = [knowledge, problem, count > 0].join("\n");
+    if (now === this._knowledgeDrawnFor) return;
+    this._knowledgeDrawnFor = now;
+    if (knowledge === "known") replace(this._knowledge, el("p", { class: "soft" }, "No pending proposals."));
+    else if (knowledge === "asking") replace(this._knowledge, el("p", { class: "soft loading" }, el("span", { class: "spinner", "aria-hidden": "true" }), count > 0 ? "Loading more…" : "Loading what is pending…"));
+    else replace(this._knowledge, el("p", { class: "caution" }, icon("warning", 16), el("span", {}, `${count > 0 ? "There may be more" : "What is pending is not known"}: ${escapeHidden(problem)}.`)), button("Retry", () => void this._retry(), { class: "small" }));
+  }
+
+  _retry() {
+    const { connection, sync } = this._context.openSpace;
+    if (connection.state === "live") void sync.refresh();
+    else connection.retryNow();
   }
 
   /** @param {Proposal} proposal @param {string} selected */
@@ -97,6 +130,7 @@ export class ProposalList {
     if (proposal.status === "fulfilled") found.push(el("span", { class: "tag", data: { tone: "accent" } }, "running"));
     if (proposal.status === "done") found.push(el("span", { class: "tag", data: { tone: "good" } }, proposal.fulfilledBy === me ? "Approved" : `Approved by ${oneLine(proposal.fulfilledBy, 24)}`));
     if (proposal.status === "failed") found.push(el("span", { class: "tag", data: { tone: "bad" }, title: escapeHidden(settledText(proposal, me)) }, "failed"));
+    if (proposal.status === "unknown") found.push(el("span", { class: "tag", data: { tone: "warn" } }, "outcome unknown"));
     if (proposal.status === "withdrawn" || proposal.status === "expired") found.push(el("span", { class: "tag" }, proposal.status));
     return found;
   }
@@ -141,6 +175,11 @@ export class ProposalList {
     event.preventDefault();
     if (!event.repeat) this.toggle(row.dataset.id ?? "");
   }
+}
+
+/** @param {string} title @param {HTMLElement} list */
+function section(title, list) {
+  return el("section", { hidden: true }, el("h2", { class: "approvals-heading" }, title), list);
 }
 
 /** "Rejected by Ana", or by how many. @param {Proposal} proposal @param {string} me */

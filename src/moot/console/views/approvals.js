@@ -7,13 +7,14 @@
  * buttons do nothing for as long. New ones are added at the end, so that nothing moves under the pointer.
  */
 import { button, el, replace } from "../core/dom.js";
+import { waitsForOthers } from "../core/state-proposals.js";
 import { registerView } from "../core/router.js";
-import { oneLine } from "../core/text.js";
+import { escapeHidden, nameOf, oneLine } from "../core/text.js";
 import { ago } from "../core/time.js";
 import { ApprovalActions } from "./approvals-actions.js";
 import { alertSwitches, alertInAllSpaces, alertNewProposals } from "./approvals-alerts.js";
 import { MAX_AT_ONCE, approveSelected, rejectSelected } from "./approvals-bulk.js";
-import { settledText, titleOf } from "./proposal-decisions.js";
+import { settledText, titleOf, toldText } from "./proposal-decisions.js";
 import { ProposalList } from "./approvals-list.js";
 import { proposalView } from "./proposal-view.js";
 import { proposalHistory } from "./proposal-history.js";
@@ -39,7 +40,7 @@ class ApprovalsView {
     /** @type {{proposal: Proposal, view: ReturnType<typeof proposalView>, drawnFor: string, history: HTMLElement} | null} */
     this._shown = null;
     /** @type {Set<string>} */
-    this._announced = new Set(this._pending().map((each) => each.id));
+    this._announced = new Set(this._proposals.open().map((each) => each.id));
     this._list = new ProposalList(context, { choose: (id) => context.go("approvals", id), mark: () => this._drawBulk() });
     this._actions = new ApprovalActions(context, () => this.move(1, "wait"));
     this._count = el("span", { class: "soft" });
@@ -79,29 +80,35 @@ class ApprovalsView {
     this.draw();
   }
 
-  /** @returns {Proposal[]} */
+  /** What waits for this person. @returns {Proposal[]} */
   _pending() {
-    return this._proposals.open();
+    return this._proposals.toDecide(this._context.state.me.id);
   }
 
-  /** Newest first. @returns {Proposal[]} */
-  _decided() {
-    const found = [...this._proposals.byId.values()].filter((each) => each.status !== "open").sort((a, b) => b.settledAt - a.settledAt);
-    return found.slice(0, MAX_DECIDED);
+  /** The lists that are shown. */
+  _listed() {
+    const me = this._context.state.me.id;
+    const settled = [...this._proposals.byId.values()].filter((each) => each.status !== "open");
+    return {
+      waiting: this._pending(),
+      others: this._proposals.open().filter((each) => waitsForOthers(each, me)),
+      unknown: settled.filter((each) => each.status === "unknown"),
+      decided: settled.filter((each) => each.status !== "unknown").sort((a, b) => b.settledAt - a.settledAt).slice(0, MAX_DECIDED),
+    };
   }
 
   draw() {
-    const waiting = this._pending();
-    const decided = this._decided();
-    replace(this._count, `${waiting.length || "none"} pending`);
+    const listed = this._listed();
+    const { waiting } = listed;
+    replace(this._count, this._countText(waiting.length));
     this._announce(waiting);
-    this._list.draw(waiting, decided, this.selected);
+    this._list.draw(listed, this.selected);
     this._drawBulk();
     const at = waiting.findIndex((each) => each.id === this.selected);
     if (at >= 0) this._position = at;
     if (this._wanted && this._proposals.byId.has(this._wanted)) this.select(this._wanted, false);
-    else if (!this.selected && waiting.length > 0) this.select(waiting[0].id, false);
-    else if (!this.selected) this._drawEmpty();
+    else if (!this.selected && !this._wanted && waiting.length > 0) this.select(waiting[0].id, false);
+    else if (!this.selected && !this._wanted) this._drawEmpty();
     this._drawHistory();
   }
 
@@ -128,14 +135,23 @@ class ApprovalsView {
     const waiting = this._pending();
     const at = waiting.findIndex((each) => each.id === id);
     if (at >= 0) this._position = at;
-    this._list.draw(waiting, this._decided(), id);
+    this._list.draw(this._listed(), id);
     this._drawHistory();
+  }
+
+  /** @param {number} count */
+  _countText(count) {
+    const { knowledge } = this._context.openSpace.sync;
+    if (knowledge === "known") return `${count || "none"} pending`;
+    if (count > 0) return `at least ${count} pending`;
+    return knowledge === "asking" ? "loading" : "pending: not known";
   }
 
   /** @param {number} step @param {"any" | "wait"} [among] */
   move(step, among = "any") {
     const waiting = this._pending();
-    const rows = among === "wait" ? waiting : [...waiting, ...this._decided()];
+    const listed = this._listed();
+    const rows = among === "wait" ? waiting : [...waiting, ...listed.others, ...listed.unknown, ...listed.decided];
     if (rows.length === 0) return;
     const current = rows.findIndex((each) => each.id === this.selected);
     // After a decision, go on to the proposal that took its place, so that one can be decided after the other.
@@ -198,7 +214,13 @@ class ApprovalsView {
   _drawEmpty() {
     this._shown = null;
     this._actions.show(null, () => false, true);
-    replace(this._body, el("div", { class: "empty" }, icon("approvals", 32), el("strong", {}, "No pending proposals"), el("p", {}, "New proposals appear here with everything needed to decide.")));
+    const { knowledge } = this._context.openSpace.sync;
+    const [title, text] = {
+      known: ["No pending proposals", "New proposals appear here with everything needed to decide."],
+      asking: ["Loading", "The gateway is asked what is pending."],
+      "not-known": ["What is pending is not known", "It is loaded as soon as the gateway responds."],
+    }[knowledge];
+    replace(this._body, el("div", { class: "empty" }, icon("approvals", 32), el("strong", {}, title), el("p", {}, text)));
   }
 
   /** The history of the selected proposal; redrawn only when it changed. */
@@ -208,12 +230,12 @@ class ApprovalsView {
     const request = this._proposals.requests.get(proposal.requestId);
     const progress = request && !request.answer ? this._context.state.envelopes.effectsOf(request.id).length : 0;
     const text = proposal.rejections.reduce((sum, each) => sum + each.comments.length, 0);
-    const now = [proposal.status, proposal.rejections.length, text, proposal.approvals.length, Boolean(request?.answer), progress, this._actions.votesNeeded(proposal.id)].join(" ");
+    const now = [proposal.status, proposal.rejections.length, text, proposal.approvals.length, Boolean(request?.answer), progress, proposal.votesNeeded].join(" ");
     this._actions.draw();
     if (now === this._shown.drawnFor) return;
     const wasOpen = this._shown.drawnFor.startsWith("open");
     this._shown.drawnFor = now;
-    replace(historyNode, proposalHistory(this._context, proposal, this._actions.votesNeeded(proposal.id)));
+    replace(historyNode, proposalHistory(this._context, proposal, proposal.votesNeeded));
     if (wasOpen && proposal.status !== "open") {
       this._justDecided = true;
       const outcome = settledText(proposal, this._context.state.me.id);
@@ -246,9 +268,26 @@ class ApprovalsView {
     if (!id && wasOpened) this._list.focus(this.selected);
     if (!id) return;
     this.select(id, true);
-    if (this._wanted === id && !this._shown) replace(this._body, el("div", { class: "empty" }, el("strong", {}, "Unknown proposal"), el("p", {}, "It may be too old, or from another space: ", el("bdi", { class: "mono" }, oneLine(id, 60)))));
+    if (this._wanted === id) void this._find(id);
     // On a phone the list is hidden now; elsewhere the focus stays in the list.
     if (getComputedStyle(this._list.node).display === "none" || !this._list.node.checkVisibility()) this._body.querySelector("h2")?.focus();
+  }
+
+  /** A link to a proposal that was not received here: the gateway remembers what became of it. @param {string} id */
+  async _find(id) {
+    const show = (/** @type {any[]} */ ...content) => {
+      if (this._wanted !== id) return;
+      this._shown = null;
+      this.selected = "";
+      this._actions.show(null, () => false, true);
+      replace(this._body, el("div", { class: "empty" }, content));
+    };
+    show(el("strong", {}, "Loading"), el("p", {}, el("bdi", { class: "mono" }, oneLine(id, 60))));
+    const found = await this._context.openSpace.sync.find(id);
+    if (this._wanted !== id || this._proposals.byId.has(id)) return;
+    if (found.problem) show(el("strong", {}, "Could not load this proposal"), el("p", {}, escapeHidden(found.problem)), button("Retry", () => void this._find(id), { class: "small" }));
+    else if (!found.told) show(el("strong", {}, "Unknown proposal"), el("p", {}, "It may be too old, or from another space: ", el("bdi", { class: "mono" }, oneLine(id, 60))));
+    else show(el("strong", { class: "mono" }, oneLine(found.told.name || found.told.method || id, 60)), el("p", {}, "Proposed by ", nameOf(String(found.told.proposer)), ": ", escapeHidden(toldText(found.told)), "."), el("p", { class: "soft" }, "Its arguments are in the journal."));
   }
 
   close() {
@@ -268,7 +307,7 @@ registerView({
   badge: (state) => {
     // Called in every view, so that alerts work before the approvals are opened.
     alertNewProposals(state);
-    return state.proposals.pending.size;
+    return state.proposals.toDecide(state.me.id).length;
   },
   mount(outlet, context) {
     alertInAllSpaces(context.session);

@@ -32,7 +32,7 @@ export class ConnectionStatus {
     const openSpace = this._session.current;
     if (!openSpace) return;
     const connection = openSpace.connection;
-    const [tone, word] = connection.state === "connecting" && connection.everLive ? ["warn", "Reconnecting"] : LABELS[connection.state];
+    const [tone, word] = labelOf(connection);
     if (this._word.textContent !== word) this._word.textContent = word;
     if (this.pill.dataset.tone !== tone) this.pill.dataset.tone = tone;
     const text = this._explain(connection);
@@ -46,9 +46,17 @@ export class ConnectionStatus {
 
   /** @param {import("../core/connection.js").Connection} line */
   _explain(line) {
+    if (line.state === "live" && !line.responds) return "The gateway does not respond. The page may be out of date, and what you decide may not arrive.";
     if (line.state === "ended") return `Not connected: ${escapeHidden(line.reason)}.`;
     if (line.state !== "waiting") return "";
     const seconds = Math.max(0, Math.ceil((line.retryAt - performance.now()) / 1000));
     return `Connection lost${line.reason ? ` (${escapeHidden(line.reason)})` : ""}. The page may be out of date; retrying ${seconds > 0 ? `in ${seconds} s` : "now"}.`;
   }
+}
+
+/** @param {import("../core/connection.js").Connection} connection @returns {[string, string]} tone and label */
+function labelOf(connection) {
+  if (connection.state === "connecting" && connection.everLive) return ["warn", "Reconnecting"];
+  if (connection.state === "live" && !connection.responds) return ["bad", "No response"];
+  return LABELS[connection.state];
 }

@@ -52,9 +52,34 @@ export function settledText(proposal, me) {
       return `${proposal.from === me ? "you" : proposal.from} withdrew it${when}${proposal.reason ? ` (${proposal.reason})` : ""}`;
     case "expired":
       return `it expired${when}`;
+    case "unknown":
+      return `${by} approved it${when}; whether it was carried out is not known (${unknownReason(proposal.reason)})`;
     default:
       return `${by} approved it${when}`;
   }
+}
+
+/** Why the outcome of a call is unknown (docs/topics/proposals.md). @param {string} reason */
+export function unknownReason(reason) {
+  return {
+    host_left: "its host disconnected before it answered", timed_out: "no answer came in time", cancelled: "it was cancelled",
+    gateway_restarted: "the gateway restarted in between", host_removed: "its host was removed",
+  }[reason] ?? reason;
+}
+
+/** A settled proposal as the gateway tells it, as text. @param {any} told */
+export function toldText(told) {
+  if (told.state !== "fulfilled") return told.state === "open" ? "pending" : String(told.state);
+  const outcome = { done: "it was carried out", failed: "it failed", pending: "it is running", unknown: `whether it was carried out is not known (${unknownReason(String(told.reason ?? ""))})` }[String(told.outcome)];
+  return `${told.fulfilled_by ?? "someone"} approved it${outcome ? `; ${outcome}` : ""}`;
+}
+
+/**
+ * Say what came of a call whose outcome nobody knows (D-99).
+ * @param {import("../app.js").Context} context @param {string} id @param {"done" | "failed"} outcome @param {string} note
+ */
+export function settle(context, id, outcome, note) {
+  return context.send("moot/settle", note ? { outcome, note } : { outcome }, { about: id });
 }
 
 /** Why the shown proposal cannot be decided; empty if it can. @param {import("../app.js").Context} context @param {ReviewedProposal} shown */

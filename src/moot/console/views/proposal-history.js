@@ -4,7 +4,7 @@ import { el } from "../core/dom.js";
 import { nameOf, escapeHidden } from "../core/text.js";
 import { duration, formatTime } from "../core/time.js";
 import { answerView, progressOf, progressView } from "./call-result.js";
-import { describeRejection } from "./error-text.js";
+import { unknownReason } from "./proposal-decisions.js";
 import { icon } from "./icons.js";
 
 /** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
@@ -14,7 +14,7 @@ export function proposalHistory(context, proposal, needed) {
   const { state } = context;
   const steps = [step(context, "made", proposal.at, proposal.id, ["Proposed by ", nameNode(context, proposal.from)], proposal)];
   const middle = [
-    ...proposal.rejections.map((each) => ({ at: each.at, node: () => step(context, "no", each.at, each.id, [nameNode(context, each.by), ` rejected it: ${escapeHidden(describeRejection(each.reason) ? each.reason : each.reason || "no reason")}`, each.comments.map((text) => el("q", {}, escapeHidden(text.slice(0, 2000))))], proposal) })),
+    ...proposal.rejections.map((each) => ({ at: each.at, node: () => step(context, "no", each.at, each.id, [nameNode(context, each.by), ` rejected it${each.reason ? `: ${escapeHidden(each.reason)}` : ""}`, each.comments.map((text) => el("q", {}, escapeHidden(text.slice(0, 2000))))], proposal) })),
     ...proposal.approvals.map((each) => ({ at: each.at, node: () => step(context, "yes", each.at, each.id, [nameNode(context, each.by), " voted for it"], proposal) })),
   ].sort((a, b) => a.at - b.at);
   steps.push(...middle.map((each) => each.node()));
@@ -40,10 +40,15 @@ function decisionSteps(context, proposal) {
   const request = context.state.proposals.requests.get(proposal.requestId);
   const steps = [step(context, "yes", proposal.settledAt, proposal.requestId || proposal.id, [proposal.fulfilledBy ? nameNode(context, proposal.fulfilledBy) : "Someone", " approved it", byRule(context, proposal)], proposal)];
   if (!request) return steps;
+  if (proposal.assessedBy) {
+    steps.push(step(context, proposal.status === "failed" ? "no" : "yes", proposal.outcomeAt, proposal.id, [nameNode(context, proposal.assessedBy), proposal.status === "failed" ? " found that it was not done" : " found that it was done", proposal.note && el("q", {}, escapeHidden(proposal.note.slice(0, 2000)))], proposal));
+  } else if (proposal.status === "unknown") {
+    steps.push(step(context, "over", proposal.outcomeAt, proposal.id, [`Outcome unknown: ${escapeHidden(unknownReason(proposal.reason))}`], proposal));
+  }
   if (request.answer) {
     const failed = proposal.status === "failed";
     steps.push(step(context, failed ? "no" : "yes", request.answer.at, request.answer.id, [nameNode(context, request.answer.from), failed ? " reported an error" : " replied"], proposal));
-  } else {
+  } else if (proposal.status === "fulfilled") {
     const progress = progressOf(context.state, request.id);
     steps.push(el("li", { class: "history-step", data: { tone: "wait" } }, el("span", { class: "history-dot" }), el("span", { class: "grow" }, "Running", progress && progressView(progress))));
   }

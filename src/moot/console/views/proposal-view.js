@@ -99,6 +99,7 @@ function toolView(context, proposal) {
 
 /** Warnings to read before deciding. @param {Context} context @param {Proposal} proposal @returns {any[]} */
 function warningsOf(context, proposal) {
+  if (proposal.status !== "open") return [];
   const { state } = context;
   const found = [];
   if (proposal.uncertain) found.push("The connection was lost, so this may already be decided. The gateway runs it at most once.");

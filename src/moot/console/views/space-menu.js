@@ -46,7 +46,7 @@ export class SpaceMenu {
   _fill() {
     const items = this._session.logins.map((login) => {
       const openSpace = this._session.openSpaces.get(login.space);
-      const waiting = openSpace?.state.proposals.pending.size ?? 0;
+      const waiting = openSpace?.state.proposals.toDecide(openSpace.state.me.id).length ?? 0;
       const current = this._session.current === openSpace && openSpace !== undefined;
       return el(
         "button",

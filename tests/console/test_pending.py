@@ -1,0 +1,314 @@
+"""What is pending is told by the gateway, and never guessed (D-96)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from moot.participant import JoinedSpace
+from tests.console.approvals_page import approve, detail, for_others, propose, row, shown, waiting
+from tests.console.conftest import MemberAs, PageAs, Watched, sign_in
+from tests.console.gateway_and_members import PEOPLE, Driven, Loop, Running, offer_tools, spaces
+from tests.console.test_reconnect import WATCH_SOCKETS, find, lose
+from tests.gateway.running_gateway import gateway_settings, space_settings, write_config
+from tests.gateway.served import Served, started
+from tests.waiting import until_seen
+
+# Keeps the gateway's answers about proposals back until `window.__release()`.
+HOLD_ANSWERS = """
+const Real = WebSocket;
+const held = [];
+let holds = true;
+window.__release = () => { holds = false; held.splice(0).forEach((go) => go()); };
+window.WebSocket = class extends Real {
+    set onmessage(handle) {
+        super.onmessage = (event) => {
+            const isAnswer = typeof event.data === "string" && event.data.includes('"moot/proposals"');
+            if (holds && isAnswer) held.push(() => handle(event));
+            else handle(event);
+        };
+    }
+};
+"""
+
+
+@pytest.fixture
+def forgetful(tmp_path: Path, loop: Loop) -> Iterator[Running]:
+    """A gateway whose message history reaches back five messages."""
+    running = Running(tmp_path, loop, spaces(), poll_messages=5)
+    yield running
+    running.stop()
+
+
+async def say_much(agent: JoinedSpace) -> None:
+    for number in range(20):
+        await agent.chat(f"message {number}")
+
+
+@pytest.fixture
+def joined(forgetful: Running, loop: Loop) -> Iterator[Callable[[str], Driven]]:
+    """Members of the forgetful gateway."""
+    driven: list[Driven] = []
+
+    def enter(name: str) -> Driven:
+        one = Driven(loop, name)
+        driven.append(one)
+        one.enter(forgetful.url, "lab", forgetful.token(name))
+        return one
+
+    yield enter
+    for one in reversed(driven):
+        one.leave()
+
+
+def test_a_newcomer_sees_what_was_proposed_long_ago(
+    forgetful: Running, watched: Watched, joined: Callable[[str], Driven]
+) -> None:
+    """Beyond the message history, and after a restart of the gateway."""
+    files, agent = joined("files"), joined("agent")
+    files.run(offer_tools)
+    old = propose(agent, "write_file", path="old.txt", content="12345678901234567890")
+    agent.run(say_much)
+    forgetful.restart()
+    page = watched.page()
+    page.goto(f"{forgetful.url}/#/lab/approvals")
+    sign_in(page, "t-human")
+    expect(waiting(page)).to_have_count(1)
+    expect(page.get_by_text("1 pending", exact=True)).to_be_visible()
+    expect(page).to_have_title("(1) Approvals · lab · Moot")
+    shown(page, "write_file")
+    page.evaluate("location.hash = '#/lab/members'")
+    expect(page.get_by_role("main")).to_contain_text("files")
+    page.evaluate("location.hash = '#/lab/approvals'")
+    shown(page, "write_file")
+    approve(page)
+    expect(row(page, "write_file")).to_contain_text("Approved")
+    agent.sees(lambda space: old.seen.status == "fulfilled")
+
+
+def test_a_proposal_too_large_for_a_page_of_the_answer_is_shown_whole(
+    page_as: PageAs, member: MemberAs
+) -> None:
+    member("files")
+    agent = member("agent")
+    propose(agent, "write_file", path="large.txt", content="x" * 300_000)
+    propose(agent, "add", a=1)
+    agent.run(say_much)
+    page = page_as("human", "approvals")
+    expect(page.get_by_text("2 pending", exact=True)).to_be_visible()
+    row(page, "large.txt").get_by_role("button").click()
+    expect(detail(page)).to_contain_text("large.txt")
+
+
+def test_nothing_is_said_to_be_missing_until_the_gateway_has_answered(
+    gateway: Running, watched: Watched, member: MemberAs
+) -> None:
+    page = watched.page()
+    page.add_init_script(HOLD_ANSWERS)
+    page.goto(f"{gateway.url}/#/lab/approvals")
+    sign_in(page, "t-human")
+    expect(page.locator(".approvals-list")).to_contain_text("Loading what is pending")
+    expect(page.locator(".approvals-detail")).to_contain_text("Loading")
+    expect(page.get_by_text("No pending proposals")).to_have_count(0)
+    page.evaluate("window.__release()")
+    expect(page.locator(".approvals-list")).to_contain_text("No pending proposals.")
+    expect(page.get_by_text("none pending", exact=True)).to_be_visible()
+
+
+def test_without_a_connection_it_is_not_known_what_is_pending(gateway: Running, page_as: PageAs) -> None:
+    page = page_as("human", "approvals")
+    expect(page.locator(".approvals-list")).to_contain_text("No pending proposals.")
+    gateway.stop()
+    expect(page.locator(".approvals-list")).to_contain_text(
+        "What is pending is not known: the connection is lost."
+    )
+    expect(page.get_by_text("pending: not known", exact=True)).to_be_visible()
+    expect(page.get_by_text("No pending proposals")).to_have_count(0)
+    gateway.start()
+    page.locator(".approvals-list").get_by_role("button", name="Retry").click()
+    expect(page.locator(".approvals-list")).to_contain_text("No pending proposals.")
+
+
+def test_what_was_decided_while_the_page_was_away_is_no_longer_pending(
+    forgetful: Running, watched: Watched, joined: Callable[[str], Driven]
+) -> None:
+    """Withdrawn during the outage, and the history does not say so: the gateway does."""
+    agent = joined("agent")
+    kept, gone = propose(agent, "add", a=1), propose(agent, "add", a=2)
+    page = watched.page()
+    page.add_init_script(WATCH_SOCKETS)
+    page.goto(f"{forgetful.url}/#/lab/approvals")
+    sign_in(page, "t-human")
+    expect(waiting(page)).to_have_count(2)
+    lose(page)
+    expect(page.locator(".approvals-list")).to_contain_text("There may be more")
+    expect(waiting(page).first).to_contain_text("status unknown")
+    agent.run(lambda space: gone.withdraw())
+    agent.run(say_much)
+    find(page)
+    expect(waiting(page)).to_have_count(1)
+    expect(waiting(page)).to_contain_text("a=1")
+    expect(waiting(page)).not_to_contain_text("status unknown")
+    assert kept.seen.status == "pending"
+
+
+class StoppedProcess:
+    """`moot serve` in a process of its own, which can be halted like a machine that hangs."""
+
+    def __init__(self, loop: Loop, folder: Path) -> None:
+        self._loop = loop
+        file = write_config(folder, gateway_settings({"lab": space_settings(PEOPLE)}))
+        self._served: Served = loop.run(started(file))
+        self.url = self._served.url
+
+    def halt(self) -> None:
+        os.kill(self._served.process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self._served.process.pid, signal.SIGCONT)
+
+    def end(self) -> None:
+        self.resume()
+
+        async def end() -> None:
+            await self._served.close()
+            await self._served.end()
+
+        self._loop.run(end())
+
+
+@pytest.fixture
+def halting(tmp_path: Path, loop: Loop) -> Iterator[StoppedProcess]:
+    process = StoppedProcess(loop, tmp_path)
+    yield process
+    process.end()
+
+
+def test_live_turns_when_the_gateway_hangs_and_comes_back(halting: StoppedProcess, watched: Watched) -> None:
+    page = watched.page()
+    page.goto(f"{halting.url}/#/lab/approvals")
+    sign_in(page, "t-human")
+    expect(page.locator(".approvals-list")).to_contain_text("No pending proposals.")
+    halting.halt()
+    expect(page.locator(".top .pill")).to_have_text("No response")
+    expect(page.locator(".banner")).to_contain_text("does not respond")
+    expect(page.locator(".approvals-list")).to_contain_text("What is pending is not known")
+    halting.resume()
+    expect(page.locator(".top .pill")).to_have_text("Live")
+    expect(page.locator(".approvals-list")).to_contain_text("No pending proposals.")
+
+
+def test_a_socket_over_which_nothing_comes_is_replaced(gateway: Running, watched: Watched) -> None:
+    """HTTP answers, the socket does not, as behind a proxy that has forgotten it."""
+    page = watched.page()
+    page.add_init_script(
+        HOLD_ANSWERS.replace("holds && isAnswer", "window.__deaf?.has(this)")
+        .replace("const held = [];", "const held = []; window.__all = []; window.__deaf = new Set();")
+        .replace("set onmessage(handle) {", "set onmessage(handle) { window.__all.push(this);")
+    )
+    page.clock.install()
+    page.goto(f"{gateway.url}/#/lab/approvals")
+    sign_in(page, "t-human")
+    page.evaluate("window.__all.forEach((each) => window.__deaf.add(each))")
+    sockets: list[str] = []
+    page.on("websocket", lambda socket: sockets.append(socket.url))
+
+    def wait() -> bool:
+        page.clock.run_for(20_000)
+        page.wait_for_timeout(50)
+        return len(sockets) > 0
+
+    until_seen(wait)
+    expect(page.locator(".top .pill")).to_have_text("Live")
+
+
+def test_what_i_rejected_leaves_my_queue_and_others_can_still_decide(
+    page_as: PageAs, member: MemberAs
+) -> None:
+    member("files")
+    agent = member("agent")
+    propose(agent, "add", a=1)
+    page, other = page_as("human", "approvals"), page_as("second", "approvals")
+    shown(page, "add")
+    badge = page.get_by_role("link", name="Approvals").locator(".badge")
+    expect(badge).to_have_text("1")
+    page.keyboard.press("r")
+    page.wait_for_timeout(450)
+    page.keyboard.press("Control+Enter")
+    expect(for_others(page)).to_contain_text("Rejected by you")
+    expect(page.get_by_text("none pending", exact=True)).to_be_visible()
+    expect(badge).to_be_hidden()
+    expect(waiting(other)).to_contain_text("Rejected by human")
+    # It is the gateway that remembers it.
+    page.reload()
+    sign_in(page, "t-human")
+    expect(for_others(page)).to_contain_text("Rejected by you")
+    expect(waiting(page)).to_have_count(0)
+
+
+def hold_calls(space: JoinedSpace, started: threading.Event) -> None:
+    @space.tool
+    async def slow(path: str) -> str:
+        """Take for ever."""
+        started.set()
+        await asyncio.sleep(3600)
+        return path
+
+
+def test_an_unknown_outcome_is_shown_as_such_and_settled_by_somebody_who_looked(
+    page_as: PageAs, member: MemberAs
+) -> None:
+    began = threading.Event()
+    files, agent = member("files"), member("agent")
+    files.run(lambda space: hold_calls(space, began))
+    propose(agent, "slow", path="a.txt")
+    page = page_as("human", "approvals")
+    shown(page, "slow")
+    approve(page)
+    until_seen(began.is_set)
+    files.leave()
+    unknown = page.get_by_role("list", name="Outcome unknown").locator(".approvals-row")
+    expect(unknown).to_contain_text("outcome unknown")
+    expect(detail(page)).to_contain_text("whether it was carried out is not known (its host disconnected")
+    expect(page.get_by_text("failed")).to_have_count(0)
+    newcomer = page_as("second", "approvals")
+    elsewhere = newcomer.get_by_role("list", name="Outcome unknown").locator(".approvals-row")
+    expect(elsewhere).to_contain_text("slow")
+    elsewhere.get_by_role("button").click()
+    detail(newcomer).get_by_role("button", name="It was done…").click()
+    newcomer.get_by_label("How do you know?").fill("the file is there")
+    newcomer.locator("dialog").get_by_role("button", name="Record as done").click()
+    expect(detail(newcomer)).to_contain_text("second (you) found that it was done")
+    expect(detail(page)).to_contain_text("the file is there")
+    expect(unknown).to_have_count(0)
+
+
+def test_a_link_to_a_settled_proposal_says_what_became_of_it(
+    forgetful: Running, watched: Watched, joined: Callable[[str], Driven]
+) -> None:
+    """Also to somebody who was not there; and of a wrong one it says that it is not known."""
+    files, agent, human = joined("files"), joined("agent"), joined("human")
+    files.run(offer_tools)
+    proposal = propose(agent, "add", a=1)
+    human.sees(lambda space: space.proposals.open())
+    human.run(lambda space: space.approve(proposal.id))
+    agent.run(lambda space: proposal.outcome())
+    agent.run(say_much)
+    page = watched.page()
+    page.goto(f"{forgetful.url}/#/lab/approvals/{proposal.id}")
+    sign_in(page, "t-second")
+    expect(detail(page)).to_contain_text("human approved it; it was carried out")
+    expect(detail(page)).to_contain_text("add")
+    open_link(page, "approvals", "no-such-proposal")
+    expect(detail(page)).to_contain_text("Unknown proposal")
+
+
+def open_link(page: Page, *parts: str) -> None:
+    page.evaluate("(hash) => { location.hash = hash; }", "#/" + "/".join(["lab", *parts]))
