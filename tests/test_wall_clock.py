@@ -13,6 +13,7 @@ STAMP: Final = "a time for people to read"
 SIGNED: Final = "XProtocol: creation, expiry, delegation and revocation are times that others signed"
 AGO: Final = "how long ago, of a time that somebody wrote"
 FILES: Final = {
+    "bridge/space_server/pending_calls.py": "how far back the gateway is asked, with a margin of a minute",
     "adapter/adapter.py": SIGNED,
     "adapter/discovery/announcer.py": SIGNED,
     "adapter/inbound/operation_runner.py": SIGNED,

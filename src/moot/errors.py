@@ -243,6 +243,7 @@ class ResourceLimit(Refused):
 #    ├── ConnectionClosed        it ended for good; code and reason say how
 #    │   └── NotAdmitted         it never began: token, space or name are not right
 #    ├── ConnectionLost          it went away for now; what was waited for may have been missed
+#    │   └── ResultMissed            it was carried out, and its result passed while we were away
 #    ├── NotAllowed              own rights do not allow this (said before anything is sent)
 #    ├── Paused                  somebody paused us (MEW 3.9.1)
 #    ├── OutboxFull              more was sent than the gateway takes at once
@@ -289,6 +290,14 @@ class NotAdmitted(ConnectionClosed):
 
 class ConnectionLost(MootError):
     """The connection is away; what happens meanwhile is not heard."""
+
+
+class ResultMissed(ConnectionLost):
+    """It was carried out, and its result passed while we were away; `outcome` is `done` or `failed`."""
+
+    def __init__(self, outcome: str) -> None:
+        self.outcome = outcome
+        super().__init__(f"it was carried out ({outcome}); its result was missed while we were away")
 
 
 class NotAllowed(MootError):

@@ -19,7 +19,7 @@ from moot.participant import JoinedSpace, connect
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
 
 # A decision takes longer than this, so that every way of telling the client of it is taken.
-HASTY = McpServerLimits(decision_seconds=0.05, progress_seconds=0.02, dialog_wait_seconds=5)
+HASTY = McpServerLimits(decision_seconds=0.05, progress_seconds=0.02, answer_seconds=5)
 HOST: list[Any] = ["mcp/response", "chat", {"kind": "mcp/request", "payload": {"method": "notifications/*"}}]
 PROPOSER: list[Any] = ["mcp/proposal", "mcp/withdraw", "chat"]
 

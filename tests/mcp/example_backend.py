@@ -152,7 +152,7 @@ class ExampleBackend:
         self.news.set()
         return lambda: self._listeners.remove(listener)
 
-    def pending(self, handle: str) -> PendingCall | None:
+    async def pending(self, handle: str) -> PendingCall | None:
         return next((each.pending for each in self.decisions if each.pending.handle == handle), None)
 
     # For tests

@@ -15,8 +15,10 @@ from pydantic import Field
 
 from mcp import MCPError
 from moot.errors import McpError
+from moot.mcp.downstream.handshake import HandshakeSession
 from moot.mcp.downstream.limits import McpServerLimits
-from moot.mcp.downstream.rpc import RpcRequest
+from moot.mcp.downstream.rpc import RpcNotification, RpcRequest
+from moot.mcp.downstream.running_requests import RunningRequests
 from moot.mcp.downstream.stateless import StatelessRequest, StatelessSubscription
 from tests.mcp.example_backend import QUESTION
 from tests.mcp.example_http_server import ServedExample, serve_example
@@ -26,7 +28,7 @@ from tests.waiting import HANG_SECONDS, until
 
 # Nothing is decided within this by itself, so that every way beyond waiting is taken.
 HASTY = McpServerLimits(
-    decision_seconds=0.05, progress_seconds=0.02, dialog_wait_seconds=5, task_poll_seconds=0.05
+    decision_seconds=0.05, progress_seconds=0.02, answer_seconds=5, task_poll_seconds=0.05
 )
 ERAS = ["legacy", "2026-07-28"]
 TASKS = "io.modelcontextprotocol/tasks"
@@ -359,9 +361,8 @@ async def test_the_dialog_goes_away_when_somebody_decides_meanwhile() -> None:
         assert example.server.counts.channels == {"elicitation": 1}
 
 
-@pytest.mark.parametrize("mode", ERAS)
-async def test_a_client_that_gives_up_waiting_withdraws(mode: Any) -> None:
-    async with serve_example() as example, at(example, "http", mode) as one:
+async def test_a_client_that_cancels_its_call_withdraws_it() -> None:
+    async with serve_example() as example, at(example, "http", "legacy") as one:
         async with anyio.create_task_group() as group:
             group.start_soon(one.call_tool, "decide", {})
             await example.backend.until(lambda: example.backend.decisions)
@@ -372,6 +373,101 @@ async def test_a_client_that_gives_up_waiting_withdraws(mode: Any) -> None:
         assert decision.withdrawn == "cancelled by the client"
         # The SDK's client fails when it is closed while an answer comes in, so let it take that first.
         await one.call_tool("echo", {})
+
+
+async def test_a_client_whose_time_is_up_withdraws_nothing() -> None:
+    """The SDK cancels its request by itself then, and says why."""
+    async with serve_example() as example, at(example, "http", "legacy") as one:
+        with pytest.raises(MCPError, match="imed out"):
+            await one.call_tool("decide", {}, read_timeout_seconds=0.2)
+        pending = example.backend.decisions[0].pending
+        await until(lambda: pending.waiting == 0)
+        # A later request is answered after the cancellation has been processed.
+        await one.call_tool("echo", {})
+        assert (example.backend.decisions[0].withdrawn, pending.decided.is_set()) == (None, False)
+
+
+async def test_a_client_that_disconnects_withdraws_nothing() -> None:
+    """In the stateless era nothing tells a lost connection from a person who cancels."""
+    async with serve_example() as example, at(example, "http", "2026-07-28") as one:
+        async with anyio.create_task_group() as group:
+            group.start_soon(one.call_tool, "decide", {})
+            await example.backend.until(lambda: example.backend.decisions)
+            group.cancel_scope.cancel()
+        pending = example.backend.decisions[0].pending
+        await until(lambda: pending.waiting == 0)
+        assert (example.backend.decisions[0].withdrawn, pending.decided.is_set()) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("reason", "withdraws"),
+    [
+        ("McpError: MCP error -32001: Request timed out", False),
+        ("Maximum total timeout exceeded", False),
+        ("timed out after 60s", False),
+        ("context deadline exceeded", False),
+        ("AbortError: This operation was aborted", True),
+        ("caller cancelled", True),
+        (None, True),
+    ],
+)
+async def test_a_cancellation_withdraws_unless_it_is_a_timeout(reason: str | None, withdraws: bool) -> None:
+    async with serve_example() as example:
+        running = RunningRequests(example.server.spawn, example.server.counts, max_requests=8)
+        session = HandshakeSession(example.server, running, lambda *_: None)
+        session.receive(RpcRequest(1, "initialize", {"protocolVersion": "2025-11-25", "capabilities": {}}))
+        session.receive(RpcRequest(2, "tools/call", {"name": "decide", "arguments": {}}))
+        await example.backend.until(lambda: example.backend.decisions)
+        decision = example.backend.decisions[0]
+        await until(lambda: decision.pending.waiting == 1)
+        params = {"requestId": 2} | ({} if reason is None else {"reason": reason})
+        session.receive(RpcNotification("notifications/cancelled", params))
+        await until(lambda: decision.pending.waiting == 0)
+        assert (decision.withdrawn is not None) == withdraws
+
+
+async def test_a_dialog_that_nobody_answers_does_not_delay_the_pending_result() -> None:
+    """Clients give up after a minute, and the time that a dialog is open counts."""
+    limits = McpServerLimits(decision_seconds=0.05, answer_seconds=0.2)
+    person = Person("think")
+    async with (
+        serve_example(limits) as example,
+        at(example, "http", "legacy", elicitation_callback=person) as one,
+    ):
+        result = await one.call_tool("decide", {})
+        assert text_of(result) == "pending under p-1"
+        assert person.reading.is_set()
+        assert example.backend.decisions[0].withdrawn is None
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_an_approved_call_that_runs_long_answers_pending_in_time(mode: Any) -> None:
+    limits = McpServerLimits(decision_seconds=0.1, answer_seconds=0.1)
+    async with (
+        serve_example(limits) as example,
+        at(example, "http", mode) as one,
+        anyio.create_task_group() as group,
+    ):
+
+        async def call() -> None:
+            assert text_of(await one.call_tool("decide", {})) == "pending under p-1"
+
+        group.start_soon(call)
+        await example.backend.until(lambda: example.backend.decisions)
+        example.backend.decisions[0].pending.mark_approved("approved, being done")
+
+
+async def test_a_call_of_an_earlier_run_is_found_as_a_task() -> None:
+    async with (
+        serve_example(HASTY) as example,
+        at(example, "http", "2026-07-28", extensions=[Tasks(example)]) as one,
+    ):
+        await raw(example, "tools/call", {"name": "decide", "arguments": {}})
+        # As after a restart: the backend knows the call, and the server no task.
+        example.server.tasks._tasks.clear()
+        assert (await ask(one.session, "tasks/get", "p-1"))["status"] == "working"
+        example.backend.decisions[0].approve()
+        assert (await ask(one.session, "tasks/get", "p-1"))["status"] == "completed"
 
 
 async def test_a_request_state_gets_no_other_calls_answer() -> None:

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +20,7 @@ from moot.cli.program import RefuseToken
 from moot.errors import MootError, UsageError
 
 if TYPE_CHECKING:
+    from moot.bridge.space_server.calls_file import CallsFile
     from moot.config.connect_settings import CliOverrides, ConnectSettings
     from moot.mcp.downstream.mcp_server import McpServer
     from moot.participant import JoinedSpace
@@ -93,6 +95,11 @@ def add_command(commands: Any, name: str) -> None:
         metavar="FILE",
         help="keeps the owner of each tool name (default: below ~/.local/state; `none`: do not keep them)",
     )
+    add(
+        "--calls-file",
+        metavar="FILE",
+        help="keeps calls that wait for a decision (default: below ~/.local/state; `none`: do not keep them)",
+    )
     add("--no-word-vectors", action="store_true", help="search tools by words alone (see moot[search])")
     add(
         "--log-level",
@@ -131,8 +138,10 @@ def run(options: argparse.Namespace) -> int:
 
 async def _serve(options: argparse.Namespace, where: ConnectSettings, environ: Mapping[str, str]) -> int:
     from moot import logs
+    from moot.bridge.space_server.call_text import console_address
     from moot.bridge.space_server.names_file import NamesFile
     from moot.bridge.space_server.own_tools import OWN_NAMES
+    from moot.bridge.space_server.pending_calls import FOREVER_SECONDS
     from moot.bridge.space_server.space_backend import BackendSettings, SpaceBackend
     from moot.mcp.downstream.limits import McpServerLimits
     from moot.mcp.downstream.mcp_server import McpServer
@@ -140,9 +149,11 @@ async def _serve(options: argparse.Namespace, where: ConnectSettings, environ: M
     from moot.offers.search_settings import SearchSettings
     from moot.participant import ParticipantLimits, connect
 
+    token = where.token.reveal()
+
     logs.set_up(options.log_level, "text", None)
     # Practically forever: a client does not restart us because the gateway was restarted.
-    limits = ParticipantLimits(reconnect_seconds=10 * 365 * 86_400.0)
+    limits = ParticipantLimits(reconnect_seconds=FOREVER_SECONDS, proposal_seconds=FOREVER_SECONDS)
     offers = OfferTable(OWN_NAMES)
     path = _names_path(options, where, environ)
     names = None if path is None else NamesFile(path, offers)
@@ -150,14 +161,25 @@ async def _serve(options: argparse.Namespace, where: ConnectSettings, environ: M
         names.load()
     settings = BackendSettings(
         wait_for_others=options.wait_for_others,
+        console=console_address(where.url),
         search=SearchSettings(word_vectors=not options.no_word_vectors),
     )
     try:
         async with (
             # A call gets its response; an echo of the request would only wake us once more.
-            connect(where.url, where.space, where.token.reveal(), limits=limits, echo="unanswered") as joined,
-            SpaceBackend(joined, settings, space_name=where.space, offers=offers) as backend,
-            McpServer(backend, McpServerLimits(decision_seconds=options.decision_seconds)) as server,
+            connect(where.url, where.space, token, limits=limits, echo="unanswered") as joined,
+            SpaceBackend(
+                joined,
+                settings,
+                space_name=where.space,
+                offers=offers,
+                calls=_calls_file(options, where, environ, joined.me),
+            ) as backend,
+            McpServer(
+                backend,
+                McpServerLimits(decision_seconds=options.decision_seconds),
+                state_key=sha256(f"request states\0{token}".encode()).hexdigest()[:16],
+            ) as server,
         ):
             if names is not None:
                 backend.watch(lambda _change: names.save())
@@ -177,8 +199,24 @@ def _names_path(
         return None
     if options.names_file:
         return Path(options.names_file)
+    return names_path(_state_folder(environ), where.url, where.space)
+
+
+def _calls_file(
+    options: argparse.Namespace, where: ConnectSettings, environ: Mapping[str, str], member: str
+) -> CallsFile | None:
+    from moot.bridge.space_server.calls_file import CallsFile, calls_path
+
+    if options.calls_file == "none":
+        return None
+    if options.calls_file:
+        return CallsFile(Path(options.calls_file))
+    return CallsFile(calls_path(_state_folder(environ), where.url, where.space, member))
+
+
+def _state_folder(environ: Mapping[str, str]) -> Path:
     state = environ.get("XDG_STATE_HOME")
-    return names_path(Path(state) if state else Path.home() / ".local" / "state", where.url, where.space)
+    return Path(state) if state else Path.home() / ".local" / "state"
 
 
 async def _serve_until_end(options: argparse.Namespace, server: McpServer, joined: JoinedSpace) -> int:
@@ -330,6 +368,8 @@ def _arguments(options: argparse.Namespace, overrides: CliOverrides, environ: Ma
         made += ["--wait-for-others"]
     if options.names_file:
         made += ["--names-file", options.names_file]
+    if options.calls_file:
+        made += ["--calls-file", options.calls_file]
     if options.no_word_vectors:
         made += ["--no-word-vectors"]
     return made

@@ -7,7 +7,7 @@ of the member.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final
 
 from moot.participant.control.control_handler import ControlHandler
@@ -101,6 +101,16 @@ class InboundRouter:
                 self._replay_decision(envelope)
         if reaches_back:
             self._parts.proposals.clear_uncertain()
+
+    def replay_kinds(self, history: Iterable[Envelope], kinds: Container[str]) -> None:
+        """Learn what messages of these kinds say about proposals that we know."""
+        for envelope in history:
+            if (
+                envelope.kind in kinds
+                and self._parts.correlations.get(envelope.id) is None
+                and self._is_valid(envelope)
+            ):
+                self._replay_decision(envelope)
 
     def _replay_decision(self, envelope: Envelope) -> None:
         route = self._decision_routes.get(envelope.kind)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, TypeVar, Unpack, overload
 
 from moot.errors import McpError, ToolFailed, UsageError
@@ -22,7 +22,7 @@ from moot.participant.conversation.chat import ChatFormat
 from moot.participant.conversation.reasoning import Reasoning, ReasoningParts
 from moot.participant.conversation.transcript import Transcript
 from moot.participant.decisions.own_proposal import Proposal
-from moot.participant.decisions.proposal_list import SeenProposal
+from moot.participant.decisions.proposal_list import GatewayProposal, RecordedProposal, SeenProposal
 from moot.participant.member_parts import MemberParts
 from moot.participant.member_session import MemberSession
 from moot.participant.serving.own_offers import ResourceOptions, prompt_of, resource_of
@@ -337,6 +337,46 @@ class JoinedSpace:
         """
         return await self._parts.proposal_client.propose(to, method, params, **options)
 
+    async def resume_proposals(
+        self,
+        records: Iterable[RecordedProposal] = (),
+        *,
+        timeout_seconds: float | None = None,
+        wait_for_others: bool = False,
+    ) -> list[Proposal]:
+        """Follow our own proposals of an earlier run again: those written down, and all that are open.
+
+        The gateway says what became of them meanwhile; results come from its history, as far as it has them.
+        `wait_for_others` is for those written down; of others it is not known how they were made, so they go
+        on after a rejection.
+        """
+        proposals, router = self.proposals, self._session.router
+        # Open ones come with their envelope, in the bytes that an approval has to repeat.
+        await self.refresh_proposals()
+        known = list(records)
+        missing = [record for record in known if proposals.get(record.id) is None]
+        for record in missing:
+            proposals.add_recorded(record, self.me)
+        if known:
+            since = min(record.proposed_at for record in known) - self.limits.history_margin_seconds
+            history = await self.history(since)
+            router.replay_kinds(history, ("mcp/reject", "chat"))
+            if missing:
+                await self.refresh_proposals()
+            # Only now is it known which request a response belongs to.
+            router.replay_kinds(history, ("mcp/response",))
+        ours = {seen.id: seen for seen in proposals if seen.proposer == self.me}
+        recorded = {record.id for record in known}
+        resume = self._parts.proposal_client.resume
+        return [
+            resume(
+                seen,
+                timeout_seconds=timeout_seconds,
+                wait_for_others=wait_for_others or seen.id not in recorded,
+            )
+            for seen in ours.values()
+        ]
+
     async def approve(self, proposal: SeenProposal | str, **options: Unpack[ApproveOptions]) -> Outcome:
         """Approve a proposal: make the proposed request, exactly as proposed, and wait for the result.
 
@@ -460,6 +500,10 @@ class JoinedSpace:
         past = self._session.router.replay(await self.history(since))
         await self.refresh_proposals()
         return past
+
+    async def look_up_proposal(self, id: str) -> GatewayProposal | None:
+        """What the gateway says about one proposal of anybody, settled or not; None if it remembers none."""
+        return await self._parts.proposal_sync.look_up(id)
 
     async def refresh_proposals(self) -> bool:
         """Ask the gateway which proposals are open and what became of those we knew; whether it told.

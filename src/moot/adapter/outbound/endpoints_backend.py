@@ -139,7 +139,7 @@ class EndpointsBackend:
 
     # Calls
 
-    def pending(self, _handle: str) -> PendingCall | None:
+    async def pending(self, _handle: str) -> PendingCall | None:
         return None
 
     async def perform(self, call: BackendCall) -> JsonObject | PendingCall:

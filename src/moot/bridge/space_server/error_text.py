@@ -18,6 +18,7 @@ from moot.errors import (
     RateLimited,
     Refused,
     Rejected,
+    ResultMissed,
     TimedOut,
     Unreachable,
     Withdrawn,
@@ -64,6 +65,12 @@ def describe_fault(fault: MootError, what: str, host: str) -> str:
                 f"The gateway cannot be reached, so {what} was not sent. The connection comes back by "
                 "itself: call again soon."
             )
+        case ResultMissed():
+            result = "was done" if fault.outcome == "done" else "was carried out and failed"
+            return (
+                f"Approved, and {what} of {host} {result} while nobody here was connected; its result was "
+                "not kept. Do not call it again for this: look at what it did with another tool."
+            )
         case ConnectionLost():
             return (
                 f"The connection to the gateway was lost while waiting for {what}; whether it was done is "
@@ -101,6 +108,7 @@ def failure_result(fault: MootError, *, method: str, what: str, host: str) -> Js
         raise fault
     text = describe_fault(fault, what, host)
     if method == "tools/call":
-        return text_result(text, is_error=True)
+        is_done = isinstance(fault, ResultMissed) and fault.outcome == "done"
+        return text_result(text, is_error=not is_done)
     code = NOT_ALLOWED if isinstance(fault, NotAllowed | CapabilityViolation | Rejected) else NOT_DONE
     raise McpError(code, text, {"reason": getattr(fault, "code", type(fault).__name__)}) from fault

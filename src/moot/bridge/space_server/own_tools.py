@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from moot.bridge.space_server.call_text import show_arguments
 from moot.bridge.space_server.error_text import describe_fault
 from moot.bridge.space_server.pending_calls import STATUS_TOOL, PendingCalls
 from moot.errors import McpError, MootError
@@ -32,6 +33,8 @@ MAX_CHAT_CHARS: Final = 4_000
 MAX_FOUND: Final = 50
 # Clients give up on a call after about a minute.
 MAX_WAIT_SECONDS: Final = 50.0
+# Of the arguments of each call in an overview.
+_OVERVIEW_CHARS: Final = 300
 
 _DEFINITIONS: Final[tuple[JsonObject, ...]] = (
     {
@@ -86,7 +89,8 @@ _DEFINITIONS: Final[tuple[JsonObject, ...]] = (
         "name": STATUS_TOOL,
         "title": "Status of a pending call",
         "description": "Calls that you may only propose wait for somebody's approval. This shows the status "
-        "of one (and its result, once it is there), or without a handle all that are pending.",
+        "of one (and its result, once it is there), or without a handle all of yours, also of earlier "
+        "sessions.",
         "inputSchema": {
             "type": "object",
             "properties": {
@@ -225,10 +229,10 @@ class OwnTools:
         wait = _number(arguments, "wait_seconds", 0, MAX_WAIT_SECONDS)
         withdraw = _argument(arguments, "withdraw", bool, False)
         if handle is None:
-            return self._overview()
-        pending = self._pending_calls.get(handle)
+            return await self._overview()
+        pending = await self._pending_calls.find(handle)
         if pending is None:
-            raise BadArgument("no such handle, or it has expired; without a handle all are shown")
+            return await self._describe_told(handle)
         if withdraw:
             await pending.withdraw("withdrawn with moot_status")
         if wait or withdraw:
@@ -242,15 +246,31 @@ class OwnTools:
             return pending.pending_result()
         return _finished(pending)
 
-    def _overview(self) -> JsonObject:
+    async def _describe_told(self, handle: str) -> JsonObject:
+        """A proposal of ours that is not known here any more: what the gateway still says about it."""
+        told = await self._space.look_up_proposal(handle)
+        if told is None or told.proposer != self._space.me:
+            raise BadArgument(
+                "the gateway knows no proposal of yours with this handle; without a handle all are shown"
+            )
+        about = f"{told.method} {told.name or ''}".strip()
+        outcome = f", outcome {told.outcome}" if told.outcome is not None else ""
+        by = f" by {told.fulfilled_by}" if told.fulfilled_by is not None else ""
+        text = f"{handle}: {about} was proposed at {told.proposed_at} and is {told.state}{by}{outcome}."
+        facts: JsonObject = {"handle": handle, "method": told.method, "name": told.name, "state": told.state}
+        facts |= {"outcome": told.outcome, "approved_by": told.fulfilled_by}
+        return text_result(text, structuredContent=facts)
+
+    async def _overview(self) -> JsonObject:
+        calls = self._pending_calls
         entries: list[JsonObject] = [
-            {
-                "handle": pending.handle,
+            calls.describe(pending)
+            | {
                 "what": pending.headline,
                 "state": "finished" if pending.finished.is_set() else "pending",
                 "note": pending.note,
             }
-            for pending in self._pending_calls.all()
+            for pending in await calls.all()
         ]
         search = self._search_status()
         connection: JsonObject = {
@@ -259,8 +279,15 @@ class OwnTools:
             "connection": self._space.state,
             "search": search.as_json(),
         }
-        lines = [f"- {e['handle']}: {e['state']}, {e['note']}. {e['what']}" for e in entries]
-        head = f"{self._space.me} in {self._space_name}, {self._space.state}; {len(entries)} proposals."
+        lines = [
+            f"- {e['handle']}: {e['state']}, {e['note']}. {e['name']} of {e['host']} with "
+            f"{show_arguments(e['method'], e, _OVERVIEW_CHARS)}"
+            for e in entries
+        ]
+        count = f"{len(entries)} proposals" if calls.known else f"{len(entries)} proposals known"
+        head = f"{self._space.me} in {self._space_name}, {self._space.state}; {count}."
+        if not calls.known:
+            head += " The gateway has not told whether there are more: ask again."
         shown = "\n".join([head, f"Tool search: {search}.", *lines])
         return text_result(shown, structuredContent=connection | {"calls": entries})
 

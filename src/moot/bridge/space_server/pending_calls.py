@@ -1,18 +1,37 @@
-"""Calls that became proposals: their decisions and results, for clients that ask now or later."""
+"""Calls that became proposals: their decisions and results, for clients that ask now or later.
+
+A proposal outlives the client that made it. `moot mcp` may be closed, killed and started again, and so may
+the gateway: what is open comes back from the gateway, and what became of the others too, with the arguments
+that were written down. Nothing here withdraws a proposal because time has passed.
+
+A call that is repeated is the same proposal while its outcome was not told to any client: models repeat a
+call whose result they did not see, and it must not be done twice.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import Callable
-from typing import Final
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final
 
+from moot.bridge.space_server.call_text import (
+    describe_deciders,
+    proposal_link,
+    show_arguments,
+    who_can_approve,
+)
+from moot.bridge.space_server.calls_file import CallsFile, RecordedCall
 from moot.bridge.space_server.error_text import failure_result
-from moot.errors import McpError, MootError, Rejected, Withdrawn
+from moot.errors import ConnectionClosed, McpError, MootError, Rejected, Withdrawn
 from moot.mcp.downstream.backend import BackendCall, PendingCall, text_result
 from moot.mcp.eras import INTERNAL_ERROR, JsonObject
 from moot.participant import JoinedSpace, Proposal
-from moot.protocol import strict_json
+from moot.participant.connection.envelope_writer import new_id
+from moot.participant.decisions.proposal_list import RecordedProposal, SeenProposal
 from moot.protocol.operation import Json
 
 log = logging.getLogger(__name__)
@@ -22,24 +41,49 @@ STATUS_TOOL: Final = "moot_status"
 MAX_KEPT: Final = 1_000
 # How long a result is kept for a client that comes back for it.
 KEPT_SECONDS: Final = 3_600.0
+# A proposal ends when the gateway says so, not by a clock of ours.
+FOREVER_SECONDS: Final = 10 * 365 * 86_400.0
+# How long a question waits for what the gateway says about earlier calls.
+RESTORE_SECONDS: Final = 10.0
+# Between two questions to the gateway: only that a proposal has expired is not told without being asked.
+REFRESH_SECONDS: Final = 5.0
 # MEW 3.3.3: a rejection may be explained right after it; wait only briefly for that.
 _EXPLAIN_SECONDS: Final = 0.5
+_SETTLE_SECONDS: Final = 2.0
 
 
 class PendingCalls:
-    """The proposals that one MCP server made."""
+    """The proposals that one member made through MCP, within `async with`."""
 
-    def __init__(self, space: JoinedSpace, *, wait_for_others: bool, proposal_seconds: float) -> None:
+    def __init__(
+        self,
+        space: JoinedSpace,
+        *,
+        wait_for_others: bool,
+        proposal_seconds: float,
+        file: CallsFile | None = None,
+        console: str = "",
+        space_name: str = "",
+    ) -> None:
+        """`console` and `space_name` make the address of a proposal's page."""
         self._space = space
         self._wait_for_others = wait_for_others
         self._proposal_seconds = proposal_seconds
+        self._file = file
+        self._console = console
+        self._space_name = space_name
         self._kept: dict[str, PendingCall] = {}
-        self._reported: dict[bytes, PendingCall] = {}
+        self._records: dict[str, RecordedCall] = {}
+        # The latest call of each kind: host, method and params.
+        self._latest: dict[bytes, PendingCall] = {}
+        self._restored = asyncio.Event()
+        self._refreshed_at = 0.0
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> PendingCalls:
         await self._group.__aenter__()
+        self._spawn(self._restore())
         return self
 
     async def __aexit__(self, *_fault: object) -> None:
@@ -47,47 +91,119 @@ class PendingCalls:
             task.cancel()
         await self._group.__aexit__(None, None, None)
 
-    def get(self, handle: str) -> PendingCall | None:
+    # Looking up
+
+    async def find(self, handle: str) -> PendingCall | None:
+        await self.refresh()
         self._drop_expired()
         return self._kept.get(handle)
 
-    def all(self) -> list[PendingCall]:
+    async def all(self) -> list[PendingCall]:
         """Newest last."""
+        await self.refresh()
         self._drop_expired()
         return list(self._kept.values())
+
+    def record_of(self, pending: PendingCall) -> RecordedCall:
+        return self._records[pending.handle]
+
+    async def refresh(self) -> None:
+        """Bring everything up to what the gateway knows, as far as it answers."""
+        await self._wait_restored()
+        now = time.monotonic()
+        open = any(not pending.finished.is_set() for pending in self._kept.values())
+        if open and now - self._refreshed_at > REFRESH_SECONDS and self._space.state == "joined":
+            self._refreshed_at = now
+            await self._space.refresh_proposals()
+            await self._let_settle()
+
+    async def _let_settle(self) -> None:
+        """What is over settles in its own task: whoever asks now is to be told."""
+        seen = {handle: self._space.proposals.get(handle) for handle in self._kept}
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SETTLE_SECONDS):
+                for handle, pending in tuple(self._kept.items()):
+                    known = seen[handle]
+                    if known is not None and known.is_over:
+                        await pending.finished.wait()
+
+    @property
+    def known(self) -> bool:
+        """Whether the gateway told what is open. If not, nobody may be told that nothing is pending."""
+        return self._restored.is_set() and self._space.proposals.known
+
+    async def _wait_restored(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RESTORE_SECONDS):
+                await self._restored.wait()
+
+    # Proposing
 
     async def propose(self, host: str, params: JsonObject, call: BackendCall, what: str) -> PendingCall:
         """Propose a call to the space; `params` use the host's own names. Raises what `propose` raises.
 
-        A call that is repeated after its client got "pending" is still the same proposal: models that wonder
-        about the result repeat the call rather than ask for its status.
+        A repeated call is the earlier proposal, if no client waits for that now or was told its outcome.
         """
-        fingerprint = strict_json.encode([host, call.method, _without_meta(params)])
-        known = self._reported.get(fingerprint)
-        if known is not None and not known.decided.is_set():
+        await self._wait_restored()
+        self._drop_expired()
+        kind = _fingerprint(host, call.method, params)
+        known = self._latest.get(kind)
+        if known is not None and known.waiting == 0 and not known.delivered:
+            if known.finished.is_set():
+                known.add_text(
+                    "This is the result of your earlier call with the same arguments, which you had not "
+                    "seen. It was not done again."
+                )
             return known
-        proposal = await self._space.propose(
-            host,
-            call.method,
-            params,
-            timeout_seconds=self._proposal_seconds,
-            wait_for_others=self._wait_for_others,
-            progress=None if call.progress is None else _progress_params(call.progress),
-            log=None if call.log is None else _log_params(call.log),
+        record = RecordedCall(
+            proposal=RecordedProposal(
+                id=new_id(),
+                to=host,
+                method=call.method,
+                params=_without_meta(params),
+                proposed_at=time.time(),
+            ),
+            what=what,
+            params=_without_meta(call.params),
         )
+        # Before it is sent: from then on somebody may approve it, and we may be killed.
+        if self._file is not None:
+            self._file.add(record)
+        try:
+            proposal = await self._space.propose(
+                host,
+                call.method,
+                params,
+                id=record.handle,
+                stay_open=True,
+                timeout_seconds=FOREVER_SECONDS,
+                wait_for_others=self._wait_for_others,
+                progress=None if call.progress is None else _progress_params(call.progress),
+                log=None if call.log is None else _log_params(call.log),
+            )
+        except MootError:
+            self._forget(record.handle)
+            raise
+        return self._keep(record, proposal, call)
+
+    def _keep(self, record: RecordedCall, proposal: Proposal, call: BackendCall) -> PendingCall:
+        host, what = record.proposal.to, record.what
         pending = PendingCall(
-            proposal.id,
+            record.handle,
             headline=f"{what} of {host} needs somebody's approval: it was proposed to the space.",
+            details=lambda: self._describe(record),
             call=call,
-            withdraw=lambda _reason: _withdraw(proposal),
-            pending_result=lambda pending: self._pending_result(pending, fingerprint, what, host),
+            withdraw=lambda _reason: _withdraw(pending, proposal),
+            pending_result=lambda pending: self._pending_result(pending, record),
             kept_seconds=self._proposal_seconds + KEPT_SECONDS,
         )
-        self._kept[pending.handle] = pending
+        pending.on_delivered = lambda pending: self._forget(pending.handle)
+        self._kept[record.handle] = pending
+        self._records[record.handle] = record
+        self._latest[_fingerprint(host, record.proposal.method, record.proposal.params)] = pending
         proposal.on_change = lambda changed: _update_note(pending, changed)
-        task = self._group.create_task(self._follow(pending, proposal, what, host))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        _update_note(pending, proposal)
+        self._spawn(self._follow(pending, proposal, what, host))
         return pending
 
     async def _follow(self, pending: PendingCall, proposal: Proposal, what: str, host: str) -> None:
@@ -95,6 +211,14 @@ class PendingCalls:
             outcome = await proposal.outcome()
         except McpError as fault:
             pending.settle(fault, f"{host} answered with an error: {fault.message}")
+        except ConnectionClosed as fault:
+            # It stays written down: the next run tells what became of it.
+            pending.on_delivered = None
+            text = (
+                f"You are not in the space any more ({fault.reason or fault.code}). The proposal of {what} "
+                f"may still be open: after joining again, {STATUS_TOOL} tells what became of it."
+            )
+            pending.settle(text_result(text, is_error=True), "left the space")
         except MootError as fault:
             if isinstance(fault, Rejected):
                 await fault.explanation(_EXPLAIN_SECONDS)
@@ -112,16 +236,61 @@ class PendingCalls:
         else:
             pending.settle(outcome.result, f"approved by {outcome.by}, answered by {outcome.host}")
 
-    def _pending_result(self, pending: PendingCall, fingerprint: bytes, what: str, host: str) -> JsonObject:
+    # Earlier runs
+
+    async def _restore(self) -> None:
+        """Follow the calls of earlier runs: those written down, and what else is open in our name."""
+        try:
+            records = {} if self._file is None else {each.handle: each for each in self._file.load()}
+            proposals = await self._space.resume_proposals(
+                [record.proposal for record in records.values()],
+                timeout_seconds=FOREVER_SECONDS,
+                wait_for_others=self._wait_for_others,
+            )
+            for proposal in proposals:
+                if proposal.id in self._kept:
+                    continue
+                record = records.get(proposal.id) or _record_of(proposal.seen)
+                if record is not None:
+                    self._keep(record, proposal, BackendCall(record.proposal.method, record.params))
+            await self._let_settle()
+            self._refreshed_at = time.monotonic()
+        except MootError as fault:
+            log.warning("earlier calls are not known", extra={"why": str(fault)})
+        except Exception:
+            # A task of its own: without earlier calls everything else still works.
+            log.exception("earlier calls could not be restored")
+        finally:
+            self._restored.set()
+
+    # What is told
+
+    def _describe(self, record: RecordedCall) -> str:
+        """The exact call, who can decide on it, and where."""
+        call = record.proposal
+        names = who_can_approve(self._space, call.to, call.method, call.params)
+        link = proposal_link(self._console, self._space_name, call.id)
+        arguments = show_arguments(call.method, call.params)
+        return f"The call: {record.what} with {arguments}. {describe_deciders(names, link, call.id)}"
+
+    def _pending_result(self, pending: PendingCall, record: RecordedCall) -> JsonObject:
         """The result for a client that cannot wait: it says how to look the call up."""
-        self._reported[fingerprint] = pending
+        what, host = record.what, record.proposal.to
+        if pending.decided.is_set():
+            head = f"PENDING, approved and not finished yet: {what} of {host} is {pending.note}."
+        else:
+            head = (
+                f"PENDING, not done yet: {what} of {host} needs somebody's approval and was proposed to the "
+                f"space. {pending.note[:1].upper()}{pending.note[1:]}."
+            )
+        withdraw = ', or "withdraw": true to withdraw it' if self._may_withdraw() else ""
         text = (
-            f"PENDING, not done yet: {what} of {host} needs somebody's approval and was proposed to the "
-            f"space. {pending.note[:1].upper()}{pending.note[1:]}. "
-            f'For its result call {STATUS_TOOL} with {{"handle": "{pending.handle}"}}; add '
-            '"wait_seconds" to wait, or "withdraw": true to withdraw it. Do not call the tool again for it.'
+            f"{head} {pending.details()}\n"
+            f'For its result call {STATUS_TOOL} with {{"handle": "{pending.handle}"}}; add "wait_seconds" to '
+            f"wait{withdraw}. It stays valid when this client or the gateway is restarted. Do not do the "
+            "same in another way meanwhile; tell your user what is pending, with the address or command."
         )
-        about: JsonObject = {"moot/pending": {"handle": pending.handle, "host": host}}
+        about: JsonObject = {"moot/pending": self.describe(pending)}
         match pending.call.method:
             case "prompts/get":
                 return {
@@ -136,16 +305,56 @@ class PendingCalls:
                 return {"completion": {"values": []}, "_meta": about}
         return text_result(text, _meta=about)
 
+    def describe(self, pending: PendingCall) -> JsonObject:
+        """One call for programs: what it is, and where it is decided."""
+        record = self._records[pending.handle]
+        call = record.proposal
+        made: JsonObject = {
+            "handle": pending.handle,
+            "host": call.to,
+            "method": call.method,
+            "name": record.what,
+            "arguments": call.params.get("arguments", {}),
+            "approve_command": f"moot approve {pending.handle}",
+        }
+        link = proposal_link(self._console, self._space_name, call.id)
+        if link:
+            made["url"] = link
+        if not pending.decided.is_set():
+            made["can_be_approved_by"] = who_can_approve(self._space, call.to, call.method, call.params)
+        return made
+
+    def _may_withdraw(self) -> bool:
+        return self._space.may("mcp/withdraw", {"reason": "no_longer_needed"})
+
+    # Keeping
+
+    def _forget(self, handle: str) -> None:
+        """A client has its outcome, or it was never proposed: the next run need not tell of it."""
+        if self._file is not None:
+            self._file.remove(handle)
+
     def _drop_expired(self) -> None:
         for handle, pending in tuple(self._kept.items()):
             if pending.finished.is_set() and pending.idle_seconds > KEPT_SECONDS:
-                del self._kept[handle]
-        finished = (handle for handle, pending in tuple(self._kept.items()) if pending.finished.is_set())
+                self._drop(handle)
+        finished = [handle for handle, pending in self._kept.items() if pending.finished.is_set()]
         while len(self._kept) > MAX_KEPT:
-            del self._kept[next(finished, next(iter(self._kept)))]
-        for fingerprint, pending in tuple(self._reported.items()):
-            if pending.decided.is_set():
-                del self._reported[fingerprint]
+            self._drop(finished.pop(0) if finished else next(iter(self._kept)))
+
+    def _drop(self, handle: str) -> None:
+        dropped = self._kept.pop(handle)
+        record = self._records.pop(handle)
+        kind = _fingerprint(record.proposal.to, record.proposal.method, record.proposal.params)
+        if self._latest.get(kind) is dropped:
+            del self._latest[kind]
+        if dropped.finished.is_set():
+            self._forget(handle)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._group.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
 
 def _update_note(pending: PendingCall, proposal: Proposal) -> None:
@@ -160,12 +369,26 @@ def _update_note(pending: PendingCall, proposal: Proposal) -> None:
         pending.set_note(f"{', '.join(proposal.votes)} voted for it; more votes are needed")
 
 
-async def _withdraw(proposal: Proposal) -> None:
+async def _withdraw(pending: PendingCall, proposal: Proposal) -> None:
     try:
         await proposal.withdraw()
     except MootError as fault:
         # Too late, paused or disconnected: its outcome says which.
         log.debug("not withdrawn", extra={"proposal": proposal.id, "why": type(fault).__name__})
+        if not pending.decided.is_set():
+            pending.set_note(f"it could not be withdrawn ({fault}), so it is still open")
+
+
+def _record_of(seen: SeenProposal) -> RecordedCall | None:
+    """A proposal of ours that nobody wrote down here, made elsewhere in our name."""
+    params = _without_meta(seen.params)
+    what = params.get("name", params.get("uri", seen.method))
+    if len(seen.to) != 1 or not isinstance(what, str):
+        return None
+    proposal = RecordedProposal(
+        id=seen.id, to=seen.to[0], method=seen.method, params=params, proposed_at=time.time()
+    )
+    return RecordedCall(proposal=proposal, what=what, params=params)
 
 
 def _progress_params(progress: Callable[[JsonObject], None]) -> Callable[[Json], None]:
@@ -174,6 +397,11 @@ def _progress_params(progress: Callable[[JsonObject], None]) -> Callable[[Json],
 
 def _log_params(send_log: Callable[[JsonObject], None]) -> Callable[[Json], None]:
     return lambda message: send_log(dict(message))
+
+
+def _fingerprint(host: str, method: str, params: JsonObject) -> bytes:
+    """What makes two calls the same; the order of members does not matter."""
+    return json.dumps([host, method, _without_meta(params)], sort_keys=True).encode()
 
 
 def _without_meta(params: JsonObject) -> JsonObject:

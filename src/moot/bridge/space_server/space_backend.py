@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from moot import __version__
+from moot.bridge.space_server.calls_file import CallsFile
 from moot.bridge.space_server.error_text import failure_result
 from moot.bridge.space_server.own_tools import OWN_NAMES, OwnTools
 from moot.bridge.space_server.pending_calls import PendingCalls
@@ -63,8 +64,11 @@ class BackendSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     # A call that is allowed: tools may take long, and the client can cancel.
     call_seconds: float = 3_600.0
-    # A proposal waits for a person, but not forever: a day is the gateway's own limit (D-28).
+    # How long a client may count on a pending call: a day, after which gateways let proposals expire (D-28).
+    # Nothing is withdrawn then.
     proposal_seconds: float = 86_400.0
+    # The address of the gateway's web console; empty: not known.
+    console: str = ""
     # D-28: after a rejection, fail at once or wait for others to approve.
     wait_for_others: bool = False
     # How long a call waits for a gateway or a host that is away.
@@ -83,8 +87,10 @@ class SpaceBackend:
         *,
         space_name: str = "",
         offers: OfferTable | None = None,
+        calls: CallsFile | None = None,
     ) -> None:
-        """`space_name` is the name that people know; `offers` may hold names of an earlier run."""
+        """`space_name` is the name that people know; `offers` may hold names of an earlier run, and `calls`
+        what was proposed in one."""
         self._space = space
         self._settings = settings or BackendSettings()
         self.offer_table = offers if offers is not None else OfferTable(OWN_NAMES)
@@ -99,6 +105,9 @@ class SpaceBackend:
             space,
             wait_for_others=self._settings.wait_for_others,
             proposal_seconds=self._settings.proposal_seconds,
+            file=calls,
+            console=self._settings.console,
+            space_name=space_name,
         )
         self.own_tools = OwnTools(
             space,
@@ -213,8 +222,8 @@ class SpaceBackend:
 
     # Calls
 
-    def pending(self, handle: str) -> PendingCall | None:
-        return self.pending_calls.get(handle)
+    async def pending(self, handle: str) -> PendingCall | None:
+        return await self.pending_calls.find(handle)
 
     async def perform(self, call: BackendCall) -> JsonObject | PendingCall:
         params = call.params

@@ -78,9 +78,12 @@ class PendingCall:
         withdraw: Callable[[str], Awaitable[None]],
         pending_result: Callable[[PendingCall], JsonObject],
         kept_seconds: float,
+        details: Callable[[], str] = str,
     ) -> None:
+        """`details` says more about it for whoever reads: the exact call, and who decides where."""
         self.handle = handle
         self.headline = headline
+        self.details = details
         self.call = call
         self.kept_seconds = kept_seconds
         # For people, by the wall clock; how long it is kept goes by `age_seconds` and `idle_seconds`.
@@ -91,6 +94,10 @@ class PendingCall:
         self.decided = asyncio.Event()
         self.finished = asyncio.Event()
         self.watchers: list[Callable[[PendingCall], None]] = []
+        # Requests of clients that wait for it now, and whether any of them was given the result.
+        self.waiting = 0
+        self.delivered = False
+        self.on_delivered: Callable[[PendingCall], None] | None = None
         self._withdraw = withdraw
         self._pending_result = pending_result
         self._result: JsonObject | None = None
@@ -128,12 +135,25 @@ class PendingCall:
         self.set_note(note)
 
     def result(self) -> JsonObject:
-        """The result; raises McpError if the call failed. Only once `finished` is set."""
+        """The result for a client, which counts as delivered; raises McpError if the call failed.
+
+        Only once `finished` is set.
+        """
+        if self.finished.is_set() and not self.delivered:
+            self.delivered = True
+            if self.on_delivered is not None:
+                self.on_delivered(self)
         if self._fault is not None:
             raise self._fault
         if self._result is None:
             raise RuntimeError("the call is still pending: it has no result")
         return self._result
+
+    def add_text(self, text: str) -> None:
+        """Put a text before the content of the result, where it has content."""
+        if self._result is not None and isinstance(self._result.get("content"), list):
+            content = [{"type": "text", "text": text}, *self._result["content"]]
+            self._result = {**self._result, "content": content}
 
     def pending_result(self) -> JsonObject:
         """The result for a client that cannot wait: it says what is pending, and how to look it up."""
@@ -174,8 +194,9 @@ class Backend(Protocol):
     def watch(self, listener: Callable[[Change], None]) -> Callable[[], None]:
         """Call `listener` on changes until the returned function is called."""
 
-    def pending(self, handle: str) -> PendingCall | None:
-        """The call with this handle, pending or finished recently."""
+    async def pending(self, handle: str) -> PendingCall | None:
+        """The call with this handle, pending or finished recently, also of an earlier run; raises McpError
+        if that cannot be told now."""
 
 
 @dataclass(slots=True)

@@ -10,6 +10,10 @@ way that it supports, and never by an error or by hanging:
     mrtr        its person is asked: wait or withdraw? Each "wait" waits again, `max_dialogs` times
     elicitation the same in the handshake era; the dialog goes away when the decision comes
     pending     the call answers that it is pending, under which handle, and how to look it up
+
+Every request is answered within `answer_seconds`. A client that stops waiting, disconnects or is killed
+withdraws nothing: somebody may be about to decide. What it says outright withdraws: a cancellation that is no
+timeout, "withdraw" in a dialog, `tasks/cancel`.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from moot.mcp.downstream.client_channel import (
 )
 from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.downstream.rpc import MISSING_CAPABILITY, NOT_DONE, RpcRequest
+from moot.mcp.downstream.running_requests import CALL_UNWANTED
 from moot.mcp.downstream.task_extension import McpTasks
 from moot.mcp.eras import (
     INVALID_PARAMS,
@@ -73,14 +78,15 @@ class ClientRequests:
         if not isinstance(state, str) or not state.startswith(self._prefix):
             return None
         handle, _, round = state.removeprefix(self._prefix).rpartition(".")
-        pending = self._backend.pending(handle)
-        if pending is None or not round.isdecimal() or not _is_same_call(pending.call, request):
-            raise McpError(INVALID_PARAMS, "this request state is not, or no longer, known for this call")
-        return self._resume(pending, request.params.get("inputResponses"), client, int(round))
+        return self._resume(handle, round, request, client)
 
     async def _resume(
-        self, pending: PendingCall, responses: Json, client: ClientChannel, round: int
+        self, handle: str, round: str, request: RpcRequest, client: ClientChannel
     ) -> JsonObject:
+        pending = await self._backend.pending(handle)
+        if pending is None or not round.isdecimal() or not _is_same_call(pending.call, request):
+            raise McpError(INVALID_PARAMS, "this request state is not, or no longer, known for this call")
+        responses: Json = request.params.get("inputResponses")
         answer = responses.get(_KEY) if isinstance(responses, dict) else None
         if isinstance(answer, dict) and not pending.finished.is_set():
             choice = _choice(answer)
@@ -89,32 +95,39 @@ class ClientRequests:
             elif choice == "later":
                 self._counts.count_channel("pending")
                 return pending.pending_result()
-        return await self._wait_or_withdraw(pending, client, round)
+        return await self._wait_or_withdraw(pending, client, int(round))
 
     async def _wait_or_withdraw(self, pending: PendingCall, client: ClientChannel, round: int) -> JsonObject:
+        pending.waiting += 1
         try:
             return await self._decide(pending, client, round)
-        except asyncio.CancelledError:
-            # Nobody waits for it any more, so nobody has to decide.
-            await _withdraw(pending, "cancelled by the client")
+        except asyncio.CancelledError as cancellation:
+            if CALL_UNWANTED in cancellation.args:
+                await _withdraw(pending, "cancelled by the client")
             raise
+        finally:
+            pending.waiting -= 1
 
     async def _decide(self, pending: PendingCall, client: ClientChannel, round: int) -> JsonObject:
-        await self._wait(pending.decided, self._limits.decision_seconds, pending, client)
+        limits = self._limits
+        end = asyncio.get_running_loop().time() + max(limits.answer_seconds, limits.decision_seconds)
+        await self._wait(pending.decided, limits.decision_seconds, pending, client)
         if pending.decided.is_set():
-            await pending.finished.wait()
+            await self._wait_until(pending.finished, end, pending, client)
+        if pending.finished.is_set():
             return await self._finish(pending, client)
+        asks = supports_forms(client.capabilities) and not pending.decided.is_set()
         if client.era == "stateless":
             if supports_tasks(client.capabilities) and pending.call.method == "tools/call":
                 self._counts.count_channel("tasks")
                 return self._tasks.create(pending)
-            if supports_forms(client.capabilities) and round < self._limits.max_dialogs:
+            if asks and round < limits.max_dialogs:
                 self._counts.count_channel("mrtr")
                 question = {"method": "elicitation/create", "params": _dialog(pending)}
                 return input_required({_KEY: question}, f"{self._prefix}{pending.handle}.{round + 1}")
-        elif supports_forms(client.capabilities):
+        elif asks:
             self._counts.count_channel("elicitation")
-            if await self._show_dialog(pending, client):
+            if await self._show_dialog(pending, client, end):
                 return await self._finish(pending, client)
         self._counts.count_channel("pending")
         return pending.pending_result()
@@ -123,13 +136,14 @@ class ClientRequests:
         result = pending.result()
         return await self.collect_input(pending.call, result, client) if is_input_required(result) else result
 
-    async def _show_dialog(self, pending: PendingCall, client: ClientChannel) -> bool:
-        """Show the dialog until somebody has decided; whether the call is finished then."""
+    async def _show_dialog(self, pending: PendingCall, client: ClientChannel, end: float) -> bool:
+        """Show the dialog until somebody has decided, or the time is over; whether the call is finished."""
         dialog = asyncio.ensure_future(client.ask("elicitation/create", _dialog(pending)))
         settled = asyncio.ensure_future(pending.decided.wait())
         try:
-            await asyncio.wait({dialog, settled}, return_when=asyncio.FIRST_COMPLETED)
-            if not settled.done():
+            left = max(0.0, end - asyncio.get_running_loop().time())
+            await asyncio.wait({dialog, settled}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if dialog.done() and not settled.done():
                 try:
                     choice = _choice(dialog.result())
                 except McpError:
@@ -139,30 +153,34 @@ class ClientRequests:
                     return False
                 if choice == "withdraw":
                     await pending.withdraw("withdrawn by the person at the client")
-                await self._wait(pending.decided, self._limits.dialog_wait_seconds, pending, client)
+                await self._wait_until(pending.decided, end, pending, client)
         finally:
             for task in (dialog, settled):
                 task.cancel()
             await asyncio.gather(dialog, settled, return_exceptions=True)
-        if not pending.decided.is_set():
-            return False
-        await pending.finished.wait()
-        return True
+        if pending.decided.is_set():
+            await self._wait_until(pending.finished, end, pending, client)
+        return pending.finished.is_set()
 
     async def _wait(
         self, event: asyncio.Event, seconds: float, pending: PendingCall, client: ClientChannel
     ) -> None:
         """Wait for the event or until the time is over, with progress notifications meanwhile."""
+        await self._wait_until(event, asyncio.get_running_loop().time() + seconds, pending, client)
+
+    async def _wait_until(
+        self, event: asyncio.Event, end: float, pending: PendingCall, client: ClientChannel
+    ) -> None:
         token = progress_token(pending.call.params)
         loop = asyncio.get_running_loop()
-        end = loop.time() + seconds
         ticks = 0
         while not event.is_set() and (left := end - loop.time()) > 0:
             try:
                 async with asyncio.timeout(min(left, self._limits.progress_seconds)):
                     await event.wait()
             except TimeoutError:
-                if token is not None:
+                # Once it is decided, progress is the tool's own.
+                if token is not None and not pending.decided.is_set():
                     ticks += 1
                     progress = {"progressToken": token, "progress": ticks * _TICK, "message": pending.note}
                     client.notify("notifications/progress", progress)
@@ -221,9 +239,10 @@ class ClientRequests:
 
 
 def _dialog(pending: PendingCall) -> JsonObject:
+    note = f"{pending.note[:1].upper()}{pending.note[1:]}."
     # No `mode`: a form is what it is without one, and clients before 2025-11-25 do not know the word.
     return {
-        "message": f"{pending.headline}\n{pending.note[:1].upper()}{pending.note[1:]}.",
+        "message": "\n".join(part for part in (pending.headline, pending.details(), note) if part),
         "requestedSchema": {
             "type": "object",
             "properties": {

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from collections.abc import Callable
 from typing import Final, Literal
 
@@ -45,6 +46,9 @@ _INITIALIZE_FIRST: Final = (
     "send initialize first (2025-11-25 and before), or carry the protocol version and client capabilities in "
     "params._meta (2026-07-28)"
 )
+
+
+_TIMEOUT: Final = re.compile(r"time[sd]?[ _-]?out|deadline", re.IGNORECASE)
 
 
 class HandshakeSession:
@@ -163,7 +167,8 @@ class HandshakeSession:
         if notification.method == "notifications/cancelled":
             id: Json = notification.params.get("requestId")
             if isinstance(id, str | int):
-                self._running.cancel(id)
+                reason: Json = notification.params.get("reason")
+                self._running.cancel(id, unwanted=not _is_timeout(reason))
         elif (
             notification.method == "notifications/initialized" and self._unwatch is None and self.initialized
         ):
@@ -239,6 +244,15 @@ class HandshakeRequest:
 
     async def ask(self, method: str, params: JsonObject) -> JsonObject:
         return await self._session.ask(method, params, self._id)
+
+
+def _is_timeout(reason: Json) -> bool:
+    """Whether a client cancels because it waited too long: it stops waiting, and may want the call still.
+
+    The SDKs cancel by themselves then, with reasons such as "Request timed out" (TypeScript), "timed out
+    after 60s" (Python), "context deadline exceeded" (Go) and "request timeout" (Rust).
+    """
+    return isinstance(reason, str) and _TIMEOUT.search(reason) is not None
 
 
 def _cancelled(id: RequestId, reason: str) -> JsonObject:

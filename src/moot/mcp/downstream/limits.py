@@ -13,8 +13,9 @@ class McpServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     decision_seconds: float = 20.0
     # How often a client that asked for progress is told that the decision is still pending.
     progress_seconds: float = 5.0
-    # After a person chose "wait" in a dialog: this long, then the call answers "pending".
-    dialog_wait_seconds: float = 600.0
+    # A call that needs a decision answers "pending" at the latest after this, also while a dialog is open or
+    # the approved tool still runs: clients give up after 60 s, and then nobody reads the answer.
+    answer_seconds: float = 50.0
     # How often one call asks "wait or withdraw?". The SDKs' clients stop after 10 rounds with an error.
     max_dialogs: int = 5
     # How often a tool may request input in one call before a handshake client gets an error instead.

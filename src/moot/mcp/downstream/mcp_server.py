@@ -49,13 +49,16 @@ _DEFAULT_LOG_LEVEL: Final = "info"
 class McpServer:
     """One backend, served to any number of clients, within `async with`: leaving it cancels what runs."""
 
-    def __init__(self, backend: Backend, limits: McpServerLimits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self, backend: Backend, limits: McpServerLimits = DEFAULT_LIMITS, *, state_key: str | None = None
+    ) -> None:
+        """`state_key`: a secret word that is the same after a restart, for clients that answer then."""
         self.backend = backend
         self.limits = limits
         self.counts = McpServerCounts()
         self.tasks = McpTasks(backend, limits, self.spawn)
-        # Random, so that the request states of a tool server never look like ours.
-        prefix = f"moot-{secrets.token_hex(8)}:"
+        # Not to be guessed, so that the request states of a tool server never look like ours.
+        prefix = f"moot-{state_key or secrets.token_hex(8)}:"
         self.client_requests = ClientRequests(backend, limits, self.counts, self.tasks, prefix)
         self.open_subscriptions = 0
         self._group = asyncio.TaskGroup()

@@ -1,11 +1,11 @@
-"""The requests that one connection is answer: bounded, cancellable, each in its own task."""
+"""The requests that one connection is answering: bounded, cancellable, each in its own task."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 from moot.errors import McpError
 from moot.mcp.downstream.backend import McpServerCounts
@@ -13,6 +13,9 @@ from moot.mcp.downstream.rpc import NOT_DONE, RequestId, RpcRequest, error_of, r
 from moot.mcp.eras import INTERNAL_ERROR, INVALID_REQUEST, JsonObject
 
 log = logging.getLogger(__name__)
+
+# The message of a cancellation by which the client gives up the call, not only the wait for it.
+CALL_UNWANTED: Final = "call unwanted"
 
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 # None: the request was cancelled, so there is no response.
@@ -48,11 +51,14 @@ class RunningRequests:
         task = self._spawn(self._answer(request, answer, reply))
         self._tasks[request.id] = task
 
-    def cancel(self, id: RequestId) -> None:
-        """The client does not want it any more. Unknown and finished ones are ignored (MCP: races)."""
+    def cancel(self, id: RequestId, *, unwanted: bool = False) -> None:
+        """Nobody waits for it any more. Unknown and finished ones are ignored (MCP: races).
+
+        `unwanted`: the client said that it does not want the call itself either.
+        """
         task = self._tasks.get(id)
         if task is not None:
-            task.cancel()
+            task.cancel(CALL_UNWANTED if unwanted else None)
 
     def cancel_all(self) -> None:
         for task in tuple(self._tasks.values()):

@@ -165,7 +165,7 @@ class StatelessSubscription:
         ids: Json = wanted.get("taskIds")
         if isinstance(ids, list):
             for id in ids:
-                task = self._server.tasks.get(id) if isinstance(id, str) else None
+                task = await self._server.tasks.find(id) if isinstance(id, str) else None
                 if task is not None:
                     task.watchers.append(self._on_task_change)
                     self._tasks.append(task)

@@ -109,12 +109,20 @@ class McpTasks:
             return None
         return task
 
+    async def find(self, id: str) -> McpTask | None:
+        """The task with this id; one of an earlier run is found by its pending call."""
+        task = self.get(id)
+        if task is None and (pending := await self._backend.pending(id)) is not None:
+            self.create(pending)
+            task = self.get(id)
+        return task
+
     async def answer(self, method: str, params: JsonObject) -> JsonObject:
         """`tasks/get`, `tasks/update`, `tasks/cancel`; raises McpError for an unknown task."""
         id = params.get("taskId")
         if not isinstance(id, str):
             raise McpError(INVALID_PARAMS, '"taskId" must be a string')
-        task = self.get(id)
+        task = await self.find(id)
         if task is None:
             # Perhaps a task of a tool server; the backend knows whose, or refuses.
             answer = await self._backend.perform(BackendCall(method, params))

@@ -47,6 +47,10 @@ class PerformOptions(CallOptions, total=False):
 class ProposeOptions(RequestOptions, total=False):
     """Options of `propose`."""
 
+    # The id of the proposal, for whoever writes it down before it is sent; a new one by default.
+    id: str
+    # Leave it open when we leave the space; otherwise it is withdrawn then.
+    stay_open: bool
     # Go on waiting after a rejection, as somebody else may still approve it.
     wait_for_others: bool
 

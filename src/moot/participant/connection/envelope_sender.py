@@ -211,6 +211,7 @@ class EnvelopeSender:
         request_operation: Operation | None = None,
         encoded: Json = None,
         to_bare_request: bool = False,
+        id: str | None = None,
     ) -> SentEnvelope:
         """Send one envelope now. `encoded` is put on the wire instead of `payload`, which it must equal.
 
@@ -229,7 +230,7 @@ class EnvelopeSender:
                 + (" or propose it" if kind == "mcp/request" else ""),
                 missing=(kind,),
             )
-        id, ts = new_id(), self._clock.now()
+        id, ts = id or new_id(), self._clock.now()
         raw = encode_envelope(
             self._legacy,
             id=id,

@@ -33,10 +33,11 @@ class OpenWork:
         self._acks = acks
 
     def close(self) -> None:
-        """Close our streams and withdraw our proposals, if anything can still be sent."""
+        """Close our streams and withdraw our proposals unless they stay, if anything can still be sent."""
         self._streams.close_owned()
         for proposal in self._proposals.own():
-            self._proposals.withdraw_quietly(proposal)
+            if not proposal.stays_open:
+                self._proposals.withdraw_quietly(proposal)
 
     def interrupt(self, reason: str) -> None:
         """MEW 3.9.9: end what we wait for, what we do for others, our streams and proposals."""

@@ -60,8 +60,11 @@ class Proposal:
         *,
         deadline: float,
         wait_for_others: bool,
+        stays_open: bool = False,
     ) -> None:
+        """`stays_open`: it is not withdrawn when we leave."""
         self.seen = seen
+        self.stays_open = stays_open
         self.wait_for_others = wait_for_others
         self.on_change: Callable[[Proposal], None] | None = None
         self._sender = sender
@@ -200,6 +203,10 @@ class Proposal:
             raise seen.fault
         if seen.status == "withdrawn":
             raise Withdrawn(seen.reason or "other")
+        if seen.forgotten:
+            raise CallOutcomeUnknown(
+                "the gateway does not remember the proposal: whether it was carried out is not known"
+            )
         if seen.status == "expired":
             raise Expired("nobody decided on the proposal while it was valid")
         return None

@@ -114,6 +114,7 @@ class ProposalClient:
             to=to,
             about=options.get("about", ()),
             context=options.get("context"),
+            id=options.get("id"),
         )
         try:
             echo = await self._sender.wait_for_echo(sent)
@@ -122,18 +123,41 @@ class ProposalClient:
             self._send_withdrawal(sent.id)
             raise
         seen = self._proposals.get(echo.id) or self._proposals.add(echo, own=True)
+        stop = None if listener is None else self._requests.follow_fulfilment(seen, listener)
         proposal = Proposal(
             seen,
             self._sender,
             self._withdraw,
             deadline=deadline,
             wait_for_others=options.get("wait_for_others", False),
+            stays_open=options.get("stay_open", False),
         )
-        self._own[seen.id] = proposal
-        stop = None if listener is None else self._requests.follow_fulfilment(seen, listener)
+        return self._follow(proposal, stop)
+
+    def resume(
+        self, seen: SeenProposal, *, timeout_seconds: float | None = None, wait_for_others: bool = False
+    ) -> Proposal:
+        """Follow a proposal of ours from an earlier run as if it had just been made; it stays open."""
+        known = self._own.get(seen.id)
+        if known is not None:
+            return known
+        seconds = self._sender.limits.proposal_seconds if timeout_seconds is None else timeout_seconds
+        deadline = asyncio.get_running_loop().time() + seconds
+        proposal = Proposal(
+            seen,
+            self._sender,
+            self._withdraw,
+            deadline=deadline,
+            wait_for_others=wait_for_others,
+            stays_open=True,
+        )
+        return self._follow(proposal, None)
+
+    def _follow(self, proposal: Proposal, stop: Callable[[], None] | None) -> Proposal:
+        self._own[proposal.id] = proposal
 
         def done() -> None:
-            self._own.pop(seen.id, None)
+            self._own.pop(proposal.id, None)
             if stop is not None:
                 stop()
 

@@ -18,19 +18,19 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from moot.errors import (
     BadAnswer,
     CallOutcomeUnknown,
-    ConnectionLost,
     Expired,
     FulfilmentCancelled,
     HostLeft,
     McpError,
     ProposalSettled,
+    ResultMissed,
 )
 from moot.participant.calls.outcome import Rejection, add_explanation, result_of
 from moot.participant.connection.message_feed import (
@@ -42,7 +42,9 @@ from moot.participant.connection.message_feed import (
 )
 from moot.participant.connection.roster import Roster
 from moot.participant.limits import ParticipantLimits
-from moot.protocol.envelope import Envelope, rfc3339
+from moot.protocol import strict_json
+from moot.protocol.dialects import DIALECTS
+from moot.protocol.envelope import Envelope, EnvelopeLimits, rfc3339
 from moot.protocol.fingerprint import fingerprint
 from moot.protocol.operation import Json
 from moot.resilience.steady_clock import SteadyClock
@@ -59,6 +61,10 @@ class GatewayProposal(msgspec.Struct):
 
     proposal_id: str
     state: Literal["open", "fulfilled", "withdrawn", "expired"]
+    proposer: str = ""
+    proposed_at: str = ""
+    method: str = ""
+    name: str | None = None
     expires_at: str = ""
     approved_by: list[str] = []
     rejected_by: list[str] = []
@@ -95,6 +101,10 @@ class SeenProposal:
     told_outcome: ExecutionOutcome | None = None
     assessed_by: str | None = None
     note: str | None = None
+    # Written down by us and not as it was sent: its params may have had members for us alone.
+    recorded: bool = False
+    # The gateway does not remember it: it is not open, and what became of it is not known.
+    forgotten: bool = False
     # Since a reconnect: we may have missed something about it.
     uncertain: bool = False
     watchers: list[Callable[[], None]] = field(default_factory=list, repr=False)
@@ -184,6 +194,21 @@ class SeenProposal:
             watcher()
 
 
+class RecordedProposal(msgspec.Struct, frozen=True, kw_only=True):
+    """A proposal of ours, written down by whoever wants to follow it after a restart."""
+
+    id: str
+    to: str
+    method: str
+    params: dict[str, Any]
+    # Seconds since 1970.
+    proposed_at: float
+
+
+# It was sent once, under whatever limits held then.
+_ANY_SIZE: Final = EnvelopeLimits(**dict.fromkeys(EnvelopeLimits.__struct_fields__, 1 << 62))
+
+
 class ProposalList:
     """The proposals that one member knows. Bounded: what is over goes first, then the oldest."""
 
@@ -266,6 +291,24 @@ class ProposalList:
             made = datetime.fromisoformat(envelope.ts).timestamp()
             seen.expires = min(seen.expires, made + self._limits.proposal_seconds)
 
+    def add_recorded(self, call: RecordedProposal, sender: str) -> SeenProposal:
+        """One of ours from an earlier run, as we wrote it down; whoever asks the gateway learns the rest."""
+        seen = self._seen.get(call.id)
+        if seen is None:
+            fields = {
+                "protocol": "mew/v0.4",
+                "id": call.id,
+                "ts": rfc3339(call.proposed_at),
+                "from": sender,
+                "to": [call.to],
+                "kind": "mcp/proposal",
+                "payload": {"method": call.method, "params": call.params},
+            }
+            raw = strict_json.encode(fields)
+            seen = self.add(DIALECTS["mew"].decode(raw, _ANY_SIZE), own=True)
+            seen.recorded = True
+        return seen
+
     def handle_request(self, envelope: Envelope) -> None:
         """A request that refers to a proposal fulfils it: the gateway delivers only the first one."""
         for id in envelope.correlation_id:
@@ -336,6 +379,10 @@ class ProposalList:
                     self.unreadable.add(told.proposal_id)
                 return
             seen = self.add(envelope, own=True)
+        elif seen.recorded and envelope is not None:
+            # The bytes that an approval has to repeat, in place of what we wrote down.
+            self._bytes += len(envelope.raw) - len(seen.envelope.raw)
+            seen.envelope, seen.recorded, seen._fingerprint = envelope, False, ""
         self.unreadable.discard(told.proposal_id)
         with suppress(ValueError):
             seen.expires = datetime.fromisoformat(told.expires_at).timestamp()
@@ -363,15 +410,14 @@ class ProposalList:
         if told.outcome == "unknown":
             seen.fault = seen.fault or CallOutcomeUnknown(_describe_unknown(told.reason))
         else:
-            seen.fault = seen.fault or ConnectionLost(
-                f"it was carried out ({told.outcome}); its result was missed while we were away"
-            )
+            seen.fault = seen.fault or ResultMissed(told.outcome)
 
     def mark_forgotten(self, id: str) -> None:
         """The gateway does not remember it, so it is not open."""
         seen = self._seen.get(id)
         if seen is not None and seen.status == "pending":
             seen.status = "expired"
+            seen.forgotten = True
             seen._notify_watchers()
 
     def handle_withdrawal(self, envelope: Envelope) -> None:
@@ -391,6 +437,8 @@ class ProposalList:
         for id in envelope.correlation_id:
             seen = self._seen.get(id)
             if seen is not None and len(seen.rejections) < self._limits.max_messages_per_context:
+                # In place of what the gateway told of it, which has no reason.
+                seen.rejections = [no for no in seen.rejections if no.id or no.by != rejection.by]
                 seen.rejections.append(rejection)
                 if len(self._rejections) >= self._limits.max_proposals:
                     del self._rejections[next(iter(self._rejections))]

@@ -78,6 +78,11 @@ class ProposalSync:
         proposals.knowledge = "known" if not proposals.unreadable else "not_known"
         return proposals.knowledge == "known"
 
+    async def look_up(self, id: str) -> GatewayProposal | None:
+        """What the gateway says about one proposal, settled or not; raises Refused, TimedOut, …"""
+        page = await self._ask({"ids": [id]})
+        return next((entry for entry in page.proposals if entry.proposal_id == id), None)
+
     async def _ask(self, question: dict[str, Json]) -> _Page:
         sent = self._sender.send(_KIND, question, check_rights=False)
         answer: asyncio.Future[_Page] = asyncio.get_running_loop().create_future()

@@ -1,0 +1,318 @@
+"""A proposal outlives its client: `moot mcp` killed and restarted, the gateway restarted, calls repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import yaml
+
+from mcp import Client, MCPError, StdioServerParameters
+from moot.participant import JoinedSpace, connect
+from tests.bridge.served_space import HASTY, HOST, offer_files, served_space, text_of
+from tests.bridge.test_mcp_command import token_file
+from tests.bridge.test_space_server import LISTS
+from tests.bridge.test_space_server_decisions import CALL, GUEST, first_proposal, set_up
+from tests.gateway.running_gateway import participants
+from tests.gateway.served import Served, started
+from tests.waiting import bounded, until
+
+ERAS = ["legacy", "2026-07-28"]
+
+
+class McpProcess:
+    """`moot mcp` as a process, spoken to in the handshake era line by line, so that it can be killed."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._number = 0
+
+    async def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        self._number += 1
+        self._write({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
+        assert self._process.stdout is not None
+        async with bounded():
+            while True:
+                line = await self._process.stdout.readline()
+                assert line, "moot mcp ended"
+                answer: dict[str, Any] = json.loads(line)
+                if answer.get("id") == self._number:
+                    return answer
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        answer = await self.request("tools/call", {"name": name, "arguments": arguments})
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def send_call(self, name: str, arguments: dict[str, Any]) -> None:
+        """Call and do not wait."""
+        self._number += 1
+        params = {"name": name, "arguments": arguments}
+        self._write({"jsonrpc": "2.0", "id": self._number, "method": "tools/call", "params": params})
+
+    def _write(self, message: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(message).encode() + b"\n")
+
+    async def end(self, number: int) -> None:
+        if number == 0:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+        else:
+            self._process.send_signal(number)
+        async with bounded():
+            await self._process.wait()
+
+
+@asynccontextmanager
+async def mcp_process(url: str, folder: Path, *more: str) -> AsyncIterator[McpProcess]:
+    arguments = ["-m", "moot.cli", "mcp", "--gateway", url, "--space", "lab"]
+    arguments += ["--token-file", str(token_file(folder, "guest")), *more]
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *arguments,
+        stdin=pipe,
+        stdout=pipe,
+        env=os.environ | {"XDG_STATE_HOME": str(folder / "state")},
+    )
+    one = McpProcess(process)
+    try:
+        hello = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"},
+        }
+        await one.request("initialize", hello)
+        yield one
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+def words(result: dict[str, Any]) -> str:
+    return "\n".join(part["text"] for part in result["content"])
+
+
+class Lab:
+    """A gateway process with a file tool and alice, who decides."""
+
+    def __init__(self, file: Path, gateway: Served) -> None:
+        self.file = file
+        self.gateway = gateway
+        self.port = gateway.url.rpartition(":")[2]
+
+    async def restart(self, number: int = signal.SIGKILL) -> None:
+        await self.gateway.end(number)
+        self.gateway = await started(self.file, "--port", self.port)
+
+
+@asynccontextmanager
+async def lab(folder: Path) -> AsyncIterator[Lab]:
+    everybody = participants(alice=["*"], guest=GUEST["guest"], files=HOST)
+    file = folder / "moot.yaml"
+    file.write_text(yaml.safe_dump({"spaces": {"lab": {"participants": everybody}}}))
+    file.chmod(0o600)
+    one = Lab(file, await started(file, "--port", "0"))
+    try:
+        yield one
+    finally:
+        await one.gateway.close()
+        await one.gateway.end()
+
+
+@asynccontextmanager
+async def files_and_alice(url: str) -> AsyncIterator[tuple[dict[str, str], list[str], JoinedSpace]]:
+    """What the tools write into, each write that was made, and alice."""
+    writes: list[str] = []
+    async with AsyncExitStack() as stack:
+        files = await stack.enter_async_context(connect(url, "lab", "t-files"))
+        kept = offer_files(files)
+
+        @files.tool
+        def append(text: str) -> str:
+            """Append a line."""
+            writes.append(text)
+            return f"line {len(writes)}"
+
+        yield kept, writes, await stack.enter_async_context(connect(url, "lab", "t-alice"))
+
+
+ADD: tuple[str, dict[str, Any]] = ("append", {"text": "pay 7"})
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, 0])
+async def test_a_proposal_stays_when_its_client_ends_and_its_result_is_told_after_a_restart(
+    tmp_path: Path, how: int
+) -> None:
+    async with lab(tmp_path) as room, files_and_alice(room.gateway.url) as (_, writes, alice):
+        async with mcp_process(room.gateway.url, tmp_path) as first:
+            first.send_call(*ADD)
+            seen = await first_proposal(alice)
+            await first.end(how)
+        await until(lambda: "guest" not in alice.roster)
+        assert [each.id for each in alice.proposals.open()] == [seen.id]
+        await alice.approve(seen)
+        async with mcp_process(room.gateway.url, tmp_path) as second:
+            overview = words(await second.call("moot_status", {}))
+            assert f"{seen.id}: finished, approved by alice, answered by files. append of files" in overview
+            assert 'with {"text":"pay 7"}' in overview
+            # The model repeats the call whose result it never saw: it gets that result, and nothing is done.
+            again = await second.call(*ADD)
+            assert "earlier call with the same arguments" in words(again)
+            assert "line 1" in words(again)
+            assert (writes, alice.proposals.open()) == (["pay 7"], [])
+        async with mcp_process(room.gateway.url, tmp_path, "--decision-seconds", "0.1") as third:
+            # It has seen that one now, so this is a call of its own.
+            assert words(await third.call(*ADD)).startswith("PENDING")
+            assert len(alice.proposals.open()) == 1
+
+
+async def test_a_pending_call_is_found_again_after_client_and_gateway_were_killed(tmp_path: Path) -> None:
+    async with lab(tmp_path) as room:
+        url = room.gateway.url
+        async with files_and_alice(url), mcp_process(url, tmp_path, "--decision-seconds", "0.1") as first:
+            pending = await first.call(*ADD)
+            handle = pending["_meta"]["moot/pending"]["handle"]
+            await first.end(signal.SIGKILL)
+        await room.restart()
+        async with files_and_alice(url) as (_, writes, alice):
+            await alice.refresh_proposals()
+            async with mcp_process(url, tmp_path, "--decision-seconds", "0.1") as second:
+                status = await second.call("moot_status", {"handle": handle})
+                assert words(status).startswith("PENDING, not done yet: append of files")
+                assert 'append with {"text":"pay 7"}' in words(status)
+                again = await second.call(*ADD)
+                assert again["_meta"]["moot/pending"]["handle"] == handle
+                assert len(alice.proposals.open()) == 1
+                await alice.approve(handle)
+                done = await second.call("moot_status", {"handle": handle, "wait_seconds": 30})
+                assert words(done) == f"{handle}: approved by alice, answered by files.\nline 1"
+                assert writes == ["pay 7"]
+
+
+async def test_what_was_done_is_told_even_if_its_result_is_gone(tmp_path: Path) -> None:
+    """The gateway remembers that it was done; a result that nobody kept is not made up."""
+    async with lab(tmp_path) as room:
+        url = room.gateway.url
+        async with files_and_alice(url) as (_, writes, alice):
+            async with mcp_process(url, tmp_path, "--decision-seconds", "0.1") as first:
+                handle = (await first.call(*ADD))["_meta"]["moot/pending"]["handle"]
+                await first.end(signal.SIGKILL)
+            await alice.approve(handle)
+        await room.restart(signal.SIGTERM)
+        async with files_and_alice(url) as (_, more, alice), mcp_process(url, tmp_path) as second:
+            for result in (await second.call(*ADD), await second.call("moot_status", {"handle": handle})):
+                assert not result.get("isError")
+                told = words(result)
+                assert "line 1" in told or "was done while nobody here was connected" in told
+            assert (writes, more, alice.proposals.open()) == (["pay 7"], [], [])
+
+
+async def test_without_a_file_what_is_open_comes_from_the_gateway(tmp_path: Path) -> None:
+    fast = ("--decision-seconds", "0.1", "--calls-file", "none")
+    async with lab(tmp_path) as room, files_and_alice(room.gateway.url) as (_, writes, alice):
+        async with mcp_process(room.gateway.url, tmp_path, *fast) as first:
+            handle = (await first.call(*ADD))["_meta"]["moot/pending"]["handle"]
+        async with mcp_process(room.gateway.url, tmp_path, *fast) as second:
+            assert (await second.call(*ADD))["_meta"]["moot/pending"]["handle"] == handle
+            assert len(alice.proposals.open()) == 1
+        await alice.approve(handle)
+        async with mcp_process(room.gateway.url, tmp_path, *fast) as third:
+            told = words(await third.call("moot_status", {"handle": handle}))
+            assert "tools/call append was proposed at" in told
+            assert "is fulfilled by alice, outcome done." in told
+            assert writes == ["pay 7"]
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_client_whose_time_is_up_gets_the_result_when_it_calls_again(
+    tmp_path: Path, mode: Any
+) -> None:
+    """As the official SDK does it: it cancels its request, or disconnects."""
+    async with served_space(tmp_path, GUEST) as room:
+        kept, alice, shown = await set_up(room)
+        async with shown.client(mode) as client:
+            with pytest.raises(MCPError, match="imed out"):
+                await client.call_tool(*CALL, read_timeout_seconds=0.5)
+            seen = await first_proposal(alice)
+            (pending,) = shown.backend.pending_calls._kept.values()
+            await until(lambda: pending.waiting == 0)
+            await alice.approve(seen)
+            assert kept["b"] == "new"
+            kept["b"] = "changed since"
+            result = await client.call_tool(*CALL)
+            assert "It was not done again.\nwrote b" in text_of(result)
+            assert kept["b"] == "changed since"
+
+
+async def test_over_stdio_the_sdk_times_out_and_the_proposal_stays(tmp_path: Path) -> None:
+    async with lab(tmp_path) as room, files_and_alice(room.gateway.url) as (_, writes, alice):
+        arguments = ["-m", "moot.cli", "mcp", "--gateway", room.gateway.url, "--space", "lab"]
+        arguments += ["--token-file", str(token_file(tmp_path, "guest"))]
+        parameters = StdioServerParameters(
+            command=sys.executable,
+            args=arguments,
+            env={"XDG_STATE_HOME": str(tmp_path / "state")},
+        )
+        async with Client(parameters, mode="legacy") as client:
+            with pytest.raises(MCPError, match="imed out"):
+                await client.call_tool(*ADD, read_timeout_seconds=1)
+            # Answered after the cancellation has been processed.
+            assert "append of files" in text_of(await client.call_tool("moot_status", {}))
+        seen = await first_proposal(alice)
+        await alice.approve(seen)
+        async with Client(parameters, mode="legacy") as client:
+            assert "line 1" in text_of(await client.call_tool(*ADD))
+        assert writes == ["pay 7"]
+
+
+async def test_two_calls_at_once_are_two_calls(tmp_path: Path) -> None:
+    async with served_space(tmp_path, GUEST) as room:
+        _, alice, shown = await set_up(room)
+        async with shown.client() as client, anyio.create_task_group() as group:
+            for _ in range(2):
+                group.start_soon(client.call_tool, *CALL)
+            await until(lambda: len(alice.proposals.open()) == 2)
+            for seen in alice.proposals.open():
+                await alice.approve(seen)
+
+
+async def test_a_waiting_person_reads_the_exact_call_who_decides_and_where(tmp_path: Path) -> None:
+    people = GUEST | {"carol": [LISTS], "dave": [{"kind": "mcp/request", "payload": {"method": "tools/*"}}]}
+    async with served_space(tmp_path, people) as room:
+        _, alice, shown = await set_up(room, limits=HASTY)
+        shown.backend.pending_calls._console = "http://gate.example"
+        async with shown.client() as client:
+            result = await client.call_tool("write_file", {"path": "b", "text": "zero\u200bwidth"})
+            (seen,) = alice.proposals.open()
+            told = text_of(result)
+            assert "\u200b" not in told
+            assert 'The call: write_file with {"path":"b","text":"zero' in told
+            assert "It can be approved by alice." in told
+            assert f"http://gate.example/#/lab/approvals/{seen.id}" in told
+            assert f"moot approve {seen.id}" in told
+            assert result.meta is not None
+            about = result.meta["moot/pending"]
+            assert about["arguments"] == {"path": "b", "text": "zero\u200bwidth"}
+            assert about["can_be_approved_by"] == ["alice"]
+            await room.join("carol")
+            dave = await room.join("dave")
+            await shown.space.roster.wait_for("dave", timeout_seconds=30)
+            status = text_of(await client.call_tool("moot_status", {"handle": seen.id}))
+            assert "It can be approved by alice, dave." in status
+            await alice.close()
+            await dave.close()
+            await until(lambda: not {"alice", "dave"} & set(shown.space.roster))
+            status = text_of(await client.call_tool("moot_status", {"handle": seen.id}))
+            assert "Nobody who can approve it is in the space now" in status
