@@ -213,16 +213,39 @@ def test_approve_and_grant_creates_the_capability_that_was_shown_and_the_agent_t
         agent.run(lambda space: space.request("files", "tools/call", elsewhere))
 
 
+def test_a_grant_of_this_exact_call_allows_no_further_arguments(page_as: PageAs, member: MemberAs) -> None:
+    """D-102: neither more arguments nor others; lists, numbers and signs of patterns stand for themselves."""
+    member("files")
+    agent = member("agent")
+    proposal = propose(agent, "add", a=1)
+    page = page_as("human", "approvals")
+    shown(page, "add")
+    page.keyboard.press("Shift+A")
+    dialog = page.locator("dialog")
+    dialog.get_by_label("This exact call").check()
+    expect(dialog).to_contain_text("call add with exactly a=1 on files")
+    page.wait_for_timeout(SETTLED)
+    dialog_button(page, "Approve and grant").click()
+    outcome(agent, proposal)
+    exact: dict[str, Json] = {"name": "add", "arguments": {"a": 1}}
+    answer = agent.run(lambda space: space.request("files", "tools/call", exact))
+    assert answer["structuredContent"] == {"result": 2}
+    for arguments in ({"a": 1, "b": 5}, {"a": 2}, {}):
+        more: dict[str, Json] = {"name": "add", "arguments": arguments}
+        with pytest.raises(NotAllowed):
+            agent.run(lambda space, more=more: space.request("files", "tools/call", more))
+
+
 def test_widths_that_no_capability_can_state_are_not_offered(page_as: PageAs, member: MemberAs) -> None:
     member("files")
-    propose(member("agent"), "add", a=[1, 2])
+    propose(member("agent"), "add", a="x" * 20_000)
     page = page_as("human", "approvals")
     shown(page, "add")
     page.keyboard.press("g")
     page.keyboard.press("g")
     dialog = page.locator("dialog")
     expect(dialog.get_by_label("This exact call")).to_be_disabled()
-    expect(dialog).to_contain_text("its arguments contain a list, which a capability cannot match exactly")
+    expect(dialog).to_contain_text("a capability has at most 16 KiB")
     expect(dialog.get_by_label("This tool")).to_be_checked()
 
 

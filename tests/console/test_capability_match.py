@@ -45,6 +45,10 @@ def test_globs_match_in_the_browser_as_at_the_gateway(page_as: PageAs) -> None:
     assert 200 < sum(expected) < 3800
 
 
+def exactly(arguments: Json) -> dict[str, Json]:
+    return {"kind": "mcp/request", "payload": {"params": {"arguments": {"$exact": arguments}}}}
+
+
 def test_a_right_is_never_said_to_allow_what_the_gateway_refuses(page_as: PageAs) -> None:
     """ "perhaps" is allowed only where a pattern searches or an expression is not tried here."""
     cases: list[tuple[dict[str, Json], list[str], bool]] = [
@@ -78,6 +82,10 @@ def test_a_right_is_never_said_to_allow_what_the_gateway_refuses(page_as: PageAs
             False,
         ),
         ({"kind": "mcp/request", "payload": {"params": {"arguments": {"p*": "notes/*"}}}}, ["files"], True),
+        (exactly({"path": "notes/a", "deep": {"x": [1]}, "n": 1}), ["files"], True),
+        (exactly({"path": "notes/a"}), ["files"], False),
+        ({"kind": "mcp/request", "payload": {"method": {"$exact": "tools/call"}}}, ["files"], False),
+        ({"kind": "mcp/request", "payload": {"method": {"$exact": "tools/*"}}}, ["files"], False),
         ({"kind": "mcp/request", "payload": {"$.params.name": "read_file"}}, ["files"], True),
         ({"kind": "mcp/request", "payload": {"**": {"name": "read_file"}}}, ["files"], True),
     ]

@@ -134,6 +134,8 @@ class Dice:
         """A pattern that often matches the value."""
         if self.chance(8):
             return [self.pattern_for(self.value(1), 0), self.pattern_for(value, depth - 1)]
+        if self.chance(8):
+            return {"$exact": value if self.chance(80) else self.value(1)}
         if isinstance(value, dict) and depth > 0:
             return self.fields_for(value, depth)
         if isinstance(value, str):
@@ -173,6 +175,8 @@ class Dice:
             return [pattern, self.string_for(self.text())]
         if throw < 14:
             return self.pattern_for(self.value(2))
+        if isinstance(pattern, dict) and "$exact" in pattern:
+            return self.pattern_for(pattern["$exact"]) if throw < 70 else pattern
         if isinstance(pattern, dict):
             return {key: self.wider(inner) for key, inner in pattern.items() if self.chance(75)}
         if isinstance(pattern, list):
@@ -193,6 +197,10 @@ class Dice:
         """A value that often matches the pattern."""
         if isinstance(pattern, list):
             return self.value_for(self.pick(pattern))
+        if isinstance(pattern, dict) and "$exact" in pattern:
+            return (
+                pattern["$exact"] if self.chance(80) else self.value_for(self.pattern_for(pattern["$exact"]))
+            )
         if isinstance(pattern, dict):
             return self.fields_value(pattern)
         if isinstance(pattern, str):

@@ -8,6 +8,7 @@ callers must keep to the syntax that it shares with RE2, without `$`.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from functools import cache, lru_cache
@@ -83,6 +84,9 @@ def value_matches(pattern: Json, value: Json) -> bool:
         return isinstance(value, str) and string_matches(pattern, value)
     if isinstance(pattern, list):
         return any(value_matches(alternative, value) for alternative in pattern)
+    if isinstance(pattern, dict) and "$exact" in pattern:
+        # As text, which tells 1, 1.0 and true apart.
+        return json.dumps(pattern["$exact"], sort_keys=True) == json.dumps(value, sort_keys=True)
     if isinstance(pattern, dict):
         return isinstance(value, dict) and all(key_matches(k, p, value) for k, p in pattern.items())
     if pattern is None:

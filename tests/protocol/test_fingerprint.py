@@ -181,12 +181,16 @@ def test_equal_fingerprints_mean_equal_values(one: Any, other: Any) -> None:
 )
 @settings(max_examples=400)
 def test_numbers_seen_at_a_glance_are_told_apart_as_by_arithmetic(text: str, data: st.DataObject) -> None:
-    """Two spellings have one fingerprint if and only if they are one number, or one double with no other."""
+    """Two spellings have one fingerprint if and only if they are one number, or one double with no other.
+
+    Whole numbers from 2**53 on are compared by their digits, so there one number may have two.
+    """
     value = Decimal(text)
     shifted = data.draw(st.sampled_from([value, value + 1, value * 10, -value]))
     other = f"{shifted:e}"
     same = value == shifted
-    if value == Decimal(repr(float(text))) and shifted == Decimal(repr(float(other))):
+    is_safe = max(abs(value), abs(shifted)) < 2**53
+    if is_safe and value == Decimal(repr(float(text))) and shifted == Decimal(repr(float(other))):
         assert (of_argument(text) == of_argument(other)) == same
     elif not same:
         assert of_argument(text) != of_argument(other)

@@ -48,6 +48,12 @@ COVERED: list[tuple[Json, Json]] = [
     (field({"$.x": "a*"}), field({"$.x": "ab"})),
     (field({"k*": ["a", "b"]}), field({"k*": "a"})),
     (field({"**": {"**": "a"}}), field({"**": {"**": "a"}, "b": 1})),
+    (field({"a": 1}), field({"$exact": {"a": 1, "b": [2]}})),
+    (field({"$exact": {"a": 1}}), field({"$exact": {"a": 1}})),
+    (field({"$exact": "x"}), field("x")),
+    (field({"$exact": None}), field(None)),
+    (field(["x", {"$exact": [1]}]), field({"$exact": [1]})),
+    (field("a*"), field({"$exact": "a*"})),
     ({"kind": "chat"}, {"kind": "chat", "to": ["bob"]}),
     ({"kind": "chat", "to": ["b*"]}, {"kind": "chat", "to": ["bob", "ben"]}),
     (
@@ -74,6 +80,13 @@ COVERED: list[tuple[Json, Json]] = [
 ]
 
 NOT_COVERED: list[tuple[Json, Json]] = [
+    (field({"$exact": {"a": 1}}), field({"a": 1})),
+    (field({"$exact": {}}), field({})),
+    (field({"$exact": 1}), field(1)),
+    (field({"$exact": 1}), field({"$exact": 1.0})),
+    (field({"$exact": True}), field({"$exact": 1})),
+    (field({"$exact": "x"}), field(["x", "y"])),
+    (field({"**": 1}), field({"$exact": {"a": 1}})),
     ({"kind": "mcp/request"}, {"kind": "mcp/*"}),
     (
         {"kind": ["mcp/request", "mcp/response", "mcp/proposal", "mcp/withdraw", "mcp/reject"]},
@@ -173,6 +186,8 @@ def test_a_short_kind_under_a_covering_string_does_nothing_that_its_full_name_ma
 
 
 DISJOINT: list[tuple[Json, Json]] = [
+    (field({"$exact": {"a": 1}}), field({"b": "*"})),
+    (field({"$exact": {"a": 1}}), field({"$exact": {"a": 2}})),
     ({"kind": "chat"}, {"kind": "mcp/*"}),
     (call("a"), call("b")),
     (call("read_*"), call("write_*")),
@@ -195,6 +210,9 @@ DISJOINT: list[tuple[Json, Json]] = [
 ]
 
 MEETING: list[tuple[Json, Json]] = [
+    (field({"$exact": {"a": 1}}), field({"a": 1})),
+    (field({"$exact": {"a": [1]}}), field({"**": 1})),
+    (field({"$exact": 1}), field(1.0)),
     (call("a*"), call("*b")),
     (field("/a/"), field("b*")),
     (field("!a"), field("!b")),

@@ -317,6 +317,40 @@ def test_a_legacy_spelling_inside_an_object_is_a_kind_that_nobody_sends() -> Non
     assert not right.matches("mcp/request", CALL, claim=Operation("tools/call", None))
 
 
+EXACT_CALL = {"name": "write", "arguments": {"$exact": {"path": "a*", "n": 1, "tags": ["x"]}}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"path": "a*", "n": 1, "tags": ["x"]}, True),
+        ({"tags": ["x"], "n": 1, "path": "a*"}, True),
+        ({"path": "a*", "n": 1, "tags": ["x"], "force": True}, False),
+        ({"path": "a*", "n": 1}, False),
+        ({"path": "ab", "n": 1, "tags": ["x"]}, False),
+        ({"path": "a*", "n": 1.0, "tags": ["x"]}, False),
+        ({"path": "a*", "n": True, "tags": ["x"]}, False),
+        ({"path": "a*", "n": 1, "tags": ["x", "y"]}, False),
+        ({"path": "a*", "n": 1, "tags": {"0": "x"}}, False),
+        ([], False),
+    ],
+)
+def test_an_exact_value_is_matched_by_itself_alone(arguments: Json, expected: bool) -> None:
+    """D-102: no further member, and no sign of the pattern language means anything in it."""
+    rights = Rights(read_capabilities([{"kind": "mcp/request", "payload": {"params": EXACT_CALL}}]))
+    asked = {"method": "tools/call", "params": {"name": "write", "arguments": arguments}}
+    exactly = {**asked, "params": {"name": "write", "arguments": {"path": "a*", "n": 1, "tags": ["x"]}}}
+    # Twice, and after one that is allowed: what is remembered must not answer for another value.
+    assert rights.allow("mcp/request", exactly)
+    assert [rights.allow("mcp/request", asked) for _ in range(2)] == [expected] * 2
+
+
+def test_an_exact_text_may_be_longer_than_a_pattern() -> None:
+    text = "x" * (MAX_STRING_BYTES * 4)
+    assert field({"$exact": text}, text)
+    assert not field({"$exact": text}, text + "x")
+
+
 def test_labels_limit_nothing_but_tell_capabilities_apart() -> None:
     """D-13."""
     plain, labelled = {"kind": "chat"}, {"kind": "chat", "id": 7, "description": "talk", "x-since": [1]}
@@ -361,6 +395,9 @@ def nested(depth: int) -> Json:
 
 
 REFUSED: list[tuple[Json, str]] = [
+    ({"kind": "chat", "payload": {"$exact": {}}}, "write it inside"),
+    ({"kind": "chat", "payload": {"a": {"$exact": 1, "b": 2}}}, "stands alone"),
+    ({"kind": "chat", "payload": {"a": {"$exact": list(range(MAX_NODES))}}}, "split it into several"),
     (7, "object"),
     (None, "object"),
     ("", "object"),

@@ -159,7 +159,7 @@ async def test_rejecting_takes_a_reason_and_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "arguments"),
     [
-        (["1"], {"path": "docs/notes.md", "text": "hello"}),
+        (["1"], {"$exact": {"path": "docs/notes.md", "text": "hello"}}),
         (["2"], None),
         (["3"], {"path": "docs/**"}),
     ],
@@ -226,27 +226,26 @@ async def test_a_pattern_of_ones_own_has_to_allow_what_was_proposed(tmp_path: Pa
             assert grant.payload["capabilities"] == [{"kind": "mcp/request", "to": ["files"]}]
 
 
-async def test_what_no_capability_states_exactly_is_not_offered(tmp_path: Path) -> None:
-    """A list cannot be stated, and signs of the pattern language are taken for themselves."""
+async def test_the_exact_scope_takes_every_value_for_itself(tmp_path: Path) -> None:
+    """Lists, long texts and signs of the pattern language, up to the size of a capability."""
     async with terminal_space(tmp_path) as here:
         agent, alice = await here.join("agent"), await here.join("alice")
 
-        async def widths(arguments: dict[str, Json]) -> dict[str, Json]:
-            made = await agent.propose("files", "tools/call", {"name": "x", "arguments": arguments})
+        async def widths(params: dict[str, Json]) -> dict[str, Json]:
+            made = await agent.propose("files", "tools/call", {"name": "x"} | params)
             seen = await _seen(alice, made.id)
             return {each.name: each.capability or each.problem for each in grant_scopes(alice, seen)}
 
-        listed = await widths({"items": [1, 2]})
-        assert "a list" in listed["exact"]
-        assert listed["tool"]["payload"]["params"] == {"name": "x"}
-        stars = await widths({"path": "*", "word": "!no", "pattern": "/a/", "deep": {"n": 1}})
-        assert stars["exact"]["payload"]["params"]["arguments"] == {
-            "path": "/^\\*$/",
-            "word": "/^\\!no$/",
-            "pattern": "/^\\/a\\/$/",
-            "deep": {"n": 1},
-        }
-        assert "1024 bytes" in (await widths({"text": "x" * 2000}))["exact"]
+        for given in (
+            {"items": [1, 2.0]},
+            {"path": "*", "word": "!no", "deep": {"n": 1}},
+            {"text": "x" * 2000},
+        ):
+            scopes = await widths({"arguments": given})
+            assert scopes["exact"]["payload"]["params"] == {"name": "x", "arguments": {"$exact": given}}
+            assert scopes["tool"]["payload"]["params"] == {"name": "x"}
+        assert (await widths({}))["exact"]["payload"]["params"] == {"$exact": {"name": "x"}}
+        assert "16384 bytes" in (await widths({"arguments": {"text": "x" * 20_000}}))["exact"]
 
 
 async def test_votes_count_where_a_space_asks_for_several(tmp_path: Path) -> None:

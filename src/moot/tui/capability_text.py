@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from moot.protocol.operation import Json
+from moot.protocol.patterns.compiler import EXACT
 
 
 def in_words(capability: Json) -> str:
@@ -76,12 +77,21 @@ def _payload_words(payload: Mapping[str, Json]) -> list[str]:
         words.append("any tool" if name is None else _text(name))
     else:
         words += [_text(each) for each in (method, name) if each is not None]
-    if isinstance(arguments, dict):
-        words.append("with " + ", ".join(f"{key}={_text(value)}" for key, value in arguments.items()))
+    if isinstance(params, dict) and isinstance(whole := params.get(EXACT), dict):
+        words[-1:] = [f"exactly {_text(whole.get('name', method))} without arguments"]
+        fields.pop(EXACT)
+    elif isinstance(arguments, dict) and isinstance(exact := arguments.get(EXACT), dict):
+        words.append(f"with exactly {_pairs(exact)}" if exact else "without arguments")
+    elif isinstance(arguments, dict):
+        words.append(f"with {_pairs(arguments)}")
     rest |= fields
     if rest:
         words.append(f"with {json.dumps(rest, ensure_ascii=False)}")
     return words
+
+
+def _pairs(arguments: Mapping[str, Json]) -> str:
+    return ", ".join(f"{key}={_text(value)}" for key, value in arguments.items())
 
 
 def _text(value: Json) -> str:

@@ -1,11 +1,10 @@
 """The scope of a grant that follows an approval, always shown as the capability that it creates.
 
-    exact    the tool, the host and all arguments as they were proposed
+    exact    the tool, the host and all arguments as they were proposed, and no others (`$exact`, D-102)
     tool     this tool on this host, with any arguments
     pattern  something between, to be edited: folders for paths, anything for long texts
 
-A capability cannot forbid arguments that it does not name, so even the exact one allows further ones. A scope
-that cannot be written as a pattern that matches the proposal itself is not offered, with the reason.
+A scope that cannot be written as a pattern that matches the proposal itself is not offered, with the reason.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from moot.errors import MootError, UsageError
 from moot.participant import JoinedSpace, SeenProposal
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
-from moot.protocol.patterns.compiler import MAX_STRING_BYTES
+from moot.protocol.patterns.compiler import EXACT, MAX_STRING_BYTES
 from moot.protocol.patterns.globs import is_wild
 from moot.protocol.patterns.pattern import is_regex
 from moot.tui.terminal_escape import printable
@@ -55,7 +54,7 @@ class _Inexpressible(Exception):
 def grant_scopes(space: JoinedSpace, seen: SeenProposal) -> tuple[GrantScope, ...]:
     """The three choices for a proposal, narrowest first."""
     return (
-        _scope(space, seen, "exact", "exactly these arguments"),
+        _scope(space, seen, "exact", "exactly these arguments, and no others"),
         _scope(space, seen, "tool", f"{_what(seen)} with any arguments"),
         _scope(space, seen, "pattern", "a custom pattern (e edits it)"),
     )
@@ -101,6 +100,9 @@ def check_scope(space: JoinedSpace, seen: SeenProposal, capability: Mapping[str,
 
 def _params(params: Mapping[str, Json], scope: ScopeName) -> dict[str, Json]:
     found: dict[str, Json] = {}
+    if scope == "exact" and "name" in params and "arguments" not in params:
+        # Without arguments, and no call with some.
+        return {EXACT: {name: value for name, value in params.items() if name != "_meta"}}
     for name, value in params.items():
         if name == "_meta":
             continue  # progress tokens and the like: another one each time
@@ -117,7 +119,7 @@ def _params(params: Mapping[str, Json], scope: ScopeName) -> dict[str, Json]:
 
 def _arguments(arguments: Mapping[str, Json], scope: ScopeName) -> dict[str, Json]:
     if scope == "exact":
-        return {_key(name): _exactly(value) for name, value in arguments.items()}
+        return {EXACT: dict(arguments)}
     stated: dict[str, Json] = {}
     for name, value in arguments.items():
         if isinstance(value, str) and name in PATHS and "/" in value.strip("/"):
@@ -136,13 +138,7 @@ def _arguments(arguments: Mapping[str, Json], scope: ScopeName) -> dict[str, Jso
 
 
 def _exactly(value: Json) -> Json:
-    if isinstance(value, str):
-        return _literal(value)
-    if isinstance(value, dict):
-        return {_key(name): _exactly(each) for name, each in value.items()}
-    if isinstance(value, list):
-        raise _Inexpressible("its arguments contain a list, which a capability cannot match exactly")
-    return value
+    return _literal(value) if isinstance(value, str) else {EXACT: value}
 
 
 def _literal(text: str) -> str:

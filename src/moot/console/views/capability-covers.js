@@ -7,7 +7,7 @@
  * expression made from one could backtrack for ever.
  */
 
-import { globMatches, isRegex, isWild, negatesNothing } from "./capability-match.js";
+import { globMatches, isRegex, isWild, negatesNothing, valueMatches } from "./capability-match.js";
 
 /** @typedef {string | {kind?: any, payload?: any, to?: any, [more: string]: any}} Capability */
 
@@ -62,10 +62,16 @@ function globCovers(wide, narrow) {
 /** @param {string} pattern */
 const isPlain = (pattern) => !pattern.startsWith("!") && !isRegex(pattern);
 
+/** @param {any} pattern */
+const isExact = (pattern) => pattern !== null && typeof pattern === "object" && Object.hasOwn(pattern, "$exact");
+
 /** @param {any} held @param {any} wanted @param {number} depth @returns {boolean} */
 function valueCovers(held, wanted, depth) {
   if (depth > MAX_DEPTH) return false;
   if (JSON.stringify(held) === JSON.stringify(wanted)) return true;
+  // One value only, so matching it is the proof.
+  if (isExact(wanted)) return Array.isArray(held) ? held.some((each) => valueCovers(each, wanted, depth + 1)) : valueMatches(held, wanted.$exact, depth) === "yes";
+  if (isExact(held)) return typeof wanted === "string" && isPlain(wanted) && !isWild(wanted) && held.$exact === wanted;
   if (Array.isArray(wanted)) return wanted.length > 0 && wanted.every((each) => valueCovers(held, each, depth + 1));
   if (Array.isArray(held)) return held.some((each) => valueCovers(each, wanted, depth + 1));
   if (typeof held === "string" && typeof wanted === "string") {

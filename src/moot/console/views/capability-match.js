@@ -53,7 +53,7 @@ function combine(answers) {
 }
 
 /** @param {any} pattern @param {any} value @param {number} depth @returns {Allowed} */
-function valueMatches(pattern, value, depth) {
+export function valueMatches(pattern, value, depth) {
   if (depth > MAX_DEPTH) return "perhaps";
   if (typeof pattern === "string") return typeof value === "string" ? stringMatches(pattern, value) : "no";
   if (Array.isArray(pattern)) {
@@ -61,6 +61,8 @@ function valueMatches(pattern, value, depth) {
     return answers.includes("yes") ? "yes" : answers.includes("perhaps") ? "perhaps" : "no";
   }
   if (pattern === null || typeof pattern !== "object") return pattern === value ? "yes" : "no";
+  // 1 and 1.0 are different for the gateway, but not any more when they have been parsed here.
+  if (Object.hasOwn(pattern, "$exact")) return canonical(pattern.$exact) !== canonical(value) ? "no" : hasNumber(value) ? "perhaps" : "yes";
   if (value === null || typeof value !== "object" || Array.isArray(value)) return "no";
   return combine(
     Object.entries(pattern).map(([key, each]) => {
@@ -68,6 +70,16 @@ function valueMatches(pattern, value, depth) {
       return Object.hasOwn(value, key) ? valueMatches(each, value[key], depth + 1) : "no";
     }),
   );
+}
+
+/** @param {any} value @returns {boolean} */
+function hasNumber(value) {
+  return typeof value === "number" || (value !== null && typeof value === "object" && Object.values(value).some(hasNumber));
+}
+
+/** JSON text that is equal for equal values, whatever the order of members. @param {any} value @returns {string} */
+function canonical(value) {
+  return JSON.stringify(value, (_key, each) => (each !== null && typeof each === "object" && !Array.isArray(each) ? Object.fromEntries(Object.entries(each).sort(([a], [b]) => (a < b ? -1 : 1))) : each)) ?? "";
 }
 
 /** @param {string} pattern @param {string} text @returns {Allowed} */

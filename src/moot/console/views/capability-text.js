@@ -56,13 +56,21 @@ export function describeCapability(given) {
 /** @param {Record<string, any>} payload */
 function describePayload(payload) {
   const { method, params, ...rest } = payload;
+  const whole = isObject(params) && isObject(params.$exact) ? params.$exact : null;
+  if (whole) return [`exactly ${text(whole.name ?? method)} without arguments`];
   const { name, uri, arguments: given, ...fields } = isObject(params) ? params : {};
   const target = name ?? uri;
   const message = method === "tools/call" ? [target === undefined ? "any tool" : text(target)] : [method, target].filter((each) => each !== undefined).map(text);
-  if (isObject(given)) message.push(`with ${Object.entries(given).map(([key, value]) => `${key}=${text(value)}`).join(", ")}`);
+  if (isObject(given) && isObject(given.$exact)) message.push(Object.keys(given.$exact).length > 0 ? `with exactly ${pairs(given.$exact)}` : "without arguments");
+  else if (isObject(given)) message.push(`with ${pairs(given)}`);
   const left = { ...rest, ...fields };
   if (Object.keys(left).length > 0) message.push(`with ${spacedJson(left)}`);
   return message;
+}
+
+/** @param {Record<string, any>} given */
+function pairs(given) {
+  return Object.entries(given).map(([key, value]) => `${key}=${text(value)}`).join(", ");
 }
 
 /** @param {any} value */

@@ -2,12 +2,11 @@
 /**
  * The scopes of a grant that follows an approval, always shown as the capability that it creates.
  *
- *     exact    exactly this call: the tool, the host and all arguments as they were proposed
+ *     exact    exactly this call: the tool, the host and all arguments as they were proposed, and no others (`$exact`)
  *     tool     this tool on this host, with any arguments
  *     pattern  between the two, editable: folders for paths, anything for long texts
  *
- * A capability cannot forbid arguments that it does not name; even the exact scope says so. It is built as
- * JSON text from the proposal's own text, so no number is rounded. A scope that cannot be written as a pattern
+ * The capability is built as JSON text from the proposal's own text, so no number is rounded. A scope that cannot be written as a pattern
  * that matches the proposal itself is disabled, with the reason.
  */
 import { membersOf, textAt } from "../core/json-text.js";
@@ -20,6 +19,8 @@ import { PATHS, TEXTS } from "./text-diff.js";
 const LONG = 60;
 // The longest string in a pattern.
 const STRING_BYTES = 1024;
+// The gateway's limit, less what its own form of the text may have more.
+const CAPABILITY_BYTES = 15 * 1024;
 
 class NotExpressible extends Error {}
 
@@ -32,7 +33,7 @@ class NotExpressible extends Error {}
 export function grantScopes(state, proposal) {
   const what = proposal.call.method === "tools/call" && proposal.call.name ? `the tool ${proposal.call.name}` : `the method ${proposal.call.method}`;
   return [
-    grantScope(state, proposal, "exact", "This exact call", "exactly these arguments"),
+    grantScope(state, proposal, "exact", "This exact call", "exactly these arguments, and no others"),
     grantScope(state, proposal, "tool", proposal.call.method === "tools/call" ? "This tool" : "This method", `${what}, with any arguments`),
     grantScope(state, proposal, "pattern", "Custom pattern", "edit the capability below"),
   ];
@@ -46,6 +47,7 @@ function grantScope(state, proposal, name, title, message) {
     const payload = `{"method":${method}${params === "{}" ? "" : `,"params":${params}`}}`;
     const hosts = proposal.to.map((id) => state.roster.get(id)?.name ?? id).map((each) => JSON.stringify(literalName(each)));
     const text = `{"kind":"mcp/request","payload":${payload}${hosts.length > 0 ? `,"to":[${hosts.join(",")}]` : ""}}`;
+    if (new TextEncoder().encode(text).length > CAPABILITY_BYTES) throw new NotExpressible("a capability has at most 16 KiB");
     const wrong = capabilityError(state, proposal, text);
     return wrong ? { name, title, description: message, text: "", obstacle: wrong } : { name, title, description: message, text, obstacle: "" };
   } catch (fault) {
@@ -81,7 +83,11 @@ function paramsText(text, name) {
   if (text === null) return "{}";
   if (!text.startsWith("{")) throw new NotExpressible("its parameters are not an object");
   const found = [];
-  for (const part of membersOf(text)) {
+  const parts = membersOf(text);
+  const named = new Set(parts.map((part) => part.key));
+  // Without arguments, and no call with some.
+  if (name === "exact" && named.has("name") && !named.has("arguments")) return `{"$exact":{${parts.filter((part) => part.key !== "_meta").map((part) => `${JSON.stringify(part.key)}:${part.text}`).join(",")}}}`;
+  for (const part of parts) {
     if (part.key === "_meta") continue; // progress tokens and the like differ each time
     if (part.key === "arguments" && part.text.startsWith("{")) {
       if (name === "tool") continue;
@@ -94,10 +100,10 @@ function paramsText(text, name) {
 
 /** @param {string} text @param {GrantScope["name"]} name */
 function argumentsText(text, name) {
+  if (name === "exact") return `{"$exact":${text}}`;
   const found = [];
   for (const part of membersOf(text)) {
-    if (name === "exact") found.push(`${keyText(part.key)}:${exactPattern(part.text)}`);
-    else if (part.text.startsWith('"')) {
+    if (part.text.startsWith('"')) {
       const value = JSON.parse(part.text);
       if (PATHS.includes(part.key) && value.replace(/^\/+|\/+$/g, "").includes("/")) found.push(`${keyText(part.key)}:${JSON.stringify(`${literalName(value.slice(0, value.lastIndexOf("/")))}/**`)}`);
       else if (!TEXTS.includes(part.key) && value.length <= LONG && !value.includes("\n")) found.push(`${keyText(part.key)}:${literalText(value)}`);
@@ -106,13 +112,9 @@ function argumentsText(text, name) {
   return `{${found.join(",")}}`;
 }
 
-/** A value as a pattern that only it matches. Depth is bounded by the gateway's 16. @param {string} text @param {number} [depth] @returns {string} */
-function exactPattern(text, depth = 0) {
-  if (depth > 16) throw new NotExpressible("its arguments are nested too deeply");
-  if (text.startsWith('"')) return literalText(JSON.parse(text));
-  if (text.startsWith("[")) throw new NotExpressible("its arguments contain a list, which a capability cannot match exactly");
-  if (!text.startsWith("{")) return text;
-  return `{${membersOf(text).map((part) => `${keyText(part.key)}:${exactPattern(part.text, depth + 1)}`).join(",")}}`;
+/** A value as a pattern that only it matches. @param {string} text @returns {string} */
+function exactPattern(text) {
+  return text.startsWith('"') ? literalText(JSON.parse(text)) : `{"$exact":${text}}`;
 }
 
 /** A pattern that matches only this text, with the signs of the pattern language escaped. @param {string} text */

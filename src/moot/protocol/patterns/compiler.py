@@ -6,6 +6,7 @@ that nothing is decided at run time that could have been wrong from the start.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Final
 
@@ -20,6 +21,7 @@ from moot.protocol.patterns.pattern import (
     Anywhere,
     AtPath,
     Equal,
+    Exact,
     Fields,
     Never,
     Node,
@@ -41,6 +43,9 @@ MAX_NODES: Final = 256
 # D-12 gives the number for regular expressions; there is no reason for any other string to be longer.
 MAX_STRING_BYTES: Final = 1024
 
+
+# D-102: a value and nothing more.
+EXACT: Final = "$exact"
 
 _KEYS: Final = frozenset({"kind", "payload", "to", "id", "description"})
 
@@ -78,6 +83,9 @@ class _Compiler:
     def payload(self, value: Json) -> Fields | None:
         if not isinstance(value, dict):
             raise _refusal("payload", 'must be an object of field patterns, as in {"method": "tools/*"}')
+        if EXACT in value:
+            # Every request has an id of its own, so no whole payload comes twice.
+            raise _refusal("payload", f"cannot be {EXACT} itself; write it inside, as in params.arguments")
         fields = self.fields(value, "payload", 1)
         return fields if value else None
 
@@ -113,11 +121,25 @@ class _Compiler:
         if isinstance(value, str):
             return self.string(value, where)
         if isinstance(value, dict):
-            return self.fields(value, where, depth)
+            return self.exact(value, where, depth) if EXACT in value else self.fields(value, where, depth)
         if isinstance(value, list):
             return self.one_of(value, where, depth)
         self.count(where)
         return Equal(value)
+
+    def exact(self, fields: Mapping[str, Json], where: str, depth: int) -> Exact:
+        if len(fields) > 1:
+            raise _refusal(where, f"has {EXACT} and other keys; {EXACT} stands alone")
+        value = fields[EXACT]
+        self.count_inside(value, f"{where}.{EXACT}", depth)
+        return Exact(value, json.dumps(value, sort_keys=True))
+
+    def count_inside(self, value: Json, where: str, depth: int) -> None:
+        self.count(where)
+        self.go_deeper(where, depth)
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        for each in inner:
+            self.count_inside(each, where, depth + 1)
 
     def one_of(self, values: list[Json], where: str, depth: int, *, strings_only: bool = False) -> Node:
         self.count(where)

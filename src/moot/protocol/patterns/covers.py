@@ -29,6 +29,7 @@ from moot.protocol.patterns.capability import Capability
 from moot.protocol.patterns.globs import includes, overlap
 from moot.protocol.patterns.pattern import (
     Equal,
+    Exact,
     Fields,
     Leaf,
     Never,
@@ -112,6 +113,9 @@ def _covers(held: Node, wanted: Node) -> bool:
 
 
 def _leaf_covers(held: Leaf | Fields, wanted: Leaf | Fields) -> bool:
+    if isinstance(wanted, Exact):
+        # One value only, so matching it is the proof; a search could run out of visits elsewhere.
+        return not _searches(held) and held.matches(wanted.value)
     if isinstance(held, Fields) or isinstance(wanted, Fields):
         return isinstance(held, Fields) and isinstance(wanted, Fields) and _fields_cover(held, wanted)
     if isinstance(wanted, Text) and wanted.glob.literal is not None:
@@ -121,6 +125,9 @@ def _leaf_covers(held: Leaf | Fields, wanted: Leaf | Fields) -> bool:
             return False
         case (Equal(), Equal()) | (Regex(), Regex()):
             return held == wanted
+        case Exact(), Equal():
+            # 1 also stands for 1.0, which is not exactly 1.
+            return (wanted.value is None or isinstance(wanted.value, bool)) and held.matches(wanted.value)
         case Text(), Text():
             return includes(held.glob, wanted.glob)
         case NotText(), NotText():
@@ -130,6 +137,10 @@ def _leaf_covers(held: Leaf | Fields, wanted: Leaf | Fields) -> bool:
         case Text(), (NotText() | Regex()):
             return held.glob.lone
     return False
+
+
+def _searches(leaf: Leaf | Fields) -> bool:
+    return isinstance(leaf, Fields) and searches_within(leaf)
 
 
 def _fields_cover(held: Fields, wanted: Fields) -> bool:
@@ -176,6 +187,9 @@ def _overlap(a: Node, b: Node) -> bool:
 
 
 def _leaves_overlap(a: Leaf | Fields, b: Leaf | Fields) -> bool:
+    for one, other in ((a, b), (b, a)):
+        if isinstance(one, Exact):
+            return _searches(other) or other.matches(one.value)
     if isinstance(a, Fields) and isinstance(b, Fields):
         fields = dict(b.literal)
         return all(_overlap(node, fields[name]) for name, node in a.literal if name in fields)

@@ -1,9 +1,9 @@
 """Capability objects, compiled once and matched often (MEW 4.1, D-12, D-13).
 
-A pattern value is one of five things: a string (`Text`, `NotText`, `Never` or `Regex`), a plain value
-(`Equal`), a list (`OneOf`) or an object (`Fields`). Each answers `matches(value, visits)`. Nothing
-matches by accident: strings match strings only, an absent field matches nothing, and a list in the
-payload is reached through JSONPath or `**` alone.
+A pattern value is one of six things: a string (`Text`, `NotText`, `Never` or `Regex`), a plain value
+(`Equal`), a list (`OneOf`), an object (`Fields`) or `{"$exact": value}` (`Exact`). Each answers
+`matches(value, visits)`. Nothing matches by accident: strings match strings only, an absent field
+matches nothing, and a list in the payload is reached through JSONPath or `**`, or is exact.
 
 Three kinds of key search: `$…` (JSONPath), `**` (any depth) and keys with wildcards. The outermost
 search of a pattern has a budget of visits that the searches inside it share; when it is used up,
@@ -114,6 +114,41 @@ class Equal:
         return isinstance(value, (int, float)) and value == self.value
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Exact:
+    """This value and nothing more (D-102): an object has no further member, and 1 is not 1.0."""
+
+    value: Json
+    # The value as text, by which two patterns are compared.
+    canonical: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Exact) and other.canonical == self.canonical
+
+    def __hash__(self) -> int:
+        return hash(self.canonical)
+
+    def matches(self, value: Json, _visits: Visits | MessageVisits | None = None) -> bool:
+        return _is_same(self.value, value)
+
+
+def _is_same(wanted: Json, value: Json) -> bool:
+    """Whether two JSON values are the same. No deeper and no longer than `wanted`, whatever `value` is."""
+    if isinstance(wanted, dict):
+        return (
+            isinstance(value, dict)
+            and len(value) == len(wanted)
+            and all(name in value and _is_same(each, value[name]) for name, each in wanted.items())
+        )
+    if isinstance(wanted, list):
+        return (
+            isinstance(value, list)
+            and len(value) == len(wanted)
+            and all(_is_same(one, other) for one, other in zip(wanted, value, strict=True))
+        )
+    return value.__class__ is wanted.__class__ and bool(value == wanted)
+
+
 @dataclass(frozen=True, slots=True)
 class OneOf:
     alternatives: tuple[Node, ...]
@@ -184,7 +219,7 @@ class Fields:
         return all(search.matches(value, visits) for search in self.searches)
 
 
-Leaf: TypeAlias = Text | NotText | Never | Regex | Equal
+Leaf: TypeAlias = Text | NotText | Never | Regex | Equal | Exact
 Node: TypeAlias = Leaf | OneOf | Fields
 
 
@@ -261,9 +296,11 @@ def leaves_of(node: Node) -> Iterator[Leaf | Fields]:
 
 
 def searches_within(node: Node) -> bool:
-    """Whether the node looks at more than the fields that it names."""
+    """Whether the node looks at more than the fields that it names: it searches, or compares whole values."""
     return any(
-        isinstance(leaf, Fields)
+        isinstance(leaf.value, dict | list)
+        if isinstance(leaf, Exact)
+        else isinstance(leaf, Fields)
         and (bool(leaf.searches) or any(searches_within(inner) for _, inner in leaf.literal))
         for leaf in leaves_of(node)
     )
