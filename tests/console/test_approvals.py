@@ -203,6 +203,7 @@ def test_approve_and_grant_creates_the_capability_that_was_shown_and_the_agent_t
             },
         }
     ]
+    agent.sees(lambda space: space.may_request("files", "tools/call", again))
     answer = agent.run(lambda space: space.request("files", "tools/call", again))
     assert answer["content"][0]["text"] == "4 characters written to notes/b.txt"
     elsewhere: dict[str, Json] = {
@@ -228,6 +229,7 @@ def test_a_grant_of_this_exact_call_allows_no_further_arguments(page_as: PageAs,
     dialog_button(page, "Approve and grant").click()
     outcome(agent, proposal)
     exact: dict[str, Json] = {"name": "add", "arguments": {"a": 1}}
+    agent.sees(lambda space: space.may_request("files", "tools/call", exact))
     answer = agent.run(lambda space: space.request("files", "tools/call", exact))
     assert answer["structuredContent"] == {"result": 2}
     for arguments in ({"a": 1, "b": 5}, {"a": 2}, {}):
