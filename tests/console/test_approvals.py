@@ -24,7 +24,7 @@ from tests.console.approvals_page import (
     waiting,
 )
 from tests.console.conftest import MemberAs, PageAs
-from tests.console.gateway_and_members import Running, gathered
+from tests.console.gateway_and_members import Driven, Running, gathered
 
 BIG = 9007199254740993
 
@@ -233,9 +233,12 @@ def test_a_grant_of_this_exact_call_allows_no_further_arguments(page_as: PageAs,
     answer = agent.run(lambda space: space.request("files", "tools/call", exact))
     assert answer["structuredContent"] == {"result": 2}
     for arguments in ({"a": 1, "b": 5}, {"a": 2}, {}):
-        more: dict[str, Json] = {"name": "add", "arguments": arguments}
         with pytest.raises(NotAllowed):
-            agent.run(lambda space, more=more: space.request("files", "tools/call", more))
+            request(agent, {"name": "add", "arguments": arguments})
+
+
+def request(agent: Driven, params: dict[str, Json]) -> Json:
+    return agent.run(lambda space: space.request("files", "tools/call", params))
 
 
 def test_widths_that_no_capability_can_state_are_not_offered(page_as: PageAs, member: MemberAs) -> None:
