@@ -15,6 +15,8 @@ from tests.protocol.scan_envelope_soak import run_scan_envelope_soak
 from tests.space.random_walk import run_space_walk
 from tests.store.crash_soak import run_journal_crashes
 from tests.xprotocol.event_soak import run_event_soak
+from tests.xprotocol.grammar.grammar_soak import run_grammar_soak
+from tests.xprotocol.grammar.schema_suite import run_schema_suite
 
 # Name, what runs, and how many cases make the full count.
 SOAKS: dict[str, tuple[Callable[[int, int], str], int]] = {
@@ -27,6 +29,8 @@ SOAKS: dict[str, tuple[Callable[[int, int], str], int]] = {
     "executions": (run_execution_kills, 60),
     "lost_files": (run_lost_files, 1_000),
     "events": (run_event_soak, 1_000_000),
+    "grammars": (run_grammar_soak, 20_000),
+    "schema_suite": (run_schema_suite, 1),
 }
 
 

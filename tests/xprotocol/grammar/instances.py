@@ -36,6 +36,8 @@ _CLOSING = ("properties", "patternProperties", "required", "$ref", "allOf", "any
 _MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 # Deeper than this nothing more is guessed.
 _DEPTH = 12
+# A value of more places than this is given up: required members may refer to themselves, many at a time.
+_PLACES = 1_000
 
 
 def validator(schema: Json) -> Any | None:
@@ -46,10 +48,25 @@ def validator(schema: Json) -> Any | None:
         return None
 
 
+def _without_newer_words(schema: Json) -> Json:
+    """The schema as drafts up to 7 read it."""
+    if isinstance(schema, list):
+        return [_without_newer_words(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        word: _without_newer_words(value)
+        for word, value in schema.items()
+        if not (word.startswith("unevaluated") or word in ("dependentSchemas", "dependentRequired"))
+    }
+
+
 def closed(schema: Json, *, in_place: bool = False) -> Json:
     """The schema without room for members that it does not declare, however it is satisfied."""
     if not isinstance(schema, dict):
         return schema
+    if "draft-0" in str(schema.get("$schema")):
+        schema = _without_newer_words(schema)
     result: dict[str, Json] = {}
     for word, value in schema.items():
         inner = word in _IN_PLACE
@@ -75,10 +92,13 @@ class Instances:
         self.truth = truth
         self.closed = validator(closed(schema))
         self.random = random.Random(seed)
+        # Of the value that is being made.
+        self.places = 0
 
     def valid(self, count: int, tries: int = 12) -> list[Json]:
         found: list[Json] = []
         for attempt in range(count * tries):
+            self.places = 0
             value = self._value(self.schema, 0)
             if self._is_promised(value) and _is_json(value):
                 found.append(value)
@@ -104,10 +124,13 @@ class Instances:
         """Whether it is valid without members that are undeclared where it is valid."""
         if not self.truth.is_valid(value) or not (self.closed is None or self.closed.is_valid(value)):
             return False
-        # An integer is promised without an exponent, and Python writes 3e+22 for its own float.
-        return "e+" not in json.dumps(value) or '"integer"' not in json.dumps(self.schema)
+        # A multiple is promised without an exponent, and Python writes 3e+22 for its own float.
+        return "e+" not in json.dumps(value) or '"multipleOf"' not in json.dumps(self.schema)
 
     def _value(self, schema: Json, depth: int) -> Json:
+        self.places += 1
+        if self.places > _PLACES:
+            return None
         if not isinstance(schema, dict) or depth > _DEPTH:
             return self._anything(depth)
         schema = self._merged(schema)
@@ -275,6 +298,34 @@ def _is_json(value: Json) -> bool:
     except ValueError:
         return False
     return True
+
+
+def respelled(value: Json, chance: random.Random, *, exponents: bool, shuffled: bool) -> str:
+    """The same value with other white space, numbers in other notations, and members in any order."""
+
+    def gap() -> str:
+        return chance.choice(["", "", " ", "\n  "])
+
+    def text(value: Json) -> str:
+        if isinstance(value, dict):
+            members = list(value.items())
+            if shuffled:
+                chance.shuffle(members)
+            row = [f"{json.dumps(name)}:{gap()}{text(each)}" for name, each in members]
+            return "{" + gap() + ("," + gap()).join(row) + (gap() if row else "") + "}"
+        if isinstance(value, list):
+            row = [text(each) for each in value]
+            return "[" + gap() + ("," + gap()).join(row) + (gap() if row else "") + "]"
+        if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53:
+            digits = str(value)
+            forms = [digits, f"{digits}.0", f"{digits}.000"]
+            if exponents:
+                bare = digits.rstrip("0") or "0"
+                forms += [f"{digits}e0", f"{bare}e{len(digits) - len(bare)}" if value else "0E+0"]
+            return chance.choice(forms)
+        return json.dumps(value)
+
+    return text(value)
 
 
 def spellings(value: Json) -> dict[str, str]:

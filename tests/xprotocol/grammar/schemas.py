@@ -129,6 +129,13 @@ _VALUES: list[Json] = [
     {"a": 1, "é": [None]},
     {"b": {"c": "d"}},
 ]
+_DIALECTS = [
+    *["http://json-schema.org/draft-07/schema#"] * 3,
+    "http://json-schema.org/draft-06/schema#",
+    "http://json-schema.org/draft-04/schema#",
+    "https://json-schema.org/draft/2019-09/schema",
+    "https://json-schema.org/draft/2020-12/schema",
+]
 _TYPES = ["null", "boolean", "object", "array", "string", "integer", "number"]
 
 
@@ -150,8 +157,8 @@ class Schemas:
         if self.names:
             schema = dict(schema)
             schema["$defs"] = {name: self.schema(1) for name in self.names}
-        if self.random.random() < 0.2:
-            schema = {**schema, "$schema": "http://json-schema.org/draft-07/schema#"}
+        if self.random.random() < 0.25:
+            schema = {**schema, "$schema": self.random.choice(_DIALECTS)}
         return schema
 
     def schema(self, depth: int) -> Json:
@@ -212,6 +219,8 @@ class Schemas:
         if draw() < 0.4:
             schema["additionalProperties"] = self.random.choice([False, False, True, {"type": "integer"}, {}])
         if draw() < 0.12:
+            schema["unevaluatedProperties"] = self.random.choice([False, False, True, {"type": "integer"}])
+        if draw() < 0.12:
             patterns = self.random.sample(_PATTERNS, self.random.choice([1, 1, 2]))
             schema["patternProperties"] = {pattern: self.schema(depth + 2) for pattern in patterns}
         if draw() < 0.06:
@@ -248,6 +257,12 @@ class Schemas:
             schema["uniqueItems"] = True
         if draw() < 0.08:
             schema["contains"] = self.schema(depth + 2)
+            if draw() < 0.5:
+                schema["minContains"] = self.random.choice([0, 1, 2])
+            if draw() < 0.4:
+                schema["maxContains"] = self.random.choice([0, 1, 2, 3])
+        if draw() < 0.1:
+            schema["unevaluatedItems"] = self.random.choice([False, False, True, {"type": "integer"}])
         return schema
 
     def string(self) -> dict[str, Json]:
@@ -270,7 +285,7 @@ class Schemas:
             if draw() < 0.25:
                 schema[word] = self.random.choice(_NUMBERS)
         if draw() < 0.1:
-            schema["multipleOf"] = self.random.choice([1, 2, 5, 10, 3, 0.5, 0.01, 25])
+            schema["multipleOf"] = self.random.choice([1, 2, 5, 10, 3, 7, 0.5, 0.01, 1.5, 25])
         return schema
 
     def combined(self, depth: int) -> dict[str, Json]:
@@ -279,13 +294,18 @@ class Schemas:
         def several() -> list[Json]:
             return [self.schema(depth + 1) for _ in range(self.random.randint(1, 3))]
 
-        word = self.random.choice(["anyOf", "anyOf", "oneOf", "allOf", "not", "if", "required"])
+        word = self.random.choice(["anyOf", "oneOf", "allOf", "not", "if", "required", "members"])
         match word:
             case "not":
                 return {"not": self.schema(depth + 2)}
             case "if":
                 parts = {"if": self.schema(depth + 1), "then": self.schema(depth + 1)}
                 return parts if draw() < 0.5 else {**parts, "else": self.schema(depth + 1)}
+            case "members":
+                # Objects that may hold together, and at times ask for what none of them has evaluated.
+                branches = [{"type": "object", **self.object(depth + 1)} for _ in range(2)]
+                whole = {self.random.choice(["anyOf", "anyOf", "allOf", "oneOf"]): branches}
+                return whole if draw() < 0.5 else {**whole, "unevaluatedProperties": False}
             case "required":
                 group = [{"required": [self.random.choice(_NAMES)]} for _ in range(2)]
                 return {self.random.choice(["anyOf", "oneOf"]): group}

@@ -121,7 +121,13 @@ def test_not_in_the_ways_that_people_use_it() -> None:
     assert_exact(forbids, ["{}", '{"a":1}', '{"b":1}'], not_=['{"a":1,"b":2}'])
     assert_exact({"type": "integer", "not": {"minimum": 5}}, ["4", "-1"], not_=["5"])
     assert_exact({"type": "boolean", "not": {"const": True}}, ["false"], not_=["true"])
-    assert_noted({"type": "array", "not": {"items": {"type": "null"}}}, "not", ["[1]", "[null]"], not_=["{}"])
+    some = {"type": "array", "not": {"items": {"type": "null"}}}
+    assert_exact(some, ["[1]", "[null,1]"], not_=["[]", "[null]", "{}"])
+    assert_exact({"not": {"type": "integer"}}, ["1.5", "-0.25", "1e-5", '"x"'], not_=["1", "0", "1.0", "2e3"])
+    within = {"type": "number", "exclusiveMinimum": 2, "maximum": 4, "not": {"type": "integer"}}
+    near = ["3", "3.0", "2.99999999999999999999", "3.00000000000000000001"]
+    assert_exact(within, ["2.5", "2.999999", "3.001"], not_=[*near, "2", "4", "1.5", "4.5", "3e0"])
+    assert_noted({**within, "minimum": 2.5}, "not", ["2.5", "3"], not_=["2.25"])
 
 
 def test_if_then_else() -> None:
@@ -138,13 +144,15 @@ def test_if_then_else() -> None:
         ['{"country":"us","zip":"12345"}', '{"country":"de","zip":"D-1"}'],
         not_=['{"country":"us","zip":"D-1"}', '{"country":"de","zip":"12345"}'],
     )
-    vague = {
+    vague: dict[str, Json] = {
         "type": "array",
         "if": {"contains": {"const": 1}},
         "then": {"maxItems": 1},
         "else": {"maxItems": 2},
     }
-    assert_noted(vague, "if", ["[1]", "[2,3]", "[1,2]"], not_=["[1,2,3]"])
+    assert_exact(vague, ["[1]", "[2,3]", "[]"], not_=["[1,2,3]", "[1,2]", "[2,1]", "[2,3,4]"])
+    vague["if"] = {"uniqueItems": True}
+    assert_noted(vague, "if", ["[1]", "[2,2]", "[1,2]"], not_=["[1,2,3]"])
 
 
 def test_references_with_escaped_steps_and_siblings() -> None:

@@ -38,15 +38,16 @@ def test_not_means_the_opposite(opposite: Json, inside: list[str], outside: list
 
 def test_what_has_no_opposite_is_noted() -> None:
     opposites: list[Json] = [
-        {"type": "integer"},
         {"format": "date"},
         {"type": "integer", "multipleOf": 3},
-        {"items": {"type": "string"}},
+        {"items": {"uniqueItems": True}},
+        {"prefixItems": [{}], "items": {"type": "string"}},
+        {"unevaluatedProperties": False},
         {"additionalProperties": False},
         {"oneOf": [{"minimum": 1}, {"maximum": 5}]},
-        {"properties": {"a": {"items": {}}}},
+        {"properties": {"a": {"items": {"multipleOf": 3}}}},
         {"anyOf": [{"uniqueItems": True}]},
-        {"allOf": [{"contains": {}}]},
+        {"allOf": [{"patternProperties": {"a": {}}}]},
     ]
     for opposite in opposites:
         assert_noted({"not": opposite}, "not", ["1", '"x"'])

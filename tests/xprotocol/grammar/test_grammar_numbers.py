@@ -130,8 +130,21 @@ def test_multiples_that_can_be_said() -> None:
 
 
 def test_multiples_that_cannot_are_noted() -> None:
-    assert_noted({"type": "integer", "multipleOf": 7}, "multipleOf", ["7", "8"], not_=["7.5"])
-    assert_noted({"type": "number", "multipleOf": 0.01}, "multipleOf", ["0.07", "0.075"], not_=['"x"'])
+    assert_noted({"type": "integer", "multipleOf": 97}, "multipleOf", ["97", "98"], not_=["7.5"])
+    assert_noted({"type": "number", "multipleOf": 1e-5}, "multipleOf", ["1e-05", "0.075"], not_=['"x"'])
+    assert_noted({"type": "integer", "multipleOf": 7, "minimum": 50}, "multipleOf", ["56", "57"], not_=["49"])
+
+
+def test_multiples_are_divided_digit_by_digit() -> None:
+    seven = [str(7 * n) for n in (1, 2, 3, 10, 99, 12345, 142857142857)]
+    assert_exact(
+        {"type": "integer", "multipleOf": 7}, ["0", "-14", "21.0", *seven], not_=["8", "-1", "22", "07"]
+    )
+    assert_exact({"multipleOf": 30, "minimum": 0}, ["0", "30", "60.00", "900"], not_=["-30", "10", "45", "3"])
+    cents = {"type": "number", "multipleOf": 0.01, "minimum": 0}
+    assert_exact(cents, ["0", "0.07", "19.99", "4.350", "1e16", "12e5"], not_=["0.075", "-1", "1.001"])
+    assert_exact({**cents, "minimum": 0.01}, ["0.01", "3"], not_=["0", "0.00"])
+    assert_exact({"type": "number", "multipleOf": 1.5}, ["4.5", "0", "-3", "1.50"], not_=["35", "1", "4.55"])
 
 
 def test_numbers_that_must_not_be() -> None:
@@ -159,3 +172,38 @@ def test_exclusive_bounds_as_draft_4_wrote_them() -> None:
 
 def test_integers_may_be_long_but_not_longer_than_a_double() -> None:
     assert_exact({"type": "integer"}, ["9" * 308, "-" + "1" * 200], not_=["9" * 309])
+
+
+@pytest.mark.parametrize(
+    ("schema", "texts", "others"),
+    [
+        ({"const": 1}, ["1", "1.0", "1e0", "1.00E+00"], ["true", "1.01", "10", "1e1"]),
+        ({"const": 1200000}, ["1200000", "1.2e6", "12e5", "1200000.0"], ["12e6", "1.2e5"]),
+        ({"enum": [0]}, ["0", "-0", "0.0", "0e5"], ["false", "0.1"]),
+        ({"enum": [1.5, -2e-7]}, ["1.5", "1.50", "1.5e0", "-2e-7", "-0.0000002"], ["1.51", "2e-7"]),
+        (
+            {"type": "number"},
+            ["12e5", "12.5E-3", "0.5e3", "100e0", "0e0"],
+            ["1e999", "123456e305", "e5", "1e"],
+        ),
+        (
+            {"type": "number", "minimum": 1, "maximum": 1000},
+            ["12e1", "100e1", "1e3"],
+            ["101e1", "12e2", "1e4"],
+        ),
+        (
+            {"type": "integer", "minimum": 5, "maximum": 1200},
+            ["5.0", "12e2", "1200.00", "1e3", "10e0"],
+            ["13e2", "4.0", "5.5", "1e4"],
+        ),
+        ({"type": "integer", "minimum": 20}, ["2e1", "12e5", "20.0"], ["1e1", "19e0", "-2e5"]),
+        ({"type": "integer", "maximum": -3}, ["-3.0", "-12e5"], ["-2e0", "3", "12e5", "-0"]),
+    ],
+)
+def test_numbers_in_the_notations_that_json_has(schema: Json, texts: list[str], others: list[str]) -> None:
+    assert_exact(schema, texts, not_=others)
+
+
+def test_to_draft_4_an_integer_has_only_digits() -> None:
+    schema = {"$schema": "http://json-schema.org/draft-04/schema#", "type": "integer"}
+    assert_exact(schema, ["1", "-20"], not_=["1.0", "1e5"])

@@ -170,7 +170,7 @@ def test_a_schema_may_be_noted_in_several_places() -> None:
         "type": "object",
         "properties": {
             "a": {"type": "array", "uniqueItems": True},
-            "b": {"type": "integer", "multipleOf": 7},
+            "b": {"type": "integer", "multipleOf": 97},
         },
     }
     assert_noted(schema, "a: uniqueItems", ["{}"])

@@ -6,12 +6,13 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import jsonschema  # type: ignore[import-untyped]
 import orjson
 
 from moot.protocol.operation import Json
 from moot.xprotocol.grammar import Grammar, GrammarRefused, compile_grammar
 from tests.xprotocol.grammar.derivations import Derivations, NotPortable
-from tests.xprotocol.grammar.instances import Instances, spellings, validator
+from tests.xprotocol.grammar.instances import Instances, respelled, spellings, validator
 from tests.xprotocol.grammar.judges import Judge, LlamaCpp, LlGuidance, NotLoaded
 
 ENGINES: dict[str, type[LlamaCpp] | type[LlGuidance]] = {"llama.cpp": LlamaCpp, "llguidance": LlGuidance}
@@ -32,7 +33,16 @@ KEYWORDS = {
         "dependentSchemas",
         "dependencies",
     ),
-    *("uniqueItems", "contains", "maxContains", "minItems", "maxItems", "unevaluatedItems"),
+    *(
+        "uniqueItems",
+        "contains",
+        "minContains",
+        "maxContains",
+        "unevaluatedProperties",
+        "minItems",
+        "maxItems",
+        "unevaluatedItems",
+    ),
     *("pattern", "format", "minLength", "maxLength", "multipleOf", "patternProperties"),
     *("minProperties", "maxProperties"),
 }
@@ -72,7 +82,7 @@ def try_schema(schema: Json, seed: int, *, values: int = 6, spoilt: int = 8, tex
     trial.has_truth = truth is not None
     if truth is not None:
         _try_values(trial, grammar, engines, Instances(schema, truth, seed), values=values, spoilt=spoilt)
-    _try_texts(trial, grammar, engines, truth, seed, texts)
+    _try_texts(trial, schema, grammar, engines, truth, seed, texts)
     return trial
 
 
@@ -86,14 +96,22 @@ def _try_values(
     spoilt: int,
 ) -> None:
     good = samples.valid(values)
+    keywords = json.dumps(samples.schema)
+    exponents = '"multipleOf"' not in keywords
     for value in good:
-        for spelling, text in spellings(value).items():
+        written = spellings(value)
+        # To draft 4 only digits are an integer.
+        if "draft-04" not in keywords:
+            written["respelled"] = respelled(value, samples.random, exponents=exponents, shuffled=False)
+        for spelling, text in written.items():
             for name, engine in engines.items():
                 trial.accepted += 1
                 if not _accepts(trial, name, engine, text):
                     trial.faults.append(f"{name} refuses a valid value ({spelling}): {text[:300]}")
     for value in samples.invalid(good, spoilt):
-        text = json.dumps(value)
+        text = respelled(value, samples.random, exponents=True, shuffled=True)
+        if samples.truth.is_valid(json.loads(text)):
+            continue
         words: set[str] = set()
         for error in samples.truth.iter_errors(value):
             words |= {str(error.kind.name), *(str(step) for step in error.schema_path)}
@@ -110,8 +128,29 @@ def _try_values(
                 )
 
 
+def second_opinion(schema: Json, value: Json) -> list[str]:
+    """What another validator says against a value, where it does not read the standard in its own way.
+
+    Its patterns are Python's, and it divides doubles.
+    """
+    judge = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)(schema)
+    if any(f'"{word}"' in json.dumps(schema) for word in ("pattern", "patternProperties", "multipleOf")):
+        return []
+    try:
+        found = [error.message for error in judge.iter_errors(value)]
+    except RecursionError:
+        return []
+    return [f"jsonschema says: {message[:200]}" for message in found[:1]]
+
+
 def _try_texts(
-    trial: Trial, grammar: Grammar, engines: dict[str, Judge], truth: Any, seed: int, count: int
+    trial: Trial,
+    schema: Json,
+    grammar: Grammar,
+    engines: dict[str, Judge],
+    truth: Any,
+    seed: int,
+    count: int,
 ) -> None:
     try:
         derivations = Derivations(grammar.text, seed)
@@ -131,6 +170,8 @@ def _try_texts(
         if trial.verdict == "exact" and truth is not None and not truth.is_valid(value):
             why = next(iter(truth.iter_errors(value))).message
             trial.faults.append(f"derives an invalid value ({why[:200]}): {text[:300]}")
+        if trial.verdict == "exact" and truth is not None:
+            trial.faults += second_opinion(schema, value)
         for name, engine in engines.items():
             if not _accepts(trial, name, engine, text):
                 trial.faults.append(f"{name} refuses its own text: {text[:300]}")

@@ -73,7 +73,7 @@ def _array(library: Library, part: Schema, value: list[Json], depth: int) -> Ver
             id = part.prefix[at] if at < len(part.prefix) else part.items
             if id is not None:
                 yield admitted(library, (id,), each, depth=depth - 1)
-        if part.contains is not None or part.unsaid:
+        if part.contains is not None:
             yield None
 
     return _all(verdicts())

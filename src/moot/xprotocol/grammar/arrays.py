@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
+from moot.xprotocol.grammar.contained_items import ContainedRow, ValueOf, contained_counts
 from moot.xprotocol.grammar.json_rules import whitespace
 from moot.xprotocol.grammar.rule_book import EMPTY, NEVER, Expr, Lit, RuleBook, opt, seq
 from moot.xprotocol.grammar.schema import Library, Schema, SchemaId
 from moot.xprotocol.grammar.strings import Note, countable
-
-# The expression of the schemas that hold at one place, by their numbers and a word for the rule's name.
-ValueOf = Callable[[tuple[SchemaId, ...], str], Expr]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +29,14 @@ def array(
     low, high = countable(whole.low, whole.high, "Items", note)
     if whole.unique and (high is None or high > 1):
         note("uniqueItems is not enforced")
-    contained = _contained(whole, low, high, note)
     ws = whitespace(book)
-    if contained is not None:
-        book.overlapping = True
-        each = value(whole.items, f"{hint}-item")
-        wanted = value((*whole.items, contained), f"{hint}-contained")
-        before = book.repeat(hint, book.rule(f"{hint}-before", seq(each, Lit(","), ws)), 0, None)
-        after = book.repeat(hint, book.rule(f"{hint}-more", seq(Lit(","), ws, each)), 0, None)
-        return seq(Lit("["), ws, before, wanted, after, ws, Lit("]"))
-    row = _row(book, whole, low, high, value=value, hint=hint)
+    wanted = contained_counts(library, whole.contains, max(len(whole.prefix), low, high or 0), note)
+    if wanted:
+        row = ContainedRow(book, whole.prefix, whole.items, low, high, wanted, value=value, hint=hint).row()
+        if any(each.low for each in wanted):
+            low = max(low, 1)
+    else:
+        row = _row(book, whole, low, high, value=value, hint=hint)
     if row == NEVER:
         return NEVER if low > 0 else seq(Lit("["), ws, Lit("]"))
     inner = seq(row, ws)
@@ -74,19 +69,6 @@ def _together(library: Library, parts: tuple[Schema, ...]) -> _Array:
 
 def _item_at(part: Schema, at: int) -> SchemaId | None:
     return part.prefix[at] if at < len(part.prefix) else part.items
-
-
-def _contained(whole: _Array, low: int, high: int | None, note: Note) -> SchemaId | None:
-    """The schema that some item must satisfy, if the grammar can say so; otherwise noted."""
-    wanting = [part for part in whole.contains if part.min_contains > 0]
-    if any(part.max_contains is not None for part in whole.contains):
-        note("maxContains is not enforced")
-    if not wanting:
-        return None
-    if len(wanting) == 1 and wanting[0].min_contains == 1 and not whole.prefix and low <= 1 and high is None:
-        return wanting[0].contains
-    note("contains is not enforced")
-    return None
 
 
 def _row(book: RuleBook, whole: _Array, low: int, high: int | None, *, value: ValueOf, hint: str) -> Expr:

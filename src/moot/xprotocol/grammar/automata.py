@@ -211,7 +211,7 @@ def _determined(language: Language, classes: tuple[CharSet, ...], work: Work) ->
             row.append(numbers[there])
         table.append(tuple(row))
     accepting = frozenset(number for states, number in numbers.items() if end in states)
-    return _smallest(Automaton(classes, tuple(table), accepting), work)
+    return smallest(Automaton(classes, tuple(table), accepting), work)
 
 
 def _combined(parts: list[Automaton], verdict: Callable[[list[bool]], bool], work: Work) -> Automaton:
@@ -242,10 +242,10 @@ def _combined(parts: list[Automaton], verdict: Callable[[list[bool]], bool], wor
         for states, number in numbers.items()
         if verdict([at in part.accepting for part, at in zip(parts, states, strict=True)])
     )
-    return _smallest(Automaton(parts[0].classes, tuple(table), accepting), work)
+    return smallest(Automaton(parts[0].classes, tuple(table), accepting), work)
 
 
-def _smallest(given: Automaton, work: Work) -> Automaton:
+def smallest(given: Automaton, work: Work) -> Automaton:
     """Dead states dropped, equal states merged (Moore), states numbered as they are met."""
     alive = _alive(given)
     if 0 not in alive:

@@ -10,9 +10,11 @@ from moot.xprotocol.grammar.admission import fits
 from moot.xprotocol.grammar.arrays import array
 from moot.xprotocol.grammar.gbnf_writer import write
 from moot.xprotocol.grammar.grammar_limits import PLACES
+from moot.xprotocol.grammar.integers import integer
 from moot.xprotocol.grammar.json_rules import free_string, unlexed_whitespace, whitespace
 from moot.xprotocol.grammar.notes import GrammarRefused, Notes
-from moot.xprotocol.grammar.numbers import NumberBounds, integer, number
+from moot.xprotocol.grammar.number_bounds import NumberBounds
+from moot.xprotocol.grammar.numbers import fraction, number
 from moot.xprotocol.grammar.objects import object_
 from moot.xprotocol.grammar.paren_depth import level
 from moot.xprotocol.grammar.rule_book import (
@@ -111,10 +113,6 @@ class Compiler:
         def note(words: str) -> None:
             self.notes.add(hint, words)
 
-        for part in shape.parts:
-            for kind, words in part.unsaid:
-                if kind in shape.types:
-                    note(words)
         if shape.values is not None:
             return self._listed(shape, note)
         found: list[tuple[str, Expr]] = []
@@ -160,9 +158,12 @@ class Compiler:
 
     def _number(self, shape: Shape, hint: str, note: Note) -> Expr:
         if "fraction" not in shape.types:
-            return integer(self.book, shape.numbers, hint=f"{hint}-integer", note=note)
+            only_digits = self.library.draft <= 4
+            return integer(
+                self.book, shape.numbers, hint=f"{hint}-integer", note=note, only_digits=only_digits
+            )
         if "integer" not in shape.types:
-            note("not is not fully enforced: numbers may be whole")
+            return fraction(self.book, shape.numbers, hint=f"{hint}-fraction", note=note)
         return number(self.book, shape.numbers, hint=f"{hint}-number", note=note)
 
     def _anything(self) -> Expr:

@@ -9,7 +9,13 @@ import math
 from fractions import Fraction
 
 from moot.xprotocol.grammar.charsets import CharSet, charset
-from moot.xprotocol.grammar.grammar_limits import INTEGER_DIGITS, LEADING_ZEROS
+from moot.xprotocol.grammar.grammar_limits import (
+    INTEGER_DIGITS,
+    LARGEST_DOUBLE,
+    LEADING_ZEROS,
+    NEARLY_LARGEST_DOUBLE,
+    SMALLEST_DOUBLE,
+)
 from moot.xprotocol.grammar.rule_book import EMPTY, NEVER, Chars, Expr, Lit, Rep, alt, joined, opt
 
 
@@ -24,6 +30,12 @@ def digit(low: int, high: int) -> Expr:
 def _digits(low: int, high: int) -> CharSet:
     return charset((ord("0") + low, ord("0") + high))
 
+
+# Digits before an exponent, and the largest exponent that always fits a double with so many.
+MANTISSA_DIGITS = 20
+LARGEST_EXPONENT = INTEGER_DIGITS - MANTISSA_DIGITS
+# Doubles that Python writes with an exponent begin at 1e16; they have at most 16 digits after the point.
+_FRACTION_DIGITS = 16
 
 ANY = digit(0, 9)
 SOME_DIGITS = Rep(ANY, 0, None)
@@ -249,3 +261,77 @@ def exponents(low: int, high: int) -> Expr:
 def _padded(low: int, high: int) -> Expr:
     short = joined(opt(Lit("0")), digit(low, min(high, 9))) if low <= 9 else NEVER
     return alt(short, whole_numbers(max(low, 10), high))
+
+
+def point_zeros() -> Expr:
+    """Nothing, or a point and zeros."""
+    return opt(joined(Lit("."), Rep(Lit("0"), 1, None)))
+
+
+def zero() -> Expr:
+    """Nothing, as 0, 0.00 or 0e5."""
+    return joined(Lit("0"), point_zeros(), opt(exponents(-LARGEST_EXPONENT, LARGEST_EXPONENT)))
+
+
+def every_whole(*, zero: bool) -> Expr:
+    """All whole numbers but for the sign, with or without an exponent; those that are zero, if wanted."""
+    zeros = Rep(Lit("0"), 0, None)
+    tails = [joined(Rep(Lit("0"), 1, None), opt(exponents(0, LARGEST_EXPONENT)))]
+    for places in range(1, _FRACTION_DIGITS + 1):
+        # So many digits after the point need an exponent that moves it past them.
+        last = LARGEST_EXPONENT if places == _FRACTION_DIGITS else places
+        tails.append(joined(Rep(ANY, 1, places), zeros, exponents(places, last)))
+    tail = opt(alt(joined(Lit("."), alt(*tails)), exponents(0, LARGEST_EXPONENT)))
+    natural = joined(digit(1, 9), Rep(ANY, 0, MANTISSA_DIGITS - 1))
+    point = opt(joined(Lit("."), Rep(ANY, 1, _FRACTION_DIGITS)))
+    return alt(
+        joined(alt(Lit("0"), natural) if zero else natural, tail),
+        joined(digit(1, 9), Rep(ANY, MANTISSA_DIGITS, INTEGER_DIGITS - 1), point_zeros()),
+        joined(digit(1, 9), point, exponents(LARGEST_EXPONENT + 1, INTEGER_DIGITS - 1)),
+    )
+
+
+def every_number(*, zero: bool) -> Expr:
+    """All numbers but for the sign, with or without an exponent; those that are zero, if wanted."""
+    small, large = Fraction(SMALLEST_DOUBLE), Fraction(NEARLY_LARGEST_DOUBLE)
+    natural = joined(digit(1, 9), Rep(ANY, 0, MANTISSA_DIGITS - 1))
+    power = exponents(-LARGEST_EXPONENT, LARGEST_EXPONENT)
+    return alt(
+        joined(alt(Lit("0"), natural) if zero else natural, _fraction_from(""), opt(power)),
+        *([] if zero else [joined(Lit("0."), _after_zeros())]),
+        joined(digit(1, 9), Rep(ANY, MANTISSA_DIGITS, INTEGER_DIGITS - 1), _fraction_from("")),
+        scientific(small, Fraction(10) ** -LARGEST_EXPONENT),
+        scientific(Fraction(10) ** LARGEST_EXPONENT, large),
+        scientific(Fraction(LARGEST_DOUBLE), Fraction(LARGEST_DOUBLE)),
+    )
+
+
+def not_whole(low: int, high: int | None) -> Expr:
+    """Numbers above 0 that are not whole, from one whole number to another.
+
+    Nor does a reader of doubles take them for whole: those that are closer to one than that are left out.
+    """
+    most = 10**_DOUBLE if high is None else min(high, 10**_DOUBLE)
+    ways: list[Expr] = []
+    if low == 0 and most > 0:
+        ways.append(joined(Lit("0."), _between_whole(_DOUBLE, LEADING_ZEROS)))
+        ways.append(joined(digit(1, 9), _fraction_from(""), exponents(-_TINIEST, -2)))
+    for width in range(1, _DOUBLE):
+        whole = whole_numbers(max(low, 10 ** (width - 1)), min(most, 10**width) - 1)
+        ways.append(joined(whole, Lit("."), _between_whole(_DOUBLE - width, _DOUBLE - width - 1)))
+    return alt(*ways)
+
+
+# Digits that always tell a double from a whole number, and the exponent under which a double may be zero.
+_DOUBLE = 16
+_TINIEST = 323
+
+
+def _between_whole(places: int, zeros: int) -> Expr:
+    """Digits after the point that do not begin with so many nines, or with more than so many zeros."""
+    ways = [joined(digit(1, 8), SOME_DIGITS)]
+    if zeros > 0:
+        ways.append(joined(Rep(Lit("0"), 1, zeros), digit(1, 9), SOME_DIGITS))
+    if places > 1:
+        ways.append(joined(Rep(Lit("9"), 1, places - 1), opt(joined(digit(0, 8), SOME_DIGITS))))
+    return alt(*ways)

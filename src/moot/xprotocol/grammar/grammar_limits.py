@@ -16,6 +16,8 @@ COUNT: Final = 10_000
 SCHEMA_BYTES: Final = 512 * 1024
 SCHEMA_DEPTH: Final = 96
 SCHEMA_NODES: Final = 20_000
+# One `$id` or reference: they are joined with each other.
+REFERENCE_CHARACTERS: Final = 2_000
 
 # The output. A grammar beyond this helps no engine.
 RULES: Final = 6_000
@@ -29,6 +31,8 @@ NESTING: Final = 8
 ALTERNATIVES: Final = 512
 CHOICES: Final = 48
 COMPARED: Final = 200
+# Members of one anyOf that are offered beside its other schemas, times those schemas: each is written there.
+OFFERED_MEMBERS: Final = 1_000
 # Places within places, through references, too: the compiler recurses.
 PLACES: Final = 100
 # Members of one object. A contract ends at 512 (D-74); llguidance's parser takes about 1,000.
@@ -67,3 +71,13 @@ NEARLY_LARGEST_DOUBLE: Final = "1.797e308"
 SMALLEST_DOUBLE: Final = "5e-324"
 # A bounded range of multiples (multipleOf) with no more members than this is listed.
 LISTED_MULTIPLES: Final = 512
+# Other multiples are told by dividing digit by digit: remainders of the unit, decimal places of it (with
+# more, Python writes the smallest multiples with an exponent), digits of a whole multiple (those of 64 bits),
+# digits that a double keeps, and states of the division, each a rule.
+REMAINDERS: Final = 64
+DECIMAL_PLACES: Final = 4
+MULTIPLE_DIGITS: Final = 19
+DOUBLE_DIGITS: Final = 15
+DIVISION_STATES: Final = 250
+# Items of an array times what `contains` counts: each is a rule.
+CONTAINED_COUNTS: Final = 200

@@ -38,23 +38,35 @@ def declared_schemas(
     if not _may_be_named(library, parts, name, note):
         return None
     found: dict[SchemaId, None] = {}
-    local = any(part.additional is not None and part.additional_is_local for part in parts)
-    spoken_of = False
     for part in parts:
         own = [id for declared, id in part.properties or () if declared == name]
         matched = [(id, _found(pattern, name)) for pattern, id in part.pattern_properties]
         own += [id for id, found_there in matched if found_there]
         # Where a pattern is beyond us, the name may be its business, and not additionalProperties'.
         unknown = any(found_there is None for _, found_there in matched)
-        spoken_of = spoken_of or bool(own) or unknown
-        if not own and not unknown and part.additional is not None and part.additional_is_local:
+        if not own and not unknown and part.additional is not None:
             own = [part.additional]
         found |= dict.fromkeys(own)
-    if not spoken_of and not local:
-        found |= dict.fromkeys(part.additional for part in parts if part.additional is not None)
     if any(library[id].never for id in found):
         return None
     return tuple(found)
+
+
+def offered_schemas(library: Library, parts: tuple[Schema, ...]) -> dict[str, SchemaId]:
+    """Members that only other ways of an anyOf declare, where undeclared ones are not offered anyway."""
+    if any(part.additional is not None for part in parts) or not any(_declares(part) for part in parts):
+        return {}
+    offers: dict[str, list[SchemaId]] = {}
+    for part in parts:
+        for name, id in part.offered:
+            offers.setdefault(name, []).append(id)
+    known = {name for part in parts for name, _ in part.properties or ()}
+    patterns = dict.fromkeys(pattern for part in parts for pattern, _ in part.pattern_properties)
+    return {
+        name: library.any_of(ids)
+        for name, ids in offers.items()
+        if name not in known and all(_found(pattern, name) is False for pattern in patterns)
+    }
 
 
 def _found(pattern: str, name: str) -> bool | None:
@@ -151,20 +163,17 @@ def _schemas_for(
     found: dict[SchemaId, None] = {}
     for part in parts:
         own = [id for pattern, id in part.pattern_properties if pattern in inside]
-        if not own and part.additional is not None and part.additional_is_local:
+        if not own and part.additional is not None:
             own = [part.additional]
         found |= dict.fromkeys(own)
-    if not inside:
-        local = any(part.additional is not None and part.additional_is_local for part in parts)
-        if not local:
-            loose = [part.additional for part in parts if part.additional is not None]
-            if not loose and any(_declares(part) for part in parts):
-                return None
-            found |= dict.fromkeys(loose)
+    if not inside and all(part.additional is None for part in parts) and any(map(_declares, parts)):
+        return None
     return None if any(library[id].never for id in found) else tuple(found)
 
 
 def _declares(part: Schema) -> bool:
+    if part.implied:
+        return False
     return part.properties is not None or bool(part.pattern_properties or part.required)
 
 

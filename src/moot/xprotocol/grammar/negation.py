@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from moot.protocol.operation import Json
-from moot.xprotocol.grammar.numbers import NumberBounds
+from moot.xprotocol.grammar.number_bounds import NumberBounds
 from moot.xprotocol.grammar.schema import ALL_TYPES, FREE, Library, Schema, SchemaId
 from moot.xprotocol.grammar.values import identity, same_values, type_of
 
@@ -19,7 +19,7 @@ _DEPTH = 6
 
 
 def negation(library: Library, id: SchemaId, *, depth: int = _DEPTH) -> list[SchemaId] | None:
-    """Schemas of which exactly one or more hold where this one does not; `None` if we cannot say.
+    """Schemas of which one or more hold where this one does not; `None` if we cannot say.
 
     A schema is the sum of its keywords, so its opposite is any of their opposites.
     """
@@ -34,8 +34,12 @@ def negation(library: Library, id: SchemaId, *, depth: int = _DEPTH) -> list[Sch
         if opposites is None:
             return None
         for each in opposites:
-            there = replace(FREE, types=_OBJECT, required=(name,), properties=((name, each),))
+            there = replace(FREE, types=_OBJECT, required=(name,), properties=((name, each),), implied=True)
             found.append(library.add(there))
+    inner = _array_opposites(library, schema, depth)
+    if inner is None:
+        return None
+    found += inner
     for sub in [*schema.all_of, *(library.target(reference) for reference in schema.references)]:
         opposites = negation(library, sub, depth=depth - 1)
         if opposites is None:
@@ -46,7 +50,44 @@ def negation(library: Library, id: SchemaId, *, depth: int = _DEPTH) -> list[Sch
         if opposite is None:
             return None
         found.append(opposite)
+    for condition, then, otherwise in schema.conditions:
+        broken = [negation(library, each, depth=depth - 1) for each in (condition, then, otherwise)]
+        if any(each is None for each in broken):
+            return None
+        not_condition, not_then, not_otherwise = (each or [] for each in broken)
+        ways = [(condition, each) for each in not_then]
+        ways += [(one, other) for one in not_condition for other in not_otherwise]
+        found.append(library.add(replace(FREE, choices=(tuple(ways),))) if ways else library.never)
+    for name, needed in schema.dependent:
+        opposites = negation(library, needed, depth=depth - 1)
+        if opposites is None:
+            return None
+        present = library.add(replace(FREE, types=_OBJECT, required=(name,), implied=True))
+        ways = [(present, each) for each in opposites]
+        found.append(library.add(replace(FREE, choices=(tuple(ways),))) if ways else library.never)
     return [*found, *schema.negated]
+
+
+def _array_opposites(library: Library, schema: Schema, depth: int) -> list[SchemaId] | None:
+    found: list[Schema] = []
+    for at, sub in enumerate(schema.prefix):
+        opposites = negation(library, sub, depth=depth - 1)
+        if opposites is None:
+            return None
+        before = (library.free,) * at
+        found += [replace(FREE, types=_ARRAY, min_items=at + 1, prefix=(*before, each)) for each in opposites]
+    if schema.items is not None:
+        opposites = negation(library, schema.items, depth=depth - 1)
+        if opposites is None:
+            return None
+        found += [replace(FREE, types=_ARRAY, contains=each) for each in opposites]
+    if schema.contains is not None:
+        counted = replace(FREE, types=_ARRAY, contains=schema.contains)
+        if schema.min_contains:
+            found.append(replace(counted, min_contains=0, max_contains=schema.min_contains - 1))
+        if schema.max_contains is not None:
+            found.append(replace(counted, min_contains=schema.max_contains + 1))
+    return [library.add(each) for each in found]
 
 
 def _none_of(library: Library, group: Iterable[tuple[SchemaId, ...]], depth: int) -> SchemaId | None:
@@ -72,15 +113,12 @@ def _beyond(schema: Schema) -> bool:
         or schema.formats
         or schema.pattern_properties
         or schema.additional is not None
+        or schema.unevaluated_properties is not None
+        or schema.unevaluated_items is not None
         or schema.property_names
-        or schema.prefix
-        or schema.items is not None
-        or schema.contains is not None
+        or (schema.items is not None and schema.prefix)
         or schema.unique
         or schema.one_of
-        or schema.conditions
-        or schema.dependent
-        or schema.unsaid
     )
 
 
@@ -107,9 +145,9 @@ def _plain_opposites(schema: Schema) -> Iterable[Schema]:
     for pattern in schema.not_patterns:
         yield replace(FREE, types=_STRING, patterns=(pattern,))
     for name in schema.required:
-        yield replace(FREE, types=_OBJECT, forbidden=(name,))
+        yield replace(FREE, types=_OBJECT, forbidden=(name,), implied=True)
     for name in schema.forbidden:
-        yield replace(FREE, types=_OBJECT, required=(name,))
+        yield replace(FREE, types=_OBJECT, required=(name,), implied=True)
     if schema.min_properties:
         yield replace(FREE, types=_OBJECT, max_properties=schema.min_properties - 1)
     if schema.max_properties is not None:
@@ -184,7 +222,7 @@ def _excludes(library: Library, parts: list[Schema], name: str) -> bool:
         declared = dict(part.properties or ())
         if name in declared and library[declared[name]].never:
             return True
-        closed = part.additional is not None and part.additional_is_local and library[part.additional].never
+        closed = part.additional is not None and library[part.additional].never
         if closed and name not in declared and not part.pattern_properties:
             return True
     return False

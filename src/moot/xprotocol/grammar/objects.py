@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from moot.xprotocol.grammar.arrays import ValueOf
+from moot.xprotocol.grammar.contained_items import ValueOf
 from moot.xprotocol.grammar.grammar_limits import (
     CHAINED_MEMBERS,
     COUNT,
@@ -22,7 +22,7 @@ from moot.xprotocol.grammar.grammar_limits import (
     MEMBERS,
 )
 from moot.xprotocol.grammar.json_rules import literal_string, whitespace
-from moot.xprotocol.grammar.member_names import NameKind, declared_schemas, name_kinds
+from moot.xprotocol.grammar.member_names import NameKind, declared_schemas, name_kinds, offered_schemas
 from moot.xprotocol.grammar.notes import GrammarRefused
 from moot.xprotocol.grammar.rule_book import NEVER, Expr, Lit, Ref, RuleBook, alt, opt, seq
 from moot.xprotocol.grammar.schema import Library, Schema
@@ -42,8 +42,10 @@ def object_(
     ws = whitespace(book)
     required = dict.fromkeys(name for part in parts for name in part.required)
     forbidden = {name for part in parts for name in part.forbidden}
-    declared = dict.fromkeys(name for part in parts for name, _ in part.properties or ())
-    names = [*declared, *(name for name in required if name not in declared)]
+    declared = {name for part in parts for name, _ in part.properties or ()}
+    offered = offered_schemas(library, parts)
+    names = _in_order(parts, declared | offered.keys())
+    names += [name for name in required if name not in names]
     members: list[_Member] = []
     for name in names:
         schemas = None if name in forbidden else declared_schemas(library, parts, name, note)
@@ -51,6 +53,8 @@ def object_(
             if name in required:
                 return NEVER
             continue
+        if name in offered:
+            schemas = (*schemas, offered[name])
         here = value(schemas, name)
         if here == NEVER:
             if name in required:
@@ -75,6 +79,12 @@ def object_(
         return NEVER if must else seq(Lit("{"), ws, Lit("}"))
     inner = seq(row, ws)
     return seq(Lit("{"), ws, inner if must else opt(inner), Lit("}"))
+
+
+def _in_order(parts: tuple[Schema, ...], wanted: set[str]) -> list[str]:
+    """The names in the order in which the parts declare or offer them."""
+    row = (name for part in parts for name, _ in (*(part.properties or ()), *part.offered))
+    return [name for name in dict.fromkeys(row) if name in wanted]
 
 
 def _extra(book: RuleBook, kinds: list[NameKind], *, value: ValueOf, hint: str) -> Expr:

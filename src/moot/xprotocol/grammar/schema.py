@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import NewType
-from urllib.parse import unquote
 
 from moot.protocol.operation import Json
 from moot.xprotocol.grammar.grammar_limits import SCHEMA_BYTES, SCHEMA_DEPTH, SCHEMA_NODES
 from moot.xprotocol.grammar.notes import GrammarRefused, Notes
-from moot.xprotocol.grammar.numbers import NumberBounds
+from moot.xprotocol.grammar.number_bounds import NumberBounds
+from moot.xprotocol.grammar.schema_references import Location, Reference, Resources
 
 SchemaId = NewType("SchemaId", int)
 
@@ -56,8 +56,9 @@ class Schema:
     properties: tuple[tuple[str, SchemaId], ...] | None = None
     pattern_properties: tuple[tuple[str, SchemaId], ...] = ()
     additional: SchemaId | None = None
-    # False: `additional` only speaks of what no other keyword anywhere speaks of (unevaluatedProperties).
-    additional_is_local: bool = True
+    unevaluated_properties: SchemaId | None = None
+    # Members that other ways of an anyOf declare: they may stand here where nothing else speaks of them.
+    offered: tuple[tuple[str, SchemaId], ...] = ()
     property_names: tuple[SchemaId, ...] = ()
     required: tuple[str, ...] = ()
     # Names that must not be there; only negations say so.
@@ -66,13 +67,14 @@ class Schema:
     max_properties: int | None = None
     prefix: tuple[SchemaId, ...] = ()
     items: SchemaId | None = None
+    unevaluated_items: SchemaId | None = None
     contains: SchemaId | None = None
     min_contains: int = 1
     max_contains: int | None = None
     min_items: int = 0
     max_items: int | None = None
     unique: bool = False
-    references: tuple[str, ...] = ()
+    references: tuple[Reference, ...] = ()
     all_of: tuple[SchemaId, ...] = ()
     # Each group: at least one of its ways, a way being schemas that hold together.
     choices: tuple[tuple[tuple[SchemaId, ...], ...], ...] = ()
@@ -80,8 +82,8 @@ class Schema:
     negated: tuple[SchemaId, ...] = ()
     conditions: tuple[tuple[SchemaId, SchemaId, SchemaId], ...] = ()
     dependent: tuple[tuple[str, SchemaId], ...] = ()
-    # A type and what is not enforced on it.
-    unsaid: tuple[tuple[str, str], ...] = ()
+    # What the compiler made of a negation or a dependency: it demands, but declares no member.
+    implied: bool = False
 
 
 OBJECT_FIELDS = (
@@ -97,19 +99,27 @@ NEVER_SCHEMA = Schema(never=True)
 class Library:
     """All schemas of one document that were met so far, and the way to those that it refers to."""
 
-    def __init__(self, document: Json, notes: Notes, read: Callable[[Library, Json, str], SchemaId]) -> None:
+    def __init__(
+        self, document: Json, notes: Notes, read: Callable[[Library, Json, str, Location], SchemaId]
+    ) -> None:
         _check_size(document)
-        self.document = document
         self.notes = notes
         self._read = read
-        self.legacy = _is_legacy(document)
+        self.draft = _draft(document)
+        self.resources = Resources(document, self.draft)
+        # Whether a schema asks what others have evaluated; choices are then taken apart further.
+        self.has_unevaluated = not self.legacy and '"unevaluated' in json.dumps(document)
         self._ids: dict[Schema, SchemaId] = {}
         self._schemas: list[Schema] = []
-        self._targets: dict[str, SchemaId] = {}
-        self._anchors: dict[str, Json] | None = None
+        self._targets: dict[Reference, SchemaId] = {}
         self.free = self.add(FREE)
         self.never = self.add(NEVER_SCHEMA)
-        self.root = read(self, document, "#")
+        self.root = read(self, document, "#", Location())
+
+    @property
+    def legacy(self) -> bool:
+        """Drafts 4, 6 and 7: beside `$ref` nothing counts, and newer keywords mean nothing."""
+        return self.draft <= 7
 
     def __getitem__(self, id: SchemaId) -> Schema:
         return self._schemas[id]
@@ -124,47 +134,21 @@ class Library:
             self._schemas.append(schema)
         return self._ids[schema]
 
-    def target(self, reference: str) -> SchemaId:
+    def any_of(self, ids: Iterable[SchemaId]) -> SchemaId:
+        """At least one of these."""
+        distinct = tuple(dict.fromkeys(ids))
+        if self.free in distinct or len(distinct) == 1:
+            return self.free if self.free in distinct else distinct[0]
+        return self.add(replace(FREE, choices=(tuple((id,) for id in distinct),)))
+
+    def target(self, reference: Reference) -> SchemaId:
         """What a `$ref` leads to; raises `GrammarRefused` for what is elsewhere or nowhere."""
         if reference not in self._targets:
-            self._targets[reference] = self._read(self, self._find(reference), reference)
+            if len(self._targets) >= SCHEMA_NODES:
+                raise GrammarRefused("the schema's $dynamicRef lead too many ways; use $ref")
+            raw, location = self.resources.find(reference)
+            self._targets[reference] = self._read(self, raw, reference.written, location)
         return self._targets[reference]
-
-    def _find(self, reference: str) -> Json:
-        if not reference.startswith("#"):
-            raise GrammarRefused(f"$ref '{reference}' leads out of the schema; copy what it names into $defs")
-        pointer = unquote(reference[1:])
-        at: Json = self.document
-        if pointer and not pointer.startswith("/"):
-            if pointer not in self._named():
-                raise GrammarRefused(f"$ref '{reference}' names an anchor that the schema does not have")
-            return self._named()[pointer]
-        for step in pointer.split("/")[1:]:
-            key = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(at, list) and key.isdecimal() and int(key) < len(at):
-                at = at[int(key)]
-            elif isinstance(at, dict) and key in at:
-                at = at[key]
-            else:
-                raise GrammarRefused(f"$ref '{reference}' leads to nothing in the schema")
-        return at
-
-    def _named(self) -> dict[str, Json]:
-        if self._anchors is None:
-            self._anchors = {}
-            todo = [self.document]
-            while todo:
-                at = todo.pop()
-                if isinstance(at, dict):
-                    for word in ("$dynamicAnchor", "$anchor"):
-                        if isinstance(at.get(word), str):
-                            self._anchors.setdefault(at[word], at)
-                    if isinstance(at.get("$id"), str) and at["$id"].startswith("#"):
-                        self._anchors.setdefault(at["$id"][1:], at)
-                    todo += list(at.values())
-                elif isinstance(at, list):
-                    todo += at
-        return self._anchors
 
 
 def _check_size(document: Json) -> None:
@@ -187,10 +171,16 @@ def _check_size(document: Json) -> None:
         raise GrammarRefused(f"the schema is longer than {SCHEMA_BYTES} bytes; make it smaller")
 
 
-def _is_legacy(document: Json) -> bool:
-    """Drafts 4, 6 and 7: beside `$ref` nothing counts, and newer keywords mean nothing."""
+def _draft(document: Json) -> int:
+    """The draft that `$schema` names: 3 to 7, 2019 or 2020; without one, the newest."""
     dialect = document.get("$schema") if isinstance(document, dict) else None
-    return isinstance(dialect, str) and any(f"draft-0{n}" in dialect for n in "34567")
+    if isinstance(dialect, str):
+        if "2019-09" in dialect:
+            return 2019
+        for number in range(3, 8):
+            if f"draft-0{number}" in dialect:
+                return number
+    return 2020
 
 
 def to_fraction(value: int | float) -> Fraction:

@@ -6,37 +6,56 @@ every combination of choices is one way. A way whose types have nothing in commo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 
-from moot.xprotocol.grammar.grammar_limits import ALTERNATIVES, CHOICES, COMPARED
+from moot.xprotocol.grammar.grammar_limits import ALTERNATIVES, CHOICES, COMPARED, OFFERED_MEMBERS
 from moot.xprotocol.grammar.negation import all_listed_apart, disjoint, negation
 from moot.xprotocol.grammar.schema import ALL_TYPES, FREE, Library, Schema, SchemaId
+from moot.xprotocol.grammar.unevaluated import offered_members, unevaluated_items, unevaluated_members
 from moot.xprotocol.grammar.values import same_values
 
 Note = Callable[[str], None]
+# More anyOf schemas than this are not selected from in every way: their number is a power of two.
+_SELECTED_ANY_OF = 8
 # More oneOf schemas than this are only compared, not negated: their number is squared.
 _NEGATED_ONE_OF = 12
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """Schemas to add, and choices that come with them."""
+    """Schemas to add, and choices that come with them.
+
+    What is in `silent` must hold as well, but evaluates no member or item: negations and what they bring.
+    """
 
     ids: tuple[SchemaId, ...]
+    silent: tuple[SchemaId, ...] = ()
     groups: tuple[tuple[_Way, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A choice to be made, the schema that asks for it, and those that led there."""
+
+    owner: SchemaId
+    origins: frozenset[SchemaId]
+    ways: tuple[_Way, ...]
 
 
 @dataclass(slots=True)
 class _State:
     members: dict[SchemaId, None] = field(default_factory=dict)
-    # Choices to be made, with the schemas that led to them.
-    groups: list[tuple[frozenset[SchemaId], tuple[_Way, ...]]] = field(default_factory=list)
+    groups: list[_Group] = field(default_factory=list)
+    # Which schemas each one takes in, as far as they evaluate for it.
+    inner: dict[SchemaId, dict[SchemaId, None]] = field(default_factory=dict)
     types: frozenset[str] = ALL_TYPES
     values: tuple[str, ...] | None = None
 
     def copy(self) -> _State:
-        return _State(dict(self.members), list(self.groups), self.types, self.values)
+        inner = {id: dict(ids) for id, ids in self.inner.items()}
+        return _State(dict(self.members), list(self.groups), inner, self.types, self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +65,11 @@ class _Origin:
     id: SchemaId
     all: frozenset[SchemaId] = frozenset()
     direct: frozenset[SchemaId] = frozenset()
+    # The schema that takes it in and is told what it evaluates.
+    outer: SchemaId | None = None
 
     def onward(self, id: SchemaId) -> _Origin:
-        return _Origin(id, self.all | {self.id}, self.direct | {self.id})
+        return _Origin(id, self.all | {self.id}, self.direct | {self.id}, self.id)
 
 
 class _TooManySchemas(Exception):
@@ -81,27 +102,43 @@ class _Merging:
         self.tries = 0
 
     def run(self, ids: tuple[SchemaId, ...]) -> list[list[Schema]]:
-        found: dict[tuple[SchemaId, ...], None] = {}
-        for members in self.expand(_State(), [_Origin(id) for id in ids]):
-            found[members] = None
+        found: dict[tuple[Schema, ...], None] = {}
+        for state in self.expand(_State(), [_Origin(id) for id in ids]):
+            found[(*(self.library[id] for id in state.members), *self.left_over(state))] = None
             if len(found) > ALTERNATIVES:
                 raise _TooManySchemas
-        return [[self.library[id] for id in members] for members in found]
+        return [list(parts) for parts in found]
 
-    def expand(self, state: _State, new: list[_Origin]) -> Iterator[tuple[SchemaId, ...]]:
+    def expand(self, state: _State, new: list[_Origin]) -> Iterator[_State]:
         self.tries += 1
         if self.tries > 4 * ALTERNATIVES or len(state.groups) > CHOICES:
             raise _TooManySchemas
         if not self.close(state, new):
             return
         if not state.groups:
-            yield tuple(state.members)
+            yield state
             return
-        origins, group = state.groups.pop(0)
-        for way in group:
+        group = state.groups.pop(0)
+        for way in group.ways:
             branch = state.copy()
-            branch.groups = [(origins, inner) for inner in way.groups] + branch.groups
-            yield from self.expand(branch, [_Origin(id, origins) for id in way.ids])
+            branch.groups = [replace(group, ways=inner) for inner in way.groups] + branch.groups
+            heard = [_Origin(id, group.origins, outer=group.owner) for id in way.ids]
+            yield from self.expand(branch, [*heard, *(_Origin(id, group.origins) for id in way.silent)])
+
+    def left_over(self, state: _State) -> Iterator[Schema]:
+        """What `unevaluatedProperties` and `unevaluatedItems` come to, now that all choices are made."""
+        for id in state.members:
+            schema = self.library[id]
+            if schema.unevaluated_properties is None and schema.unevaluated_items is None:
+                continue
+            if self.strictness < 2:
+                self.note(
+                    "unevaluatedProperties and unevaluatedItems are not enforced: too many combinations"
+                )
+                continue
+            seen = [self.library[each] for each in _reached(state.inner, id)]
+            yield from (each for each in (unevaluated_members(schema, seen, self.library.free),) if each)
+            yield from (each for each in (unevaluated_items(schema, seen, self.library),) if each)
 
     def close(self, state: _State, new: list[_Origin]) -> bool:
         """Add schemas and all that they take in; False if nothing can satisfy the result."""
@@ -109,6 +146,8 @@ class _Merging:
         while todo:
             origin = todo.pop(0)
             id = origin.id
+            if origin.outer is not None:
+                state.inner.setdefault(origin.outer, {})[id] = None
             if id in origin.direct:
                 # A reference that leads to itself and nothing else says nothing.
                 continue
@@ -129,14 +168,14 @@ class _Merging:
             # In reading order: all of one before the next begins. Members come in this order.
             inner = [self.library.target(reference) for reference in schema.references]
             todo[:0] = [origin.onward(each) for each in (*inner, *schema.all_of)]
-            state.groups += [(origin.all | {id}, group) for group in self.groups(schema)]
+            state.groups += [_Group(id, origin.all | {id}, group) for group in self.groups(schema)]
         return True
 
     def groups(self, schema: Schema) -> Iterator[tuple[_Way, ...]]:
         if self.strictness == 0:
             return
         for group in schema.choices:
-            yield tuple(_Way(ids) for ids in group)
+            yield tuple(self.at_least_one(group, schema))
         for one_of in schema.one_of:
             yield tuple(self.only_one(one_of))
         if self.strictness == 1:
@@ -146,13 +185,42 @@ class _Merging:
             if opposite is None:
                 self.note("not is not enforced")
             else:
-                yield tuple(_Way((each,)) for each in opposite)
+                yield tuple(_Way((), (each,)) for each in opposite)
         for condition, then, otherwise in schema.conditions:
-            yield tuple(self.branches(condition, then, otherwise))
+            if self.library.has_unevaluated or (then, otherwise) != (self.library.free, self.library.free):
+                yield tuple(self.branches(condition, then, otherwise))
         for name, needed in schema.dependent:
-            absent = self.library.add(replace(FREE, forbidden=(name,)))
-            present = self.library.add(replace(FREE, types=frozenset({"object"}), required=(name,)))
-            yield (_Way((absent,)), _Way((present, needed)))
+            absent = self.library.add(replace(FREE, forbidden=(name,), implied=True))
+            present = self.library.add(
+                replace(FREE, types=frozenset({"object"}), required=(name,), implied=True)
+            )
+            yield (_Way((), (absent,)), _Way((needed,), (present,)))
+
+    def at_least_one(self, group: tuple[tuple[SchemaId, ...], ...], outer: Schema) -> Iterator[_Way]:
+        """One way each, with what the others declare; or every selection, where it counts who evaluates."""
+        if self.library.has_unevaluated and self.strictness > 1:
+            if len(group) > _SELECTED_ANY_OF:
+                raise _TooManySchemas
+            for size in range(1, len(group) + 1):
+                for selected in combinations(group, size):
+                    yield _Way(tuple(id for ids in selected for id in ids))
+            return
+        offers = [offered_members(self.library, ids) for ids in group]
+        count = sum(len(self.library[offer].offered) for offer in offers if offer is not None)
+        if count * len(group) > OFFERED_MEMBERS:
+            self.note("anyOf: members that only other schemas of it declare are not offered: too many")
+            offers = [None] * len(group)
+        # With what is required around them, objects that differ in a member's value cannot hold at once.
+        objects = replace(FREE, types=frozenset({"object"}), required=outer.required)
+        whole = [self.library.add(replace(objects, all_of=ids)) for ids in group]
+        for at, ids in enumerate(group):
+            beside = [
+                ids if n == at else self._beside(whole[at], whole[n], offer) for n, offer in enumerate(offers)
+            ]
+            yield _Way(tuple(id for row in beside for id in row))
+
+    def _beside(self, one: SchemaId, other: SchemaId, offer: SchemaId | None) -> tuple[SchemaId, ...]:
+        return () if offer is None or disjoint(self.library, one, other) else (offer,)
 
     def only_one(self, ids: tuple[SchemaId, ...]) -> Iterator[_Way]:
         if all_listed_apart(self.library, ids):
@@ -173,14 +241,30 @@ class _Merging:
                 if opposite is None:
                     self.note("oneOf is enforced like anyOf: more than one of its schemas may hold")
                 else:
-                    groups.append(tuple(_Way((each,)) for each in opposite))
-            yield _Way((id,), tuple(groups))
+                    groups.append(tuple(_Way((), (each,)) for each in opposite))
+            yield _Way((id,), (), tuple(groups))
 
     def branches(self, condition: SchemaId, then: SchemaId, otherwise: SchemaId) -> Iterator[_Way]:
         yield _Way((condition, then))
+        if then == otherwise == self.library.free:
+            # Only what it evaluates counts, and to evaluate less is never of use.
+            yield _Way(())
+            return
         opposite = negation(self.library, condition)
         if opposite is None:
             self.note("if, then and else are not fully enforced: else may hold in either case")
             yield _Way((otherwise,))
         else:
-            yield from (_Way((each, otherwise)) for each in opposite)
+            yield from (_Way((otherwise,), (each,)) for each in opposite)
+
+
+def _reached(inner: Mapping[SchemaId, Iterable[SchemaId]], start: SchemaId) -> list[SchemaId]:
+    """All that a schema takes in, directly or not; not itself."""
+    found: dict[SchemaId, None] = {}
+    todo = list(inner.get(start, ()))
+    while todo:
+        at = todo.pop()
+        if at not in found and at != start:
+            found[at] = None
+            todo += inner.get(at, ())
+    return list(found)

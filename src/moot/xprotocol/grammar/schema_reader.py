@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from moot.protocol.operation import Json
-from moot.xprotocol.grammar.numbers import NumberBounds
+from moot.xprotocol.grammar.number_bounds import NumberBounds
 from moot.xprotocol.grammar.schema import (
     FREE,
     TYPES,
@@ -17,10 +17,11 @@ from moot.xprotocol.grammar.schema import (
     is_count,
     to_fraction,
 )
+from moot.xprotocol.grammar.schema_references import Location
 from moot.xprotocol.grammar.values import same_values
 
 
-def read_schema(library: Library, raw: Json, where: str) -> SchemaId:
+def read_schema(library: Library, raw: Json, where: str, location: Location) -> SchemaId:
     """The number of a schema; whatever it is that stands there, it gets one."""
     if raw is True:
         return library.free
@@ -29,23 +30,25 @@ def read_schema(library: Library, raw: Json, where: str) -> SchemaId:
     if not isinstance(raw, dict):
         library.notes.add(where, "this is no schema, so anything goes")
         return library.free
-    return library.add(_Reading(library, raw, where).schema())
+    return library.add(_Reading(library, raw, where, library.resources.inside(raw, location)).schema())
 
 
 class _Reading:
-    def __init__(self, library: Library, raw: Mapping[str, Json], where: str) -> None:
+    def __init__(self, library: Library, raw: Mapping[str, Json], where: str, location: Location) -> None:
         self.library = library
+        self.draft = library.draft
+        self.location = location
         self.raw = raw
         self.where = where
 
     def schema(self) -> Schema:
         references = tuple(
-            self.raw[word]
+            self.library.resources.reference(self.raw[word], self.location, dynamic=word == "$dynamicRef")
             for word in ("$ref", "$dynamicRef", "$recursiveRef")
-            if isinstance(self.raw.get(word), str)
+            if isinstance(self.raw.get(word), str) and (word == "$ref" or self.draft > 7)
         )
-        if self.library.legacy and "$ref" in self.raw and references:
-            return replace(FREE, references=references[:1])
+        if self.draft <= 7 and references:
+            return replace(FREE, references=references)
         schema = replace(FREE, references=references)
         for step in (self.general, self.numbers, self.strings, self.objects, self.arrays, self.combinations):
             schema = step(schema)
@@ -58,7 +61,7 @@ class _Reading:
 
     def sub(self, raw: Json, *path: str) -> SchemaId:
         steps = "/".join(step.replace("~", "~0").replace("/", "~1") for step in path)
-        return read_schema(self.library, raw, f"{self.where}/{steps}")
+        return read_schema(self.library, raw, f"{self.where}/{steps}", self.location)
 
     def sub_list(self, word: str) -> tuple[SchemaId, ...]:
         given = self.raw.get(word, [])
@@ -76,6 +79,9 @@ class _Reading:
 
     def optional(self, word: str) -> SchemaId | None:
         return self.sub(self.raw[word], word) if word in self.raw else None
+
+    def unevaluated(self, word: str) -> SchemaId | None:
+        return None if self.library.legacy else self.optional(word)
 
     def counted(self, word: str) -> int | None:
         if word not in self.raw:
@@ -110,7 +116,7 @@ class _Reading:
                 values = tuple(dict.fromkeys(_text(value) for value in self.raw["enum"]))
             else:
                 self.malformed("enum")
-        if "const" in self.raw:
+        if "const" in self.raw and self.draft >= 6:
             one = (_text(self.raw["const"]),)
             values = one if values is None else same_values(values, one)
         return replace(schema, types=types, values=values)
@@ -158,16 +164,13 @@ class _Reading:
         properties = self.sub_map("properties") if isinstance(self.raw.get("properties"), dict) else None
         if properties is None and "properties" in self.raw:
             self.malformed("properties")
-        additional, local = self.optional("additionalProperties"), True
-        if additional is None and "unevaluatedProperties" in self.raw and not self.library.legacy:
-            additional, local = self.optional("unevaluatedProperties"), False
-        names = self.optional("propertyNames")
+        names = self.optional("propertyNames") if self.draft >= 6 else None
         return replace(
             schema,
             properties=properties,
             pattern_properties=self.sub_map("patternProperties"),
-            additional=additional,
-            additional_is_local=local,
+            additional=self.optional("additionalProperties"),
+            unevaluated_properties=self.unevaluated("unevaluatedProperties"),
             property_names=() if names is None else (names,),
             required=self.words("required"),
             min_properties=self.counted("minProperties") or 0,
@@ -176,9 +179,14 @@ class _Reading:
         )
 
     def dependencies(self) -> tuple[tuple[str, SchemaId], ...]:
-        """`dependentRequired` and `dependentSchemas`, or both under the older name."""
+        """`dependentRequired` and `dependentSchemas`, and both under the older name.
+
+        Draft 2020-12 dropped the older name, but tools without `$schema` use it and mean it, and the
+        validator of calls enforces it, too.
+        """
         found: list[tuple[str, SchemaId]] = []
-        for word in ("dependencies",) if self.library.legacy else ("dependentRequired", "dependentSchemas"):
+        newer = () if self.library.legacy else ("dependentRequired", "dependentSchemas")
+        for word in ("dependencies", *newer):
             given = self.raw.get(word, {})
             if not isinstance(given, dict):
                 self.malformed(word)
@@ -194,7 +202,7 @@ class _Reading:
         return tuple(found)
 
     def arrays(self, schema: Schema) -> Schema:
-        prefix = () if self.library.legacy or "prefixItems" not in self.raw else self.sub_list("prefixItems")
+        prefix = self.sub_list("prefixItems") if self.draft >= 2020 and "prefixItems" in self.raw else ()
         items = None
         if isinstance(self.raw.get("items"), list):
             # A tuple, as drafts before 2020-12 wrote it.
@@ -202,25 +210,19 @@ class _Reading:
             items = self.optional("additionalItems")
         elif "items" in self.raw:
             items = self.optional("items")
-        unsaid: list[tuple[str, str]] = []
-        if "unevaluatedItems" in self.raw and not self.library.legacy and items is None:
-            if any(word in self.raw for word in ("allOf", "anyOf", "oneOf", "if", "not", "$ref", "contains")):
-                unsaid.append(("array", "unevaluatedItems is not enforced"))
-            else:
-                items = self.optional("unevaluatedItems")
-        contains = self.optional("contains")
+        contains = self.optional("contains") if self.draft >= 6 else None
         min_contains = None if self.library.legacy else self.counted("minContains")
         return replace(
             schema,
             prefix=prefix,
             items=items,
+            unevaluated_items=self.unevaluated("unevaluatedItems"),
             contains=contains,
             min_contains=1 if min_contains is None else min_contains,
             max_contains=None if self.library.legacy else self.counted("maxContains"),
             min_items=self.counted("minItems") or 0,
             max_items=self.counted("maxItems"),
             unique=self.raw.get("uniqueItems") is True,
-            unsaid=tuple(unsaid),
         )
 
     def combinations(self, schema: Schema) -> Schema:
@@ -228,7 +230,7 @@ class _Reading:
         one_of = self.sub_list("oneOf")
         negated = self.optional("not")
         conditions: tuple[tuple[SchemaId, SchemaId, SchemaId], ...] = ()
-        if "if" in self.raw and ("then" in self.raw or "else" in self.raw):
+        if "if" in self.raw and self.draft >= 7:
             then, otherwise = self.optional("then"), self.optional("else")
             free = self.library.free
             conditions = (

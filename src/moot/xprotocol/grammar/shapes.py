@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from moot.protocol.operation import Json
-from moot.xprotocol.grammar.numbers import NumberBounds
+from moot.xprotocol.grammar.number_bounds import NumberBounds
 from moot.xprotocol.grammar.schema import ALL_TYPES, Schema, to_fraction
 from moot.xprotocol.grammar.strings import StringBounds
 from moot.xprotocol.grammar.values import other_values, same_values, type_of
@@ -33,7 +33,18 @@ class Shape:
 def _only_combines(part: Schema) -> bool:
     # What `schema_merge` has taken care of says nothing more by itself.
     bare = replace(
-        part, references=(), all_of=(), choices=(), one_of=(), negated=(), conditions=(), dependent=()
+        part,
+        references=(),
+        all_of=(),
+        choices=(),
+        one_of=(),
+        negated=(),
+        conditions=(),
+        dependent=(),
+        offered=(),
+        unevaluated_properties=None,
+        unevaluated_items=None,
+        implied=False,
     )
     return bare == Schema()
 

@@ -102,6 +102,19 @@ def _cost(edges: dict[tuple[int, int], Expr], state: int) -> int:
     return before * after
 
 
+def chain(book: RuleBook, machine: Automaton, *, hint: str) -> Expr:
+    """The texts of an automaton that never comes back to a state it left: a rule per state, no recursion."""
+    names = [book.name(f"{hint}-at") for _ in machine.table]
+    for at in range(len(machine.table)):
+        onward = _onward(machine, at)
+        loop = onward.pop(at, None)
+        ways = [joined(spelled(book, members), Ref(names[to])) for to, members in onward.items()]
+        body = alt(*ways, *([EMPTY] if at in machine.accepting else []))
+        again = EMPTY if loop is None else book.repeat("chars", spelled(book, loop), 0, None)
+        book.define(names[at], seq(again, body))
+    return Ref(names[0])
+
+
 def _state_by_state(book: RuleBook, machine: Automaton, *, hint: str) -> Expr:
     names = [book.name(f"{hint}-at") for _ in machine.table]
     for at in range(len(machine.table)):
