@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,59 @@ def test_tokens_are_listed_or_made_where_its_tools_look_for_them(tmp_path: Path)
     assert space.token_files == {"human": folder / "human.token", "observer": folder / "observer.token"}
 
 
+@pytest.mark.parametrize("place", [".mew/tokens", "tokens"])
+def test_tokens_that_the_reference_made_go_on_working(tmp_path: Path, place: str) -> None:
+    """Without a word about them; only who has none gets one made here."""
+    folder = tmp_path / place
+    folder.mkdir(parents=True, mode=0o700)
+    for name in ("human", "coder"):
+        (folder / f"{name}.token").write_text(f"kept-{name}")
+        (folder / f"{name}.token").chmod(0o600)
+    space = coder(tmp_path).spaces["workshop"]
+    for token, owner in {"kept-human": "human", "kept-coder": "coder", "coder-token": "coder"}.items():
+        assert space.tokens[hash_token(token)].participant == owner
+    assert space.config.participants["human"].credentials == (hash_token("kept-human"),)
+    assert space.token_files["human"] == folder / "human.token"
+    assert not (tmp_path / ".moot" / "tokens" / "human.token").exists()
+    assert (tmp_path / ".moot" / "tokens" / "observer.token").exists()
+    (folder / "human.token").chmod(0o644)
+    with pytest.raises(UsageError, match="others may read the token file"):
+        coder(tmp_path)
+
+
+def test_default_to_can_be_by_kind(tmp_path: Path) -> None:
+    text = """
+        space: {id: x}
+        participants:
+          a: {default_to: {chat: [b]}}
+          b: {default_to: [a]}
+          c: {default_to: {mcp/request: [a]}}
+    """
+    members = load(written(tmp_path, text, "space.yaml"), environ=NO_ENVIRONMENT).spaces["x"].members
+    assert [members[name].default_to for name in "abc"] == [("b",), ("a",), ()]
+
+
+@pytest.mark.parametrize(
+    ("id", "name"),
+    [("My Project", "My-Project"), ("{{SPACE_NAME}}", "SPACE_NAME"), ("../x", "x"), ("a" * 99, "a" * 64)],
+)
+def test_a_free_text_id_gets_a_name_that_folders_and_addresses_can_have(
+    tmp_path: Path, id: str, name: str
+) -> None:
+    path = written(tmp_path, json.dumps({"space": {"id": id}, "participants": {"a": {}}}), "space.yaml")
+    configuration = load(path, environ=NO_ENVIRONMENT)
+    assert {key: space.other_name for key, space in configuration.spaces.items()} == {name: id}
+
+
+def test_an_id_without_any_letter_has_a_name_of_its_own(tmp_path: Path) -> None:
+    names = []
+    for id in ("日本", "東京"):
+        path = written(tmp_path, json.dumps({"space": {"id": id}, "participants": {"a": {}}}), "space.yaml")
+        names += list(load(path, environ=NO_ENVIRONMENT).spaces)
+    assert len(set(names)) == 2
+    assert all(name.startswith("space-") for name in names)
+
+
 def test_a_token_in_the_variable_that_the_reference_knows_counts_too(tmp_path: Path) -> None:
     space = coder(tmp_path, MEW_TOKEN_HUMAN="h", MEW_TOKEN_CODER="c", MEW_TOKEN_FILES="").spaces["workshop"]
     assert space.config.participants["human"].credentials == (hash_token("h"),)
@@ -191,7 +245,7 @@ def test_a_default_participant_that_is_not_there_is_noted(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("space: {id: a b}", "space.id: a space's name has"),
+        ("space: {id: [a]}", "space.id: must be text"),
         ("space: {id: 3}", "space.id: must be text"),
         ("space: {name: 3}", "space.name: must be text"),
         (

@@ -51,6 +51,7 @@ def test_in_the_folder_of_a_space_nothing_has_to_be_said(tmp_path: Path) -> None
         space="lab",
         token=Secret("alice-token"),
         participant="alice",
+        name="alice",
         default_to=("agent",),
     )
 

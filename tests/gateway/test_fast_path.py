@@ -266,12 +266,11 @@ async def test_narrower_limits_than_a_fast_path_knows_keep_it_shut(tmp_path: Pat
     "more",
     [
         {"journal": "strict"},
-        {"people": {"scribe": {"output_log": "scribe.jsonl", "capabilities": [], "tokens": ["t-scribe"]}}},
         {"people": {"bob": [{"kind": "chat", "to": ["alice"]}]}},
     ],
 )
 async def test_some_gateways_open_no_fast_path(tmp_path: Path, more: Any) -> None:
-    """What waits for the disk, what is written to a file as well, and rights that look at each message."""
+    """What waits for the disk, and rights that look at each message."""
     async with socketless_gateway(tmp_path, settings(**more)) as one:
         one.join("alice")
         await _never_takes_the_fast_path(one, one.join("bob"))

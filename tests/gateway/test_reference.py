@@ -188,11 +188,13 @@ async def test_its_http_answers_are_as_there(tmp_path: Path) -> None:
         assert (await room.http.get("/health")).json()["status"] == "ok"
 
 
-async def test_an_output_log_member_is_a_file_that_gets_every_envelope(tmp_path: Path) -> None:
-    """One JSON line each, in MEW's words, whoever is connected; no welcome, no error, no token."""
+async def test_an_output_log_member_is_a_file_that_hears_what_a_member_hears(tmp_path: Path) -> None:
+    """One JSON line each, in MEW's words; its own welcome, but no error, welcome or token of others."""
     path = tmp_path / "logs" / "everything.jsonl"
     async with demo(tmp_path) as room:
         human, agent = await come(room, "human"), await come(room, "agent")
+        present = [each["id"] for each in human.heard[0]["payload"]["participants"]]
+        assert present == ["recorder"]
         await agent.say("chat", {"text": "line one\nline two"})
         await human.send('{"kind":"chat",\n "id":"n1",\n "payload":{}}')
         invited = await human.ask("space/invite", {"participant_id": "zoe"})
@@ -209,7 +211,9 @@ async def test_an_output_log_member_is_a_file_that_gets_every_envelope(tmp_path:
         kinds = [line["kind"] for line in lines]
         assert kinds.count("chat") == 3
         assert kinds.count("system/presence") >= 3
-        assert not {"system/welcome", "system/error", "space/invite-ack"} & set(kinds)
+        welcomes = [line["payload"]["you"]["id"] for line in lines if line["kind"] == "system/welcome"]
+        assert welcomes == ["recorder"]
+        assert not {"system/error", "space/invite-ack"} & set(kinds)
         assert invited["payload"]["token"] not in text
         assert "human-token" not in text
         assert file_mode(path) == 0o600
@@ -218,6 +222,86 @@ async def test_an_output_log_member_is_a_file_that_gets_every_envelope(tmp_path:
     async with demo(tmp_path) as room:
         await come(room, "human")
     assert len(path.read_text("utf-8").splitlines()) > before
+
+
+async def test_what_an_output_log_member_posts_is_answered_in_its_file(tmp_path: Path) -> None:
+    """Its error and its invite-ack, as the reference's own checks read them there; nobody else hears them."""
+    path = tmp_path / "logs" / "everything.jsonl"
+    settings = json.loads(json.dumps(SPACE_YAML))
+    settings["participants"]["recorder"]["capabilities"] = [{"kind": "space/invite"}, {"kind": "chat"}]
+    limited = {"token": "less", "capabilities": [{"kind": "chat"}]}
+    settings["participants"]["recorder"]["tokens"].append(limited)
+    async with running_gateway(tmp_path, file=write_config(tmp_path, settings, "space.yaml")) as room:
+        human = await come(room, "human")
+        own = await room.open("/ws?space=demo", token="rec-token")
+        less = await room.open("/ws?space=demo", token="less")
+        for socket in (own, less):
+            await socket.hear("system/welcome")
+
+        async def post(envelope: Json) -> Any:
+            headers = {"Authorization": "Bearer rec-token"}
+            return await room.http.post("/participants/recorder/messages", json=envelope, headers=headers)
+
+        def lines(kind: str) -> list[Any]:
+            told = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+            return [line for line in told if line["kind"] == kind]
+
+        refused = await post({"id": "r1", "kind": "system/register", "payload": {}})
+        assert refused.status_code == 400
+        assert "system/register is reserved for the gateway" in refused.json()["message"]
+        await until(lambda: lines("system/error") != [])
+        assert lines("system/error")[0]["correlation_id"] == ["r1"]
+        assert "system/register is reserved for the gateway" in lines("system/error")[0]["payload"]["message"]
+
+        answer = (
+            await post({"id": "i1", "kind": "space/invite", "payload": {"participant_id": "zoe"}})
+        ).json()
+        await until(lambda: lines("space/invite-ack") != [])
+        for ack in (lines("space/invite-ack")[0], await own.hear("space/invite-ack")):
+            assert (ack["correlation_id"], ack["payload"]["token"]) == (["i1"], answer["token"])
+        for name in ("../../etc/passwd", "foo/bar"):
+            odd = await post({"kind": "space/invite", "payload": {"participant_id": name}})
+            assert (odd.status_code, "invalid characters" in odd.json()["message"]) == (400, True)
+        # Not a token that carries less than its participant's rights, and nobody else.
+        for other in (human, less):
+            await other.fence()
+            assert answer["token"] not in str(other.heard)
+            assert "space/invite-ack" not in other.kinds()
+
+
+async def test_a_removed_output_log_member_records_no_more(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "everything.jsonl"
+    async with demo(tmp_path) as room:
+        human = await come(room, "human")
+        await human.say("space/kick", {"participant_id": "recorder", "reason": "no recordings"})
+        await human.hear(lambda each: each["payload"].get("event") == "leave")
+        before = path.read_bytes()
+        await human.say("chat", {"text": "off the record"})
+        await human.fence()
+    assert path.read_bytes() == before
+
+
+async def test_a_space_id_is_any_text(tmp_path: Path) -> None:
+    settings = SPACE_YAML | {"space": {"id": "My Project: {{é}}"}}
+    async with running_gateway(tmp_path, file=write_config(tmp_path, settings, "space.yaml")) as room:
+        for name in ("My Project: {{é}}", "My-Project", None):
+            client = await room.open("/")
+            await client.send(
+                {"type": "join", "participantId": "human", "token": "human-token"}
+                | ({} if name is None else {"space": name})
+            )
+            assert (await client.hear())["kind"] == "system/welcome"
+        other = await room.open("/")
+        await other.send({"type": "join", "space": "My Other Project", "token": "human-token"})
+        assert (await other.hear())["kind"] == "system/error"
+        answer = await room.http.post(
+            "/participants/human/messages",
+            params={"space": "My Project: {{é}}"},
+            json={"kind": "chat", "payload": {"text": "x"}},
+            headers={"Authorization": "Bearer human-token"},
+        )
+        assert answer.status_code == 200
+    assert (tmp_path / ".moot" / "spaces" / "My-Project").is_dir()
 
 
 async def test_an_output_log_that_cannot_be_written_holds_up_nobody(tmp_path: Path) -> None:

@@ -14,7 +14,13 @@ import pytest
 from moot.errors import McpError
 from moot.mcp.eras import INTERNAL_ERROR, PARSE_ERROR, TIMED_OUT, UNREACHABLE, JsonObject
 from moot.mcp.stdio_child import ChildLimits
-from moot.mcp.upstream import HttpServer, StartFailed, UpstreamOptions, open_upstream
+from moot.mcp.upstream import (
+    HttpServer,
+    StartFailed,
+    UpstreamCallbacks,
+    UpstreamOptions,
+    open_upstream,
+)
 from moot.resilience.restart_loop import RestartPolicy
 from tests.mcp.upstreams import (
     QUICK,
@@ -337,6 +343,21 @@ async def test_leaving_a_session_over_http_does_not_wait_for_a_server_that_has_s
     finally:
         over.set()
         server.close()
+
+
+@pytest.mark.parametrize("version", ["0.1.0", None, 7])
+async def test_a_server_that_names_no_version_of_mcp_is_spoken_to_in_the_oldest(version: object) -> None:
+    """As example servers do. A date that is not known is still no agreement."""
+    server = script("names_a_version", json.dumps(version))
+    async with bounded(), open_ready(server) as upstream:
+        assert (await upstream.wait_until_ready()).version == "2024-11-05"
+
+
+async def test_a_version_from_the_future_is_no_agreement() -> None:
+    server = script("names_a_version", '"2031-01-01"')
+    async with bounded(), open_upstream(server, UpstreamOptions(), UpstreamCallbacks()) as upstream:
+        with pytest.raises(StartFailed, match="wants protocol version '2031-01-01'"):
+            await upstream.wait_until_ready()
 
 
 def _answer_in_a_session(asked: JsonObject) -> bytes:

@@ -30,6 +30,9 @@ class RogueGateway:
         self.participants: list[Json] = [{"id": "bob", "capabilities": []}]
         self._echo = echo
         self.welcomes = True
+        # As the gateway of the reference implementation: who sends no join frame hears nothing.
+        self.waits_for_join = False
+        self.joins: list[dict[str, Any]] = []
         # Kinds that are not echoed, as if the gateway had refused them.
         self.kept: set[str] = set()
         self.protocol = "mew/v0.4"
@@ -39,11 +42,15 @@ class RogueGateway:
 
     async def serve(self, socket: ServerConnection) -> None:
         self.sockets.append(socket)
+        me = "me"
+        if self.waits_for_join:
+            self.joins.append(json.loads(await socket.recv()))
+            me = self.joins[-1].get("participantId", "somebody")
         if self.welcomes:
             await self.emit(
                 self.welcome,
-                {"you": {"id": "me", "capabilities": self.capabilities}, "participants": self.participants},
-                to=["me"],
+                {"you": {"id": me, "capabilities": self.capabilities}, "participants": self.participants},
+                to=[me],
             )
         for _ in range(self.behind_the_welcome):
             await self.emit("chat", {"text": "already"}, sender="bob")
@@ -55,6 +62,9 @@ class RogueGateway:
                 if isinstance(message, bytes) or message.startswith("#"):
                     continue
                 fields = json.loads(message)
+                if fields.get("type") == "join":
+                    self.joins.append(fields)
+                    continue
                 if self._echo and fields["kind"] not in self.kept:
                     await socket.send(message)
                 await self.received.put(fields)

@@ -81,6 +81,12 @@ async def test_an_answer_without_an_id_is_taken(tmp_path: Path) -> None:
             work.create_task(answer_next(host, error={"code": -32603, "message": "kaboom"}))
             with pytest.raises(McpError, match="kaboom"):
                 await alice.call("host", "boom", {})
+        # Their hosts also fail with codes that are words.
+        async with asyncio.TaskGroup() as work:
+            work.create_task(answer_next(host, error={"code": "NOT_FOUND", "message": "Tool not found"}))
+            with pytest.raises(McpError, match="Tool not found") as failed:
+                await alice.call("host", "nothing", {})
+        assert (failed.value.code, failed.value.data) == (-32603, {"code": "NOT_FOUND"})
         # The wrong id is still a wrong answer.
         async with asyncio.TaskGroup() as work:
             work.create_task(answer_next(host, id=99, result={}))

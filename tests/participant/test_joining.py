@@ -9,10 +9,10 @@ import pytest
 
 import moot
 from moot.errors import ConnectionClosed, NotAdmitted, NotAllowed, Unreachable, UsageError
-from moot.participant import JoinedSpace, ParticipantLimits, connect, token_from
+from moot.participant import JoinedSpace, ParticipantLimits, connect, name_from, token_from
 from moot.participant.connection.roster import PresenceEvent
 from tests.gateway.running_gateway import participants
-from tests.participant.gateway_with_members import QUICK, ReceivedEnvelopes, gateway_with
+from tests.participant.gateway_with_members import QUICK, ReceivedEnvelopes, gateway_with, settled
 from tests.participant.rogue_gateway import rogue_gateway
 from tests.waiting import HANG_SECONDS, until
 
@@ -100,6 +100,37 @@ async def test_a_runtime_id_can_be_wished_for_and_names_still_work(tmp_path: Pat
         assert (await alice.call("bob", "whoami")).text == "bob-laptop"
         assert (await alice.call("bob-laptop", "whoami")).text == "bob-laptop"
         assert (await alice.admin.grant("bob", [{"kind": "chat"}])).acknowledged == "accepted"
+
+
+@pytest.mark.parametrize(("name", "known_as"), [("alice", "alice"), (None, "somebody")])
+async def test_a_gateway_that_wants_a_join_frame_gets_one(name: str | None, known_as: str) -> None:
+    """The reference implementation's looks at no header, and takes the name that the frame gives."""
+    async with rogue_gateway() as gateway:
+        gateway.waits_for_join = True
+        async with connect(gateway.url, "My Project", "t-alice", name=name, limits=QUICK) as alice:
+            assert alice.me == known_as
+            await alice.chat("hello")
+        [join] = gateway.joins
+        expected = {"type": "join", "space": "My Project", "token": "t-alice"}
+        assert join == expected | ({} if name is None else {"participantId": name})
+
+
+async def test_a_join_frame_beside_a_header_changes_nothing(tmp_path: Path) -> None:
+    """D-20; whoever it names."""
+    async with (
+        gateway_with(tmp_path, alice=["*"], bob=["*"]) as gateway,
+        connect(gateway.url, "lab", "t-alice", name="bob", limits=QUICK) as alice,
+    ):
+        assert (alice.me, alice.name) == ("alice", "alice")
+        await alice.chat("hello")
+        await settled(alice)
+        assert alice.counts.unasked_refusals == 0
+
+
+def test_whose_token_a_file_holds_is_in_its_name() -> None:
+    assert name_from("/a/.mew/tokens/coder.token") == "coder"
+    assert name_from("token.txt") is None
+    assert name_from(".token") is None
 
 
 async def test_a_wrong_token_or_space_is_said_in_words(tmp_path: Path) -> None:

@@ -300,7 +300,7 @@ async def test_garbage_for_an_answer_ends_the_wait_at_once(tmp_path: Path) -> No
         assert "either result or error" in await answered({})
         assert "either result or error" in await answered({"result": {}, "error": {"code": 1, "message": ""}})
         assert "result must be an object" in await answered({"result": [1]})
-        assert "whole number `code`" in await answered({"error": {"code": "1", "message": ""}})
+        assert "whole number `code`" in await answered({"error": {"code": 1, "message": 5}})
         assert "not that of the request" in await answered({"id": 99, "result": {}})
         assert "must be that of the request" in await answered({"id": None, "result": {}})
         assert 'must be "2.0"' in await answered({"jsonrpc": "1.0", "result": {}})

@@ -268,12 +268,18 @@ def _drain(queue: asyncio.Queue[Envelope]) -> list[Envelope]:
 
 
 async def serve_agent(
-    url: str, space: str, token: str, model: ModelSettings, settings: AgentSettings
+    url: str,
+    space: str,
+    token: str,
+    model: ModelSettings,
+    settings: AgentSettings,
+    *,
+    name: str | None = None,
 ) -> CloseReason:
     """Join a space as an agent and stay until it ends."""
     async with Model(model, settings.limits) as endpoint:
         agent = Agent(endpoint, settings)
-        joining = connect(url, space, token, controls=agent.controls)
+        joining = connect(url, space, token, name=name, controls=agent.controls)
         async with joining as joined:
             log.info("joined", extra={"space": space, "participant": joined.me})
             return await agent.run(joined)

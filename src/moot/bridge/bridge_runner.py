@@ -40,6 +40,7 @@ async def bridged(
             settings.gateway,
             settings.space,
             settings.token,
+            name=settings.name,
             dialect=settings.dialect,
             limits=settings.member,
             controls=ServerControls(member),

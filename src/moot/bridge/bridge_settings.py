@@ -18,6 +18,8 @@ class BridgeSettings:
     gateway: str
     space: str = ""
     token: str | None = field(default=None, repr=False)
+    # The member's name, for gateways that do not know whose token it is.
+    name: str | None = None
     dialect: DialectName = "mew"
     # D-87: a tool whose definition changed is withheld until somebody accepts it.
     pin: bool = True

@@ -75,13 +75,14 @@ def run(options: argparse.Namespace) -> int:
 async def _stay(options: argparse.Namespace) -> int:
     from moot import logs
     from moot.agent.agent import serve_agent
-    from moot.participant import token_from
+    from moot.participant import name_from, token_from
     from moot.tui.terminal_escape import printable
 
     model, settings = _model(options), _agent(options)
     token = token_from(options.token_file)
     logs.set_up(options.log_level, "text", None)
-    ending = await serve_agent(options.gateway, options.space, token, model, settings)
+    name = name_from(options.token_file)
+    ending = await serve_agent(options.gateway, options.space, token, model, settings, name=name)
     print(f"left the space: {ending.code} {printable(ending.reason)}".rstrip(), flush=True)
     return 1
 

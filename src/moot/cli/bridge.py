@@ -156,7 +156,7 @@ def _settings(options: argparse.Namespace) -> BridgeSettings:
 
     from moot.bridge.bridge_settings import BridgeSettings
     from moot.mcp.upstream import UpstreamLimits, UpstreamOptions
-    from moot.participant import token_from
+    from moot.participant import name_from, token_from
 
     limits = UpstreamLimits()
     for name in ("start_seconds", "call_seconds"):
@@ -171,6 +171,7 @@ def _settings(options: argparse.Namespace) -> BridgeSettings:
         gateway=options.gateway,
         space=options.space,
         token=token_from(options.token_file),
+        name=name_from(options.token_file),
         dialect=options.dialect,
         pin=not options.no_pin,
         pins_file=options.pins or Path(".moot/pins.json"),

@@ -167,7 +167,9 @@ async def _serve(options: argparse.Namespace, where: ConnectSettings, environ: M
     try:
         async with (
             # A call gets its response; an echo of the request would only wake us once more.
-            connect(where.url, where.space, token, limits=limits, echo="unanswered") as joined,
+            connect(
+                where.url, where.space, token, name=where.name, limits=limits, echo="unanswered"
+            ) as joined,
             SpaceBackend(
                 joined,
                 settings,

@@ -67,6 +67,8 @@ class SpaceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """One space: its rules, and what stands around them."""
 
     config: SpaceConfig
+    # What clients may call it besides: the id of a space.yaml, which is free text.
+    other_name: str | None = None
     # MEW 5.1: `private` takes who holds a token, `restricted` only who is listed, `public` guests as well.
     access: Access = "private"
     # Restricted spaces: invited participants that are let in all the same.

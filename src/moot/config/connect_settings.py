@@ -58,6 +58,8 @@ class ConnectSettings:
     token: Secret
     # Known where the token came from a configuration.
     participant: str | None = None
+    # Whose token it seems to be, for gateways that do not know it.
+    name: str | None = None
     # Whom chat goes to unless something else is said.
     default_to: tuple[str, ...] = ()
 
@@ -75,12 +77,14 @@ def connect_settings(asked: CliOverrides, *, environ: Mapping[str, str], folder:
         if asked.token_file is not None:
             raise UsageError("--as and --token-file exclude each other: a token says whose it is")
         file = token = None
+    name = environ.get(PARTICIPANT) if token is not None else None
     if file is not None:
         token = read_token(file)
+        name = file.stem if file.suffix == ".token" else None
     url = asked.gateway or environ.get(URL)
     space = asked.space or environ.get(SPACE) or ""
     if url is not None and token is not None:
-        return ConnectSettings(url=url, space=space, token=token)
+        return ConnectSettings(url=url, space=space, token=token, name=name)
     if asked.gateway is not None:
         raise UsageError("--gateway needs --token-file FILE: the token that it let you have")
     return _from_config(asked, environ, folder, token)
@@ -165,15 +169,17 @@ def _from_config(
         space=name,
         token=own,
         participant=person,
+        name=person,
         default_to=member.default_to if member is not None else (),
     )
 
 
 def _space(configuration: Configuration, asked: str | None, path: Path) -> str:
     if asked is not None:
-        if asked not in configuration.spaces:
-            raise UsageError(f"{path}: no space {asked}: {_names(configuration.spaces)}")
-        return asked
+        for name, settings in configuration.spaces.items():
+            if asked in (name, settings.other_name):
+                return name
+        raise UsageError(f"{path}: no space {asked}: {_names(configuration.spaces)}")
     chosen = configuration.default_space
     if chosen is None:
         raise UsageError(f"--space NAME is missing: {_names(configuration.spaces)}")

@@ -8,6 +8,7 @@ is looked up later. A dry run reads the same, but makes no tokens.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -255,20 +256,22 @@ def _reference_space(document: Mapping[str, Json], reading: ReadContext) -> dict
     """D-14: the one space of a `space.yaml`. Settings of ours may stand at the top or under `space:`."""
     inner = dict(optional(document.get("space"), "space"))
     _check_meant(document, inner)
-    name = _space_name(checked(inner.pop("id", None) or "default", str, "text", "space.id"), "space.id")
+    id: str = checked(inner.pop("id", None) or "default", str, "text", "space.id")
+    name = space_name_for(id)
     if "name" in inner:
         inner["title"] = inner.pop("name")
-    settings = SPACE_KEYS | _AROUND_KEYS
+    keys = SPACE_KEYS | _AROUND_KEYS
     entries: dict[str, tuple[Json, str]] = {"reference_compat": (True, "reference_compat")}
     top = {key: value for key, value in document.items() if key != "space"}
-    for key, value in reading.known(top, settings, "").items():
+    for key, value in reading.known(top, keys, "").items():
         entries[key] = (value, key)
-    for key, value in reading.known(inner, settings - {"participants", "defaults"}, "space").items():
+    for key, value in reading.known(inner, keys - {"participants", "defaults"}, "space").items():
         if key in top:
             raise UsageError(f"space.{key}: stands at the top of the file as well")
         entries[key] = (value, f"space.{'name' if key == 'title' else key}")
     folder = reading.tokens.folder_of(name, is_only=True)
-    return {name: _read_space(name, entries, "space", reading, folder)}
+    settings = _read_space(name, entries, "space", reading, folder)
+    return {name: settings if name == id else msgspec.structs.replace(settings, other_name=id)}
 
 
 def _check_meant(document: Mapping[str, Json], inner: Mapping[str, Json]) -> None:
@@ -288,6 +291,14 @@ def _check_meant(document: Mapping[str, Json], inner: Mapping[str, Json]) -> Non
 
 def is_space_name(name: str) -> bool:
     return _SPACE_NAME.fullmatch(name) is not None
+
+
+def space_name_for(id: str) -> str:
+    """A space's name after an id that may be any text, such as `My Project`: My-Project."""
+    if is_space_name(id):
+        return id
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", id).strip("-._")[:64]
+    return readable or f"space-{hashlib.sha256(id.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
 def _space_name(name: str, path: str) -> str:

@@ -154,6 +154,10 @@ def _read_tokens(
         variable = f"MEW_TOKEN_{name.upper().replace('-', '_')}"
         if reading.environ.get(variable):
             admit(reading.tokens.named(variable, path), f"{path} ({variable})", own)
+        kept = _reference_token_file(reading.folder, name)
+        if kept is not None:
+            admit(reading.tokens.filed(kept, path), f"{path} ({kept})", own)
+            found.token_files[name] = kept
     if not hashes and "tokens" not in section:
         file = folder / f"{name}.token"
         made = reading.tokens.kept(file, path)
@@ -163,6 +167,15 @@ def _read_tokens(
     if "tokens" in section and not hashes:
         reading.notes.append(f"{path}.tokens: is empty, so nobody can join as {name}")
     return tuple(hashes)
+
+
+def _reference_token_file(folder: Path, name: str) -> Path | None:
+    """Where the reference implementation keeps a participant's token, if it has made one."""
+    for place in (folder / ".mew", folder):
+        file = place / "tokens" / f"{name}.token"
+        if file.is_symlink() or file.exists():
+            return file
+    return None
 
 
 def _token_entries(section: Mapping[str, Json], path: str) -> list[Json]:
@@ -201,7 +214,9 @@ def _read_member(
         member = found.members[name] = read_struct(MemberConfig, part, path, readers)
     if "output_log" in section:
         file: Path = read_plain(Path, section["output_log"], f"{path}.output_log")
-        if member is None or member.auto_connect is not False:
+        # What a program that is started prints goes to its own log; it joins by itself.
+        joins = member is None or member.command is None
+        if joins if member is None or member.auto_connect is None else member.auto_connect:
             found.output_logs[name] = reading.folder / file
 
 
@@ -235,9 +250,14 @@ def _argument(value: Json, path: str) -> str:
     return str(checked(value, str | int | float, "text or a number", path))  # type: ignore[arg-type]
 
 
+def _default_to(value: Json, path: str) -> tuple[str, ...]:
+    """Names, or names by kind as the reference implementation has them; only those of chats have a use."""
+    return _names(value.get("chat", []), at(path, "chat")) if isinstance(value, dict) else _names(value, path)
+
+
 def _names(value: Json, path: str) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(strings(value, path))
 
 
 _COMMAND_READERS: Final[Mapping[str, Reader]] = {"args": _args, "env": _env, "headers": _env}
-_MEMBER_READERS: Final[dict[str, Any]] = {**_COMMAND_READERS, "default_to": _names}
+_MEMBER_READERS: Final[dict[str, Any]] = {**_COMMAND_READERS, "default_to": _default_to}

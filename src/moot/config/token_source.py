@@ -102,6 +102,13 @@ class TokenSource:
                 " correct its permissions, or name another one with --data DIR"
             ) from None
 
+    def filed(self, file: Path, path: str) -> str:
+        """The hash of the token in a file that somebody else made."""
+        try:
+            return self._hashed(_read(file, path), path)
+        except OSError as fault:
+            raise UsageError(f"{path}: the token file {file} cannot be read: {fault.strerror}") from None
+
     def folder_of(self, space: str, *, is_only: bool) -> Path:
         """Where a space's tokens are kept: in `tokens`, or in a folder below it if there are several spaces.
 

@@ -48,6 +48,8 @@ class SpaceDirectory:
 
     def __init__(self) -> None:
         self.hosts: dict[str, SpaceHost] = {}
+        # Free-text ids of spaces, by which clients may call them too.
+        self.other_names: dict[str, str] = {}
         self.access: dict[str, Access] = {}
         # Under `restricted`, invited participants come in only if they are listed here.
         self.admitted: dict[str, frozenset[str]] = {}
@@ -63,7 +65,7 @@ class SpaceDirectory:
             if len(self.hosts) == 1:
                 return next(iter(self.hosts.values()))
             name = "default"
-        host = self.hosts.get(name)
+        host = self.hosts.get(self.other_names.get(name, name))
         return host if host is not None else AccessDenied(404, f"no space {name[:64]!r} on this gateway")
 
     def identify(self, space: str | None, token: str | None) -> TokenIdentity | AccessDenied:

@@ -140,8 +140,6 @@ class Delivery:
         self.outgoing = outgoing
         self.history = history
         self._on_mail = on_mail
-        # Called with every message in MEW's spelling, for members that are files (output_log).
-        self.on_envelope: Callable[[bytes], None] | None = None
         # Most messages go to the same audience as the last one, and nearly all to one of a few.
         self._last = _NOBODY
         self._audiences: dict[int, DeliveryAudience] = {}
@@ -203,8 +201,6 @@ class Delivery:
                     self.outgoing.append(outboxes, dialect, frame)
             if message.__class__ is Frame:
                 return
-        if self.on_envelope is not None:
-            self.on_envelope(_encode_message(effect, "mew") or b"")
         self.history.add(now, effect, audience.members if effect.private else None)
 
     def audience_of(self, sessions: Sequence[SessionId]) -> DeliveryAudience:

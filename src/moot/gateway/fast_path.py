@@ -113,7 +113,6 @@ class FastPaths:
         if (
             record is None
             or audience.only_dialect != "mew"
-            or self._delivery.on_envelope is not None
             # The compiled part reads the clock itself, and lists of names up to its own bounds.
             or not isinstance(clock, SteadyClock)
             or min(limits.max_recipients, limits.max_correlations) < MAX_NAMES

@@ -1,16 +1,29 @@
-"""Members that are files: they are sent every envelope, one JSON line each (`output_log`)."""
+"""Members that are files (`output_log`): all that they hear is appended, one JSON line each.
+
+Such a member joins when its space opens. It is welcomed, listed, told of errors and removed like any other:
+everybody sees that somebody records, and the file holds what this participant may hear and nothing else.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
+
+from moot.errors import Refused
+from moot.gateway.delivery import SessionOutbox
+from moot.gateway.space_host import SpaceHost
+from moot.net.outbox import Outbox, OutboxLimits
+from moot.net.websocket_frame import split_frames
+from moot.space.roster import Options
 
 log = logging.getLogger(__name__)
 
 
 class OutputLog:
-    """One file that grows by everything said in a space."""
+    """One file that grows by everything that its member hears."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -18,10 +31,36 @@ class OutputLog:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._is_broken = False
 
-    def write(self, envelope: bytes) -> None:
-        """Append one line; a file that cannot be written never holds up a space."""
+    def join(self, host: SpaceHost, name: str) -> None:
+        """Be in the space from now on; a participant that may not join now is reported and stays away."""
+        session = host.new_session()
+        outbox = Outbox("mew", OutboxLimits(), lambda _: None)
+        outbox.attach(self)
+
+        def close(_code: int, reason: str) -> None:
+            log.info("output_log ended", extra={"space": host.name, "participant": name, "reason": reason})
+            asyncio.get_running_loop().call_soon(host.leave, session)
+
+        def attach() -> None:
+            host.delivery.attach(session, SessionOutbox(outbox, "mew", name, close))
+
         try:
-            os.write(self._file, envelope.replace(b"\n", b" ").replace(b"\r", b" ") + b"\n")
+            host.join(session, name, "mew", Options(), attach)
+        except Refused as refusal:
+            log.warning(
+                "output_log not joined",
+                extra={"space": host.name, "participant": name, "why": refusal.message},
+            )
+
+    def write(self, data: bytes) -> None:
+        """Append what a connection would have been sent; frames of streams are left out.
+
+        A file that cannot be written never holds up a space.
+        """
+        lines = b"".join(_lines(data))
+        try:
+            if lines:
+                os.write(self._file, lines)
             self._is_broken = False
         except OSError as fault:
             if not self._is_broken:
@@ -32,3 +71,9 @@ class OutputLog:
 
     def close(self) -> None:
         os.close(self._file)
+
+
+def _lines(data: bytes) -> Iterator[bytes]:
+    for message in split_frames(data):
+        if message.startswith(b"{"):
+            yield message.replace(b"\n", b" ").replace(b"\r", b" ") + b"\n"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -101,7 +101,7 @@ class SpaceFactory:
             async with asyncio.timeout(_SNAPSHOT_SECONDS):
                 await asyncio.shield(host.journaled.save_snapshot())
         if name in self._configuration.spaces:
-            self._add_outputs(host, settings.output_logs.values())
+            self._add_outputs(host, settings.output_logs)
         self._add_to_directory(name, host, settings)
         log.info("space open", extra={"space": name, "replayed": restored.replayed})
         return host
@@ -234,16 +234,13 @@ class SpaceFactory:
         self._set_access(name, settings)
 
     def _set_access(self, name: str, settings: SpaceSettings) -> None:
+        if settings.other_name is not None:
+            self._directory.other_names[settings.other_name] = name
         self._directory.access[name] = settings.access
         self._directory.admitted[name] = settings.admit
 
-    def _add_outputs(self, host: SpaceHost, paths: Iterable[Path]) -> None:
-        outputs = [OutputLog(path) for path in paths]
-        self._outputs += outputs
-
-        def write(envelope: bytes) -> None:
-            for output in outputs:
-                output.write(envelope)
-
-        if outputs:
-            host.delivery.on_envelope = write
+    def _add_outputs(self, host: SpaceHost, paths: Mapping[str, Path]) -> None:
+        for name, path in paths.items():
+            output = OutputLog(path)
+            self._outputs.append(output)
+            output.join(host, name)

@@ -26,6 +26,7 @@ from moot.errors import (
 from moot.gateway.error_reply_limiter import ErrorReplyLimiter
 from moot.gateway.journaled_space import CarriedOut, JournaledSpace
 from moot.gateway.mint import FreshMint
+from moot.gateway.own_connections import invite_ack, tell_own_connections
 from moot.gateway.refusal_log import GUESTS, RefusalLimits, RefusalLog
 from moot.gateway.space_records import ACCEPTED, RecordEncoder, encode_record, filled_id, outcome_of
 from moot.protocol.dialects import DIALECTS
@@ -393,6 +394,7 @@ class SpaceHost:
             answer = effects[0]
             self.journaled.carry_out(effects[1:], number, now)
             assert isinstance(answer, Reply)  # noqa: S101  # that is how a refusal is known
+            tell_own_connections(space, self.delivery, who, answer.notice)
             return answer
         head = encode_record("post", now, mint, session=session, who=who, dialect=dialect, out=out, **facts)
         number = self.journal.append(head + b',"raw":', body, vital=vital)
@@ -400,10 +402,13 @@ class SpaceHost:
             self.journaled.snapshots.mark_rights_change(number)
         # HTTP 200 is an acknowledgement, so it waits for the disk in every mode (D-41).
         try:
-            return await self.journaled.carry_out_durably(effects, number, now, shrinks_rights=vital)
+            done = await self.journaled.carry_out_durably(effects, number, now, shrinks_rights=vital)
         except OutcomeUnknown as unknown:
             unknown.details["id"] = id
             raise
+        if envelope.kind == "space/invite" and done.results:
+            tell_own_connections(space, self.delivery, who, invite_ack(done.results[0].fields, who, id))
+        return done
 
     def describe_roster(
         self, who: str, dialect: DialectName, options: Options, after: str | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Final
 
 CONTINUATION: Final = 0x0
@@ -45,6 +46,19 @@ def encode_frame(payload: bytes, opcode: int = TEXT) -> bytes:
     if size < 65_536:
         return _MEDIUM.pack(first, 126, size) + payload
     return _LONG.pack(first, 127, size) + payload
+
+
+def split_frames(data: bytes) -> Iterator[bytes]:
+    """The messages of frames as `encode_frame` makes them."""
+    at = 0
+    while at < len(data):
+        size, at = data[at + 1], at + 2
+        if size == 126:
+            size, at = int.from_bytes(data[at : at + 2], "big"), at + 2
+        elif size == 127:
+            size, at = int.from_bytes(data[at : at + 8], "big"), at + 8
+        yield data[at : at + size]
+        at += size
 
 
 def encode_close(code: int, reason: str = "") -> bytes:

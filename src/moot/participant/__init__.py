@@ -18,7 +18,7 @@ from moot.participant.calls.call_options import (
     RequestOptions,
 )
 from moot.participant.calls.outcome import REJECT_REASONS, Outcome, Progress, Rejection
-from moot.participant.connect import connect, token_from
+from moot.participant.connect import connect, name_from, token_from
 from moot.participant.connection.envelope_sender import CloseReason, SentEnvelope
 from moot.participant.connection.message_feed import MissedMessages
 from moot.participant.connection.roster import Member, PresenceEvent
@@ -82,6 +82,7 @@ __all__ = [
     "format_of",
     "is_within",
     "levels",
+    "name_from",
     "token_from",
     "tool_of",
 ]

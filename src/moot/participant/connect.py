@@ -27,6 +27,7 @@ async def connect(
     *,
     dialect: DialectName = "mew",
     participant: str | None = None,
+    name: str | None = None,
     limits: ParticipantLimits = DEFAULT_LIMITS,
     controls: Controls | None = None,
     transcript: Transcript | None = None,
@@ -38,9 +39,11 @@ async def connect(
     """Join a space for the length of a block: `async with connect(url, "lab", token) as space:`.
 
     `url` is the gateway's, http(s) or ws(s), with the path that a proxy gave it; `space` may be left out
-    where there is only one. `participant` asks for a runtime id other than our name. A connection that breaks
-    is opened again, unless `reconnect` is false or the gateway says not to. `passive` sends and receives, but
-    answers nothing by itself: for a second connection beside the one that does.
+    where there is only one. `participant` asks for a runtime id other than our name. `name` is our name, for
+    a gateway that does not know whose token it is; the reference implementation's makes one up otherwise.
+    A connection that breaks is opened again, unless `reconnect` is false or the gateway says not to.
+    `passive` sends and receives, but answers nothing by itself: for a second connection beside the one that
+    does.
     Without `echo` our own messages do not come back: half the traffic of a member that only answers, but
     nothing can be confirmed any more. With "unanswered" everything but plain requests comes back, which saves
     a member that calls others one wake-up per call. `tls` says which certificates to trust for https; by
@@ -54,6 +57,7 @@ async def connect(
         token,
         dialect=dialect,
         participant=participant,
+        name=name,
         limits=limits,
         reconnect=reconnect,
         passive=passive,
@@ -70,6 +74,12 @@ async def connect(
         yield JoinedSpace(parts, session)
     finally:
         await session.leave()
+
+
+def name_from(path: str | Path) -> str | None:
+    """Whose token a file holds, where it is called NAME.token as Moot and the reference call theirs."""
+    file = Path(path)
+    return file.stem if file.suffix == ".token" and file.stem else None
 
 
 def token_from(path: str | Path) -> str:

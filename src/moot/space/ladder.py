@@ -238,7 +238,7 @@ def check_may_send(state: State, session: Session, row: Kind, now: float) -> Non
 
 def _check_not_reserved(state: State, kind: str) -> None:
     if is_reserved(kind) and not (state.config.reference_compat and kind == "stream/open"):
-        raise CapabilityViolation(f"{kind} is sent by the gateway alone", detail="reserved_kind")
+        raise CapabilityViolation(f"{kind} is reserved for the gateway", detail="reserved_kind")
 
 
 def _check_claims(state: State, session: Session, envelope: Envelope, to: Sequence[str], now: float) -> bool:

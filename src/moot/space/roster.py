@@ -298,8 +298,10 @@ class SpaceRoster:
 def logical_name(name: Json) -> Name:
     """D-23: a name that a participant may have, or InvalidRequest."""
     if not isinstance(name, str) or _LOGICAL_NAME.fullmatch(name) is None:
+        wrong = "; this one has invalid characters" if name and isinstance(name, str) else ""
         raise InvalidRequest(
             "a participant id has 1 to 64 letters, digits, '.', '_' or '-', and starts with a letter or digit"
+            + wrong
         )
     if is_gateway(name):
         raise InvalidRequest(f"{name!r} is reserved for the gateway")

@@ -96,7 +96,7 @@ async def _join(options: argparse.Namespace) -> int:
 
     where = connect_settings_of(options)
     is_full = _wants_full_screen(options)
-    async with connect(where.url, where.space, where.token.reveal()) as space:
+    async with connect(where.url, where.space, where.token.reveal(), name=where.name) as space:
         # Before anything is waited for: from here on nothing is missed.
         coming = space.envelopes(own=True)
         if is_full:

@@ -103,7 +103,13 @@ async def _perform(options: argparse.Namespace) -> int:
     limits = ParticipantLimits(connect_seconds=_ARRIVE_SECONDS)
     # Passive: this participant may be connected already, and that connection answers requests.
     async with connect(
-        settings.url, settings.space, token, passive=True, reconnect=False, limits=limits
+        settings.url,
+        settings.space,
+        token,
+        name=settings.name,
+        passive=True,
+        reconnect=False,
+        limits=limits,
     ) as space:
         context = ClientContext(space, default_to=settings.default_to, timeout_seconds=options.timeout)
         if operation.needs_history:

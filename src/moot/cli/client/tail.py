@@ -59,7 +59,7 @@ async def _tail(options: argparse.Namespace) -> int:
 
     where = connect_settings_of(options)
     screen, shown = Screen(as_json=options.json, verbose=options.all), 0
-    async with connect(where.url, where.space, where.token.reveal(), passive=True) as space:
+    async with connect(where.url, where.space, where.token.reveal(), name=where.name, passive=True) as space:
         # Before anything is waited for: from here on nothing is missed.
         coming = space.envelopes(own=True)
         before = await space.recall() if options.n > 0 else []

@@ -109,7 +109,8 @@ async def _perform(options: argparse.Namespace) -> Any:
 
     settings = connect_settings_of(options)
     token = settings.token.reveal()
-    async with connect(settings.url, settings.space, token, passive=True, reconnect=False) as space:
+    url, space_name, name = settings.url, settings.space, settings.name
+    async with connect(url, space_name, token, name=name, passive=True, reconnect=False) as space:
         return await options.act(space, options)
 
 

@@ -90,7 +90,8 @@ async def _stay(options: argparse.Namespace) -> int:
     settings = _settings(options)
     connection = connect_settings_of(options)
     logs.set_up(options.log_level, "text")
-    async with connect(connection.url, connection.space, connection.token.reveal()) as space:
+    token, name = connection.token.reveal(), connection.name
+    async with connect(connection.url, connection.space, token, name=name) as space:
         folder = options.state or Path(".moot") / "trust" / space.space
         store = RuleStore.open(folder)
         ledger = _history(options, space.space)

@@ -9,6 +9,8 @@ and gets only `initialize`. An era that worked once is tried first the next time
 from __future__ import annotations
 
 import asyncio
+import logging
+import re
 
 from moot.errors import McpError
 from moot.mcp.eras import (
@@ -25,6 +27,11 @@ from moot.mcp.eras import (
 from moot.mcp.upstream.connection import PendingExchange, RpcConnection
 from moot.mcp.upstream.server_info import ServerInfo
 from moot.mcp.upstream.server_settings import UpstreamOptions
+from moot.protocol.operation import Json
+
+log = logging.getLogger(__name__)
+
+_DATED = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 
 
 class NoAgreement(Exception):
@@ -92,10 +99,18 @@ async def _finish(connection: RpcConnection, initialize: PendingExchange) -> Ser
         raise NoAgreement(f"refused to initialize: {refusal}") from None
     assert result is not None  # noqa: S101  # no server request belongs to `initialize`
     version = result.get("protocolVersion")
+    if not _is_dated(version):
+        # MCP's versions are dates. A server that says anything else knows of none, so it gets the oldest.
+        log.warning("MCP server names no version of MCP", extra={"version": str(version)[:64]})
+        version = HANDSHAKE_VERSIONS[0]
     if version not in HANDSHAKE_VERSIONS:
         known = ", ".join((*HANDSHAKE_VERSIONS, *STATELESS_VERSIONS))
         raise NoAgreement(f"wants protocol version {version!r}; known here are {known}")
     return ServerInfo("handshake", version, to_discover_result(result))
+
+
+def _is_dated(version: Json) -> bool:
+    return isinstance(version, str) and _DATED.fullmatch(version) is not None
 
 
 def _stateless_info(connection: RpcConnection, exchange: PendingExchange) -> ServerInfo | None:

@@ -9,7 +9,11 @@ from typing import Any, Final, Literal
 
 import orjson
 
+from moot.errors import McpError
 from moot.protocol.operation import Json, Payload
+
+# JSON-RPC's own, for whatever has no better one.
+_INTERNAL_ERROR: Final = -32603
 
 # Reasons that every member understands (MEW 3.3.3); others are allowed.
 REJECT_REASONS: Final = (
@@ -82,6 +86,17 @@ def result_of(payload: Payload) -> dict[str, Json]:
         return result
     text = result if isinstance(result, str) else orjson.dumps(result).decode()
     return {"content": [{"type": "text", "text": text}]}
+
+
+def error_of(payload: Payload) -> McpError | None:
+    """The error of an answer. A code that is no number is told in its data."""
+    error = payload.get("error")
+    if error is None:
+        return None
+    code, data = error.get("code"), error.get("data")
+    if code.__class__ is not int:
+        code, data = _INTERNAL_ERROR, {"code": code} if data is None else {"code": code, "data": data}
+    return McpError(code, error["message"], data)
 
 
 def text_of(result: Mapping[str, Json]) -> str:

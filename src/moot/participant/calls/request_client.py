@@ -27,7 +27,7 @@ from moot.errors import (
     TimedOut,
 )
 from moot.participant.calls.call_options import LogHandler, ProgressHandler, RequestOptions
-from moot.participant.calls.outcome import Progress, result_of
+from moot.participant.calls.outcome import Progress, error_of, result_of
 from moot.participant.connection.correlation_index import CorrelationIndex, KnownEnvelope
 from moot.participant.connection.envelope_sender import Addressees, EnvelopeSender, addressees
 from moot.participant.connection.inbound_check import InboundValidator
@@ -291,8 +291,7 @@ class RequestClient:
 
     def _resolve(self, pending: _Pending, envelope: Envelope) -> None:
         payload = envelope.payload
-        error = payload.get("error")
-        fault = None if error is None else McpError(error["code"], error["message"], error.get("data"))
+        fault = error_of(payload)
         if pending.collected is not None:
             pending.collected[envelope.sender] = result_of(payload) if fault is None else fault
             if all(id in pending.collected for id in self._roster) and not pending.future.done():

@@ -30,6 +30,8 @@ class ConnectOptions:
     token: str | None = field(default=None, repr=False)
     dialect: DialectName = "mew"
     participant: str | None = None
+    # Ours, for gateways that do not know it from the token.
+    name: str | None = None
     limits: ParticipantLimits = DEFAULT_LIMITS
     reconnect: bool = True
     passive: bool = False
@@ -70,10 +72,18 @@ class ConnectOptions:
         return {"Authorization": f"Bearer {self.token}"}
 
     def join_frame(self) -> bytes | None:
-        """D-20: only a join frame can ask for a runtime id (D-19)."""
-        if self.participant is None:
+        """The first frame (D-20). Only it can ask for a runtime id (D-19).
+
+        Beside a header it changes nothing, but the reference implementation's gateway looks at it alone, and
+        takes the name that it gives. The older dialects have no such frame.
+        """
+        join: dict[str, Json] = {"type": "join"}
+        if self.participant is not None:
+            join["participantId"] = self.participant
+        elif self.dialect != "mew" or self.token is None:
             return None
-        join: dict[str, Json] = {"type": "join", "participantId": self.participant}
+        elif self.name is not None:
+            join["participantId"] = self.name
         if self.space:
             join["space"] = self.space
         if self.token is not None:

@@ -296,7 +296,7 @@ class EnvelopeSender:
             if kind.__class__ is not str or kind not in _MEMBERS_KINDS:
                 check_kind(kind, limits.max_kind_chars)
                 if is_reserved(kind):
-                    raise PayloadShapeError(f"{kind} is sent by the gateway alone")
+                    raise PayloadShapeError(f"{kind} is reserved for the gateway")
             if to:
                 check_names(list(to), "to", limits.max_recipients, limits)
             if about:

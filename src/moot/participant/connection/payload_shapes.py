@@ -129,6 +129,8 @@ def _check_received_request(payload: Payload) -> None:
 def _check_response(payload: Payload) -> None:
     _check_received_response(payload)
     _check_optional_object(payload, "result")
+    if "error" in payload and payload["error"].get("code").__class__ is not int:
+        raise PayloadShapeError("payload.error must hold a whole number `code` and a string `message`")
     if "id" not in payload:
         raise PayloadShapeError("payload.id of a response must be that of the request")
 
@@ -141,11 +143,7 @@ def _check_received_response(payload: Payload) -> None:
         raise PayloadShapeError("a response holds either result or error")
     if has_error:
         error = payload["error"]
-        if (
-            error.__class__ is not dict
-            or error.get("code").__class__ is not int
-            or error.get("message").__class__ is not str
-        ):
+        if error.__class__ is not dict or error.get("message").__class__ is not str:
             raise PayloadShapeError("payload.error must hold a whole number `code` and a string `message`")
     if payload.get("id", 0).__class__ not in (str, int):
         raise PayloadShapeError("payload.id of a response must be that of the request")

@@ -32,7 +32,7 @@ from moot.errors import (
     ProposalSettled,
     ResultMissed,
 )
-from moot.participant.calls.outcome import Rejection, add_explanation, result_of
+from moot.participant.calls.outcome import Rejection, add_explanation, error_of, result_of
 from moot.participant.connection.message_feed import (
     Feeds,
     HandlerRunner,
@@ -329,12 +329,10 @@ class ProposalList:
                 continue
             seen.host = envelope.sender
             # A late answer counts more than what anybody said before.
-            seen.fault = seen.told_outcome = None
-            error = envelope.payload.get("error")
-            if error is None:
+            seen.told_outcome = None
+            seen.fault = error_of(envelope.payload)
+            if seen.fault is None:
                 seen.result = result_of(envelope.payload)
-            else:
-                seen.fault = McpError(error["code"], error["message"], error.get("data"))
             del self._fulfilments[id]
             seen._notify_watchers()
 
