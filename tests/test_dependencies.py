@@ -32,6 +32,7 @@ NOT_FROM_OUTSIDE = {"moot", "_typeshed", *sys.stdlib_module_names}
 DATA_ONLY = {"wordllama"}
 # Where a module of an extra may be imported; everywhere else only what a plain installation brings.
 ROOMS_OF = {
+    "rules": {"trust/values"},
     "search": {"xprotocol/search"},
     "tui": {"tui"},
     "xprotocol": {"identity", "xprotocol", "endpoint", "relay", "adapter"},

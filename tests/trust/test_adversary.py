@@ -229,10 +229,11 @@ def test_free_text_stays_text_of_that_kind() -> None:
     for memo in (
         "/etc/passwd",
         "rm -rf $HOME",
-        "thanks\nfor lunch",
-        "thanks",
-        "thanks for all " * 40,
-        "a; b c",
+        "thanks; rm x",
+        "drop table users",
+        "thanks for all " * 400,
+        "see https://evil.example",
+        "@everyone thanks",
     ):
         assert evaluate(rules, call({"memo": memo}), NOW).decision == "ask", memo
 

@@ -121,10 +121,16 @@ def test_whoever_decides_by_something_unseen_is_asked() -> None:
 
 def test_where_decisions_are_mixed_a_row_of_approvals_must_be_longer() -> None:
     rng = random.Random(8)
-    coins = history([{"x": f"/a/n{n}"} for n in range(100)], lambda _: rng.random() < 0.6, tool="other")
+    coins = history([{"x": f"/a/n{n}"} for n in range(100)], lambda _: rng.random() < 0.6)
     assert suggest(_reports(10), now=NOW) != []
     assert suggest(_reports(10) + coins, now=NOW) == []
     assert len(suggest(_reports(40) + coins, now=NOW)) == 1
+
+
+def test_mixed_decisions_about_one_tool_say_nothing_about_another() -> None:
+    rng = random.Random(8)
+    coins = history([{"x": f"/a/n{n}"} for n in range(100)], lambda _: rng.random() < 0.6, tool="other")
+    assert [each.rule.tool for each in suggest(_reports(10) + coins, now=NOW)] == ["write_file"]
 
 
 def test_a_suggestion_says_what_it_rests_on_and_how_sure_one_may_be() -> None:
@@ -135,7 +141,7 @@ def test_a_suggestion_says_what_it_rests_on_and_how_sure_one_may_be() -> None:
     # Two places were looked at, each of which may be luck: the doubt of 5 % is halved.
     assert suggestion.error_bound == pytest.approx(upper_bound(0, 12, doubt=0.025))
     assert suggestion.words == (
-        "Approve when agent proposes write_file on files with path “/srv/reports/r-….txt” "
+        "Approve when agent proposes write_file on files with path “/srv/reports/r-<2 digits>.txt” "
         "and no other arguments"
     )
     assert "12 approvals by alice and no rejection" in suggestion.evidence

@@ -74,6 +74,10 @@ def _text_keys(
 ) -> Iterator[Callable[[Example], object]]:
     yield value
     yield lambda example: value(example).rpartition(".")[2]
+    # What a command is, and whose an address is.
+    for count in (1, 2, 3):
+        yield partial(_first_words, value, count)
+    yield lambda example: value(example).rpartition("@")[2]
     depth = max(value(example).count("/") for example in examples)
     # The first segments, down to some folders deep.
     for at in range(1, min(depth, 6) + 1):
@@ -82,6 +86,10 @@ def _text_keys(
 
 def _canonical_value(path: Path, example: Example) -> bytes:
     return canonical(example.values[path])
+
+
+def _first_words(value: Callable[[Example], str], count: int, example: Example) -> tuple[str, ...]:
+    return tuple(value(example).split()[:count])
 
 
 def _first_segments(value: Callable[[Example], str], count: int, example: Example) -> tuple[str, ...]:
@@ -98,14 +106,19 @@ def split_by(
 def _groups(
     these: Sequence[Example], those: Sequence[Example], key: Callable[[Example], object]
 ) -> Split | None:
-    yes, no = Counter(map(key, these)), Counter(map(key, those))
+    keys = [[key(example) for example in side] for side in (these, those)]
+    yes, no = Counter(keys[0]), Counter(keys[1])
     values = [value for value in yes | no if yes[value] + no[value] >= _MIN_GROUP]
     if len(values) < 2 or len(values) > _MAX_GROUPS:
         return None
     table = [(yes[value], no[value]) for value in values]
     statistic = _g(table)
     groups = tuple(
-        ([e for e in these if key(e) == value], [e for e in those if key(e) == value]) for value in values
+        (
+            [example for example, found in zip(these, keys[0], strict=True) if found == value],
+            [example for example, found in zip(those, keys[1], strict=True) if found == value],
+        )
+        for value in values
     )
     return Split(groups, _survival(statistic, len(values) - 1))
 

@@ -5,12 +5,12 @@ name and type. Within it every argument has its own cover:
 
     the same value each time       that value
     values that keep coming back   the list of them
-    texts that are new             a shape (`text_patterns`)
+    texts that are new             templates of their kind (`text_patterns`), or nothing
     numbers that are new           the range seen
     lists, deep objects            only as the very same JSON
 
-Hours are added when decisions were spread over days and keep to some part of the day, or when hours are what
-tells approvals from rejections.
+`hours` are added when they are what tells approvals from rejections, `seen_hours` when decisions were spread
+over days and keep to some part of the day.
 
 The rule is a product: each value of one part with each of another. `value_products` checks whether the
 examples support that.
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from moot.errors import InvalidPattern
@@ -37,9 +37,12 @@ from moot.trust.text_patterns import (
     literal,
     values_recur,
 )
+from moot.trust.values.kinds import ValuePattern
 
 # The shortest gap in the day without a decision for which a rule gets hours.
 MIN_GAP_MINUTES: Final = 180
+# Of how likely a gap by chance no hours are made.
+MAX_GAP_CHANCE: Final = 0.01
 # Decisions within this time say nothing about hours.
 SITTING_SECONDS: Final = 6 * 3600.0
 
@@ -98,14 +101,16 @@ def generalise(
     *,
     name: str,
     decision: RuleDecision = "approve",
-    hours: bool | None = None,
+    hours: bool = False,
+    exact: bool = False,
 ) -> Generalisation | None:
     """The narrowest rule for these examples; None if they support none.
 
-    `hours`: True always adds them, False never, None if the examples support them.
+    `hours`: whether they are a condition; `exact`: only values as they were seen, no slots and no ranges.
     """
     arguments: dict[str, Json] = {}
     spans: dict[Path, Range] = {}
+    patterns: dict[Path, ValuePattern] = {}
     equals: dict[str, Json] = {}
     parts: dict[str, str] = {}
     first_times: list[int] = []
@@ -114,15 +119,18 @@ def generalise(
         shown = path_text(path)
         match type:
             case "text":
-                cover = cover_texts(values)
+                cover = cover_texts(values, name=path[-1], tool=kind.tool, exact=exact)
                 if cover is None:
                     return None
-                _put(arguments, path, _alternatives(cover))
+                if cover.values is None:
+                    _put(arguments, path, _alternatives(cover))
+                else:
+                    patterns[path] = cover.values
                 parts[shown] = cover.description
                 if cover.first_times is not None:
                     first_times.append(cover.first_times)
             case "number":
-                span = _numbers(values)
+                span = _numbers(values, exact=exact)
                 if span is None:
                     return None
                 if isinstance(span, Range):
@@ -150,9 +158,14 @@ def generalise(
     for top in equals:
         arguments.pop(top, None)
         spans = {path: span for path, span in spans.items() if path[0] != top}
-    rule = _rule(kind, name, decision, arguments, spans, equals, _hours(examples, hours))
+        patterns = {path: pattern for path, pattern in patterns.items() if path[0] != top}
+    rule = _rule(kind, name, decision, arguments, spans, patterns, equals)
     if rule is None:
         return None
+    if hours:
+        rule = replace(rule, hours=_hours(examples))
+    elif not are_one_sitting(examples):
+        rule = replace(rule, seen_hours=_seen_hours(examples))
     return Generalisation(rule, parts, min(first_times, default=None))
 
 
@@ -162,8 +175,8 @@ def _rule(
     decision: RuleDecision,
     arguments: Mapping[str, Json],
     spans: Mapping[Path, Range],
+    patterns: Mapping[Path, ValuePattern],
     equals: Mapping[str, Json],
-    hours: Hours | None,
 ) -> Rule | None:
     proposer, method = literal(kind.proposer), literal(kind.method)
     tool = None if kind.tool is None else literal(kind.tool)
@@ -181,8 +194,8 @@ def _rule(
             tool=tool,
             arguments=arguments,
             range=spans,
+            values=patterns,
             equals=equals,
-            hours=hours,
         )
     except InvalidPattern:
         return None  # larger than a capability may be
@@ -196,16 +209,17 @@ def _put(arguments: dict[str, Json], path: Path, pattern: Json) -> None:
 
 
 def _alternatives(cover: TextCover) -> Json:
-    return cover.patterns[0] if len(cover.patterns) == 1 else list(cover.patterns)
+    patterns = [literal(text) for text in cover.texts]
+    return patterns[0] if len(patterns) == 1 else patterns
 
 
-def _numbers(values: Sequence[float]) -> Range | list[float] | None:
+def _numbers(values: Sequence[float], *, exact: bool) -> Range | list[float] | None:
     counts = Counter(values)
     if len(counts) == 1:
         return [values[0]]
     if values_recur(Counter(map(repr, values))):
         return sorted(value for value, n in counts.items() if n >= MIN_REPEATS)
-    if len(counts) < MIN_NEW_VALUES:
+    if exact or len(counts) < MIN_NEW_VALUES:
         return sorted(value for value, n in counts.items() if n >= MIN_REPEATS) or None
     low, high = min(counts), max(counts)
     if not all(isinstance(value, int) for value in values):
@@ -213,19 +227,26 @@ def _numbers(values: Sequence[float]) -> Range | list[float] | None:
     return Range(low, high)
 
 
-def _hours(examples: Sequence[Example], wanted: bool | None) -> Hours | None:
-    if wanted is False:
-        return None
+def are_one_sitting(examples: Sequence[Example]) -> bool:
+    """Whether all examples came so close together that their hours say nothing."""
+    moments = [example.case.at for example in examples]
+    return max(moments) - min(moments) < SITTING_SECONDS
+
+
+def _seen_hours(examples: Sequence[Example]) -> Hours | None:
+    """The part of the day around the examples, if chance alone would hardly leave such a gap."""
+    found = _hours(examples)
+    share = (found.start - found.end) % DAY_MINUTES / DAY_MINUTES
+    count = len({(int(example.case.at // SITTING_SECONDS), example.minute) for example in examples})
+    chance = count * (1 - share) ** (count - 1)
+    return found if share * DAY_MINUTES >= MIN_GAP_MINUTES and chance < MAX_GAP_CHANCE else None
+
+
+def _hours(examples: Sequence[Example]) -> Hours:
+    """The part of the day around the examples: all but the longest gap."""
     minutes = sorted({example.minute for example in examples})
-    if wanted is None:
-        moments = [example.case.at for example in examples]
-        if max(moments) - min(moments) < SITTING_SECONDS:
-            return None
-    # The longest gap around the clock.
-    gap, start, end = max(
+    _, start, end = max(
         ((after - before) % DAY_MINUTES or DAY_MINUTES, after, before)
         for before, after in zip(minutes, [*minutes[1:], minutes[0]], strict=True)
     )
-    if wanted is None and gap < MIN_GAP_MINUTES:
-        return None
     return Hours(start, end)

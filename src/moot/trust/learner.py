@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from moot.protocol.operation import Json
@@ -31,7 +32,7 @@ from moot.trust.rule_grants import RuleGrant, grant_of, why_no_grant
 from moot.trust.rule_words import count_text, describe_rule, join_names
 from moot.trust.rule_yaml import rule_as_json
 from moot.trust.rules import Rule, RuleLimits, RuleOrigin
-from moot.trust.value_products import ranges_are_independent, split_uneven
+from moot.trust.value_products import ranges_are_independent, split_touched, split_uneven
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +45,10 @@ class LearningSettings:
     min_new_decisions: int = 3
     # How likely chance may be where decisions are mixed; small, since it is tried again with every decision.
     max_chance: float = 1e-4
-    # From this many mixed decisions on, people are assumed to decide by something that proposals do not show.
+    # From this many mixed decisions on, with so many of each, people are assumed to decide by something that
+    # proposals do not show.
     min_mixed: int = 5
+    min_contradictions: int = 3
     # The share of matches that people still decide, so that a wrong rule is noticed.
     check_share: float = 0.05
     # The hourly limit of a rule: this factor times the most that people approved in one hour, at least
@@ -115,13 +118,21 @@ class _Lessons:
         return self.approve if lesson == "approve" else self.reject
 
 
+# What an unexplained rejection can concern: the same call of the same host, whoever proposes it.
+_Scope = tuple[tuple[str, ...], str, str | None]
+
+
 @dataclass(slots=True)
 class _Search:
-    """The result of searching all kinds: the cells found, and how mixed the rest is."""
+    """The result of searching all kinds: the cells found, and how mixed the rest is, by scope."""
 
     cells: list[tuple[CaseKind, Lesson, Generalisation]] = field(default_factory=list)
-    approved: int = 0
-    rejected: int = 0
+    approved: Counter[_Scope] = field(default_factory=Counter)
+    rejected: Counter[_Scope] = field(default_factory=Counter)
+
+
+def _scope(kind: CaseKind) -> _Scope:
+    return kind.to, kind.method, kind.tool
 
 
 def suggest(
@@ -148,9 +159,9 @@ def suggest(
         rule = cell.rule
         covered = [example for example in these if rule.matches(example.case, example.case.at)]
         # Parts are narrowed one by one, and a narrower part can be a wider pattern: check all again.
-        if any(rule.matches(example.case, example.case.at) for example in those):
+        if any(rule.covers_call(example.case, example.case.at) for example in those):
             continue
-        if len(covered) < _min_decisions(search, lesson, settings):
+        if len(covered) < _min_decisions(search, kind, lesson, settings):
             continue
         fresh = sum(1 for example in covered if not _decided_by(known, example, lesson))
         if fresh < min(settings.min_new_decisions, len(covered)):
@@ -185,8 +196,8 @@ def _search_cells(kinds: dict[CaseKind, _Lessons], settings: LearningSettings) -
         approving = list(_cells(kind, lessons.approve, lessons.reject, "approve"))
         rejecting = list(_cells(kind, lessons.reject, lessons.approve, "reject"))
         mixed = [leaf for leaf in approving if isinstance(leaf, _Mixed)]
-        search.approved += sum(leaf.these for leaf in mixed)
-        search.rejected += sum(leaf.those for leaf in mixed)
+        search.approved[_scope(kind)] += sum(leaf.these for leaf in mixed)
+        search.rejected[_scope(kind)] += sum(leaf.those for leaf in mixed)
         mixed += [leaf for leaf in rejecting if isinstance(leaf, _Mixed)]
         both: tuple[tuple[Lesson, list[_Cell | _Mixed]], ...] = (
             ("approve", approving),
@@ -195,18 +206,17 @@ def _search_cells(kinds: dict[CaseKind, _Lessons], settings: LearningSettings) -
         for lesson, leaves in both[: 1 + settings.rejecting]:
             for leaf in leaves:
                 # If splitting an axis left some of it mixed, the pieces are chance, too.
-                if isinstance(leaf, _Cell) and not (mixed and leaf.axes):
+                if isinstance(leaf, _Cell) and not (mixed and leaf.axes and not leaf.exact):
                     search.cells.append((kind, lesson, leaf.general))
     return search
 
 
-def _min_decisions(search: _Search, lesson: Lesson, settings: LearningSettings) -> int:
-    """How many decisions a cell needs: more, the more of the others are mixed without a visible reason."""
-    mixed = search.approved + search.rejected
-    if mixed < settings.min_mixed:
+def _min_decisions(search: _Search, kind: CaseKind, lesson: Lesson, settings: LearningSettings) -> int:
+    """How many decisions a cell needs: more, the more of the same calls are mixed for no visible reason."""
+    approved, rejected = search.approved[_scope(kind)], search.rejected[_scope(kind)]
+    if approved + rejected < settings.min_mixed or min(approved, rejected) < settings.min_contradictions:
         return settings.min_approvals
-    this_way = search.approved if lesson == "approve" else search.rejected
-    share = (this_way + 0.5) / (mixed + 1)
+    share = ((approved if lesson == "approve" else rejected) + 0.5) / (approved + rejected + 1)
     return max(
         settings.min_approvals, decisions_needed(share, settings.max_chance / max(1, len(search.cells)))
     )
@@ -218,6 +228,7 @@ class _Cell:
 
     general: Generalisation
     axes: frozenset[Axis]
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,47 +248,59 @@ def _cells(
     against: Sequence[Example] | None = None,
     axes: frozenset[Axis] = frozenset(),
     depth: int = 0,
+    exact: bool = False,
 ) -> Iterator[_Cell | _Mixed]:
     """Rules for parts of `these` that match none of `those`, and what stayed mixed."""
     if not these:
         return
     against = those if against is None else against
-    hours = True if "hours" in axes else None
-    general = generalise(kind, these, name="suggested", decision=decision, hours=hours)
+    general = generalise(kind, these, name="suggested", decision=decision, hours="hours" in axes, exact=exact)
+    within = partial(_within, kind, against=against, decision=decision, axes=axes, depth=depth, exact=exact)
     taken = list(those)
     if general is not None:
         rule = general.rule
-        taken = [example for example in against if rule.matches(example.case, example.case.at)]
+        taken = [example for example in against if rule.covers_call(example.case, example.case.at)]
         if not taken:
-            split = split_uneven(kind, these) if depth < MAX_DEPTH else None
+            split = split_uneven(kind, these, exact=exact) if depth < MAX_DEPTH else None
             if split is not None:
-                yield from _within(kind, split, against, decision, axes, depth)
+                yield from within(split)
             elif ranges_are_independent(kind, these):
-                yield _Cell(general, axes)
+                yield _Cell(general, axes, exact)
             return
     if not taken:
         return
-    split = best_split(kind, these, taken) if depth < MAX_DEPTH else None
+    split = best_split(kind, these, taken) if depth < MAX_DEPTH and not exact else None
     # Two numbers that are split in turns are compared with each other, which no rule can express.
     numbers = {axis for axis in (*axes, split.axis if split else None) if axis not in (None, "hours")}
-    if split is None or len(numbers) > 1:
-        yield _Mixed(len(these), len(taken))
+    if split is not None and len(numbers) <= 1:
+        yield from within(split)
         return
-    yield from _within(kind, split, against, decision, axes, depth)
+    split = split_touched(kind, these, taken, exact=exact) if depth < MAX_DEPTH else None
+    if split is not None:
+        # Alternatives that no rejection touches stand for themselves.
+        yield from within(split)
+        return
+    if not exact:
+        yield _Mixed(len(these), len(taken))
+        yield from _cells(kind, these, those, decision, against=against, axes=axes, exact=True)
 
 
 def _within(
     kind: CaseKind,
     split: Split,
+    *,
     against: Sequence[Example],
     decision: Lesson,
     axes: frozenset[Axis],
     depth: int,
+    exact: bool,
 ) -> Iterator[_Cell | _Mixed]:
     if split.axis is not None:
         axes |= {split.axis}
     for these, those in split.groups:
-        yield from _cells(kind, these, those, decision, against=against, axes=axes, depth=depth + 1)
+        yield from _cells(
+            kind, these, those, decision, against=against, axes=axes, depth=depth + 1, exact=exact
+        )
 
 
 def _decided_by(rules: Sequence[Rule], example: Example, lesson: Lesson) -> bool:

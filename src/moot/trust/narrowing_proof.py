@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from moot.protocol.operation import Json
 from moot.protocol.patterns import covers, read_capability
 from moot.trust.conditions import Hours, is_same_json
+from moot.trust.proposal_case import Path
+from moot.trust.quoting import literal
 from moot.trust.rules import Rule
+from moot.trust.values.inclusion import is_within
+from moot.trust.values.kinds import ValuePattern
 
 
 def find_wider_part(edited: Rule, suggested: Rule) -> str | None:
@@ -28,15 +32,37 @@ def find_wider_part(edited: Rule, suggested: Rule) -> str | None:
         other = edited.range.get(path)
         if other is None or other.low < span.low or other.high > span.high or span.whole > other.whole:
             return f"range of {'.'.join(path)}"
+    for path, pattern in suggested.values.items():
+        if not _values_within(edited, path, pattern):
+            return f"{pattern.kind} of {'.'.join(path)}"
     for name, value in suggested.equals.items():
         if name not in edited.equals or not is_same_json(edited.equals[name], value):
             return f"equals of {name}"
     return _wider_time_or_limit(edited, suggested)
 
 
+def _values_within(edited: Rule, path: Path, pattern: ValuePattern) -> bool:
+    """Whether the edited rule has templates within these, or only texts that they match."""
+    if path in edited.values:
+        return is_within(edited.values[path], pattern)
+    exact: Json = edited.equals if path[0] in edited.equals else edited.arguments
+    for key in path:
+        if not isinstance(exact, Mapping) or key not in exact:
+            return False
+        exact = exact[key]
+    texts = exact if isinstance(exact, list) and path[0] not in edited.equals else [exact]
+    return bool(texts) and all(
+        isinstance(text, str) and literal(text) == text and pattern.admits(text) for text in texts
+    )
+
+
 def _wider_time_or_limit(edited: Rule, suggested: Rule) -> str | None:
     if suggested.hours is not None and not _within(edited.hours, suggested.hours):
         return "hours"
+    if suggested.seen_hours is not None and not any(
+        _within(hours, suggested.seen_hours) for hours in (edited.hours, edited.seen_hours)
+    ):
+        return "seen_hours"
     if suggested.after is not None and (edited.after is None or edited.after < suggested.after):
         return "after"
     if suggested.before is not None and (edited.before is None or edited.before > suggested.before):
@@ -67,7 +93,7 @@ def _patterns(rule: Rule) -> dict[str, Json]:
 
 def _named(rule: Rule) -> set[tuple[str, ...]]:
     found = set(_paths(rule.arguments, ()))
-    return found | set(rule.range) | {(name,) for name in rule.equals}
+    return found | set(rule.range) | set(rule.values) | {(name,) for name in rule.equals}
 
 
 def _paths(arguments: Mapping[str, Json], above: tuple[str, ...]) -> list[tuple[str, ...]]:

@@ -7,14 +7,16 @@ more than they know: a grant does not expire, has no limit, and allows further a
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from moot.errors import InvalidPattern
 from moot.protocol.operation import CONTEXT_PATHS, Json
 from moot.protocol.patterns import read_capability
 from moot.protocol.patterns.globs import is_wild
 from moot.trust.proposal_case import WITH_ARGUMENTS
+from moot.trust.quoting import anchored
 from moot.trust.rule_words import join_names
 from moot.trust.rules import Rule
 
@@ -56,12 +58,36 @@ def why_no_grant(rule: Rule) -> str | None:
     conditions = [
         (rule.range, "ranges"),
         (rule.equals, "exact lists"),
-        (rule.hours, "hours"),
+        (grant_patterns(rule) is None, "the meaning of values"),
+        (rule.hours or rule.seen_hours, "hours"),
         (rule.after, "a start time"),
         (rule.before, "an end time"),
     ]
     found = [name for condition, name in conditions if condition]
     return f"a capability cannot express {join_names(found)}" if found else None
+
+
+# Kinds whose texts are compared as they stand, and slots that are plain expressions.
+_PLAIN_KINDS: Final = frozenset({"path", "url", "id", "time"})
+_PLAIN_SLOTS: Final = frozenset({"name", "path", "digits", "hex", "uuid", "date"})
+
+
+def grant_patterns(rule: Rule) -> dict[str, Json] | None:
+    """The arguments as capability patterns, templates as expressions; None if a template cannot be one."""
+    arguments: dict[str, Json] = copy.deepcopy(dict(rule.arguments))
+    for path, values in rule.values.items():
+        expressions = []
+        for template in values.templates:
+            plain = all(slot.kind in _PLAIN_SLOTS for slot in template.slots)
+            pattern = anchored(template.expression()) if plain and values.kind in _PLAIN_KINDS else None
+            if pattern is None:
+                return None
+            expressions.append(pattern)
+        inner = arguments
+        for key in path[:-1]:
+            inner = inner.setdefault(key, {})
+        inner[path[-1]] = expressions if len(expressions) > 1 else expressions[0]
+    return arguments
 
 
 def grant_of(rule: Rule, step: Step = "arguments") -> RuleGrant | None:
@@ -70,11 +96,12 @@ def grant_of(rule: Rule, step: Step = "arguments") -> RuleGrant | None:
         return None
     ((_, field),) = CONTEXT_PATHS[rule.method]
     params: dict[str, Json] = {field: rule.tool}
-    if step == "arguments" and rule.arguments:
+    arguments = grant_patterns(rule) or {}
+    if step == "arguments" and arguments:
         if rule.method in WITH_ARGUMENTS:
-            params["arguments"] = dict(rule.arguments)
+            params["arguments"] = arguments
         else:
-            params |= rule.arguments
+            params |= arguments
     capability: dict[str, Json] = {
         "kind": "mcp/request",
         "to": list(rule.to),
@@ -87,12 +114,15 @@ def grant_of(rule: Rule, step: Step = "arguments") -> RuleGrant | None:
     loses = ["other arguments are allowed too"] if not rule.extra_arguments and step == "arguments" else []
     if step == "tool":
         loses.append("any arguments are allowed")
+    slots = [slot.kind for values in rule.values.values() for each in values.templates for slot in each.slots]
+    if step == "arguments" and not {"name", "path"}.isdisjoint(slots):
+        loses.append("names that rules leave to people (such as secrets or main) are allowed too")
     if rule.limits.count is not None:
         loses.append("the number of calls is not limited")
     if rule.limits.expires is not None:
         loses.append("it does not expire")
     if rule.limits.while_present:
         loses.append(f"it also applies while {join_names(rule.limits.while_present)} is away")
-    which = "with these arguments" if step == "arguments" and rule.arguments else "with any arguments"
+    which = "with these arguments" if step == "arguments" and arguments else "with any arguments"
     words = f"{rule.proposer} can call {rule.tool} on {join_names(rule.to)} {which} without asking"
     return RuleGrant(rule.proposer, step, capability, tuple(loses), words)

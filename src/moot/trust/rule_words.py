@@ -8,6 +8,7 @@ from moot.protocol.operation import Json
 from moot.trust.conditions import canonical
 from moot.trust.proposal_case import path_text
 from moot.trust.rules import Rule
+from moot.trust.values.kinds import ValuePattern
 
 _VERBS = {"approve": "Approve", "reject": "Reject", "ask": "Ask people"}
 
@@ -39,14 +40,21 @@ def describe_rule(rule: Rule, parts: Mapping[str, str] | None = None) -> str:
             text += " and any other arguments" if arguments else " with any arguments"
         else:
             text += " and no other arguments" if arguments else " without arguments"
-    if rule.hours is not None:
-        clock, _, zone = str(rule.hours).partition(" ")
+    for hours in filter(None, (rule.hours, rule.seen_hours)):
+        clock, _, zone = str(hours).partition(" ")
         start, _, end = clock.partition("-")
         text += f", between {start} and {end} {zone or 'UTC'}"
     return text + _limits_text(rule)
 
 
 def _argument_texts(rule: Rule, parts: Mapping[str, str]) -> Iterable[str]:
+    for path, values in rule.values.items():
+        name = path_text(path)
+        yield (
+            f"{name} {parts[name]}"
+            if name in parts and path[0] not in rule.arguments
+            else f"{name} {template_text(values)}"
+        )
     for name, pattern in rule.arguments.items():
         inner = [(key, words) for key, words in parts.items() if key == name or key.startswith(f"{name}.")]
         if inner:
@@ -57,6 +65,15 @@ def _argument_texts(rule: Rule, parts: Mapping[str, str]) -> Iterable[str]:
         yield f"{path_text(path)} {'a whole' if span.whole else 'a'} number from {span.low} to {span.high}"
     for name in rule.equals:
         yield f"{name} exactly {canonical(rule.equals[name]).decode(errors='replace')[:80]}"
+
+
+_SLOT_WORDS = {"<prose>": "any words of a language", "<text>": "any text (not checked)"}
+
+
+def template_text(values: ValuePattern) -> str:
+    """What an argument of one kind may be, in words."""
+    shown = [_SLOT_WORDS.get(text, f"“{text}”") for text in values.texts()]
+    return f"{'SQL of the form ' if values.kind == 'sql' else ''}{join_names(shown, joint='or')}"
 
 
 def _limits_text(rule: Rule) -> str:

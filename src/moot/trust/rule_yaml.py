@@ -9,6 +9,7 @@
         arguments:
           path: "/^/srv/reports/[a-z0-9-]{1,24}[.]txt$/"
         range: {size: [1, 4096]}
+        shell: {command: [git status, "git log -n <1..50>"]}
         hours: 09:00-17:00
         limits: {count: 20, per: 1h, expires: 2027-01-01T00:00:00Z, while_present: alice}
         origin: {suggestion: s-1, accepted_by: alice, accepted: 2026-11-15T09:00:00Z}
@@ -32,6 +33,7 @@ from moot.protocol.operation import Json
 from moot.trust.conditions import Range, read_hours, read_time
 from moot.trust.proposal_case import Path
 from moot.trust.rules import DECISIONS, Rule, RuleLimits, RuleOrigin
+from moot.trust.values.kinds import KINDS, ValuePattern
 
 # For one space.
 MAX_RULES: Final = 500
@@ -48,9 +50,11 @@ _RULE_KEYS: Final = (
     "tool",
     "arguments",
     "range",
+    *KINDS,
     "equals",
     "extra_arguments",
     "hours",
+    "seen_hours",
     "after",
     "before",
     "limits",
@@ -113,8 +117,10 @@ def rule_of_json(value: Json, where: str = "rule") -> Rule:
             tool=_pattern(tool, f"{where}.tool"),
             arguments=arguments,
             range=spans,
+            values=_value_patterns(fields, where),
             equals=equals,
             hours=_optional(fields.get("hours"), read_hours, f"{where}.hours"),
+            seen_hours=_optional(fields.get("seen_hours"), read_hours, f"{where}.seen_hours"),
             after=_optional(fields.get("after"), read_time, f"{where}.after"),
             before=_optional(fields.get("before"), read_time, f"{where}.before"),
             extra_arguments=_boolean(fields.get("extra_arguments", False), f"{where}.extra_arguments"),
@@ -202,6 +208,37 @@ def _ranges(value: Mapping[str, Json], path: Path, where: str) -> list[tuple[Pat
     return found
 
 
+def _value_patterns(fields: Mapping[str, Json], where: str) -> dict[Path, ValuePattern]:
+    """The templates of all kinds, by the path of the argument."""
+    found: dict[Path, ValuePattern] = {}
+    for kind in KINDS:
+        if kind not in fields:
+            continue
+        for path, templates in _templates(_mapping(fields[kind], f"{where}.{kind}"), (), f"{where}.{kind}"):
+            here = f"{where}.{kind}.{'.'.join(path)}"
+            if path in found:
+                raise _error(here, f"is also under {found[path].kind}; an argument has one kind")
+            try:
+                found[path] = ValuePattern(kind, templates)
+            except UsageError as fault:
+                raise _error(here, str(fault)) from None
+    return found
+
+
+def _templates(value: Mapping[str, Json], path: Path, where: str) -> list[tuple[Path, list[str]]]:
+    found: list[tuple[Path, list[str]]] = []
+    for key, inner in value.items():
+        here = f"{where}.{key}"
+        if isinstance(inner, dict):
+            found += _templates(_mapping(inner, here), (*path, key), here)
+            continue
+        listed = [inner] if isinstance(inner, str) else inner
+        if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+            raise _error(here, 'must be a template such as "git log -n <1..50>", or a list of templates')
+        found.append(((*path, key), listed))
+    return found
+
+
 def _is_bool(value: Json) -> bool:
     return isinstance(value, bool)
 
@@ -274,13 +311,19 @@ def rule_as_json(rule: Rule) -> dict[str, Json]:
     if rule.arguments:
         written["arguments"] = dict(rule.arguments)
     if rule.range:
-        written["range"] = _nested(rule.range)
+        written["range"] = _nested({path: [span.low, span.high] for path, span in rule.range.items()})
+    for kind in KINDS:
+        templates = {path: each.texts() for path, each in rule.values.items() if each.kind == kind}
+        if templates:
+            written[kind] = _nested({p: t[0] if len(t) == 1 else t for p, t in templates.items()})
     if rule.equals:
         written["equals"] = dict(rule.equals)
     if rule.extra_arguments:
         written["extra_arguments"] = True
-    if rule.hours is not None:
-        written["hours"] = str(rule.hours)
+    for key in ("hours", "seen_hours"):
+        hours = getattr(rule, key)
+        if hours is not None:
+            written[key] = str(hours)
     for key in ("after", "before"):
         moment = getattr(rule, key)
         if moment is not None:
@@ -310,13 +353,13 @@ def _limits_as_json(limits: RuleLimits) -> dict[str, Json]:
     return written
 
 
-def _nested(spans: Mapping[Path, Range]) -> dict[str, Json]:
+def _nested(leaves: Mapping[Path, Json]) -> dict[str, Json]:
     nested: dict[str, Json] = {}
-    for path, span in spans.items():
+    for path, leaf in leaves.items():
         inner = nested
         for key in path[:-1]:
             inner = inner.setdefault(key, {})
-        inner[path[-1]] = [span.low, span.high]
+        inner[path[-1]] = leaf
     return nested
 
 

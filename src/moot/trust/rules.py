@@ -26,6 +26,7 @@ from moot.protocol.patterns.globs import glob
 from moot.protocol.patterns.pattern import Fields, Node, NotText, OneOf, Pattern, Regex, Text
 from moot.trust.conditions import Hours, Range, is_plain, is_same_json
 from moot.trust.proposal_case import Case, Path, path_text
+from moot.trust.values.kinds import ValuePattern
 
 RuleDecision = Literal["approve", "reject", "ask"]
 DECISIONS: Final = ("approve", "reject", "ask")
@@ -61,8 +62,9 @@ NO_ORIGIN: Final = RuleOrigin()
 class Rule:
     """One rule. Raises InvalidPattern if a pattern cannot be read.
 
-    `to` is None for any host and () for proposals without a host. `range` has paths of arguments, `equals`
-    whole arguments that must be exactly this JSON.
+    `to` is None for any host and () for proposals without a host. `range` and `values` have paths of
+    arguments, `equals` whole arguments that must be exactly this JSON. `seen_hours` is the time of day in
+    which such proposals were seen: the rule decides only then, but a contradiction at any time counts.
     """
 
     name: str
@@ -73,8 +75,10 @@ class Rule:
     tool: Json = None
     arguments: Mapping[str, Json] = field(default_factory=dict)
     range: Mapping[Path, Range] = field(default_factory=dict)
+    values: Mapping[Path, ValuePattern] = field(default_factory=dict)
     equals: Mapping[str, Json] = field(default_factory=dict)
     hours: Hours | None = None
+    seen_hours: Hours | None = None
     after: float | None = None
     before: float | None = None
     extra_arguments: bool = False
@@ -104,6 +108,13 @@ class Rule:
     def matches(self, case: Case, now: float) -> bool:
         return next(self._iter_mismatches(case, now), None) is None
 
+    def covers_call(self, case: Case, now: float) -> bool:
+        """Whether it would match this proposal at another time of day, too.
+
+        `hours` are a condition that people decided by; `seen_hours` only say when there was one to decide.
+        """
+        return all(part == "seen_hours" for part in self._iter_mismatches(case, now))
+
     def mismatches(self, case: Case, now: float) -> tuple[str, ...]:
         """The parts of the proposal that do not match; empty if the rule matches."""
         return tuple(self._iter_mismatches(case, now))
@@ -120,6 +131,8 @@ class Rule:
             yield from case.unexpected_fields
         if self.hours is not None and not self.hours.admits(now):
             yield "hours"
+        if self.seen_hours is not None and not self.seen_hours.admits(now):
+            yield "seen_hours"
         if self.after is not None and now < self.after:
             yield "after"
         if self.before is not None and now >= self.before:
@@ -161,6 +174,9 @@ class Rule:
         for path, span in self.range.items():
             if not span.admits(_at(case.arguments, path)):
                 yield f"range.{path_text(path)}"
+        for path, pattern in self.values.items():
+            if not pattern.admits(_at(case.arguments, path)):
+                yield f"arguments.{path_text(path)}"
         for name, value in self.equals.items():
             if name not in case.arguments or not is_same_json(case.arguments[name], value):
                 yield f"equals.{name}"
@@ -178,7 +194,7 @@ class Rule:
         """The arguments that the rule does not name."""
         node = self._nodes.get("arguments")
         named = dict(node.literal) if isinstance(node, Fields) else {}
-        spans = {path[0]: path for path in self.range}
+        spans = {path[0] for path in (*self.range, *self.values)}
         for name, value in arguments.items():
             if name in self.equals:
                 continue
@@ -192,7 +208,7 @@ class Rule:
         named = {n: i for option in options if isinstance(option, Fields) for n, i in option.literal}
         for name, inner in value.items():
             here = (*path, name)
-            ranged = any(span[: len(here)] == here for span in self.range)
+            ranged = any(span[: len(here)] == here for span in (*self.range, *self.values))
             if name not in named and not ranged:
                 yield here
             elif isinstance(inner, dict):
@@ -208,8 +224,9 @@ class Rule:
             ranks |= {f"arguments.{name}": _rank(inner) for name, inner in node.literal}
             ranks |= {f"arguments.{search.key}": 3 for search in node.searches}
         ranks |= {f"arguments.{path_text(path)}": 2 for path in self.range}
+        ranks |= {f"arguments.{path_text(path)}": 2 for path in self.values}
         ranks |= {f"arguments.{name}": 0 for name in self.equals}
-        if self.hours is not None:
+        if self.hours is not None or self.seen_hours is not None:
             ranks["hours"] = 2
         return tuple(sorted(ranks.items()))
 

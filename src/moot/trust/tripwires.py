@@ -17,6 +17,8 @@ from moot.trust.decision_ledger import Decision
 from moot.trust.proposal_case import Case, leaves, path_text, type_of
 from moot.trust.rule_words import count_text
 from moot.trust.rules import Rule, admits
+from moot.trust.values.kinds import ValuePattern
+from moot.trust.values.templates import is_visible
 
 # A number this many times beyond a range, or a text of more characters, is not an accident.
 _FAR_FACTOR: float = 10.0
@@ -123,8 +125,9 @@ def _check_contradiction(rule: Rule, decision: Decision, now: float) -> Suspensi
     lesson = decision.lesson
     if lesson is None or rule.decision == "ask" or lesson == rule.decision:
         return None
-    # At the time of the proposal: a rejection at night says nothing about a rule for the day.
-    if not rule.matches(decision.case, decision.case.at):
+    # A rejection at night says nothing about a rule that people made for the day, but everything about one
+    # that was only ever seen at work by day.
+    if not rule.covers_call(decision.case, decision.case.at):
         return None
     if lesson == "reject":
         first = next(r for r in decision.rejections if r.rule is None)
@@ -175,6 +178,11 @@ def _is_same_call(rule: Rule, case: Case) -> bool:
 
 
 def _argument_anomaly(rule: Rule, name: str, value: Json) -> str | None:
+    for path, text in leaves({name: value}):
+        if path in rule.values:
+            odd = _text_anomaly(rule.values[path], text)
+            if odd is not None:
+                return odd
     inner = rule.argument(name)
     spans = {path: span for path, span in rule.range.items() if path[0] == name}
     if (name,) in spans:
@@ -194,6 +202,18 @@ def _argument_anomaly(rule: Rule, name: str, value: Json) -> str | None:
             odd = _number_anomaly(spans[path], text)
             if odd is not None:
                 return odd
+    return None
+
+
+def _text_anomaly(pattern: ValuePattern, value: Json) -> str | None:
+    if not isinstance(value, str):
+        return f"is a {type_of(value)}, which is a new type"
+    if len(value) > _MAX_TEXT_CHARS and pattern.kind != "text":
+        return f"is {len(value)} characters long"
+    # A shell, a database and people have uses for escapes; what hides from people has none.
+    plain = is_plain if pattern.kind not in ("shell", "sql", "text") else is_visible
+    if not plain(value) and not pattern.admits(value):
+        return "contains escapes, '..' or invisible characters"
     return None
 
 

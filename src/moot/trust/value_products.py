@@ -4,7 +4,7 @@ A rule that lists two folders and a range of sizes says that every size is fine 
 only if they show it for each: a person may allow large files in one folder and small ones in the other. So
 
 - where numbers have a range, every listed value gets a rule of its own, with the range seen for it,
-- two lists are combined when each pair was seen,
+- two lists, or the templates of two texts, are combined when each pair was seen,
 - two ranges are combined when all four corners were seen and the numbers are not correlated,
 - a list is combined with hours when none of its values is restricted to a part of the day,
 - a range has no large gap.
@@ -14,16 +14,23 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import combinations, pairwise
 from typing import Final
 
 from moot.trust.conditions import DAY_MINUTES, canonical
 from moot.trust.decision_tree import Split, split_by
-from moot.trust.generalisation import CaseKind, Example
+from moot.trust.generalisation import CaseKind, Example, are_one_sitting
 from moot.trust.proposal_case import Path
-from moot.trust.text_patterns import MAX_VALUES, MIN_NEW_VALUES, MIN_REPEATS, values_recur
+from moot.trust.text_patterns import (
+    MAX_VALUES,
+    MIN_NEW_VALUES,
+    MIN_REPEATS,
+    TextCover,
+    cover_texts,
+    values_recur,
+)
 
 # Below this probability something is not taken for chance.
 SIGNIFICANCE: Final = 0.01
@@ -31,16 +38,31 @@ SIGNIFICANCE: Final = 0.01
 Key = Callable[[Example], object]
 
 
-def split_uneven(kind: CaseKind, examples: Sequence[Example]) -> Split | None:
+def split_uneven(kind: CaseKind, examples: Sequence[Example], *, exact: bool = False) -> Split | None:
     """How to split examples whose product would cover too much; None if it does not."""
-    listed = _listed(kind, examples)
-    ranged = _ranged(kind, examples)
+    listed = _listed(kind, examples, exact=exact)
+    ranged = [] if exact else _ranged(kind, examples)
     for key in listed:
-        if ranged or any(_has_missing_pairs(key, other, examples) for other in listed if other is not key):
+        if ranged:
             return split_by(key, examples)
+        for other in listed:
+            if other is not key and (partners := _partners(key, other, examples)) is not None:
+                return split_by(partial(_partners_of, key, partners), examples)
         if _has_own_hours(key, examples):
             return split_by(key, examples)
     return _split_at_gap(ranged, examples)
+
+
+def split_touched(
+    kind: CaseKind, these: Sequence[Example], taken: Sequence[Example], *, exact: bool = False
+) -> Split | None:
+    """Split off the alternatives that the others (`taken`) have in common with these; None if all have."""
+    for key in _listed(kind, these, exact=exact):
+        touched = {key(example) for example in taken}
+        groups = [[e for e in these if (key(e) in touched) == side] for side in (False, True)]
+        if all(groups):
+            return Split(((groups[0], []), (groups[1], list(taken))), 1.0)
+    return None
 
 
 def ranges_are_independent(kind: CaseKind, examples: Sequence[Example]) -> bool:
@@ -103,20 +125,19 @@ def _ranged(kind: CaseKind, examples: Sequence[Example]) -> list[Path]:
     return found
 
 
-def _listed(kind: CaseKind, examples: Sequence[Example]) -> list[Key]:
-    """What will be a list: values that keep coming back, and folders of paths that do."""
+def _listed(kind: CaseKind, examples: Sequence[Example], *, exact: bool) -> list[Key]:
+    """What will have alternatives: values that keep coming back, and templates."""
     found: list[Key] = []
     for path, type in kind.shape:
-        keys: tuple[Key, ...] = ()
         if type == "text":
-            keys = (partial(_value, path), partial(_folder, path))
-        elif type in ("boolean", "null") or type == "number":
-            keys = (partial(_value, path),)
-        for key in keys:
-            counts = Counter(str(key(example)) for example in examples)
-            if 1 < len(counts) <= MAX_VALUES and values_recur(counts):
-                found.append(key)
-                break
+            texts = [example.values[path] for example in examples]
+            cover = cover_texts(texts, name=path[-1], tool=kind.tool, exact=exact)
+            if cover is not None and cover.alternatives > 1:
+                found.append(partial(_alternative, _Alternatives(cover), path))
+        elif type in ("boolean", "null", "number"):
+            counts = Counter(canonical(example.values[path]) for example in examples)
+            if 1 < len(counts) <= MAX_VALUES and values_recur(Counter(map(str, counts.elements()))):
+                found.append(partial(_value, path))
     return found
 
 
@@ -124,18 +145,48 @@ def _value(path: Path, example: Example) -> bytes:
     return canonical(example.values[path])
 
 
-def _folder(path: Path, example: Example) -> str:
-    folder: str = example.values[path].rpartition("/")[0]
-    return folder
+def _alternative(alternatives: Mapping[str, int | None], path: Path, example: Example) -> int | None:
+    return alternatives[example.values[path]]
 
 
-def _has_missing_pairs(one: Key, other: Key, examples: Sequence[Example]) -> bool:
-    firsts, seconds = {one(example) for example in examples}, {other(example) for example in examples}
-    return len({(one(e), other(e)) for e in examples}) < len(firsts) * len(seconds)
+class _Alternatives(dict[str, int | None]):
+    """Which alternative of a cover each text is, found once."""
+
+    def __init__(self, cover: TextCover) -> None:
+        super().__init__()
+        self._cover = cover
+
+    def __missing__(self, text: str) -> int | None:
+        self[text] = found = self._cover.index_of(text)
+        return found
+
+
+def _partners_of(key: Key, partners: Mapping[object, object], example: Example) -> object:
+    return partners.get(key(example))
+
+
+def _partners(one: Key, other: Key, examples: Sequence[Example]) -> dict[object, frozenset[object]] | None:
+    """With what each value of one key was seen; None if each was seen with everything.
+
+    Values that will be left out (those seen once) say nothing.
+    """
+    often = [{v for v, n in Counter(map(key, examples)).items() if n >= MIN_REPEATS} for key in (one, other)]
+    seen: dict[object, set[object]] = {value: set() for value in often[0]}
+    for example in examples:
+        if one(example) in often[0] and other(example) in often[1]:
+            seen[one(example)].add(other(example))
+    if all(partners == often[1] for partners in seen.values()):
+        return None
+    found = {value: frozenset(partners) for value, partners in seen.items()}
+    if len(set(found.values())) > 1:
+        return found
+    return None
 
 
 def _has_own_hours(key: Key, examples: Sequence[Example]) -> bool:
     """Whether a value leaves out a part of the day in which the others came often enough to tell."""
+    if are_one_sitting(examples):
+        return False
     for value, count in Counter(map(key, examples)).items():
         minutes = sorted({example.minute for example in examples if key(example) == value})
         if len(minutes) < 2:

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import copy
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Final
 
@@ -14,6 +14,7 @@ from moot.errors import UsageError
 from moot.participant import JoinedSpace, SentEnvelope
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
+from moot.trust.values.kinds import KINDS
 from moot.tui.operations.operation import ClientContext, OperationResult, Run, UserOperation, no_arguments
 from moot.tui.rule_lines import (
     indent_lines,
@@ -30,7 +31,20 @@ from moot.tui.trust_log import TrustLog, call_approver
 ANSWER_SECONDS: Final = 5.0
 # Fields of a rule; anything else that is set is an argument.
 _FIELDS: Final = frozenset(
-    {"proposer", "to", "method", "tool", "arguments", "range", "equals", "hours", "after", "before", "limits"}
+    {
+        "proposer",
+        "to",
+        "method",
+        "tool",
+        "arguments",
+        "range",
+        "equals",
+        "hours",
+        "seen_hours",
+        "after",
+        "before",
+    }
+    | {"limits"}
 )
 _LIMITS: Final = frozenset({"count", "per", "expires", "while_present", "check"})
 
@@ -237,7 +251,7 @@ def narrow_rule(rule: Json, settings: Sequence[str]) -> Json:
         if path[0] in _LIMITS:
             path = ["limits", *path]
         elif path[0] not in _FIELDS:
-            path = ["arguments", *path]
+            path = [_place_of(edited, path), *path]
         inner = edited
         for step in path[:-1]:
             inner = inner.setdefault(step, {})
@@ -245,6 +259,17 @@ def narrow_rule(rule: Json, settings: Sequence[str]) -> Json:
                 raise UsageError(f"{key}: {step} is not an object")
         inner[path[-1]] = _value(text, inner.get(path[-1]))
     return edited
+
+
+def _place_of(rule: Mapping[str, Json], path: Sequence[str]) -> str:
+    """Where a rule has the condition of an argument: under its kind of value, or among the arguments."""
+    for kind in KINDS:
+        inner: Json = rule.get(kind)
+        for step in path:
+            inner = inner.get(step) if isinstance(inner, Mapping) else None
+        if inner is not None:
+            return kind
+    return "arguments"
 
 
 def _value(text: str, before: Json) -> Json:

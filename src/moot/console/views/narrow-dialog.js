@@ -32,11 +32,19 @@ function spans(range, path = []) {
   return Object.entries(range ?? {}).flatMap(([key, inner]) => (Array.isArray(inner) ? [{ path: [...path, key], low: inner[0], high: inner[1] }] : spans(inner, [...path, key])));
 }
 
-/** @param {any} rule @param {string[]} path @param {number[]} span */
-function setSpan(rule, path, span) {
-  let current = rule.range;
+// The kinds of values that a rule has templates for.
+const KINDS = ["shell", "path", "url", "email", "sql", "id", "amount", "time", "text"];
+
+/** The templates of one kind by path. @param {any} values @param {string[]} [path] @returns {{path: string[], templates: any}[]} */
+function templatesOf(values, path = []) {
+  return Object.entries(values ?? {}).flatMap(([key, inner]) => (typeof inner === "string" || Array.isArray(inner) ? [{ path: [...path, key], templates: inner }] : templatesOf(inner, [...path, key])));
+}
+
+/** @param {any} values @param {string[]} path @param {any} value */
+function setAt(values, path, value) {
+  let current = values;
   for (const key of path.slice(0, -1)) current = current[key];
-  current[path[path.length - 1]] = span;
+  current[path[path.length - 1]] = value;
 }
 
 /** @param {Context} context @param {ApproverState} approverState @param {Suggestion} suggestion */
@@ -50,13 +58,20 @@ export function narrowDialog(context, approverState, suggestion) {
       edited.arguments[name] = read(value, pattern);
     });
   }
+  for (const kind of KINDS) {
+    for (const { path, templates } of templatesOf(rule[kind])) {
+      add(labelledField(oneLine(path.join("."), 60), { value: typed(templates), class: "field mono", spellcheck: "false" }, "A value, a template such as reports/<name>.md, or a JSON list of them, that matches less than this one"), (edited, value) => {
+        setAt(edited[kind], path, read(value, templates));
+      });
+    }
+  }
   for (const { path, low, high } of spans(rule.range)) {
     const text = oneLine(path.join("."), 60);
     const least = labelledField(`${text} (min)`, { value: String(low), inputmode: "decimal" });
     const limit = labelledField(`${text} (max)`, { value: String(high), inputmode: "decimal" });
     fields.push({
       node: el("div", { class: "two-fields" }, least.node, limit.node),
-      apply: (edited) => setSpan(edited, path, [least, limit].map((field) => checked(field, () => numberOf(field.value())))),
+      apply: (edited) => setAt(edited.range, path, [least, limit].map((field) => checked(field, () => numberOf(field.value())))),
     });
   }
   const limits = rule.limits ?? {};

@@ -1,0 +1,245 @@
+"""The narrowest templates for values of one kind: what was seen stays, what is always new becomes a slot.
+
+Values are compared only with the same skeleton: the same atoms with the same fixed texts. An atom in it that
+keeps coming back is listed, and each of its values gets templates of its own, so that no pair is allowed that
+was never seen together. Only atoms that are mostly new become slots, as far as their role allows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+
+from moot.trust.values.atoms import NAME, Atom
+from moot.trust.values.guard_words import is_guarded
+from moot.trust.values.kinds import ValueKind, read_value
+from moot.trust.values.templates import Slot, Template
+
+# This many different values make a slot; for names, which are a matter of judgement, more and mostly new.
+MIN_NEW_VALUES: Final = 5
+MIN_NEW_NAMES: Final = 8
+MIN_NAMES_SEEN: Final = 12
+MIN_SINGLE_NAMES: Final = 0.4
+MIN_REPEATS: Final = 2
+MAX_VALUES: Final = 24
+MAX_ENDINGS: Final = 6
+# The share of values seen only once above which new ones are expected (Good-Turing estimate).
+MAX_SINGLE_SHARE: Final = 0.1
+
+Row = tuple[Atom, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateCover:
+    """A template, how many values stand behind it, and the fewest different ones behind a slot."""
+
+    template: Template
+    support: int
+    first_times: int | None
+
+
+def cover_values(kind: ValueKind, values: Sequence[str]) -> list[TemplateCover]:
+    """Templates for these values, the best supported first; values that cannot be read have none."""
+    rows = [row for value in values if (row := read_value(kind, value)) is not None]
+    if kind == "sql":
+        return _cover_statements([value for value in values if read_value(kind, value) is not None])
+    if kind == "text":
+        return _cover_texts(rows)
+    by_skeleton: dict[tuple[tuple[str, str | None], ...], list[Row]] = {}
+    for row in rows:
+        by_skeleton.setdefault(tuple(_key(atom) for atom in row), []).append(row)
+    found = [cover for group in by_skeleton.values() for cover in _solve(group)]
+    if kind in ("path", "url"):
+        found += _subtrees(kind, rows, found)
+    return sorted(found, key=lambda cover: -cover.support)
+
+
+def _key(atom: Atom) -> tuple[str, str | None]:
+    # A hash of digits alone is a number to the reader, and a hash among others.
+    return (atom.role, atom.text if atom.role == "fixed" else None)
+
+
+def _solve(rows: Sequence[Row]) -> Iterator[TemplateCover]:
+    """Templates for values with one skeleton."""
+    varying = [at for at in range(len(rows[0])) if len({row[at].text for row in rows}) > 1]
+    for at in [at for at in varying if rows[0][at].role == "ending"]:
+        often = {text for text, n in Counter(row[at].text for row in rows).items() if n >= MIN_REPEATS}
+        rows = [row for row in rows if row[at].text in often]
+        if len(often) > MAX_ENDINGS or not rows:
+            return
+    varying = [at for at in varying if len({row[at].text for row in rows}) > 1]
+    for at in varying:
+        if not _is_open([row[at] for row in rows]):
+            for value, count in Counter(row[at].text for row in rows).most_common(MAX_VALUES):
+                if count >= MIN_REPEATS:
+                    yield from _solve([row for row in rows if row[at].text == value])
+            return
+    if not varying and len(rows) < MIN_REPEATS:
+        return
+    parts: list[str | Slot] = []
+    for at, atom in enumerate(rows[0]):
+        for part in _slots([row[at].text for row in rows], atom) if at in varying else [atom.text]:
+            if isinstance(part, str) and parts and isinstance(parts[-1], str):
+                parts[-1] += part
+            else:
+                parts.append(part)
+    new = [at for at in varying if rows[0][at].role != "ending"]
+    first = min((len({row[at].text for row in rows}) for at in new), default=None)
+    yield TemplateCover(Template(tuple(parts)), len(rows), first)
+
+
+def _is_open(atoms: Sequence[Atom]) -> bool:
+    """Whether new values are to be expected here, and the role lets them be."""
+    role = atoms[0].role
+    counts = Counter(atom.text for atom in atoms)
+    single = sum(1 for count in counts.values() if count == 1)
+    if role == "ending":
+        return True
+    if role in ("fixed", "word", "prose", "text"):
+        return role == "prose" and len(counts) >= MIN_NEW_VALUES
+    if role in ("name", "stem"):
+        texts = list(counts)
+        pieces = _numbered(texts)
+        if pieces is None and (
+            not all(NAME.fullmatch(text) for text in texts) or any(is_guarded(text) for text in texts)
+        ):
+            return False
+        if role == "name" and pieces is None:
+            return (
+                len(atoms) >= MIN_NAMES_SEEN
+                and len(counts) >= MIN_NEW_NAMES
+                and single >= MIN_SINGLE_NAMES * len(atoms)
+            )
+    return len(counts) >= MIN_NEW_VALUES and (
+        single > MAX_SINGLE_SHARE * len(atoms) or len(counts) > MAX_VALUES
+    )
+
+
+def _slots(texts: Sequence[str], atom: Atom) -> list[str | Slot]:
+    match atom.role:
+        case "number":
+            numbers = [int(text) for text in texts]
+            return [Slot("range", Decimal(min(numbers)), Decimal(max(numbers)))]
+        case "amount":
+            amounts = [Decimal(text) for text in texts]
+            return [Slot("range", min(amounts), max(amounts))]
+        case "ending":
+            return [Slot("choice", options=tuple(sorted(set(texts))))]
+        case "digits":
+            return [_digits(texts)]
+        case "hex" | "uuid" | "date" | "prose" | "text":
+            return [Slot(atom.role)]
+    return _numbered(texts) or [Slot("name")]
+
+
+def _digits(texts: Sequence[str]) -> Slot:
+    lengths = sorted(map(len, texts))
+    return Slot("digits", Decimal(lengths[0]), Decimal(lengths[-1]))
+
+
+def _numbered(texts: Sequence[str]) -> list[str | Slot] | None:
+    """`r-10`, `r-11` as `r-<2 digits>`: names that differ in numbers alone; None if they differ otherwise."""
+    rows = [re.findall("[0-9]{1,18}|[^0-9]+", text) for text in texts]
+    if len({len(row) for row in rows}) != 1:
+        return None
+    parts: list[str | Slot] = []
+    for column in zip(*rows, strict=True):
+        if len(set(column)) == 1:
+            parts.append(column[0])
+        elif all(piece.isdigit() for piece in column):
+            parts.append(_digits(column))
+        else:
+            return None
+    return parts
+
+
+def _cover_texts(rows: Sequence[Row]) -> list[TemplateCover]:
+    """Free text: prose if it always was, any text where it is plainly data, or the same texts again."""
+    counts = Counter(row[0].text for row in rows)
+    if len(counts) >= MIN_NEW_VALUES and not _recur(counts):
+        kind = "prose" if all(row[0].role == "prose" for row in rows) else "text"
+        return [TemplateCover(Template((Slot(kind),)), len(rows), len(counts))]
+    return [
+        TemplateCover(Template((text,)), count, None)
+        for text, count in counts.most_common(MAX_VALUES)
+        if count >= MIN_REPEATS
+    ]
+
+
+def _cover_statements(values: Sequence[str]) -> list[TemplateCover]:
+    """Statements that do the same to the same tables."""
+    by_summary: dict[str, list[str]] = {}
+    for value in values:
+        row = read_value("sql", value)
+        if row is not None:
+            by_summary.setdefault(row[0].text, []).append(value)
+    return [
+        TemplateCover(Template((summary,)), len(group), len(set(group)))
+        for summary, group in by_summary.items()
+        if len(group) >= MIN_REPEATS + 1
+    ]
+
+
+def _recur(counts: Counter[str]) -> bool:
+    total = counts.total()
+    single = sum(1 for count in counts.values() if count == 1)
+    return len(counts) <= MAX_VALUES and single <= MAX_SINGLE_SHARE * total and len(counts) * 2 <= total
+
+
+def _subtrees(
+    kind: ValueKind, rows: Sequence[Row], found: Sequence[TemplateCover]
+) -> Iterator[TemplateCover]:
+    """For files in many folders of different depth: a folder and everything below it with this ending."""
+    left: dict[tuple[str, str], list[tuple[str, ...]]] = {}
+    for row in rows:
+        text = "".join(atom.text for atom in row)
+        if any(cover.template.matches(text) for cover in found):
+            continue
+        if kind == "path" and row[-1].role != "ending":
+            continue
+        split = _split_path(row)
+        if split is not None:
+            start, names, ending = split
+            left.setdefault((start, ending), []).append(names)
+    for (start, ending), group in left.items():
+        if len(group) < MIN_NAMES_SEEN or len(set(group)) < MIN_NEW_NAMES:
+            continue
+        common = _common_start([names[:-1] for names in group])
+        if any(is_guarded(name) for names in group for name in names[len(common) :]):
+            continue
+        if not common and kind == "path":
+            continue
+        prefix = start + "".join(f"{name}/" for name in common)
+        parts: tuple[str | Slot, ...] = (prefix, Slot("path"), *([ending] if ending else []))
+        yield TemplateCover(Template(parts), len(group), len(set(group)))
+
+
+def _common_start(rows: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    first, last = min(rows), max(rows)
+    count = next((at for at, pair in enumerate(zip(first, last, strict=False)) if len(set(pair)) > 1), None)
+    return first[: min(len(first), len(last))] if count is None else first[:count]
+
+
+def _split_path(row: Row) -> tuple[str, tuple[str, ...], str] | None:
+    """What a path starts with (a slash, a host), the names in it, and its ending."""
+    atoms = list(row)
+    start = ""
+    while atoms and atoms[0].role == "fixed" and atoms[0].text != "/":
+        start += atoms.pop(0).text
+    if atoms and atoms[0].text == "/":
+        start += atoms.pop(0).text
+    ending = (
+        atoms.pop().text if atoms and atoms[-1].role == "fixed" and atoms[-1].text.startswith(".") else ""
+    )
+    names = [atom.text for atom in atoms[::2]]
+    if (
+        not names
+        or any(atom.text != "/" for atom in atoms[1::2])
+        or not all(NAME.fullmatch(n) for n in names)
+    ):
+        return None
+    return start, tuple(names), ending

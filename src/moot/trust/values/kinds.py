@@ -1,0 +1,149 @@
+"""Which kind of value an argument holds, by its schema, its name and its content."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Final, Literal
+
+from moot.errors import UsageError
+from moot.trust.values.atoms import Atom, file_atoms, is_path_like
+from moot.trust.values.emails import email_atoms
+from moot.trust.values.scalars import amount_atoms, id_atoms, text_atoms, time_atoms
+from moot.trust.values.shell import shell_atoms
+from moot.trust.values.sql import sql_atoms
+from moot.trust.values.templates import Template, is_prose, is_shell_like, is_sql_like, read_template
+from moot.trust.values.urls import url_atoms
+from moot.trust.values.word_lists import (
+    CODE_NAMES,
+    PATH_NAMES,
+    RUNNING_TOOLS,
+    SHELL_NAMES,
+    SQL_NAMES,
+    TEXT_NAMES,
+)
+
+ValueKind = Literal["shell", "path", "url", "email", "sql", "id", "amount", "time", "text"]
+
+READERS: Final[dict[ValueKind, Callable[[str], list[Atom] | None]]] = {
+    "shell": shell_atoms,
+    "path": file_atoms,
+    "url": url_atoms,
+    "email": email_atoms,
+    "sql": sql_atoms,
+    "id": id_atoms,
+    "amount": amount_atoms,
+    "time": time_atoms,
+    "text": text_atoms,
+}
+KINDS: Final = tuple(READERS)
+MAX_TEMPLATES: Final = 64
+
+_FORMATS: Final[dict[str, ValueKind]] = {
+    "uri": "url", "url": "url", "email": "email", "date": "time", "date-time": "time", "uuid": "id",
+}  # fmt: skip
+
+
+def recognise(
+    name: str, values: Sequence[str], *, tool: str | None = None, schema: object = None
+) -> ValueKind | None:
+    """The kind of these values; None if they are unknown text, of which only the very same is approved."""
+    declared = (
+        _FORMATS.get(schema["format"])
+        if isinstance(schema, dict) and _is_text(schema.get("format"))
+        else None
+    )
+    if declared is not None:
+        return declared
+    words, tools = _words(name), _words(tool or "")
+    if words & CODE_NAMES:
+        return None
+    if _most(values, lambda text: "://" in text) and _all(values, lambda text: "://" in text):
+        return "url"
+    if _most(values, is_sql_like) and not words & TEXT_NAMES:
+        return "sql"
+    if words & SHELL_NAMES or (tools & SHELL_NAMES and not words & (PATH_NAMES | TEXT_NAMES)):
+        return "shell"
+    if _most(values, is_shell_like) and not words & TEXT_NAMES:
+        return "shell"
+    scalars: tuple[ValueKind, ...] = ("email", "time", "amount")
+    for kind in scalars:
+        if all(READERS[kind](text) is not None for text in values):
+            return kind
+    if words & TEXT_NAMES:
+        # A tool that runs what it is given takes words of a language at most.
+        return "text" if not tools & RUNNING_TOOLS or _all(values, is_prose) else None
+    if _all(values, lambda text: id_atoms(text) is not None):
+        return "id"
+    if words & SQL_NAMES:
+        return None
+    if words & PATH_NAMES or _all(values, is_path_like):
+        return "path"
+    return None
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _words(name: str) -> set[str]:
+    return {run.lower() for run in re.findall(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+", name)} | {name.lower()}
+
+
+def _all(values: Sequence[str], test: Callable[[str], bool]) -> bool:
+    return all(map(test, values))
+
+
+def _most(values: Sequence[str], test: Callable[[str], bool]) -> bool:
+    return sum(map(test, values)) * 2 > len(values)
+
+
+class ValuePattern:
+    """What an argument of one kind may be: one of some templates."""
+
+    __slots__ = ("kind", "templates")
+
+    def __init__(self, kind: ValueKind, templates: Sequence[str]) -> None:
+        """Raises UsageError for a template that cannot be read."""
+        if not templates or len(templates) > MAX_TEMPLATES:
+            raise UsageError(f"must have 1 to {MAX_TEMPLATES} templates")
+        self.kind = kind
+        self.templates: tuple[Template, ...] = tuple(map(read_template, templates))
+
+    def admits(self, value: object) -> bool:
+        return isinstance(value, str) and self.index_of(value) is not None
+
+    def index_of(self, value: str) -> int | None:
+        """The first template that a text matches; None if none does."""
+        text = canonical_text(self.kind, value)
+        if text is None:
+            return None
+        return next((at for at, template in enumerate(self.templates) if template.matches(text)), None)
+
+    def texts(self) -> list[str]:
+        return [str(template) for template in self.templates]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ValuePattern) and (self.kind, self.templates) == (
+            other.kind,
+            other.templates,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.templates))
+
+    def __repr__(self) -> str:
+        return f"ValuePattern({self.kind!r}, {self.texts()!r})"
+
+
+@lru_cache(maxsize=8192)
+def read_value(kind: ValueKind, text: str) -> tuple[Atom, ...] | None:
+    """The atoms of a text of this kind; None if it cannot be read."""
+    atoms = READERS[kind](text)
+    return None if atoms is None else tuple(atoms)
+
+
+def canonical_text(kind: ValueKind, text: str) -> str | None:
+    atoms = read_value(kind, text)
+    return None if atoms is None else "".join(atom.text for atom in atoms)

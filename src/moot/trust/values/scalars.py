@@ -1,0 +1,70 @@
+"""Ids, versions, amounts with a currency, dates and times, and prose."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from moot.trust.values.atoms import Atom, fixed, name_atom
+from moot.trust.values.templates import MAX_TEXT_CHARS, is_prose, is_visible
+
+_ID: Final = re.compile(
+    r"(?:[A-Za-z]{1,12}[-_#:.]?){0,2}[0-9]{1,18}|v?[0-9]{1,6}(?:\.[0-9]{1,6}){1,3}", re.ASCII
+)
+_AMOUNT: Final = re.compile(
+    r"(?P<before>[$€£¥]|[A-Z]{3} )?(?P<number>0|[1-9][0-9]{0,2}(?:,[0-9]{3})+|[1-9][0-9]{0,11})"
+    r"(?P<cents>\.[0-9]{2})?(?P<after> ?[$€£¥]| ?[A-Z]{3})?"
+)
+_TIME: Final = re.compile(
+    r"([12][0-9]{3}-[01][0-9]-[0-3][0-9])(?:([T ])([0-2][0-9]):([0-5][0-9])(?::([0-5][0-9])(\.[0-9]{1,6})?)?"
+    r"(Z|[+-][0-2][0-9]:[0-5][0-9])?)?",
+    re.ASCII,
+)
+
+
+def id_atoms(text: str) -> list[Atom] | None:
+    """A UUID, a hash, a version, or a number with letters before it."""
+    whole = name_atom(text, "fixed")
+    if whole.role in ("uuid", "hex", "date"):
+        return [whole]
+    if not _ID.fullmatch(text):
+        return None
+    return [
+        Atom("digits" if piece.isdigit() else "word" if piece.isalpha() else "fixed", piece)
+        for piece in re.findall("[A-Za-z]+|[0-9]+|.", text)
+    ]
+
+
+def amount_atoms(text: str) -> list[Atom] | None:
+    """A number that is neither negative nor in powers of ten, with one currency, before or behind it."""
+    found = _AMOUNT.fullmatch(text)
+    if found is None or bool(found["before"]) == bool(found["after"]):
+        return None
+    number = found["number"].replace(",", "") + (found["cents"] or ".00")
+    return [
+        *([fixed(found["before"])] if found["before"] else []),
+        Atom("amount", number),
+        *([fixed(found["after"])] if found["after"] else []),
+    ]
+
+
+def time_atoms(text: str) -> list[Atom] | None:
+    """A date, or a date with a time of day; the zone is fixed."""
+    found = _TIME.fullmatch(text)
+    if found is None or name_atom(found[1]).role != "date":
+        return None
+    day, gap, hour, minute, second, fraction, zone = found.groups()
+    atoms = [Atom("date", day)]
+    if gap:
+        atoms += [fixed(gap), Atom("digits", hour), fixed(":"), Atom("digits", minute)]
+        atoms += [fixed(":"), Atom("digits", second)] if second else []
+        atoms += [fixed("."), Atom("digits", fraction[1:])] if fraction else []
+        atoms += [fixed(zone)] if zone else []
+    return atoms
+
+
+def text_atoms(text: str) -> list[Atom] | None:
+    """A text as one atom: prose, or any text."""
+    if is_prose(text):
+        return [Atom("prose", text)]
+    return [Atom("text", text)] if len(text) <= MAX_TEXT_CHARS and is_visible(text) else None

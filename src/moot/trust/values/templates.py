@@ -1,0 +1,235 @@
+"""Templates: a text with slots, as rules say what they allow: `git log -n <1..50>`, `/srv/<name>.txt`.
+
+    <name>           letters, digits, `-` and `_`, none of the guarded words, up to 64 characters
+    <path>           one to eight names with slashes between them
+    <3 digits>       exactly so many digits; <1-4 digits> from one to four
+    <1..50>          a whole number in this range; <0.50..20.00> an amount
+    <.csv|.txt>      one of these
+    <hex> <uuid> <date>
+    <prose>          words of a language and punctuation: no signs of code, options, addresses
+    <text>           any text without invisible characters, up to 20,000 characters
+    <lt> <gt>        the signs themselves
+
+A template is anchored and is matched with the canonical text of a value of its kind, never with the raw text.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import lru_cache
+from typing import Final
+
+from moot.errors import UsageError
+from moot.trust.quoting import quoted
+from moot.trust.values.guard_words import is_guarded
+
+MAX_TEXT_CHARS: Final = 20_000
+MAX_PROSE_CHARS: Final = 4_000
+MAX_TEMPLATE_CHARS: Final = 2_000
+_NAME: Final = "[A-Za-z0-9_][A-Za-z0-9_-]{0,63}"
+_PATTERNS: Final = {
+    "name": _NAME,
+    "path": f"{_NAME}(?:/{_NAME}){{0,7}}",
+    "hex": "[0-9a-f]{7,64}",
+    "uuid": "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+    "date": "[12][0-9]{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])",
+    "prose": f"(?s:.{{1,{MAX_PROSE_CHARS}}})",
+    "text": f"(?s:.{{0,{MAX_TEXT_CHARS}}})",
+}
+_SLOT: Final = re.compile(r"<([^<>]*)>")
+_CHOICE: Final = re.compile(r"[A-Za-z0-9._-]{1,64}(?:\|[A-Za-z0-9._-]{1,64}){1,15}")
+_DIGITS: Final = re.compile(r"([0-9]{1,2})(?:-([0-9]{1,2}))? digits?")
+_RANGE: Final = re.compile(r"(-?[0-9]{1,18}(?:\.[0-9]{1,4})?)\.\.(-?[0-9]{1,18}(?:\.[0-9]{1,4})?)")
+# A word of a language, a number, or a quotation: what prose is made of.
+_PROSE_WORD: Final = re.compile(r"[\"'“‘(]*[^\W_]+(?:['’.,:-][^\W_]+)*[\"'”’)]*[.,:!?…]{0,3}[\"'”’)]*|[–—-]")
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A part that may vary. `low` and `high` bound the digits or the number."""
+
+    kind: str
+    low: Decimal = Decimal(0)
+    high: Decimal = Decimal(0)
+    options: tuple[str, ...] = ()
+
+    @property
+    def expression(self) -> str:
+        if self.kind == "choice":
+            return f"(?:{'|'.join(map(quoted, self.options))})"
+        if self.kind == "digits":
+            return f"[0-9]{{{self.low},{self.high}}}"
+        if self.kind == "range":
+            return (
+                r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,4})?" if self.is_amount else "-?(?:0|[1-9][0-9]{0,17})"
+            )
+        return _PATTERNS[self.kind]
+
+    @property
+    def is_amount(self) -> bool:
+        exponents = (self.low.as_tuple().exponent, self.high.as_tuple().exponent)
+        return any(isinstance(exponent, int) and exponent < 0 for exponent in exponents)
+
+    def admits(self, text: str) -> bool:
+        """Whether a text that fits the expression is allowed."""
+        match self.kind:
+            case "name":
+                return not is_guarded(text)
+            case "path":
+                return not any(is_guarded(segment) for segment in text.split("/"))
+            case "range":
+                return self.low <= Decimal(text) <= self.high
+            case "prose":
+                return is_prose(text)
+            case "text":
+                return is_visible(text)
+        return True
+
+    def __str__(self) -> str:
+        if self.kind == "choice":
+            return f"<{'|'.join(self.options)}>"
+        if self.kind == "digits":
+            count = f"{self.low}" if self.low == self.high else f"{self.low}-{self.high}"
+            return f"<{count} digit{'' if count == '1' else 's'}>"
+        return f"<{self.low}..{self.high}>" if self.kind == "range" else f"<{self.kind}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A text with slots, read from its own notation."""
+
+    parts: tuple[str | Slot, ...]
+    slots: tuple[Slot, ...] = field(init=False, repr=False, compare=False)
+    # What every match starts with: most texts are told apart by it.
+    _start: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "slots", tuple(part for part in self.parts if isinstance(part, Slot)))
+        first = self.parts[0] if self.parts else ""
+        object.__setattr__(self, "_start", first if isinstance(first, str) else "")
+
+    def matches(self, canonical: str) -> bool:
+        if not canonical.startswith(self._start):
+            return False
+        if not self.slots:
+            return canonical == "".join(part for part in self.parts if isinstance(part, str))
+        found = _compiled(self.parts).fullmatch(canonical)
+        return found is not None and all(map(Slot.admits, self.slots, found.groups()))
+
+    def expression(self) -> str:
+        """The template as an RE2 expression, without what slots check beside it."""
+        return "".join(part.expression if isinstance(part, Slot) else quoted(part) for part in self.parts)
+
+    def __str__(self) -> str:
+        return "".join(str(part) if isinstance(part, Slot) else escape(part) for part in self.parts)
+
+
+@lru_cache(maxsize=4096)
+def _compiled(parts: tuple[str | Slot, ...]) -> re.Pattern[str]:
+    return re.compile(
+        "".join(f"({part.expression})" if isinstance(part, Slot) else re.escape(part) for part in parts),
+        re.ASCII,
+    )
+
+
+def escape(text: str) -> str:
+    """A literal text in the notation of templates."""
+    return re.sub("[<>]", lambda sign: "<lt>" if sign[0] == "<" else "<gt>", text)
+
+
+@lru_cache(maxsize=4096)
+def read_template(text: str) -> Template:
+    """Read the notation; raises UsageError."""
+    if len(text) > MAX_TEMPLATE_CHARS:
+        raise UsageError(f"is longer than {MAX_TEMPLATE_CHARS:,} characters")
+    parts: list[str | Slot] = []
+    for part in _parts(text):
+        if isinstance(part, str) and parts and isinstance(parts[-1], str):
+            parts[-1] += part
+        else:
+            parts.append(part)
+    return Template(tuple(parts))
+
+
+def _parts(text: str) -> Iterator[str | Slot]:
+    end = 0
+    for found in _SLOT.finditer(text):
+        if found.start() > end:
+            yield _literal(text[end : found.start()])
+        yield _read_slot(found[1])
+        end = found.end()
+    if end < len(text):
+        yield _literal(text[end:])
+
+
+def _literal(text: str) -> str:
+    if "<" in text or ">" in text:
+        raise UsageError("has a < or > that is no slot; write <lt> and <gt> for the signs themselves")
+    return text
+
+
+def _read_slot(name: str) -> str | Slot:
+    if name in ("lt", "gt"):
+        return "<" if name == "lt" else ">"
+    if name in _PATTERNS:
+        return Slot(name)
+    if _CHOICE.fullmatch(name):
+        return Slot("choice", options=tuple(name.split("|")))
+    if found := _DIGITS.fullmatch(name):
+        low, high = int(found[1]), int(found[2] or found[1])
+        if 1 <= low <= high <= 18:
+            return Slot("digits", Decimal(low), Decimal(high))
+    if found := _RANGE.fullmatch(name):
+        lowest, highest = Decimal(found[1]), Decimal(found[2])
+        if lowest <= highest:
+            return Slot("range", lowest, highest)
+    raise UsageError(
+        f"has the unknown slot <{name}>; known are <name>, <path>, <4 digits>, <1-4 digits>, <1..50>, <a|b>, "
+        "<hex>, <uuid>, <date>, <prose>, <text>, and <lt> and <gt> for the signs"
+    )
+
+
+def is_prose(text: str) -> bool:
+    """Whether a text is made of words and punctuation alone: no code, options, mentions or addresses."""
+    if len(text) > MAX_PROSE_CHARS or not is_visible(text):
+        return False
+    words = text.split()
+    return bool(words) and all(_PROSE_WORD.fullmatch(word) for word in words) and not is_command_like(text)
+
+
+# What a shell or a database would run: `drop table users` is made of words, too.
+_SQL_START: Final = re.compile(
+    r"\s*(?:select|insert|update|delete|with|create|drop|alter|truncate|grant|copy|pragma|explain|replace|merge)\b",
+    re.IGNORECASE,
+)
+_SHELL_START: Final = re.compile(
+    r"(?:sudo|git|npm|npx|pip3?|docker|kubectl|ls|cat|rm|cp|mv|cd|curl|wget|python3?|node|make|grep|find|"
+    r"echo|psql|ssh|tar|chmod|chown|pytest|cargo|go|yarn|pnpm|helm|terraform|aws|gcloud|az|gh|head|tail|"
+    r"sed|awk)(?: |$)"
+)
+
+
+def is_sql_like(text: str) -> bool:
+    return _SQL_START.match(text) is not None
+
+
+def is_shell_like(text: str) -> bool:
+    return _SHELL_START.match(text) is not None
+
+
+def is_command_like(text: str) -> bool:
+    return is_sql_like(text) or is_shell_like(text)
+
+
+_INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def is_visible(text: str) -> bool:
+    """Whether a text has no invisible characters but line breaks and tabs."""
+    if text.isascii():
+        return text.isprintable() or all(char.isprintable() or char in "\n\t" for char in text)
+    return not any(unicodedata.category(char) in _INVISIBLE and char not in "\n\t" for char in text)

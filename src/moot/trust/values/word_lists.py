@@ -1,0 +1,111 @@
+"""Words that the kinds of values know: programs, names of arguments, and what no slot admits."""
+
+# ruff: noqa: SIM905  (lists of words read better as text)
+
+from __future__ import annotations
+
+from typing import Final
+
+# Where one of these stands, people decide, unless they approved it as it is. Nobody can know from ten names
+# of files that `credentials` is not wanted, or from ten branches that `main` is different. To ask costs one
+# decision. The list is no protection by itself: it only makes slots smaller.
+GUARDED: Final = frozenset(
+    """
+    secret secrets password passwords passwd passphrase pass pwd credential credentials cred creds token
+    tokens apikey apikeys key keys keystore private privkey pem shadow sudoers rsa dsa ecdsa ed25519 ssh
+    gpg pgp htpasswd netrc npmrc kubeconfig vault wallet seed mnemonic env dotenv session cookie cookies
+    jwt payroll salary salaries confidential restricted classified prod production live main master trunk
+    release root admin administrator superuser sudo system kernel boot force delete deleted remove drop
+    destroy purge wipe erase truncate shutdown reboot format kill uninstall reset rollback revoke disable
+    publish deploy all everyone everybody here channel any star null eval exec sh bash zsh cmd powershell
+    evil malware exploit payload backdoor
+    """.split()
+)
+
+# Shell: their arguments are programs or commands, or what they do depends on every word.
+RUNNERS: Final = frozenset(
+    """
+    bash sh zsh dash ksh fish python python2 python3 node deno bun ruby perl php lua awk gawk mawk sed
+    eval exec source . xargs sudo doas su env nohup time timeout nice ionice stdbuf watch ssh scp rsync
+    find parallel npx uvx pipx bunx tclsh osascript powershell pwsh cmd psql mysql sqlite3 mongo mongosh
+    redis-cli expect script screen tmux at batch crontab systemd-run chroot unshare nsenter setsid strace
+    gdb jshell groovy ansible make cmake vim vi emacs ed less more man tar zip curl wget nc ncat socat
+    telnet ftp sftp dd mount chmod chown chgrp rm shred kill pkill killall reboot shutdown mkfs fdisk
+    iptables busybox command builtin trap alias export set unset declare local read type hash enable
+    complete bind shopt ulimit umask exit return
+    """.split()
+)
+RUNNING_SUBCOMMANDS: Final = frozenset(
+    tuple(pair.split())
+    for pair in """docker exec,docker run,docker compose,podman exec,podman run,kubectl exec,kubectl run,
+    kubectl debug,npm exec,yarn dlx,pnpm dlx,uv run,poetry run,git bisect,git config,git filter-branch,
+    cargo run,go run,go generate,git submodule,npm init,pip download""".split(",")
+)
+# Programs without subcommands: their first argument is an argument.
+WITHOUT_SUBCOMMANDS: Final = frozenset(
+    """
+    cat ls head tail grep egrep fgrep rg ag wc cd pwd mkdir touch diff cmp stat file which tree du df
+    echo printf sort uniq cut basename dirname realpath readlink md5sum sha256sum nl od xxd strings jq yq
+    pytest ruff black mypy flake8 eslint prettier tsc cp mv ln test dig host nslookup ping
+    """.split()
+)
+# Programs with subcommands of subcommands.
+WITH_NESTED_SUBCOMMANDS: Final = frozenset(
+    """
+    kubectl gh glab aws gcloud az docker podman npm yarn pnpm helm terraform systemctl heroku fly vercel
+    supabase ip nmcli poetry uv cargo conda brew apt apt-get dnf yum pip pip3
+    """.split()
+)
+NESTED_GIT: Final = frozenset("stash remote worktree submodule config bisect notes".split())
+# Program, subcommand and option whose value is a message.
+MESSAGE_OPTIONS: Final = frozenset(
+    tuple(line.split())
+    for line in """git commit -m,git commit --message,git commit -am,git tag -m,git stash -m,gh pr --title,
+    gh pr --body,gh issue --title,gh issue --body,gh pr -t,gh pr -b""".split(",")
+)
+
+# Names of arguments.
+SHELL_NAMES: Final = frozenset(
+    "command cmd commands commandline shell bash sh script exec run terminal cli argv".split()
+)
+SQL_NAMES: Final = frozenset("sql query statement q".split())
+CODE_NAMES: Final = frozenset(
+    "code source program expression expr snippet python javascript js eval lambda template".split()
+)
+PATH_NAMES: Final = frozenset(
+    "path paths file filename filepath folder directory dir destination src dest dst target uri".split()
+)
+TEXT_NAMES: Final = frozenset(
+    """
+    text message msg body memo note notes comment comments description title subject summary reason
+    caption reply content contents answer details label
+    """.split()
+)
+# Tools that run what they are given.
+RUNNING_TOOLS: Final = frozenset(
+    "run exec execute eval shell bash terminal command python node code sql query script spawn".split()
+)
+
+# SQL: parts of statements, by sqlglot's names.
+QUERY_PARTS: Final = frozenset(
+    """
+    Select Column Identifier Table TableAlias Alias From Join Where Group Order Ordered Limit Offset
+    Having Distinct Literal Star EQ NEQ GT GTE LT LTE And Or Not In Between Like ILike Is Null Boolean
+    Paren Count Sum Avg Min Max Coalesce Lower Upper Round Abs Add Sub Mul Div Neg Subquery Case If Tuple
+    """.split()
+)
+CHANGE_PARTS: Final = frozenset(
+    """
+    Insert Update Delete Schema Values Tuple Column Identifier Table Where EQ And Literal Null Boolean
+    Neg
+    """.split()
+)
+COMPARISONS: Final = frozenset("EQ GT GTE LT LTE In Between Like ILike Is".split())
+
+# Shell: tree-sitter's names for what is read.
+SHELL_NODES: Final = frozenset(
+    """
+    program list pipeline command command_name word number raw_string string string_content concatenation
+    redirected_statement file_redirect file_descriptor variable_assignment variable_name
+    """.split()
+)
