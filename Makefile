@@ -61,7 +61,7 @@ bench: $(VENV)/installed $(NODE)/installed
 	$(BIN)/python -m pip install --quiet --group bench
 	$(BIN)/python -m bench --write-docs
 
-soak: $(VENV)/installed
+soak: $(VENV)/installed $(NODE)/installed
 	$(BIN)/python -m tests.soak
 
 # The site generator has an environment of its own: nothing else waits for it.

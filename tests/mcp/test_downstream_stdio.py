@@ -188,6 +188,7 @@ async def test_what_serves_a_call_goes_on_and_what_is_the_eras_own_does_not() ->
         assert client.backend.calls[-1].params["_meta"] == {
             "io.modelcontextprotocol/clientCapabilities": {"roots": {"listChanged": True}},
             "io.modelcontextprotocol/logLevel": "info",
+            "moot/client-era": "handshake",
         }
 
 

@@ -129,16 +129,30 @@ async def wait_until_gone(pid: int) -> None:
 @asynccontextmanager
 async def serve_workshop(transport: str, port: int = 0) -> AsyncIterator[str]:
     """The workshop over HTTP; its address."""
+    path = "mcp" if transport == "streamable-http" else "sse"
+    async with _serve_script("workshop", transport, port) as found:
+        yield f"http://127.0.0.1:{found}/{path}"
+
+
+@asynccontextmanager
+async def serve_two_eras(which: str = "both") -> AsyncIterator[str]:
+    """The server whose tools request input, over HTTP; its address."""
+    async with _serve_script("two_eras", which, 0) as port:
+        yield f"http://127.0.0.1:{port}/mcp"
+
+
+@asynccontextmanager
+async def _serve_script(name: str, argument: str, port: int) -> AsyncIterator[int]:
+    """A server of `tests/mcp/servers` that tells its port."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(SERVERS / "workshop.py"), transport, str(port), stderr=asyncio.subprocess.PIPE
+        sys.executable, str(SERVERS / f"{name}.py"), argument, str(port), stderr=asyncio.subprocess.PIPE
     )
     try:
         assert process.stderr is not None
         async with bounded():
             while not (line := await process.stderr.readline()).startswith(b"port "):
                 assert line, "the server did not start"
-        path = "mcp" if transport == "streamable-http" else "sse"
-        yield f"http://127.0.0.1:{int(line.split()[1])}/{path}"
+        yield int(line.split()[1])
     finally:
         process.kill()
         await process.communicate()

@@ -226,7 +226,7 @@ class ServerMember:
         uri = request.params.get("uri")
         if not isinstance(uri, str):
             raise McpError(INVALID_PARAMS, f"{request.method} needs params.uri, a string")
-        if not (await self.upstream.wait_for_info()).declares("resources", "subscribe"):
+        if not await self.upstream.can_watch():
             raise McpError(METHOD_NOT_FOUND, "this server does not support subscriptions")
         if request.method == "resources/subscribe":
             await self.upstream.watch(uri, request.sender)

@@ -31,8 +31,11 @@ CLIENT_CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
 LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
 SERVER_INFO_KEY: Final = "io.modelcontextprotocol/serverInfo"
 SUBSCRIPTION_ID_KEY: Final = "io.modelcontextprotocol/subscriptionId"
+# Ours: the era of the MCP client that made a call in a space. Not MCP's own key for the version: a server of
+# the handshake era refuses a call that carries it.
+CLIENT_ERA_KEY: Final = "moot/client-era"
 _REQUEST_KEYS: Final = frozenset(
-    {PROTOCOL_VERSION_KEY, CLIENT_INFO_KEY, CLIENT_CAPABILITIES_KEY, LOG_LEVEL_KEY}
+    {PROTOCOL_VERSION_KEY, CLIENT_INFO_KEY, CLIENT_CAPABILITIES_KEY, LOG_LEVEL_KEY, CLIENT_ERA_KEY}
 )
 
 PARSE_ERROR: Final = -32700
@@ -93,6 +96,8 @@ class CallerInfo(NamedTuple):
     info: JsonObject | None = None
     capabilities: JsonObject | None = None
     log_level: str | None = None
+    # Only from a client of the handshake era.
+    era: Era | None = None
 
 
 UNKNOWN_CALLER: Final = CallerInfo()
@@ -114,6 +119,7 @@ def caller_of(params: Mapping[str, Json]) -> tuple[JsonObject, CallerInfo]:
         info if isinstance(info, dict) else None,
         capabilities if isinstance(capabilities, dict) else None,
         level if level in LOG_LEVELS else None,
+        "handshake" if meta.get(CLIENT_ERA_KEY) == "handshake" else None,
     )
     bare: JsonObject = {**params}
     if rest:

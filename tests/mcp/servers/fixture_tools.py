@@ -45,6 +45,8 @@ def _wav() -> str:
 IMAGE, AUDIO = _png(), _wav()
 BUS = InMemorySubscriptionBus()
 SECRET = b"only this process knows"
+# Whether tools that send requests to their client know no other way: so are those of most servers.
+ONE_ERA = False
 
 
 class Call:
@@ -153,7 +155,7 @@ async def fails(*_: Any) -> Result:
 
 async def sampling(ctx: Context, arguments: dict[str, Any], call: Call) -> Result:
     prompt = str(arguments.get("prompt", ""))
-    if not ctx.session.can_send_request:
+    if not ONE_ERA and not ctx.session.can_send_request:
         given = call.answer("sampled")
         return (
             needs({"sampled": sample(prompt)})
@@ -166,7 +168,7 @@ async def sampling(ctx: Context, arguments: dict[str, Any], call: Call) -> Resul
 
 
 async def _elicited(ctx: Context, call: Call, message: str, schema: dict[str, Any], says: str) -> Result:
-    if not ctx.session.can_send_request:
+    if not ONE_ERA and not ctx.session.can_send_request:
         given = call.answer("elicited")
         if given is None:
             asks = {"method": "elicitation/create", "params": {"message": message, "requestedSchema": schema}}
@@ -174,6 +176,12 @@ async def _elicited(ctx: Context, call: Call, message: str, schema: dict[str, An
         return text(f"{says}: action={given['action']}, content={json.dumps(given.get('content') or {})}")
     result = await ctx.session.elicit_form(message, schema, related_request_id=ctx.request_id)
     return text(f"{says}: action={result.action}, content={json.dumps(result.content or {})}")
+
+
+async def streaming_elicitation(_ctx: Context, arguments: dict[str, Any], call: Call) -> Result:
+    """Called in the stateless era only."""
+    message = str(arguments.get("message", ""))
+    return needs({"elicited": question(message)}) if call.answer("elicited") is None else text("answered")
 
 
 async def elicitation(ctx: Context, arguments: dict[str, Any], call: Call) -> Result:
@@ -309,7 +317,7 @@ TOOLS: dict[str, Tool] = {
     "test_error_handling": fails,
     "test_sampling": sampling,
     "test_elicitation": elicitation,
-    "test_streaming_elicitation": elicitation,
+    "test_streaming_elicitation": streaming_elicitation,
     "test_elicitation_sep1034_defaults": defaults,
     "test_elicitation_sep1330_enums": enums,
     "test_input_required_result_elicitation": ask_name,

@@ -3,6 +3,7 @@
     python -m tests.mcp.servers.fixtures                  over stdio
     python -m tests.mcp.servers.fixtures --http PORT      over Streamable HTTP
     python -m tests.mcp.servers.fixtures --handshake      over stdio, without the stateless era
+    … --one-era                                           tools that ask their client do so in one era only
 
 Names and texts are the suite's; it compares them.
 """
@@ -24,6 +25,7 @@ from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
 
+from tests.mcp.servers import fixture_tools
 from tests.mcp.servers.fixture_tools import (
     ANYTHING,
     BUS,
@@ -195,6 +197,7 @@ async def over_stdio(*, handshake: bool) -> None:
 
 
 def main(arguments: list[str]) -> None:
+    fixture_tools.ONE_ERA = "--one-era" in arguments
     if "--http" in arguments:
         port = int(arguments[arguments.index("--http") + 1])
         uvicorn.run(server().streamable_http_app(), port=port, log_level="error")

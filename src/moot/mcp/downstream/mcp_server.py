@@ -22,6 +22,7 @@ from moot.mcp.downstream.rpc import RESOURCE_NOT_FOUND, RpcRequest
 from moot.mcp.downstream.task_extension import McpTasks
 from moot.mcp.eras import (
     CLIENT_CAPABILITIES_KEY,
+    CLIENT_ERA_KEY,
     CLIENT_INFO_KEY,
     INVALID_PARAMS,
     LISTS,
@@ -165,6 +166,8 @@ class McpServer:
             }
             level = level or _DEFAULT_LOG_LEVEL
             meta[LOG_LEVEL_KEY] = level
+            # A tool may work in one era only: that of its client is the best guess.
+            meta[CLIENT_ERA_KEY] = "handshake"
         params = {**params, "_meta": meta} if meta else {k: v for k, v in params.items() if k != "_meta"}
 
         def send_progress(progress: JsonObject) -> None:

@@ -57,6 +57,8 @@ class ChangeWatch:
         self._on_list_changed = on_list_changed
         self._on_resource_updated = on_resource_updated
         self._watchers: dict[str, set[str]] = {}
+        # Watched resources that the stream of a stateless server does not cover.
+        self.subscribed_elsewhere: set[str] = set()
         self._watches_changed = asyncio.Event()
         # URIs that the open stream covers, and who waits until it covers more.
         self._covered: frozenset[str] = frozenset()
@@ -85,6 +87,7 @@ class ChangeWatch:
         if owners:
             return False
         del self._watchers[uri]
+        self.subscribed_elsewhere.discard(uri)
         return True
 
     def uris_of(self, owner: str) -> list[str]:
@@ -163,8 +166,8 @@ class ChangeWatch:
             while not connection.ended.done():
                 self._watches_changed.clear()
                 wanted: JsonObject = dict(lists)
-                if self._watchers:
-                    wanted["resourceSubscriptions"] = sorted(self._watchers)
+                if uris := self._watchers.keys() - self.subscribed_elsewhere:
+                    wanted["resourceSubscriptions"] = sorted(uris)
                 if not wanted:
                     self._covered = frozenset()
                     self._close(connection, open_now)

@@ -32,6 +32,7 @@ from mcp_types import (
 )
 
 from moot.mcp.eras import INVALID_REQUEST, JsonObject
+from moot.mcp.upstream.json_lines import as_events, may_be_lines
 from moot.mcp.upstream.server_settings import HttpServer, UpstreamLimits
 from moot.mcp.upstream.transport import MessageSink, Transport, TransportClosed, TransportName
 from moot.protocol.strict_json import nests_deeper
@@ -91,7 +92,10 @@ class _BoundedTransport(httpx2.AsyncHTTPTransport):
         response = await super().handle_async_request(request)
         is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
         if not is_stream and isinstance(response.stream, httpx2.AsyncByteStream):
-            response.stream = _BoundedBody(response.stream, self._limit)
+            if request.method == "POST" and may_be_lines(response):
+                as_events(request, response, response.stream, self._limit)
+            else:
+                response.stream = _BoundedBody(response.stream, self._limit)
         return response
 
 

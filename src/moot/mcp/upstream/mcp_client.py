@@ -11,21 +11,21 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from moot.errors import McpError
-from moot.mcp.eras import HEADER_MISMATCH, LISTS, METHOD_NOT_FOUND, UNREACHABLE, JsonObject, caller_of
+from moot.mcp.eras import LIST_CHANGED, UNREACHABLE, Era, JsonObject, caller_of
 from moot.mcp.stderr_tail import StderrTail
-from moot.mcp.upstream.call_runner import CallCounts, CallRunner, OutgoingCall
+from moot.mcp.upstream.call_runner import CallCounts, OutgoingCall
 from moot.mcp.upstream.change_watch import ChangeWatch
-from moot.mcp.upstream.connection import Listener, RpcConnection, ServerRequest
+from moot.mcp.upstream.connection import Listener
+from moot.mcp.upstream.era_routes import CallKey, EraRoutes, call_key
+from moot.mcp.upstream.server_channel import ServerChannel, list_pages
 from moot.mcp.upstream.server_info import ServerInfo
 from moot.mcp.upstream.server_session import ServerSession
-from moot.mcp.upstream.server_settings import DEFAULT_OPTIONS, Server, UpstreamOptions
-from moot.mcp.upstream.supervision import State, Supervisor
-from moot.mcp.upstream.suspended_calls import SuspendedCalls
-from moot.protocol.operation import Json
+from moot.mcp.upstream.server_settings import DEFAULT_OPTIONS, HttpServer, Server, UpstreamOptions
+from moot.mcp.upstream.supervision import State
 
 log = logging.getLogger(__name__)
 
@@ -59,57 +59,68 @@ class Upstream:
     def __init__(self, server: Server, options: UpstreamOptions, callbacks: UpstreamCallbacks) -> None:
         self.server = server
         self.limits = options.limits
-        self.counts = CallCounts()
+        self._options = options
         self._callbacks = callbacks
-        self._supervisor = Supervisor(server, options, self, self.counts)
-        self._suspended = SuspendedCalls(options)
+        self._main = ServerChannel(server, options, self)
+        # The handshake connection to a server whose main connection is stateless.
+        self._second: ServerChannel | None = None
+        self._second_run: asyncio.Task[None] | None = None
+        # Set when somebody waited for it in vain, until it is up.
+        self._second_overdue = False
+        self._routes = EraRoutes()
         self._changes = ChangeWatch(
             options.limits,
             on_list_changed=callbacks.on_list_changed,
             on_resource_updated=callbacks.on_resource_updated,
         )
-        self._calls = CallRunner(
-            options, self._suspended, self.counts, on_timeout=self._supervisor.check_health
-        )
         self._running_calls = 0
+        self._tasks: asyncio.TaskGroup | None = None
 
     # Its state
 
     @property
+    def counts(self) -> CallCounts:
+        return self._main.counts
+
+    @property
     def state(self) -> State:
         """Of the server."""
-        return self._supervisor.state
+        return self._main.supervisor.state
 
     @property
     def down_reason(self) -> str:
         """Why it is not up, as the end of a sentence about the server."""
-        return self._supervisor.down_reason
+        return self._main.supervisor.down_reason
 
     @property
     def server_info(self) -> ServerInfo | None:
         """What the server last said about itself; None before it did."""
-        return self._supervisor.server_info
+        return self._main.supervisor.server_info
 
     @property
     def stderr(self) -> StderrTail:
         """What it wrote to stderr."""
-        return self._supervisor.stderr
+        return self._main.supervisor.stderr
 
     async def wait_until_ready(self) -> ServerInfo:
         """Wait until the server is up; raises StartFailed when the first attempt fails."""
-        return await self._supervisor.wait_until_ready()
+        return await self._main.supervisor.wait_until_ready()
 
     async def wait_for_info(self) -> ServerInfo:
         """What the server says about itself; waits as a call does, and raises McpError as one does."""
-        return (await self._supervisor.wait_for_session()).info
+        return (await self._main.supervisor.wait_for_session()).info
 
     def restart(self) -> None:
         """End the server; it is started again like one that ended by itself. Its calls fail."""
-        self._supervisor.restart()
+        self._main.supervisor.restart()
+        if self._second is not None:
+            self._second.supervisor.restart()
 
     async def run(self) -> None:
         """Keep the server up until cancelled."""
-        await self._supervisor.run()
+        async with asyncio.TaskGroup() as group:
+            self._tasks = group
+            await self._main.run()
 
     # Calls
 
@@ -128,7 +139,8 @@ class Upstream:
         whose server requests input returns `input_required`. Raises McpError: the server's own, or one that
         says what became of the call. Cancelling is safe and cancels the call at the server.
         """
-        session = self._supervisor.usable_session() or await self._supervisor.wait_for_session()
+        supervisor = self._main.supervisor
+        session = supervisor.usable_session() or await supervisor.wait_for_session()
         if self._running_calls >= self.limits.max_calls:
             text = f"the MCP server is busy with {self._running_calls} calls; try again later"
             raise McpError(UNREACHABLE, text)
@@ -137,101 +149,86 @@ class Upstream:
         bare, caller = caller_of(params or {})
         call = OutgoingCall(method, bare, caller, owner, listener, timeout)
         try:
-            if session.headers is None:
-                return await self._calls.run(session, call)
-            return await self._call_with_headers(session, call)
+            if self._second is None:
+                return await self._main.run_call(session, call)
+            return await self._run_in_era(session, self._second, call)
         finally:
             self._running_calls -= 1
 
     async def notify(self, method: str, params: JsonObject | None = None) -> None:
         """Send a notification; raises McpError when the server is not there."""
-        (await self._supervisor.wait_for_session()).connection.notify(method, params)
+        (await self._main.supervisor.wait_for_session()).connection.notify(method, params)
 
     async def list_all(self, method: str) -> list[JsonObject]:
         """Every page of a list. Raises McpError; stops at `max_pages`."""
-        found: list[JsonObject] = []
-        params: JsonObject = {}
-        for _ in range(self.limits.max_pages):
-            result = await self.request(method, params)
-            items = result.get(LISTS[method])
-            found += [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-            cursor = result.get("nextCursor")
-            if not isinstance(cursor, str) or cursor == params.get("cursor"):
-                break
-            params = {"cursor": cursor}
-        return found
+        return await list_pages(lambda params: self.request(method, params), method, self.limits.max_pages)
 
     # Watching resources
 
+    async def can_watch(self) -> bool:
+        """Whether the server reports changes of resources; raises McpError when it is not there."""
+        session = await self._main.supervisor.wait_for_session()
+        return session.info.declares("resources", "subscribe") or await self._second_watches()
+
     async def watch(self, uri: str, owner: str) -> None:
         """Report changes of a resource to `owner`; raises McpError when the server does not accept that."""
-        session = await self._supervisor.wait_for_session()
+        session = await self._main.supervisor.wait_for_session()
         self._changes.check_capacity(uri)
         first = self._changes.add(uri, owner)
         try:
-            if session.info.era == "stateless":
+            if session.info.era == "handshake":
+                if first:
+                    await self._main.request_about(session, "resources/subscribe", uri)
+            elif not session.info.declares("resources", "subscribe") and await self._second_watches():
+                if first:
+                    self._changes.subscribed_elsewhere.add(uri)
+                    await self._request_second("resources/subscribe", uri)
+            else:
                 await self._changes.wait_until_covered(uri, self.limits.health_seconds)
-            elif first:
-                await self._request_about(session, "resources/subscribe", uri)
         except BaseException:
             self._changes.remove(uri, owner)
             raise
 
     async def unwatch(self, uri: str, owner: str) -> None:
         """Stop reporting; does nothing for an owner that does not watch this resource."""
+        elsewhere = uri in self._changes.subscribed_elsewhere
         if not self._changes.remove(uri, owner):
             return
-        session = await self._supervisor.wait_for_session()
-        if session.info.era == "stateless":
-            self._changes.refresh()
+        session = await self._main.supervisor.wait_for_session()
+        if session.info.era == "handshake":
+            await self._main.request_about(session, "resources/unsubscribe", uri)
+        elif elsewhere:
+            await self._request_second("resources/unsubscribe", uri)
         else:
-            await self._request_about(session, "resources/unsubscribe", uri)
+            self._changes.refresh()
 
     @property
     def owners(self) -> frozenset[str]:
         """Callers with a suspended call or a watched resource."""
-        return self._suspended.owners | self._changes.owners
+        owners = self._main.suspended.owners | self._changes.owners
+        return owners if self._second is None else owners | self._second.suspended.owners
 
     async def forget(self, owner: str) -> None:
         """A caller is gone: give up its suspended calls and watched resources."""
-        self._suspended.forget(owner)
+        self._main.suspended.forget(owner)
+        if self._second is not None:
+            self._second.suspended.forget(owner)
         for uri in self._changes.uris_of(owner):
             try:
                 await self.unwatch(uri, owner)
             except McpError as fault:
                 log.debug("not unsubscribed", extra={"reason": fault.message})
 
-    # From the connection (MessageHandler)
+    # From the channels (ChannelOwner)
 
-    def on_request(self, connection: RpcConnection, request: ServerRequest) -> None:
-        if self.server_info is not None and self.server_info.era == "stateless":
-            connection.refuse(request, METHOD_NOT_FOUND, "a server sends no requests in this version of MCP")
-        else:
-            self._suspended.on_request(connection, request)
-
-    def on_request_cancelled(self, request_id: Json) -> None:
-        if self._supervisor.session is not None:
-            self._suspended.on_request_cancelled(self._supervisor.session.connection.exchanges, request_id)
-
-    def on_notification(self, method: str, params: JsonObject) -> None:
-        if method == "notifications/message":
-            session = self._supervisor.session
-            self._calls.forward_log_message(None if session is None else session.connection, params)
-        elif not self._changes.process_notification(method, params):
-            self._callbacks.on_notification(method, params)
-
-    def on_invalid_message(self, fault: str) -> None:
-        self.counts.invalid_messages += 1
-        level = logging.WARNING if self.counts.invalid_messages == 1 else logging.DEBUG
-        log.log(level, "not an MCP message", extra={"server": self.server.label, "fault": fault})
-
-    # From the supervisor (LifecycleListener)
-
-    def on_up(self, session: ServerSession, *, again: bool) -> Coroutine[Any, Any, None]:
-        self._calls.reset()
-        self._suspended.begin()
+    def on_channel_up(
+        self, channel: ServerChannel, session: ServerSession, *, again: bool
+    ) -> Coroutine[Any, Any, None]:
+        if channel is not self._main:
+            return self._prepare_second(channel, session)
         # Read before anyone can watch more: `watch` itself subscribes to those.
         watched = self._changes.uris
+        self._open_second(session)
         self._callbacks.on_up(session.info)
         if again:
             # The server may have other tools after a restart.
@@ -240,47 +237,130 @@ class Upstream:
                     self._callbacks.on_list_changed(feature)
         return self._subscribe_again(session, watched)
 
-    def on_down(self, reason: str) -> None:
-        self._callbacks.on_down(reason)
+    def on_channel_down(self, channel: ServerChannel, reason: str) -> None:
+        if channel is self._main:
+            self._callbacks.on_down(reason)
+        else:
+            self._routes.handshake_tools = None
 
-    def on_connection_lost(self, connection: RpcConnection) -> None:
-        self._suspended.on_connection_lost(connection)
+    def on_channel_notification(self, method: str, params: JsonObject) -> None:
+        if LIST_CHANGED.get(method) == "tools":
+            # Until the tools of the second connection are listed again.
+            self._routes.handshake_tools = None
+        if not self._changes.process_notification(method, params):
+            self._callbacks.on_notification(method, params)
 
     # Inside
 
     async def _subscribe_again(self, session: ServerSession, watched: list[str]) -> None:
         try:
             if session.info.era == "stateless":
-                await self._changes.listen(session, self._calls.caller_info(session.info))
+                await self._changes.listen(session, self._main.calls.caller_info(session.info))
                 return
             for uri in watched:
-                await self._request_about(session, "resources/subscribe", uri)
+                await self._main.request_about(session, "resources/subscribe", uri)
         except McpError as fault:
             log.warning(
                 "watched resources lost", extra={"server": self.server.label, "reason": fault.message}
             )
 
-    async def _call_with_headers(self, session: ServerSession, call: OutgoingCall) -> JsonObject:
-        headers = session.headers
-        assert headers is not None  # noqa: S101  # the caller has looked
-        # A tool's definition says which arguments are repeated in headers.
-        if call.method == "tools/call" and not headers.knows(call.params.get("name")):
-            await self.list_all("tools/list")
+    # The second connection
+
+    def _open_second(self, session: ServerSession) -> None:
+        """Connect to a stateless server in the handshake era as well, where that starts no second process."""
+        if not isinstance(self.server, HttpServer) or session.info.era != "stateless":
+            return
+        if self._tasks is None or (self._second_run is not None and not self._second_run.done()):
+            return
+        server = replace(self.server, transport="http")
+        self._second_overdue = False
+        self._second = ServerChannel(server, self._options, self, only_era="handshake")
+        self._second_run = self._tasks.create_task(self._second.run())
+
+    async def _prepare_second(self, channel: ServerChannel, session: ServerSession) -> None:
+        """Learn what the server offers in the handshake era, and subscribe there to what only it reports."""
+        self._second_overdue = False
         try:
-            result = await self._calls.run(session, call)
+            for uri in tuple(self._changes.subscribed_elsewhere):
+                await channel.request_about(session, "resources/subscribe", uri)
         except McpError as fault:
-            if fault.code != HEADER_MISMATCH or call.method != "tools/call":
-                raise
-            await self.list_all("tools/list")
-            return await self._calls.run(session, call)
-        if call.method == "tools/list":
-            headers.learn(result.get("tools"))
+            log.warning(
+                "watched resources lost", extra={"server": self.server.label, "reason": fault.message}
+            )
+        try:
+            tools = await channel.list_tools(session)
+        except McpError as fault:
+            log.debug("tools of the handshake era not listed", extra={"reason": fault.message})
+        else:
+            names = (tool.get("name") for tool in tools)
+            self._routes.handshake_tools = frozenset(name for name in names if isinstance(name, str))
+
+    async def _second_session(self, channel: ServerChannel) -> ServerSession | None:
+        """Its session, after a wait where it is about to come; None when there is none."""
+        supervisor = channel.supervisor
+        session = supervisor.usable_session()
+        if session is not None or self._second_overdue or supervisor.state == "stopped":
+            return session
+        try:
+            async with asyncio.timeout(self.limits.health_seconds):
+                return await supervisor.wait_for_session()
+        except (McpError, TimeoutError):
+            # The next calls do not wait for it.
+            self._second_overdue = True
+            return None
+
+    async def _second_watches(self) -> bool:
+        if self._second is None:
+            return False
+        session = await self._second_session(self._second)
+        return session is not None and session.info.declares("resources", "subscribe")
+
+    async def _request_second(self, method: str, uri: str) -> None:
+        session = None if self._second is None else await self._second_session(self._second)
+        if self._second is None or session is None:
+            raise McpError(UNREACHABLE, "the MCP server is not connected in the era that has subscriptions")
+        await self._second.request_about(session, method, uri)
+
+    async def _run_in_era(
+        self, main_session: ServerSession, second: ServerChannel, call: OutgoingCall
+    ) -> JsonObject:
+        """Run a call on the connection that it belongs to."""
+        key = call_key(call.method, call.params)
+        if key is None:
+            return await self._main.run_call(main_session, call)
+        state = call.params.get("requestState")
+        if state is not None:
+            use_second = second.suspended.owns(state)
+        else:
+            use_second = self._routes.use_handshake(key, from_handshake=call.caller.era == "handshake")
+        if use_second:
+            session = await self._second_session(second)
+            if session is not None:
+                try:
+                    return await second.run_call(session, call)
+                except McpError as fault:
+                    if self._routes.learn_from_handshake(key, fault):
+                        self._report_learned(key, "stateless")
+                    raise
+            if state is not None or self._routes.needs_handshake(key):
+                # In the other era it would fail, perhaps after half of its work.
+                text = "the MCP server is not connected in the era that this call needs; try later"
+                raise McpError(UNREACHABLE, text)
+        try:
+            result = await self._main.run_call(main_session, call)
+        except McpError as fault:
+            if self._routes.learn_from_stateless(key, fault):
+                self._report_learned(key, "handshake")
+            raise
+        if self._routes.learn_from_stateless(key, result):
+            self._report_learned(key, "handshake")
         return result
 
-    async def _request_about(self, session: ServerSession, method: str, uri: str) -> JsonObject:
-        """A request of our own about a resource."""
-        call = OutgoingCall(method, {"uri": uri}, seconds=self.limits.health_seconds)
-        return await self._calls.run(session, call)
+    def _report_learned(self, key: CallKey, era: Era) -> None:
+        log.info(
+            "a call needs the other era of MCP, and uses it from now on",
+            extra={"server": self.server.label, "call": key[1], "era": era},
+        )
 
 
 @asynccontextmanager

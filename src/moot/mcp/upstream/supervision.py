@@ -63,8 +63,15 @@ class Supervisor:
     """Runs one server again and again."""
 
     def __init__(
-        self, server: Server, options: UpstreamOptions, listener: LifecycleListener, counts: CallCounts
+        self,
+        server: Server,
+        options: UpstreamOptions,
+        listener: LifecycleListener,
+        counts: CallCounts,
+        *,
+        only_era: Era | None = None,
     ) -> None:
+        """With `only_era`, a server that refuses this era is not tried again."""
         self.state: State = "starting"
         # The server as it last described itself; stays after its end.
         self.server_info: ServerInfo | None = None
@@ -83,8 +90,11 @@ class Supervisor:
         self._down_reported = False
         # Set, and replaced, on every change that callers may wait for.
         self._changed = asyncio.Event()
+        self._only_era = only_era
+        # Set when the server has refused the only era.
+        self._refused = False
         # What worked last time.
-        self._expected_era: Era | None = None
+        self._expected_era: Era | None = only_era
         self._sse = isinstance(server, HttpServer) and server.transport == "sse"
 
     # For callers
@@ -141,7 +151,7 @@ class Supervisor:
             await keep_running(
                 self._run_once,
                 self._limits.restart,
-                should_restart=lambda _: True,
+                should_restart=lambda _: not self._refused,
                 on_delay=lambda reason, _: self._report_down(reason),
             )
         finally:
@@ -214,11 +224,12 @@ class Supervisor:
         except TimeoutError:
             return f"did not finish the handshake within {self._limits.start_seconds:.0f} s"
         except NoAgreement as fault:
-            self._expected_era = None
+            self._expected_era = self._only_era
+            self._refused = self._only_era is not None
             return f"{fault} ({connection.refusal})" if connection.refusal else str(fault)
         except McpError:
             # It exited on `server/discover`, or on the era that worked last time: try the other one next.
-            self._expected_era = "handshake" if self._expected_era is None else None
+            self._expected_era = self._only_era or ("handshake" if self._expected_era is None else None)
             # A pipe breaks a moment before the exit code of its process is known, and that says more.
             await asyncio.wait([connection.ended], timeout=EXIT_CODE_SECONDS)
             return connection.ended.result() if connection.ended.done() else "does not accept messages"

@@ -65,6 +65,8 @@ class SuspendedCalls:
         self._limits = options.limits
         self._roots = list(options.roots)
         self._suspended: dict[str, SuspendedCall] = {}
+        # Marks our request states: a server may have two connections, and states of its own.
+        self._prefix = f"{secrets.token_urlsafe(6)}:"
         # Set after the server's first request.
         self._one_at_a_time = False
         self._lock = asyncio.Lock()
@@ -107,7 +109,7 @@ class SuspendedCalls:
 
     def suspend(self, connection: RpcConnection, exchange: PendingExchange, params: JsonObject) -> JsonObject:
         """Suspend a call whose server has requested input; returns its `input_required` result."""
-        state = secrets.token_urlsafe(24)
+        state = self._prefix + secrets.token_urlsafe(24)
         exchange.suspended = True
         exchange.reopen()
         expiry = asyncio.get_running_loop().call_later(self._limits.input_seconds, self._expire, state)
@@ -115,6 +117,10 @@ class SuspendedCalls:
         self._suspended[state] = SuspendedCall(connection, exchange, fingerprint, expiry)
         requests = {key: request.input_request for key, request in exchange.server_requests.items()}
         return input_required(requests, state)
+
+    def owns(self, state: Json) -> bool:
+        """Whether a request state was given out here."""
+        return isinstance(state, str) and state.startswith(self._prefix)
 
     def resume(
         self, owner: str, method: str, params: JsonObject

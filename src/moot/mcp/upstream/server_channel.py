@@ -1,0 +1,150 @@
+"""One connection to a server that is kept up, and the calls that run over it.
+
+A server that speaks both eras of MCP has two of them, see `moot.mcp.upstream.mcp_client`. What the server
+sends besides answers goes to the owner of the channel.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
+
+from moot.errors import McpError
+from moot.mcp.eras import HEADER_MISMATCH, LISTS, METHOD_NOT_FOUND, Era, JsonObject
+from moot.mcp.upstream.call_runner import CallCounts, CallRunner, OutgoingCall
+from moot.mcp.upstream.connection import RpcConnection, ServerRequest
+from moot.mcp.upstream.server_info import ServerInfo
+from moot.mcp.upstream.server_session import ServerSession
+from moot.mcp.upstream.server_settings import Server, UpstreamOptions
+from moot.mcp.upstream.supervision import Supervisor
+from moot.mcp.upstream.suspended_calls import SuspendedCalls
+from moot.protocol.operation import Json
+
+log = logging.getLogger(__name__)
+
+
+class ChannelOwner(Protocol):
+    """Takes what happens on a channel besides its calls."""
+
+    def on_channel_up(
+        self, channel: ServerChannel, session: ServerSession, *, again: bool
+    ) -> Coroutine[Any, Any, None]:
+        """A run begins; the returned coroutine runs as long as it lasts."""
+
+    def on_channel_down(self, channel: ServerChannel, reason: str) -> None: ...
+
+    def on_channel_notification(self, method: str, params: JsonObject) -> None:
+        """Any notification that belongs to no call."""
+
+
+class ServerChannel:
+    """A supervised connection; `only_era` rules out the other era."""
+
+    def __init__(
+        self, server: Server, options: UpstreamOptions, owner: ChannelOwner, *, only_era: Era | None = None
+    ) -> None:
+        self.counts = CallCounts()
+        self.supervisor = Supervisor(server, options, self, self.counts, only_era=only_era)
+        self.suspended = SuspendedCalls(options)
+        self.calls = CallRunner(options, self.suspended, self.counts, on_timeout=self.supervisor.check_health)
+        self._owner = owner
+        self._label = server.label
+        self._limits = options.limits
+
+    @property
+    def info(self) -> ServerInfo | None:
+        """What the server said about itself in the present run; None while it is not up."""
+        session = self.supervisor.session
+        return None if session is None else session.info
+
+    async def run(self) -> None:
+        """Keep the connection up until cancelled, or until the server refuses the only era."""
+        await self.supervisor.run()
+
+    async def run_call(self, session: ServerSession, call: OutgoingCall) -> JsonObject:
+        """The result of a call; raises McpError."""
+        headers = session.headers
+        if headers is None or session.info.era == "handshake":
+            return await self.calls.run(session, call)
+        # A tool's definition says which arguments are repeated in headers.
+        if call.method == "tools/call" and not headers.knows(call.params.get("name")):
+            await self.list_tools(session)
+        try:
+            result = await self.calls.run(session, call)
+        except McpError as fault:
+            if fault.code != HEADER_MISMATCH or call.method != "tools/call":
+                raise
+            await self.list_tools(session)
+            return await self.calls.run(session, call)
+        if call.method == "tools/list":
+            headers.learn(result.get("tools"))
+        return result
+
+    async def list_tools(self, session: ServerSession) -> list[JsonObject]:
+        """All tools as this connection shows them; raises McpError."""
+
+        async def request(params: JsonObject) -> JsonObject:
+            return await self.run_call(session, OutgoingCall("tools/list", params))
+
+        return await list_pages(request, "tools/list", self._limits.max_pages)
+
+    async def request_about(self, session: ServerSession, method: str, uri: str) -> JsonObject:
+        """A request of our own about a resource."""
+        call = OutgoingCall(method, {"uri": uri}, seconds=self._limits.health_seconds)
+        return await self.calls.run(session, call)
+
+    # From the connection (MessageHandler)
+
+    def on_request(self, connection: RpcConnection, request: ServerRequest) -> None:
+        info = self.supervisor.server_info
+        if info is not None and info.era == "stateless":
+            connection.refuse(request, METHOD_NOT_FOUND, "a server sends no requests in this version of MCP")
+        else:
+            self.suspended.on_request(connection, request)
+
+    def on_request_cancelled(self, request_id: Json) -> None:
+        if self.supervisor.session is not None:
+            self.suspended.on_request_cancelled(self.supervisor.session.connection.exchanges, request_id)
+
+    def on_notification(self, method: str, params: JsonObject) -> None:
+        if method == "notifications/message":
+            session = self.supervisor.session
+            self.calls.forward_log_message(None if session is None else session.connection, params)
+        else:
+            self._owner.on_channel_notification(method, params)
+
+    def on_invalid_message(self, fault: str) -> None:
+        self.counts.invalid_messages += 1
+        level = logging.WARNING if self.counts.invalid_messages == 1 else logging.DEBUG
+        log.log(level, "not an MCP message", extra={"server": self._label, "fault": fault})
+
+    # From the supervisor (LifecycleListener)
+
+    def on_up(self, session: ServerSession, *, again: bool) -> Coroutine[Any, Any, None]:
+        self.calls.reset()
+        self.suspended.begin()
+        return self._owner.on_channel_up(self, session, again=again)
+
+    def on_down(self, reason: str) -> None:
+        self._owner.on_channel_down(self, reason)
+
+    def on_connection_lost(self, connection: RpcConnection) -> None:
+        self.suspended.on_connection_lost(connection)
+
+
+async def list_pages(
+    request: Callable[[JsonObject], Awaitable[JsonObject]], method: str, max_pages: int
+) -> list[JsonObject]:
+    """Every page of a list: a server that always has another page is stopped at `max_pages`."""
+    found: list[JsonObject] = []
+    params: JsonObject = {}
+    for _ in range(max_pages):
+        result = await request(params)
+        items = result.get(LISTS[method])
+        found += [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+        cursor = result.get("nextCursor")
+        if not isinstance(cursor, str) or cursor == params.get("cursor"):
+            break
+        params = {"cursor": cursor}
+    return found
