@@ -1,8 +1,12 @@
 // @ts-check
-/** Several decisions in one dialog. It lists all proposals, each with its call; exactly those are decided. */
+/**
+ * Several decisions in one dialog. It lists all proposals, each with its whole call and all its warnings; exactly those
+ * are decided. One that is too long to be read in a list is left out, to be decided on its own.
+ */
 import { button, el, replace } from "../core/dom.js";
 import { textAt } from "../core/json-text.js";
 import { textBlock, escapeHidden } from "../core/text.js";
+import { cautionsView } from "./proposal-view.js";
 import { callPermissions } from "./capability-match.js";
 import { approve, reject, reviewedProposal, obstacleText } from "./proposal-decisions.js";
 import { afterDelay, rejectDialog, summaryOf, watchProposals } from "./approvals-dialogs.js";
@@ -14,10 +18,13 @@ import { openDialog } from "./dialog.js";
 // A list longer than this is not read; decide on part of it first.
 export const MAX_AT_ONCE = 50;
 
-/** @param {Proposal} proposal */
-function entry(proposal) {
-  const given = textAt(proposal.call.bodyText, ["params", "arguments"]) ?? textAt(proposal.call.bodyText, ["params"]) ?? "";
-  return el("li", { data: { id: proposal.id } }, summaryOf(proposal, given && textBlock(given, { maxCharacters: 300, class: "bulk-call", label: "arguments" })), el("p", { class: "fault" }));
+// A call longer than this is read on its own page.
+const MAX_CALL_CHARACTERS = 2_000;
+
+/** @param {Context} context @param {Proposal} proposal */
+function entry(context, proposal) {
+  const given = textAt(proposal.call.bodyText, ["params"]) ?? "";
+  return el("li", { data: { id: proposal.id } }, summaryOf(proposal, [given && textBlock(given, { maxCharacters: MAX_CALL_CHARACTERS, class: "bulk-call", label: "arguments" }), ...cautionsView(context, proposal)]), el("p", { class: "fault" }));
 }
 
 /** Why one of them cannot be approved from here. @param {Context} context @param {Proposal} proposal */
@@ -25,6 +32,7 @@ function obstacle(context, proposal) {
   const { state } = context;
   if (proposal.from === state.me.id) return "It is your own proposal.";
   if (proposal.to.length === 0) return "It names no host: decide on it separately.";
+  if (proposal.call.bodyText.length > MAX_CALL_CHARACTERS) return "It is too long to be read here: decide on it separately.";
   return callPermissions(state.me.capabilities, state, proposal.to, proposal.call).request === "no" ? "Your permissions do not allow this call." : "";
 }
 
@@ -32,7 +40,7 @@ function obstacle(context, proposal) {
 export function approveSelected(context, proposals, finished) {
   const able = proposals.filter((each) => obstacle(context, each) === "");
   const shown = able.map(reviewedProposal);
-  const list = el("ul", { class: "decision-list" }, proposals.map(entry));
+  const list = el("ul", { class: "decision-list" }, proposals.map((each) => entry(context, each)));
   const mark = () => {
     for (const item of list.children) {
       const proposal = proposals.find((each) => each.id === item.dataset.id);
@@ -62,7 +70,7 @@ export function approveSelected(context, proposals, finished) {
 /** @param {Context} context @param {Proposal[]} proposals @param {(done: string[]) => void} finished */
 export function rejectSelected(context, proposals, finished) {
   const shown = proposals.map(reviewedProposal);
-  return rejectDialog(context, shown, [el("ul", { class: "decision-list" }, proposals.map(entry))], async (reason, explanation) => {
+  return rejectDialog(context, shown, [el("ul", { class: "decision-list" }, proposals.map((each) => entry(context, each)))], async (reason, explanation) => {
     report(context, "rejected", await Promise.all(shown.map((each) => reject(context, each, reason, explanation))), proposals.length);
     finished(shown.map((each) => each.id));
   });

@@ -25,6 +25,8 @@ import { icon } from "./icons.js";
 
 // Decided proposals that are still shown, so that their results can be followed.
 const MAX_DECIDED = 20;
+// About the height of a line of text.
+const LINE_PIXELS = 22;
 
 class ApprovalsView {
   /** @param {HTMLElement} outlet @param {Context} context */
@@ -45,8 +47,11 @@ class ApprovalsView {
     this._actions = new ApprovalActions(context, () => this.move(1, "wait"));
     this._count = el("span", { class: "soft" });
     this._bulk = el("div", { class: "approvals-bulk", role: "group", "aria-label": "Selected proposals", hidden: true });
-    this._body = el("div", { class: "approvals-body" });
-    this._detail = el("section", { class: "approvals-detail", "aria-label": "Proposal" }, el("div", { class: "approvals-back" }, button("All proposals", () => context.go("approvals"), { class: "quiet small", icon: icon("up", 16) })), this._body, this._actions.node);
+    this._body = el("div", { class: "approvals-body", on: { scroll: () => this._drawFold() } });
+    this._fold = el("button", { type: "button", class: "approvals-fold", hidden: true, on: { click: () => this._body.scrollBy({ top: this._body.clientHeight * 0.9 }) } });
+    this._sizes = new ResizeObserver(() => this._drawFold());
+    this._sizes.observe(this._body);
+    this._detail = el("section", { class: "approvals-detail", "aria-label": "Proposal" }, el("div", { class: "approvals-back" }, button("All proposals", () => context.go("approvals"), { class: "quiet small", icon: icon("up", 16) })), this._body, this._fold, this._actions.node);
     this._root = el("div", { class: "approvals" }, el("div", { class: "approvals-side" }, this._list.node), this._detail);
     outlet.append(
       el("div", { class: "view-head" }, el("h1", {}, "Approvals"), this._count, el("span", { class: "grow" }), alertSwitches(context)),
@@ -58,7 +63,7 @@ class ApprovalsView {
       context.state.on("proposals", () => this.draw()),
       // Of a thousand requests a second, only those about the shown proposal change its progress.
       context.state.on("requests", () => this._drawHistory()),
-      context.state.on(["tools", "roster"], () => {
+      context.state.on(["tools", "roster", "reasoning"], () => {
         this._shown?.view.refresh();
         this._actions.draw();
       }),
@@ -130,6 +135,8 @@ class ApprovalsView {
     const historyNode = el("div", {});
     this._shown = { proposal, view, drawnFor: "", history: historyNode };
     replace(this._body, view.node, historyNode);
+    this._sizes.disconnect();
+    for (const node of [this._body, view.node, historyNode]) this._sizes.observe(node);
     this._body.scrollTop = 0;
     this._actions.show(proposal, view.unread, chosen);
     const waiting = this._pending();
@@ -243,6 +250,14 @@ class ApprovalsView {
     }
   }
 
+  /** How much of the proposal is below what can be seen. */
+  _drawFold() {
+    const rest = this._body.scrollHeight - this._body.clientHeight - this._body.scrollTop;
+    const lines = Math.round(rest / LINE_PIXELS);
+    this._fold.hidden = lines < 2 || this._shown === null;
+    if (!this._fold.hidden) this._fold.textContent = `${lines.toLocaleString("en")} more lines below ↓`;
+  }
+
   /** @param {Proposal[]} waiting */
   _announce(waiting) {
     const added = waiting.filter((each) => !this._announced.has(each.id));
@@ -291,6 +306,7 @@ class ApprovalsView {
   }
 
   close() {
+    this._sizes.disconnect();
     clearInterval(this._clock);
     this._actions.close();
     this._stops.forEach((stop) => stop());

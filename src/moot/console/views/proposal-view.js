@@ -18,6 +18,8 @@ import { grantScopes } from "./grant-scopes.js";
 import { copyButton } from "./envelope-details.js";
 import { icon } from "./icons.js";
 import { jsonTree } from "./json-tree.js";
+import { risksOf } from "./call-risks.js";
+import { reasonsView } from "./proposal-reasons.js";
 
 /** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
 /** @typedef {import("../app.js").Context} Context */
@@ -36,6 +38,7 @@ const READERS = ["read_file", "read_text_file", "read", "view_file", "get_file_c
 export function proposalView(context, proposal) {
   const tool = el("div", { class: "proposal-tool" });
   const cautions = el("div", { class: "proposal-cautions" });
+  const reasons = el("div", {});
   /** @type {(() => void)[]} */
   const later = [];
   const readable = el("div", { class: "proposal-readable" }, readableCall(context, proposal, later));
@@ -46,13 +49,15 @@ export function proposalView(context, proposal) {
     cautions,
     tool,
     callTabs(context, proposal, readable),
+    reasons,
     grantEffectView(context, proposal),
   );
   const refresh = () => {
     if (proposal.to.length === 1) toolCatalogueOf(context).retry(proposal.to[0]);
     replace(tool, toolView(context, proposal));
-    replace(cautions, warningsOf(context, proposal).map((text) => el("p", { class: "caution" }, icon("warning", 16), el("span", {}, text))));
+    replace(cautions, cautionsView(context, proposal));
     cautions.hidden = cautions.childElementCount === 0;
+    replace(reasons, reasonsView(context, proposal));
     later.forEach((look) => look());
   };
   refresh();
@@ -72,7 +77,7 @@ function head(context, proposal) {
       el("span", {}, "on ", host),
       proposal.call.method !== "tools/call" && el("span", {}, "method ", el("bdi", { class: "mono" }, oneLine(proposal.call.method, 80))),
       el("span", {}, `proposed ${formatMinute(proposal.at)}, `, el("time", { class: "since", data: { at: String(proposal.at) } }, ago(proposal.at))),
-      proposal.context && el("span", {}, "in ", el("bdi", { class: "mono" }, oneLine(proposal.context, 60))),
+      proposal.context && !context.state.reasoning.within(proposal.context) && el("span", {}, "in ", el("bdi", { class: "mono" }, oneLine(proposal.context, 60))),
       el("a", { href: context.link("timeline", proposal.id) }, "Show in timeline"),
       el("a", { href: context.link("flow", proposal.id) }, "View flow"),
       proposal.call.method === "tools/call" && proposal.to.length === 1 && el("a", { href: context.link("call", proposal.to[0], proposal.call.name, proposal.id) }, "Edit and call"),
@@ -95,6 +100,12 @@ function toolView(context, proposal) {
     el("p", { class: "proposal-description" }, found.title && el("strong", {}, oneLine(found.title, 120), ": "), found.description ? escapeHidden(found.description.slice(0, 2000)) : el("span", { class: "soft" }, "No description.")),
     declaredHints(found).length > 0 && el("p", { class: "claims" }, el("span", { class: "soft" }, "Declared:"), declaredHints(found).map(([text, tone]) => el("span", { class: "tag", data: tone ? { tone } : {} }, text))),
   ];
+}
+
+/** Everything to read before deciding, the most serious first. @param {Context} context @param {Proposal} proposal */
+export function cautionsView(context, proposal) {
+  const risks = risksOf(proposal.call).map((risk) => el("p", { class: "caution", data: { tone: risk.tone } }, icon(risk.tone === "info" ? "help" : "warning", 16), el("bdi", {}, oneLine(risk.text, 300))));
+  return [...risks, ...warningsOf(context, proposal).map((text) => el("p", { class: "caution" }, icon("warning", 16), el("span", {}, text)))];
 }
 
 /** Warnings to read before deciding. @param {Context} context @param {Proposal} proposal @returns {any[]} */
@@ -214,26 +225,34 @@ function contentView(context, proposal, path, text, later) {
   const body = el("div", { class: "content-change" });
   const size = sizeOf(text);
   const whole = button("Full text", () => show(null, ""), { class: "quiet small" });
-  const compare = button("Compare with current file", async () => {
+  const read = async (/** @type {(problem: string) => void} */ fail) => {
     const ask = readCallFor(context, host, path);
     if (!ask) return;
     compare.disabled = true;
     try {
       const now = onlyText(await context.call(host, "tools/call", ask));
-      if (now === null) context.notify("The reply is not text, so there is nothing to compare.", "bad");
+      if (now === null) fail("The reply is not text, so there is nothing to compare.");
       else show(now, "now");
     } catch (fault) {
-      context.notify(`The file could not be read: ${errorText(fault)}`, "bad");
+      fail(`The file could not be read: ${errorText(fault)}`);
     }
     compare.disabled = false;
-  }, { class: "small", title: `Reads the file from ${oneLine(host, 60)}; everyone sees the request` });
+  };
+  const compare = button("Compare with current file", () => void read((problem) => context.notify(problem, "bad")), { class: "small", title: `Reads the file from ${oneLine(host, 60)}; everyone sees its content` });
   const show = (/** @type {string | null} */ old, /** @type {string} */ when) =>
     replace(
       body,
       el("div", { class: "content-bar" }, el("span", { class: "soft" }, old === null ? size : ["compared with the file on ", nameOf(host), ` ${when}`]), el("span", { class: "grow" }), old !== null && whole, compare),
+      old !== null && lossView(old, text),
       old === null ? addedView(text) : diffView(old, text),
     );
-  later.push(() => (compare.hidden = !host || readCallFor(context, host, path) === null));
+  let isCompared = false;
+  later.push(() => {
+    compare.hidden = !host || readCallFor(context, host, path) === null;
+    if (isCompared || compare.hidden || proposal.status !== "open" || !mayReadItself(context, proposal, host, path)) return;
+    isCompared = true;
+    void read(() => {});
+  });
   // For a settled proposal, show what it changed, not the present content.
   const known = host ? lastKnownText(context.state.proposals, host, path, proposal.settledAt || Infinity) : null;
   if (known) show(known.text, `at ${formatTime(known.at)}`);
@@ -241,11 +260,27 @@ function contentView(context, proposal, path, text, later) {
   return body;
 }
 
+/** What is lost when a file is replaced, in red. @param {string} old @param {string} text */
+function lossView(old, text) {
+  const count = linesIn(old);
+  if (count === 0) return null;
+  const lines = `${count.toLocaleString("en")} ${count === 1 ? "line" : "lines"}`;
+  const left = linesIn(text);
+  if (text.trim() === "") return el("p", { class: "caution", data: { tone: "bad" } }, icon("warning", 16), `Empties the file: removes all ${lines}.`);
+  if (left * 2 < count) return el("p", { class: "caution", data: { tone: "bad" } }, icon("warning", 16), `Shortens the file from ${lines} to ${left.toLocaleString("en")}.`);
+  return null;
+}
+
+/** @param {string} text */
+function linesIn(text) {
+  return text === "" ? 0 : text.split("\n").length - (text.endsWith("\n") ? 1 : 0);
+}
+
 /** "12 lines, 340 bytes". @param {string} text */
 function sizeOf(text) {
   const bytes = new TextEncoder().encode(text).length;
   if (bytes === 0) return "empty (0 bytes)";
-  const lines = text.split("\n").length - (text.endsWith("\n") ? 1 : 0);
+  const lines = linesIn(text);
   return `${lines.toLocaleString("en")} ${lines === 1 ? "line" : "lines"}, ${bytes.toLocaleString("en")} ${bytes === 1 ? "byte" : "bytes"}`;
 }
 
@@ -258,6 +293,17 @@ function readCallFor(context, host, path) {
   if (!wanted) return null;
   const params = { name: tool.name, arguments: { [wanted]: path } };
   return callPermissions(context.state.me.capabilities, context.state, [host], { method: "tools/call", params }).request === "yes" ? params : null;
+}
+
+/**
+ * Whether the proposer may read the file anyway. Only then is it read without asking: everybody sees the answer, so a
+ * proposal to write must not be a way to have a file read.
+ * @param {Context} context @param {Proposal} proposal @param {string} host @param {string} path
+ */
+function mayReadItself(context, proposal, host, path) {
+  const params = readCallFor(context, host, path);
+  const capabilities = context.state.roster.get(proposal.from)?.capabilities ?? [];
+  return params !== null && callPermissions(capabilities, context.state, [host], { method: "tools/call", params }).request === "yes";
 }
 
 /** @param {string} name @param {any} value */

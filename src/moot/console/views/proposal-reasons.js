@@ -1,0 +1,77 @@
+// @ts-check
+/** Beside a proposal: why it was made (the message it answers, the reasoning it belongs to), and how like ones were decided before. */
+import { el } from "../core/dom.js";
+import { escapeHidden, nameOf, oneLine } from "../core/text.js";
+import { ago } from "../core/time.js";
+
+/** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
+/** @typedef {import("../app.js").Context} Context */
+
+const QUOTE_CHARACTERS = 400;
+const LATEST_THOUGHTS = 2;
+// After so many equal approvals by one person, a permission saves them the question.
+const OFTEN = 3;
+
+/** @param {Context} context @param {Proposal} proposal @returns {HTMLElement | null} */
+export function reasonsView(context, proposal) {
+  const quotes = [...chatQuotes(context, proposal), ...thoughtQuotes(context, proposal)];
+  const before = pastText(context, proposal);
+  if (quotes.length === 0 && !before) return null;
+  return el(
+    "section",
+    { class: "proposal-reasons", "aria-label": "Background" },
+    quotes.length > 0 && [el("h3", {}, "Why"), quotes],
+    before && el("p", { class: "soft proposal-past" }, before),
+  );
+}
+
+/** The chat that it answers, or that its reasoning answers. @param {Context} context @param {Proposal} proposal */
+function chatQuotes(context, proposal) {
+  const { envelopes, reasoning } = context.state;
+  const about = [...proposal.about, ...(reasoning.within(proposal.context)?.about ?? [])];
+  return [...new Set(about)].flatMap((id) => {
+    const row = envelopes.byId(id);
+    const text = row?.kind === "chat" ? envelopes.envelope(row)?.payload?.text : null;
+    return row && typeof text === "string" ? [quote(context, row.from, "asked", text, row.id)] : [];
+  });
+}
+
+/** @param {Context} context @param {Proposal} proposal */
+function thoughtQuotes(context, proposal) {
+  const sequence = proposal.context ? context.state.reasoning.within(proposal.context) : undefined;
+  // Nobody speaks for the proposer.
+  if (!sequence || sequence.from !== proposal.from) return [];
+  const thoughts = sequence.thoughts.filter((each) => each.at <= proposal.at).slice(-LATEST_THOUGHTS);
+  const texts = thoughts.length > 0 ? thoughts : [{ id: sequence.id, text: sequence.message }];
+  return texts.filter((each) => each.text).map((each) => quote(context, sequence.from, "thought", each.text, each.id));
+}
+
+/** @param {Context} context @param {string} from @param {string} verb @param {string} text @param {string} id */
+function quote(context, from, verb, text, id) {
+  const cut = text.length > QUOTE_CHARACTERS ? `${text.slice(0, QUOTE_CHARACTERS)}…` : text;
+  return el("blockquote", {}, el("p", {}, nameOf(from), ` ${verb}: `, el("bdi", {}, escapeHidden(cut))), el("a", { class: "faint", href: context.link("timeline", id) }, "Show in timeline"));
+}
+
+/** How calls of this tool by this proposer were decided before. @param {Context} context @param {Proposal} proposal */
+function pastText(context, proposal) {
+  const me = context.state.me.id;
+  const before = [...context.state.proposals.byId.values()].filter((each) => each.id !== proposal.id && each.from === proposal.from && each.call.method === proposal.call.method && each.call.name === proposal.call.name && each.to.join() === proposal.to.join());
+  if (before.length === 0) return null;
+  const count = (/** @type {(each: Proposal) => boolean} */ holds) => before.filter(holds).length;
+  const counts = /** @type {[number, string][]} */ ([
+    [count((each) => each.status === "done" || each.status === "fulfilled"), "approved"],
+    [count((each) => each.status === "failed"), "failed"],
+    [count((each) => each.status === "unknown"), "of unknown outcome"],
+    [count((each) => each.rejections.length > 0), "rejected"],
+    [count((each) => each.status === "withdrawn" || each.status === "expired"), "withdrawn or expired"],
+    [count((each) => each.status === "open" && each.rejections.length === 0), "also pending"],
+  ]).filter(([number]) => number > 0);
+  const latest = before.reduce((a, b) => (a.at > b.at ? a : b));
+  const equal = count((each) => each.fulfilledBy === me && each.call.bodyText === proposal.call.bodyText);
+  return [
+    `${oneLine(proposal.call.name || proposal.call.method, 60)} by `, nameOf(proposal.from), ` before: ${counts.map(([number, text]) => `${number} ${text}`).join(", ")}; the latest `,
+    el("a", { href: context.link("approvals", latest.id) }, ago(latest.at)), ".",
+    equal >= OFTEN && el("strong", {}, ` You approved this exact call ${equal} times: “Approve and grant” (A) stops the question, `),
+    equal >= OFTEN && el("a", { href: context.link("rules") }, "or make it a rule."),
+  ];
+}
