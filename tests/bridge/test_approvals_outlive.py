@@ -17,6 +17,8 @@ import pytest
 import yaml
 
 from mcp import Client, MCPError, StdioServerParameters
+from moot.bridge.space_server.calls_file import CallsFile
+from moot.mcp.downstream.backend import BackendCall
 from moot.participant import JoinedSpace, connect
 from tests.bridge.served_space import HASTY, HOST, offer_files, served_space, text_of
 from tests.bridge.test_mcp_command import token_file
@@ -24,7 +26,7 @@ from tests.bridge.test_space_server import LISTS
 from tests.bridge.test_space_server_decisions import CALL, GUEST, first_proposal, set_up
 from tests.gateway.running_gateway import participants
 from tests.gateway.served import Served, started
-from tests.waiting import bounded, until
+from tests.waiting import bounded, until, until_told
 
 ERAS = ["legacy", "2026-07-28"]
 
@@ -275,6 +277,35 @@ async def test_over_stdio_the_sdk_times_out_and_the_proposal_stays(tmp_path: Pat
         async with Client(parameters, mode="legacy") as client:
             assert "line 1" in text_of(await client.call_tool(*ADD))
         assert writes == ["pay 7"]
+
+
+async def test_a_client_that_ends_before_the_gateway_has_answered_leaves_its_proposal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others have it while the proposer still waits for its echo."""
+    async with served_space(tmp_path, GUEST) as room:
+        _, alice, shown = await set_up(room, calls=CallsFile(tmp_path / "calls.json"))
+        waiting = asyncio.Event()
+
+        async def never(_sent: Any) -> Any:
+            waiting.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(shown.space._sender, "wait_for_echo", never)
+        params = {"name": CALL[0], "arguments": CALL[1]}
+        call = asyncio.ensure_future(shown.backend.perform(BackendCall("tools/call", params)))
+        async with bounded():
+            await waiting.wait()
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        seen = await first_proposal(alice)
+        monkeypatch.undo()
+        pending = await until_told(lambda: shown.backend.pending(seen.id))
+        assert pending is not None
+        await alice.approve(seen)
+        async with bounded():
+            await pending.finished.wait()
+        assert pending.result()["content"][0]["text"] == "wrote b"
 
 
 async def test_two_calls_at_once_are_two_calls(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,16 @@ from moot.participant import connect
 from tests.bridge.served_space import HOST, ServedSpace, offer_files, served_space, text_of
 from tests.gateway.running_gateway import participants
 from tests.gateway.served import command, started
+from tests.ports import held_port
 from tests.waiting import HANG_SECONDS, bounded, until, until_told
 
 ERAS = ["legacy", "2026-07-28"]
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    with held_port() as held:
+        yield held
 
 
 def token_file(folder: Path, name: str) -> Path:
@@ -92,18 +99,63 @@ async def test_over_http_it_says_where_it_listens_and_serves_several_clients(tmp
             assert (output, errors, one.returncode) == (b"", b"", 0)
 
 
-async def test_without_a_gateway_it_says_so_to_the_person_and_to_the_client(tmp_path: Path) -> None:
+async def test_a_gateway_that_is_started_later_is_waited_for(tmp_path: Path, port: int) -> None:
+    """A client starts its servers once: it must not lose this one because the gateway came after it."""
+    file = tmp_path / "moot.yaml"
+    file.write_text(
+        yaml.safe_dump({"spaces": {"lab": {"participants": participants(bob=["*"], files=HOST)}}})
+    )
+    file.chmod(0o600)
+    url = f"http://127.0.0.1:{port}"
+    async with Client(stdio(url, tmp_path), mode="legacy") as client:
+        assert f"The gateway {url} cannot be reached yet" in (client.instructions or "")
+        assert "connection refused" in (client.instructions or "")
+        assert [tool.name for tool in (await client.list_tools()).tools] == list(OWN_NAMES)
+        told = await client.call_tool("read_file", {"path": "a.txt"})
+        assert (told.is_error, "Nothing was sent: call again soon" in text_of(told)) == (True, True)
+        gateway = await started(file, "--port", str(port))
+        try:
+            async with connect(gateway.url, "lab", "t-files") as files:
+                offer_files(files)
+
+                async def is_there() -> bool:
+                    tools = (await client.list_tools()).tools
+                    return [tool.name for tool in tools] == [*OWN_NAMES, "read_file", "write_file"]
+
+                await until_told(is_there)
+                assert text_of(await client.call_tool("read_file", {"path": "a.txt"})) == "hello"
+        finally:
+            await gateway.close()
+            await gateway.end()
+
+
+async def test_a_person_reads_what_it_waits_for_and_the_end_of_input_ends_the_wait(tmp_path: Path) -> None:
     async with process(arguments("http://127.0.0.1:9", tmp_path)) as one:
-        hello = {"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": {}}
+        assert one.stderr is not None
         async with bounded():
-            output, errors = await one.communicate(json.dumps(hello).encode() + b"\n")
-        assert one.returncode == 5
-        error = json.loads(output)
-        assert (error["id"], error["error"]["code"]) == (7, -32000)
-        assert "127.0.0.1:9" in error["error"]["message"]
-        assert errors.decode().startswith("moot: ")
-        assert "127.0.0.1:9" in errors.decode()
-        assert "Traceback" not in errors.decode()
+            line = (await one.stderr.readline()).decode()
+            assert line.startswith("moot: http://127.0.0.1:9 cannot be reached")
+            assert line.endswith("Waiting for it.\n")
+            output, errors = await one.communicate(b"")
+        assert (output, errors, one.returncode) == (b"", b"", 0)
+
+
+async def test_a_token_that_a_late_gateway_does_not_know_ends_it(tmp_path: Path, port: int) -> None:
+    file = tmp_path / "moot.yaml"
+    file.write_text(yaml.safe_dump({"spaces": {"lab": {"participants": participants(files=HOST)}}}))
+    file.chmod(0o600)
+    async with process(arguments(f"http://127.0.0.1:{port}", tmp_path, "nobody")) as one:
+        assert one.stderr is not None
+        async with bounded():
+            assert "Waiting for it." in (await one.stderr.readline()).decode()
+        gateway = await started(file, "--port", str(port))
+        try:
+            async with bounded():
+                assert await one.wait() == 5
+            assert "does not know this token" in (await one.stderr.read()).decode()
+        finally:
+            await gateway.close()
+            await gateway.end()
 
 
 async def test_a_wrong_token_is_told_of_and_not_shown(tmp_path: Path) -> None:

@@ -173,7 +173,9 @@ async def test_a_tool_that_changes_is_shown_and_withheld_until_somebody_consents
             await call(alice, "echo")
         assert "echo" not in [tool["name"] for tool in await alice.list_all("host", "tools")]
         await until(lambda: bool(chats))
-        assert '"description": "first" → "now evil \\u001b[2J"' in chats[0]
+        # Models read the chat, and the new text is not for them.
+        assert "has changed since it was first seen (description)" in chats[0]
+        assert "evil" not in chats[0]
         # The rest of the server goes on.
         assert text_of(await call(alice, "sleep")) == "slept"
         assert bridge.accept() == ["echo"]

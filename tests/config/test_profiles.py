@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from moot.config import BUILT_IN, TokenGrant, hash_token
+from moot.config.profiles import LIST_OFFERS
 from moot.conformance.pure_driver import PureDriver
 from moot.protocol.operation import Operation
 from moot.protocol.patterns import Rights, read_capabilities
@@ -60,6 +61,18 @@ def test_full_may_send_every_mcp_kind_and_chat() -> None:
 @pytest.mark.requirement("MEW-4.1-13", "MCPX-4.1-15", "MCPX-4.1-16")
 def test_proposal_only_proposes_and_answers_but_never_requests() -> None:
     assert allowed("proposal-only") == {"chat", "mcp/proposal", *ALL_RESPONSES}
+
+
+def test_a_participant_that_only_proposes_may_list_what_there_is_to_propose(tmp_path: Path) -> None:
+    people = "participants: {a: {profile: proposal-only}, b: {profile: initial}, c: {capabilities: [chat]}}"
+    given = lab(tmp_path, people).config.participants
+    assert given["a"].capabilities == (*BUILT_IN["proposal-only"], *LIST_OFFERS)
+    assert given["b"].capabilities == BUILT_IN["initial"]
+    assert given["c"].capabilities == read_capabilities(["chat"])
+    rights = Rights(LIST_OFFERS)
+    for method, allowed in (("tools/list", True), ("resources/templates/list", True), ("roots/list", False)):
+        assert rights.allow("mcp/request", {"method": method}, ["files"]) == allowed
+    assert not rights.allow("mcp/request", {"method": "tools/call", "params": {"name": "x"}}, ["files"])
 
 
 @pytest.mark.requirement("MCPX-4.1-17", "MEW-9.3-2")

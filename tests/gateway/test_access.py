@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from moot.mcp.eras import LISTS
 from moot.protocol.operation import Json
 from tests.gateway.running_gateway import (
     CALL,
@@ -126,7 +127,7 @@ async def test_a_token_can_stand_for_rights_or_a_profile_of_its_own(tmp_path: Pa
 
 @pytest.mark.requirement("MEW-4.1-19", "MCPX-4.1-13", "MCPX-7.1-1", "MEW-7.3-1")
 async def test_the_welcome_lists_the_patterns_behind_a_profile(tmp_path: Path) -> None:
-    """A new agent starts with proposing and without requesting."""
+    """A new agent starts with proposing and without requesting anything but lists."""
     settings = gateway_settings(
         {
             "lab": {
@@ -144,10 +145,13 @@ async def test_the_welcome_lists_the_patterns_behind_a_profile(tmp_path: Path) -
         agent = await room.open("/ws?topic=lab", token="t-agent")
         rights = (await agent.next())["payload"]["you"]["capabilities"]
         assert "mcp/proposal:*" in rights
-        assert not any(right.startswith(("mcp/request", "*", "mcp/*")) for right in rights)
-        body: Json = {"method": "tools/list"}
-        assert await agent.refused("mcp/request:tools/list", body) == "capability_violation"
-        assert await agent.refused("mcp/proposal:tools/list", body) is None
+        requests = sorted(right for right in rights if right.startswith(("mcp/request", "*", "mcp/*")))
+        assert requests == [f"mcp/request:{method}" for method in sorted(LISTS)]
+        body: Json = {"method": "tools/call", "params": {"name": "add"}}
+        assert await agent.refused("mcp/request:tools/call:add", body) == "capability_violation"
+        assert await agent.refused("mcp/proposal:tools/call:add", body) is None
+        # It sees what it can propose.
+        assert await agent.refused("mcp/request:tools/list", {"method": "tools/list"}) is None
 
 
 @pytest.mark.requirement("MEW-6.5-2", "MCPX-6.3-2")

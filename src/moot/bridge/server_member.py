@@ -54,8 +54,6 @@ _SESSION_NOTIFICATIONS: Final = frozenset(
 )
 # Between two checks of a list that keeps changing.
 _CHECK_SECONDS: Final = 1.0
-# How many fields of a change go into a chat message; the log has all.
-_MAX_FIELDS_IN_CHAT: Final = 5
 
 
 class ServerControls(Controls):
@@ -333,8 +331,9 @@ class ServerMember:
             )
             withheld = self.pins.withholds(change.tool)
             end = "withheld until the operator of this bridge accepts it" if withheld else "still offered"
-            headline = f"The tool {change.tool!r} has changed since it was first seen; it is {end}."
-            text = "\n".join([headline, *lines[:_MAX_FIELDS_IN_CHAT]])
+            # Only which fields differ: models read the chat, and the new text may be written for them.
+            fields = ", ".join(change.field_names())
+            text = f"The tool {change.tool!r} has changed since it was first seen ({fields}); it is {end}."
             try:
                 if self.space.may("chat", {"text": text}):
                     await self.space.send("chat", {"text": text})

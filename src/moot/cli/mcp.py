@@ -21,9 +21,10 @@ from moot.errors import MootError, UsageError
 
 if TYPE_CHECKING:
     from moot.bridge.space_server.calls_file import CallsFile
+    from moot.bridge.space_server.late_backend import LateBackend
     from moot.config.connect_settings import CliOverrides, ConnectSettings
     from moot.mcp.downstream.mcp_server import McpServer
-    from moot.participant import JoinedSpace
+    from moot.participant.connection.envelope_sender import CloseReason
 
 _ABOUT: Final = """\
 Joins a space and serves it to an MCP client: the tools, resources and prompts of all members, as far as you
@@ -48,6 +49,10 @@ CLIENTS: Final = ("claude-code", "claude-desktop", "cursor", "vscode", "generic"
 # Anybody who can reach the port could act as this member, so the token must not be guessable.
 _TOKEN_CHARS: Final = 16
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+# `BackendSettings.max_listed_bytes`, which is not imported for `--help`; a test compares them.
+_LISTED_BYTES: Final = 128 << 10
+# How long the first request may wait for the gateway; later ones are told that it is waited for.
+_FIRST_JOIN_SECONDS: Final = 3.0
 # How long to wait for the client's first request, to answer it with the reason why we end.
 _FIRST_REQUEST_SECONDS: Final = 2.0
 
@@ -100,6 +105,13 @@ def add_command(commands: Any, name: str) -> None:
         metavar="FILE",
         help="keeps calls that wait for a decision (default: below ~/.local/state; `none`: do not keep them)",
     )
+    add(
+        "--max-listed-bytes",
+        type=int,
+        default=_LISTED_BYTES,
+        metavar="N",
+        help="more tools than this are not listed, but found with moot_find_tools (default 131072)",
+    )
     add("--no-word-vectors", action="store_true", help="search tools by words alone (see moot[search])")
     add(
         "--log-level",
@@ -119,6 +131,8 @@ def add_command(commands: Any, name: str) -> None:
 def run(options: argparse.Namespace) -> int:
     if options.decision_seconds <= 0:
         raise UsageError("--decision-seconds must be more than 0")
+    if options.max_listed_bytes < 0:
+        raise UsageError("--max-listed-bytes must not be less than 0")
     # Here and not above: `moot --help` should not wait for servers to be imported.
     from moot.config.connect_settings import CliOverrides, connect_settings
 
@@ -138,23 +152,57 @@ def run(options: argparse.Namespace) -> int:
 
 async def _serve(options: argparse.Namespace, where: ConnectSettings, environ: Mapping[str, str]) -> int:
     from moot import logs
-    from moot.bridge.space_server.call_text import console_address
-    from moot.bridge.space_server.names_file import NamesFile
-    from moot.bridge.space_server.own_tools import OWN_NAMES
-    from moot.bridge.space_server.pending_calls import FOREVER_SECONDS
-    from moot.bridge.space_server.space_backend import BackendSettings, SpaceBackend
+    from moot.bridge.space_server.late_backend import LateBackend
     from moot.mcp.downstream.limits import McpServerLimits
     from moot.mcp.downstream.mcp_server import McpServer
+
+    logs.set_up(options.log_level, "text", None)
+    late = LateBackend(where.url)
+    # In a task of its own: a client does not start us again because its gateway was started after it.
+    joining = asyncio.ensure_future(_stay_joined(options, where, environ, late))
+    is_serving = False
+    try:
+        attached = asyncio.ensure_future(late.wait_attached(_FIRST_JOIN_SECONDS))
+        either: set[asyncio.Future[Any]] = {joining, attached}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        attached.cancel()
+        if joining.done() and not late.me:
+            joining.result()
+        is_serving = True
+        key = sha256(f"request states\0{where.token.reveal()}".encode()).hexdigest()[:16]
+        limits = McpServerLimits(decision_seconds=options.decision_seconds)
+        async with McpServer(late, limits, state_key=key) as server:
+            return await _serve_until_end(options, server, late, joining)
+    except MootError as fault:
+        if not options.http and not is_serving:
+            await _answer_with_error(str(fault))
+        raise
+    finally:
+        joining.cancel()
+        await asyncio.gather(joining, return_exceptions=True)
+
+
+async def _stay_joined(
+    options: argparse.Namespace, where: ConnectSettings, environ: Mapping[str, str], late: LateBackend
+) -> CloseReason:
+    """Join as soon as the gateway is there, and stay; why that ended. Raises NotAdmitted."""
+    from moot.bridge.space_server.call_text import console_address
+    from moot.bridge.space_server.names_file import NamesFile
+    from moot.bridge.space_server.own_tools import RESERVED_NAMES
+    from moot.bridge.space_server.pending_calls import FOREVER_SECONDS
+    from moot.bridge.space_server.space_backend import BackendSettings, SpaceBackend
+    from moot.errors import Unreachable
     from moot.offers.offer_table import OfferTable
     from moot.offers.search_settings import SearchSettings
     from moot.participant import ParticipantLimits, connect
 
-    token = where.token.reveal()
-
-    logs.set_up(options.log_level, "text", None)
     # Practically forever: a client does not restart us because the gateway was restarted.
-    limits = ParticipantLimits(reconnect_seconds=FOREVER_SECONDS, proposal_seconds=FOREVER_SECONDS)
-    offers = OfferTable(OWN_NAMES)
+    limits = ParticipantLimits(
+        connect_seconds=_FIRST_JOIN_SECONDS,
+        reconnect_seconds=FOREVER_SECONDS,
+        proposal_seconds=FOREVER_SECONDS,
+    )
+    offers = OfferTable(RESERVED_NAMES)
     path = _names_path(options, where, environ)
     names = None if path is None else NamesFile(path, offers)
     if names is not None:
@@ -162,34 +210,37 @@ async def _serve(options: argparse.Namespace, where: ConnectSettings, environ: M
     settings = BackendSettings(
         wait_for_others=options.wait_for_others,
         console=console_address(where.url),
+        max_listed_bytes=options.max_listed_bytes,
         search=SearchSettings(word_vectors=not options.no_word_vectors),
     )
-    try:
-        async with (
-            # A call gets its response; an echo of the request would only wake us once more.
-            connect(
-                where.url, where.space, token, name=where.name, limits=limits, echo="unanswered"
-            ) as joined,
-            SpaceBackend(
-                joined,
-                settings,
-                space_name=where.space,
-                offers=offers,
-                calls=_calls_file(options, where, environ, joined.me),
-            ) as backend,
-            McpServer(
-                backend,
-                McpServerLimits(decision_seconds=options.decision_seconds),
-                state_key=sha256(f"request states\0{token}".encode()).hexdigest()[:16],
-            ) as server,
-        ):
-            if names is not None:
-                backend.watch(lambda _change: names.save())
-            return await _serve_until_end(options, server, joined)
-    except MootError as fault:
-        if not options.http:
-            await _answer_with_error(str(fault))
-        raise
+    while True:
+        try:
+            async with (
+                # A call gets its response; an echo of the request would only wake us once more.
+                connect(
+                    where.url,
+                    where.space,
+                    where.token.reveal(),
+                    name=where.name,
+                    limits=limits,
+                    echo="unanswered",
+                ) as joined,
+                SpaceBackend(
+                    joined,
+                    settings,
+                    space_name=where.space,
+                    offers=offers,
+                    calls=_calls_file(options, where, environ, joined.me),
+                ) as backend,
+            ):
+                if names is not None:
+                    backend.watch(lambda _change: names.save())
+                late.attach(backend, joined.me)
+                return await joined.stay()
+        except Unreachable as fault:
+            if not late.problem:
+                print(f"moot: {fault}. Waiting for it.", file=sys.stderr, flush=True)
+            late.problem = str(fault)
 
 
 def _names_path(
@@ -221,27 +272,28 @@ def _state_folder(environ: Mapping[str, str]) -> Path:
     return Path(state) if state else Path.home() / ".local" / "state"
 
 
-async def _serve_until_end(options: argparse.Namespace, server: McpServer, joined: JoinedSpace) -> int:
+async def _serve_until_end(
+    options: argparse.Namespace, server: McpServer, late: LateBackend, joining: asyncio.Future[CloseReason]
+) -> int:
     """Serve until the client disconnects or the space ends our membership; cancelling ends both in order."""
     stop = asyncio.Event()
-    serving = asyncio.ensure_future(_serve_client(options, server, joined, stop))
-    ending = asyncio.ensure_future(joined.stay())
+    serving = asyncio.ensure_future(_serve_client(options, server, late, stop))
     try:
-        await asyncio.wait({serving, ending}, return_when=asyncio.FIRST_COMPLETED)
+        both: set[asyncio.Future[Any]] = {serving, joining}
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if serving.done():
             serving.result()
             return 0
-        end = ending.result()
+        end = joining.result()
         print(f"moot: left the space: {end.reason or end.code}", file=sys.stderr)
         return 1
     finally:
         stop.set()
-        ending.cancel()
-        await asyncio.gather(serving, ending, return_exceptions=True)
+        await asyncio.gather(serving, return_exceptions=True)
 
 
 async def _serve_client(
-    options: argparse.Namespace, server: McpServer, joined: JoinedSpace, stop: asyncio.Event
+    options: argparse.Namespace, server: McpServer, late: LateBackend, stop: asyncio.Event
 ) -> None:
     if not options.http:
         from moot.mcp.downstream import stdio_server
@@ -263,7 +315,7 @@ async def _serve_client(
         try:
             async with serve_http(http, listening):
                 shown = f"[{host}]" if ":" in host else host
-                print(f"{joined.me}: MCP listening on http://{shown}:{port}/mcp", flush=True)
+                print(f"{late.me or 'moot mcp'}: MCP listening on http://{shown}:{port}/mcp", flush=True)
                 await stop.wait()
                 http.close()
         finally:
@@ -372,6 +424,8 @@ def _arguments(options: argparse.Namespace, overrides: CliOverrides, environ: Ma
         made += ["--names-file", options.names_file]
     if options.calls_file:
         made += ["--calls-file", options.calls_file]
+    if options.max_listed_bytes != _LISTED_BYTES:
+        made += ["--max-listed-bytes", str(options.max_listed_bytes)]
     if options.no_word_vectors:
         made += ["--no-word-vectors"]
     return made

@@ -45,6 +45,13 @@ BUILT_IN: Final[Profiles] = {
 }
 
 
+# MEW 4.1 gives those who only propose no right to see what there is to propose, and a client that cannot list
+# tools shows none. So a participant with this profile may list, too.
+_PROPOSAL_ONLY: Final = "proposal-only"
+_LISTS: Final = ["prompts/list", "resources/list", "resources/templates/list", "tools/list"]
+LIST_OFFERS: Final = read_capabilities([{"kind": "mcp/request", "payload": {"method": _LISTS}}])
+
+
 def read_profiles(value: Json, path: str = "profiles") -> Profiles:
     """All profiles: the built-in ones and those of a `profiles:` section."""
     profiles = dict(BUILT_IN)
@@ -82,6 +89,8 @@ def rights_of(section: Mapping[str, Json], path: str, profiles: Profiles) -> tup
             fault = unknown_key("", name, profiles)
             raise UsageError(f"{path}.profile: no such profile;{str(fault).partition(';')[2]}")
         rights = profiles[name]
+        if name == _PROPOSAL_ONLY:
+            rights += LIST_OFFERS
     if "capabilities" in section:
         rights += read_rights(section["capabilities"], f"{path}.capabilities", read_notation(section, path))
     return tuple(dict.fromkeys(rights))

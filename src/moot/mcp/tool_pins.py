@@ -33,6 +33,20 @@ log = logging.getLogger(__name__)
 DEFINITION_BYTES: Final = 64 << 10
 # Pins of one server; beyond them new tools are withheld, since nobody reads that many.
 MAX_TOOLS: Final = 10_000
+# The fields of a tool in MCP.
+_MCP_FIELDS: Final = frozenset(
+    [
+        "_meta",
+        "annotations",
+        "description",
+        "execution",
+        "icons",
+        "inputSchema",
+        "name",
+        "outputSchema",
+        "title",
+    ]
+)
 # Of each side of a difference.
 _MAX_CHARACTERS: Final = 200
 
@@ -59,12 +73,25 @@ class PinChange:
         """What differs, field by field, as text that is safe on a terminal."""
         if self.was.definition is None:
             return [f"definition: sha256 {self.was.sha256} → {fingerprint(self.now)}"]
-        fields = sorted({*self.was.definition, *self.now})
+        definition = self.was.definition
         return [
-            f"{_printable(field)}: {_side(self.was.definition, field)} → {_side(self.now, field)}"
-            for field in fields
-            if _canonical(self.was.definition.get(field)) != _canonical(self.now.get(field))
-            or (field in self.was.definition) != (field in self.now)
+            f"{_printable(field)}: {_side(definition, field)} → {_side(self.now, field)}"
+            for field in self._fields(definition)
+        ]
+
+    def field_names(self) -> list[str]:
+        """Which fields differ, without any text of the server: names that MCP does not have are `other`."""
+        if self.was.definition is None:
+            return ["definition"]
+        names = [field if field in _MCP_FIELDS else "other" for field in self._fields(self.was.definition)]
+        return list(dict.fromkeys(names))
+
+    def _fields(self, definition: JsonObject) -> list[str]:
+        return [
+            field
+            for field in sorted({*definition, *self.now})
+            if _canonical(definition.get(field)) != _canonical(self.now.get(field))
+            or (field in definition) != (field in self.now)
         ]
 
 

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 CHAT_TOOL: Final = "moot_chat"
 PARTICIPANTS_TOOL: Final = "moot_participants"
 FIND_TOOL: Final = "moot_find_tools"
+CALL_TOOL: Final = "moot_call_tool"
+# Those that are always listed, and all that no member's tool is shown under.
 OWN_NAMES: Final = (CHAT_TOOL, PARTICIPANTS_TOOL, FIND_TOOL, STATUS_TOOL)
+RESERVED_NAMES: Final = (*OWN_NAMES, CALL_TOOL)
 
 # Chat messages that are kept, and the length of one.
 MAX_CHATS: Final = 200
@@ -110,8 +113,31 @@ _DEFINITIONS: Final[tuple[JsonObject, ...]] = (
 )
 
 
+# Listed in place of the members' tools where those are too many.
+_CALL_DEFINITION: Final[JsonObject] = {
+    "name": CALL_TOOL,
+    "title": "Call a tool of the space",
+    "description": "Call a tool that moot_find_tools found: its name as found there, and its arguments "
+    "according to its inputSchema. The call, its approval and its result are those of that tool.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "The name of the tool, from moot_find_tools."},
+            "arguments": {"type": "object", "description": "The arguments of the tool."},
+        },
+        "required": ["name"],
+    },
+    "annotations": {"readOnlyHint": False, "openWorldHint": True},
+}
+
+
 class BadArgument(Exception):
     """One of these tools got an invalid argument; the text says what it needs."""
+
+
+def list_own_tools() -> list[JsonObject]:
+    """The definitions of the tools that are always listed."""
+    return [*_DEFINITIONS]
 
 
 class OwnTools:
@@ -137,8 +163,19 @@ class OwnTools:
         self._chats: deque[JsonObject] = deque(maxlen=MAX_CHATS)
         space.on("chat", own=True)(self._on_chat)
 
-    def definitions(self) -> list[JsonObject]:
-        return [*_DEFINITIONS]
+    def definitions(self, unlisted: int = 0) -> list[JsonObject]:
+        """The tools to list; `unlisted` is how many tools of members are not listed beside them."""
+        if not unlisted:
+            return list_own_tools()
+        note = (
+            f" This space has {unlisted} tools, too many to list: find the one you need here, then call it "
+            f"with {CALL_TOOL}."
+        )
+        listed = [
+            {**each, "description": each["description"] + note} if each["name"] == FIND_TOOL else each
+            for each in _DEFINITIONS
+        ]
+        return [*listed, _CALL_DEFINITION]
 
     async def call(self, name: str, arguments: JsonObject) -> JsonObject:
         try:

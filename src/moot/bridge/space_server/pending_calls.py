@@ -26,8 +26,17 @@ from moot.bridge.space_server.call_text import (
 )
 from moot.bridge.space_server.calls_file import CallsFile, RecordedCall
 from moot.bridge.space_server.error_text import failure_result
-from moot.errors import ConnectionClosed, McpError, MootError, Rejected, Withdrawn
+from moot.errors import (
+    ConnectionClosed,
+    ConnectionLost,
+    McpError,
+    MootError,
+    Rejected,
+    TimedOut,
+    Withdrawn,
+)
 from moot.mcp.downstream.backend import BackendCall, PendingCall, text_result
+from moot.mcp.downstream.running_requests import CALL_UNWANTED
 from moot.mcp.eras import INTERNAL_ERROR, JsonObject
 from moot.participant import JoinedSpace, Proposal
 from moot.participant.connection.envelope_writer import new_id
@@ -50,6 +59,7 @@ REFRESH_SECONDS: Final = 5.0
 # MEW 3.3.3: a rejection may be explained right after it; wait only briefly for that.
 _EXPLAIN_SECONDS: Final = 0.5
 _SETTLE_SECONDS: Final = 2.0
+_NOT_NEEDED: Final = {"reason": "no_longer_needed"}
 
 
 class PendingCalls:
@@ -181,6 +191,17 @@ class PendingCalls:
                 progress=None if call.progress is None else _progress_params(call.progress),
                 log=None if call.log is None else _log_params(call.log),
             )
+        except asyncio.CancelledError as cancellation:
+            # Others may see it by now.
+            if CALL_UNWANTED in cancellation.args:
+                with suppress(MootError):
+                    await self._space.send("mcp/withdraw", _NOT_NEEDED, about=record.handle)
+            self._spawn(self._restore())
+            raise
+        except (TimedOut, ConnectionLost):
+            # The same: whether it arrived is told by the gateway later.
+            self._spawn(self._restore())
+            raise
         except MootError:
             self._forget(record.handle)
             raise
@@ -325,7 +346,7 @@ class PendingCalls:
         return made
 
     def _may_withdraw(self) -> bool:
-        return self._space.may("mcp/withdraw", {"reason": "no_longer_needed"})
+        return self._space.may("mcp/withdraw", _NOT_NEEDED)
 
     # Keeping
 

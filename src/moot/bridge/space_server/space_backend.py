@@ -21,7 +21,7 @@ import msgspec
 from moot import __version__
 from moot.bridge.space_server.calls_file import CallsFile
 from moot.bridge.space_server.error_text import failure_result
-from moot.bridge.space_server.own_tools import OWN_NAMES, OwnTools
+from moot.bridge.space_server.own_tools import CALL_TOOL, OWN_NAMES, RESERVED_NAMES, OwnTools
 from moot.bridge.space_server.pending_calls import PendingCalls
 from moot.errors import McpError, MemberLeft, MootError, NotAllowed, TimedOut, Unreachable
 from moot.mcp.downstream.backend import (
@@ -39,6 +39,7 @@ from moot.offers.search_settings import SearchSettings
 from moot.participant import JoinedSpace
 from moot.participant.discovery.offer_access import OfferAccess
 from moot.participant.discovery.offer_discovery import OfferDiscovery
+from moot.protocol import strict_json
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 
@@ -73,6 +74,9 @@ class BackendSettings(msgspec.Struct, frozen=True, kw_only=True):
     wait_for_others: bool = False
     # How long a call waits for a gateway or a host that is away.
     reconnect_seconds: float = 5.0
+    # Tools whose definitions have more bytes than this together are not listed, but found and called with
+    # moot_find_tools and moot_call_tool. 128 KiB of them are some 30,000 tokens in every conversation.
+    max_listed_bytes: int = 128 << 10
     # How moot_find_tools searches.
     search: SearchSettings = SearchSettings()
 
@@ -93,7 +97,7 @@ class SpaceBackend:
         what was proposed in one."""
         self._space = space
         self._settings = settings or BackendSettings()
-        self.offer_table = offers if offers is not None else OfferTable(OWN_NAMES)
+        self.offer_table = offers if offers is not None else OfferTable(RESERVED_NAMES)
         self._access = OfferAccess(space)
         self._search: OfferSearch | None = None
         self._listeners: list[Callable[[Change], None]] = []
@@ -137,7 +141,11 @@ class SpaceBackend:
     async def offers(self, what: OfferKind) -> list[JsonObject]:
         await self.discovery.wait_settled()
         shown = [self._to_listed(offer) for offer in self.offer_table.all(what) if self._is_visible(offer)]
-        return [*self.own_tools.definitions(), *shown] if what == "tools" else shown
+        if what != "tools":
+            return shown
+        if _is_longer(shown, self._settings.max_listed_bytes):
+            return self.own_tools.definitions(unlisted=len(shown))
+        return [*self.own_tools.definitions(), *shown]
 
     def tool(self, name: str) -> JsonObject | None:
         offer = self.offer_table.find("tools", name)
@@ -230,11 +238,17 @@ class SpaceBackend:
         match call.method:
             case "tools/call":
                 name = params["name"]
+                arguments = params.get("arguments") or {}
+                if name == CALL_TOOL:
+                    name, arguments = arguments.get("name"), arguments.get("arguments", {})
+                    if not isinstance(name, str) or not name or not isinstance(arguments, dict):
+                        text = f"{CALL_TOOL}: `name` is the name of a tool, `arguments` an object"
+                        return text_result(text, is_error=True)
                 if name in OWN_NAMES:
-                    return await self.own_tools.call(name, params.get("arguments") or {})
-                return await self._call_named("tools", name, call)
+                    return await self.own_tools.call(name, arguments)
+                return await self._call_named("tools", name, call, {"arguments": arguments})
             case "prompts/get":
-                return await self._call_named("prompts", params["name"], call)
+                return await self._call_named("prompts", params["name"], call, {})
             case "resources/read":
                 owner, uri = self._locate(params["uri"])
                 result = await self._send_call(owner, params | {"uri": uri}, call, params["uri"])
@@ -244,8 +258,9 @@ class SpaceBackend:
         return await self._send_task_request(call)
 
     async def _call_named(
-        self, what: Literal["tools", "prompts"], name: str, call: BackendCall
+        self, what: Literal["tools", "prompts"], name: str, call: BackendCall, more: JsonObject
     ) -> JsonObject | PendingCall:
+        """Call the owner of a name; `more` goes over the params that the client gave."""
         offer = self.offer_table.find(what, name)
         if offer is None and call.method == "tools/call":
             await self.discovery.wait_settled()
@@ -259,7 +274,7 @@ class SpaceBackend:
                 )
                 return text_result(text, is_error=True)
             raise McpError(INVALID_PARAMS, f"Unknown {what.removesuffix('s')}: {name[:128]}")
-        return await self._send_call(offer.owner, call.params | {"name": offer.key}, call, name)
+        return await self._send_call(offer.owner, call.params | more | {"name": offer.key}, call, name)
 
     async def _complete(self, call: BackendCall) -> JsonObject | PendingCall:
         ref = call.params["ref"]
@@ -370,6 +385,16 @@ class SpaceBackend:
             await self._space.request(owner, method, {"uri": uri})
         except MootError as fault:
             failure_result(fault, method=method, what=method, host=owner)
+
+
+def _is_longer(items: list[JsonObject], limit: int) -> bool:
+    """Whether definitions have more bytes than this together; stops counting there."""
+    size = 0
+    for item in items:
+        size += len(strict_json.encode(item))
+        if size > limit:
+            return True
+    return False
 
 
 def _with_uri(result: JsonObject, uri: str, shown: str) -> JsonObject:

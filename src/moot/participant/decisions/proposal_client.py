@@ -119,8 +119,9 @@ class ProposalClient:
         try:
             echo = await self._sender.wait_for_echo(sent)
         except (asyncio.CancelledError, TimedOut):
-            # Others may see it by now, and nobody would follow it.
-            self._send_withdrawal(sent.id)
+            # Others may see it by now, and nobody would follow it, unless somebody has written it down.
+            if not options.get("stay_open", False):
+                self._send_withdrawal(sent.id)
             raise
         seen = self._proposals.get(echo.id) or self._proposals.add(echo, own=True)
         stop = None if listener is None else self._requests.follow_fulfilment(seen, listener)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import re
 
-from moot.errors import McpError, UsageError
+from moot.errors import McpError, MootError, UsageError
 from moot.protocol.operation import Json
 from moot.tui.operations.message_operations import stop_reasoning
 from moot.tui.operations.operation import (
@@ -22,6 +23,8 @@ from moot.tui.text_table import TextTable
 
 # Members on the same machine answer in milliseconds; one far away or just starting needs a moment.
 _LIST_SECONDS = 1.0
+# A server that is still starting: installing one with npx or uvx takes this long.
+_STARTING_SECONDS = 10.0
 
 
 def _tools_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,19 +38,52 @@ async def _tools(context: ClientContext, args: argparse.Namespace) -> OperationR
         found = {
             args.member: await space.list_all(args.member, "tools", timeout_seconds=context.timeout_seconds)
         }
+        silent: list[str] = []
     else:
-        within = _LIST_SECONDS if context.timeout_seconds is None else context.timeout_seconds
-        answers = await space.request_all("tools/list", timeout_seconds=within)
-        found = {
-            member: [tool for tool in result.get("tools", []) if isinstance(tool, dict)]
-            for member, result in sorted(answers.items())
-            if not isinstance(result, McpError)
-        }
+        found, silent = await _list_all(context)
     offered = [(member, tool) for member, tools in found.items() for tool in tools]
     value: Json = [{"member": member} | _snake_case(tool) for member, tool in offered]
     rows = [_tool_row(member, tool) for member, tool in offered]
     table = TextTable(("MEMBER", "TOOL", "ARGUMENTS", "DESCRIPTION"), rows)
-    return list_result(value, table, "no member offers a tool")
+    return list_result(value, table, _describe_none(silent))
+
+
+async def _list_all(context: ClientContext) -> tuple[dict[str, list[dict[str, Json]]], list[str]]:
+    """The tools of each member that answers, and the members that do not.
+
+    A server that is still starting answers nobody in particular. So if there is no tool at all, each member
+    that was silent is asked by itself, and gets longer.
+    """
+    space = context.space
+    within = _LIST_SECONDS if context.timeout_seconds is None else context.timeout_seconds
+    answers = await space.request_all("tools/list", timeout_seconds=within)
+    found = {
+        member: [tool for tool in result.get("tools", []) if isinstance(tool, dict)]
+        for member, result in sorted(answers.items())
+        if not isinstance(result, McpError)
+    }
+    silent = sorted(id for id in space.roster if id not in answers)
+    if silent and not any(found.values()):
+        longer = _STARTING_SECONDS if context.timeout_seconds is None else context.timeout_seconds
+        lists = await asyncio.gather(
+            *(space.list_all(id, "tools", timeout_seconds=longer) for id in silent), return_exceptions=True
+        )
+        for id, tools in zip(silent, lists, strict=True):
+            if not isinstance(tools, BaseException):
+                found[id] = tools
+            elif isinstance(tools, McpError):
+                found[id] = []
+            elif not isinstance(tools, MootError):
+                raise tools
+        silent = [id for id in silent if id not in found]
+    return dict(sorted(found.items())), silent
+
+
+def _describe_none(silent: list[str]) -> str:
+    if not silent:
+        return "no member offers a tool"
+    names = ", ".join(silent)
+    return f"no tools are known yet: {names} did not answer. Try again, or wait longer with --timeout"
 
 
 def _snake_case(tool: dict[str, Json]) -> dict[str, Json]:

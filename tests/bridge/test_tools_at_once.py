@@ -1,0 +1,169 @@
+"""Tools are there at once, also for a client that may only propose; very many are found, not listed."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import yaml
+
+from moot.bridge.space_server.own_tools import CALL_TOOL, OWN_NAMES
+from moot.bridge.space_server.space_backend import BackendSettings
+from moot.cli import mcp
+from moot.participant import IncomingRequest
+from moot.tui.operations.call_operations import _tools
+from moot.tui.operations.operation import ClientContext
+from tests.bridge.served_space import HASTY, offer_files, served_space, text_of
+from tests.bridge.test_approvals_outlive import mcp_process, words
+from tests.bridge.test_command import command, said
+from tests.bridge.test_mcp_command import token_file
+from tests.bridge.test_space_server_decisions import CALL, GUEST, first_proposal, set_up
+from tests.gateway.served import served
+from tests.mcp.test_downstream_decisions import Person
+from tests.waiting import bounded, until
+
+ERAS = ["legacy", "2026-07-28"]
+
+
+async def test_from_nothing_to_an_approved_call_as_the_readme_has_it(tmp_path: Path) -> None:
+    """A gateway, a bridged MCP server, a client that may only propose, and a person at a shell."""
+    people = {
+        "you": {"capabilities": ["*"], "tokens": ["t-you"]},
+        "guest": {"profile": "proposal-only", "tokens": ["t-guest"]},
+        "files": {"profile": "response-only", "tokens": ["t-files"]},
+    }
+    file = tmp_path / "moot.yaml"
+    file.write_text(yaml.safe_dump({"spaces": {"lab": {"participants": people}}}))
+    file.chmod(0o600)
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    async with served(file, "--port", "0") as gateway:
+        where = ("--gateway", gateway.url, "--space", "lab", "--token-file")
+        server = (sys.executable, "-m", "moot.up.servers.files", str(shared))
+        async with command(tmp_path, *where, str(token_file(tmp_path, "files")), "--", *server) as bridge:
+            assert (await said(bridge)).endswith(" is files in lab\n")
+            async with mcp_process(gateway.url, tmp_path, "--decision-seconds", "0.2") as client:
+                listed = (await client.request("tools/list", {}))["result"]["tools"]
+                assert "write_file" in [tool["name"] for tool in listed]
+                arguments = {"path": "note.txt", "text": "hello"}
+                pending = await client.call("write_file", arguments)
+                assert words(pending).startswith("PENDING")
+                handle = pending["_meta"]["moot/pending"]["handle"]
+                assert not (shared / "note.txt").exists()
+                approve = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "moot.cli"),
+                    *pending["_meta"]["moot/pending"]["approve_command"].split()[1:],
+                    *(*where, str(token_file(tmp_path, "you"))),
+                    stdout=asyncio.subprocess.DEVNULL,
+                    env=dict(os.environ),
+                )
+                async with bounded():
+                    assert await approve.wait() == 0
+                done = await client.call("moot_status", {"handle": handle, "wait_seconds": 30})
+                assert f"{handle}: approved by you" in words(done)
+                assert (shared / "note.txt").read_text() == "hello"
+
+
+# Very many tools
+
+FEW = BackendSettings(max_listed_bytes=1_000)
+
+
+def test_the_command_lists_as_many_tools_as_the_settings_say() -> None:
+    assert BackendSettings().max_listed_bytes == mcp._LISTED_BYTES
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_tools_beyond_a_size_are_not_listed_but_found_and_called(tmp_path: Path, mode: Any) -> None:
+    async with served_space(tmp_path) as room:
+        offer_files(await room.join("files"))
+        shown = await room.serve("bob", settings=FEW)
+        async with shown.client(mode) as client:
+            tools = (await client.list_tools()).tools
+            assert [tool.name for tool in tools] == [*OWN_NAMES, "read_file", "write_file"]
+            notes = await room.join("notes")
+            notes.tool(name="summarise_notes", description="Summarise all notes. " * 100)(lambda: "short")
+            await until(lambda: shown.backend.offer_table.find("tools", "summarise_notes"))
+            tools = (await client.list_tools()).tools
+            assert [tool.name for tool in tools] == [*OWN_NAMES, CALL_TOOL]
+            (find,) = (tool for tool in tools if tool.name == "moot_find_tools")
+            assert "This space has 3 tools, too many to list" in (find.description or "")
+            found = await client.call_tool("moot_find_tools", {"query": "read a file", "limit": 1})
+            assert '"name":"read_file"' in text_of(found)
+            arguments = {"name": "read_file", "arguments": {"path": "a.txt"}}
+            assert text_of(await client.call_tool(CALL_TOOL, arguments)) == "hello"
+            # What somebody still remembers by name works as before.
+            assert text_of(await client.call_tool("summarise_notes", {})) == "short"
+            own = await client.call_tool(CALL_TOOL, {"name": "moot_participants"})
+            assert "You are bob" in text_of(own)
+            for bad in ({}, {"name": 7}, {"name": "read_file", "arguments": []}):
+                refused = await client.call_tool(CALL_TOOL, bad)
+                assert (refused.is_error, CALL_TOOL in text_of(refused)) == (True, True)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_found_tool_is_proposed_like_a_listed_one(tmp_path: Path, mode: Any) -> None:
+    person = Person(*["wait"] * 5)
+    call = {"name": CALL[0], "arguments": CALL[1]}
+    async with served_space(tmp_path, GUEST) as room:
+        settings = BackendSettings(max_listed_bytes=0)
+        kept, alice, shown = await set_up(room, limits=HASTY, settings=settings)
+        async with (
+            shown.client(mode, elicitation_callback=person) as client,
+            anyio.create_task_group() as group,
+        ):
+
+            async def run() -> None:
+                assert text_of(await client.call_tool(CALL_TOOL, call)) == "wrote b"
+
+            group.start_soon(run)
+            await person.reading.wait()
+            seen = await first_proposal(alice)
+            assert seen.params["name"] == "write_file"
+            assert seen.params["arguments"] == CALL[1]
+            await alice.approve(seen)
+        assert kept["b"] == "new"
+        assert "write_file of files needs somebody's approval" in person.asked[0]
+
+
+# `moot tools`
+
+
+async def list_tools(context: ClientContext) -> list[str]:
+    return list((await _tools(context, argparse.Namespace(member=None))).lines)
+
+
+async def test_a_server_that_is_still_starting_is_waited_for_before_it_is_said_that_there_are_no_tools(
+    tmp_path: Path,
+) -> None:
+    async def answer(request: IncomingRequest) -> dict[str, Any] | None:
+        if request.is_broadcast:
+            # As a bridge whose server is not up yet.
+            return None
+        return {"tools": [{"name": "slow", "inputSchema": {"type": "object"}}]}
+
+    async with served_space(tmp_path) as room:
+        (await room.join("files")).server.use_handler(answer)
+        alice = await room.join("alice")
+        assert "slow" in "\n".join(await list_tools(ClientContext(alice)))
+
+
+async def test_who_did_not_answer_is_named_and_nobody_is_said_to_offer_nothing(tmp_path: Path) -> None:
+    async def hang(_: IncomingRequest) -> dict[str, Any] | None:
+        await asyncio.Event().wait()
+        return None
+
+    async with served_space(tmp_path) as room:
+        alice = await room.join("alice")
+        context = ClientContext(alice, timeout_seconds=0.2)
+        assert await list_tools(context) == ["no member offers a tool"]
+        (await room.join("files")).server.use_handler(hang)
+        await alice.roster.wait_for("files", timeout_seconds=30)
+        (told,) = await list_tools(context)
+        assert told.startswith("no tools are known yet: files did not answer")
