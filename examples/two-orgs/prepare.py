@@ -1,6 +1,6 @@
 """Makes both organisations' keys, and the configuration of each one's adapter with the other's key in it.
 
-    python3 prepare.py [--relay ws://127.0.0.1:8765]
+    python3 prepare.py [--relay ws://127.0.0.1:8764]
 
 Between real organisations each makes its own, and they tell each other their public keys.
 """
@@ -55,7 +55,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--relay", default="ws://127.0.0.1:8765", help="where both meet")
+    parser.add_argument("--relay", default="ws://127.0.0.1:8764", help="where both meet")
     relay = parser.parse_args().relay
     keys = {name: _key(HERE / name / "adapter.key") for name in ("acme", "beta")}
     for name, text in (("acme", ACME), ("beta", BETA)):

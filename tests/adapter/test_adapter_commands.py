@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from moot.adapter.config.config_loader import load_settings
 from moot.adapter.operations.control_socket import send_control_request
@@ -20,6 +21,7 @@ from moot.cli.adapter.start import set_up_logging
 from moot.endpoint.dns_records import read_record
 from moot.errors import MootError
 from moot.identity import keyfile
+from moot.protocol.operation import Json
 from tests.adapter.adapter_environment import NotesServer, notes_server, tool
 from tests.adapter.command_runner import Shell, run_program, start_adapter
 from tests.adapter.test_settings import MINIMAL, written
@@ -400,3 +402,28 @@ async def test_a_host_names_the_key_whose_chain_is_walked(shell: Shell, tmp_path
             assert other.json["channels"][0]["agrees"] is False
             private = await asyncio.to_thread(shell, *words)
             assert private.code == 1
+
+
+def test_errors_name_the_server_that_they_are_about(tmp_path: Path) -> None:
+    """In each line: where several servers are configured, "MCP server down" helps nobody."""
+    file = tmp_path / "adapter.yml"
+    source: dict[str, Json] = {"transport": "stdio", "command": "/no/such/program"}
+    sources = [source | {"name": name, "xprotocol_namespace": f"com.acme.{name}"} for name in ("one", "two")]
+    document: dict[str, Json] = {
+        "identity": {"key_file": str(tmp_path / "adapter.key")},
+        "relay": {"urls": ["ws://127.0.0.1:9"]},
+        "store": str(tmp_path / "store"),
+        "mcp_sources": sources,
+    }
+    file.write_text(yaml.safe_dump(document))
+    run_program("keygen", "--output", tmp_path / "adapter.key")
+    for command in ("test-mcp", "schemas"):
+        said = run_program(command, "--config", file)
+        assert said.code == 1
+        lines = [line for line in (said.out + said.err).splitlines() if line.strip()]
+        assert len(lines) >= 2
+        assert [line for line in lines if "one: " not in line and "two: " not in line] == []
+    sources[1]["command"] = ["a", "list"]
+    file.write_text(yaml.safe_dump(document))
+    said = run_program("validate", "--config", file)
+    assert "mcp_sources[1].command: must be text, not a list (source two)" in said.err

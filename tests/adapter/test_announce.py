@@ -16,6 +16,7 @@ from moot.adapter.discovery.dns_record import record_of
 from moot.errors import UsageError
 from moot.xprotocol.delegation import delegate, read_chain
 from moot.xprotocol.events import ANNOUNCE, SignedPublic, decode
+from moot.xprotocol.revocation import revoke
 from tests.adapter.adapter_environment import (
     NAMESPACE,
     OBJECT,
@@ -306,3 +307,44 @@ async def test_two_sidecars_are_two_identities(tmp_path: Path) -> None:
             refused = await here.alice.ask("com.acme.one.read_note", {"name": "one"})
             assert refused.code == "NOT_FOUND"
         here.document = first_file
+
+
+async def test_an_adapter_that_its_parent_revoked_calls_nothing_and_announces_nothing(tmp_path: Path) -> None:
+    """Also after a restart, and also where only the root of its chain is trusted by name."""
+    root, department = person("root"), person("department")
+    server = notes_server(tmp_path)
+    server.note("one", "words")
+    async with adapter_environment(tmp_path, server) as here:
+        async with here.running() as adapter:
+            key = adapter.key
+        now, ends = time.time(), int(time.time()) + 3_600
+        first = delegate(root, department.key.text, ["com.acme.*"], ends=ends, now=now)
+        chain = read_chain(first.raw, holder=department.key.text)
+        second = delegate(department, key, [f"{NAMESPACE}.*"], ends=ends, now=now, by=chain)
+        file = tmp_path / "delegation.json"
+        file.write_bytes(orjson.dumps([orjson.loads(first.raw), orjson.loads(second.raw)]))
+        here.document["identity"] |= {
+            "parent_key": department.key.text,
+            "parent_delegation_event": str(file),
+        }
+        async with here.running() as adapter:
+            await here.announce(lambda said: "delegations" in said)
+            answer = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
+            assert answer.code is None
+            called = len(server.requests())
+            await here.alice.send(revoke(department, key, now=time.time()))
+            await until(lambda: adapter.is_own_key_revoked)
+            refused = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
+            assert refused.code == "ENDPOINT_UNAVAILABLE"
+            assert "has been revoked" in refused.payload["message"]
+            assert len(server.requests()) == called
+            announced = adapter.announcer.count
+            adapter.announcer.notify_change(force=True)
+            await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
+            assert adapter.announcer.count == announced
+            assert "the adapter's own key has been revoked" in str(adapter.health())
+        async with here.running() as adapter:
+            await until(lambda: adapter.is_own_key_revoked)
+            again = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
+            assert again.code == "ENDPOINT_UNAVAILABLE"
+            assert len(server.requests()) == called

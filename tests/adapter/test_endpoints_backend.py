@@ -227,6 +227,44 @@ async def test_answers_that_no_result_can_be_made_of_are_errors(tmp_path: Path) 
             await out.do("resources/read", uri="weather://stations/bern")
 
 
+async def test_arguments_that_break_the_contract_never_leave(tmp_path: Path) -> None:
+    async with outbound_environment(tmp_path) as out:
+        before = len(out.far.served)
+        for arguments, words in (
+            ({}, "lacks the member 'location'"),
+            ({"location": 7}, "/location has to be string"),
+            ({"location": "Bern", "units": "kelvin"}, "/units is none of the values listed"),
+        ):
+            with pytest.raises(McpError) as caught:
+                await out.call("weather_current_get", **arguments)
+            assert caught.value.code == -32602
+            assert words in caught.value.data["detail"]
+        assert (len(out.far.served), out.far.refused) == (before, [])
+        assert out.outward.backend.outcomes["SCHEMA_VIOLATION"] == 3
+
+
+async def test_an_answer_that_breaks_the_announced_output_schema_is_an_error_that_says_so(
+    tmp_path: Path,
+) -> None:
+    async with outbound_environment(tmp_path) as out:
+        say: list[Json] = [None]
+
+        async def answer(request: DirectedEvent, kind: str, _payload: Json) -> None:
+            await out.far.relays.publish(reply(BOB, request, kind, say[0], now=time.time()))
+
+        out.far.answer = answer
+        wrong: list[Json] = [{"highs": 17}, {"lows": []}, [], {"content": "17 degrees"}]
+        for broken in wrong:
+            say[0] = broken
+            with pytest.raises(McpError) as caught:
+                await out.call("weather_forecast_get", location="Bern")
+            assert "breaks the outputSchema of its contract" in caught.value.message, broken
+        say[0] = {"content": "no such town", "isError": True}
+        assert (await out.call("weather_forecast_get", location="Bern"))["isError"] is True
+        say[0] = {"highs": []}
+        assert (await out.call("weather_forecast_get", location="Bern"))["structuredContent"] == say[0]
+
+
 async def test_many_calls_at_once_each_get_their_own_answer_and_cancelling_ends_one(tmp_path: Path) -> None:
     async with outbound_environment(tmp_path) as out:
         results = await asyncio.gather(

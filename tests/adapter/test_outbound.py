@@ -429,6 +429,48 @@ async def test_an_endpoint_that_revoked_its_key_is_called_no_more(tmp_path: Path
         assert "was revoked by its owner" in caught.value.data["detail"]
 
 
+async def test_an_endpoint_that_its_parent_revoked_is_called_no_more(tmp_path: Path) -> None:
+    """Whoever pinned its key learns of it, also with a call under way; a stranger's word counts not."""
+    parent, stranger = Identity.generate(), Identity.generate()
+    async with outbound_environment(tmp_path, CURRENT) as out:
+        await out.far.announce(parent_key=parent.key.text)
+        remote = out.outward.sources[0].remote
+        assert remote is not None
+        await until(lambda: remote._parents == [parent.key.text])
+        waiting = asyncio.Event()
+
+        async def say_nothing(_request: DirectedEvent, _kind: str, _payload: Json) -> None:
+            waiting.set()
+
+        out.far.answer = say_nothing
+        pending = asyncio.create_task(out.call("weather_current_get", location="Bern"))
+        await waiting.wait()
+        await out.far.relays.publish(revoke(stranger, BOB.key.text, now=time.time()))
+        await out.far.relays.publish(revoke(parent, BOB.key.text, now=time.time()))
+        with pytest.raises(McpError) as caught:
+            await pending
+        assert f"was revoked by its parent {parent.key.text}" in caught.value.data["detail"]
+        with pytest.raises(McpError) as caught:
+            await out.call("weather_current_get", location="Bern")
+        assert "ask for the endpoint's new key" in caught.value.data["detail"]
+        assert remote.revoked_by == parent.key.text
+        await until(lambda: "revoked by its parent" in (out.health().get("fault") or ""))
+
+
+async def test_a_pinned_key_that_announces_nothing_any_more_is_told_as_revoked(tmp_path: Path) -> None:
+    known = {BOB.key.text: frozenset({"ed25519:somebody"})}
+    async with (
+        relay_in(tmp_path) as relay,
+        open_outbound(
+            relay.url, source(relay.url), revokers=lambda key: known.get(key, frozenset())
+        ) as outward,
+    ):
+        await outward.wait_settled(HANG_SECONDS)
+        fault = outward.health()[0]["fault"]
+        assert "it was revoked by ed25519:somebody; ask the endpoint's owner for its new key" in fault
+        assert "is the endpoint running" not in fault
+
+
 async def test_a_relay_that_goes_and_comes_back_is_used_again(tmp_path: Path) -> None:
     with held_port() as port:
         url = f"ws://127.0.0.1:{port}"

@@ -97,7 +97,10 @@ def test_what_cannot_be_is_named_by_its_path(tmp_path: Path, entry: dict[str, An
 @pytest.mark.requirement("XP-3.1-9")
 def test_two_sources_of_one_name_are_refused(tmp_path: Path) -> None:
     (problem,) = problems_of(tmp_path, mcp_sources=[STDIO, REMOTE, STDIO])
-    assert problem == "mcp_sources[2].name: is also the name of mcp_sources[0]; names must be unique"
+    assert (
+        problem
+        == "mcp_sources[2].name: is also the name of mcp_sources[0]; names must be unique (source one)"
+    )
     endpoint = {"name": "e", "endpoint": "xp://e.example"}
     (problem,) = problems_of(tmp_path, xprotocol_sources=[endpoint, endpoint])
     assert problem.startswith("xprotocol_sources[1].name")
@@ -156,6 +159,7 @@ def test_a_secret_in_the_file_is_refused_with_what_to_do_instead(tmp_path: Path,
 def test_a_variable_that_is_not_set_is_named(tmp_path: Path) -> None:
     entry = REMOTE | {"auth": {"type": "bearer", "token_env": "FAR_TOKEN"}}
     words = "mcp_sources[0].auth.token_env: the environment variable FAR_TOKEN is not set or empty"
+    words += " (source far)"
     assert complaint(tmp_path, entry) == words
     assert complaint(tmp_path, entry, {"FAR_TOKEN": " "}) == words
     # A token that was put where the variable's name belongs is not repeated.
@@ -199,7 +203,7 @@ def test_explicit_mode_needs_a_listed_capability_for_every_tool_that_the_file_na
     """D-61: never broader than the list."""
     entry = STDIO | {"capability_inference": "explicit"}
     assert complaint(tmp_path, entry) == (
-        "mcp_sources[0].capabilities: is missing: capability_inference explicit needs it"
+        "mcp_sources[0].capabilities: is missing: capability_inference explicit needs it (source one)"
     )
     entry |= {"capabilities": ["one.read"], "tool_allowlist": ["get_it", "delete_it"]}
     problem = complaint(tmp_path, entry)

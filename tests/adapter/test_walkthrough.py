@@ -52,7 +52,7 @@ def script_of(page: str) -> str:
 def followed(page: str, folder: Path, ports: Sequence[int]) -> str:
     """What the page's commands print, on ports that are free here."""
     script = script_of(page)
-    for stated, taken in zip((8765, 8766, 8767), ports, strict=True):
+    for stated, taken in zip((8764, 8766, 8767), ports, strict=True):
         script = script.replace(f"127.0.0.1:{stated}", f"127.0.0.1:{taken}")
     # Where the page relies on defaults.
     script = script.replace("moot xp relay --data", f"moot xp relay --port {ports[0]} --data")
@@ -118,6 +118,6 @@ def configurations(folder: Path, relay: str) -> list[Path]:
     for block in blocks_of(text_of("docs/how-to/deploy-an-adapter.md")):
         if block.info == "yaml":
             file = folder / block.code.splitlines()[0].removeprefix("# ")
-            file.write_text(block.code.replace("ws://127.0.0.1:8765", relay))
+            file.write_text(block.code.replace("ws://127.0.0.1:8764", relay))
             files.append(file)
     return files

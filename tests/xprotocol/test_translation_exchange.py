@@ -141,9 +141,12 @@ def test_a_tool_error_stays_a_result_with_the_flag_set() -> None:
         assert there_and_back(failed, contract) == failed
 
 
-def test_a_server_that_breaks_its_promise_is_told_as_content() -> None:
+def test_a_server_that_breaks_its_promise_is_an_error_unless_it_reports_one() -> None:
     result = {"content": [text("sorry")], "isError": False}
-    assert there_and_back(result, STRUCTURED) == result
+    with pytest.raises(ContractRefused, match="breaks the outputSchema of its contract"):
+        there_and_back(result, STRUCTURED)
+    failed = {"content": [text("sorry")], "isError": True}
+    assert there_and_back(failed, STRUCTURED) == failed
 
 
 def test_an_answer_that_fits_its_promise_is_one_though_it_looks_like_content() -> None:

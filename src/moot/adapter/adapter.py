@@ -127,8 +127,8 @@ class Adapter:
 
     @property
     def is_own_key_revoked(self) -> bool:
-        """Nobody should trust this adapter any more. It still answers: that decision is theirs."""
-        return self.access.is_revoked(self.key, time.time())
+        """Whether the adapter has to stop: it makes no call, answers only that, and announces nothing."""
+        return self.access.is_own_key_revoked(time.time())
 
     def status(self) -> dict[str, Json]:
         """For `status`; no secrets."""
@@ -229,6 +229,7 @@ class Adapter:
             store=settings.store,
             listens_for_answers=False,
             is_revoked=lambda key, now: self.access.is_revoked(key, now),
+            revokers=lambda key: self.access.revocations.signers(key),
             on_change=self._offers_changed,
             on_call=lambda call: record_call(call, self.metrics, self.audit),
             accepts_calls=lambda: self.audit.accepts_calls,
@@ -255,6 +256,7 @@ class Adapter:
             delegations=self._config.delegations,
             last_time=await last_announce_time(self.store, self.key),
             save=self.store.put,
+            is_allowed=lambda: not self.is_own_key_revoked,
         )
         self.pages = WellKnownPages(
             document=lambda base: self._status.discovery_document(base),

@@ -145,9 +145,14 @@ class EndpointCaller:
         ttl_seconds: int = DEFAULT_TTL_SECONDS,
         max_calls: int = MAX_CALLS,
         is_revoked: Callable[[str, float], bool] = lambda _key, _now: False,
+        revokers: Callable[[str], frozenset[str]] = lambda _key: frozenset(),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`ttl_seconds` is `relay.event_ttl_seconds`; answers of a key that `is_revoked` are dropped."""
+        """`ttl_seconds` is `relay.event_ttl_seconds`; answers of a key that `is_revoked` are dropped.
+
+        `revokers` are all that revoked a key, whether they may or not: for words to people, and nothing else.
+        """
+        self.revokers = revokers
         self.identity = identity
         self._ttl_seconds = ttl_seconds
         self._max_calls = max_calls
@@ -310,6 +315,13 @@ class EndpointCaller:
             if isinstance(late, TimedOut):
                 raise Unreachable(f"the request did not reach {peer.key}: {late}") from None
             raise TimedOut(f"{peer.key} did not answer within {timeout_seconds:g} s") from None
+
+    def fail_calls(self, key: str, fault: MootError) -> None:
+        """End the pending calls to a key: its answers would not be believed any more."""
+        for pending in self._pending.values():
+            if pending.request.recipient == key and not pending.done.done():
+                pending.done.set_exception(fault)
+                pending.done.exception()
 
     # Answers
 

@@ -26,7 +26,7 @@ from moot.endpoint.endpoint_caller import (
 )
 from moot.endpoint.event_listener import EventListener
 from moot.errors import InvalidKey, InvalidStatement, MootError, TimedOut, Unreachable
-from moot.identity.keys import sealing_point
+from moot.identity.keys import sealing_point, signing_point
 from moot.protocol.operation import Json
 from moot.xprotocol.announcement import schemas_digest
 from moot.xprotocol.contracts import Contract, ContractRefused
@@ -45,6 +45,8 @@ ANNOUNCE_SECONDS: Final = 10.0
 READY_ANNOUNCE_SECONDS: Final = 1.0
 # Invalid contracts that are reported.
 MAX_INVALID: Final = 100
+# Parents of one endpoint whose revocations are heard.
+MAX_PARENTS: Final = 8
 # A catalog document is a plain list, or an object with one of these members.
 _LIST_MEMBERS: Final = ("schemas", "contracts")
 
@@ -89,7 +91,10 @@ class RemoteEndpoint:
     ) -> None:
         self.key = key
         self.announce: LatestAnnounce | None = None
-        self.is_revoked = False
+        # Who revoked its key: itself, or a key that it announced as its parent.
+        self.revoked_by: str | None = None
+        # Keys that it named in announces; the first ones, so that a thief of the key cannot push them out.
+        self._parents: list[str] = []
         self._listener = listener
         self._caller = caller
         self._enc_key = enc_key
@@ -104,19 +109,24 @@ class RemoteEndpoint:
         listener.add(key, self._process_public)
 
     def close(self) -> None:
-        self._listener.remove(self.key, self._process_public)
+        for key in (self.key, *self._parents):
+            self._listener.remove(key, self._process_public)
+
+    @property
+    def is_revoked(self) -> bool:
+        return self.revoked_by is not None
 
     # Announces and revocations
 
     def _process_public(self, signed: SignedPublic) -> None:
         event = signed.event
         if event.kind == REVOKE:
-            try:
-                self.is_revoked |= read_revocation(signed).revoked_key == self.key
-            except InvalidStatement as fault:
-                log.info("an invalid revocation", extra={"sender": self.key, "fault": fault.message})
+            self._process_revocation(signed)
             return
-        if event.kind != ANNOUNCE or (self.announce and event.timestamp <= self.announce.timestamp):
+        if event.kind != ANNOUNCE or event.sender != self.key:
+            return
+        self._add_parent(event.payload.get("parent_key"))
+        if self.announce and event.timestamp <= self.announce.timestamp:
             return
         digest, name = event.payload.get("schemas_digest"), event.payload.get("display_name")
         before = self.announce
@@ -130,10 +140,44 @@ class RemoteEndpoint:
         same = before is not None and before.digest is not None and before.digest == self.announce.digest
         self._on_announce(not same)
 
+    def _process_revocation(self, signed: SignedPublic) -> None:
+        try:
+            concerns_it = read_revocation(signed).revoked_key == self.key
+        except InvalidStatement as fault:
+            log.info("an invalid revocation", extra={"sender": signed.event.sender, "fault": fault.message})
+            return
+        if concerns_it and not self.is_revoked:
+            self.revoked_by = signed.event.sender
+            self._caller.fail_calls(self.key, self._revoked())
+            self._on_announce(True)
+
+    def _add_parent(self, parent: Json) -> None:
+        """Listen to what a parent revokes."""
+        if not isinstance(parent, str) or parent == self.key or parent in self._parents:
+            return
+        try:
+            signing_point(parent)
+        except InvalidKey:
+            return
+        if len(self._parents) < MAX_PARENTS:
+            self._parents.append(parent)
+            self._listener.add(parent, self._process_public)
+
+    def _revoked(self) -> Unreachable:
+        who = "its owner" if self.revoked_by == self.key else f"its parent {self.revoked_by}"
+        return Unreachable(f"the key {self.key} was revoked by {who}: ask for the endpoint's new key")
+
+    def _advice(self) -> str:
+        # Without an announce nobody says who its parent is, and anybody can revoke anything.
+        revokers = sorted(self._caller.revokers(self.key))
+        if revokers:
+            return f"it was revoked by {', '.join(revokers[:3])}; ask the endpoint's owner for its new key"
+        return "is the endpoint running, and does it use this relay?"
+
     async def called_endpoint(self) -> CalledEndpoint:
-        """Its keys; raises Unreachable when the encryption key is unknown."""
+        """Its keys; raises Unreachable when it is revoked, or the encryption key is unknown."""
         if self.is_revoked:
-            raise Unreachable(f"the key {self.key} was revoked by its owner: ask for the endpoint's new key")
+            raise self._revoked()
         found_key = self.announce.enc_key if self.announce is not None else None
         enc_key = found_key or self._enc_key
         if enc_key is None:
@@ -145,7 +189,7 @@ class RemoteEndpoint:
                 relays = self._listener.relays
                 raise Unreachable(
                     f"no announce of {self.key} on {relays.url or ', '.join(relays.urls)} within "
-                    f"{seconds:g} s: is the endpoint running, and does it use this relay?"
+                    f"{seconds:g} s: {self._advice()}"
                     + (f" ({relays.last_fault})" if relays.url is None and relays.last_fault else "")
                 ) from None
             enc_key = self.announce.enc_key if self.announce is not None else None

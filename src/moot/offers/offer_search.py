@@ -40,7 +40,7 @@ class OfferSearch:
         return self.vectors.mode
 
     async def find(self, query: str, limit: int, only: Callable[[Offer], bool]) -> list[Offer]:
-        """The best matches, best first. `only` says which may be shown; raises QueryTooLong.
+        """The best matches, best first. `only` says which may be shown.
 
         The first searches wait for word vectors as long as the settings allow.
         """

@@ -17,7 +17,8 @@ from moot.xprotocol.events import MAX_EVENT_BYTES
 from moot.xprotocol.relay_auth import relay_address
 
 # The default of devserver and documentation.
-DEFAULT_PORT = 8765
+# Beside the adapter: its MCP clients connect to 8765, and its pages are on 8766.
+DEFAULT_PORT = 8764
 DEFAULT_STORE = StoreLimits()
 DEFAULT_CONNECTIONS = ConnectionLimits(max_connections=10_000)
 # Four of the largest events, or ten seconds without reading.

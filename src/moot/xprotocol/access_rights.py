@@ -102,6 +102,13 @@ class Access:
             return False
         return self.revocations.is_revoked(key, self.authorities(now) | self.trust)
 
+    def is_own_key_revoked(self, now: float) -> bool:
+        """Whether the endpoint's own key is void, by itself or by whoever stood above it when it started."""
+        if not self.revocations.mentions(self.own_key):
+            return False
+        above = self.own_chain.keys if self.own_chain is not None else ()
+        return self.revocations.is_revoked(self.own_key, {*above, *self.trust, *self.authorities(now)})
+
     def authorize(
         self,
         sender: str,

@@ -62,21 +62,32 @@ def result_payload(result: Json, *, structured: bool) -> Json:
 
 
 def payload_result(payload: Json, contract: Contract) -> dict[str, Json]:
-    """XP 5.2: the CallToolResult for the payload of a `.result` event."""
+    """XP 5.2: the CallToolResult for the payload of a `.result` event.
+
+    Raises ContractRefused for an answer without the outputSchema's members, unless it reports an error.
+    """
     # An answer that fits the members promised is one, even if it looks like content.
-    if _is_content(payload) and not (answers_structured(contract) and _fits(payload, contract)):
+    problem = _misfit(payload, contract)
+    structured = answers_structured(contract)
+    if _is_content(payload) and (not structured or (problem is not None and payload.get("isError") is True)):
         return _whole_result(payload)
+    if problem is not None:
+        raise ContractRefused("malformed", f"it breaks the outputSchema of its contract: {problem}")
     result: dict[str, Json] = {
         "content": [{"type": "text", "text": strict_json.encode(payload).decode()}],
         "isError": False,
     }
-    if answers_structured(contract) and isinstance(payload, dict):
+    if structured and isinstance(payload, dict):
         result["structuredContent"] = payload
     return result
 
 
-def _fits(payload: Json, contract: Contract) -> bool:
-    return contract.response is not None and Validator(contract.response.payload).accepts(payload)
+def _misfit(payload: Json, contract: Contract) -> str | None:
+    """Where an answer breaks the outputSchema; `None` if it fits, or if there is none."""
+    if contract.response is None or not answers_structured(contract):
+        return None
+    problems = Validator(contract.response.payload).problems(payload)
+    return str(problems[0]) if problems else None
 
 
 def _content_of(result: dict[str, Json]) -> dict[str, Json]:

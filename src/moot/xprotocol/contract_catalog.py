@@ -18,7 +18,7 @@ import msgspec
 from moot.errors import KindNotFound, SchemaViolation
 from moot.protocol.operation import Json
 from moot.xprotocol.contracts import Contract, ContractRefused
-from moot.xprotocol.search import MOST_HITS, QUERY_CHARS, Document, SearchIndex
+from moot.xprotocol.search import MOST_HITS, Document, SearchIndex
 from moot.xprotocol.search.documents import parameter_texts
 from moot.xprotocol.search.search_terms import name_terms
 
@@ -42,7 +42,6 @@ SUBJECTS_WEIGHT: Final = 2.0
 VERBS_WEIGHT: Final = 1.0
 DOMAIN_WEIGHT: Final = 1.0
 
-_Text = Annotated[str, msgspec.Meta(max_length=QUERY_CHARS)]
 _Word = Annotated[str, msgspec.Meta(max_length=MAX_WORD_CHARS)]
 _Words = Annotated[tuple[_Word, ...], msgspec.Meta(max_length=MAX_WORDS)]
 _Limit = Annotated[int, msgspec.Meta(ge=1, le=MOST_HITS)]
@@ -51,7 +50,8 @@ _Limit = Annotated[int, msgspec.Meta(ge=1, le=MOST_HITS)]
 class DescribeQuery(msgspec.Struct, frozen=True, kw_only=True):
     """D-77: the payload of `xp.schema.describe`; at least one field beside `limit`."""
 
-    intent: _Text | None = None
+    # Of a long one the beginning is searched for.
+    intent: str | None = None
     domain: _Word | None = None
     data_subjects: _Words | None = None
     intent_verbs: _Words | None = None

@@ -58,6 +58,10 @@ class Revocations:
         """Whether anybody at all has revoked a key; mostly nobody has, and nothing more need be asked."""
         return key in self._void or key in self._signers
 
+    def signers(self, key: str) -> frozenset[str]:
+        """Everybody who revoked a key, whether they may or not."""
+        return frozenset(self._signers.get(key, ())) | ({key} if key in self._void else frozenset())
+
     def is_revoked(self, key: str, above: Collection[str] = ()) -> bool:
         """Whether a key is void where the keys in `above` stand above it."""
         if key in self._void:

@@ -34,9 +34,12 @@ class ConfigProblem:
     # Of the key, as in `mcp_sources[1].auth.token_env`; empty: the file as a whole.
     path: str
     message: str
+    # The name of the server or endpoint that it is about: nobody counts entries of a list.
+    source: str = ""
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.message}" if self.path else self.message
+        text = f"{self.path}: {self.message}" if self.path else self.message
+        return f"{text} (source {self.source})" if self.source else text
 
 
 @dataclass(slots=True)
@@ -45,9 +48,12 @@ class ConfigProblems:
 
     problems: list[ConfigProblem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    # Names of sources by the path of their entry.
+    sources: dict[str, str] = field(default_factory=dict)
 
     def add_problem(self, path: str, message: str) -> None:
-        self.problems.append(ConfigProblem(path, message))
+        entry = path[: path.find("]") + 1]
+        self.problems.append(ConfigProblem(path, message, self.sources.get(entry, "")))
 
     def add_note(self, path: str, message: str) -> None:
         self.notes.append(f"{path}: {message}")
@@ -121,6 +127,8 @@ class ConfigProblems:
         first: dict[str, str] = {}
         for place, entry in enumerate(value):
             name = entry.get("name") if isinstance(entry, dict) else None
+            if isinstance(name, str):
+                self.sources[f"{path}[{place}]"] = name[:64]
             if isinstance(name, str) and first.setdefault(name, f"{path}[{place}]") != f"{path}[{place}]":
                 self.add_problem(
                     f"{path}[{place}].name", f"is also the name of {first[name]}; names must be unique"

@@ -47,8 +47,13 @@ class Announcer:
         delegations: Sequence[SignedPublic] = (),
         last_time: int = 0,
         save: Callable[[SignedPublic], Awaitable[object]] | None = None,
+        is_allowed: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`last_time` is that of the last announce of this key; `save` stores one before it is published."""
+        """`last_time` is that of the last announce of this key; `save` stores one before it is published.
+
+        While `is_allowed` says no, nothing is announced: the key has been revoked.
+        """
+        self._is_allowed = is_allowed
         self.limits = limits
         self.ttl_seconds = ttl_seconds
         self._identity = identity
@@ -83,7 +88,7 @@ class Announcer:
             self._changed.clear()
             delay_seconds = self.limits.announce_debounce_seconds
             try:
-                if self._is_due or self._payload() != self._last_payload:
+                if self._is_allowed() and (self._is_due or self._payload() != self._last_payload):
                     await self._announce()
                 backoff = self._new_backoff()
             except _FAULTS as fault:

@@ -61,6 +61,7 @@ _QUOTA_FULL_SECONDS: Final = 60.0
 # retry_after when there are too many calls.
 _BUSY_SECONDS: Final = 1.0
 _STARTING_SECONDS: Final = 5.0
+_REVOKED: Final = "the key of this endpoint has been revoked: ask its owner for the new one"
 
 
 class RequestHandler:
@@ -161,7 +162,9 @@ class RequestHandler:
         event, limits = accepted.event, self._limits
         proofs = self._proofs.pop(event.id, ())
         refusal: Fault | None = None
-        if self._is_stopping:
+        if self.access.is_own_key_revoked(time.time()):
+            refusal = fault("ENDPOINT_UNAVAILABLE", _REVOKED)
+        elif self._is_stopping:
             refusal = fault("ENDPOINT_UNAVAILABLE", "this endpoint is stopping", retry_after=_BUSY_SECONDS)
         elif not self._audit.accepts_calls:
             refusal = fault("ENDPOINT_UNAVAILABLE", "this endpoint accepts no calls at the moment")

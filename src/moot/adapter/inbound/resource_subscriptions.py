@@ -292,7 +292,7 @@ class ResourceSubscriptions:
 
     def _is_allowed(self, follower: ResourceFollower, now: float) -> bool:
         access, request = self._access(), follower.request
-        if access.is_revoked(request.sender, now):
+        if access.is_revoked(request.sender, now) or access.is_own_key_revoked(now):
             return False
         try:
             access.authorize(

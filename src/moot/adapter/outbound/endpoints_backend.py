@@ -177,6 +177,8 @@ class EndpointsBackend:
         proofs = not _has_own_proofs(contract)
 
         async def send(remote: RemoteEndpoint) -> Json:
+            # Here, and not by the endpoint only: what it would refuse need not leave this machine.
+            listed.arguments.check(payload)
             return await remote.call(contract.kind, payload, timeout_seconds=seconds, proofs=proofs)
 
         return await self._call(listed.source, contract.kind, send)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from moot.adapter.outbound.mirrored_offers import ResourceContract
@@ -11,19 +12,25 @@ from moot.adapter.outbound.outbound_source import OutboundSource
 from moot.mcp.eras import JsonObject
 from moot.xprotocol.contracts import Contract
 from moot.xprotocol.mcp_mirror import MirroredTool, noted, tool_names
+from moot.xprotocol.payload_validation import Validator
 from moot.xprotocol.prompts import is_prompt
 
 # Prefix of a resource whose URI another source has, too.
 OWN_SCHEME: Final = "xprotocol://"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ListedTool:
     """A tool or prompt under the name that clients see."""
 
     source: OutboundSource
     contract: Contract
     item: JsonObject
+
+    @cached_property
+    def arguments(self) -> Validator:
+        """Checks arguments against the contract, before they leave; raises ContractRefused."""
+        return Validator(self.contract.payload)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ class Outbound:
         listens_for_answers: bool = True,
         display_name: str = "",
         is_revoked: Callable[[str, float], bool] = lambda _key, _now: False,
+        revokers: Callable[[str], frozenset[str]] = lambda _key: frozenset(),
         on_change: Callable[[], None] = lambda: None,
         on_call: Callable[[AuditedCall], None] = lambda _call: None,
         accepts_calls: Callable[[], bool] = lambda: True,
@@ -74,7 +75,11 @@ class Outbound:
         """
         self.identity = identity
         self.caller = EndpointCaller(
-            identity, ttl_seconds=ttl_seconds, max_calls=limits.max_outbound_calls, is_revoked=is_revoked
+            identity,
+            ttl_seconds=ttl_seconds,
+            max_calls=limits.max_outbound_calls,
+            is_revoked=is_revoked,
+            revokers=revokers,
         )
         self._initial_sources = tuple(sources)
         self._on_change = on_change

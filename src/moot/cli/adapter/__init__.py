@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final
@@ -43,12 +44,18 @@ _COMMANDS: Final = {
 }
 
 
+# Commands without a log tell what went wrong, and with which server; Python's own last resort would print the
+# bare words of log lines as well.
+_NO_LOG: Final = logging.NullHandler()
+
+
 class Misused(UsageError):
     """Wrong usage of the command: exit code 2."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code: 0 success, 1 failure, 2 wrong usage."""
+    logging.getLogger("moot").addHandler(_NO_LOG)
     return run_program("xprotocol-adapter", _parser, arguments, explain=_report_error, check=_check)
 
 

@@ -8,7 +8,7 @@ from moot.cli import program
 from moot.cli.xp import relay, store
 
 _EXAMPLES = """\
-  moot xp relay                              a relay on 127.0.0.1:8765, events in .moot/relay
+  moot xp relay                              a relay on 127.0.0.1:8764, events in .moot/relay
   moot xp store list .moot/relay             the newest events that it keeps
 """
 

@@ -9,7 +9,7 @@ from typing import Any
 from moot.cli import program
 
 _EXAMPLES = """\
-  moot xp relay                                        on 127.0.0.1:8765, events in .moot/relay
+  moot xp relay                                        on 127.0.0.1:8764, events in .moot/relay
   moot xp relay --port 0 --data /tmp/events            a free port, printed in the first line
   moot xp relay --host 0.0.0.0 --url wss://relay.example.org --data /var/lib/moot-relay
                                                     behind a proxy that terminates TLS
@@ -31,7 +31,7 @@ def add_command(commands: Any, name: str) -> None:
     )
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="listen on this address (default 127.0.0.1)")
-    add("--port", type=int, default=8765, help="listen on this port; 0 takes a free one (default 8765)")
+    add("--port", type=int, default=8764, help="listen on this port; 0 takes a free one (default 8764)")
     add(
         "--data",
         type=Path,

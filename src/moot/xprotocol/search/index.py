@@ -134,8 +134,8 @@ class SearchIndex:
     def search(self, text: str, *, limit: int = 10, only: Callable[[str], bool] | None = None) -> list[Hit]:
         """The best documents, sorted by relevance and then by key; only those whose key passes `only`.
 
-        Raises QueryTooLong, and InvalidRequest for a limit outside 1 to MOST_HITS. A question without any
-        word that a document has is answered with nothing.
+        Of a long question the beginning counts; one without any word that a document has is answered with
+        nothing. Raises InvalidRequest for a limit outside 1 to MOST_HITS.
         """
         if not 1 <= limit <= MOST_HITS:
             raise InvalidRequest(f"limit has to be 1 to {MOST_HITS}, not {limit}", limit="MOST_HITS")

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Final
 
-from moot.errors import InvalidRequest
 from moot.xprotocol.search.bm25 import TermEvidence
 from moot.xprotocol.search.postings import Postings
 from moot.xprotocol.search.search_terms import clauses, query_terms
@@ -32,10 +31,6 @@ LOOKALIKE_WEIGHT: Final = 0.5
 PAIR_WEIGHT: Final = 2 / 15
 
 
-class QueryTooLong(InvalidRequest):
-    """A question of more than QUERY_CHARS characters."""
-
-
 @dataclass(slots=True)
 class TermPair:
     """Two terms side by side, by their places in the evidence: the phrase they make, and what it is worth."""
@@ -57,13 +52,8 @@ class SearchQuery:
 
 
 def read_query(text: str, postings: Postings) -> SearchQuery:
-    """Take a question apart. Raises QueryTooLong."""
-    if len(text) > QUERY_CHARS:
-        raise QueryTooLong(
-            f"the question has {len(text)} characters, and at most {QUERY_CHARS} are searched for: "
-            "say what is to be done, without the data to do it with",
-            limit="QUERY_CHARS",
-        )
+    """Take a question apart; of a long one the beginning counts."""
+    text = text[:QUERY_CHARS]
     parts, left = [], QUERY_WORDS
     for part in clauses(text):
         its_terms = query_terms(part, left, postings.knows)
