@@ -57,8 +57,9 @@ where it speaks that, so that all members of a space share one state.
   answer. A server that asks for roots right after its handshake gets those of the bridge's own settings.
 - `server-sse-polling`: a tool that closes its own HTTP stream in the middle of a call has no counterpart in a space,
   where no stream belongs to a tool. Its call is answered all the same.
-- The experimental tasks of 2025-11-25. 2026-07-28 replaced them by the Tasks extension, and the official SDK dropped
-  them. A server that offers them offers them as an option, so its tools are called without.
+- The experimental tasks of 2025-11-25 as tasks: 2026-07-28 replaced them by an extension, and the official Python SDK
+  dropped them. A tool that runs only as such a task is [called like any other](decisions/0075-tools-that-run-as-tasks.md),
+  and the bridge waits for its task. A member of a space that asks for the task itself gets it.
 - JSON-RPC batches of 2025-03-26, which later versions took back.
 - `notifications/tasks` for a task that a bridged server made; polling it works.
 

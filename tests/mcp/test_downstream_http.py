@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import msgspec
+import pytest
 
 from moot.mcp.downstream.backend import ListChanged
 from moot.mcp.downstream.limits import McpServerLimits
@@ -281,6 +282,17 @@ async def test_a_session_is_opened_used_and_ended() -> None:
         assert len(example.http.sessions) == 0
 
 
+async def test_a_tool_that_requires_tasks_of_2025_11_25_is_listed_as_one_that_can_be_called() -> None:
+    """The SDKs' clients refuse to call it otherwise, and we have no such tasks."""
+    execution = {"taskSupport": "required", "vendor": 1}
+    async with http() as (example, client):
+        example.backend.tools = [{"name": "long", "inputSchema": {"type": "object"}, "execution": execution}]
+        headers = await opened(example, client)
+        answer = await client.post(example.url, json=body("tools/list"), headers=headers)
+        (tool,) = answer.json()["result"]["tools"]
+        assert tool["execution"] == {"vendor": 1}
+
+
 async def test_a_handshake_that_fails_leaves_no_session() -> None:
     async with http() as (example, client):
         answer = await client.post(example.url, json=body("initialize", {}), headers=TYPES)
@@ -311,6 +323,18 @@ async def test_an_id_that_is_being_answered_is_refused_and_cancelling_ends_its_s
             _priming, last = await events(response, 2)
             assert json.loads(last["data"])["error"]["code"] == -32800
         assert (await client.post(example.url, json=body("ping", id="h"), headers=headers)).status_code == 200
+
+
+async def test_an_answer_after_a_long_silence_is_sent_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with http(McpServerLimits(silence_seconds=0.01)) as (example, client):
+        headers = await opened(example, client)
+        call = body("tools/call", {"name": "decide"}, id="d")
+        # Its headers are here, so it is a stream, in which nothing has come yet.
+        async with client.stream("POST", example.url, json=call, headers=headers) as response:
+            await example.backend.until(lambda: example.backend.decisions)
+            example.backend.decisions[0].approve()
+            assert (await response.aread()).count(b"done as agreed") == 1
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_a_client_that_lost_its_stream_reads_on_where_it_stopped() -> None:

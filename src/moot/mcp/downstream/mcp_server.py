@@ -212,8 +212,16 @@ def _check_text(params: Mapping[str, Json], name: str) -> None:
 
 
 def _handshake_tool(tool: JsonObject) -> JsonObject:
-    """Before 2026-07-28 an output schema describes an object; the SDKs refuse the whole list otherwise."""
-    schema = tool.get("outputSchema")
-    if schema is None or (isinstance(schema, dict) and schema.get("type") == "object"):
-        return tool
-    return {key: value for key, value in tool.items() if key != "outputSchema"}
+    """A tool as clients before 2026-07-28 can use it."""
+    made = tool
+    schema, execution = tool.get("outputSchema"), tool.get("execution")
+    if schema is not None and not (isinstance(schema, dict) and schema.get("type") == "object"):
+        # An output schema describes an object there; the SDKs refuse the whole list otherwise.
+        made = {key: value for key, value in made.items() if key != "outputSchema"}
+    if isinstance(execution, dict) and "taskSupport" in execution:
+        # We have no tasks of 2025-11-25, and the SDKs refuse to call a tool that requires one. Its bridge
+        # makes the task.
+        rest = {key: value for key, value in execution.items() if key != "taskSupport"}
+        made = {key: value for key, value in made.items() if key != "execution"}
+        made |= {"execution": rest} if rest else {}
+    return made

@@ -173,11 +173,13 @@ async def send_response(
     if stream.sole_message is None:
         async with DisconnectWatch(receive) as disconnect:
             await _wait_for_first(disconnect, stream, limits.silence_seconds)
-            if not disconnect.happened.is_set() and stream.sole_message is None:
+            # After the silence, what comes as the only message is an event too.
+            as_events = not disconnect.happened.is_set() and stream.sole_message is None
+            if as_events:
                 await send_events(stream, disconnect, send, after=0, headers=headers, with_ids=with_ids)
-            if disconnect.happened.is_set():
-                if on_disconnect is not None:
-                    on_disconnect()
+            if disconnect.happened.is_set() and on_disconnect is not None:
+                on_disconnect()
+            if as_events or disconnect.happened.is_set():
                 return
     if stream.sole_message is not None:
         error = stream.sole_message.get("error")

@@ -33,6 +33,8 @@ class OutgoingCall(NamedTuple):
     owner: str = ""
     listener: Listener | None = None
     seconds: float | None = None
+    # The params of the tool call whose result this request waits for: it counts as that call.
+    tool_call: JsonObject | None = None
 
 
 @dataclass(slots=True)
@@ -122,7 +124,7 @@ class CallRunner:
         limits = self._options.limits
         seconds = limits.call_seconds if call.seconds is None else call.seconds
         deadline = _Deadline(seconds, max(seconds, limits.max_call_seconds))
-        lock = self._suspended.lock_for(call.method)
+        lock = self._suspended.lock_for(call.method if call.tool_call is None else "tools/call")
         try:
             if lock is None:
                 return await self._run_until(deadline, session, call)
@@ -164,7 +166,8 @@ class CallRunner:
         finally:
             deadline.stop()
         if outcome is None:
-            return self._suspended.suspend(connection, exchange, call.params)
+            params = call.params if call.tool_call is None else call.tool_call
+            return self._suspended.suspend(connection, exchange, params)
         return outcome
 
     def forward_log_message(self, connection: RpcConnection | None, params: JsonObject) -> None:
@@ -188,6 +191,8 @@ class CallRunner:
             if wanted is not None and session.info.offers("logging"):
                 self._lower_log_level(connection, wanted)
         exchange = connection.start(call.method, params, owner=call.owner, listener=call.listener)
+        if call.tool_call is not None:
+            exchange.method = "tools/call"
         exchange.capabilities = call.caller.capabilities
         exchange.log_level = wanted
         return exchange

@@ -19,6 +19,7 @@ from moot.mcp.upstream.server_session import ServerSession
 from moot.mcp.upstream.server_settings import Server, UpstreamOptions
 from moot.mcp.upstream.supervision import Supervisor
 from moot.mcp.upstream.suspended_calls import SuspendedCalls
+from moot.mcp.upstream.task_calls import needs_task, run_as_task, task_tools
 from moot.protocol.operation import Json
 
 log = logging.getLogger(__name__)
@@ -48,6 +49,8 @@ class ServerChannel:
         self.supervisor = Supervisor(server, options, self, self.counts, only_era=only_era)
         self.suspended = SuspendedCalls(options)
         self.calls = CallRunner(options, self.suspended, self.counts, on_timeout=self.supervisor.check_health)
+        # Tools that run only as tasks of 2025-11-25.
+        self._task_tools: frozenset[str] = frozenset()
         self._owner = owner
         self._label = server.label
         self._limits = options.limits
@@ -65,7 +68,9 @@ class ServerChannel:
     async def run_call(self, session: ServerSession, call: OutgoingCall) -> JsonObject:
         """The result of a call; raises McpError."""
         headers = session.headers
-        if headers is None or session.info.era == "handshake":
+        if session.info.era == "handshake":
+            return await self._run_handshake_call(session, call)
+        if headers is None:
             return await self.calls.run(session, call)
         # A tool's definition says which arguments are repeated in headers.
         if call.method == "tools/call" and not headers.knows(call.params.get("name")):
@@ -80,6 +85,15 @@ class ServerChannel:
         if call.method == "tools/list":
             headers.learn(result.get("tools"))
         return result
+
+    async def _run_handshake_call(self, session: ServerSession, call: OutgoingCall) -> JsonObject:
+        if call.method == "tools/list":
+            result = await self.calls.run(session, call)
+            self._task_tools |= task_tools(result.get("tools"))
+            return result
+        if call.method == "tools/call" and self._task_tools and needs_task(call.params, self._task_tools):
+            return await run_as_task(self.calls, session, call)
+        return await self.calls.run(session, call)
 
     async def list_tools(self, session: ServerSession) -> list[JsonObject]:
         """All tools as this connection shows them; raises McpError."""
@@ -124,6 +138,7 @@ class ServerChannel:
     def on_up(self, session: ServerSession, *, again: bool) -> Coroutine[Any, Any, None]:
         self.calls.reset()
         self.suspended.begin()
+        self._task_tools = frozenset()
         return self._owner.on_channel_up(self, session, again=again)
 
     def on_down(self, reason: str) -> None:
