@@ -26,7 +26,7 @@ from moot.conformance.blocking_client import (
     NoReply,
     WireMessage,
 )
-from moot.conformance.runner import Heard
+from moot.conformance.runner import Heard, NotJudged
 from moot.errors import UsageError
 from moot.protocol import strict_json
 from moot.protocol.close_codes import REMOVED
@@ -36,6 +36,8 @@ _MARK: Final = "conformance-mark-"
 _NOBODY: Final = "conformance-nobody"
 # A little more, so that a clock of the other side agrees.
 _ERROR_SECONDS: Final = 1.05
+# How long a gateway may take to tell others that somebody left.
+_LEAVE_SECONDS: Final = 1.0
 
 
 class GatewayControl(msgspec.Struct, frozen=True):
@@ -74,10 +76,13 @@ class LiveDriver:
         *,
         space: str | None = None,
         hands: GatewayControl | None = None,
+        is_stranger: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._address = address
         self._space = space
         self._hands = hands
+        # Presence of these is no part of the story: whoever left before it began may be told of late.
+        self._is_stranger = is_stranger
         self.tokens = dict(tokens)
         self._sessions: dict[str, LiveSession] = {}
         self._posts: dict[str, HttpMember] = {}
@@ -102,20 +107,28 @@ class LiveDriver:
         if chosen.pop("injected", False):
             return self._join_post(name, HttpMember(who, token, dialect))
         try:
-            wire = self._connect(token, dialect, chosen)
+            wire = self._connect(who, token, dialect, chosen)
         except HandshakeRefused as refusal:
             # At the door nobody is told who exists: a token that opens nothing is nobody's.
             unknown = refusal.status in (401, 403)
             code = "participant_not_found" if unknown else f"http_{refusal.status}"
             return self._settle(None) | {name: [{"refused": code, "message": str(refusal)}]}
         session = self._sessions[name] = LiveSession(name, wire, dialect)
+        if dialect == "mew":
+            self._await_first(session)
         heard = self._settle(session)
         return heard if session.is_open else heard | {name: [_refusal(heard[name])]}
 
     def leave(self, name: str) -> Heard:
-        if self._posts.pop(name, None) is None:
+        if self._posts.pop(name, None) is None and name in self._sessions:
             self._sessions.pop(name).wire.close()
-        return self._settle(None)
+        heard = self._settle(None)
+        deadline = time.monotonic() + _LEAVE_SECONDS
+        while self._hands is None and not any(heard.values()) and time.monotonic() < deadline:
+            # Nothing says when another gateway has noticed; a mark may be answered before it has.
+            time.sleep(_LEAVE_SECONDS / 20)
+            heard = self._settle(None)
+        return heard
 
     def send(self, name: str, envelope: Mapping[str, Json]) -> Heard:
         return self.raw(name, strict_json.encode(dict(envelope)).decode())
@@ -123,7 +136,9 @@ class LiveDriver:
     def raw(self, name: str, text: str) -> Heard:
         if name in self._posts:
             return self._post(name, self._posts[name], text)
-        session = self._sessions[name]
+        session = self._sessions.get(name)
+        if session is None:
+            raise NotJudged(f"{name} is not in the space, and the story needs it there")
         try:
             session.wire.send(text.encode())
         except UnicodeEncodeError:
@@ -138,7 +153,7 @@ class LiveDriver:
             self._faulty.remove(stream)
             self._let_pass(_ERROR_SECONDS)
         heard = self.raw(name, text)
-        if any(message.get("kind", "").startswith("system") for message in heard.get(name, [])):
+        if any(str(message.get("kind", "")).startswith("system") for message in heard.get(name, [])):
             self._faulty.add(stream)
         return heard
 
@@ -163,7 +178,7 @@ class LiveDriver:
 
     # Sockets
 
-    def _connect(self, token: str, dialect: str, options: Mapping[str, Json]) -> BlockingClient:
+    def _connect(self, who: str, token: str, dialect: str, options: Mapping[str, Json]) -> BlockingClient:
         # dialects.md section 1: a space of MEW is a topic of MCPx.
         query = {} if self._space is None else {"space" if dialect == "mew" else "topic": self._space}
         if dialect == "m3p" or (dialect == "mcpx" and not query):
@@ -174,12 +189,14 @@ class LiveDriver:
             query["echo"] = "0"
         if options.get("streams"):
             query["streams"] = "1"
-        if options.get("runtime_id") is None:
-            return BlockingClient(self._address, query=query, headers={"Authorization": f"Bearer {token}"})
-        # D-20: an id of one's own is proposed in a join frame.
-        wire = BlockingClient(self._address, query=query, headers={})
-        wish = {"type": "join", "space": self._space, "token": token, "participantId": options["runtime_id"]}
-        wire.send(orjson.dumps({key: value for key, value in wish.items() if value is not None}))
+        wished = options.get("runtime_id")
+        # D-20: an id of one's own is proposed in a join frame, and nothing else.
+        headers = {"Authorization": f"Bearer {token}"} if wished is None else {}
+        wire = BlockingClient(self._address, query=query, headers=headers)
+        if wished is not None or dialect == "mew":
+            # Beside a header it changes nothing, but some gateways look at it alone.
+            join = {"type": "join", "space": self._space, "token": token, "participantId": wished or who}
+            wire.send(orjson.dumps({key: value for key, value in join.items() if value is not None}))
         return wire
 
     def _settle(self, actor: LiveSession | None) -> Heard:
@@ -202,8 +219,17 @@ class LiveDriver:
         self._marks += 1
         mark = f"{self._mark}{self._marks}"
         kind = "chat.message" if session.dialect == "m3p" else "chat"
-        session.wire.send(orjson.dumps({"id": mark, "from": _NOBODY, "kind": kind, "payload": {"text": ""}}))
+        session.wire.send(orjson.dumps({"id": mark, "from": _NOBODY, "kind": kind, "payload": {"text": "?"}}))
         return mark
+
+    def _await_first(self, session: LiveSession) -> None:
+        """The welcome, or how the join was refused: some gateways take what comes meanwhile before it."""
+        try:
+            found = session.wire.receive()
+        except NoReply:
+            seconds = self._address.seconds
+            raise NoReply(f"{session.name} was not welcomed within {seconds:g} s of its join") from None
+        self._note(session, found)
 
     def _await_mark(self, session: LiveSession, mark: str) -> None:
         deadline = time.monotonic() + self._address.seconds
@@ -217,18 +243,21 @@ class LiveDriver:
                     f"{session.name} had no answer within {self._address.seconds:g} s to an envelope "
                     "under a false name, which is to be refused (MEW 4.1)"
                 )
-            match found:
-                case ConnectionEnded(code, reason):
-                    session.heard.append({"closed": code, "reason": reason})
-                    session.is_open = False
-                case WireMessage(data):
-                    message = _read(data)
-                    about = _marks_in(message)
-                    if mark in about:
-                        return
-                    if not about:
-                        self._note_token(message)
-                        session.heard.append(message)
+            if mark in self._note(session, found):
+                return
+
+    def _note(self, session: LiveSession, found: WireMessage | ConnectionEnded) -> list[str]:
+        """Keep what a session heard; returns the marks that it is about, which are not kept."""
+        if isinstance(found, ConnectionEnded):
+            session.heard.append({"closed": found.code, "reason": found.reason})
+            session.is_open = False
+            return []
+        message = _read(found.data)
+        about = _marks_in(message)
+        if not about and not self._is_stranger(_subject_of(message)):
+            self._note_token(message)
+            session.heard.append(message)
+        return about
 
     def _note_token(self, message: Json) -> None:
         """Invitations bring the token of somebody who may join later in the story."""
@@ -237,8 +266,9 @@ class LiveDriver:
             self._note_invitation(payload)
 
     def _note_invitation(self, payload: Mapping[str, Json]) -> None:
-        if payload.get("token"):
-            self.tokens[payload["participant_id"]] = payload["token"]
+        who, token = payload.get("participant_id"), payload.get("token")
+        if isinstance(who, str) and isinstance(token, str) and token:
+            self.tokens[who] = token
 
     # Posts
 
@@ -253,6 +283,8 @@ class LiveDriver:
         status, _ = self._address.fetch(
             "GET", self._path(post), query=self._query(post), headers=_bearer(post)
         )
+        if status not in (200, 401, 403):
+            raise NotJudged(f"this gateway answers GET {self._path(post)} with {status}")
         return status == 200
 
     def _door_closed(self, name: str) -> list[Json]:
@@ -270,7 +302,12 @@ class LiveDriver:
             headers=_bearer(post) | {"Content-Type": "application/json"},
             body=text.encode("utf-8", "surrogatepass"),
         )
-        body = orjson.loads(raw)
+        try:
+            body = orjson.loads(raw)
+        except orjson.JSONDecodeError:
+            body = None
+        if not isinstance(body, dict):
+            raise NotJudged(f"this gateway answers POST {self._path(post)} with {status} and no JSON object")
         heard = self._settle(None)
         self._note_invitation(body)
         if status >= 400 and "error" in body:
@@ -302,6 +339,13 @@ def _read(data: bytes) -> Json:
     except orjson.JSONDecodeError:
         message = None
     return message if isinstance(message, dict) else {"unreadable": data.decode("utf-8", "replace")}
+
+
+def _subject_of(message: Json) -> str:
+    """Whose presence a message tells of; empty for anything else."""
+    payload = message.get("payload") if message.get("kind") == "system/presence" else None
+    participant = payload.get("participant") if isinstance(payload, dict) else None
+    return str(participant.get("id", "")) if isinstance(participant, dict) else ""
 
 
 def _marks_in(message: Json) -> list[str]:
