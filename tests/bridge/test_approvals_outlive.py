@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import mcp_types as types
+import msgspec
 import pytest
 import yaml
 
 from mcp import Client, MCPError, StdioServerParameters
 from moot.bridge.space_server.calls_file import CallsFile
+from moot.bridge.space_server.person_decisions import PersonDecisions
 from moot.mcp.downstream.backend import BackendCall
 from moot.participant import JoinedSpace, connect
 from tests.bridge.served_space import HASTY, HOST, offer_files, served_space, text_of
@@ -26,6 +29,7 @@ from tests.bridge.test_space_server import LISTS
 from tests.bridge.test_space_server_decisions import CALL, GUEST, first_proposal, set_up
 from tests.gateway.running_gateway import participants
 from tests.gateway.served import Served, started
+from tests.mcp.test_downstream_decisions import Person
 from tests.waiting import bounded, until, until_told
 
 ERAS = ["legacy", "2026-07-28"]
@@ -306,6 +310,58 @@ async def test_a_client_that_ends_before_the_gateway_has_answered_leaves_its_pro
         async with bounded():
             await pending.finished.wait()
         assert pending.result()["content"][0]["text"] == "wrote b"
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@pytest.mark.parametrize("choice", ["approve", "reject"])
+async def test_the_person_at_the_client_decides_in_their_own_name(
+    tmp_path: Path, mode: Any, choice: str
+) -> None:
+    person = Person(choice)
+    async with served_space(tmp_path, GUEST) as room:
+        deciding = PersonDecisions(room.room.url, "lab", "t-bob")
+        kept, alice, shown = await set_up(room, person=deciding)
+        async with shown.client(mode, elicitation_callback=person) as client:
+            result = await client.call_tool(*CALL)
+        assert 'The call: write_file with {"path":"b","text":"new"}' in person.asked[0]
+        if choice == "approve":
+            assert (text_of(result), kept["b"]) == ("wrote b", "new")
+            (seen,) = alice.proposals
+            assert seen.fulfilled_by == "bob"
+        else:
+            assert (result.is_error, "bob: disagree" in text_of(result), "b" in kept) == (True, True, False)
+
+
+@pytest.mark.parametrize(
+    ("token", "told"),
+    [("t-files", "could not be approved from here"), ("t-guest", "proposing member itself")],
+)
+async def test_a_person_without_the_right_approves_nothing(tmp_path: Path, token: str, told: str) -> None:
+    person = Person("approve")
+    limits = msgspec.structs.replace(HASTY, answer_seconds=1)
+    async with served_space(tmp_path, GUEST) as room:
+        deciding = PersonDecisions(room.room.url, "lab", token)
+        kept, alice, shown = await set_up(room, person=deciding, limits=limits)
+        async with shown.client("legacy", elicitation_callback=person) as client:
+            result = await client.call_tool(*CALL)
+        assert (text_of(result).startswith("PENDING"), told in text_of(result)) == (True, True)
+        assert ("b" in kept, len(alice.proposals.open())) == (False, 1)
+
+
+async def test_without_the_persons_token_no_dialog_offers_to_approve(tmp_path: Path) -> None:
+    schemas: list[Any] = []
+
+    async def answer(_: Any, params: Any) -> types.ElicitResult:
+        schemas.append(params.requested_schema)
+        return types.ElicitResult(action="accept", content={"decision": "approve"})
+
+    limits = msgspec.structs.replace(HASTY, answer_seconds=0.5)
+    async with served_space(tmp_path, GUEST) as room:
+        kept, alice, shown = await set_up(room, limits=limits)
+        async with shown.client("legacy", elicitation_callback=answer) as client:
+            assert text_of(await client.call_tool(*CALL)).startswith("PENDING")
+        assert schemas[0]["properties"]["decision"]["enum"] == ["wait", "withdraw"]
+        assert ("b" in kept, len(alice.proposals.open())) == (False, 1)
 
 
 async def test_two_calls_at_once_are_two_calls(tmp_path: Path) -> None:

@@ -94,6 +94,12 @@ def add_command(commands: Any, name: str) -> None:
         metavar="N",
         help="how long a call waits for a decision before it answers PENDING (default 20)",
     )
+    add(
+        "--person-token-file",
+        type=Path,
+        metavar="FILE",
+        help="the token of the person at the client: its dialogs then offer to approve and reject as them",
+    )
     add("--wait-for-others", action="store_true", help="after a rejection, wait for others to approve")
     add(
         "--names-file",
@@ -190,11 +196,12 @@ async def _stay_joined(
     from moot.bridge.space_server.names_file import NamesFile
     from moot.bridge.space_server.own_tools import RESERVED_NAMES
     from moot.bridge.space_server.pending_calls import FOREVER_SECONDS
+    from moot.bridge.space_server.person_decisions import PersonDecisions
     from moot.bridge.space_server.space_backend import BackendSettings, SpaceBackend
     from moot.errors import Unreachable
     from moot.offers.offer_table import OfferTable
     from moot.offers.search_settings import SearchSettings
-    from moot.participant import ParticipantLimits, connect
+    from moot.participant import ParticipantLimits, connect, token_from
 
     # Practically forever: a client does not restart us because the gateway was restarted.
     limits = ParticipantLimits(
@@ -213,6 +220,9 @@ async def _stay_joined(
         max_listed_bytes=options.max_listed_bytes,
         search=SearchSettings(word_vectors=not options.no_word_vectors),
     )
+    person = None
+    if options.person_token_file is not None:
+        person = PersonDecisions(where.url, where.space, token_from(options.person_token_file))
     while True:
         try:
             async with (
@@ -231,6 +241,7 @@ async def _stay_joined(
                     space_name=where.space,
                     offers=offers,
                     calls=_calls_file(options, where, environ, joined.me),
+                    person=person,
                 ) as backend,
             ):
                 if names is not None:
@@ -418,6 +429,8 @@ def _arguments(options: argparse.Namespace, overrides: CliOverrides, environ: Ma
     made += ["--token-file", str(file.resolve())]
     if options.decision_seconds != 20.0:
         made += ["--decision-seconds", f"{options.decision_seconds:g}"]
+    if options.person_token_file is not None:
+        made += ["--person-token-file", str(options.person_token_file.resolve())]
     if options.wait_for_others:
         made += ["--wait-for-others"]
     if options.names_file:

@@ -26,6 +26,7 @@ from moot.bridge.space_server.call_text import (
 )
 from moot.bridge.space_server.calls_file import CallsFile, RecordedCall
 from moot.bridge.space_server.error_text import failure_result
+from moot.bridge.space_server.person_decisions import PersonDecisions
 from moot.errors import (
     ConnectionClosed,
     ConnectionLost,
@@ -35,7 +36,7 @@ from moot.errors import (
     TimedOut,
     Withdrawn,
 )
-from moot.mcp.downstream.backend import BackendCall, PendingCall, text_result
+from moot.mcp.downstream.backend import BackendCall, PendingCall, PersonDecision, text_result
 from moot.mcp.downstream.running_requests import CALL_UNWANTED
 from moot.mcp.eras import INTERNAL_ERROR, JsonObject
 from moot.participant import JoinedSpace, Proposal
@@ -74,8 +75,10 @@ class PendingCalls:
         file: CallsFile | None = None,
         console: str = "",
         space_name: str = "",
+        person: PersonDecisions | None = None,
     ) -> None:
-        """`console` and `space_name` make the address of a proposal's page."""
+        """`console` and `space_name` make the address of a proposal's page; `person` sits at the client."""
+        self._person = person
         self._space = space
         self._wait_for_others = wait_for_others
         self._proposal_seconds = proposal_seconds
@@ -213,6 +216,7 @@ class PendingCalls:
             record.handle,
             headline=f"{what} of {host} needs somebody's approval: it was proposed to the space.",
             details=lambda: self._describe(record),
+            decide=None if self._person is None else lambda choice: self._decide(pending, choice),
             call=call,
             withdraw=lambda _reason: _withdraw(pending, proposal),
             pending_result=lambda pending: self._pending_result(pending, record),
@@ -256,6 +260,27 @@ class PendingCalls:
             pending.settle(McpError(INTERNAL_ERROR, "internal error; the log says why"), "internal error")
         else:
             pending.settle(outcome.result, f"approved by {outcome.by}, answered by {outcome.host}")
+
+    async def _decide(self, pending: PendingCall, choice: PersonDecision) -> None:
+        """Decide as the person at the client; returns when that is done, or it is clear that it is not."""
+        person = self._person
+        if person is None:
+            return
+
+        async def decide() -> None:
+            try:
+                await person.decide(pending.handle, choice, proposer=self._space.me)
+            except MootError as fault:
+                # A failure of the call itself comes with its result.
+                if not pending.decided.is_set():
+                    done = "approved" if choice == "approve" else "rejected"
+                    pending.set_note(f"it could not be {done} from here ({fault}), so it is still open")
+
+        deciding = self._spawn(decide())
+        decided = asyncio.ensure_future(pending.decided.wait())
+        # An approval goes on until the result is there, also if this request ends before.
+        await asyncio.wait({deciding, decided}, return_when=asyncio.FIRST_COMPLETED)
+        decided.cancel()
 
     # Earlier runs
 
@@ -372,10 +397,11 @@ class PendingCalls:
         if dropped.finished.is_set():
             self._forget(handle)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._group.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
 
 def _update_note(pending: PendingCall, proposal: Proposal) -> None:

@@ -23,6 +23,7 @@ from moot.bridge.space_server.calls_file import CallsFile
 from moot.bridge.space_server.error_text import failure_result
 from moot.bridge.space_server.own_tools import CALL_TOOL, OWN_NAMES, RESERVED_NAMES, OwnTools
 from moot.bridge.space_server.pending_calls import PendingCalls
+from moot.bridge.space_server.person_decisions import PersonDecisions
 from moot.errors import McpError, MemberLeft, MootError, NotAllowed, TimedOut, Unreachable
 from moot.mcp.downstream.backend import (
     BackendCall,
@@ -92,9 +93,10 @@ class SpaceBackend:
         space_name: str = "",
         offers: OfferTable | None = None,
         calls: CallsFile | None = None,
+        person: PersonDecisions | None = None,
     ) -> None:
         """`space_name` is the name that people know; `offers` may hold names of an earlier run, and `calls`
-        what was proposed in one."""
+        what was proposed in one. `person` decides for the person at the client."""
         self._space = space
         self._settings = settings or BackendSettings()
         self.offer_table = offers if offers is not None else OfferTable(RESERVED_NAMES)
@@ -112,6 +114,7 @@ class SpaceBackend:
             file=calls,
             console=self._settings.console,
             space_name=space_name,
+            person=person,
         )
         self.own_tools = OwnTools(
             space,

@@ -62,6 +62,9 @@ class ServerDescription:
     instructions: str | None = None
 
 
+PersonDecision = Literal["approve", "reject"]
+
+
 class PendingCall:
     """A call that waits for somebody's decision, and its result. Kept by the backend for a while.
 
@@ -79,11 +82,14 @@ class PendingCall:
         pending_result: Callable[[PendingCall], JsonObject],
         kept_seconds: float,
         details: Callable[[], str] = str,
+        decide: Callable[[PersonDecision], Awaitable[None]] | None = None,
     ) -> None:
-        """`details` says more about it for whoever reads: the exact call, and who decides where."""
+        """`details` says more about it for whoever reads: the exact call, and who decides where. `decide` is
+        there if the person at the client may decide; it never raises."""
         self.handle = handle
         self.headline = headline
         self.details = details
+        self.decide = decide
         self.call = call
         self.kept_seconds = kept_seconds
         # For people, by the wall clock; how long it is kept goes by `age_seconds` and `idle_seconds`.

@@ -19,6 +19,7 @@ timeout, "withdraw" in a dialog, `tasks/cancel`.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable
 from typing import Final
 
@@ -90,9 +91,8 @@ class ClientRequests:
         answer = responses.get(_KEY) if isinstance(responses, dict) else None
         if isinstance(answer, dict) and not pending.finished.is_set():
             choice = _choice(answer)
-            if choice == "withdraw":
-                await pending.withdraw("withdrawn by the person at the client")
-            elif choice == "later":
+            await _carry_out(choice, pending)
+            if choice == "later":
                 self._counts.count_channel("pending")
                 return pending.pending_result()
         return await self._wait_or_withdraw(pending, client, int(round))
@@ -111,14 +111,19 @@ class ClientRequests:
     async def _decide(self, pending: PendingCall, client: ClientChannel, round: int) -> JsonObject:
         limits = self._limits
         end = asyncio.get_running_loop().time() + max(limits.answer_seconds, limits.decision_seconds)
-        await self._wait(pending.decided, limits.decision_seconds, pending, client)
+        forms = supports_forms(client.capabilities)
+        # Whoever can decide at the client is asked soon, and once in any case.
+        is_person_next = forms and round == 0 and pending.decide is not None
+        seconds = min(limits.person_seconds if is_person_next else math.inf, limits.decision_seconds)
+        await self._wait(pending.decided, seconds, pending, client)
         if pending.decided.is_set():
             await self._wait_until(pending.finished, end, pending, client)
         if pending.finished.is_set():
             return await self._finish(pending, client)
-        asks = supports_forms(client.capabilities) and not pending.decided.is_set()
+        asks = forms and not pending.decided.is_set()
         if client.era == "stateless":
-            if supports_tasks(client.capabilities) and pending.call.method == "tools/call":
+            has_tasks = supports_tasks(client.capabilities) and pending.call.method == "tools/call"
+            if has_tasks and not (asks and is_person_next):
                 self._counts.count_channel("tasks")
                 return self._tasks.create(pending)
             if asks and round < limits.max_dialogs:
@@ -151,8 +156,7 @@ class ClientRequests:
                     choice = "later"
                 if choice == "later":
                     return False
-                if choice == "withdraw":
-                    await pending.withdraw("withdrawn by the person at the client")
+                await _carry_out(choice, pending)
                 await self._wait_until(pending.decided, end, pending, client)
         finally:
             for task in (dialog, settled):
@@ -240,6 +244,10 @@ class ClientRequests:
 
 def _dialog(pending: PendingCall) -> JsonObject:
     note = f"{pending.note[:1].upper()}{pending.note[1:]}."
+    choices = {"wait": "Wait", "withdraw": "Withdraw it"}
+    if pending.decide is not None:
+        # Never the default: nobody approves by pressing Enter.
+        choices = {"wait": "Wait for others", "approve": "Approve it", "reject": "Reject it"} | choices
     # No `mode`: a form is what it is without one, and clients before 2025-11-25 do not know the word.
     return {
         "message": "\n".join(part for part in (pending.headline, pending.details(), note) if part),
@@ -248,9 +256,9 @@ def _dialog(pending: PendingCall) -> JsonObject:
             "properties": {
                 "decision": {
                     "type": "string",
-                    "title": "Wait for the decision?",
-                    "enum": ["wait", "withdraw"],
-                    "enumNames": ["Wait", "Withdraw it"],
+                    "title": "Wait for the decision?" if pending.decide is None else "What shall be done?",
+                    "enum": list(choices),
+                    "enumNames": list(choices.values()),
                     "default": "wait",
                 }
             },
@@ -260,11 +268,21 @@ def _dialog(pending: PendingCall) -> JsonObject:
 
 
 def _choice(answer: JsonObject) -> str:
-    """`wait`, `withdraw`, or `later` when the person closed the dialog without deciding."""
+    """`wait`, `withdraw`, `approve`, `reject`, or `later` if the person closed the dialog."""
     content: Json = answer.get("content")
     if answer.get("action") != "accept" or not isinstance(content, dict):
         return "later"
-    return "withdraw" if content.get("decision") == "withdraw" else "wait"
+    decision = content.get("decision")
+    return decision if decision in ("withdraw", "approve", "reject") else "wait"
+
+
+async def _carry_out(choice: str, pending: PendingCall) -> None:
+    """Do what the person chose in a dialog."""
+    match choice:
+        case "withdraw":
+            await pending.withdraw("withdrawn by the person at the client")
+        case "approve" | "reject" if pending.decide is not None and not pending.decided.is_set():
+            await pending.decide(choice)
 
 
 def _is_same_call(call: BackendCall, request: RpcRequest) -> bool:

@@ -11,6 +11,8 @@ class McpServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     # A call that needs somebody's decision waits this long before the client is told that it is pending.
     # 20 s: a person at a desk decides within that, and clients give up after 60 s (the TypeScript SDK).
     decision_seconds: float = 20.0
+    # Where the person at the client may decide, they are asked after this; rules decide faster.
+    person_seconds: float = 1.0
     # How often a client that asked for progress is told that the decision is still pending.
     progress_seconds: float = 5.0
     # A call that needs a decision answers "pending" at the latest after this, also while a dialog is open or
