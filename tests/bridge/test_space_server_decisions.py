@@ -302,8 +302,10 @@ async def test_members_and_tools_are_shown_and_found(tmp_path: Path) -> None:
             assert hit["inputSchema"]["required"] == ["path", "text"]
             nothing = await client.call_tool("moot_find_tools", {"query": "zeppelin"})
             assert text_of(nothing).startswith("No match")
-            for query in ("", "x" * 10_000):
-                assert (await client.call_tool("moot_find_tools", {"query": query})).is_error
+            assert (await client.call_tool("moot_find_tools", {"query": ""})).is_error
+            # A long question is cut.
+            found = await client.call_tool("moot_find_tools", {"query": "write some text " + "x" * 10_000})
+            assert not found.is_error
 
 
 async def test_own_tools_are_described_so_that_every_client_takes_them(tmp_path: Path) -> None:
