@@ -23,6 +23,7 @@ from moot.bridge.space_server.calls_file import CallsFile
 from moot.bridge.space_server.person_decisions import PersonDecisions
 from moot.mcp.downstream.backend import BackendCall
 from moot.participant import JoinedSpace, connect
+from tests.bridge.foreign_servers import MODULES, NODE
 from tests.bridge.served_space import HASTY, HOST, offer_files, served_space, text_of
 from tests.bridge.test_mcp_command import token_file
 from tests.bridge.test_space_server import LISTS
@@ -281,6 +282,38 @@ async def test_over_stdio_the_sdk_times_out_and_the_proposal_stays(tmp_path: Pat
         async with Client(parameters, mode="legacy") as client:
             assert "line 1" in text_of(await client.call_tool(*ADD))
         assert writes == ["pay 7"]
+
+
+async def test_the_typescript_sdk_times_out_and_a_new_client_gets_the_result(tmp_path: Path) -> None:
+    async with lab(tmp_path) as room, files_and_alice(room.gateway.url) as (_, writes, alice):
+
+        async def call(timeout_ms: int) -> dict[str, str]:
+            arguments = ["-m", "moot.cli", "mcp", "--gateway", room.gateway.url, "--space", "lab"]
+            arguments += ["--token-file", str(token_file(tmp_path, "guest"))]
+            asked = {
+                "modules": str(MODULES),
+                "command": sys.executable,
+                "args": arguments,
+                "env": {"PATH": os.environ["PATH"], "XDG_STATE_HOME": str(tmp_path / "state")},
+                "name": ADD[0],
+                "toolArguments": ADD[1],
+                "timeout": timeout_ms,
+            }
+            script = str(Path(__file__).with_name("typescript_client.mjs"))
+            client = await asyncio.create_subprocess_exec(
+                str(NODE), script, json.dumps(asked), stdout=asyncio.subprocess.PIPE
+            )
+            async with bounded():
+                output, _ = await client.communicate()
+            outcome: dict[str, str] = json.loads(output)
+            return outcome
+
+        assert "Request timed out" in (await call(1_000))["error"]
+        seen = await first_proposal(alice)
+        await alice.approve(seen)
+        told = (await call(60_000))["text"]
+        assert told.endswith("It was not done again.\nline 1")
+        assert (writes, alice.proposals.open()) == (["pay 7"], [])
 
 
 async def test_a_client_that_ends_before_the_gateway_has_answered_leaves_its_proposal(
