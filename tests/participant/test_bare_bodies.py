@@ -177,3 +177,18 @@ async def test_what_we_send_has_all_its_fields(tmp_path: Path) -> None:
         ):
             with pytest.raises(UsageError, match="cannot be sent"):
                 await alice.send(kind, payload, about="x")
+
+
+async def test_the_past_holds_what_a_restarted_client_says_under_the_same_id(tmp_path: Path) -> None:
+    """D-94: its SDK counts from 1 in every process; nothing that it says is lost to those who come late."""
+    rules = {"reference_compat": True}
+    async with gateway_with(tmp_path, rules=rules, alice=["*"], agent=["*"]) as gateway:
+        for text in ("first", "second"):
+            agent = await gateway.raw("agent")
+            assert await agent.refused("chat", {"text": text}, id="agent-1") is None
+            await agent.leave()
+        alice = await gateway.join("alice")
+        past = [each.payload["text"] for each in await alice.recall() if each.kind == "chat"]
+        assert past == ["first", "second"]
+        # Once: what is known already is not told again.
+        assert [each for each in await alice.recall() if each.kind == "chat"] == []

@@ -174,10 +174,11 @@ def test_only_the_gateway_says_where_a_copy_comes_from() -> None:
         ("mew", "mcp/response", [], "agent", []),
         ("mew", "mcp/response", ..., "agent", None),
         ("mew", "chat", ["human"], "agent", ["human"]),
-        ("m3p", "mcp.response.tools/call", ["human"], "agent", ["human"]),
+        ("m3p", "mcp.response.tools/call", ["human"], "agent", ["human", "agent"]),
+        ("m3p", "mcp.response.tools/call", ["human", "agent"], "agent", ["human", "agent"]),
     ],
 )
-def test_the_proposer_is_added_only_where_mew_left_it_out(
+def test_the_proposer_is_added_where_it_was_left_out(
     origin: DialectName, kind: str, to: Json, proposer: str | None, expected: Json
 ) -> None:
     """D-30."""

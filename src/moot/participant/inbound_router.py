@@ -74,9 +74,13 @@ class InboundRouter:
         """Learn what was sent before we joined; nothing is handled or answered. Returns what was new."""
         parts = self._parts
         fresh: list[Envelope] = []
+        # D-94: some clients count from 1 again, so the past may hold one id twice.
+        added: set[str] = set()
         for envelope in history:
-            if parts.correlations.get(envelope.id) is not None or not self._is_valid(envelope):
+            known = envelope.id not in added and parts.correlations.get(envelope.id) is not None
+            if known or not self._is_valid(envelope):
                 continue
+            added.add(envelope.id)
             parts.correlations.add(envelope)
             fresh.append(envelope)
             if envelope.kind == "mcp/proposal":

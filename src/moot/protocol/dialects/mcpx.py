@@ -144,8 +144,8 @@ def _agrees(claim: Operation, operation: Operation, kind: str) -> bool:
 
 
 def _addressees(envelope: Envelope, proposer: str | None) -> Sequence[str] | None:
-    """D-30: MEW answers the fulfiller alone, MCPx the proposer too. None: as the original has it."""
-    if envelope.dialect != "mew" or envelope.kind != "mcp/response" or proposer is None:
+    """D-30: a copy names the proposer too, whoever left it out. None: as the original has it."""
+    if envelope.kind != "mcp/response" or proposer is None:
         return None
     # A broadcast reaches the proposer as it is.
     return None if not envelope.to or proposer in envelope.to else [*envelope.to, proposer]
