@@ -4,8 +4,9 @@
 policies that nobody told the learner. Whatever it suggests, they accept. The learner, the rules, their
 limits, spot checks and trip-wires are the product's own, with the settings that it comes with.
 
-A *wrong approval* is an automatic approval of something that the person does not want. Beside it run two
-simple ways: to approve every call of a tool once people have approved ten of them, and to ask always.
+A *wrong approval* is an automatic approval of something that the person does not want. Beside it run simple
+ways (`bench.trust_baselines`): an exact list, a list of prefixes, a tool after ten approvals, and to ask
+always. `bench.trust_worlds` has worlds whose policies are not the learner's shapes.
 """
 
 from __future__ import annotations
@@ -22,9 +23,12 @@ from statistics import mean
 from typing import Final
 
 from bench import trust_report
+from bench.trust_baselines import BASELINES, run_baseline
 from bench.trust_people import EXPRESSIBLE, INEXPRESSIBLE, NOISY, World
 from bench.trust_run import SimulationRun
+from bench.trust_worlds import READABLE, UNKNOWABLE
 from moot.protocol.operation import Json
+from moot.trust.accepted_calls import note_rejection
 from moot.trust.budgets import UseTally
 from moot.trust.decision_ledger import Decision, RejectionRecord
 from moot.trust.learner import DEFAULTS, Suggestion, add_rule, suggest
@@ -43,10 +47,14 @@ WINDOW: Final = 300
 PROMISED: Final = 0.8
 # The curve: the share within each such stretch.
 STEP: Final = 50
-# The learner looks again after this many decisions by people; later, when there are a third more.
+# The learner looks again after this many decisions by people; later, when there are a tenth more.
 LOOK: Final = 10
-OFTEN: Final = 150
-POLICIES: Final = EXPRESSIBLE | NOISY | INEXPRESSIBLE
+POLICIES: Final = EXPRESSIBLE | NOISY | INEXPRESSIBLE | READABLE | UNKNOWABLE
+# Where nobody could know, so much of what is automatic may be wrong.
+MAX_UNKNOWABLE: Final = 0.01
+MAX_FALSE_SUGGESTIONS: Final = 0.02
+# A list of prefixes that is right at least this often is a measure for us.
+RIGHT: Final = 0.99
 PERSON: Final = "person"
 
 
@@ -63,6 +71,9 @@ class Simulation:
         self.suggested: dict[str, Suggestion] = {}
         self.acts: dict[str, list[bool]] = {}
         self.automatic: list[bool] = []
+        self.rejected: set[bytes] = set()
+        self.shown = 0
+        self.after_contradiction = 0
         self.wrong_approvals = self.wrong_rejections = self.approvals = 0
         self._look_at = LOOK
 
@@ -76,6 +87,7 @@ class Simulation:
                 self.tally.times(),
                 suspended=self.suspended,
                 draw=self.draws.random(),
+                rejected=self.rejected,
             )
             self.automatic.append(verdict.decision != "ask")
             if verdict.decision == "ask" or verdict.rule is None:
@@ -86,6 +98,7 @@ class Simulation:
             self.acts.setdefault(verdict.rule.name, []).append(wrong)
             self.approvals += verdict.decision == "approve"
             self.wrong_approvals += wrong and verdict.decision == "approve"
+            self.after_contradiction += wrong and verdict.rule.name in self.suspended
             self.wrong_rejections += wrong and verdict.decision == "reject"
 
     def _asked(self, case: Case, *, said: bool) -> None:
@@ -94,19 +107,25 @@ class Simulation:
         if not said:
             decision.rejections.append(RejectionRecord(PERSON, "disagree", at, f"{case.id}-d"))
         self.history.append(decision)
+        note_rejection(self.rejected, decision)
         for rule in self.rules:
             suspension = check_tripwires(rule, PersonDecided(decision), at)
             if suspension is not None:
                 self.suspended[rule.name] = suspension.why
         if len(self.history) >= self._look_at:
             seen = len(self.history)
-            self._look_at = seen + (LOOK if seen < OFTEN else seen // 3)
+            self._look_at = seen + max(LOOK, seen // 10)
             active = [rule for rule in self.rules if rule.name not in self.suspended]
             for suggestion in suggest(self.history, active, now=at, settings=DEFAULTS):
                 taken = replace(suggestion.rule, origin=RuleOrigin(suggestion.id, PERSON, at))
                 self.rules = add_rule(self.rules, taken, replaces=suggestion.replaces)
                 self.suspended.pop(suggestion.rule.name, None)
                 self.suggested[suggestion.rule.name] = suggestion
+                self.shown += 1
+
+    def false_suggestions(self) -> int:
+        """Suggested rules of which more than one in a hundred decisions was wrong."""
+        return sum(1 for acts in self.acts.values() if sum(acts) > len(acts) / 100)
 
     def beyond_bound(self) -> int:
         """Rules that were wrong more often than they said they could be."""
@@ -123,7 +142,17 @@ def simulate(policy: str, seed: int, proposals: int = PROPOSALS) -> SimulationRu
     simulation = Simulation(POLICIES[policy](rng), seed)
     simulation.run(proposals)
     automatic = simulation.automatic
-    simple_after, simple_wrong = simple(policy, seed, proposals)
+    baselines = {
+        name: run_baseline(
+            POLICIES[policy](random.Random(f"{policy} {seed}")),
+            name,
+            seed=seed,
+            proposals=proposals,
+            after=AFTER,
+            window=WINDOW,
+        )
+        for name in BASELINES
+    }
     return SimulationRun(
         policy,
         seed,
@@ -136,25 +165,11 @@ def simulate(policy: str, seed: int, proposals: int = PROPOSALS) -> SimulationRu
         len(simulation.suspended),
         max((s.error_bound for s in simulation.suggested.values()), default=0.0),
         simulation.beyond_bound(),
-        simple_after,
-        simple_wrong,
+        baselines,
+        simulation.shown,
+        simulation.false_suggestions(),
+        simulation.after_contradiction,
     )
-
-
-def simple(policy: str, seed: int, proposals: int) -> tuple[float, int]:
-    """The other way: a tool that was approved often enough is approved from then on."""
-    world = POLICIES[policy](random.Random(f"{policy} {seed}"))
-    approved: dict[str, int] = {}
-    automatic: list[bool] = []
-    wrong = 0
-    for case, wanted, said in world.proposals(proposals):
-        tool = case.tool or ""
-        automatic.append(approved.get(tool, 0) >= DEFAULTS.min_approvals)
-        if automatic[-1]:
-            wrong += not wanted
-        elif said:
-            approved[tool] = approved.get(tool, 0) + 1
-    return mean(automatic[AFTER : AFTER + WINDOW]), wrong
 
 
 def _task(task: tuple[str, int, int]) -> SimulationRun:
@@ -189,9 +204,43 @@ def promises(runs: dict[str, list[SimulationRun]]) -> Iterator[tuple[str, bool]]
     others = [run for policy in INEXPRESSIBLE for run in runs[policy]]
     share = mean(run.after for run in others)
     yield f"where rules cannot say it, still asked: {1 - share:.1%} after {AFTER} decisions", share <= 0.05
+    readable = [run for policy in READABLE for run in runs[policy]]
+    wrong, total = sum(run.wrong_approvals for run in readable), sum(run.approvals for run in readable)
+    yield f"wrong approvals where a careful person could know: {wrong} of {total:,}, none allowed", wrong == 0
+    unknowable = {policy: _wrong_share(runs[policy]) for policy in UNKNOWABLE}
+    shares = ", ".join(f"{policy} {share:.1%}" for policy, share in unknowable.items())
+    allowed = all(share <= MAX_UNKNOWABLE for share in unknowable.values())
+    yield f"wrong approvals where nobody could know: {shares}, {MAX_UNKNOWABLE:.0%} allowed", allowed
+    late = sum(run.after_contradiction for of_policy in runs.values() for run in of_policy)
+    yield f"wrong approvals by a rule after the first contradiction: {late}, none allowed", late == 0
+    behind = {
+        policy: (ours, theirs)
+        for policy in (*READABLE, *UNKNOWABLE)
+        for ours, theirs in [_beside_prefixes(runs[policy])]
+        if theirs is not None and ours < theirs
+    }
+    shown = ", ".join(f"{policy} {ours:.0%} and {theirs:.0%}" for policy, (ours, theirs) in behind.items())
+    yield f"less automatic than prefixes where these are right: {shown or 'nowhere'}", not behind
     everybody = [run for of_policy in runs.values() for run in of_policy]
     beyond, rules = sum(run.beyond for run in everybody), sum(run.rules for run in everybody)
     yield f"rules that were wrong more often than their bound: {beyond} of {rules}", beyond <= 0.05 * rules
+    false = sum(run.false_suggestions for run in everybody)
+    shown_to_people = sum(run.shown for run in everybody)
+    words = f"suggestions whose rule was wrong in over 1 % of its decisions: {false} of {shown_to_people}"
+    yield words, false <= MAX_FALSE_SUGGESTIONS * shown_to_people
+
+
+def _wrong_share(runs: Sequence[SimulationRun]) -> float:
+    return sum(run.wrong_approvals for run in runs) / max(1, sum(run.approvals for run in runs))
+
+
+def _beside_prefixes(runs: Sequence[SimulationRun]) -> tuple[float, float | None]:
+    """Our automatic share and that of a list of prefixes; None if that is often wrong, or does nothing."""
+    theirs = [run.baselines["prefix_list"] for run in runs]
+    approvals, wrong = sum(each.approvals for each in theirs), sum(each.wrong for each in theirs)
+    share = mean(each.share for each in theirs)
+    right = approvals > 0 and wrong <= (1 - RIGHT) * approvals
+    return mean(run.after for run in runs), share if right else None
 
 
 def as_json(runs: dict[str, list[SimulationRun]], seeds: Sequence[int], seconds: float) -> dict[str, Json]:
@@ -203,6 +252,8 @@ def as_json(runs: dict[str, list[SimulationRun]], seeds: Sequence[int], seconds:
         "policies": {
             policy: {
                 "expressible": policy in EXPRESSIBLE,
+                "readable": policy in READABLE,
+                "unknowable": policy in UNKNOWABLE,
                 "noisy": policy in NOISY,
                 "share_after_300": {
                     "mean": round(mean(run.after for run in of_policy), 4),
@@ -216,10 +267,17 @@ def as_json(runs: dict[str, list[SimulationRun]], seeds: Sequence[int], seconds:
                 "wrong_approvals": sum(run.wrong_approvals for run in of_policy),
                 "wrong_rejections": sum(run.wrong_rejections for run in of_policy),
                 "error_bound": round(max(run.bound for run in of_policy), 4),
+                "suggestions_per_run": round(mean(run.shown for run in of_policy), 2),
+                "false_suggestions": sum(run.false_suggestions for run in of_policy),
+                "suspended_rules": sum(run.suspended for run in of_policy),
                 "baselines": {
-                    "tool_after_k": {
-                        "share_after_300": round(mean(run.simple_after for run in of_policy), 4),
-                        "wrong_approvals": sum(run.simple_wrong for run in of_policy),
+                    **{
+                        name: {
+                            "share_after_300": round(mean(run.baselines[name].share for run in of_policy), 4),
+                            "automatic_approvals": sum(run.baselines[name].approvals for run in of_policy),
+                            "wrong_approvals": sum(run.baselines[name].wrong for run in of_policy),
+                        }
+                        for name in BASELINES
                     },
                     "always_ask": {"share_after_300": 0.0, "wrong_approvals": 0},
                 },

@@ -28,12 +28,12 @@ def lines(
     yield f"seeds 0 to 19, and drawn for this run: {' '.join(map(str, fresh)) or 'none'}"
     yield ""
     yield (
-        f"{'':24}{'automatic after 300':>22}{'wrong':>12}{'wrong':>12}{'largest':>9}"
-        f"{'a tool after 10 approvals':>30}"
+        f"{'':24}{'automatic after 300':>22}{'wrong':>12}{'wrong':>12}{'largest':>9}{'shown':>8}"
+        f"{'prefix list':>18}{'tool after 10':>18}"
     )
     yield (
-        f"{'policy':24}{'mean':>11}{'worst':>11}{'approvals':>12}{'rejections':>12}{'bound':>9}"
-        f"{'automatic':>15}{'wrong':>15}"
+        f"{'policy':24}{'mean':>11}{'worst':>11}{'approvals':>12}{'rejections':>12}{'bound':>9}{'a run':>8}"
+        f"{'automatic':>10}{'wrong':>8}{'automatic':>10}{'wrong':>8}"
     )
     for policy, of_policy in runs.items():
         bound = max(run.bound for run in of_policy)
@@ -43,8 +43,8 @@ def lines(
             f"{sum(run.wrong_approvals for run in of_policy):>12,}"
             f"{sum(run.wrong_rejections for run in of_policy):>12,}"
             f"{f'{bound:.0%}' if bound else '':>9}"
-            f"{mean(run.simple_after for run in of_policy):>15.0%}"
-            f"{sum(run.simple_wrong for run in of_policy):>15,}"
+            f"{mean(run.shown for run in of_policy):>8.1f}"
+            f"{_baseline_text(of_policy, 'prefix_list')}{_baseline_text(of_policy, 'tool_after_k')}"
         )
     yield f"{'always ask':24}{0:>11.0%}{0:>11.0%}{0:>12}{0:>12}"
     yield ""
@@ -53,6 +53,11 @@ def lines(
     yield "bound: what the least certain accepted suggestion said it could be wrong by, with 95 % confidence"
     for words, kept in promised:
         yield f"{words}: {'met' if kept else 'MISSED'}"
+
+
+def _baseline_text(runs: Sequence[SimulationRun], name: str) -> str:
+    found = [run.baselines[name] for run in runs]
+    return f"{mean(each.share for each in found):>10.0%}{sum(each.wrong for each in found):>8,}"
 
 
 def plot(runs: Mapping[str, list[SimulationRun]]) -> Iterator[str]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from bench.trust_baselines import BaselineRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,5 +24,8 @@ class SimulationRun:
     # The largest bound of an accepted suggestion, and the number of rules that exceeded theirs.
     bound: float
     beyond: int
-    simple_after: float
-    simple_wrong: int
+    baselines: Mapping[str, BaselineRun]
+    # Suggestions that were shown, those whose rules were wrong, wrong approvals by rules that were suspended.
+    shown: int
+    false_suggestions: int
+    after_contradiction: int

@@ -15,6 +15,7 @@ from tests.protocol.pattern_soak import run_pattern_soak
 from tests.protocol.scan_envelope_soak import run_scan_envelope_soak
 from tests.space.random_walk import run_space_walk
 from tests.store.crash_soak import run_journal_crashes
+from tests.trust.value_probes import run_probes
 from tests.xprotocol.event_soak import run_event_soak
 from tests.xprotocol.grammar.grammar_soak import run_grammar_soak
 from tests.xprotocol.grammar.schema_suite import run_schema_suite
@@ -29,6 +30,7 @@ SOAKS: dict[str, tuple[Callable[[int, int], str], int]] = {
     "gateway": (run_gateway_crashes, 100),
     "executions": (run_execution_kills, 60),
     "lost_files": (run_lost_files, 1_000),
+    "rules": (run_probes, 100_000),
     "events": (run_event_soak, 1_000_000),
     "grammars": (run_grammar_soak, 20_000),
     "schema_suite": (run_schema_suite, 1),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from bench import trust, trust_report
 from bench.trust_people import EXPRESSIBLE, INEXPRESSIBLE
+from bench.trust_worlds import READABLE, UNKNOWABLE
 
 
 @pytest.mark.parametrize("policy", EXPRESSIBLE)
@@ -21,9 +22,23 @@ def test_what_rules_cannot_say_stays_with_people(policy: str) -> None:
     assert run.wrong_approvals == 0
 
 
+@pytest.mark.parametrize("world", READABLE)
+def test_in_worlds_that_a_person_could_read_nothing_wrong_is_approved(world: str) -> None:
+    run = trust.simulate(world, 1, 600)
+    assert run.wrong_approvals == 0
+    assert run.approvals > 60
+
+
+@pytest.mark.parametrize("world", UNKNOWABLE)
+def test_where_nobody_could_know_a_rule_ends_with_the_first_contradiction(world: str) -> None:
+    run = trust.simulate(world, 1, 600)
+    assert run.after_contradiction == 0
+    assert run.wrong_approvals <= 0.1 * run.approvals
+
+
 def test_the_simple_way_is_wrong_where_ours_is_not() -> None:
     run = trust.simulate("amount", 2, 600)
-    assert run.simple_wrong > 50
+    assert run.baselines["tool_after_k"].wrong > 50
     assert run.wrong_approvals == 0
 
 
@@ -35,4 +50,4 @@ def test_the_report_has_a_row_a_curve_and_a_picture_for_each_policy() -> None:
     assert trust_report.svg(runs).count("<polyline") == len(runs)
     figures = trust.as_json(runs, [3], 1.0)
     assert figures["policies"]["amount"]["wrong_approvals"] == 0
-    assert len(figures["promises"]) == len(promised) == 4
+    assert len(figures["promises"]) == len(promised) == 9

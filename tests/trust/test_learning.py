@@ -8,11 +8,13 @@ import pytest
 
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
+from moot.trust.accepted_calls import rejected_calls
 from moot.trust.backtest import back_test
 from moot.trust.bounds import decisions_needed, percent, upper_bound
 from moot.trust.decision_ledger import Decision
 from moot.trust.learner import LearningSettings, suggest
 from moot.trust.rules import Rule, evaluate
+from moot.trust.tripwires import PersonDecided, check_tripwires
 from tests.trust.history import HOUR, START, accept, call, decided, history
 
 NOW = START + 30 * 86_400.0
@@ -230,3 +232,80 @@ def test_no_rejection_is_not_no_risk() -> None:
     assert upper_bound(0, 0) == upper_bound(5, 5) == 1.0
     assert (percent(0.2589), percent(0.001), percent(0.0301)) == ("26 %", "0.1 %", "3.1 %")
     assert decisions_needed(0.5, 1e-3) == 10
+
+
+def test_a_suggestion_shows_calls_at_its_edges_that_nobody_saw_and_some_just_outside() -> None:
+    rows = [{"path": f"/srv/reports/r-{n}.txt", "size": 10 * n} for n in range(10, 30)]
+    (suggestion,) = suggest(history(rows), now=NOW)
+    assert len(suggestion.allows) == len(suggestion.refuses) == 5
+    for arguments in suggestion.allows:
+        assert arguments not in rows
+        assert suggestion.rule.matches(call(dict(arguments)), START)
+    for arguments in suggestion.refuses:
+        assert not suggestion.rule.matches(call(dict(arguments)), START)
+    paths = [each["path"] for each in suggestion.allows]
+    assert "/srv/reports/r-00.txt" in paths
+    assert "/srv/reports/r-99.txt" in paths
+    assert {"size": 100, "path": "/srv/reports/r-999.txt"} in suggestion.refuses
+    assert suggestion.as_json()["allows"] == [dict(each) for each in suggestion.allows]
+
+
+def test_where_a_wide_rule_was_dismissed_the_same_calls_are_still_suggested() -> None:
+    rows = [{"path": f"/srv/reports/r-{n}.txt"} for n in range(10, 18) for _ in range(2)]
+    rows += [{"path": f"/srv/reports/r-{n}.txt"} for n in range(20, 40)]
+    decisions = history(rows)
+    (wide,) = suggest(decisions, now=NOW)
+    assert wide.rule.matches(call({"path": "/srv/reports/r-99.txt"}), START)
+    (narrow,) = suggest(decisions, dismissed=[wide.rule], now=NOW)
+    assert not narrow.rule.matches(call({"path": "/srv/reports/r-99.txt"}), START)
+    assert narrow.rule.matches(call({"path": "/srv/reports/r-12.txt"}), START)
+    assert suggest(decisions, dismissed=[wide.rule, narrow.rule], now=NOW) == []
+
+
+def test_one_unexplained_rejection_concerns_only_what_it_would_have_matched() -> None:
+    rows = [{"command": text} for n in range(12) for text in (f"git log -n {n + 3}", f"git show {n:07x}a")]
+    no = decided(call({"command": "git show 00000a0"}), approved=False)
+    found = [each.rule for each in suggest([*history(rows), no], now=NOW) if each.rule.decision == "approve"]
+    assert evaluate(found, call({"command": "git log -n 7"}), NOW).decision == "approve"
+    assert evaluate(found, call({"command": "git show 00000b0"}), NOW).decision == "ask"
+
+
+def test_a_rejection_counts_at_every_hour() -> None:
+    days = [
+        decided(
+            call({"path": f"/srv/reports/r-{n}.txt"}, at=START + 86_400 * (n % 9) + 60 * n), approved=True
+        )
+        for n in range(10, 30)
+    ]
+    (suggestion,) = suggest(days, now=NOW)
+    assert suggestion.rule.seen_hours is not None
+    night = decided(call({"path": "/srv/reports/r-77.txt"}, at=START + 12 * HOUR), approved=False)
+    assert not suggestion.rule.matches(night.case, night.case.at)
+    assert suggest([*days, night], now=NOW) == []
+    tripped = check_tripwires(suggestion.rule, PersonDecided(night), NOW)
+    assert tripped is not None
+    assert back_test(suggestion.rule, [night]).conflicts == (night.id,)
+
+
+def test_a_call_that_was_rejected_word_for_word_is_not_approved_at_another_hour() -> None:
+    cases = [call({"amount": n % 90 + 10}, tool="pay", at=START + n * 2.3 * HOUR) for n in range(120)]
+    payments = [decided(case, approved=9 <= case.at / HOUR % 24 < 17) for case in cases]
+    rules = [each.rule for each in suggest(payments, now=NOW) if each.rule.decision == "approve"]
+    noon = START + 2 * HOUR
+    no = next(
+        each
+        for each in payments
+        if each.lesson == "reject" and evaluate(rules, each.case, noon).decision == "approve"
+    )
+    verdict = evaluate(rules, no.case, noon, rejected=rejected_calls([no]))
+    assert (verdict.decision, "people rejected this very call" in verdict.why) == ("ask", True)
+    again = decided(no.case, approved=True)
+    assert evaluate(rules, no.case, noon, rejected=rejected_calls([no, again])).decision == "approve"
+
+
+def test_shapes_that_were_never_seen_together_are_not_approved() -> None:
+    rows = [{"command": f"git show {n:07x}a", "cwd": "/work/one"} for n in range(12)]
+    rows += [{"command": f"git log -n {n + 3}", "cwd": "/work/two"} for n in range(12)]
+    rules = [each.rule for each in suggest(history(rows), now=NOW)]
+    assert {evaluate(rules, call(row), NOW).decision for row in rows} == {"approve"}
+    assert evaluate(rules, call({"command": "git log -n 5", "cwd": "/work/one"}), NOW).decision == "ask"

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from moot.trust.conditions import Hours, Range
-from moot.trust.narrowing_proof import find_wider_part
+from moot.trust.narrowing_proof import find_counter_example, find_wider_part
 from moot.trust.rules import Rule, RuleLimits
+from moot.trust.values.kinds import ValuePattern
 
 SUGGESTED = Rule(
     name="reports",
@@ -80,3 +81,22 @@ def test_addressed_to_nobody_is_neither_somebody_nor_anybody() -> None:
     nobody = replace(SUGGESTED, to=())
     assert find_wider_part(SUGGESTED, nobody) == "to"
     assert find_wider_part(nobody, nobody) is None
+
+
+def test_templates_are_narrowed_and_a_wider_one_is_refused_with_an_example() -> None:
+    values: dict[tuple[str, ...], ValuePattern] = {("path",): ValuePattern("path", ["reports/<name>.md"])}
+    suggested = replace(SUGGESTED, arguments={}, values=values)
+    for narrower in (["reports/day-<2 digits>.md"], ["reports/a.md", "reports/b.md"]):
+        edited = replace(suggested, values={("path",): ValuePattern("path", narrower)})
+        assert find_wider_part(edited, suggested) is None
+    exact = replace(suggested, values={}, arguments={"path": ["reports/a.md"]})
+    assert find_wider_part(exact, suggested) is None
+    wider = replace(suggested, values={("path",): ValuePattern("path", ["reports/<path>.md"])})
+    assert find_wider_part(wider, suggested) == "path of path"
+    assert find_counter_example(wider, suggested) == "path 'reports/a/b/c/d/e/f/g/h.md'"
+    assert find_wider_part(replace(suggested, values={}), suggested) is not None
+    other = replace(suggested, values={}, arguments={"path": "reports/*"})
+    assert find_wider_part(other, suggested) == "path of path"
+    seen = replace(suggested, hours=None, seen_hours=Hours(9 * 60, 17 * 60))
+    assert find_wider_part(replace(seen, seen_hours=None), seen) == "seen_hours"
+    assert find_wider_part(suggested, seen) is None

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from moot.protocol.operation import Json
+from moot.trust.accepted_calls import AcceptedCalls
 from moot.trust.backtest import back_test
 from moot.trust.budgets import Budget, UseTally
 from moot.trust.conditions import Hours, Range
@@ -253,3 +255,24 @@ def test_a_back_test_counts_what_nobody_decided() -> None:
     found = back_test(REPORTS, [over, automated, Decision(_case()), decided(_case(), approved=True)])
     assert (found.history, found.covered, found.undecided, found.automated) == (3, 3, 1, 1)
     assert found.as_json()["agreements"] == 1
+
+
+def test_what_an_approved_call_had_is_not_unusual() -> None:
+    """Optional arguments and heavy tails suspend no sibling; what nobody ever approved still does."""
+    rule = replace(REPORTS, range={("size",): Range(1, 100)})
+    approved = decided(call({"path": "/srv/other/a.txt", "size": 5_000, "mode": "w"}), approved=True)
+    accepted = AcceptedCalls([approved, decided(call({"path": "/srv/x", "evil": 1}), approved=False)])
+
+    def why(**arguments: Json) -> str | None:
+        case = call({"path": "/srv/reports/a.txt", "size": 50} | arguments)
+        found = check_tripwires(rule, ProposalSeen(case, accepted), START)
+        return None if found is None else found.why
+
+    assert why(mode="w") is None
+    assert why(size=5_000) is None
+    assert "unknown argument: evil" in (why(evil=1) or "")
+    assert "far outside" in (why(size=10**9) or "")
+    assert "new type" in (why(size="5000") or "")
+    assert "escapes" in (why(path="/srv/reports/../x") or "")
+    case = call({"path": "/srv/reports/a.txt", "size": 5, "mode": "w"})
+    assert check_tripwires(rule, ProposalSeen(case), START) is not None

@@ -21,7 +21,9 @@ from tests.trust.history import START, call, history
 from tests.waiting import HANG_SECONDS
 
 NOW = START + 86_400.0
-NAMES = "ada bob cyd dan eve fay gus hal ivy jon kim lea max ned oda pam".split()  # noqa: SIM905
+FEW = "ada bob cyd dan eve fay gus hal ivy jon kim lea max ned oda pam".split()  # noqa: SIM905
+# As many as names need to have a slot.
+NAMES = [f"{name}{tail}" for name in FEW for tail in ("", "lin", "bet", "mar")]
 
 
 def learned(name: str, texts: list[str], *, tool: str = "act") -> list[Rule]:
@@ -38,9 +40,9 @@ SHELL = [
     *(f"git log -n {count} --oneline" for count in range(5, 17)),
     *(f"git diff HEAD~{count}" for count in range(1, 7)),
     *(f"git checkout feature-{name}" for name in NAMES),
-    *(f"cat src/{name}.py" for name in NAMES[:8]),
+    *(f"cat src/{name}.py" for name in NAMES),
     *["git status", "npm test", "git log | head -n 5"] * 4,
-    *(f"git commit -m 'fix the {name} parser'" for name in NAMES[:8]),
+    *(f"git commit -m 'fix the {name} parser'" for name in FEW[:8]),
 ]
 SHELL_FINE = [
     "git log -n 7 --oneline",

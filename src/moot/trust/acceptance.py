@@ -10,7 +10,7 @@ from moot.errors import InvalidPattern, UsageError
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.trust.learner import add_rule
-from moot.trust.narrowing_proof import find_wider_part
+from moot.trust.narrowing_proof import find_counter_example, find_wider_part
 from moot.trust.rule_store import GrantedRule, RuleStore
 from moot.trust.rule_yaml import rule_of_json
 from moot.trust.rules import Rule, RuleOrigin
@@ -38,8 +38,10 @@ class Acceptance:
                 raise UsageError(f"the rule cannot be read: {fault}") from None
             wider = find_wider_part(rule, suggested)
             if wider is not None:
+                example = find_counter_example(rule, suggested)
                 raise UsageError(
-                    f"it may allow more than the suggestion, in: {wider}. Accept the suggestion unchanged, "
+                    f"it may allow more than the suggestion, in: {wider}"
+                    f"{f', for example {example}' if example else ''}. Accept the suggestion unchanged, "
                     f"narrow it, or write your own rule in {store.rules_file.name}"
                 )
         if self.is_about(rule, envelope.sender):

@@ -36,6 +36,7 @@ from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.resilience.steady_clock import SteadyClock
+from moot.trust.accepted_calls import AcceptedCalls, note_rejection, rejected_calls
 from moot.trust.approver_settings import ApproverSettings
 from moot.trust.approver_status import ApproverStatus
 from moot.trust.budgets import UseTally
@@ -98,6 +99,8 @@ class Approver:
         # The rule that decided each proposal, for our decisions alone.
         self._deciding_rules: dict[str, str] = {}
         self._count_past_decisions()
+        self._accepted = self._accepted_calls()
+        self._rejected = rejected_calls(ledger)
         self._reported_rules: set[str] = set()
         # Messages from the gateway's history, which may be delivered to us once more.
         self._recalled: frozenset[str] = frozenset()
@@ -144,6 +147,8 @@ class Approver:
                 self.ledger.observe(envelope, _sent_at(envelope, self._clock()))
         self._recalled = frozenset(envelope.id for envelope in past)
         self._count_past_decisions()
+        self._accepted = self._accepted_calls()
+        self._rejected = rejected_calls(self.ledger)
         for decision in list(self.ledger):
             self.trip(PersonDecided(decision), at=decision.at)
         for envelope in past:
@@ -152,7 +157,7 @@ class Approver:
                 self._apply_missed_stop(envelope)
         for decision in list(self.ledger):
             if decision.status == "open" and self._is_open(decision.id):
-                self.trip(ProposalSeen(decision.case))
+                self.trip(ProposalSeen(decision.case, self._accepted))
                 self._apply_rules(decision.case)
         self._learning.set()
 
@@ -172,6 +177,10 @@ class Approver:
         self._deciding_rules |= {each.id: each.rule for each in found if each.rule is not None}
         self.tally.record_past(found)
 
+    def _accepted_calls(self) -> AcceptedCalls:
+        """An agent that fulfils what another proposes does not make it usual."""
+        return AcceptedCalls(each for each in self.ledger if each.by in self.store.people)
+
     def _with_names(self, envelope: Envelope) -> Envelope:
         """With logical names: rules are about people, not about connections (D-19)."""
         sender, *to = self.space.roster.names_of([envelope.sender, *envelope.to])
@@ -185,7 +194,7 @@ class Approver:
             return
         match envelope.kind:
             case "mcp/proposal" if decision is not None:
-                self.trip(ProposalSeen(decision.case))
+                self.trip(ProposalSeen(decision.case, self._accepted))
                 self._apply_rules(decision.case)
             case "space/kick":
                 member = envelope.payload.get("participant_id")
@@ -199,6 +208,9 @@ class Approver:
         """Somebody decided, or a result arrived."""
         if decision.status == "open" or decision.automated:
             return
+        if decision.by in self.store.people:
+            self._accepted.add(decision)
+        note_rejection(self._rejected, decision)
         self.trip(PersonDecided(decision), at=decision.at)
         self.shadow.compare(decision)
         self._learning.set()
@@ -226,6 +238,7 @@ class Approver:
             me=self.space.name,
             draw=draw,
             times_now=self.uses_clock(),
+            rejected=self._rejected,
         )
         if found.rule is not None and found.decision != "ask" and (hosts := self._uncompared_hosts(case)):
             why = f"the tools of {', '.join(hosts)} have not been compared with what people decided by"

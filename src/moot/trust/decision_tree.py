@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final, Literal
 
 from moot.protocol.operation import Json
-from moot.trust.conditions import canonical
+from moot.trust.conditions import DAY_MINUTES, canonical
 from moot.trust.generalisation import CaseKind, Example
 from moot.trust.proposal_case import Path
 
@@ -55,6 +55,7 @@ def best_split(kind: CaseKind, these: Sequence[Example], those: Sequence[Example
 
 def _candidates(kind: CaseKind, these: Sequence[Example], those: Sequence[Example]) -> Iterator[Split | None]:
     yield _threshold(these, those, lambda example: example.minute, axis="hours")
+    yield _part_of_day(these, those)
     for path, type in kind.shape:
 
         def value(example: Example, path: Path = path) -> Json:
@@ -153,6 +154,22 @@ def _threshold(
     # Neighbouring cuts are nearly the same split; this many count as different ones.
     tries = min(cuts, 10)
     return Split(groups, min(1.0, tries * _survival(best, 1)), axis)
+
+
+def _part_of_day(these: Sequence[Example], those: Sequence[Example]) -> Split | None:
+    """The part of the day in which all of these came, which may go past midnight, against the rest of it."""
+    minutes = sorted({example.minute for example in these})
+    _, start, end = max(
+        ((after - before) % DAY_MINUTES or DAY_MINUTES, after, before)
+        for before, after in zip(minutes, [*minutes[1:], minutes[0]], strict=True)
+    )
+    inside = [e for e in those if (e.minute - start) % DAY_MINUTES <= (end - start) % DAY_MINUTES]
+    outside = len(those) - len(inside)
+    if not outside:
+        return None
+    chance = _survival(_g([(len(these), len(inside)), (0, outside)]), 1)
+    # As with thresholds: this many parts of the day count as different ones.
+    return Split(((list(these), inside),), min(1.0, 10 * chance), "hours")
 
 
 def _g(table: Sequence[tuple[int, int]]) -> float:

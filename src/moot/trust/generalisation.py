@@ -67,6 +67,11 @@ class Example:
     minute: int
 
 
+# All texts of an argument that were decided in one way, by the path of the argument.
+Pools = Mapping[Path, Sequence[str]]
+NO_POOLS: Final[Pools] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class Generalisation:
     """A rule for examples, the description of each argument, and the fewest distinct values behind a
@@ -103,10 +108,12 @@ def generalise(
     decision: RuleDecision = "approve",
     hours: bool = False,
     exact: bool = False,
+    pools: Pools = NO_POOLS,
 ) -> Generalisation | None:
     """The narrowest rule for these examples; None if they support none.
 
-    `hours`: whether they are a condition; `exact`: only values as they were seen, no slots and no ranges.
+    `hours`: whether they are a condition; `exact`: only values as they were seen, no slots and no ranges;
+    `pools`: the texts of each argument in all calls of the tool.
     """
     arguments: dict[str, Json] = {}
     spans: dict[Path, Range] = {}
@@ -119,7 +126,7 @@ def generalise(
         shown = path_text(path)
         match type:
             case "text":
-                cover = cover_texts(values, name=path[-1], tool=kind.tool, exact=exact)
+                cover = cover_texts(values, name=path[-1], tool=kind.tool, exact=exact, pool=pools.get(path))
                 if cover is None:
                     return None
                 if cover.values is None:

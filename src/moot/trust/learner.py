@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -27,7 +27,9 @@ from moot.trust.bounds import DOUBT, decisions_needed, percent, upper_bound
 from moot.trust.conditions import canonical
 from moot.trust.decision_ledger import Decision, Lesson
 from moot.trust.decision_tree import MAX_DEPTH, Axis, Split, best_split
-from moot.trust.generalisation import CaseKind, Example, Generalisation, generalise, kind_of
+from moot.trust.generalisation import CaseKind, Example, Generalisation, Pools, generalise, kind_of
+from moot.trust.proposal_case import Path
+from moot.trust.rule_examples import near_misses, unseen_calls
 from moot.trust.rule_grants import RuleGrant, grant_of, why_no_grant
 from moot.trust.rule_words import count_text, describe_rule, join_names
 from moot.trust.rule_yaml import rule_as_json
@@ -84,6 +86,9 @@ class Suggestion:
     error_bound: float
     new_bound: float | None
     back_test: BackTest
+    # Arguments at its edges that it would approve though they were never seen, and some just outside.
+    allows: tuple[Mapping[str, Json], ...]
+    refuses: tuple[Mapping[str, Json], ...]
     grant: RuleGrant | None
     no_grant: str | None
     # Names of learned rules that this one takes the place of.
@@ -101,6 +106,8 @@ class Suggestion:
             "error_bound": round(self.error_bound, 4),
             "new_bound": None if self.new_bound is None else round(self.new_bound, 4),
             "back_test": self.back_test.as_json(),
+            "allows": [dict(each) for each in self.allows],
+            "refuses": [dict(each) for each in self.refuses],
             "grant": None if self.grant is None else self.grant.as_json(),
             "no_grant": self.no_grant,
             "replaces": list(self.replaces),
@@ -113,6 +120,8 @@ class _Lessons:
 
     approve: list[Example] = field(default_factory=list)
     reject: list[Example] = field(default_factory=list)
+    # Shared by all kinds of one proposer and tool: the texts of each argument, by lesson.
+    pools: dict[Lesson, dict[Path, list[str]]] = field(default_factory=dict)
 
     def of(self, lesson: Lesson) -> list[Example]:
         return self.approve if lesson == "approve" else self.reject
@@ -151,10 +160,12 @@ def suggest(
     lessons = [decision for decision in history if _counts(decision, settings)]
     kinds = _kinds(lessons[-settings.max_decisions :])
     search = _search_cells(kinds, settings)
-    alive = [rule for rule in rules if rule.limits.expires is None or now < rule.limits.expires]
+    alive = tuple(rule for rule in rules if rule.limits.expires is None or now < rule.limits.expires)
     known = (*alive, *dismissed)
-    found: list[Suggestion] = []
-    for kind, lesson, cell in search.cells:
+    found: dict[str, Suggestion] = {}
+    cells = deque((kind, lesson, cell, known) for kind, lesson, cell in search.cells)
+    while cells:
+        kind, lesson, cell, known = cells.popleft()
         these, those = kinds[kind].of(lesson), kinds[kind].of("reject" if lesson == "approve" else "approve")
         rule = cell.rule
         covered = [example for example in these if rule.matches(example.case, example.case.at)]
@@ -165,12 +176,21 @@ def suggest(
             continue
         fresh = sum(1 for example in covered if not _decided_by(known, example, lesson))
         if fresh < min(settings.min_new_decisions, len(covered)):
+            if _is_wide(rule) and known != alive:
+                # Somebody dismissed so wide a rule: the very same calls may still be welcome.
+                exact = _Cells(kind, kinds[kind].pools[lesson], lesson).of(these, those, exact=True)
+                rest = (*alive, *(each for each in dismissed if not _is_wide(each)))
+                cells.extend((kind, lesson, leaf.general, rest) for leaf in exact if isinstance(leaf, _Cell))
             continue
         suggestion = _suggestion(kind, cell, covered, history, alive, len(search.cells), now, settings)
         if not suggestion.back_test.conflicts:
-            found.append(suggestion)
-    found.sort(key=lambda suggestion: (-suggestion.decisions, suggestion.id))
-    return found
+            found[suggestion.id] = suggestion
+    return sorted(found.values(), key=lambda suggestion: (-suggestion.decisions, suggestion.id))
+
+
+def _is_wide(rule: Rule) -> bool:
+    """Whether a rule allows what was never seen."""
+    return bool(rule.values or rule.range)
 
 
 def _counts(decision: Decision, settings: LearningSettings) -> bool:
@@ -182,19 +202,28 @@ def _counts(decision: Decision, settings: LearningSettings) -> bool:
 
 def _kinds(history: Iterable[Decision]) -> dict[CaseKind, _Lessons]:
     kinds: dict[CaseKind, _Lessons] = {}
+    pools: dict[tuple[str, _Scope], dict[Lesson, dict[Path, list[str]]]] = {}
     for decision in history:
         lesson = decision.lesson
         known = kind_of(decision.case) if lesson is not None else None
-        if lesson is not None and known is not None:
-            kinds.setdefault(known[0], _Lessons()).of(lesson).append(known[1])
+        if lesson is None or known is None:
+            continue
+        kind, example = known
+        pool = pools.setdefault((kind.proposer, _scope(kind)), {"approve": {}, "reject": {}})
+        kinds.setdefault(kind, _Lessons(pools=pool)).of(lesson).append(example)
+        for path, value in example.values.items():
+            if isinstance(value, str):
+                pool[lesson].setdefault(path, []).append(value)
     return kinds
 
 
 def _search_cells(kinds: dict[CaseKind, _Lessons], settings: LearningSettings) -> _Search:
     search = _Search()
     for kind, lessons in kinds.items():
-        approving = list(_cells(kind, lessons.approve, lessons.reject, "approve"))
-        rejecting = list(_cells(kind, lessons.reject, lessons.approve, "reject"))
+        approving = list(
+            _Cells(kind, lessons.pools["approve"], "approve").of(lessons.approve, lessons.reject)
+        )
+        rejecting = list(_Cells(kind, lessons.pools["reject"], "reject").of(lessons.reject, lessons.approve))
         mixed = [leaf for leaf in approving if isinstance(leaf, _Mixed)]
         search.approved[_scope(kind)] += sum(leaf.these for leaf in mixed)
         search.rejected[_scope(kind)] += sum(leaf.those for leaf in mixed)
@@ -239,68 +268,80 @@ class _Mixed:
     those: int
 
 
-def _cells(
-    kind: CaseKind,
-    these: Sequence[Example],
-    those: Sequence[Example],
-    decision: Lesson,
-    *,
-    against: Sequence[Example] | None = None,
-    axes: frozenset[Axis] = frozenset(),
-    depth: int = 0,
-    exact: bool = False,
-) -> Iterator[_Cell | _Mixed]:
-    """Rules for parts of `these` that match none of `those`, and what stayed mixed."""
-    if not these:
-        return
-    against = those if against is None else against
-    general = generalise(kind, these, name="suggested", decision=decision, hours="hours" in axes, exact=exact)
-    within = partial(_within, kind, against=against, decision=decision, axes=axes, depth=depth, exact=exact)
-    taken = list(those)
-    if general is not None:
-        rule = general.rule
-        taken = [example for example in against if rule.covers_call(example.case, example.case.at)]
-        if not taken:
-            split = split_uneven(kind, these, exact=exact) if depth < MAX_DEPTH else None
-            if split is not None:
-                yield from within(split)
-            elif ranges_are_independent(kind, these):
-                yield _Cell(general, axes, exact)
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """Searches one kind of proposals for rules with one decision."""
+
+    kind: CaseKind
+    pools: Pools
+    decision: Lesson
+
+    def of(
+        self,
+        these: Sequence[Example],
+        those: Sequence[Example],
+        *,
+        against: Sequence[Example] | None = None,
+        axes: frozenset[Axis] = frozenset(),
+        depth: int = 0,
+        exact: bool = False,
+    ) -> Iterator[_Cell | _Mixed]:
+        """Rules for parts of `these` that match none of `those`, and what stayed mixed."""
+        if not these:
             return
-    if not taken:
-        return
-    split = best_split(kind, these, taken) if depth < MAX_DEPTH and not exact else None
-    # Two numbers that are split in turns are compared with each other, which no rule can express.
-    numbers = {axis for axis in (*axes, split.axis if split else None) if axis not in (None, "hours")}
-    if split is not None and len(numbers) <= 1:
-        yield from within(split)
-        return
-    split = split_touched(kind, these, taken, exact=exact) if depth < MAX_DEPTH else None
-    if split is not None:
-        # Alternatives that no rejection touches stand for themselves.
-        yield from within(split)
-        return
-    if not exact:
-        yield _Mixed(len(these), len(taken))
-        yield from _cells(kind, these, those, decision, against=against, axes=axes, exact=True)
-
-
-def _within(
-    kind: CaseKind,
-    split: Split,
-    *,
-    against: Sequence[Example],
-    decision: Lesson,
-    axes: frozenset[Axis],
-    depth: int,
-    exact: bool,
-) -> Iterator[_Cell | _Mixed]:
-    if split.axis is not None:
-        axes |= {split.axis}
-    for these, those in split.groups:
-        yield from _cells(
-            kind, these, those, decision, against=against, axes=axes, depth=depth + 1, exact=exact
+        kind, pools = self.kind, self.pools
+        against = those if against is None else against
+        within = partial(self._within, against=against, axes=axes, depth=depth, exact=exact)
+        general = generalise(
+            kind,
+            these,
+            name="suggested",
+            decision=self.decision,
+            hours="hours" in axes,
+            exact=exact,
+            pools=pools,
         )
+        taken = list(those)
+        if general is not None:
+            rule = general.rule
+            taken = [example for example in against if rule.covers_call(example.case, example.case.at)]
+            if not taken:
+                split = split_uneven(kind, these, exact=exact, pools=pools) if depth < MAX_DEPTH else None
+                if split is not None:
+                    yield from within(split)
+                elif ranges_are_independent(kind, these):
+                    yield _Cell(general, axes, exact)
+                return
+        if not taken:
+            return
+        split = best_split(kind, these, taken) if depth < MAX_DEPTH and not exact else None
+        # Two numbers that are split in turns are compared with each other, which no rule can express.
+        numbers = {axis for axis in (*axes, split.axis if split else None) if axis not in (None, "hours")}
+        if split is not None and len(numbers) <= 1:
+            yield from within(split)
+            return
+        split = split_touched(kind, these, taken, exact=exact, pools=pools) if depth < MAX_DEPTH else None
+        if split is not None:
+            # Alternatives that no rejection touches stand for themselves.
+            yield from within(split)
+            return
+        if not exact:
+            yield _Mixed(len(these), len(taken))
+            yield from self.of(these, those, against=against, axes=axes, exact=True)
+
+    def _within(
+        self,
+        split: Split,
+        *,
+        against: Sequence[Example],
+        axes: frozenset[Axis],
+        depth: int,
+        exact: bool,
+    ) -> Iterator[_Cell | _Mixed]:
+        if split.axis is not None:
+            axes |= {split.axis}
+        for these, those in split.groups:
+            yield from self.of(these, those, against=against, axes=axes, depth=depth + 1, exact=exact)
 
 
 def _decided_by(rules: Sequence[Rule], example: Example, lesson: Lesson) -> bool:
@@ -343,7 +384,8 @@ def _suggestion(
     doubt = DOUBT / max(1, cells)
     bound = upper_bound(0, len(covered), doubt=doubt)
     new_bound = None if cell.first_times is None else upper_bound(0, cell.first_times, doubt=doubt)
-    ids = {example.case.id for example in covered}
+    cases = [example.case for example in covered]
+    ids = {case.id for case in cases}
     deciders = tuple(sorted({d.by for d in history if d.id in ids and d.by is not None}))
     return Suggestion(
         id=id,
@@ -355,6 +397,8 @@ def _suggestion(
         error_bound=bound,
         new_bound=new_bound,
         back_test=back_test(cell.rule, history),
+        allows=tuple(unseen_calls(cell.rule, cases)),
+        refuses=tuple(near_misses(cell.rule, cases)),
         grant=grant_of(rule),
         no_grant=why_no_grant(rule),
         replaces=_replaced_rules(rule, rules, history),

@@ -10,6 +10,7 @@ from moot.trust.conditions import Hours, is_same_json
 from moot.trust.proposal_case import Path
 from moot.trust.quoting import literal
 from moot.trust.rules import Rule
+from moot.trust.values.examples import edge_texts
 from moot.trust.values.inclusion import is_within
 from moot.trust.values.kinds import ValuePattern
 
@@ -39,6 +40,23 @@ def find_wider_part(edited: Rule, suggested: Rule) -> str | None:
         if name not in edited.equals or not is_same_json(edited.equals[name], value):
             return f"equals of {name}"
     return _wider_time_or_limit(edited, suggested)
+
+
+def find_counter_example(edited: Rule, suggested: Rule) -> str | None:
+    """A value that the edited rule allows and the suggested one does not, in words; None if none is found."""
+    for path, pattern in suggested.values.items():
+        name = ".".join(path)
+        if path not in edited.values:
+            return f"any {name} at all" if (path[0] not in edited.arguments) else None
+        for text in edge_texts(edited.values[path]):
+            if edited.values[path].admits(text) and not pattern.admits(text):
+                return f"{name} {text[:200]!r}"
+    for path, span in suggested.range.items():
+        other = edited.range.get(path)
+        for value in () if other is None else (other.low, other.high):
+            if not span.admits(value):
+                return f"{'.'.join(path)} {value}"
+    return None
 
 
 def _values_within(edited: Rule, path: Path, pattern: ValuePattern) -> bool:

@@ -16,7 +16,7 @@ An approving rule is *closed*: it does not match if there are arguments that it 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -24,7 +24,7 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
 from moot.protocol.patterns.globs import glob
 from moot.protocol.patterns.pattern import Fields, Node, NotText, OneOf, Pattern, Regex, Text
-from moot.trust.conditions import Hours, Range, is_plain, is_same_json
+from moot.trust.conditions import Hours, Range, canonical, is_plain, is_same_json
 from moot.trust.proposal_case import Case, Path, path_text
 from moot.trust.values.kinds import ValuePattern
 
@@ -293,12 +293,14 @@ def evaluate(
     me: str | None = None,
     draw: float = 1.0,
     times_now: float | None = None,
+    rejected: Container[bytes] = frozenset(),
 ) -> RuleVerdict:
     """The first rule that matches decides; `ask` if none does or its limits are used up.
 
     `present` are the members who are present, `times` when each rule decided, `suspended` the reasons by
     rule, `me` who would decide (nobody approves their own proposals), `draw` a random number below 1 for spot
-    checks (1.0: no spot check), `times_now` the time by the clock that `times` go by, if that is another one.
+    checks (1.0: no spot check), `times_now` the time by the clock that `times` go by, if that is another one,
+    `rejected` the calls (`call_key`) that people rejected word for word and did not approve since.
     """
     for position, rule in enumerate(rules):
         expires = rule.limits.expires
@@ -311,6 +313,10 @@ def evaluate(
             if stricter is not None:
                 why = f"rule {stricter.name} rejects and is as broad as rule {rule.name}, which would approve"
                 return RuleVerdict("reject", stricter, why)
+            if call_key(case) in rejected:
+                return RuleVerdict(
+                    "ask", rule, f"rule {rule.name} matches, but people rejected this very call"
+                )
             if case.proposer == me:
                 return RuleVerdict("ask", rule, "nobody can approve their own proposal")
         if rule.decision == "ask":
@@ -322,6 +328,11 @@ def evaluate(
             return RuleVerdict("ask", rule, f"rule {rule.name} matches; this one is a spot check by people")
         return RuleVerdict(rule.decision, rule, f"rule {rule.name} matches")
     return RuleVerdict("ask", None, "no rule matches")
+
+
+def call_key(case: Case) -> bytes:
+    """What makes two proposals the same call, whoever makes them and whenever."""
+    return canonical([list(case.to), case.method, case.tool, dict(case.arguments)])
 
 
 def _equally_broad_rejection(rules: Sequence[Rule], approving: Rule, case: Case, now: float) -> Rule | None:

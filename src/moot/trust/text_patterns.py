@@ -62,10 +62,12 @@ def cover_texts(
     tool: str | None = None,
     schema: object = None,
     exact: bool = False,
+    pool: Sequence[str] | None = None,
 ) -> TextCover | None:
     """The narrowest patterns for the texts of one argument, as far as they support any; None if they do not.
 
-    Some texts may stay outside: those seen once, or unlike all others. `exact`: no templates.
+    Some texts may stay outside: those seen once, or unlike all others. `exact`: no templates. `pool` are the
+    texts of this argument in all calls of the tool.
     """
     counts = Counter(values)
     if len(counts) == 1:
@@ -74,7 +76,7 @@ def cover_texts(
     kind = None if exact else recognise(name, values, tool=tool, schema=schema)
     if kind is None or (kind != "sql" and values_recur(counts)):
         return listed
-    found = cover_values(kind, values)[:MAX_TEMPLATES]
+    found = cover_values(kind, values, pool)[:MAX_TEMPLATES]
     if not any(cover.template.slots or kind == "sql" for cover in found):
         return listed
     return _templates(kind, found)

@@ -12,6 +12,7 @@ from typing import TypeAlias, assert_never
 
 from moot.protocol.operation import Json
 from moot.protocol.patterns.pattern import Fields, Node, OneOf, Text
+from moot.trust.accepted_calls import AcceptedCalls
 from moot.trust.conditions import Range, is_plain
 from moot.trust.decision_ledger import Decision
 from moot.trust.proposal_case import Case, leaves, path_text, type_of
@@ -63,9 +64,10 @@ class ToolChanged:
 
 @dataclass(frozen=True, slots=True)
 class ProposalSeen:
-    """A proposal arrived; it may probe the limits of a rule."""
+    """A proposal arrived; it may probe the limits of a rule. What an accepted call had is not unusual."""
 
     case: Case
+    accepted: AcceptedCalls | None = None
 
 
 Event: TypeAlias = PersonDecided | MemberKicked | Complaint | ToolChanged | ProposalSeen
@@ -107,7 +109,7 @@ def check_tripwires(
                 why = f"tool {event.tool} on {event.host}: {event.what}"
                 return Suspension(rule.name, now, why)
         case ProposalSeen():
-            odd = find_anomaly(rule, event.case)
+            odd = find_anomaly(rule, event.case, event.accepted)
             if odd is not None:
                 why = f"{event.case.proposer} made an unusual proposal: {odd}"
                 return Suspension(rule.name, now, why, event.case.id)
@@ -148,18 +150,23 @@ def names_tool(pattern: Json, tool: str) -> bool:
 # Anomalies
 
 
-def find_anomaly(rule: Rule, case: Case) -> str | None:
+def find_anomaly(rule: Rule, case: Case, accepted: AcceptedCalls | None = None) -> str | None:
     """What is unusual about a proposal for the tool of an approving rule; None if nothing.
 
     Another folder or amount is an ordinary mismatch. Escapes, `..`, invisible characters, other types,
-    unknown arguments and extreme sizes are what somebody tries who probes for the limits of a rule.
+    unknown arguments and extreme sizes are what somebody tries who probes for the limits of a rule, unless a
+    call that people approved had them, too.
     """
     if rule.decision != "approve" or not _is_same_call(rule, case):
         return None
     if case.unexpected_fields:
         return f"unexpected field {case.unexpected_fields[0]}"
     unknown = (
-        [path_text(path) for path in rule.unnamed_arguments(case.arguments)]
+        [
+            path_text(path)
+            for path in rule.unnamed_arguments(case.arguments)
+            if accepted is None or not accepted.knows(case, path)
+        ]
         if not rule.extra_arguments
         else []
     )
@@ -167,9 +174,15 @@ def find_anomaly(rule: Rule, case: Case) -> str | None:
         return f"{count_text(len(unknown), 'unknown argument')}: {_shown(unknown[0])}"
     for name, value in case.arguments.items():
         odd = _argument_anomaly(rule, name, value)
-        if odd is not None:
+        if odd is not None and not _is_known(case, name, value, accepted):
             return f"{_shown(name)} {odd}"
     return None
+
+
+def _is_known(case: Case, name: str, value: Json, accepted: AcceptedCalls | None) -> bool:
+    return accepted is not None and all(
+        accepted.knows_value(case, path, inner, factor=_FAR_FACTOR) for path, inner in leaves({name: value})
+    )
 
 
 def _is_same_call(rule: Rule, case: Case) -> bool:

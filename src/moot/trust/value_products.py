@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import combinations, pairwise
 from typing import Final
 
 from moot.trust.conditions import DAY_MINUTES, canonical
 from moot.trust.decision_tree import Split, split_by
-from moot.trust.generalisation import CaseKind, Example, are_one_sitting
+from moot.trust.generalisation import NO_POOLS, CaseKind, Example, Pools, are_one_sitting
 from moot.trust.proposal_case import Path
 from moot.trust.text_patterns import (
     MAX_VALUES,
@@ -38,9 +38,11 @@ SIGNIFICANCE: Final = 0.01
 Key = Callable[[Example], object]
 
 
-def split_uneven(kind: CaseKind, examples: Sequence[Example], *, exact: bool = False) -> Split | None:
+def split_uneven(
+    kind: CaseKind, examples: Sequence[Example], *, exact: bool = False, pools: Pools = NO_POOLS
+) -> Split | None:
     """How to split examples whose product would cover too much; None if it does not."""
-    listed = _listed(kind, examples, exact=exact)
+    listed = _listed(kind, examples, exact=exact, pools=pools)
     ranged = [] if exact else _ranged(kind, examples)
     for key in listed:
         if ranged:
@@ -48,16 +50,21 @@ def split_uneven(kind: CaseKind, examples: Sequence[Example], *, exact: bool = F
         for other in listed:
             if other is not key and (partners := _partners(key, other, examples)) is not None:
                 return split_by(partial(_partners_of, key, partners), examples)
-        if _has_own_hours(key, examples):
-            return split_by(key, examples)
+        if own := _with_own_hours(key, examples):
+            return split_by(partial(_value_among, key, own), examples)
     return _split_at_gap(ranged, examples)
 
 
 def split_touched(
-    kind: CaseKind, these: Sequence[Example], taken: Sequence[Example], *, exact: bool = False
+    kind: CaseKind,
+    these: Sequence[Example],
+    taken: Sequence[Example],
+    *,
+    exact: bool = False,
+    pools: Pools = NO_POOLS,
 ) -> Split | None:
     """Split off the alternatives that the others (`taken`) have in common with these; None if all have."""
-    for key in _listed(kind, these, exact=exact):
+    for key in _listed(kind, these, exact=exact, pools=pools):
         touched = {key(example) for example in taken}
         groups = [[e for e in these if (key(e) in touched) == side] for side in (False, True)]
         if all(groups):
@@ -125,13 +132,13 @@ def _ranged(kind: CaseKind, examples: Sequence[Example]) -> list[Path]:
     return found
 
 
-def _listed(kind: CaseKind, examples: Sequence[Example], *, exact: bool) -> list[Key]:
+def _listed(kind: CaseKind, examples: Sequence[Example], *, exact: bool, pools: Pools) -> list[Key]:
     """What will have alternatives: values that keep coming back, and templates."""
     found: list[Key] = []
     for path, type in kind.shape:
         if type == "text":
             texts = [example.values[path] for example in examples]
-            cover = cover_texts(texts, name=path[-1], tool=kind.tool, exact=exact)
+            cover = cover_texts(texts, name=path[-1], tool=kind.tool, exact=exact, pool=pools.get(path))
             if cover is not None and cover.alternatives > 1:
                 found.append(partial(_alternative, _Alternatives(cover), path))
         elif type in ("boolean", "null", "number"):
@@ -183,22 +190,34 @@ def _partners(one: Key, other: Key, examples: Sequence[Example]) -> dict[object,
     return None
 
 
-def _has_own_hours(key: Key, examples: Sequence[Example]) -> bool:
-    """Whether a value leaves out a part of the day in which the others came often enough to tell."""
+def _value_among(key: Key, values: Collection[object], example: Example) -> object:
+    found = key(example)
+    return found if found in values else None
+
+
+def _with_own_hours(key: Key, examples: Sequence[Example]) -> set[object]:
+    """The values that leave out a part of the day in which the others came often enough to tell."""
     if are_one_sitting(examples):
-        return False
-    for value, count in Counter(map(key, examples)).items():
-        minutes = sorted({example.minute for example in examples if key(example) == value})
-        if len(minutes) < 2:
+        return set()
+    by_value: dict[object, list[int]] = {}
+    for example in examples:
+        by_value.setdefault(key(example), []).append(example.minute)
+    if len(by_value) < 2:
+        return set()
+    own = set()
+    for value, seen in by_value.items():
+        minutes = sorted(set(seen))
+        if value is None or len(minutes) < 2:
             continue
         gap, before = max(
             ((after - before) % DAY_MINUTES, before)
             for before, after in zip(minutes, [*minutes[1:], minutes[0]], strict=True)
         )
         others = sum(1 for example in examples if 0 < (example.minute - before) % DAY_MINUTES < gap)
-        if (1 - others / len(examples)) ** count < SIGNIFICANCE:
-            return True
-    return False
+        # As many gaps as values could be large by chance, each wherever it is.
+        if len(seen) * (1 - others / len(examples)) ** len(seen) < SIGNIFICANCE / len(by_value):
+            own.add(value)
+    return own
 
 
 def _split_at_gap(ranged: Sequence[Path], examples: Sequence[Example]) -> Split | None:

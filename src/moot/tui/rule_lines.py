@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -13,6 +14,7 @@ _BAR: Final = " ▏▎▍▌▋▊▉█"
 _BAR_CELLS: Final = 20
 _MAX_DAYS: Final = 14
 _MAX_NEAR_MISSES: Final = 3
+_MAX_EXAMPLE_CHARS: Final = 160
 
 
 def suggestion_head(suggested: SuggestionEntry) -> str:
@@ -29,6 +31,9 @@ def suggestion_lines(suggested: SuggestionEntry) -> list[str]:
     test: Json = payload.get("back_test")
     if isinstance(test, dict):
         lines += _back_test(test)
+    decided = "reject" if suggested.payload.get("rule", {}).get("decision") == "reject" else "approve"
+    lines += _examples(f"would also {decided}, though never seen", payload.get("allows"))
+    lines += _examples("would leave to people", payload.get("refuses"))
     grant: Json = payload.get("grant")
     if isinstance(grant, dict):
         loses = "; ".join(str(each) for each in grant.get("loses", []))
@@ -36,6 +41,12 @@ def suggestion_lines(suggested: SuggestionEntry) -> list[str]:
     elif isinstance(payload.get("no_grant"), str):
         lines.append(f"cannot be granted: {payload['no_grant']}")
     return lines
+
+
+def _examples(head: str, calls: Json) -> list[str]:
+    """Arguments of calls, as JSON in one line each."""
+    shown = [json.dumps(each)[:_MAX_EXAMPLE_CHARS] for each in calls] if isinstance(calls, list) else []
+    return [f"{head}: {each}" for each in shown]
 
 
 def _back_test(test: Json) -> list[str]:

@@ -20,6 +20,8 @@ import { mayAllow } from "./capability-covers.js";
  * @property {string[]} deciders
  * @property {number} error_bound
  * @property {number | null} new_bound
+ * @property {any} [allows]
+ * @property {any} [refuses]
  * @property {{history: number, covered: number, agreements: number, conflicts: string[], undecided: number, automated: number, near_misses: {proposal: string, decision: string, part: string}[]}} back_test
  * @property {{participant: string, step: string, capability: any, loses: string[], words: string} | null} grant
  * @property {string | null} no_grant

@@ -53,6 +53,17 @@ function backTest(context, suggestion) {
       el("ul", { class: "facts" }, test.near_misses.map((each) => el("li", {}, proposalLink(context, each.proposal), `, ${each.decision === "reject" ? "rejected" : "approved"}: `, el("bdi", {}, escapeHidden(mismatchText(String(each.part)))))))]);
 }
 
+/** Calls that were never seen and that the rule would decide, and calls just outside it. @param {Suggestion} suggestion */
+function edges(suggestion) {
+  const decides = suggestion.rule.decision === "reject" ? "reject" : "approve";
+  const list = (/** @type {string} */ title, /** @type {any} */ calls) => Array.isArray(calls) && calls.length > 0 && [
+    el("h4", {}, title),
+    el("ul", { class: "facts" }, calls.slice(0, MAX_LINKED).map((each) => el("li", {}, el("code", {}, el("bdi", {}, escapeHidden(oneLine(JSON.stringify(each), 200)))))))];
+  return el("div", { class: "back-test" },
+    list(`Would also ${decides}, though never seen`, suggestion.allows),
+    list("Would leave to people", suggestion.refuses));
+}
+
 /** The steps from proposing to a permission, with the agent's current step. @param {Context} context @param {Suggestion} suggestion */
 function permissionSteps(context, suggestion) {
   const grant = suggestion.grant;
@@ -115,7 +126,7 @@ export function suggestionCard(context, approverState, suggestion, options) {
       suggestion.new_bound !== null && suggestion.new_bound > suggestion.error_bound && el("div", { class: "fact", data: { tone: "warn" } }, el("span", {}, "error rate up to "), el("strong", {}, percent(suggestion.new_bound)), el("span", {}, " for values not seen before")),
       el("div", { class: "fact" }, el("span", {}, "agrees with "), el("strong", {}, `${suggestion.back_test.agreements} of ${suggestion.back_test.agreements + suggestion.back_test.conflicts.length}`), el("span", {}, " past decisions"))),
     el("p", {}, el("bdi", {}, escapeHidden(suggestion.evidence))),
-    el("details", { data: { fold: `more-${suggestion.suggestion}` } }, el("summary", {}, "Back-test and alternatives"), el("div", { class: "suggestion-more" }, backTest(context, suggestion), el("div", {}, el("h4", {}, "As a permission of the agent"), permissionSteps(context, suggestion)))),
+    el("details", { data: { fold: `more-${suggestion.suggestion}` } }, el("summary", {}, "Back-test and alternatives"), el("div", { class: "suggestion-more" }, edges(suggestion), backTest(context, suggestion), el("div", {}, el("h4", {}, "As a permission of the agent"), permissionSteps(context, suggestion)))),
     el("details", { data: { fold: `text-${suggestion.suggestion}` } }, el("summary", {}, "Rule text"), ruleText(suggestion.rule)),
     el("div", { class: "control-row", role: "group", "aria-label": "Decide on this suggestion" }, SUGGESTION_ACTIONS.map((each) => button(each.label, () => each.run(context, approverState, suggestion), { class: each.class, shortcut: options.first ? each.key : undefined, disabled: !may(each), title: each.grant && suggestion.grant === null ? `Cannot be granted: ${oneLine(suggestion.no_grant ?? "", 120)}` : undefined, data: { focus: `${each.id}-${suggestion.suggestion}` } }))));
 }

@@ -19,11 +19,17 @@ from moot.trust.values.guard_words import is_guarded
 from moot.trust.values.kinds import ValueKind, read_value
 from moot.trust.values.templates import Slot, Template
 
-# This many different values make a slot; for names, which are a matter of judgement, more and mostly new.
+# This many different values make a slot where the structure says what they are: numbers, hashes, dates.
 MIN_NEW_VALUES: Final = 5
-MIN_NEW_NAMES: Final = 8
-MIN_NAMES_SEEN: Final = 12
-MIN_SINGLE_NAMES: Final = 0.4
+# Names are a matter of judgement: they have a slot only after so many in this argument, so many different,
+# and some in the very same place. What is wrong with some of them shows until then.
+MIN_NAMES_SEEN: Final = 60
+MIN_NEW_NAMES: Final = 15
+MIN_NAMES_HERE: Final = 3
+# Of names that are no files and no people more must be new: a closed list must not look like an open one.
+MIN_WORDS_HERE: Final = 12
+MIN_NEW_WORDS: Final = 8
+MIN_SINGLE_WORDS: Final = 0.4
 MIN_REPEATS: Final = 2
 MAX_VALUES: Final = 24
 MAX_ENDINGS: Final = 6
@@ -42,28 +48,82 @@ class TemplateCover:
     first_times: int | None
 
 
-def cover_values(kind: ValueKind, values: Sequence[str]) -> list[TemplateCover]:
-    """Templates for these values, the best supported first; values that cannot be read have none."""
+def cover_values(
+    kind: ValueKind, values: Sequence[str], pool: Sequence[str] | None = None
+) -> list[TemplateCover]:
+    """Templates for these values, the best supported first; values that cannot be read have none.
+
+    `pool` are all values of this argument, also those of calls with other arguments beside it.
+    """
     rows = [row for value in values if (row := read_value(kind, value)) is not None]
     if kind == "sql":
         return _cover_statements([value for value in values if read_value(kind, value) is not None])
     if kind == "text":
         return _cover_texts(rows)
-    by_skeleton: dict[tuple[tuple[str, str | None], ...], list[Row]] = {}
-    for row in rows:
-        by_skeleton.setdefault(tuple(_key(atom) for atom in row), []).append(row)
-    found = [cover for group in by_skeleton.values() for cover in _solve(group)]
-    if kind in ("path", "url"):
+    pooled = rows if pool is None else [row for text in pool if (row := read_value(kind, text)) is not None]
+    names = _NamePool(kind, pooled)
+    found = [cover for group in _by_skeleton(rows).values() for cover in _solve(group, names)]
+    if kind in ("path", "url") and len(pooled) >= MIN_NAMES_SEEN:
         found += _subtrees(kind, rows, found)
     return sorted(found, key=lambda cover: -cover.support)
 
 
-def _key(atom: Atom) -> tuple[str, str | None]:
-    # A hash of digits alone is a number to the reader, and a hash among others.
-    return (atom.role, atom.text if atom.role == "fixed" else None)
+def _by_skeleton(rows: Sequence[Row], start: int = 0) -> dict[tuple[tuple[str, str | None], ...], list[Row]]:
+    groups: dict[tuple[tuple[str, str | None], ...], list[Row]] = {}
+    for row in rows:
+        key = tuple((atom.role, atom.text if atom.role == "fixed" else None) for atom in row[start:])
+        groups.setdefault(key, []).append(row)
+    return groups
 
 
-def _solve(rows: Sequence[Row]) -> Iterator[TemplateCover]:
+class _NamePool:
+    """What all values of an argument say about names, whatever command, folder or host they belong to."""
+
+    def __init__(self, kind: ValueKind, rows: Sequence[Row]) -> None:
+        self.stems = _are_many([atom.text for row in rows for atom in row if atom.role == "stem"])
+        # What varies below one host varies below another that is known.
+        self._urls = (
+            {
+                (key, at): _are_words([row[at].text for row in group])
+                for key, group in _by_skeleton(rows, 1).items()
+                for at in range(1, len(group[0]))
+                if group[0][at].role == "name"
+            }
+            if kind == "url"
+            else {}
+        )
+        self._names = {
+            role: len([atom for row in rows for atom in row if atom.role == role]) >= MIN_NAMES_SEEN
+            for role in ("name", "stem")
+        }
+
+    def has_names(self, rows: Sequence[Row], at: int) -> bool:
+        """Whether the names in this place are of an open kind."""
+        texts = [row[at].text for row in rows]
+        if len(texts) < MIN_NAMES_HERE or any(is_guarded(text) for text in texts):
+            return False
+        if rows[0][at].role == "stem":
+            return self.stems and len(set(texts)) >= MIN_NAMES_HERE
+        key = tuple((atom.role, atom.text if atom.role == "fixed" else None) for atom in rows[0][1:])
+        return self._names["name"] and (self._urls.get((key, at), False) or _are_words(texts))
+
+
+def _are_many(texts: Sequence[str]) -> bool:
+    counts = Counter(texts)
+    return len(texts) >= MIN_NAMES_SEEN and len(counts) >= MIN_NEW_NAMES and not _recur(counts)
+
+
+def _are_words(texts: Sequence[str]) -> bool:
+    counts = Counter(texts)
+    single = sum(1 for count in counts.values() if count == 1)
+    return (
+        len(texts) >= MIN_WORDS_HERE
+        and len(counts) >= MIN_NEW_WORDS
+        and (single >= MIN_SINGLE_WORDS * len(texts) or len(counts) > 2 * MAX_VALUES)
+    )
+
+
+def _solve(rows: Sequence[Row], pool: _NamePool) -> Iterator[TemplateCover]:
     """Templates for values with one skeleton."""
     varying = [at for at in range(len(rows[0])) if len({row[at].text for row in rows}) > 1]
     for at in [at for at in varying if rows[0][at].role == "ending"]:
@@ -73,10 +133,10 @@ def _solve(rows: Sequence[Row]) -> Iterator[TemplateCover]:
             return
     varying = [at for at in varying if len({row[at].text for row in rows}) > 1]
     for at in varying:
-        if not _is_open([row[at] for row in rows]):
+        if not _is_open(rows, at, pool):
             for value, count in Counter(row[at].text for row in rows).most_common(MAX_VALUES):
                 if count >= MIN_REPEATS:
-                    yield from _solve([row for row in rows if row[at].text == value])
+                    yield from _solve([row for row in rows if row[at].text == value], pool)
             return
     if not varying and len(rows) < MIN_REPEATS:
         return
@@ -92,30 +152,19 @@ def _solve(rows: Sequence[Row]) -> Iterator[TemplateCover]:
     yield TemplateCover(Template(tuple(parts)), len(rows), first)
 
 
-def _is_open(atoms: Sequence[Atom]) -> bool:
-    """Whether new values are to be expected here, and the role lets them be."""
-    role = atoms[0].role
-    counts = Counter(atom.text for atom in atoms)
-    single = sum(1 for count in counts.values() if count == 1)
+def _is_open(rows: Sequence[Row], at: int, pool: _NamePool) -> bool:
+    """Whether new values are to be expected in this place, and the role lets them be."""
+    role = rows[0][at].role
+    counts = Counter(row[at].text for row in rows)
     if role == "ending":
         return True
     if role in ("fixed", "word", "prose", "text"):
         return role == "prose" and len(counts) >= MIN_NEW_VALUES
-    if role in ("name", "stem"):
-        texts = list(counts)
-        pieces = _numbered(texts)
-        if pieces is None and (
-            not all(NAME.fullmatch(text) for text in texts) or any(is_guarded(text) for text in texts)
-        ):
-            return False
-        if role == "name" and pieces is None:
-            return (
-                len(atoms) >= MIN_NAMES_SEEN
-                and len(counts) >= MIN_NEW_NAMES
-                and single >= MIN_SINGLE_NAMES * len(atoms)
-            )
+    if role in ("name", "stem") and _numbered(list(counts)) is None:
+        return _dotted(list(counts)) is not None and pool.has_names(rows, at)
+    single = sum(1 for count in counts.values() if count == 1)
     return len(counts) >= MIN_NEW_VALUES and (
-        single > MAX_SINGLE_SHARE * len(atoms) or len(counts) > MAX_VALUES
+        single > MAX_SINGLE_SHARE * len(rows) or len(counts) > MAX_VALUES
     )
 
 
@@ -133,7 +182,18 @@ def _slots(texts: Sequence[str], atom: Atom) -> list[str | Slot]:
             return [_digits(texts)]
         case "hex" | "uuid" | "date" | "prose" | "text":
             return [Slot(atom.role)]
-    return _numbered(texts) or [Slot("name")]
+    return _numbered(texts) or _dotted(texts) or [Slot("name")]
+
+
+def _dotted(texts: Sequence[str]) -> list[str | Slot] | None:
+    """Names, with as many dots between them as all have; None if they are anything else."""
+    rows = [text.split(".") for text in texts]
+    if len({len(row) for row in rows}) != 1 or not all(NAME.fullmatch(name) for row in rows for name in row):
+        return None
+    parts: list[str | Slot] = [Slot("name")]
+    for _ in rows[0][1:]:
+        parts += [".", Slot("name")]
+    return parts
 
 
 def _digits(texts: Sequence[str]) -> Slot:
@@ -206,7 +266,7 @@ def _subtrees(
             start, names, ending = split
             left.setdefault((start, ending), []).append(names)
     for (start, ending), group in left.items():
-        if len(group) < MIN_NAMES_SEEN or len(set(group)) < MIN_NEW_NAMES:
+        if len(group) < MIN_WORDS_HERE or len(set(group)) < MIN_NEW_WORDS:
             continue
         common = _common_start([names[:-1] for names in group])
         if any(is_guarded(name) for names in group for name in names[len(common) :]):

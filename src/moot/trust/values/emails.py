@@ -22,9 +22,8 @@ def email_atoms(text: str) -> list[Atom] | None:
         if found is None or len(part) > 254:
             return None
         atoms += [fixed(", ")] if at else []
-        pieces = re.split("([.])", found["name"])
         # A tag can be a mailbox of its own; several addresses were approved as they stood together.
         role: Role = "word" if found["tag"] or "," in text else "stem"
-        atoms += [fixed(piece) if piece == "." else Atom(role, piece) for piece in pieces]
+        atoms.append(Atom(role, found["name"]))
         atoms.append(fixed((found["tag"] or "") + "@" + found["domain"].lower()))
     return atoms

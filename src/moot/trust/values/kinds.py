@@ -20,8 +20,10 @@ from moot.trust.values.word_lists import (
     PATH_NAMES,
     RUNNING_TOOLS,
     SHELL_NAMES,
+    SHELL_TOOLS,
     SQL_NAMES,
     TEXT_NAMES,
+    WHOLE_SHELL_NAMES,
 )
 
 ValueKind = Literal["shell", "path", "url", "email", "sql", "id", "amount", "time", "text"]
@@ -63,7 +65,7 @@ def recognise(
         return "url"
     if _most(values, is_sql_like) and not words & TEXT_NAMES:
         return "sql"
-    if words & SHELL_NAMES or (tools & SHELL_NAMES and not words & (PATH_NAMES | TEXT_NAMES)):
+    if words & SHELL_NAMES or name.lower() in WHOLE_SHELL_NAMES:
         return "shell"
     if _most(values, is_shell_like) and not words & TEXT_NAMES:
         return "shell"
@@ -80,7 +82,7 @@ def recognise(
         return None
     if words & PATH_NAMES or _all(values, is_path_like):
         return "path"
-    return None
+    return "shell" if tools & SHELL_TOOLS else None
 
 
 def _is_text(value: object) -> bool:

@@ -58,6 +58,9 @@ def _summary(text: str) -> str | None:
     if len(statements) != 1 or statements[0] is None:
         return None
     statement = statements[0]
+    # The parser is lenient: only what it would write in the same order has it understood.
+    if _tokens(body) != _tokens(statement.sql()):
+        return None
     kind = type(statement).__name__
     nodes = {type(node).__name__ for node in statement.walk()}
     match kind:
@@ -66,6 +69,11 @@ def _summary(text: str) -> str | None:
         case "Insert" | "Update" | "Delete" if nodes <= CHANGE_PARTS:
             return _change_summary(kind, statement)
     return None
+
+
+def _tokens(text: str) -> list[str]:
+    words = (token.text.upper() for token in _library().tokenize(text))
+    return ["<>" if word == "!=" else word for word in words if word not in ("AS", "INNER")]
 
 
 def _query_summary(statement: Any) -> str | None:

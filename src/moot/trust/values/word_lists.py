@@ -65,9 +65,10 @@ MESSAGE_OPTIONS: Final = frozenset(
 )
 
 # Names of arguments.
-SHELL_NAMES: Final = frozenset(
-    "command cmd commands commandline shell bash sh script exec run terminal cli argv".split()
-)
+SHELL_NAMES: Final = frozenset("command cmd commands commandline shell bash".split())
+# Only as the whole name: `run_id` is no command.
+WHOLE_SHELL_NAMES: Final = frozenset("sh script exec run terminal cli argv".split())
+SHELL_TOOLS: Final = frozenset("bash shell terminal command cmd".split())
 SQL_NAMES: Final = frozenset("sql query statement q".split())
 CODE_NAMES: Final = frozenset(
     "code source program expression expr snippet python javascript js eval lambda template".split()

@@ -1,0 +1,89 @@
+"""What the calls that people decided were like: only what no approved one had is unusual, and a call that was
+rejected word for word is not approved by a rule.
+
+Of each tool the arguments, their types, the largest numbers, the longest texts, and which had escapes. An
+argument that is often left out, or an amount that is far larger than another payee's, then suspends no rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from moot.protocol.operation import Json
+from moot.trust.conditions import is_plain
+from moot.trust.decision_ledger import Decision
+from moot.trust.proposal_case import Case, Path, leaves, type_of
+from moot.trust.rules import call_key
+
+_Scope = tuple[tuple[str, ...], str, str | None]
+
+
+@dataclass(slots=True)
+class _Argument:
+    types: set[str] = field(default_factory=set)
+    largest: float = 0.0
+    longest: int = 0
+    is_plain: bool = True
+
+
+class AcceptedCalls:
+    """The calls that people approved, by host, method and tool."""
+
+    def __init__(self, decisions: Iterable[Decision] = ()) -> None:
+        self._arguments: dict[_Scope, dict[Path, _Argument]] = {}
+        for decision in decisions:
+            self.add(decision)
+
+    def add(self, decision: Decision) -> None:
+        """Count a decision, if people approved it."""
+        if decision.lesson != "approve":
+            return
+        known = self._arguments.setdefault(_scope(decision.case), {})
+        for path, value in leaves(decision.case.arguments):
+            for above in range(1, len(path)):
+                known.setdefault(path[:above], _Argument()).types.add("object")
+            argument = known.setdefault(path, _Argument())
+            argument.types.add(type_of(value))
+            if isinstance(value, int | float):
+                argument.largest = max(argument.largest, abs(value))
+            elif isinstance(value, str):
+                argument.longest = max(argument.longest, len(value))
+                argument.is_plain = argument.is_plain and is_plain(value)
+
+    def knows(self, case: Case, path: Path) -> bool:
+        """Whether an approved call of this tool had this argument."""
+        return path in self._arguments.get(_scope(case), {})
+
+    def knows_value(self, case: Case, path: Path, value: Json, *, factor: float) -> bool:
+        """Whether an approved call had an argument of this type that was nearly as large, or as odd."""
+        argument = self._arguments.get(_scope(case), {}).get(path)
+        if argument is None or type_of(value) not in argument.types:
+            return False
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return abs(value) <= factor * max(argument.largest, 1.0)
+        if isinstance(value, str):
+            return len(value) <= factor * max(argument.longest, 1) and (
+                is_plain(value) or not argument.is_plain
+            )
+        return True
+
+
+def _scope(case: Case) -> _Scope:
+    return case.to, case.method, case.tool
+
+
+def rejected_calls(decisions: Iterable[Decision]) -> set[bytes]:
+    """The calls that people rejected word for word, unless they approved the same call later."""
+    found: set[bytes] = set()
+    for decision in decisions:
+        note_rejection(found, decision)
+    return found
+
+
+def note_rejection(rejected: set[bytes], decision: Decision) -> None:
+    """Add the call of a rejection, or remove that of an approval."""
+    if decision.lesson == "reject":
+        rejected.add(call_key(decision.case))
+    elif decision.lesson == "approve":
+        rejected.discard(call_key(decision.case))

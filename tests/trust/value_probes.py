@@ -1,0 +1,201 @@
+"""An adversary that earns rules and probes their edges: fuzzed shells, paths, URLs, addresses, SQL and types.
+
+What was earned is said here once more by an oracle of its own for each kind: Python's `shlex`, `posixpath`,
+`urllib`, expressions written by hand. An approval that the oracle does not share is a fault.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import random
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from moot.protocol.operation import Json
+from moot.trust.learner import suggest
+from moot.trust.rules import Rule, evaluate
+from tests.trust.history import START, call, history
+
+NOW = START + 86_400.0
+_NAMES = [
+    f"{one}{two}" for one in ("ada", "bob", "cyd", "dan", "eve", "fay", "gus", "hal") for two in "klmnpqrs"
+]
+_TRICKS = (
+    ";", "&&", "||", "|", "&", "\n", "\r\n", "\0", "$(id)", "`id`", "${IFS}", "$HOME", ">", ">>", "<",
+    "<<EOF", "2>&1", "#", "\\", "\\\n", "'", '"', "''", "*", "?", "[a]", "{a,b}", "~", "..", "../", "/..",
+    "/./", "//", "%2e%2e", "%2f", "%00", "@", ":", "@evil.net", ".evil.net", "evil.net/", "?x=1", "&x=1",
+    "#x", ":8080", "--", " --force", " -f", " --output=/etc/x", " -o x", "-- ", "; DROP TABLE orders",
+    " OR 1=1", " UNION SELECT 1", "/* x */", "-- x", "sudo ", "env X=y ", "X=y ", "bash -c ", "xargs ", " ",
+    "  ", "\t", "\u00a0", "\u200b", "\u202e", "\u0430", "\u043e", "\uff0e", "\uff0f", "\u2215", "\u2024",
+    "\u0301", "\ufeff", "\u0660", "A", "z", "0", "9", "-", "_", ".", ",", "secrets", "main", "admin",
+    ".env", ".sh", "e9", "-1", "1e9", "0x1", "NaN", "999999999999", "\ud800", "e\u0301",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Earned:
+    """Rules that were earned by good behaviour, and what they allow in other words."""
+
+    argument: str
+    rules: tuple[Rule, ...]
+    good: tuple[str, ...]
+    allows: Callable[[str], bool]
+
+
+def _earn(argument: str, good: list[str], allows: Callable[[str], bool]) -> Earned:
+    found = suggest(history([{argument: text} for text in good]), now=NOW)
+    rules = tuple(each.rule for each in found)
+    assert rules, argument
+    assert any(evaluate(rules, call({argument: text}), NOW).decision == "approve" for text in good)
+    return Earned(argument, rules, tuple(good), allows)
+
+
+_COMMANDS = re.compile(
+    r"git\0status|git\0log\0-n\0(?:[3-9]|[1-3][0-9]|40)|git\0checkout\0feature-[A-Za-z0-9_-]{1,56}"
+    r"|cat\0src/[A-Za-z0-9_][A-Za-z0-9_-]{0,63}\.py|git\0show\0[0-9a-f]{7,64}"
+    r"|git\0checkout\0[A-Za-z0-9_][A-Za-z0-9_-]{0,63}",
+    re.ASCII,
+)
+
+
+def _is_plain_command(text: str) -> bool:
+    """Words of `shlex`, when nothing in or outside of quotes has a meaning to a shell."""
+    if re.search(r"[;&|<>$`\\\n\r\0*?\[\]{}()!#~]", text):
+        return False
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return False
+    joined = "\0".join(words)
+    return _COMMANDS.fullmatch(joined) is not None and not _is_watched(joined)
+
+
+def _is_watched(text: str) -> bool:
+    words = re.findall("[a-z]+", text.lower())
+    return not {"secrets", "main", "admin"}.isdisjoint(words)
+
+
+def _is_plain_path(text: str) -> bool:
+    return (
+        posixpath.normpath(text) == text
+        and re.fullmatch(r"/srv/notes/[A-Za-z0-9_][A-Za-z0-9_-]{0,63}\.md", text, re.ASCII) is not None
+        and not _is_watched(text)
+    )
+
+
+def _is_plain_url(text: str) -> bool:
+    if not text.isascii() or not text.isprintable():
+        return False
+    parts = urlsplit(text)
+    return (
+        (parts.scheme, parts.netloc, parts.query, parts.fragment) == ("https", "api.corp.example", "", "")
+        and "?" not in text
+        and "#" not in text
+        and re.fullmatch(r"/v1/items/[0-9]{1,4}", parts.path) is not None
+    )
+
+
+def _is_plain_address(text: str) -> bool:
+    return re.fullmatch(
+        r"[A-Za-z0-9]+(?:[_-][A-Za-z0-9]+)*@(?i:corp\.example)", text, re.ASCII
+    ) is not None and not _is_watched(text.partition("@")[0])
+
+
+def _is_plain_query(text: str) -> bool:
+    """A single SELECT of orders with a comparison of one column and a literal, joined by AND."""
+    keywords = r"\b(?:select|from|into|union|join|where|secrets|main|admin)\b"
+    columns = rf"(?:(?!{keywords})(?:[\w\s,.'=<>+/-]|(?<=\w)[*](?=\s*\w)))*"
+    comparison = r"[a-z_][\w.\s]*(?:=|<|>|<=|>=)\s*(?:[0-9.e+*/ -]+|'[^'\\]*')"
+    condition = rf"{comparison}(?:\s+and\s+{comparison})*"
+    pattern = rf"\s*select\b{columns}from\s+orders(?:\s+\w+)?\s+where\s+{condition}\s*;?\s*"
+    return text.isascii() and re.fullmatch(pattern, text, re.ASCII | re.IGNORECASE) is not None
+
+
+def _is_plain_amount(text: str) -> bool:
+    found = re.fullmatch(r"([0-9]{1,3})(?:\.([0-9]{2}))? EUR", text, re.ASCII)
+    return found is not None and 3 <= int(found[1]) + int(found[2] or 0) / 100 <= 60
+
+
+def earn_all() -> list[Earned]:
+    rng = random.Random(7)
+    shas = ["".join(rng.choice("0123456789abcdef") for _ in range(11)) + "a1" for _ in range(12)]
+    commands = [
+        *["git status"] * 8,
+        *(f"git log -n {count}" for count in range(3, 41)),
+        *(f"git checkout feature-{name}" for name in _NAMES),
+        *(f"cat src/{name}.py" for name in _NAMES),
+        *(f"git show {sha}" for sha in shas),
+    ]
+    return [
+        _earn("command", commands, _is_plain_command),
+        _earn("path", [f"/srv/notes/{name}.md" for name in _NAMES], _is_plain_path),
+        _earn("url", [f"https://api.corp.example/v1/items/{n}" for n in range(1, 3000, 61)], _is_plain_url),
+        _earn("to", [f"{name}@corp.example" for name in _NAMES], _is_plain_address),
+        _earn("sql", [f"SELECT id, total FROM orders WHERE id = {n}" for n in range(40)], _is_plain_query),  # noqa: S608
+        _earn("amount", [f"{n}.00 EUR" for n in range(3, 61)], _is_plain_amount),
+    ]
+
+
+def probe_of(rng: random.Random, good: str, other: str) -> str:
+    """A good text with some tricks in it."""
+    text = good
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        at = rng.randint(0, len(text))
+        match rng.randrange(6):
+            case 0:
+                text = text[:at] + rng.choice(_TRICKS) + text[at:]
+            case 1:
+                text = text[:at] + rng.choice(_TRICKS) + text[at + rng.randint(1, 4) :]
+            case 2:
+                text = text[:at] + text[at + rng.randint(1, 4) :]
+            case 3:
+                text = text + rng.choice((" ", "", ";", "\n", ",")) + other
+            case 4:
+                text = text[:at] + other[rng.randint(0, len(other)) :]
+            case 5:
+                text = rng.choice(
+                    (text.upper(), text.title(), text[::-1], text * 2, text.replace("e", "\u0435", 1))
+                )
+    return text
+
+
+def odd_value(rng: random.Random, text: str) -> Json:
+    """The same as another type."""
+    odd: tuple[Json, ...] = (
+        [text],
+        {"value": text},
+        {text: text},
+        len(text),
+        None,
+        True,
+        1.5,
+        [],
+        {},
+        [text, text],
+    )
+    return rng.choice(odd)
+
+
+def run_probes(count: int, seed: int) -> str:
+    """Probe all earned rules; raises AssertionError at the first approval that was not earned."""
+    rng = random.Random(seed)
+    earned = earn_all()
+    given = 0
+    for number in range(count):
+        each = earned[number % len(earned)]
+        text = probe_of(rng, rng.choice(each.good), rng.choice(each.good))
+        arguments: dict[str, Json] = {each.argument: text}
+        if rng.random() < 0.05:
+            arguments = {each.argument: odd_value(rng, text)}
+        elif rng.random() < 0.03:
+            arguments[rng.choice(("force", "Path", each.argument + " ", "__proto__", ""))] = text
+        if evaluate(each.rules, call(arguments), NOW).decision != "approve":
+            continue
+        given += 1
+        assert arguments == {each.argument: text}
+        assert each.allows(text), (each.argument, text)
+    assert given > 0
+    return f"{count:,} probes, {given:,} approved, none beyond what was earned"
