@@ -38,6 +38,8 @@ EVERYTHING = """
       max_join_bytes: 21
       wrong_tokens_per_minute: 22
       joins_per_second: 23
+      sign_in_link_seconds: 24
+      max_sign_in_links: 25
       max_connections_per_address: 0
       max_connections: 2
       max_header_bytes: 3

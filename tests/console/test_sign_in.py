@@ -99,3 +99,31 @@ def test_keys_are_listed_and_theme_is_remembered(page_as: PageAs) -> None:
     page.keyboard.press("\\")
     page.reload()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+
+def test_a_link_from_a_signed_in_session_signs_in_another_device_once(
+    gateway: Running, page_as: PageAs, watched: Watched
+) -> None:
+    page = page_as("human", "approvals")
+    page.get_by_role("button", name="Space: lab").click()
+    page.get_by_role("menuitem", name="Sign in on another device…").click()
+    dialog = page.locator("dialog")
+    expect(dialog.get_by_role("img", name="QR code of the link")).to_be_visible()
+    expect(dialog).to_contain_text("can be reached from this computer only")
+    link = dialog.get_by_label("One-time link").input_value()
+    assert link.startswith(f"{gateway.url}/#sign-in=")
+    assert "t-human" not in link
+    phone = watched.page(viewport={"width": 390, "height": 800})
+    phone.goto(link)
+    expect(phone.locator(".top .pill")).to_have_text("Live")
+    # The code is gone from the address and from the history, and the session outlives a reload.
+    assert "sign-in" not in phone.url
+    phone.reload()
+    expect(phone.locator(".top .pill")).to_have_text("Live")
+    third = watched.page()
+    third.goto(link)
+    expect(third.get_by_role("alert")).to_contain_text("used already")
+    assert "sign-in" not in third.url
+    third.get_by_label("Token", exact=True).fill("t-human")
+    third.get_by_role("button", name="Sign in", exact=True).click()
+    expect(third.locator(".top .pill")).to_have_text("Live")

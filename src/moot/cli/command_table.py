@@ -20,7 +20,8 @@ run a space  init        make a space from a template
              up          run a whole space: gateway, members and MCP servers
              serve       run only the gateway of a moot.yaml or space.yaml
              demo        watch a scripted space; --live starts a real one
-take part    join        chat, watch and decide in this terminal
+take part    open        open the console in your browser, signed in
+             join        chat, watch and decide in this terminal
              send        say something, or send any envelope
              tail        watch messages as they arrive
              members     list the members and what they may do
@@ -36,8 +37,7 @@ manage       member      invite, grant, revoke, pause, resume, kick, status, …
              proposal    vote, withdraw, explain, history
              rules       let rules decide: suggestions, accept, list, stop, …
              journal     read, search, export and verify the journal
-             xp          XProtocol: run an event relay, look into its store
-also         message, conformance, completion
+also         xp (XProtocol relay and store), message, conformance, completion
 """
 
 _ABOUT: Final = """
@@ -56,6 +56,7 @@ COMMANDS: Final = {
     "up": "up",
     "serve": "serve",
     "demo": "demo",
+    "open": "client.open_console",
     "join": "client.join",
     "send": "client.operation_commands",
     "tail": "client.tail",

@@ -1,7 +1,8 @@
 """The live demo: a gateway on this machine, a tool, an agent that may only propose, and you decide.
 
 The tool and the agent are real members: they hold tokens and connect over WebSocket like anybody else. So do
-you, in the console that the gateway serves: your token is printed once, to be pasted, and is in no address.
+you, in the console that the gateway serves: your token is printed once, to be pasted, and is in no address. A
+link that works once signs you in without it.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import itertools
-import os
-import subprocess
+import select
 import sys
 import tempfile
 import threading
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Final
@@ -22,10 +23,11 @@ import orjson
 import yaml
 
 from moot import logs
+from moot.cli.browser import has_display, open_browser
 from moot.config import load
 from moot.errors import CallFailed, MootError, TimedOut
 from moot.gateway.app import Gateway
-from moot.participant import JoinedSpace, Proposal, connect, token_from
+from moot.participant import JoinedSpace, MissedMessages, Proposal, connect, token_from
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 
@@ -38,6 +40,7 @@ _SPACE: Final[Json] = {
 }
 # Time to see the result of a decision before the next proposal.
 _PROPOSE_SECONDS: Final = 8.0
+_READER_CHECK_SECONDS: Final = 1.0
 _INTRODUCTION: Final = "I keep the notes of this space. I may only propose, so please decide what I write."
 
 
@@ -77,6 +80,20 @@ def _show(envelope: Envelope) -> None:
     print(f"  {envelope.sender:15} {envelope.kind:18} {what}"[:150], flush=True)
 
 
+async def _show_all(messages: AsyncIterator[Envelope | MissedMessages]) -> None:
+    async for message in messages:
+        if isinstance(message, Envelope):
+            _show(message)
+
+
+async def _until_nobody_reads() -> None:
+    """`moot demo --live | head`: writing would tell, but until somebody decides nothing is written."""
+    watched = select.poll()
+    watched.register(sys.stdout.fileno(), 0)
+    while not watched.poll(0):
+        await asyncio.sleep(_READER_CHECK_SECONDS)
+
+
 async def run_live(port: int, *, browse: bool) -> int:
     """Run the demo until cancelled; `browse` opens the console in a browser, where there is a display."""
     logs.set_up("warning", "text", None)
@@ -97,10 +114,12 @@ async def run_live(port: int, *, browse: bool) -> int:
 async def _run(gateway: Gateway, folder: Path, *, browse: bool) -> None:
     """Until cancelled; raises BrokenPipeError when nobody reads what is printed."""
     tokens = gateway.configuration.spaces["demo"].token_files
+    link = gateway.make_sign_in_link(token_from(tokens["you"]))
     print(
         f"moot gateway listening on {gateway.url}\n\n"
         f"  open     {gateway.url}/\n"
-        f"  sign in  {token_from(tokens['you'])}\n",
+        f"  sign in  {token_from(tokens['you'])}\n"
+        f"  or open  {link}   (once: it signs you in)\n",
         flush=True,
     )
 
@@ -114,30 +133,21 @@ async def _run(gateway: Gateway, folder: Path, *, browse: bool) -> None:
             await agent.chat(_INTRODUCTION)
             first = await _propose(agent, 1)
             _explain_decisions(gateway, tokens["you"], folder, first.id)
-            if browse and _has_display():
+            if browse and has_display():
                 # Some browsers keep whoever starts them waiting until they are closed.
-                threading.Thread(target=_open_browser, args=(f"{gateway.url}/",), daemon=True).start()
+                threading.Thread(target=open_browser, args=(link,), daemon=True).start()
             agent.spawn(_work(agent, first))
-            async for message in messages:
-                if isinstance(message, Envelope):
-                    _show(message)
-
-
-def _has_display() -> bool:
-    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
-
-
-def _open_browser(url: str) -> None:
-    """Silent where it does not work: the address is printed in any case."""
-    # In a process and a session of its own: Ctrl-C is not meant for the browser.
-    subprocess.run(  # noqa: S603  # an address of ours, and no shell
-        [sys.executable, "-m", "webbrowser", "-t", url],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        check=False,
-    )
+            closed = asyncio.create_task(_until_nobody_reads())
+            closed.add_done_callback(lambda _: messages_task.cancel())
+            messages_task = asyncio.create_task(_show_all(messages))
+            try:
+                await messages_task
+            except asyncio.CancelledError:
+                if closed.done() and not closed.cancelled():
+                    raise BrokenPipeError from None
+                raise
+            finally:
+                closed.cancel()
 
 
 async def _started(file: Path, port: int) -> Gateway:

@@ -181,6 +181,8 @@ async def _show(runner: SpaceRunner, options: argparse.Namespace, *, table: bool
     await runner.ready.wait()
     if not options.json:
         print(f"moot gateway listening on {runner.gateway.url}; logs in {runner.data / 'logs'}", flush=True)
+        for line in _sign_in_lines(runner, config_in(options.place)):
+            print(line, flush=True)
     while True:
         fresh, shown = runner.notes[shown:], len(runner.notes)
         if table:
@@ -200,6 +202,26 @@ async def _show(runner: SpaceRunner, options: argparse.Namespace, *, table: bool
                 await runner.changed.wait()
         except TimeoutError:
             continue
+
+
+def _sign_in_lines(runner: SpaceRunner, config: Path) -> list[str]:
+    """How the person of this folder signs in to the console; nothing where it is not clear who that is."""
+    from moot.config.connect_settings import CliOverrides, connect_settings
+
+    if not runner.configuration.gateway.http.console:
+        return []
+    try:
+        # Not MOOT_TOKEN and the like: they may be for another gateway.
+        environ = {key: value for key, value in os.environ.items() if not key.startswith("MOOT_")}
+        settings = connect_settings(CliOverrides(config=config), environ=environ, folder=Path())
+    except UsageError:
+        return []
+    link = runner.gateway.make_sign_in_link(settings.token.reveal())
+    minutes = round(runner.configuration.gateway.sign_in_link_seconds / 60)
+    return [
+        f"sign in to the console as {settings.name}: {link}",
+        f"(works once, within {minutes} minutes; after that: moot open)",
+    ]
 
 
 def _table(runner: SpaceRunner, *, several: bool) -> list[str]:

@@ -153,6 +153,10 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     wrong_tokens_per_minute: Annotated[float, msgspec.Meta(ge=0)] = 60
     # Joins of one participant; five seconds' worth at once. Shells in a loop stay below. 0: any number.
     joins_per_second: Annotated[float, msgspec.Meta(ge=0)] = 50
+    # A one-time link that signs a person in on another device is valid for ten minutes.
+    sign_in_link_seconds: Seconds = 600
+    # Links that wait to be redeemed; of more, the oldest become void.
+    max_sign_in_links: Positive = 256
     # Eight members with eight windows each behind one address; 0 lifts it, as a proxy in front needs.
     max_connections_per_address: Count = 64
     # Twice what the benchmark holds; at 32 KiB each, 640 MiB.

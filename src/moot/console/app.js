@@ -64,6 +64,28 @@ onNavigation(() => {
     showing = false;
   }
 });
+/** A one-time link: its code leaves the address bar and the history before anything else. */
+async function redeemLink() {
+  const code = /^#sign-in=([\w-]+)$/.exec(location.hash)?.[1];
+  if (!code) return "";
+  history.replaceState(null, "", location.pathname + location.search);
+  try {
+    await session.redeem(code);
+    return "";
+  } catch (fault) {
+    return fault instanceof Error ? fault.message : "This link does not work.";
+  }
+}
+
+const problem = await redeemLink();
 await loadViews();
 await session.restore();
 show();
+if (problem) {
+  const shown = root.querySelector(".sign-in-form .fault");
+  if (shown) shown.textContent = problem;
+}
+// A link that is opened in a tab that is already here.
+addEventListener("hashchange", () => {
+  if (location.hash.startsWith("#sign-in=")) location.reload();
+});

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import time
 
 import uvicorn
 
@@ -24,6 +25,7 @@ from moot.gateway.gateway_metrics import GatewayMeasures
 from moot.gateway.http_routes import Endpoints, HttpSettings
 from moot.gateway.mailer import Mailer, MailSettings, Password
 from moot.gateway.readiness import Readiness
+from moot.gateway.sign_in_links import SignInLinks
 from moot.gateway.space_factory import SpaceFactory
 from moot.gateway.token_rotation import TokenRotation
 from moot.gateway.websocket_handler import SocketSettings, UpgradeHandler
@@ -69,6 +71,10 @@ class Gateway:
         host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
         return f"http://{host}:{self.port}"
 
+    def make_sign_in_link(self, token: str) -> str:
+        """The console's address with a code that signs the holder of this token in, once and for minutes."""
+        return f"{self.url}/#sign-in={self._sign_in_links.create(token, time.monotonic())}"
+
     async def start(self) -> None:
         """Listen, and bring every space back to where it was. Raises UsageError when that cannot be.
 
@@ -112,6 +118,9 @@ class Gateway:
         self._websockets = WebSocketServer(
             self._upgrade_handler.admit, _socket_limits(self.configuration), limiter.release
         )
+        self._sign_in_links = SignInLinks(
+            valid_seconds=self.config.sign_in_link_seconds, max_links=self.config.max_sign_in_links
+        )
         endpoints = Endpoints(
             self.directory,
             origin_policy,
@@ -119,6 +128,7 @@ class Gateway:
             access_limiter=access_limiter,
             readiness=self.readiness,
             rotation=self.rotation,
+            sign_in_links=self._sign_in_links,
             metrics=self.metrics,
             connections=self.connections,
             version=__version__,

@@ -38,6 +38,8 @@ from moot.gateway.http_replies import (
 )
 from moot.gateway.public_pages import STATUS_PAGE, openapi
 from moot.gateway.readiness import Readiness
+from moot.gateway.sign_in_links import SignInLinks
+from moot.gateway.sign_in_routes import SignInRoutes
 from moot.gateway.space_host import SpaceHost
 from moot.gateway.token_rotation import TokenRotation
 from moot.metrics import CONTENT_TYPE
@@ -77,6 +79,7 @@ class Endpoints:
         access_limiter: AccessLimiter,
         readiness: Readiness,
         rotation: TokenRotation,
+        sign_in_links: SignInLinks,
         metrics: Callable[[], str],
         connections: Callable[[], list[dict[str, Json]]],
         version: str,
@@ -91,6 +94,7 @@ class Endpoints:
         self._connections = connections
         self._version = version
         self._console = Console() if settings.console else None
+        self._sign_in = SignInRoutes(directory, sign_in_links, self._refuse_token)
 
     def application(self) -> Starlette:
         routes = [
@@ -104,6 +108,8 @@ class Endpoints:
             self._route("/spaces", self.spaces, "GET"),
             self._route("/spaces/{space}/proposals", self.proposals, "GET"),
             self._route("/spaces/{space}/proposals/{id:path}", self.proposal, "GET"),
+            self._route("/sign-in-links", self._sign_in.create, "POST"),
+            self._route("/sign-in-links/redeem", self._sign_in.redeem, "POST"),
             self._route("/participants/{id}/messages", self.messages, "GET", "POST"),
             self._route("/participants/{id}/roster", self.roster, "GET"),
             self._route("/admin/participants/{id}/capabilities", self.capabilities, "POST"),

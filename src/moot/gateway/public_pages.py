@@ -167,6 +167,23 @@ def _everything(version: str) -> Json:
                     },
                 }
             },
+            "/sign-in-links": {
+                "post": {
+                    "summary": "a one-time code that signs you in on another device",
+                    "security": secured,
+                    "responses": {
+                        "201": _answer("code and valid_seconds; with page also address and qr"),
+                        "401": _answer("no or unknown token", _ERROR),
+                    }
+                    | _DENIED,
+                }
+            },
+            "/sign-in-links/redeem": {
+                "post": {
+                    "summary": "the token of such a code, once",
+                    "responses": {"200": _answer("token")} | _DENIED,
+                }
+            },
             "/spaces/{space}/proposals": {
                 "get": {
                     "summary": "open proposals, and approved calls whose outcome is not known (yet)",

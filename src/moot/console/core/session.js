@@ -157,6 +157,46 @@ export class Session {
     return found;
   }
 
+  /**
+   * Sign in with a one-time link from another device. Throws SignInError.
+   * @param {string} code
+   */
+  async redeem(code) {
+    let answer;
+    try {
+      answer = await this._post("sign-in-links/redeem", { code });
+    } catch {
+      throw new SignInError("The gateway does not respond. Is it running?");
+    }
+    const body = await readJson(answer);
+    if (!answer.ok || typeof body?.token !== "string") throw new SignInError(`This link does not work: ${body?.message ?? `HTTP ${answer.status}`}.`);
+    return this.signIn(body.token, true);
+  }
+
+  /**
+   * A link that signs this person in on another device, once.
+   * @param {Login} login
+   * @returns {Promise<{address: string, qr: string[], valid_seconds: number}>}
+   */
+  async makeLink(login) {
+    const answer = await this._post("sign-in-links", { page: this.base.href }, login.token);
+    const body = await readJson(answer);
+    if (!answer.ok) throw new Error(body?.message ?? `HTTP ${answer.status}`);
+    return body;
+  }
+
+  /** @param {string} path @param {any} body @param {string} [token] */
+  _post(path, body, token) {
+    return fetch(new URL(path, this.base), {
+      method: "POST",
+      headers: { "Content-Type": "application/json", ...(token ? { Authorization: `Bearer ${token}` } : {}) },
+      body: JSON.stringify(body),
+      signal: AbortSignal.timeout(SIGN_IN_MILLISECONDS),
+      cache: "no-store",
+      credentials: "omit",
+    });
+  }
+
   /** Sign in again with the tokens kept in this tab; returns whether that worked for any. */
   async restore() {
     const kept = readTokens(this._storageKey);

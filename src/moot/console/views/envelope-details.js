@@ -137,7 +137,7 @@ function links(title, rows, from, actions) {
   );
 }
 
-/** @param {string} text @param {string} message @param {import("../app.js").Context} context */
+/** @param {string} text @param {string} message @param {Pick<import("../app.js").Context, "notify">} context */
 export function copyButton(text, message, context) {
   return button("Copy", async () => {
     try {

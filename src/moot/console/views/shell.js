@@ -25,7 +25,7 @@ export class Shell {
     /** @type {{view: string, space: string, mounted: import("../core/router.js").Mounted} | null} */
     this._shown = null;
     this._connection = new ConnectionStatus(session);
-    this._spaces = new SpaceMenu(session, (space) => navigate(routeAddress(space, currentRoute().view || this._home())));
+    this._spaces = new SpaceMenu(session, (space) => navigate(routeAddress(space, currentRoute().view || this._home())), (text, tone) => this.notices.show(text, tone));
     this._nav = el("nav", { class: "nav", "aria-label": "Views" });
     this._outlet = el("main", { class: "outlet", id: "view", tabindex: "-1" });
     this._themeButton = el("button", { type: "button", class: "button quiet icon-only", on: { click: () => this._theme() } }, icon("theme"), el("span", { class: "sr" }));

@@ -2,13 +2,15 @@
 /** The current space, the other open ones with their pending proposals, and a way to add one. */
 import { el, newId, replace } from "../core/dom.js";
 import { oneLine } from "../core/text.js";
+import { deviceDialog } from "./device-dialog.js";
 import { openDialog } from "./dialog.js";
 import { icon } from "./icons.js";
 import { signInForm } from "./sign-in.js";
 
 export class SpaceMenu {
-  /** @param {import("../core/session.js").Session} session @param {(space: string) => void} choose */
-  constructor(session, choose) {
+  /** @param {import("../core/session.js").Session} session @param {(space: string) => void} choose @param {(text: string, tone?: "info" | "good" | "bad") => void} notify */
+  constructor(session, choose, notify) {
+    this._notify = notify;
     this._session = session;
     this._choose = choose;
     this._shown = "";
@@ -57,7 +59,7 @@ export class SpaceMenu {
         current && icon("check", 16),
       );
     });
-    replace(this._list, items, el("button", { type: "button", role: "menuitem", class: "menu-item", on: { click: () => { this._close(); this._add(); } } }, icon("plus", 16), el("span", {}, "Add a space…")));
+    replace(this._list, items, el("button", { type: "button", role: "menuitem", class: "menu-item", on: { click: () => { this._close(); this._add(); } } }, icon("plus", 16), el("span", {}, "Add a space…")), el("button", { type: "button", role: "menuitem", class: "menu-item", on: { click: () => { this._close(); deviceDialog(this._session, { notify: this._notify }); } } }, icon("device", 16), el("span", {}, "Sign in on another device…")));
   }
 
   _add() {

@@ -1,0 +1,86 @@
+"""Making and redeeming one-time links over HTTP: `POST /sign-in-links` and `POST /sign-in-links/redeem`."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from moot.errors import InvalidRequest
+from moot.gateway.access import AccessDenied, SpaceDirectory, TokenIdentity, bearer
+from moot.gateway.http_replies import check_json, denied, json_response, object_of
+from moot.gateway.sign_in_links import SignInLinks, qr_rows
+from moot.protocol.operation import Json
+
+log = logging.getLogger(__name__)
+
+# An address and a code: strangers are read no more of.
+_MAX_BODY_BYTES: Final = 1_024
+_MAX_PAGE_CHARS: Final = 300
+
+RefuseToken = Callable[[AccessDenied, Request], AccessDenied]
+
+
+class SignInRoutes:
+    """The two requests of one-time links."""
+
+    def __init__(
+        self,
+        directory: SpaceDirectory,
+        links: SignInLinks,
+        refuse_token: RefuseToken,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._directory = directory
+        self._links = links
+        self._refuse_token = refuse_token
+        self._clock = clock
+
+    async def create(self, request: Request) -> Response:
+        """A code for the holder of the token, and a QR code of the page's address with it."""
+        token = bearer(request.headers.get("authorization"))
+        if not token:
+            return denied(AccessDenied(401, "a token is needed: send Authorization: Bearer …"))
+        if not self._is_known(token):
+            return denied(self._refuse_token(AccessDenied(401, "unknown token"), request))
+        check_json(request)
+        page = _page_of(await object_of(request, _MAX_BODY_BYTES))
+        code = self._links.create(token, self._clock())
+        body: dict[str, Json] = {"code": code, "valid_seconds": self._links.valid_seconds}
+        if page is not None:
+            address = f"{page}#sign-in={code}"
+            body |= {"address": address, "qr": qr_rows(address)}
+        return json_response(201, body)
+
+    async def redeem(self, request: Request) -> Response:
+        """The token of a code that is valid, once."""
+        check_json(request)
+        code = (await object_of(request, _MAX_BODY_BYTES)).get("code")
+        token = self._links.redeem(code, self._clock()) if isinstance(code, str) else None
+        if token is None or not self._is_known(token):
+            wrong = AccessDenied(403, "this link was used already, or is too old: ask for a new one")
+            return denied(self._refuse_token(wrong, request))
+        log.info("signed in with a one-time link")
+        return json_response(200, {"token": token})
+
+    def _is_known(self, token: str) -> bool:
+        identify, hosts = self._directory.identify, self._directory.hosts.values()
+        return any(isinstance(identify(host.name, token), TokenIdentity) for host in hosts)
+
+
+def _page_of(body: dict[str, object]) -> str | None:
+    """The address of the page that the link opens, if one was given."""
+    page = body.get("page")
+    if page is None:
+        return None
+    if not isinstance(page, str) or len(page) > _MAX_PAGE_CHARS:
+        raise InvalidRequest(f"page is the address of the console, of {_MAX_PAGE_CHARS} characters at most")
+    parts = urlsplit(page)
+    if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
+        raise InvalidRequest("page is an http or https address without ? and #")
+    return page

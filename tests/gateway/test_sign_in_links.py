@@ -1,0 +1,113 @@
+"""One-time links: a code that gives the token once, in time, and to nobody after it was revoked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from moot.gateway.sign_in_links import MAX_LINKS_PER_TOKEN, SignInLinks, qr_rows
+from tests.gateway.disk import everything_under
+from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
+
+PEOPLE = participants(alice=["*"], bob=["chat"])
+
+
+def links(seconds: float = 600, most: int = 256) -> SignInLinks:
+    return SignInLinks(valid_seconds=seconds, max_links=most)
+
+
+def test_a_code_works_once_and_in_time() -> None:
+    store = links()
+    code = store.create("t", 0)
+    assert store.redeem("another", 1) is None
+    assert store.redeem(code, 599) == "t"
+    assert store.redeem(code, 599) is None
+    late = store.create("t", 0)
+    assert store.redeem(late, 600) is None
+
+
+def test_of_too_many_links_the_oldest_are_void() -> None:
+    store = links(most=6)
+    own = [store.create("a", 0) for _ in range(MAX_LINKS_PER_TOKEN + 1)]
+    assert store.redeem(own[0], 1) is None
+    assert store.redeem(own[1], 1) == "a"
+    others = [store.create(f"t{number}", 1) for number in range(6)]
+    assert store.redeem(own[2], 1) is None
+    assert [store.redeem(code, 1) for code in others] == [f"t{number}" for number in range(6)]
+
+
+def test_a_qr_code_has_the_text() -> None:
+    """A square with the three corners that readers look for; the browser's tests read one."""
+    rows = qr_rows("http://127.0.0.1:8080/#sign-in=abc")
+    assert {len(row) for row in rows} == {len(rows)}
+    corner = ["1111111", "1000001", "1011101", "1011101", "1011101", "1000001", "1111111"]
+    assert [row[:7] for row in rows[:7]] == corner
+    assert [row[-7:] for row in rows[:7]] == corner
+    assert [row[:7] for row in rows[-7:]] == corner
+
+
+async def post(gateway: LocalGateway, path: str, body: object, token: str | None = None) -> httpx.Response:
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    async with httpx.AsyncClient(trust_env=False) as client:
+        return await client.post(f"{gateway.url}/{path}", json=body, headers=headers)
+
+
+async def test_over_http_a_code_gives_the_token_and_leaves_no_trace(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        page = f"{gateway.url}/"
+        made = await post(gateway, "sign-in-links", {"page": page}, "t-alice")
+        assert made.status_code == 201
+        body = made.json()
+        assert body["address"] == f"{page}#sign-in={body['code']}"
+        assert body["valid_seconds"] == 600
+        assert made.headers["cache-control"] == "no-store"
+        redeemed = await post(gateway, "sign-in-links/redeem", {"code": body["code"]})
+        assert redeemed.json() == {"token": "t-alice"}
+        assert redeemed.headers["cache-control"] == "no-store"
+        again = await post(gateway, "sign-in-links/redeem", {"code": body["code"]})
+        assert again.status_code == 403
+        assert "used already" in again.json()["message"]
+    assert body["code"].encode() not in everything_under(tmp_path)
+
+
+@pytest.mark.parametrize("token", [None, "t-nobody"])
+async def test_strangers_get_no_link(tmp_path: Path, token: str | None) -> None:
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        assert (await post(gateway, "sign-in-links", {}, token)).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "page", ["ftp://x/", "javascript:alert(1)", "http://x/?a", "http://x/#b", "/", 7, "http://" + "x" * 300]
+)
+async def test_a_link_leads_to_a_page_only(tmp_path: Path, page: object) -> None:
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        assert (await post(gateway, "sign-in-links", {"page": page}, "t-alice")).status_code == 400
+
+
+async def test_guessing_codes_is_limited_like_guessing_tokens(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path, PEOPLE, wrong_tokens_per_minute=3) as gateway:
+        answers = [await post(gateway, "sign-in-links/redeem", {"code": f"x{n}"}) for n in range(5)]
+        assert [answer.status_code for answer in answers] == [403, 403, 403, 429, 429]
+        made = await post(gateway, "sign-in-links", {}, "t-alice")
+        # The right one gets in, whatever others tried.
+        redeemed = await post(gateway, "sign-in-links/redeem", {"code": made.json()["code"]})
+        assert redeemed.status_code == 200
+
+
+async def test_a_link_of_somebody_who_was_removed_meanwhile_opens_nothing(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        made = await post(gateway, "sign-in-links", {}, "t-bob")
+        kick = {"kind": "space/kick", "payload": {"participant_id": "bob", "reason": "enough"}}
+        kicked = await post(gateway, "participants/alice/messages?space=lab", kick, "t-alice")
+        assert kicked.status_code == 200, kicked.text
+        redeemed = await post(gateway, "sign-in-links/redeem", {"code": made.json()["code"]})
+        assert redeemed.status_code == 403
+
+
+async def test_what_strangers_send_is_read_up_to_a_kilobyte(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        answer = await post(gateway, "sign-in-links/redeem", {"code": "x" * 5_000})
+        assert answer.status_code == 400
+        assert "1024 bytes" in answer.json()["message"]

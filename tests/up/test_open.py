@@ -1,0 +1,82 @@
+"""`moot up` and `moot open` give a link that signs the person of the folder in, once."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+import httpx
+
+from tests.up.moot_up import MOOT, environment, moot_up, run_moot
+from tests.waiting import bounded, until
+
+SPACE = """\
+space: {name: lab, default_participant: ann}
+participants:
+  ann: {capabilities: ["*"]}
+  bob: {capabilities: [chat]}
+"""
+LINK = re.compile(r"(http://\S+/)#sign-in=([\w-]+)")
+
+
+async def redeem(page: str, code: str) -> httpx.Response:
+    async with httpx.AsyncClient(trust_env=False) as client:
+        return await client.post(f"{page}sign-in-links/redeem", json={"code": code})
+
+
+async def test_moot_open_prints_a_link_that_signs_in_once(tmp_path: Path) -> None:
+    (tmp_path / "moot.yaml").write_text(SPACE, "utf-8")
+    async with moot_up(tmp_path) as up:
+        code, output = await run_moot(tmp_path, "open", "--print", "--qr")
+        assert code == 0, output
+        found = LINK.search(output)
+        assert found is not None
+        assert "within 10 minutes" in output
+        # Blocks of a QR code.
+        assert "█" in output
+        assert up.token("ann") not in output
+        assert (await redeem(*found.groups())).json() == {"token": up.token("ann")}
+        assert (await redeem(*found.groups())).status_code == 403
+        code, output = await run_moot(tmp_path, "open", "--print", "--as", "bob")
+        found = LINK.search(output)
+        assert found is not None
+        assert (await redeem(*found.groups())).json() == {"token": up.token("bob")}
+
+
+async def test_moot_open_without_a_gateway_says_so(tmp_path: Path) -> None:
+    (tmp_path / "moot.yaml").write_text(SPACE, "utf-8")
+    async with moot_up(tmp_path):
+        pass
+    code, output = await run_moot(tmp_path, "open", "--print")
+    assert code != 0
+    assert "Traceback" not in output
+    assert "moot up" in output or "is it running" in output
+
+
+async def test_moot_up_says_where_to_sign_in(tmp_path: Path) -> None:
+    (tmp_path / "moot.yaml").write_text(SPACE, "utf-8")
+    process = await asyncio.create_subprocess_exec(
+        *MOOT, "up", "--port", "0", "--plain",
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, cwd=tmp_path, env=environment(),
+    )  # fmt: skip
+    lines: list[str] = []
+
+    async def read() -> None:
+        assert process.stdout is not None
+        async for line in process.stdout:
+            lines.append(line.decode())
+
+    reader = asyncio.create_task(read())
+    try:
+        line = await until(lambda: next((line for line in lines if "#sign-in=" in line), ""))
+        assert "as ann" in line
+        found = LINK.search(line)
+        assert found is not None
+        token = (tmp_path / ".moot/tokens/ann.token").read_text("ascii").strip()
+        assert (await redeem(*found.groups())).json() == {"token": token}
+    finally:
+        process.terminate()
+        async with bounded():
+            await process.wait()
+            await reader
