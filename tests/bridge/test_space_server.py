@@ -13,6 +13,7 @@ import pytest
 from mcp import MCPError
 from moot.bridge.space_server.own_tools import OWN_NAMES
 from moot.errors import McpError
+from moot.mcp.eras import LISTS as LISTS_OF
 from moot.participant import IncomingRequest
 from tests.bridge.served_space import ServedMember, offer_files, served_space, text_of
 from tests.waiting import until
@@ -264,6 +265,29 @@ async def test_a_subscription_is_made_at_the_host_once_and_its_updates_come_thro
 
 
 # Resources of several members
+
+
+async def test_a_name_that_several_offer_does_not_go_to_whoever_answers_first(tmp_path: Path) -> None:
+    answered = asyncio.Event()
+
+    def listing(first: bool) -> Any:
+        async def answer(request: IncomingRequest) -> dict[str, Any]:
+            if request.method != "tools/list":
+                return {LISTS_OF[request.method]: []}
+            if first:
+                answered.set()
+            else:
+                await answered.wait()
+            return {"tools": [{"name": "pay", "inputSchema": {"type": "object"}}]}
+
+        return answer
+
+    async with served_space(tmp_path) as room:
+        (await room.join("notes")).server.use_handler(listing(True))
+        (await room.join("files")).server.use_handler(listing(False))
+        shown = await room.serve("bob")
+        async with shown.client() as client:
+            assert [tool.name for tool in (await client.list_tools()).tools][-2:] == ["pay", "notes__pay"]
 
 
 async def test_the_same_uri_of_two_members_is_told_apart_and_read_from_each(tmp_path: Path) -> None:

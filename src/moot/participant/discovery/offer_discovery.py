@@ -62,6 +62,9 @@ class OfferDiscovery:
         self._waiting: set[tuple[str, OfferKind]] = set()
         self._settled = asyncio.Event()
         self._unsettled_until = 0.0
+        # The lists of those who were here when we joined: learned together, in the order of their names, so
+        # that a name which several offer does not go to whoever answers first. None: learn at once.
+        self._first: dict[tuple[str, OfferKind], list[Json]] | None = None
 
     async def __aenter__(self) -> OfferDiscovery:
         await self._group.__aenter__()
@@ -120,7 +123,12 @@ class OfferDiscovery:
             self.refresh(id)
         self._waiting = set(self._requesting)
         self._settled.clear()
-        self._unsettled_until = asyncio.get_running_loop().time() + _FIRST_LIST_SECONDS
+        loop = asyncio.get_running_loop()
+        self._unsettled_until = loop.time() + _FIRST_LIST_SECONDS
+        if self._waiting and self._first is None:
+            self._first = {}
+            # Whoever is slower than that comes after the others.
+            loop.call_later(_FIRST_LIST_SECONDS * 0.9, self._learn_first)
 
     async def _request(self, member: str, kind: OfferKind) -> None:
         key = (member, kind)
@@ -135,6 +143,7 @@ class OfferDiscovery:
             self._requesting.pop(key, None)
             self._waiting.discard(key)
             if not self._waiting:
+                self._learn_first()
                 self._settled.set()
 
     async def _request_once(self, member: str, kind: OfferKind) -> None:
@@ -149,7 +158,15 @@ class OfferDiscovery:
             # A request's task: kind one member sends must not end the discovery of others.
             log.exception("a list could not be read", extra={"participant": member, "kind": kind})
             return
-        self._update(member, kind, items, more=False)
+        if self._first is not None and (member, kind) in self._waiting:
+            self._first[member, kind] = items
+        else:
+            self._update(member, kind, items, more=False)
+
+    def _learn_first(self) -> None:
+        first, self._first = self._first or {}, None
+        for (member, kind), items in sorted(first.items(), key=lambda item: item[0]):
+            self._update(member, kind, items, more=False)
 
     def _update(self, member: str, kind: OfferKind, items: list[Json], *, more: bool) -> None:
         known = self._space.roster.get(member)
