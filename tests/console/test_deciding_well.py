@@ -131,7 +131,8 @@ def test_why_it_was_proposed_and_how_like_ones_were_decided(page_as: PageAs, mem
         human.sees(lambda space: space.proposals.open())
         approve_as(human, proposal.id)
         outcome(agent, proposal)
-    human.run(lambda space: space.chat("please add one"))
+    decided = page.get_by_role("list", name="Recent decisions").locator(".approvals-row")
+    expect(decided.filter(has_text="Approved")).to_have_count(3)
 
     async def reason_and_propose(space: Any) -> None:
         async with space.reasoning("adding as asked") as reasoning:

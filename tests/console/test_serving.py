@@ -143,3 +143,44 @@ def test_every_import_leads_to_a_file_of_ours() -> None:
         for target in _IMPORTS.findall(path.read_text("utf-8")):
             assert target.startswith("."), f"{path}: {target}"
             assert (path.parent / target).resolve().is_file(), f"{path}: {target}"
+
+
+def test_files_are_compressed_for_whoever_takes_that(http: httpx.Client) -> None:
+    with http:
+        plain = http.get("/console/core/dom.js", headers={"Accept-Encoding": "identity"})
+        refused = http.get("/console/core/dom.js", headers={"Accept-Encoding": "gzip;q=0, br"})
+        packed = http.get("/console/core/dom.js", headers={"Accept-Encoding": "br, gzip"})
+        again = http.get(
+            "/console/core/dom.js",
+            headers={"Accept-Encoding": "gzip", "If-None-Match": packed.headers["etag"]},
+        )
+    assert "content-encoding" not in plain.headers
+    assert "content-encoding" not in refused.headers
+    assert packed.headers["content-encoding"] == "gzip"
+    assert int(packed.headers["content-length"]) * 2 < int(plain.headers["content-length"])
+    assert packed.text == plain.text
+    assert packed.headers["vary"] == "Accept-Encoding"
+    assert again.status_code == 304
+
+
+def test_the_page_names_a_version_whose_files_are_kept_for_good(http: httpx.Client) -> None:
+    """An upgraded gateway has another version, so that nothing old is ever met."""
+    with http:
+        page = http.get("/").text
+        version = re.findall(r'src="console/([0-9a-f]{16})/app.js"', page)[0]
+        file = http.get(f"/console/{version}/core/dom.js")
+        old = http.get("/console/0123456789abcdef/core/dom.js")
+    assert 'href="console/css' not in page
+    assert file.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert old.status_code == 404
+
+
+def test_the_sign_in_form_needs_little(http: httpx.Client) -> None:
+    """All of it is named in the page, and on a line of 1.6 Mbit/s it takes less than half a second."""
+    with http:
+        page = http.get("/")
+        needed = set(re.findall(r'(?:href|src)="(console/[^"]+)"', page.text))
+        files = [http.get(f"/{name}") for name in sorted(needed)]
+    assert {file.status_code for file in files} == {200}
+    assert not any("views/shell.js" in name or "views/approvals.js" in name for name in needed)
+    assert sum(int(file.headers["content-length"]) for file in [page, *files]) < 90_000

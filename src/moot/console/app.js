@@ -3,8 +3,6 @@
 import { replace } from "./core/dom.js";
 import { currentRoute, onNavigation } from "./core/router.js";
 import { Session } from "./core/session.js";
-import { loadViews } from "./views/manifest.js";
-import { Shell } from "./views/shell.js";
 import { signInPage } from "./views/sign-in.js";
 import { applyTheme } from "./views/theme.js";
 
@@ -27,8 +25,13 @@ import { applyTheme } from "./views/theme.js";
 const root = /** @type {HTMLElement} */ (document.getElementById("app"));
 // The page is served at the gateway's root, also behind a proxy with a path prefix.
 const session = new Session(new URL(".", location.href.split("#")[0]));
+/** @typedef {import("./views/shell.js").Shell} Shell */
 /** @type {Shell | null} */
 let shell = null;
+/** @type {typeof import("./views/shell.js").Shell | null} */
+let shellClass = null;
+// Everything behind the sign-in form, loaded while somebody fills it in.
+const loading = Promise.all([import("./views/shell.js"), import("./views/manifest.js").then((module) => module.loadViews())]).then(([module]) => (shellClass = module.Shell));
 
 function show() {
   if (session.logins.length === 0) {
@@ -38,11 +41,15 @@ function show() {
     root.querySelector("input")?.focus();
     return;
   }
+  if (!shellClass) {
+    void loading.then(show);
+    return;
+  }
   const wanted = currentRoute().space;
   const space = session.logins.some((login) => login.space === wanted) ? wanted : session.logins[0].space;
   session.openSpace(space);
   if (!shell) {
-    shell = new Shell(root, session);
+    shell = new shellClass(root, session);
     shell.onSignedOut = show;
   }
   shell.show();
@@ -78,7 +85,6 @@ async function redeemLink() {
 }
 
 const problem = await redeemLink();
-await loadViews();
 await session.restore();
 show();
 if (problem) {

@@ -2,11 +2,18 @@
 
 The files are read once, when the gateway starts; a request can name one of these and nothing else, so there
 is no path to escape from. The page may load scripts and styles of this gateway alone, nothing inline.
+
+The page itself is asked for each time. It names all other files below a version, the hash of all of them, so
+that a browser keeps these for good and an upgraded gateway never meets an old script. What the sign-in form
+needs is named in the page, so that the browser asks for all of it at once.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import posixpath
+import re
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -29,6 +36,15 @@ PAGE: Final = "index.html"
 _MOST_DEEP: Final = 4
 
 
+# Smaller ones fit into a packet as they are.
+_LEAST_COMPRESSED_BYTES: Final = 1_024
+_YEAR_SECONDS: Final = 31_536_000
+_VERSION_CHARS: Final = 16
+_START: Final = "app.js"
+# Modules that are loaded before anything of the importing one runs.
+_STATIC_IMPORT: Final = re.compile(r"""^import\s(?:[^;]*?\sfrom\s)?"([^"]+)";""", re.MULTILINE)
+
+
 class StaticFile(msgspec.Struct, frozen=True):
     """One file as it is sent."""
 
@@ -42,17 +58,74 @@ class Console:
 
     def __init__(self, folder: Traversable | None = None) -> None:
         root = files("moot").joinpath("console") if folder is None else folder
-        self.files: Mapping[str, StaticFile] = dict(_read(root))
+        found = dict(_read(root))
+        self.version = _version_of(found)
+        if PAGE in found:
+            found[PAGE] = _name_version(found[PAGE], self.version, _modules_needed(found, _START))
+        self.files: Mapping[str, StaticFile] = found
+        # Compressed when they are first asked for.
+        self._compressed: dict[str, bytes] = {}
 
     def answer(self, request: Request, path: str) -> Response | None:
         """The file at this path; 304 for a browser that has it already; None when there is none."""
-        found = self.files.get(path)
+        version, _, rest = path.partition("/")
+        is_versioned = version == self.version
+        name = rest if is_versioned else path
+        found = self.files.get(name)
         if found is None:
             return None
-        headers = _headers(request.headers.get("host", "")) | {"ETag": found.etag}
+        headers = _headers(request.headers.get("host", "")) | {"ETag": found.etag, "Vary": "Accept-Encoding"}
+        if is_versioned:
+            headers["Cache-Control"] = f"public, max-age={_YEAR_SECONDS}, immutable"
         if found.etag in _tags(request.headers.get("if-none-match", "")):
             return Response(status_code=304, headers=headers)
-        return Response(found.content, media_type=found.media_type, headers=headers)
+        content = found.content
+        if len(content) >= _LEAST_COMPRESSED_BYTES and _takes_gzip(request):
+            content = self._compress(name, content)
+            headers["Content-Encoding"] = "gzip"
+            # Other bytes under the same tag: the tag says that they mean the same.
+            headers["ETag"] = f"W/{found.etag}"
+        return Response(content, media_type=found.media_type, headers=headers)
+
+    def _compress(self, name: str, content: bytes) -> bytes:
+        kept = self._compressed.get(name)
+        if kept is None:
+            kept = self._compressed[name] = gzip.compress(content, mtime=0)
+        return kept
+
+
+def _takes_gzip(request: Request) -> bool:
+    for offer in request.headers.get("accept-encoding", "").lower().split(","):
+        coding, _, weight = offer.partition(";")
+        if coding.strip() == "gzip":
+            return weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False
+
+
+def _version_of(found: Mapping[str, StaticFile]) -> str:
+    tags = "".join(f"{name}{file.etag}" for name, file in sorted(found.items()))
+    return hashlib.sha256(tags.encode()).hexdigest()[:_VERSION_CHARS]
+
+
+def _modules_needed(found: Mapping[str, StaticFile], start: str) -> list[str]:
+    """The modules that a browser needs before the first line of `start` runs."""
+    needed: list[str] = []
+    waiting = [start]
+    while waiting:
+        name = waiting.pop()
+        if name in needed or name not in found:
+            continue
+        needed.append(name)
+        imported = _STATIC_IMPORT.findall(found[name].content.decode())
+        waiting += [posixpath.normpath(posixpath.join(posixpath.dirname(name), each)) for each in imported]
+    return needed
+
+
+def _name_version(page: StaticFile, version: str, modules: list[str]) -> StaticFile:
+    text = page.content.decode().replace('"console/', f'"console/{version}/')
+    preloads = "".join(f'<link rel="modulepreload" href="console/{version}/{name}">\n' for name in modules)
+    content = text.replace("</head>", f"{preloads}</head>").encode()
+    return StaticFile(content, page.media_type, _etag(content))
 
 
 def _read(folder: Traversable, before: str = "", deep: int = 0) -> Iterator[tuple[str, StaticFile]]:
@@ -63,8 +136,11 @@ def _read(folder: Traversable, before: str = "", deep: int = 0) -> Iterator[tupl
             yield from _read(entry, f"{before}{entry.name}/", deep + 1)
         elif (kind := _TYPES.get(_suffix(entry.name))) is not None:
             content = entry.read_bytes()
-            etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-            yield before + entry.name, StaticFile(content, kind, etag)
+            yield before + entry.name, StaticFile(content, kind, _etag(content))
+
+
+def _etag(content: bytes) -> str:
+    return f'"{hashlib.sha256(content).hexdigest()[:32]}"'
 
 
 def _suffix(name: str) -> str:
@@ -91,6 +167,6 @@ def _headers(host: str) -> dict[str, str]:
         "Cross-Origin-Opener-Policy": "same-origin",
         "Cross-Origin-Resource-Policy": "same-origin",
         "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
-        # Asked for again each time, answered 304: an upgraded gateway never meets an old script.
+        # Asked for again each time, answered 304.
         "Cache-Control": "no-cache",
     }
