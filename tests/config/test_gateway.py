@@ -20,6 +20,7 @@ from moot.config import (
     hash_token,
     load,
 )
+from moot.config.notification_config import NotificationsConfig, ReceiverConfig
 from moot.errors import UsageError
 from tests.config.files import NO_ENVIRONMENT, loaded, written
 
@@ -67,6 +68,10 @@ EVERYTHING = """
       journal: {mode: strict, segment_bytes: 16, sync_seconds: 0.25, sync_records: 17, retain_segments: 18,
                 refused_records_per_minute: 21, refused_bytes_per_hour: 22, refused_count_seconds: 23,
                 sync_timeout_seconds: 24}
+      public_url: https://moot.example.org
+      notifications: {receivers: {phone: {participant: ana, type: webhook, url_env: URL, secret_env: SIGN}},
+                      scan_seconds: 25, timeout_seconds: 26, retry_first_seconds: 27, max_retry_seconds: 28,
+                      max_retry_after_seconds: 29, max_queued: 30, max_summary_entries: 31}
       smtp: {host: mail, port: 25, from: m@x, starttls: false, user: u, password_env: PW, timeout_seconds: 1}
       log: {level: debug, format: json, file: moot.log, file_bytes: 19, max_old_files: 20}
       http: {inject: false, poll: false, admin: false, metrics: false, console: false}
@@ -83,7 +88,8 @@ def differing(config: msgspec.Struct, default: msgspec.Struct, path: str = "") -
 
 
 def test_every_key_of_the_gateway_is_read(tmp_path: Path) -> None:
-    gateway = loaded(tmp_path, EVERYTHING + "\n" + " " * 4 + ONE_SPACE, ROOT="r", PW="hush").gateway
+    environ = {"ROOT": "r", "PW": "hush", "URL": "https://example.org/in", "SIGN": "s" * 24}
+    gateway = loaded(tmp_path, EVERYTHING + "\n" + " " * 4 + ONE_SPACE, **environ).gateway
     plain = GatewayConfig(smtp=SmtpConfig(host="", sender=""))
     assert [name for name, differs in differing(gateway, plain) if not differs] == []
     assert gateway.admin_tokens == {"root": hash_token("r"), "second": hash_token("s")}
@@ -96,7 +102,18 @@ def test_no_mail_is_none_at_all(tmp_path: Path) -> None:
     assert loaded(tmp_path, "gateway: {smtp: null}\n" + ONE_SPACE).gateway.smtp is None
 
 
-@pytest.mark.parametrize("section", [GatewayConfig, JournalConfig, SmtpConfig, LogConfig, HttpConfig])
+SECTIONS = [
+    GatewayConfig,
+    JournalConfig,
+    SmtpConfig,
+    LogConfig,
+    HttpConfig,
+    NotificationsConfig,
+    ReceiverConfig,
+]
+
+
+@pytest.mark.parametrize("section", SECTIONS)
 def test_every_setting_says_why_above_itself(section: type[msgspec.Struct]) -> None:
     """The reference page is written from these comments."""
     lines = inspect.getsource(section).splitlines()
@@ -197,9 +214,9 @@ def variables(struct: type[msgspec.Struct], prefix: str) -> Iterator[str]:
     for field in msgspec.structs.fields(struct):
         inner = [t for t in (field.type, *getattr(field.type, "__args__", ())) if isinstance(t, type)]
         nested = [t for t in inner if issubclass(t, msgspec.Struct)]
-        if nested:
+        if nested and field.encode_name != "receivers":
             yield from variables(nested[0], f"{prefix}{field.encode_name.upper()}__")
-        elif field.encode_name not in ("admin_tokens", "password"):
+        elif field.encode_name not in ("admin_tokens", "password", "receivers"):
             yield f"{prefix}{field.encode_name.upper()}"
 
 
@@ -219,6 +236,7 @@ VALUES: dict[str, Any] = {
     "LOG__FILE": "f",
     "ALLOW_QUERY_TOKEN": "true",
     "SMTP__STARTTLS": "false",
+    "PUBLIC_URL": "https://moot.example.org",
 } | {f"HTTP__{name}": "false" for name in ("INJECT", "POLL", "ADMIN", "METRICS", "CONSOLE")}
 
 
@@ -226,6 +244,9 @@ def test_every_setting_has_a_variable(tmp_path: Path) -> None:
     names = list(variables(GatewayConfig, ""))
     environ = {f"MOOT_GATEWAY__{name}": VALUES.get(name, "21") for name in names} | {"PW": "p"}
     environ["MOOT_GATEWAY__ADMIN_TOKENS__ROOT__TOKEN_ENV"] = "PW"
+    phone = "{participant: ana, type: webhook, url_env: URL, secret_env: SIGN}"
+    environ |= {"MOOT_GATEWAY__NOTIFICATIONS__RECEIVERS__PHONE": phone}
+    environ |= {"URL": "https://example.org/in", "SIGN": "s" * 24}
     gateway = loaded(tmp_path, ONE_SPACE, **environ).gateway
     plain = GatewayConfig(smtp=SmtpConfig(host="", sender=""))
     assert [name for name, differs in differing(gateway, plain) if not differs] == []

@@ -48,6 +48,8 @@ def _about_gateway(configuration: Configuration) -> Iterator[str]:
             )
     if gateway.smtp is not None:
         yield f"  mail through {gateway.smtp.host}:{gateway.smtp.port}"
+    for name, receiver in gateway.notifications.receivers.items():
+        yield f"  {receiver.participant} is notified by {receiver.type} ({name})"
 
 
 def _about_space(name: str, space: SpaceSettings, gateway: GatewayConfig) -> Iterator[str]:

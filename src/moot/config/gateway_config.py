@@ -12,6 +12,11 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from moot.config.notification_config import NotificationsConfig
+
+# Under its old name too: it was here before there were other sections with secrets.
+from moot.config.secret import Secret as Secret
+
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -30,27 +35,6 @@ LogFormat = Literal["json", "text"]
 LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 # Clients leave it out of Host and Origin.
 _HTTP_PORT: Final = 80
-
-
-class Secret:
-    """A text that shows itself to nobody but whoever asks for it by name."""
-
-    __slots__ = ("_text",)
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def reveal(self) -> str:
-        return self._text
-
-    def __repr__(self) -> str:
-        return "Secret(…)"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and other._text == self._text
-
-    def __hash__(self) -> int:
-        return hash(self._text)
 
 
 class JournalConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,6 +122,8 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     data: Path = Path(".moot")
     # D-55: administrator → {token_env: NAME}, {token: …} or {} to have one generated; here as SHA-256.
     admin_tokens: Mapping[str, str] = msgspec.field(default_factory=dict)
+    # Where people open the console, as https://moot.example.org: links in notifications begin with it.
+    public_url: str | None = None
     # D-84: values of Host that are answered; by default the loopback names and `host`, with the port.
     allowed_hosts: Names = None
     # D-84: values of Origin that are answered; by default the pages of this gateway itself.
@@ -213,6 +199,8 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     journal: JournalConfig = JournalConfig()
     # Invitations by e-mail; none without it.
     smtp: SmtpConfig | None = None
+    # Who is told outside of Moot that a proposal waits.
+    notifications: NotificationsConfig = NotificationsConfig()
     # What the gateway tells its operator.
     log: LogConfig = LogConfig()
     # Which endpoints there are.

@@ -28,6 +28,11 @@ from moot.config.gateway_config import (
     Secret,
     SmtpConfig,
 )
+from moot.config.notification_reader import (
+    notification_notes,
+    read_notifications,
+    read_public_url,
+)
 from moot.config.participant_reader import ReadContext, read_participants
 from moot.config.profiles import BUILT_IN, read_profiles, rights_of
 from moot.config.section_reader import (
@@ -130,7 +135,7 @@ def _load(
     configuration = Configuration(
         gateway=gateway,
         spaces=spaces,
-        notes=(*reading.notes, *warnings),
+        notes=(*reading.notes, *warnings, *notification_notes(gateway, spaces)),
         admin_token_files=admin_files,
     )
     # Said before anything is opened.
@@ -165,6 +170,8 @@ def _read_gateway(section: Mapping[str, Json], folder: Path, environ: Mapping[st
     readers = {
         "journal": _journal,
         "smtp": lambda value, path: _smtp(value, path, environ),
+        "public_url": read_public_url,
+        "notifications": lambda value, path: read_notifications(value, path, folder, environ),
         "log": lambda value, path: read_struct(LogConfig, value, path),
         "http": lambda value, path: read_struct(HttpConfig, value, path),
     }

@@ -109,6 +109,13 @@ class TokenSource:
         except OSError as fault:
             raise UsageError(f"{path}: the token file {file} cannot be read: {fault.strerror}") from None
 
+    def secret_in(self, file: Path, path: str) -> str:
+        """What a file holds that is for its owner alone: a URL or a key, and no token of ours."""
+        try:
+            return _read(file, path, "file")
+        except OSError as fault:
+            raise UsageError(f"{path}: the file {file} cannot be read: {fault.strerror}") from None
+
     def folder_of(self, space: str, *, is_only: bool) -> Path:
         """Where a space's tokens are kept: in `tokens`, or in a folder below it if there are several spaces.
 
@@ -178,26 +185,27 @@ def _make(file: Path, data: Path) -> None:
         os.fsync(opened.fileno())
 
 
-def _read(file: Path, path: str) -> str:
+def _read(file: Path, path: str, what: str = "token file") -> str:
     if file.is_symlink():
-        raise UsageError(f"{path}: the token file {file} is a symbolic link; put the file itself there")
+        raise UsageError(f"{path}: the {what} {file} is a symbolic link; put the file itself there")
     folder = file.parent.stat()
     if folder.st_mode & _WRITABLE_BY_OTHERS and not folder.st_mode & stat.S_ISVTX:
         raise UsageError(
             f"{path}: the folder {file.parent} can be written by its group or by everybody, who could replace"
-            f" the token: run `chmod go-w {shlex.quote(str(file.parent))}`"
+            f" the file in it: run `chmod go-w {shlex.quote(str(file.parent))}`"
         )
     with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as opened:
         found = os.fstat(opened.fileno())
         if not stat.S_ISREG(found.st_mode):
-            raise UsageError(f"{path}: the token file {file} is not a file")
+            raise UsageError(f"{path}: the {what} {file} is not a file")
         if found.st_mode & _READABLE_BY_OTHERS:
-            raise UsageError(f"{path}: others may read the token file {file}; run chmod 600 on it")
+            raise UsageError(f"{path}: others may read the {what} {file}; run chmod 600 on it")
         # Whoever owns it knows it. The superuser reads for others, as in a container.
         if os.geteuid() not in (found.st_uid, 0) and found.st_uid != 0:
-            raise UsageError(f"{path}: the token file {file} belongs to another user")
+            raise UsageError(f"{path}: the {what} {file} belongs to another user")
         text = opened.read(4096)
     if not text.strip():
-        raise UsageError(f"{path}: the token file {file} is empty; delete it to have a token made")
+        hint = "; delete it to have a token made" if what == "token file" else ""
+        raise UsageError(f"{path}: the {what} {file} is empty{hint}")
     # What is no text here is refused as a token.
     return text.decode("ascii", "replace").strip()

@@ -24,6 +24,7 @@ from moot.gateway.access_limiter import AccessLimiter, AccessLimits
 from moot.gateway.gateway_metrics import GatewayMeasures
 from moot.gateway.http_routes import Endpoints, HttpSettings
 from moot.gateway.mailer import Mailer, MailSettings, Password
+from moot.gateway.notifications.notifier import Notifier
 from moot.gateway.readiness import Readiness
 from moot.gateway.sign_in_links import SignInLinks
 from moot.gateway.space_factory import SpaceFactory
@@ -64,6 +65,7 @@ class Gateway:
         self._listener: HttpListener | None = None
         self._upgrade_handler: UpgradeHandler | None = None
         self._websockets: WebSocketServer | None = None
+        self.notifier: Notifier | None = None
         self._mailer = Mailer(*_mail_settings(self.config))
 
     @property
@@ -154,6 +156,9 @@ class Gateway:
         self.measures.watch_access(access_limiter)
         for host in self.directory.hosts.values():
             self.measures.watch_space(host)
+        self.notifier = Notifier(self.config, self.directory.hosts)
+        self.measures.watch_notifications(self.notifier)
+        self.notifier.start()
 
     def reload(self, configuration: Configuration) -> list[str]:
         """Take over participants, capabilities and rules of spaces that run; returns what needs a restart."""
@@ -176,6 +181,8 @@ class Gateway:
     async def stop(self) -> None:
         """Tell members, close sockets, flush journals."""
         self.readiness.phase = "stopping"
+        # Together with the rest: a receiver that does not answer holds up nothing.
+        notified = asyncio.gather(self.notifier.stop()) if self.notifier is not None else None
         sockets = self._upgrade_handler.sockets if self._upgrade_handler is not None else set()
         for one in list(sockets):
             one.close(GOING_AWAY, "the gateway is stopping")
@@ -189,6 +196,8 @@ class Gateway:
             await self._websockets.wait_closed(0)
         if self._space_factory is not None:
             await asyncio.gather(self._space_factory.close(), self._mailer.close())
+        if notified is not None:
+            await notified
         if self._database is not None:
             await self._close_database(self._database)
 

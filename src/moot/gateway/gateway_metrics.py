@@ -7,11 +7,14 @@ fsyncs and of decisions.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from moot import __version__
 from moot.gateway.access_limiter import AccessLimiter
 from moot.gateway.fast_path import COMPILED
+from moot.gateway.notifications.channels import OUTCOMES
+from moot.gateway.notifications.notifier import Notifier
 from moot.gateway.space_host import SpaceHost
 from moot.metrics import BUILD_INFO, Description, Histogram, Registry, measure_build
 from moot.metrics.process import PROCESS_METRICS, measure_process
@@ -35,6 +38,12 @@ WRONG_TOKENS: Final = Description(
 )
 JOINS_REFUSED: Final = Description(
     "moot_joins_refused_total", "counter", "Joins refused because of joins_per_second."
+)
+NOTIFICATIONS: Final = Description(
+    "moot_notifications_total",
+    "counter",
+    "Tries to notify somebody: sent, refused with an error, or unreachable; what was not sent is repeated.",
+    ("outcome",),
 )
 SESSIONS: Final = Description("moot_sessions", "gauge", "Sessions that have joined.", ("space",))
 RECEIVED: Final = Description(
@@ -109,6 +118,7 @@ GATEWAY_METRICS: Final = (
     CONNECTIONS_REFUSED,
     WRONG_TOKENS,
     JOINS_REFUSED,
+    NOTIFICATIONS,
     SESSIONS,
     RECEIVED,
     FAST_PATH,
@@ -143,6 +153,11 @@ class GatewayMeasures:
     def watch_access(self, limiter: AccessLimiter) -> None:
         WRONG_TOKENS.counter(self.registry).read = lambda: limiter.wrong_tokens
         JOINS_REFUSED.counter(self.registry).read = lambda: limiter.joins_refused
+
+    def watch_notifications(self, notifier: Notifier) -> None:
+        for outcome in OUTCOMES:
+            counter = NOTIFICATIONS.counter(self.registry, outcome=outcome)
+            counter.read = partial(notifier.outcomes.__getitem__, outcome)
 
     def watch_space(self, host: SpaceHost) -> None:
         """From now on; what was replayed before is not counted again."""

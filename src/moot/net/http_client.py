@@ -1,10 +1,10 @@
-"""One HTTP GET: bounded in time and size, without redirects, proxies or connections kept open."""
+"""One HTTP GET or POST: bounded in time and size, without redirects, proxies or connections kept open."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
@@ -26,6 +26,13 @@ class HttpResponse(NamedTuple):
     body: bytes
 
 
+class PostResponse(NamedTuple):
+    """The head of an answer to a POST; names of headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+
+
 class ResponseTooLarge(Unreachable):
     """The answer is larger than the caller takes."""
 
@@ -35,6 +42,7 @@ class _ResponseParser:
 
     def __init__(self, max_bytes: int) -> None:
         self.body = bytearray()
+        self.headers: dict[str, str] = {}
         self.in_headers = True
         self.done = False
         self.too_large = False
@@ -54,8 +62,12 @@ class _ResponseParser:
 
     # Called by httptools
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
     def on_headers_complete(self) -> None:
-        self.in_headers = False
+        # An interim answer (103) is followed by the real one.
+        self.in_headers = self.status < 200
 
     def on_body(self, piece: bytes) -> None:
         if len(self.body) + len(piece) > self._max_bytes:
@@ -64,7 +76,7 @@ class _ResponseParser:
             self.body += piece
 
     def on_message_complete(self) -> None:
-        self.done = True
+        self.done = not self.in_headers
 
 
 async def fetch(
@@ -82,12 +94,52 @@ async def fetch(
     """
     parts = urlsplit(url)
     answer = _ResponseParser(max_bytes)
+    request = _request("GET", parts, headers)
+    await _exchange(
+        parts, request, answer, lambda: answer.done, timeout_seconds, tls=tls, open_socket=open_socket
+    )
+    if answer.too_large:
+        raise ResponseTooLarge(f"the answer of {parts.netloc} is larger than {max_bytes} bytes")
+    if not answer.done:
+        raise Unreachable(f"{parts.netloc} hung up in the middle of its answer")
+    return HttpResponse(answer.status, bytes(answer.body))
+
+
+async def post(
+    url: str,
+    body: bytes,
+    *,
+    headers: Mapping[str, str],
+    timeout_seconds: float,
+    tls: ssl.SSLContext | None = None,
+) -> PostResponse:
+    """POST to a URL; raises Unreachable when no answer has begun in time. Its body is not read."""
+    parts = urlsplit(url)
+    answer = _ResponseParser(_CHUNK_BYTES)
+    request = _request("POST", parts, {**headers, "Content-Length": str(len(body))}) + body
+    await _exchange(parts, request, answer, lambda: not answer.in_headers, timeout_seconds, tls=tls)
+    if answer.in_headers:
+        raise Unreachable(f"{parts.netloc} hung up before its answer")
+    return PostResponse(answer.status, answer.headers)
+
+
+async def _exchange(
+    parts: SplitResult,
+    request: bytes,
+    answer: _ResponseParser,
+    is_enough: Callable[[], bool],
+    timeout_seconds: float,
+    *,
+    tls: ssl.SSLContext | None,
+    open_socket: OpenSocket | None = None,
+) -> None:
+    """Send a request and read until it is enough, or there is no more, or too much."""
     try:
         async with asyncio.timeout(timeout_seconds):
             reader, writer = await _connect(parts, tls, open_socket)
             try:
-                writer.write(_request(parts, headers))
-                while not answer.done and not answer.too_large:
+                writer.write(request)
+                while not is_enough() and not answer.too_large:
                     data = await reader.read(_CHUNK_BYTES)
                     if not data:
                         break
@@ -100,11 +152,6 @@ async def fetch(
     except (OSError, httptools.HttpParserError) as fault:
         why = str(fault) or f"nothing within {timeout_seconds:g} s"
         raise Unreachable(f"no answer from {parts.netloc}: {why}") from fault
-    if answer.too_large:
-        raise ResponseTooLarge(f"the answer of {parts.netloc} is larger than {max_bytes} bytes")
-    if not answer.done:
-        raise Unreachable(f"{parts.netloc} hung up in the middle of its answer")
-    return HttpResponse(answer.status, bytes(answer.body))
 
 
 async def _connect(
@@ -126,10 +173,10 @@ async def _connect(
         raise
 
 
-def _request(parts: SplitResult, headers: Mapping[str, str]) -> bytes:
+def _request(method: str, parts: SplitResult, headers: Mapping[str, str]) -> bytes:
     query = f"?{parts.query}" if parts.query else ""
     lines = [
-        f"GET {parts.path or '/'}{query} HTTP/1.1",
+        f"{method} {parts.path or '/'}{query} HTTP/1.1",
         f"Host: {parts.netloc}",
         "Connection: close",
         "Accept: application/json",

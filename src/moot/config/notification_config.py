@@ -1,0 +1,78 @@
+"""The `gateway.notifications` section: who is told outside of Moot that a proposal waits, and how.
+
+The reference page is written from this file: the comment above a field is what it says there. Addresses and
+secrets never stand in it: a setting names the file or the environment variable that holds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from moot.config.secret import Secret
+
+ReceiverType = Literal["webhook"]
+
+_Positive = Annotated[int, msgspec.Meta(ge=1)]
+_Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+_Delay = Annotated[float, msgspec.Meta(ge=0, le=86_400)]
+_Text = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class ReceiverConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """`gateway.notifications.receivers.NAME`: one place to which one participant's notifications go."""
+
+    # Whose: it is told what it may decide, and neither its own proposals nor what it rejected.
+    participant: _Text
+    # How: `webhook` posts signed JSON.
+    type: ReceiverType
+    # The environment variable that holds the URL. The URL never stands in this file: it often is a secret.
+    url_env: str | None = None
+    # Or the file that holds it, readable by its owner alone.
+    url_file: Path | None = None
+    # Webhook: the environment variable that holds the secret with which messages are signed.
+    secret_env: str | None = None
+    # Or the file that holds it, readable by its owner alone.
+    secret_file: Path | None = None
+    # Only proposals in these spaces; by default in all in which the participant is a member.
+    spaces: tuple[str, ...] | None = None
+    # What is decided within this time is not told: whoever is at the console has seen it.
+    after_seconds: _Delay = 30
+    # Also tell when nobody knows what came of an approved call.
+    outcome_unknown: bool = False
+    # Also send the arguments of the call, which may be confidential, to whoever runs the receiver.
+    include_arguments: bool = False
+    # Of arguments that are sent, so many characters at most: what a person reads on a phone.
+    max_argument_chars: _Positive = 500
+    # Messages in 60 seconds; what comes beyond waits and goes out as one summary.
+    max_messages_per_minute: _Positive = 6
+    # More than so many at once become one summary.
+    max_separate_messages: _Positive = 3
+    # The URL that was found there; not a setting.
+    url: Secret | None = None
+    # The secret that was found there; not a setting.
+    secret: Secret | None = None
+
+
+class NotificationsConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """`gateway.notifications`: messages out of the gateway. Without receivers none are sent."""
+
+    # Receiver → its settings, as described below.
+    receivers: Mapping[str, ReceiverConfig] = msgspec.field(default_factory=dict)
+    # How often each receiver looks for something to tell: small beside `after_seconds`.
+    scan_seconds: _Seconds = 2
+    # A receiver that does not answer within this time is tried again.
+    timeout_seconds: _Seconds = 10
+    # After the first failure; each further one doubles it, and jitter takes away up to half.
+    retry_first_seconds: _Seconds = 2
+    # Between two tries at most. They never end: what is still open is told when the receiver is back.
+    max_retry_seconds: _Seconds = 300
+    # A receiver that asks for a longer pause (Retry-After) gets this much.
+    max_retry_after_seconds: _Seconds = 3_600
+    # Proposals held for one receiver at once; further ones wait in their space, and none is lost.
+    max_queued: _Positive = 1_000
+    # A summary names so many, and says how many more there are.
+    max_summary_entries: _Positive = 10

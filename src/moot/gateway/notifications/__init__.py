@@ -1,0 +1,1 @@
+"""Notifications: people are told outside of Moot what waits for their decision."""

@@ -1,0 +1,168 @@
+"""What a notification says: who proposes which tool on which host, since when, and where to decide. Pure.
+
+It holds no token and nothing that decides: a link leads to the console, where everybody signs in themselves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+from urllib.parse import quote
+
+import msgspec
+import orjson
+
+from moot.gateway.notifications.recipients import Subject, happened_at, payload_of
+from moot.gateway.notifications.safe_text import shown
+from moot.protocol.hidden_text import show_hidden
+from moot.protocol.operation import Json
+from moot.space.proposal_ledger import ProposalRecord
+
+
+class Entry(NamedTuple):
+    """One proposal in a message, as it was when the message was written. Names are as they were sent."""
+
+    subject: Subject
+    proposer: str
+    hosts: tuple[str, ...]
+    method: str
+    name: str | None
+    since: float
+    expires: float
+    rejected_by: tuple[str, ...]
+    approvals: tuple[int, int]
+    reason: str | None
+    link: str | None
+    # JSON, cut; None unless the receiver is to have it.
+    arguments: str | None
+
+
+class Message(NamedTuple):
+    """What one receiver is sent at once."""
+
+    # The same for the same subjects, however often it is sent: who has seen it can leave it.
+    delivery: str
+    participant: str
+    entries: tuple[Entry, ...]
+    # Of all that it is about, those that `entries` leave out too.
+    total: int
+    link: str | None
+
+    @property
+    def is_summary(self) -> bool:
+        return self.total > 1
+
+
+def describe(
+    subject: Subject, proposal: ProposalRecord, *, public_url: str | None, max_argument_chars: int | None
+) -> Entry:
+    """An entry about a proposal; `max_argument_chars` None leaves its arguments out."""
+    operation = proposal.operation
+    return Entry(
+        subject=subject,
+        proposer=proposal.proposer,
+        hosts=tuple(proposal.to),
+        method=(operation.method if operation is not None else None) or "a request",
+        name=None if operation is None else operation.context,
+        since=happened_at(proposal, subject.event),
+        expires=proposal.expires,
+        rejected_by=tuple(proposal.rejected_by),
+        approvals=(len(proposal.approved_by), proposal.approvals_needed),
+        reason=proposal.reason,
+        link=None if public_url is None else page_of(public_url, subject.space, subject.id),
+        arguments=None if max_argument_chars is None else _arguments(proposal, max_argument_chars),
+    )
+
+
+def compose(
+    receiver: str,
+    participant: str,
+    subjects: Sequence[Subject],
+    entries: Sequence[Entry],
+    public_url: str | None,
+) -> Message:
+    """A message about subjects, of which `entries` describe the first ones."""
+    spaces = {subject.space for subject in subjects}
+    link = entries[0].link if len(subjects) == 1 else None
+    if link is None and public_url is not None:
+        link = page_of(public_url, min(spaces)) if len(spaces) == 1 else f"{public_url}/"
+    return Message(
+        delivery=_delivery_id(receiver, subjects),
+        participant=participant,
+        entries=tuple(entries),
+        total=len(subjects),
+        link=link,
+    )
+
+
+def page_of(public_url: str, space: str, id: str | None = None) -> str:
+    """The address of a proposal in the console, or of all that are open in a space."""
+    page = f"{public_url}/#/{quote(space, safe='')}/approvals"
+    return page if id is None else f"{page}/{quote(id, safe='')}"
+
+
+def title_of(message: Message) -> str:
+    """One line, with nothing in it but text."""
+    first = message.entries[0]
+    if not message.is_summary:
+        return f"{sentence_of(first)} ({first.subject.space})"
+    unknown = sum(entry.subject.event == "outcome.unknown" for entry in message.entries)
+    what = "proposals pending" if not unknown else "proposals pending or with an unknown outcome"
+    return f"{message.total} {what} for {shown(message.participant)}"
+
+
+def lines_of(message: Message) -> list[str]:
+    """The message in words, without the link."""
+    if not message.is_summary:
+        return _details_of(message.entries[0])
+    lines = [
+        f"{entry.subject.space}: {sentence_of(entry)}, since {moment_of(entry.since)}"
+        for entry in message.entries
+    ]
+    more = message.total - len(message.entries)
+    return [*lines, f"and {more} more"] if more else lines
+
+
+def sentence_of(entry: Entry) -> str:
+    what = shown(entry.method) if entry.name is None else shown(entry.name)
+    if entry.method != "tools/call" and entry.name is not None:
+        what = f"{shown(entry.method)} {what}"
+    where = f" on {', '.join(map(shown, entry.hosts[:3]))}" if entry.hosts else ""
+    if entry.subject.event == "outcome.unknown":
+        return f"Nobody knows whether {what}{where} was done, which {shown(entry.proposer)} had proposed"
+    return f"{shown(entry.proposer)} proposes {what}{where}"
+
+
+def moment_of(at: float) -> str:
+    """A time for people; an old snapshot does not know when something was proposed."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC" if at else "an unknown time"
+
+
+def _details_of(entry: Entry) -> list[str]:
+    is_open = entry.subject.event == "proposal.pending"
+    lines = [sentence_of(entry), f"Space: {entry.subject.space}", f"Since: {moment_of(entry.since)}"]
+    if is_open:
+        lines.append(f"Expires: {moment_of(entry.expires)}")
+    if is_open and entry.approvals[1]:
+        lines.append(f"Approvals: {entry.approvals[0]} of {entry.approvals[1]}")
+    if is_open and entry.rejected_by:
+        lines.append(f"Rejected by: {', '.join(map(shown, entry.rejected_by[:3]))}")
+    if not is_open and entry.reason is not None:
+        lines.append(f"Reason: {entry.reason.replace('_', ' ')}")
+    if entry.arguments is not None:
+        lines.append(f"Arguments: {shown(entry.arguments, len(entry.arguments))}")
+    return lines
+
+
+def _arguments(proposal: ProposalRecord, max_chars: int) -> str:
+    params: Json = payload_of(proposal).get("params")
+    text = orjson.dumps(params.get("arguments", params) if isinstance(params, dict) else params).decode()
+    text = show_hidden(text)
+    return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
+
+
+def _delivery_id(receiver: str, subjects: Sequence[Subject]) -> str:
+    told = msgspec.json.encode([receiver, sorted(subjects)])
+    return f"msg_{hashlib.sha256(told).hexdigest()[:32]}"
