@@ -25,6 +25,29 @@ def call(name: str, **arguments: Any) -> dict[str, Any]:
     return {"calls": [(name, arguments)]}
 
 
+def events(*parts: dict[str, Any] | str | bytes, media_type: str = "text/event-stream") -> Response:
+    """A stream of exactly these parts: chunks as events, strings and bytes as they are."""
+
+    async def body() -> AsyncIterator[bytes]:
+        for part in parts:
+            if isinstance(part, dict):
+                yield b"data: " + json.dumps(part).encode() + b"\n\n"
+            else:
+                yield part.encode() if isinstance(part, str) else part
+
+    return StreamingResponse(body(), media_type=media_type)
+
+
+def deltas(*deltas: dict[str, Any], finish: str | None = "stop") -> list[dict[str, Any]]:
+    """Chunks of a chat completion, the last one with the reason why it ends."""
+    chunks: list[dict[str, Any]] = [
+        {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas
+    ]
+    if finish is not None:
+        chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
+    return chunks
+
+
 class Endpoint:
     """Answers with the next line of its script; without one, with `Fine.`"""
 

@@ -11,7 +11,8 @@ import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
 from moot.agent.agent_settings import AgentLimits, ModelSettings
-from moot.agent.model import Model, ModelFailed, ModelReply
+from moot.agent.model import Model
+from moot.agent.model_reply import ModelFailed, ModelReply
 from tests.agent.endpoint import Endpoint, Line, call, endpoint
 from tests.waiting import HANG_SECONDS
 

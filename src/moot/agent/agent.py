@@ -3,7 +3,9 @@
     chat for us → acknowledge → reasoning/start → model ⇄ tools (request or proposal) → conclusion → chat
 
 Turns run one after the other. Members with the right can stop one (reasoning/cancel, chat/cancel, restart,
-shutdown). The space sees exactly what the agent does, because both are the same envelopes.
+shutdown), and one ends when its asker has left. Only a question begins a turn: a chat about a rejection or a
+proposal is a remark on what the agent does already. However a turn ends, the asker is told. The space sees
+exactly what the agent does, because both are the same envelopes.
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ from typing import Final
 from moot.agent.agent_controls import AgentControls, AgentStatus
 from moot.agent.agent_settings import AgentSettings, ModelSettings
 from moot.agent.conversation import prompt_of, summary_prompt
-from moot.agent.model import Message, Model, ModelFailed, ModelReply
+from moot.agent.model import Model
+from moot.agent.model_reply import Message, ModelFailed, ModelReply, ToolCall
 from moot.agent.reasoning_stream import ReasoningStream
 from moot.agent.toolbox import FIND, Toolbox
+from moot.agent.turn_budget import TurnBudget
 from moot.errors import (
     ConnectionClosed,
     Interrupted,
@@ -33,6 +37,7 @@ from moot.errors import (
 from moot.mcp.eras import OfferKind
 from moot.offers.offer_table import OfferTable
 from moot.participant import CloseReason, JoinedSpace, Reasoning, Transcript, connect
+from moot.participant.connection.roster import PresenceEvent
 from moot.participant.discovery.offer_discovery import OfferDiscovery
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
@@ -42,6 +47,9 @@ log = logging.getLogger(__name__)
 
 # Members whose turns are counted at a time; a space has far fewer.
 _MAX_COUNTED_MEMBERS: Final = 10_000
+# Rejections whose explanations are recognised, and remarks that wait for the next step of a turn.
+_MAX_REJECTIONS: Final = 1_000
+_MAX_REMARKS: Final = 20
 
 
 class Agent:
@@ -62,6 +70,13 @@ class Agent:
         self._offers = OfferTable([FIND])
         self._turns: asyncio.Queue[Envelope] = asyncio.Queue(limits.queued_turns)
         self._turn_rates = sliding_windows(limits.turns_per_minute, 60.0, max_keys=_MAX_COUNTED_MEMBERS)
+        # Members that were told that they ask too often, until one of their questions is answered again.
+        self._told_to_wait: set[str] = set()
+        # Ids of rejections that we have seen, newest last, and what people said about them during this turn.
+        self._rejections: dict[str, None] = {}
+        self._remarks: list[Envelope] = []
+        # Why the current turn was ended without its asker, "" if it was not.
+        self._abandoned = ""
         self._current: tuple[Envelope, asyncio.Task[None]] | None = None
         self._space: JoinedSpace | None = None
         # Of the space that it has joined; None before.
@@ -85,6 +100,8 @@ class Agent:
         self._space = space
         space.on("chat")(self._handle_chat)
         space.on("chat/cancel")(self._handle_cancel)
+        space.on("mcp/reject")(self._note_rejection)
+        space.roster.on_change(self._handle_presence)
         toolbox = Toolbox(space, self._offers, self.settings.limits, self.settings.search)
         self._toolbox = toolbox
 
@@ -110,25 +127,65 @@ class Agent:
 
     # Chats
 
+    def _note_rejection(self, envelope: Envelope) -> None:
+        if len(self._rejections) >= _MAX_REJECTIONS:
+            del self._rejections[next(iter(self._rejections))]
+        self._rejections[envelope.id] = None
+
     async def _handle_chat(self, chat: Envelope) -> None:
         space = self._space
         if space is None or not self._is_for_us(chat):
+            return
+        if self._is_remark(space, chat):
+            # MEW 3.3.3: it explains a decision. It stays in the transcript, and in a turn the model reads it.
+            if self._current is not None and len(self._remarks) < _MAX_REMARKS:
+                self._remarks.append(chat)
             return
         limits = self.settings.limits
         if self._turn_rates.take(chat.sender, time.monotonic()):
             log.warning(
                 "too many turns", extra={"participant": chat.sender, "limit": limits.turns_per_minute}
             )
+            # Once, since another agent would answer each time.
+            if chat.sender not in self._told_to_wait:
+                self._told_to_wait.add(chat.sender)
+                text = (
+                    f"I answer {limits.turns_per_minute} questions a minute of one member: ask again later."
+                )
+                await self._say(space, text, chat)
             return
+        self._told_to_wait.discard(chat.sender)
         with suppress(NotAllowed, Refused, Paused):
             await space.chats.acknowledge(chat)
         try:
             self._turns.put_nowait(chat)
         except asyncio.QueueFull:
-            with suppress(MootError):
-                await space.chat(
-                    "I have too much to do already: ask again later.", to=chat.sender, about=chat.id
-                )
+            await self._say(space, "I have too much to do already: ask again later.", chat)
+
+    def _is_remark(self, space: JoinedSpace, chat: Envelope) -> bool:
+        """Whether a chat is about a rejection or a proposal, and so no question of its own."""
+        return any(id in self._rejections or space.proposals.get(id) for id in chat.correlation_id)
+
+    async def _say(self, space: JoinedSpace, text: str, chat: Envelope) -> None:
+        with suppress(MootError):
+            await space.chat(text, to=chat.sender, about=chat.id)
+
+    def _handle_presence(self, event: PresenceEvent) -> None:
+        grace = self.settings.limits.asker_away_seconds
+        if event.event == "leave" and event.member is not None and grace > 0:
+            asyncio.get_running_loop().call_later(grace, self._drop_turns_of, event.member.id)
+
+    def _drop_turns_of(self, member: str) -> None:
+        """Nobody needs an answer whose asker is gone; what is proposed for it is withdrawn."""
+        space, current = self._space, self._current
+        if space is None or member in space.roster:
+            return
+        for chat in _drain(self._turns):
+            if chat.sender != member:
+                self._turns.put_nowait(chat)
+        if current is not None and current[0].sender == member:
+            self._abandoned = f"I stopped: {member}, who asked, has left."
+            current[1].cancel(self._abandoned)
 
     def _is_for_us(self, chat: Envelope) -> bool:
         space = self._space
@@ -156,13 +213,20 @@ class Agent:
             await discovery.wait_settled()
             task = asyncio.ensure_future(self._run_turn(space, toolbox, chat))
             self._current = (chat, task)
+            self._remarks, self._abandoned = [], ""
             try:
                 await asyncio.wait({task})
             finally:
                 self._current = None
                 task.cancel()
+            if self._abandoned:
+                with suppress(MootError):
+                    await space.chat(self._abandoned, about=chat.id)
             if not task.cancelled() and (fault := task.exception()) is not None:
                 log.error("a turn failed", exc_info=fault)
+                await self._say(
+                    space, "I cannot answer: something failed in me. My log has the details.", chat
+                )
 
     async def _run_turn(self, space: JoinedSpace, toolbox: Toolbox, chat: Envelope) -> None:
         self.status.turns += 1
@@ -176,10 +240,8 @@ class Agent:
             answer = f"I cannot answer: {fault}."
         except (Interrupted, ConnectionClosed):
             return
-        if answer:
-            await self._wait_while_paused(space)
-            with suppress(MootError):
-                await space.chat(answer, to=chat.sender, about=chat.id)
+        await self._wait_while_paused(space)
+        await self._say(space, answer, chat)
 
     async def _answer(self, space: JoinedSpace, toolbox: Toolbox, chat: Envelope) -> str:
         await self._wait_while_paused(space)
@@ -190,33 +252,71 @@ class Agent:
                     f"{chat.sender} asks: {str(chat.payload['text'])[:200]}", about=chat.id
                 )
                 reasoning = await stack.enter_async_context(about)
-            return await self._run_steps(space, toolbox, reasoning)
+            return await self._run_steps(space, toolbox, reasoning, chat)
 
-    async def _run_steps(self, space: JoinedSpace, toolbox: Toolbox, reasoning: Reasoning | None) -> str:
+    async def _run_steps(
+        self, space: JoinedSpace, toolbox: Toolbox, reasoning: Reasoning | None, chat: Envelope
+    ) -> str:
         limits = self.settings.limits
+        budget = TurnBudget(limits)
         messages: list[Message] = prompt_of(
             self.transcript,
             space.me,
             self.settings.instructions,
             ", ".join(sorted(space.roster)) or "nobody else",
+            question=chat,
         )
         for step in range(limits.steps):
+            await self._wait_while_paused(space)
+            # One more answer after the end of the budget, for the model to say how far it came.
+            was_ended = budget.ended()
             reply = await self._complete(space, toolbox, messages, reasoning)
+            budget.record_reply(reply)
             if not reply.calls:
                 if reasoning is not None:
                     await self._wait_while_paused(space)
                     await reasoning.conclude(f"answered after {step + 1} steps" if step else "answered")
-                return reply.text
+                return _final_text(reply)
+            if was_ended is not None:
+                return f"I stopped: {was_ended}. Tell me how to go on."
             messages.append(reply.as_message())
             if reasoning is not None and (reply.text or reply.reasoning):
                 await self._send_thought(space, reasoning, reply.reasoning or reply.text)
-            for call in reply.calls:
-                await self._wait_while_paused(space)
-                self.status.tool_calls += 1
-                messages.append(
-                    {"role": "tool", "tool_call_id": call.id, "content": await toolbox.use(call, reasoning)}
-                )
+            results = [await self._use(space, toolbox, call, reasoning, budget) for call in reply.calls]
+            self._add_remarks(results)
+            messages += [
+                {"role": "tool", "tool_call_id": call.id, "content": text}
+                for call, text in zip(reply.calls, results, strict=True)
+            ]
         return f"I stopped after {limits.steps} steps without an end; tell me how to go on."
+
+    async def _use(
+        self,
+        space: JoinedSpace,
+        toolbox: Toolbox,
+        call: ToolCall,
+        reasoning: Reasoning | None,
+        budget: TurnBudget,
+    ) -> str:
+        await self._wait_while_paused(space)
+        if (refusal := budget.refusal_of(call)) is not None:
+            return refusal
+        self.status.tool_calls += 1
+        result = await toolbox.use(call, reasoning)
+        if result.rejection:
+            budget.record_rejection(call, result.rejection)
+        return result.text
+
+    def _add_remarks(self, results: list[str]) -> None:
+        """Add what people said about proposals meanwhile to the last result, unless one contains it already.
+
+        Not as messages of their own: several endpoints refuse a user's message after a result.
+        """
+        remarks, self._remarks = self._remarks, []
+        for chat in remarks:
+            text = str(chat.payload["text"])
+            if not any(text in result for result in results):
+                results[-1] += f"\n{chat.sender} says about your proposal: {text}"
 
     async def _complete(
         self, space: JoinedSpace, toolbox: Toolbox, messages: list[Message], reasoning: Reasoning | None
@@ -253,6 +353,15 @@ class Agent:
             log.warning("no summary", extra={"why": str(fault)})
             return f"({len(envelopes)} earlier messages were dropped without a summary)"
         return reply.text or f"({len(envelopes)} earlier messages were dropped)"
+
+
+def _final_text(reply: ModelReply) -> str:
+    """What the asker reads: the answer, and why there is none or only a part of it."""
+    if not reply.cut_short:
+        return reply.text.strip() or "The model answered nothing. Ask again, or in other words."
+    if not reply.text.strip():
+        return f"I cannot answer: {reply.cut_short}."
+    return f"{reply.text}\n[incomplete: {reply.cut_short}]"
 
 
 def _mentions(text: str, name: str) -> bool:

@@ -10,6 +10,8 @@ from moot.offers.search_settings import SearchSettings
 
 # Which chats the agent answers: those that name it, or all.
 Answers = Literal["named", "all"]
+# The API that the endpoint speaks.
+Api = Literal["chat"]
 
 DEFAULT_INSTRUCTIONS: Final = (
     "You are a member of a shared workspace of people, agents and tools. Everybody there sees what you say "
@@ -24,6 +26,12 @@ class AgentLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     # Answers of the model within one turn: a dozen tool calls solve most tasks, more is usually a loop.
     steps: int = 16
+    # Calls of tools within one turn, and how many proposals may be rejected or left undecided in it: after a
+    # second no, the people who decide have been asked enough.
+    tool_calls: int = 64
+    rejections: int = 2
+    # Tokens of all requests of one turn; each step sends the whole context again. 0: any number.
+    turn_tokens: int = 600_000
     # Chats that wait for their turn; more are asked to come later.
     queued_turns: int = 32
     # Turns that one member may cause within a minute: two agents must not keep each other busy for ever.
@@ -40,17 +48,21 @@ class AgentLimits(msgspec.Struct, frozen=True, kw_only=True):
     # How long a model may send nothing, and how long the whole answer may take.
     silence_seconds: float = 120.0
     answer_seconds: float = 600.0
+    # Bytes of one answer as it is sent, with all its events.
+    answer_bytes: int = 16 << 20
     # How often a busy or failing endpoint is tried again, and the longest wait before that.
     retries: int = 4
     retry_seconds: float = 30.0
     # How long the agent waits for a decision on a proposal.
     proposal_seconds: float = 3_600.0
+    # How long a turn goes on after the member that asked has left, if it does not come back. 0: to its end.
+    asker_away_seconds: float = 60.0
     # Reasoning longer than this is also sent as a stream (MEW 3.10.1).
     stream_chars: int = 2_000
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """An OpenAI-compatible endpoint. The key comes from the environment and is never shown."""
+    """The endpoint of a model. The key comes from the environment and is never shown."""
 
     base_url: str
     model: str
@@ -59,6 +71,10 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     # False for endpoints that cannot stream.
     stream: bool = True
+    api: Api = "chat"
+    # Sent with every request. The values of `secret_headers` are kept out of everything, as the key is.
+    headers: dict[str, str] = {}
+    secret_headers: dict[str, str] = {}
 
     def __repr__(self) -> str:
         return f"ModelSettings(base_url={self.base_url!r}, model={self.model!r})"

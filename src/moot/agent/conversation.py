@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from moot.agent.model import Message
+from moot.agent.model_reply import Message
 from moot.participant import Transcript
 from moot.participant.conversation.contexts import reasoning_text
 from moot.protocol.envelope import Envelope
@@ -24,17 +24,20 @@ _DESCRIBED: Final = frozenset(
 _HISTORY_CHARS: Final = 2_000
 
 
-def prompt_of(transcript: Transcript, me: str, instructions: str, present: str) -> list[Message]:
-    """The system message, the summary of earlier compactions, and what happened since."""
+def prompt_of(
+    transcript: Transcript, me: str, instructions: str, present: str, *, question: Envelope | None = None
+) -> list[Message]:
+    """The system message, the summary of earlier compactions, what happened since, and the question."""
     system = f"{instructions}\n\nYou are {me}. Present now: {present}."
     if transcript.summary:
         system += f"\n\nWhat happened before, in short:\n{transcript.summary}"
     messages: list[Message] = [{"role": "system", "content": system}]
+    last = ""
     for envelope in transcript.prompt(me):
         text = describe(envelope)
         if not text:
             continue
-        own = envelope.sender == me
+        last, own = envelope.id, envelope.sender == me
         role = "assistant" if own and envelope.kind == "chat" else "user"
         # Only its chats are the agent's own words; its actions are described.
         content = text if role == "assistant" else f"{'You' if own else envelope.sender}: {text}"
@@ -42,6 +45,13 @@ def prompt_of(transcript: Transcript, me: str, instructions: str, present: str) 
             messages[-1]["content"] += f"\n{content}"
         else:
             messages.append({"role": role, "content": content})
+    if question is not None and last != question.id:
+        # It waited, was forgotten, or others spoke since: a model answers what stands last.
+        again = f"Now answer {question.sender}, who said: {_text(question.payload.get('text'))}"
+        if messages[-1]["role"] == "user":
+            messages[-1]["content"] += f"\n{again}"
+        else:
+            messages.append({"role": "user", "content": again})
     return messages
 
 

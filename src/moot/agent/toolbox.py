@@ -2,17 +2,19 @@
 
 A model gets the tools of all members under unique names (D-91), and one more, `find_tools`, when there are
 more than it can be shown at once. Errors come back as text, too: a model can act on "rejected by alice:
-unsafe", and no tool can end a turn.
+unsafe", and no tool can end a turn. How often it may be rejected is for `TurnBudget` to say.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Final
 
 import orjson
 
 from moot.agent.agent_settings import AgentLimits
-from moot.agent.model import Message, ToolCall
+from moot.agent.model_reply import Message, ToolCall
 from moot.errors import (
     CallFailed,
     CallOutcomeUnknown,
@@ -36,7 +38,7 @@ _FIND_TOOL: Final[Message] = {
     "type": "function",
     "function": {
         "name": FIND,
-        "description": "Find tools of this workspace by what they do. OfferKind is found can be called then.",
+        "description": "Find tools of this workspace by what they do. What is found can be called then.",
         "parameters": {
             "type": "object",
             "properties": {"query": {"type": "string", "description": "what the tool should do"}},
@@ -47,6 +49,14 @@ _FIND_TOOL: Final[Message] = {
 _FOUND_AT_ONCE: Final = 10
 # How long to wait for an explanation of a rejection (MEW 3.3.3: nobody blocks on one).
 _EXPLANATION_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a model is told about its call. `rejection`: who did not want it, "" if nobody objected."""
+
+    text: str
+    rejection: str = ""
 
 
 class Toolbox:
@@ -64,12 +74,15 @@ class Toolbox:
         self._limits = limits
         self._finder = OfferSearch(offers, search)
         self._access = OfferAccess(space)
+        # What a model calls them, where that differs from the name in the space.
+        self._renamed: dict[str, str] = {}
         # Found on request, so that they are shown although there are many.
         self._found: dict[str, None] = {}
 
     def definitions(self) -> list[Message]:
         """The tools for the model, as an OpenAI-compatible endpoint wants them."""
         usable = [offer for offer in self._offers.all("tools") if self._is_usable(offer)]
+        self._renamed = {name: offer.shown for offer in usable if (name := _model_name(offer)) != offer.shown}
         limit = self._limits.tools
         if len(usable) <= limit:
             return [_definition(offer) for offer in usable]
@@ -78,36 +91,39 @@ class Toolbox:
         return [_FIND_TOOL, *map(_definition, (first + rest)[: limit - 1])]
 
     def offer_of(self, name: str) -> Offer | None:
-        return self._offers.find("tools", name)
+        return self._offers.find("tools", self._renamed.get(name, name))
 
     @property
     def search_mode(self) -> str:
         """How tools are found; nothing in it is for the operator alone."""
         return self._finder.vectors.status().mode
 
-    async def use(self, call: ToolCall, reasoning: Reasoning | None) -> str:
+    async def use(self, call: ToolCall, reasoning: Reasoning | None) -> ToolResult:
         """Call or propose what the model wants; always returns text, cut to `result_chars`."""
-        text = await self._answer(call, reasoning)
-        limit = self._limits.result_chars
+        result = await self._answer(call, reasoning)
+        limit, text = self._limits.result_chars, result.text
         if len(text) <= limit:
-            return text
-        return f"{text[:limit]}\n[… {len(text) - limit} more characters are not shown]"
+            return result
+        cut = f"{text[:limit]}\n[… {len(text) - limit} more characters are not shown]"
+        return ToolResult(cut, result.rejection)
 
-    async def _answer(self, call: ToolCall, reasoning: Reasoning | None) -> str:
+    async def _answer(self, call: ToolCall, reasoning: Reasoning | None) -> ToolResult:
         try:
             arguments: Json = orjson.loads(call.arguments or b"{}")
         except orjson.JSONDecodeError as fault:
-            return f"Not called: the arguments are not JSON ({fault.msg}). Write them again."
+            return ToolResult(f"Not called: the arguments are not JSON ({fault.msg}). Write them again.")
         if not isinstance(arguments, dict):
-            return "Not called: the arguments must be one JSON object."
+            return ToolResult("Not called: the arguments must be one JSON object.")
         if call.name == FIND:
-            return await self._find(str(arguments.get("query", "")))
+            return ToolResult(await self._find(str(arguments.get("query", ""))))
         offer = self.offer_of(call.name)
         if offer is None:
-            return f"Not called: no tool is called {call.name!r} here, or its member has left."
+            return ToolResult(f"Not called: no tool is called {call.name!r} here, or its member has left.")
         return await self._perform(offer, arguments, reasoning)
 
-    async def _perform(self, offer: Offer, arguments: dict[str, Json], reasoning: Reasoning | None) -> str:
+    async def _perform(
+        self, offer: Offer, arguments: dict[str, Json], reasoning: Reasoning | None
+    ) -> ToolResult:
         space = self._space
         host = next(
             (member.id for member in space.roster.values() if member.name == offer.owner), offer.owner
@@ -121,18 +137,23 @@ class Toolbox:
                 host, "tools/call", params, timeout_seconds=timeout_seconds, context=context
             )
         except Rejected as rejection:
-            return f"Rejected by {rejection.by}: {rejection.reason}." + await _explanation_of(rejection)
+            why = f"rejected by {rejection.by}: {rejection.reason}"
+            text = f"R{why[1:]}." + await _explanation_of(rejection)
+            return ToolResult(text, why)
         except (CallOutcomeUnknown, ConnectionLost) as fault:
-            return f"Outcome unknown: {fault}. It may have been carried out: check before you call it again."
+            return ToolResult(
+                f"Outcome unknown: {fault}. It may have been carried out: check before you call it again."
+            )
         except TimedOut:
-            return "Nobody decided or answered in time; it was withdrawn."
+            text = "Nobody decided or answered in time; it was withdrawn."
+            return ToolResult(text, "" if may else "nobody decided in time")
         except NotAllowed as fault:
-            return f"Not allowed: {fault}"
+            return ToolResult(f"Not allowed: {fault}")
         except ToolFailed as fault:
-            return f"The tool failed: {fault.text}"
+            return ToolResult(f"The tool failed: {fault.text}")
         except (CallFailed, Refused) as fault:
-            return f"It did not work: {fault}"
-        return _describe_outcome(outcome)
+            return ToolResult(f"It did not work: {fault}")
+        return ToolResult(_describe_outcome(outcome))
 
     async def _find(self, query: str) -> str:
         try:
@@ -146,7 +167,7 @@ class Toolbox:
         for offer in offers:
             self._found.pop(offer.shown, None)
             self._found[offer.shown] = None
-        lines = [f"{offer.shown}: {offer.item.get('description', '')}" for offer in offers]
+        lines = [f"{_model_name(offer)}: {offer.item.get('description', '')}" for offer in offers]
         return "These can be called now:\n" + "\n".join(lines)
 
     def _is_usable(self, offer: Offer) -> bool:
@@ -180,14 +201,24 @@ def _is_no_text(block: Any) -> bool:
     return isinstance(block, dict) and block.get("type") != "text"
 
 
+def _model_name(offer: Offer) -> str:
+    """The name for a model: vendors take letters, digits, `_` and `-`, while MCP allows dots, too."""
+    shown = offer.shown
+    if "." not in shown:
+        return shown
+    digest = sha256(shown.encode()).hexdigest()[:6]
+    return f"{shown.replace('.', '_')[:57]}_{digest}"
+
+
 def _definition(offer: Offer) -> Message:
     item = offer.item
     description = str(item.get("description") or item.get("title") or offer.key)
     return {
         "type": "function",
         "function": {
-            "name": offer.shown,
+            "name": _model_name(offer),
             "description": f"{description}\n(of {offer.owner})",
-            "parameters": item["inputSchema"],
+            # Some endpoints refuse an object without properties.
+            "parameters": {"properties": {}, **item["inputSchema"]},
         },
     }

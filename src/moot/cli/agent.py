@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -81,6 +82,8 @@ async def _stay(options: argparse.Namespace) -> int:
     model, settings = _model(options), _agent(options)
     token = token_from(options.token_file)
     logs.set_up(options.log_level, "text", None)
+    # At debug it writes the headers of answers, and an endpoint may repeat the key there.
+    logging.getLogger("httpcore2").setLevel(logging.INFO)
     name = name_from(options.token_file)
     ending = await serve_agent(options.gateway, options.space, token, model, settings, name=name)
     print(f"left the space: {ending.code} {printable(ending.reason)}".rstrip(), flush=True)
