@@ -47,7 +47,7 @@ WINDOW: Final = 300
 PROMISED: Final = 0.8
 # The curve: the share within each such stretch.
 STEP: Final = 50
-# The learner looks again after this many decisions by people; later, when there are a tenth more.
+# The learner looks again after this many decisions by people.
 LOOK: Final = 10
 POLICIES: Final = EXPRESSIBLE | NOISY | INEXPRESSIBLE | READABLE | UNKNOWABLE
 # Where nobody could know, so much of what is automatic may be wrong.
@@ -114,7 +114,7 @@ class Simulation:
                 self.suspended[rule.name] = suspension.why
         if len(self.history) >= self._look_at:
             seen = len(self.history)
-            self._look_at = seen + max(LOOK, seen // 10)
+            self._look_at = seen + LOOK
             active = [rule for rule in self.rules if rule.name not in self.suspended]
             for suggestion in suggest(self.history, active, now=at, settings=DEFAULTS):
                 taken = replace(suggestion.rule, origin=RuleOrigin(suggestion.id, PERSON, at))

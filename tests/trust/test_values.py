@@ -14,7 +14,7 @@ from moot.trust.learner import suggest
 from moot.trust.rule_yaml import read_rules, rule_as_json, rule_of_json, write_rules
 from moot.trust.rules import Rule, evaluate
 from moot.trust.values.inclusion import is_within
-from moot.trust.values.kinds import ValuePattern, recognise
+from moot.trust.values.kinds import KINDS, ValuePattern, read_value, recognise
 from moot.trust.values.shell import split_command
 from moot.trust.values.templates import escape, read_template
 from tests.trust.history import START, call, history
@@ -347,6 +347,9 @@ def test_rules_with_templates_survive_being_written() -> None:
         ("git < x", "has a < or > that is no slot"),
         ("git <5..2>", "unknown slot <5..2>"),
         ("x" * 3000, "longer than 2,000 characters"),
+        ("<name>-<name>", "nothing between them that tells where one ends"),
+        ("<path>/<name>", "nothing between them that tells where one ends"),
+        ("<prose> and <prose>", "nothing between them that tells where one ends"),
     ],
 )
 def test_a_template_that_cannot_be_read_is_said_with_its_place(template: str, message: str) -> None:
@@ -386,6 +389,40 @@ def test_whatever_is_written_reads_back(text: str) -> None:
     escaped = escape(text)
     assert str(read_template(escaped)) == escaped
     assert read_template(escaped).matches(text)
+
+
+def test_reading_takes_no_longer_for_what_somebody_made_to_take_long() -> None:
+    nested = "SELECT " + "(" * 900 + "1" + ")" * 900 + " FROM a WHERE b = 1"
+    long = "a" * 1_000_000
+    for kind in KINDS:
+        for text in (nested, long, "a/" * 10_000, "a " * 10_000, "-" * 2_000, "'" * 1_999, "a@" * 5_000):
+            read_value(kind, text)
+    pattern = ValuePattern("path", ["<file>.<file>.md", "a/<path>.md"])
+    assert not pattern.admits("a/" + "a-" * 30_000)
+
+
+@pytest.mark.parametrize(
+    "name", ["command", "sql", "path", "url", "to", "memo", "ticket", "amount", "content"]
+)
+def test_learning_survives_whatever_people_approve(name: str) -> None:
+    texts = [
+        "",
+        " ",
+        "'" * 900,
+        "x" * 5_000,
+        "\ud800",
+        "a b" * 900,
+        "<b>",
+        "<name>",
+        "a\0b",
+        "-",
+        "/",
+        "1",
+        "a@b.c",
+    ]
+    for decisions in (texts * 3, [*texts, *(f"{text}{n}" for text in texts for n in range(9))]):
+        for rule in learned(name, decisions):
+            assert read_rules(write_rules([rule])) == (rule,)
 
 
 def test_a_kind_is_known_by_schema_name_and_content() -> None:

@@ -10,7 +10,7 @@ import posixpath
 import random
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -70,19 +70,19 @@ def _is_plain_command(text: str) -> bool:
     except ValueError:
         return False
     joined = "\0".join(words)
-    return _COMMANDS.fullmatch(joined) is not None and not _is_watched(joined)
+    watched = {"secrets"} if joined.startswith("cat") else {"secrets", "main", "admin"}
+    return _COMMANDS.fullmatch(joined) is not None and not _is_watched(joined, watched)
 
 
-def _is_watched(text: str) -> bool:
-    words = re.findall("[a-z]+", text.lower())
-    return not {"secrets", "main", "admin"}.isdisjoint(words)
+def _is_watched(text: str, watched: Collection[str] = ("secrets", "main", "admin")) -> bool:
+    return not set(watched).isdisjoint(re.findall("[a-z]+", text.lower()))
 
 
 def _is_plain_path(text: str) -> bool:
     return (
         posixpath.normpath(text) == text
         and re.fullmatch(r"/srv/notes/[A-Za-z0-9_][A-Za-z0-9_-]{0,63}\.md", text, re.ASCII) is not None
-        and not _is_watched(text)
+        and not _is_watched(text, ["secrets"])
     )
 
 
@@ -106,7 +106,7 @@ def _is_plain_address(text: str) -> bool:
 
 def _is_plain_query(text: str) -> bool:
     """A single SELECT of orders with a comparison of one column and a literal, joined by AND."""
-    keywords = r"\b(?:select|from|into|union|join|where|secrets|main|admin)\b"
+    keywords = r"\b(?:select|from|into|union|join|where|secrets)\b"
     columns = rf"(?:(?!{keywords})(?:[\w\s,.'=<>+/-]|(?<=\w)[*](?=\s*\w)))*"
     comparison = r"[a-z_][\w.\s]*(?:=|<|>|<=|>=)\s*(?:[0-9.e+*/ -]+|'[^'\\]*')"
     condition = rf"{comparison}(?:\s+and\s+{comparison})*"

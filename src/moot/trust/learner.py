@@ -45,6 +45,8 @@ class LearningSettings:
     min_approvals: int = 10
     # Decisions that a suggestion must cover beyond the existing rules.
     min_new_decisions: int = 3
+    # And this share of all that it covers: people should not read the same rule again for little.
+    min_new_share: float = 0.05
     # How likely chance may be where decisions are mixed; small, since it is tried again with every decision.
     max_chance: float = 1e-4
     # From this many mixed decisions on, with so many of each, people are assumed to decide by something that
@@ -175,7 +177,8 @@ def suggest(
         if len(covered) < _min_decisions(search, kind, lesson, settings):
             continue
         fresh = sum(1 for example in covered if not _decided_by(known, example, lesson))
-        if fresh < min(settings.min_new_decisions, len(covered)):
+        needed = max(settings.min_new_decisions, settings.min_new_share * len(covered))
+        if fresh < min(needed, len(covered)):
             if _is_wide(rule) and known != alive:
                 # Somebody dismissed so wide a rule: the very same calls may still be welcome.
                 exact = _Cells(kind, kinds[kind].pools[lesson], lesson).of(these, those, exact=True)

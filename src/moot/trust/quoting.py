@@ -8,7 +8,9 @@ from moot.protocol.patterns.pattern import is_regex
 
 
 def literal(text: str) -> str | None:
-    """The pattern that matches this text alone; None if it is too long."""
+    """The pattern that matches this text alone; None if it is too long or has half a character."""
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        return None
     if not (is_wild(text) or text.startswith("!") or is_regex(text)):
         return text if len(text.encode(errors="surrogatepass")) <= MAX_STRING_BYTES else None
     return anchored(quoted(text))

@@ -69,7 +69,7 @@ def why_no_grant(rule: Rule) -> str | None:
 
 # Kinds whose texts are compared as they stand, and slots that are plain expressions.
 _PLAIN_KINDS: Final = frozenset({"path", "url", "id", "time"})
-_PLAIN_SLOTS: Final = frozenset({"name", "path", "digits", "hex", "uuid", "date"})
+_PLAIN_SLOTS: Final = frozenset({"name", "file", "path", "digits", "hex", "uuid", "date"})
 
 
 def grant_patterns(rule: Rule) -> dict[str, Json] | None:
@@ -115,7 +115,7 @@ def grant_of(rule: Rule, step: Step = "arguments") -> RuleGrant | None:
     if step == "tool":
         loses.append("any arguments are allowed")
     slots = [slot.kind for values in rule.values.values() for each in values.templates for slot in each.slots]
-    if step == "arguments" and not {"name", "path"}.isdisjoint(slots):
+    if step == "arguments" and not {"name", "file", "path"}.isdisjoint(slots):
         loses.append("names that rules leave to people (such as secrets or main) are allowed too")
     if rule.limits.count is not None:
         loses.append("the number of calls is not limited")

@@ -16,6 +16,7 @@ An approving rule is *closed*: it does not match if there are arguments that it 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -332,7 +333,8 @@ def evaluate(
 
 def call_key(case: Case) -> bytes:
     """What makes two proposals the same call, whoever makes them and whenever."""
-    return canonical([list(case.to), case.method, case.tool, dict(case.arguments)])
+    call = canonical([list(case.to), case.method, case.tool, dict(case.arguments)])
+    return hashlib.sha256(call).digest()
 
 
 def _equally_broad_rejection(rules: Sequence[Rule], approving: Rule, case: Case, now: float) -> Rule | None:

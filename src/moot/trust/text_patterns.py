@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from moot.errors import UsageError
 from moot.trust.quoting import literal
 from moot.trust.rule_words import template_text
 from moot.trust.values.covers import (
@@ -22,7 +23,8 @@ from moot.trust.values.covers import (
     TemplateCover,
     cover_values,
 )
-from moot.trust.values.kinds import MAX_TEMPLATES, ValueKind, ValuePattern, recognise
+from moot.trust.values.kinds import MAX_TEMPLATES, ValueKind, ValuePattern, recognise, stores_texts
+from moot.trust.values.templates import read_template
 
 __all__ = [
     "MAX_VALUES",
@@ -76,10 +78,23 @@ def cover_texts(
     kind = None if exact else recognise(name, values, tool=tool, schema=schema)
     if kind is None or (kind != "sql" and values_recur(counts)):
         return listed
-    found = cover_values(kind, values, pool)[:MAX_TEMPLATES]
+    found = [
+        cover
+        for cover in cover_values(kind, values, pool, stored=stores_texts(name, tool))
+        if _can_be_written(cover)
+    ]
+    found = found[:MAX_TEMPLATES]
     if not any(cover.template.slots or kind == "sql" for cover in found):
         return listed
     return _templates(kind, found)
+
+
+def _can_be_written(cover: TemplateCover) -> bool:
+    """Whether the template can stand in a rule: it is not too long, and its slots can be told apart."""
+    try:
+        return read_template(str(cover.template)) == cover.template
+    except UsageError:
+        return False
 
 
 def _templates(kind: ValueKind, found: Sequence[TemplateCover]) -> TextCover:

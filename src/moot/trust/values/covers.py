@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Final
 
 from moot.trust.values.atoms import NAME, Atom
-from moot.trust.values.guard_words import is_guarded
+from moot.trust.values.guard_words import is_guarded, is_secret
 from moot.trust.values.kinds import ValueKind, read_value
 from moot.trust.values.templates import Slot, Template
 
@@ -26,10 +26,12 @@ MIN_NEW_VALUES: Final = 5
 MIN_NAMES_SEEN: Final = 60
 MIN_NEW_NAMES: Final = 15
 MIN_NAMES_HERE: Final = 3
+# Below a host that is known less is needed: nothing in a path makes it another host.
+MIN_NAMES_AT_HOST: Final = 2
 # Of names that are no files and no people more must be new: a closed list must not look like an open one.
-MIN_WORDS_HERE: Final = 12
-MIN_NEW_WORDS: Final = 8
-MIN_SINGLE_WORDS: Final = 0.4
+MIN_WORDS_HERE: Final = 30
+MIN_NEW_WORDS: Final = 20
+MIN_SINGLE_WORDS: Final = 0.6
 MIN_REPEATS: Final = 2
 MAX_VALUES: Final = 24
 MAX_ENDINGS: Final = 6
@@ -49,17 +51,18 @@ class TemplateCover:
 
 
 def cover_values(
-    kind: ValueKind, values: Sequence[str], pool: Sequence[str] | None = None
+    kind: ValueKind, values: Sequence[str], pool: Sequence[str] | None = None, *, stored: bool = False
 ) -> list[TemplateCover]:
     """Templates for these values, the best supported first; values that cannot be read have none.
 
-    `pool` are all values of this argument, also those of calls with other arguments beside it.
+    `pool` are all values of this argument, also those of calls with other arguments beside it; `stored`
+    whether the tool only stores texts.
     """
     rows = [row for value in values if (row := read_value(kind, value)) is not None]
     if kind == "sql":
         return _cover_statements([value for value in values if read_value(kind, value) is not None])
     if kind == "text":
-        return _cover_texts(rows)
+        return _cover_texts(rows, stored=stored)
     pooled = rows if pool is None else [row for text in pool if (row := read_value(kind, text)) is not None]
     names = _NamePool(kind, pooled)
     found = [cover for group in _by_skeleton(rows).values() for cover in _solve(group, names)]
@@ -80,14 +83,17 @@ class _NamePool:
     """What all values of an argument say about names, whatever command, folder or host they belong to."""
 
     def __init__(self, kind: ValueKind, rows: Sequence[Row]) -> None:
+        self._kind = kind
+        self._least = MIN_NAMES_AT_HOST if kind == "url" else MIN_NAMES_HERE
         self.stems = _are_many([atom.text for row in rows for atom in row if atom.role == "stem"])
         # What varies below one host varies below another that is known.
         self._urls = (
             {
-                (key, at): _are_words([row[at].text for row in group])
+                (key, at): _are_many(texts) or _are_words(texts)
                 for key, group in _by_skeleton(rows, 1).items()
                 for at in range(1, len(group[0]))
                 if group[0][at].role == "name"
+                for texts in [[row[at].text for row in group]]
             }
             if kind == "url"
             else {}
@@ -100,10 +106,11 @@ class _NamePool:
     def has_names(self, rows: Sequence[Row], at: int) -> bool:
         """Whether the names in this place are of an open kind."""
         texts = [row[at].text for row in rows]
-        if len(texts) < MIN_NAMES_HERE or any(is_guarded(text) for text in texts):
+        guards = is_secret if rows[0][at].role == "stem" and self._kind != "email" else is_guarded
+        if len(texts) < self._least or any(map(guards, texts)):
             return False
         if rows[0][at].role == "stem":
-            return self.stems and len(set(texts)) >= MIN_NAMES_HERE
+            return self.stems and len(set(texts)) >= self._least
         key = tuple((atom.role, atom.text if atom.role == "fixed" else None) for atom in rows[0][1:])
         return self._names["name"] and (self._urls.get((key, at), False) or _are_words(texts))
 
@@ -119,7 +126,7 @@ def _are_words(texts: Sequence[str]) -> bool:
     return (
         len(texts) >= MIN_WORDS_HERE
         and len(counts) >= MIN_NEW_WORDS
-        and (single >= MIN_SINGLE_WORDS * len(texts) or len(counts) > 2 * MAX_VALUES)
+        and single >= MIN_SINGLE_WORDS * len(texts)
     )
 
 
@@ -142,7 +149,9 @@ def _solve(rows: Sequence[Row], pool: _NamePool) -> Iterator[TemplateCover]:
         return
     parts: list[str | Slot] = []
     for at, atom in enumerate(rows[0]):
-        for part in _slots([row[at].text for row in rows], atom) if at in varying else [atom.text]:
+        is_file = atom.role == "stem" and at + 1 < len(rows[0]) and rows[0][at + 1].role == "ending"
+        texts = [row[at].text for row in rows]
+        for part in _slots(texts, atom, is_file=is_file) if at in varying else [atom.text]:
             if isinstance(part, str) and parts and isinstance(parts[-1], str):
                 parts[-1] += part
             else:
@@ -168,7 +177,7 @@ def _is_open(rows: Sequence[Row], at: int, pool: _NamePool) -> bool:
     )
 
 
-def _slots(texts: Sequence[str], atom: Atom) -> list[str | Slot]:
+def _slots(texts: Sequence[str], atom: Atom, *, is_file: bool) -> list[str | Slot]:
     match atom.role:
         case "number":
             numbers = [int(text) for text in texts]
@@ -182,17 +191,17 @@ def _slots(texts: Sequence[str], atom: Atom) -> list[str | Slot]:
             return [_digits(texts)]
         case "hex" | "uuid" | "date" | "prose" | "text":
             return [Slot(atom.role)]
-    return _numbered(texts) or _dotted(texts) or [Slot("name")]
+    return _numbered(texts) or _dotted(texts, "file" if is_file else "name") or [Slot("name")]
 
 
-def _dotted(texts: Sequence[str]) -> list[str | Slot] | None:
+def _dotted(texts: Sequence[str], slot: str = "name") -> list[str | Slot] | None:
     """Names, with as many dots between them as all have; None if they are anything else."""
     rows = [text.split(".") for text in texts]
     if len({len(row) for row in rows}) != 1 or not all(NAME.fullmatch(name) for row in rows for name in row):
         return None
-    parts: list[str | Slot] = [Slot("name")]
+    parts: list[str | Slot] = [Slot(slot)]
     for _ in rows[0][1:]:
-        parts += [".", Slot("name")]
+        parts += [".", Slot(slot)]
     return parts
 
 
@@ -217,16 +226,21 @@ def _numbered(texts: Sequence[str]) -> list[str | Slot] | None:
     return parts
 
 
-def _cover_texts(rows: Sequence[Row]) -> list[TemplateCover]:
-    """Free text: prose if it always was, any text where it is plainly data, or the same texts again."""
+def _cover_texts(rows: Sequence[Row], *, stored: bool) -> list[TemplateCover]:
+    """Free text: prose, any text where a tool only stores it, or the same texts again."""
     counts = Counter(row[0].text for row in rows)
-    if len(counts) >= MIN_NEW_VALUES and not _recur(counts):
-        kind = "prose" if all(row[0].role == "prose" for row in rows) else "text"
-        return [TemplateCover(Template((Slot(kind),)), len(rows), len(counts))]
-    return [
+    prose = {row[0].text for row in rows if row[0].role == "prose"}
+    found: list[TemplateCover] = []
+    if not _recur(counts):
+        if stored and len(prose) < len(counts) and len(counts) >= MIN_NEW_VALUES:
+            return [TemplateCover(Template((Slot("text"),)), len(rows), len(counts))]
+        if len(prose) >= MIN_NEW_VALUES:
+            support = sum(counts[text] for text in prose)
+            found.append(TemplateCover(Template((Slot("prose"),)), support, len(prose)))
+    return found + [
         TemplateCover(Template((text,)), count, None)
         for text, count in counts.most_common(MAX_VALUES)
-        if count >= MIN_REPEATS
+        if count >= MIN_REPEATS and not (found and text in prose)
     ]
 
 
@@ -269,7 +283,7 @@ def _subtrees(
         if len(group) < MIN_WORDS_HERE or len(set(group)) < MIN_NEW_WORDS:
             continue
         common = _common_start([names[:-1] for names in group])
-        if any(is_guarded(name) for names in group for name in names[len(common) :]):
+        if any(is_secret(name) for names in group for name in names[len(common) :]):
             continue
         if not common and kind == "path":
             continue

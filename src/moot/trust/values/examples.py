@@ -15,6 +15,7 @@ from moot.trust.values.templates import Slot, Template
 
 _EDGES: Final = {
     "name": ("a", "n" * 64, "Z9_-x", "anything", "x1"),
+    "file": ("a", "n" * 64, "main", "anything", "x1"),
     "path": ("a", "/".join("abcdefgh"), "any/thing", "x1/y2/z3"),
     "hex": ("0000000", "f" * 64, "abcdef0", "0123456789abcdef"),
     "uuid": tuple("-".join(sign * count for count in (8, 4, 4, 4, 12)) for sign in "0f5a"),
@@ -24,6 +25,7 @@ _EDGES: Final = {
 }
 _OUTSIDE: Final = {
     "name": ("main", "secrets", "a/b", "n" * 65),
+    "file": ("secrets", "a/b", ".env", "n" * 65),
     "path": ("a/../b", "a/.env", "secrets/a"),
     "hex": ("zzzzzzz",),
     "uuid": ("all",),

@@ -7,11 +7,11 @@ them. No slot but `<path>`, `<prose>` and `<text>` reaches across a separator, s
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Final
 
-from moot.trust.values.guard_words import is_guarded
+from moot.trust.values.guard_words import is_guarded, is_secret
 from moot.trust.values.kinds import ValuePattern
 from moot.trust.values.templates import Slot, Template
 
@@ -92,7 +92,7 @@ def _are_names(runs: Sequence[Run]) -> bool:
     if len(runs) == 1 and _slot_of(runs[0]) is not None and runs[0][0] == Slot("path"):
         return True
     return all(
-        (run == ("/",)) if at % 2 else _run_within(run, (Slot("name"),)) for at, run in enumerate(runs)
+        (run == ("/",)) if at % 2 else _run_within(run, (Slot("file"),)) for at, run in enumerate(runs)
     )
 
 
@@ -107,17 +107,19 @@ def _run_within(narrow: Run, wide: Run) -> bool:
     if not any(isinstance(part, Slot) for part in narrow):
         return Template(wide).matches(literal)
     slot = _slot_of(wide)
-    if slot is not None and slot.kind == "name":
-        return _is_name(narrow)
+    if slot is not None and slot.kind in ("name", "file"):
+        return _is_name(narrow, is_secret if slot.kind == "file" else is_guarded)
     if len(narrow) != len(wide):
         return False
     return all(_part_within(one, other) for one, other in zip(narrow, wide, strict=True))
 
 
-def _is_name(run: Run) -> bool:
+def _is_name(run: Run, guards: Callable[[str], bool]) -> bool:
     """Whether whatever this run matches is a name that no guarded word is in."""
-    if any(isinstance(part, str) and is_guarded(part) for part in run) or str(run[0]).startswith("-"):
+    if any(isinstance(part, str) and guards(part) for part in run) or str(run[0]).startswith("-"):
         return False
+    if run == (Slot("file"),):
+        return guards is is_secret
     # Letters next to a slot could become a guarded word together with it.
     slots = [part for part in run if isinstance(part, Slot)]
     if len(run) == 1:

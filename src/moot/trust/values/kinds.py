@@ -22,6 +22,7 @@ from moot.trust.values.word_lists import (
     SHELL_NAMES,
     SHELL_TOOLS,
     SQL_NAMES,
+    STORING_TOOLS,
     TEXT_NAMES,
     WHOLE_SHELL_NAMES,
 )
@@ -85,6 +86,11 @@ def recognise(
     return "shell" if tools & SHELL_TOOLS else None
 
 
+def stores_texts(name: str, tool: str | None) -> bool:
+    """Whether an argument is what a tool writes to a file or the like, without reading it."""
+    return bool(_words(name) & {"content", "contents"} and _words(tool or "") & STORING_TOOLS)
+
+
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
@@ -139,11 +145,19 @@ class ValuePattern:
         return f"ValuePattern({self.kind!r}, {self.texts()!r})"
 
 
-@lru_cache(maxsize=8192)
 def read_value(kind: ValueKind, text: str) -> tuple[Atom, ...] | None:
     """The atoms of a text of this kind; None if it cannot be read."""
+    return _read_short(kind, text) if len(text) <= _MAX_CACHED_CHARS else _read(kind, text)
+
+
+def _read(kind: ValueKind, text: str) -> tuple[Atom, ...] | None:
     atoms = READERS[kind](text)
     return None if atoms is None else tuple(atoms)
+
+
+# Some 8 MB of texts at most.
+_MAX_CACHED_CHARS: Final = 1_000
+_read_short = lru_cache(maxsize=8192)(_read)
 
 
 def canonical_text(kind: ValueKind, text: str) -> str | None:

@@ -13,12 +13,13 @@ from functools import lru_cache
 from typing import Any, Final
 
 from moot.trust.values.atoms import Atom, fixed
-from moot.trust.values.guard_words import is_guarded
+from moot.trust.values.guard_words import is_secret
 from moot.trust.values.word_lists import CHANGE_PARTS, COMPARISONS, QUERY_PARTS
 
 log = logging.getLogger(__name__)
 
-MAX_SQL_CHARS: Final = 4_000
+MAX_SQL_CHARS: Final = 2_000
+MAX_PARENTHESES: Final = 20
 # Comments, a second statement, dollar quotes, escapes: dialects disagree about them.
 _HIDING: Final = re.compile(r"--|/\*|\*/|#|;|\\|\$|`|\0|@@")
 
@@ -41,15 +42,18 @@ def can_read_sql() -> bool:
 
 def sql_atoms(text: str) -> list[Atom] | None:
     """What the statement does, as one fixed atom; None if it cannot be told."""
-    found = _summary(text)
+    body = text.strip().removesuffix(";").strip()
+    if len(body) > MAX_SQL_CHARS or not body.isascii() or _HIDING.search(body):
+        return None
+    # Deeper statements take a parser long, and no person reads them.
+    found = _summary(body) if body.count("(") <= MAX_PARENTHESES else None
     return None if found is None else [fixed(found)]
 
 
-@lru_cache(maxsize=4096)
-def _summary(text: str) -> str | None:
+@lru_cache(maxsize=2048)
+def _summary(body: str) -> str | None:
     library = _library()
-    body = text.strip().removesuffix(";").strip()
-    if library is None or len(body) > MAX_SQL_CHARS or not body.isascii() or _HIDING.search(body):
+    if library is None:
         return None
     try:
         statements = library.parse(body)
@@ -78,7 +82,7 @@ def _tokens(text: str) -> list[str]:
 
 def _query_summary(statement: Any) -> str | None:
     library = _library()
-    if any(is_guarded(column.name) for column in statement.find_all(library.exp.Column)):
+    if any(is_secret(column.name) for column in statement.find_all(library.exp.Column)):
         return None
     tables = _tables(statement)
     if not tables:

@@ -1,6 +1,7 @@
 """Templates: a text with slots, as rules say what they allow: `git log -n <1..50>`, `/srv/<name>.txt`.
 
     <name>           letters, digits, `-` and `_`, none of the guarded words, up to 64 characters
+    <file>           the same for the name of a file, which may be called `main` but not `secrets`
     <path>           one to eight names with slashes between them
     <3 digits>       exactly so many digits; <1-4 digits> from one to four
     <1..50>          a whole number in this range; <0.50..20.00> an amount
@@ -17,15 +18,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final
 
 from moot.errors import UsageError
 from moot.trust.quoting import quoted
-from moot.trust.values.guard_words import is_guarded
+from moot.trust.values.guard_words import is_guarded, is_secret
 
 MAX_TEXT_CHARS: Final = 20_000
 MAX_PROSE_CHARS: Final = 4_000
@@ -33,6 +35,7 @@ MAX_TEMPLATE_CHARS: Final = 2_000
 _NAME: Final = "[A-Za-z0-9_][A-Za-z0-9_-]{0,63}"
 _PATTERNS: Final = {
     "name": _NAME,
+    "file": _NAME,
     "path": f"{_NAME}(?:/{_NAME}){{0,7}}",
     "hex": "[0-9a-f]{7,64}",
     "uuid": "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",
@@ -40,12 +43,15 @@ _PATTERNS: Final = {
     "prose": f"(?s:.{{1,{MAX_PROSE_CHARS}}})",
     "text": f"(?s:.{{0,{MAX_TEXT_CHARS}}})",
 }
+_OPEN_SLOTS: Final = frozenset({"name", "file", "path", "prose", "text"})
 _SLOT: Final = re.compile(r"<([^<>]*)>")
 _CHOICE: Final = re.compile(r"[A-Za-z0-9._-]{1,64}(?:\|[A-Za-z0-9._-]{1,64}){1,15}")
 _DIGITS: Final = re.compile(r"([0-9]{1,2})(?:-([0-9]{1,2}))? digits?")
 _RANGE: Final = re.compile(r"(-?[0-9]{1,18}(?:\.[0-9]{1,4})?)\.\.(-?[0-9]{1,18}(?:\.[0-9]{1,4})?)")
 # A word of a language, a number, or a quotation: what prose is made of.
-_PROSE_WORD: Final = re.compile(r"[\"'“‘(]*[^\W_]+(?:['’.,:-][^\W_]+)*[\"'”’)]*[.,:!?…]{0,3}[\"'”’)]*|[–—-]")
+_PROSE_WORD: Final = re.compile(
+    r"[\"'“‘(]*#?[^\W_]+(?:(?:['’,:-]|(?<=\d)[.](?=\d))[^\W_]+)*%?[\"'”’)]*[.,:!?…]{0,3}[\"'”’)]*|[–—-]"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +85,8 @@ class Slot:
         match self.kind:
             case "name":
                 return not is_guarded(text)
-            case "path":
-                return not any(is_guarded(segment) for segment in text.split("/"))
+            case "file" | "path":
+                return not any(is_secret(segment) for segment in text.split("/"))
             case "range":
                 return self.low <= Decimal(text) <= self.high
             case "prose":
@@ -152,7 +158,27 @@ def read_template(text: str) -> Template:
             parts[-1] += part
         else:
             parts.append(part)
+    _check_slots(parts)
     return Template(tuple(parts))
+
+
+def _check_slots(parts: Sequence[str | Slot]) -> None:
+    """Refuse slots that would share a text in many ways: nobody could say what each of them matches."""
+    open_slots = [at for at, part in enumerate(parts) if isinstance(part, Slot) and part.kind in _OPEN_SLOTS]
+    for one, other in pairwise(open_slots):
+        between = "".join(part for part in parts[one:other] if isinstance(part, str))
+        kinds = {part.kind for part in (parts[one], parts[other]) if isinstance(part, Slot)}
+        inside = (
+            r"[\s\S]"
+            if kinds & {"prose", "text"}
+            else "[A-Za-z0-9_/-]"
+            if "path" in kinds
+            else "[A-Za-z0-9_-]"
+        )
+        if re.fullmatch(f"{inside}*", between):
+            raise UsageError(
+                f"has {parts[one]} and {parts[other]} with nothing between them that tells where one ends"
+            )
 
 
 def _parts(text: str) -> Iterator[str | Slot]:
@@ -188,8 +214,8 @@ def _read_slot(name: str) -> str | Slot:
         if lowest <= highest:
             return Slot("range", lowest, highest)
     raise UsageError(
-        f"has the unknown slot <{name}>; known are <name>, <path>, <4 digits>, <1-4 digits>, <1..50>, <a|b>, "
-        "<hex>, <uuid>, <date>, <prose>, <text>, and <lt> and <gt> for the signs"
+        f"has the unknown slot <{name}>; known are <name>, <file>, <path>, <4 digits>, <1-4 digits>, "
+        "<1..50>, <a|b>, <hex>, <uuid>, <date>, <prose>, <text>, and <lt> and <gt> for the signs"
     )
 
 

@@ -9,16 +9,22 @@ from typing import Final
 # Where one of these stands, people decide, unless they approved it as it is. Nobody can know from ten names
 # of files that `credentials` is not wanted, or from ten branches that `main` is different. To ask costs one
 # decision. The list is no protection by itself: it only makes slots smaller.
-GUARDED: Final = frozenset(
+SECRET: Final = frozenset(
     """
-    secret secrets password passwords passwd passphrase pass pwd credential credentials cred creds token
-    tokens apikey apikeys key keys keystore private privkey pem shadow sudoers rsa dsa ecdsa ed25519 ssh
-    gpg pgp htpasswd netrc npmrc kubeconfig vault wallet seed mnemonic env dotenv session cookie cookies
-    jwt payroll salary salaries confidential restricted classified prod production live main master trunk
-    release root admin administrator superuser sudo system kernel boot force delete deleted remove drop
-    destroy purge wipe erase truncate shutdown reboot format kill uninstall reset rollback revoke disable
-    publish deploy all everyone everybody here channel any star null eval exec sh bash zsh cmd powershell
-    evil malware exploit payload backdoor
+    secret secrets password passwords passwd passphrase pwd credential credentials cred creds token tokens
+    apikey apikeys key keys keystore private privkey pem shadow sudoers rsa dsa ecdsa ed25519 ssh gpg pgp
+    htpasswd netrc npmrc kubeconfig vault wallet mnemonic dotenv cookies jwt ssn payroll salary salaries
+    confidential restricted classified
+    """.split()
+)
+GUARDED: Final = SECRET | frozenset(
+    """
+    prod production live main master trunk release root admin administrator superuser sudo system kernel boot
+    env pass seed session cookie
+    force delete deleted remove drop destroy purge wipe erase truncate shutdown reboot format kill uninstall
+    reset rollback revoke disable publish deploy
+    all everyone everybody here channel any star null
+    eval exec sh bash zsh cmd powershell evil malware exploit payload backdoor
     """.split()
 )
 
@@ -82,6 +88,8 @@ TEXT_NAMES: Final = frozenset(
     caption reply content contents answer details label
     """.split()
 )
+# Tools that store what they are given.
+STORING_TOOLS: Final = frozenset("write save create edit update append put store file".split())
 # Tools that run what they are given.
 RUNNING_TOOLS: Final = frozenset(
     "run exec execute eval shell bash terminal command python node code sql query script spawn".split()
