@@ -201,7 +201,7 @@ def spaces() -> dict[str, Json]:
     """The space of most tests, and a second one that the same human may enter."""
     return {
         "lab": space_settings(PEOPLE),
-        "attic": space_settings(participants(human=["*"], hermit=["chat"])),
+        "attic": space_settings(participants(human=["*"], hermit=["chat", "mcp/proposal"])),
     }
 
 

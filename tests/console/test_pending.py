@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -131,8 +132,8 @@ def test_without_a_connection_it_is_not_known_what_is_pending(gateway: Running, 
     )
     expect(page.get_by_text("pending: not known", exact=True)).to_be_visible()
     expect(page.get_by_text("No pending proposals")).to_have_count(0)
+    expect(page.locator(".approvals-list").get_by_role("button", name="Retry")).to_be_visible()
     gateway.start()
-    page.locator(".approvals-list").get_by_role("button", name="Retry").click()
     expect(page.locator(".approvals-list")).to_contain_text("No pending proposals.")
 
 
@@ -312,3 +313,22 @@ def test_a_link_to_a_settled_proposal_says_what_became_of_it(
 
 def open_link(page: Page, *parts: str) -> None:
     page.evaluate("(hash) => { location.hash = hash; }", "#/" + "/".join(["lab", *parts]))
+
+
+def test_what_waits_in_any_space_is_one_queue(page_as: PageAs, member: MemberAs) -> None:
+    """Counted in the title and on the icon, wherever the person looks."""
+    hermit = member("hermit", space="attic")
+    page = page_as("human", "timeline")
+    expect(page).to_have_title("Timeline · lab · Moot")
+    second = member("second")
+    propose(second, "add", a=1)
+    hermit.run(lambda space: space.propose("nobody", "tools/call", {"name": "tidy", "arguments": {"n": 2}}))
+    expect(page).to_have_title("(2) Timeline · lab · Moot")
+    expect(page.locator('link[rel="icon"]')).to_have_attribute("href", re.compile(r"icon-badge\.svg$"))
+    page.evaluate("location.hash = '#/lab/approvals'")
+    elsewhere = page.get_by_role("list", name="Pending in other spaces").get_by_role("link")
+    expect(elsewhere).to_contain_text("tidy in attic")
+    expect(page.get_by_text("1 pending", exact=True)).to_be_visible()
+    elsewhere.click()
+    expect(page.get_by_role("button", name="Space: attic")).to_be_visible()
+    shown(page, "tidy")

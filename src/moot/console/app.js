@@ -48,6 +48,7 @@ function show() {
   const wanted = currentRoute().space;
   const space = session.logins.some((login) => login.space === wanted) ? wanted : session.logins[0].space;
   session.openSpace(space);
+  session.connectAll();
   if (!shell) {
     shell = new shellClass(root, session);
     shell.onSignedOut = show;

@@ -15,6 +15,8 @@ const STORAGE_KEY = "moot.tokens";
 const SIGN_IN_MILLISECONDS = 15_000;
 // A page lists hundreds of members; no space has that many pages.
 const MAX_ROSTER_PAGES = 1_000;
+// A gateway allows 64 connections for each address; further spaces are connected when they are shown.
+const MAX_CONNECTED_SPACES = 16;
 
 /** @typedef {{space: string, participant: string, token: string}} Login */
 
@@ -205,8 +207,31 @@ export class Session {
     return this.logins.length > 0;
   }
 
-  /** Open a space; its connection stays open when another space is shown. @param {string} space @returns {OpenSpace | null} */
+  /** Show a space; its connection stays open when another space is shown. @param {string} space @returns {OpenSpace | null} */
   openSpace(space) {
+    const open = this._connect(space);
+    if (!open) return null;
+    if (this.current !== open) {
+      this.current = open;
+      this.changes.publish("current");
+    }
+    return open;
+  }
+
+  /** Connect to every space that the tokens give access to: what is pending in any of them is one queue. */
+  connectAll() {
+    for (const login of this.logins.slice(0, MAX_CONNECTED_SPACES)) this._connect(login.space);
+  }
+
+  /** What waits for this person in all connected spaces. */
+  get pendingCount() {
+    let count = 0;
+    for (const each of this.openSpaces.values()) count += each.state.proposals.toDecide(each.state.me.id).length;
+    return count;
+  }
+
+  /** @param {string} space @returns {OpenSpace | null} */
+  _connect(space) {
     const login = this.logins.find((each) => each.space === space);
     if (!login) return null;
     let open = this.openSpaces.get(space);
@@ -214,10 +239,6 @@ export class Session {
       open = new OpenSpace(login, this.base, this.changes);
       this.openSpaces.set(space, open);
       open.connection.open();
-    }
-    if (this.current !== open) {
-      this.current = open;
-      this.changes.publish("current");
     }
     return open;
   }

@@ -3,8 +3,9 @@
  * What waits for this person, what waits for others, calls whose outcome nobody knows, and recent decisions. Rows do not
  * move or change while somebody points at them.
  */
-import { arrange, button, el, replace } from "../core/dom.js";
+import { arrange, button, el, redraw, replace } from "../core/dom.js";
 import { membersOf, textAt } from "../core/json-text.js";
+import { routeAddress } from "../core/router.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";
 import { ago } from "../core/time.js";
 import { settledText, titleOf } from "./proposal-decisions.js";
@@ -34,7 +35,9 @@ export class ProposalList {
     this._more = el("p", { class: "soft approvals-more", hidden: true });
     this._knowledge = el("div", { class: "approvals-none", role: "status" });
     this._knowledgeDrawnFor = "";
+    this._elsewhere = el("ul", { class: "approvals-rows", "aria-label": "Pending in other spaces" });
     this._lists = [
+      section("In other spaces", this._elsewhere),
       section("Waiting for others", this._others),
       section("Outcome unknown", this._unknown),
       section("Recent decisions", this._decided),
@@ -59,8 +62,20 @@ export class ProposalList {
     const kept = new Set(lists.flatMap(([, proposals]) => proposals.map((each) => each.id)));
     for (const id of this._rows.keys()) if (!kept.has(id)) this._rows.delete(id);
     this._drawKnowledge(waiting.length);
+    this._drawElsewhere();
     this._more.hidden = waiting.length <= MAX_ROWS;
     this._more.textContent = `${waiting.length - MAX_ROWS} more; they appear as these are decided.`;
+  }
+
+  /** One queue over all spaces: those of others are links. */
+  _drawElsewhere() {
+    const found = [...this._context.session.openSpaces.values()].filter((each) => each !== this._context.openSpace).flatMap((each) => each.state.proposals.toDecide(each.state.me.id).map((proposal) => ({ space: each.name, proposal }))).slice(0, MAX_ROWS);
+    /** @type {HTMLElement} */ (this._elsewhere.parentElement).hidden = found.length === 0;
+    redraw(this._elsewhere, found.map(({ space, proposal }) => [space, proposal.id]), () => found.map(({ space, proposal }) => el(
+      "li",
+      { class: "approvals-row elsewhere" },
+      el("a", { class: "approvals-row-open", href: routeAddress(space, "approvals", proposal.id) }, el("span", { class: "approvals-row-what" }, el("bdi", { class: "mono" }, oneLine(titleOf(proposal), 60)), el("span", { class: "faint" }, " in "), el("bdi", {}, oneLine(space, 40))), el("bdi", { class: "approvals-row-arguments" }, argumentsLine(proposal)), el("span", { class: "approvals-row-who" }, nameOf(proposal.from))),
+    )));
   }
 
   /** That nothing is pending is said only when the gateway said so. @param {number} count */

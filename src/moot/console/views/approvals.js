@@ -67,6 +67,7 @@ class ApprovalsView {
         this._shown?.view.refresh();
         this._actions.draw();
       }),
+      context.session.on("spaces", () => this._list.draw(this._listed(), this.selected)),
       context.keys.add("Approvals", {
         j: ["Next", () => this.move(1)],
         k: ["Previous", () => this.move(-1)],

@@ -147,12 +147,10 @@ export class Shell {
     this._refreshedAt = performance.now();
     const openSpace = this.session.current;
     if (!openSpace) return;
-    let waiting = 0;
     for (const view of registeredViews()) {
       const parts = this._links.get(view.id);
       if (!parts) continue;
       const count = view.badge?.(openSpace.state) ?? 0;
-      if (view.id === "approvals") waiting = count;
       // Called in every frame under load: unchanged values are not set again, since that would cause a layout.
       const shown = [openSpace.name, this._shown?.view === view.id, Math.min(count, 100)].join("\n");
       if (parts.shown === shown) continue;
@@ -168,6 +166,8 @@ export class Shell {
     this._spaces.refresh();
     this._connection.refresh();
     const view = viewOf(this._shown?.view ?? "")?.title ?? "";
+    const waiting = this.session.pendingCount;
+    showFaviconBadge(waiting > 0);
     const title = `${waiting > 0 ? `(${waiting}) ` : ""}${view} · ${oneLine(openSpace.name, 40)} · Moot`;
     if (document.title !== title) document.title = title;
   }
@@ -212,6 +212,16 @@ export class Shell {
     this._connection.close();
     this._stops.forEach((stop) => stop());
   }
+}
+
+let hasBadge = false;
+
+/** A dot on the tab's icon while something waits. @param {boolean} wanted */
+function showFaviconBadge(wanted) {
+  if (hasBadge === wanted) return;
+  hasBadge = wanted;
+  const link = document.querySelector('link[rel="icon"]');
+  link?.setAttribute("href", new URL(wanted ? "../icon-badge.svg" : "../icon.svg", import.meta.url).href);
 }
 
 /** @type {Set<string>} */

@@ -1,6 +1,6 @@
 // @ts-check
 /** The current space, the other open ones with their pending proposals, and a way to add one. */
-import { el, newId, replace } from "../core/dom.js";
+import { el, newId, redraw, replace } from "../core/dom.js";
 import { oneLine } from "../core/text.js";
 import { deviceDialog } from "./device-dialog.js";
 import { openDialog } from "./dialog.js";
@@ -20,7 +20,7 @@ export class SpaceMenu {
     this._button = el("button", { type: "button", class: "button quiet space-button", "aria-haspopup": "menu", "aria-expanded": "false", "aria-controls": id, on: { click: () => (this._list.hidden ? this.open() : this._close()) } }, el("span", { class: "sr" }, "Space: "), this._name, icon("down", 14));
     this.node = el("div", { class: "menu-holder" }, this._button, this._list);
     this.node.addEventListener("focusout", (/** @type {FocusEvent} */ event) => {
-      if (!this.node.contains(/** @type {Node} */ (event.relatedTarget))) this._close();
+      if (!this._isFilling && !this.node.contains(/** @type {Node} */ (event.relatedTarget))) this._close();
     });
   }
 
@@ -45,21 +45,34 @@ export class SpaceMenu {
     this._button.setAttribute("aria-expanded", "false");
   }
 
+  /** Redrawn only if something changed, and the focus stays: somebody may be choosing by keyboard meanwhile. */
   _fill() {
-    const items = this._session.logins.map((login) => {
+    const spaces = this._session.logins.map((login) => {
       const openSpace = this._session.openSpaces.get(login.space);
       const waiting = openSpace?.state.proposals.toDecide(openSpace.state.me.id).length ?? 0;
-      const current = this._session.current === openSpace && openSpace !== undefined;
+      return { login, waiting, current: this._session.current === openSpace && openSpace !== undefined };
+    });
+    this._isFilling = true;
+    redraw(this._list, spaces.map((each) => [each.login.space, each.login.participant, each.waiting, each.current]), () => this._items(spaces));
+    this._isFilling = false;
+  }
+
+  _isFilling = false;
+
+  /** @param {{login: import("../core/session.js").Login, waiting: number, current: boolean}[]} spaces */
+  _items(spaces) {
+    const items = spaces.map(({ login, waiting, current }) => {
       return el(
         "button",
-        { type: "button", role: "menuitemradio", "aria-checked": String(current), class: "menu-item", on: { click: () => { this._close(); this._button.focus(); this._choose(login.space); } } },
+        { type: "button", role: "menuitemradio", "aria-checked": String(current), class: "menu-item", data: { focus: login.space }, on: { click: () => { this._close(); this._button.focus(); this._choose(login.space); } } },
         el("bdi", { class: "grow" }, oneLine(login.space, 40)),
         el("small", {}, "as ", el("bdi", {}, oneLine(login.participant, 40))),
         waiting > 0 && el("span", { class: "badge" }, String(waiting)),
         current && icon("check", 16),
       );
     });
-    replace(this._list, items, el("button", { type: "button", role: "menuitem", class: "menu-item", on: { click: () => { this._close(); this._add(); } } }, icon("plus", 16), el("span", {}, "Add a space…")), el("button", { type: "button", role: "menuitem", class: "menu-item", on: { click: () => { this._close(); deviceDialog(this._session, { notify: this._notify }); } } }, icon("device", 16), el("span", {}, "Sign in on another device…")));
+    const item = (/** @type {string} */ name, /** @type {string} */ text, /** @type {() => void} */ act) => el("button", { type: "button", role: "menuitem", class: "menu-item", data: { focus: ` ${name}` }, on: { click: () => { this._close(); act(); } } }, icon(name, 16), el("span", {}, text));
+    return [...items, item("plus", "Add a space…", () => this._add()), item("device", "Sign in on another device…", () => deviceDialog(this._session, { notify: this._notify }))];
   }
 
   _add() {
