@@ -20,7 +20,7 @@ from moot.config import (
     hash_token,
     load,
 )
-from moot.config.notification_config import NotificationsConfig, ReceiverConfig
+from moot.config.notification_config import NotificationsConfig, QuietHours, ReceiverConfig
 from moot.errors import UsageError
 from tests.config.files import NO_ENVIRONMENT, loaded, written
 
@@ -109,6 +109,7 @@ SECTIONS = [
     LogConfig,
     HttpConfig,
     NotificationsConfig,
+    QuietHours,
     ReceiverConfig,
 ]
 

@@ -36,15 +36,15 @@ def receivers(text: str, *, gateway: str = "public_url: https://moot.example.org
         ),
         ("{phone: {participant: ana, type: webhook, url_env: A, url_file: b}}", "stands beside url_file"),
         ("{phone: {participant: ana, type: webhook, url_file: none}}", "phone.url_file: the file "),
-        ("{phone: {participant: ana, type: webhook, url_env: PLAIN}}", "phone.url: what is there is no URL"),
-        ("{phone: {participant: ana, type: webhook, url_env: SPACED}}", "phone.url: what is there is no URL"),
+        ("{phone: {participant: ana, type: slack, url_env: PLAIN}}", "phone.url: what is there is no URL"),
+        ("{phone: {participant: ana, type: slack, url_env: SPACED}}", "phone.url: what is there is no URL"),
         (
-            "{phone: {participant: ana, type: webhook, url_env: NOHOST}}",
+            "{phone: {participant: ana, type: slack, url_env: NOHOST}}",
             "phone.url: the URL that is there names",
         ),
-        ("{phone: {participant: ana, type: webhook, url_env: PORT}}", "phone.url: what is there is no URL"),
+        ("{phone: {participant: ana, type: slack, url_env: PORT}}", "phone.url: what is there is no URL"),
         (
-            "{phone: {participant: ana, type: webhook, url_env: USER}}",
+            "{phone: {participant: ana, type: slack, url_env: USER}}",
             "phone.url: the URL that is there holds",
         ),
         (
@@ -58,6 +58,44 @@ def receivers(text: str, *, gateway: str = "public_url: https://moot.example.org
         (f"{{phone: {{{PHONE}, after: 3}}}}", "phone.after: unknown key; did you mean after_seconds?"),
         (f"{{phone: {{{PHONE}, after_seconds: -1}}}}", "phone.after_seconds: "),
         (f"{{phone: {{{PHONE}, max_messages_per_minute: 0}}}}", "phone.max_messages_per_minute: "),
+        ("{phone: {participant: ana, type: ntfy, url_env: URL, secret_env: SIGN}}", "phone: secret has no"),
+        (
+            "{phone: {participant: ana, type: slack, url_env: URL, token_env: SIGN}}",
+            "phone: token has no meaning",
+        ),
+        ("{phone: {participant: ana, type: ntfy, url_env: NOTOPIC}}", "phone.url: ends with the topic"),
+        ("{phone: {participant: ana, type: ntfy, url_env: ODDTOPIC}}", "phone.url: ends with the topic"),
+        (
+            "{phone: {participant: ana, type: ntfy, url_env: URL, token_env: TWO}}",
+            "phone.token: has 1 to 1024",
+        ),
+        ("{phone: {participant: ana, type: email}}", "phone: address is missing: to whom"),
+        (
+            "{phone: {participant: ana, type: email, address: 'a@x, b@x'}}",
+            "phone.address: must be one e-mail",
+        ),
+        ('{phone: {participant: ana, type: email, address: "a@x\\nBcc: b@x"}}', "phone.address: must be one"),
+        ("{phone: {participant: ana, type: email, address: a@x}}", "phone.type: e-mail goes out through"),
+        (
+            f"{{phone: {{{PHONE}, quiet_hours: {{from: '22:00', to: '7'}}}}}}",
+            "quiet_hours.to: must be a time",
+        ),
+        (
+            f"{{phone: {{{PHONE}, quiet_hours: {{from: 24:00, to: '7:00'}}}}}}",
+            "quiet_hours.from: must be a time",
+        ),
+        (
+            f"{{phone: {{{PHONE}, quiet_hours: {{from: '1:00', to: '2:00'}}}}}}",
+            "quiet_hours.time_zone: is missing",
+        ),
+        (
+            f"{{phone: {{{PHONE}, quiet_hours: {{from: '1:00', to: '01:00', time_zone: UTC}}}}}}",
+            "quiet_hours: from and to are the same time",
+        ),
+        (
+            f"{{phone: {{{PHONE}, quiet_hours: {{from: '1:00', to: '2:00', time_zone: ../Mars}}}}}}",
+            "quiet_hours.time_zone: no such time zone",
+        ),
         (f"{{../phone: {{{PHONE}}}}}", "receivers.../phone: a receiver's name has"),
     ],
 )
@@ -69,6 +107,9 @@ def test_a_mistake_names_its_path_and_shows_no_secret(tmp_path: Path, text: str,
         "PORT": "https://example.org:s3cr3t/",
         "USER": "https://me:s3cr3t@example.org/",
         "SHORT": "s3cr3t",
+        "NOTOPIC": "https://ntfy.example.org/s3cr3t/",
+        "ODDTOPIC": "https://ntfy.example.org/s3cr3t?x=y",
+        "TWO": "s3cr3t s3cr3t",
         "BAD64": "whsec_s3cr3t-s3cr3t-s3cr3t-s3cr3t!",
     }
     with pytest.raises(UsageError) as raised:
@@ -83,6 +124,15 @@ def test_a_mistake_names_its_path_and_shows_no_secret(tmp_path: Path, text: str,
 def test_a_public_url_is_one_that_links_can_begin_with(tmp_path: Path, url: str) -> None:
     with pytest.raises(UsageError, match=r"gateway\.public_url: must be a URL"):
         loaded(tmp_path, f"gateway: {{public_url: '{url}'}}\n{SPACE}")
+
+
+def test_times_of_day_need_no_quotes(tmp_path: Path) -> None:
+    """YAML reads a bare 22:00 as the number 1320."""
+    quiet = "quiet_hours: {from: 22:00, to: 07:30, time_zone: Europe/Berlin}"
+    found = loaded(tmp_path, receivers(f"{{phone: {{{PHONE}, {quiet}}}}}"), **ENVIRON)
+    hours = found.gateway.notifications.receivers["phone"].quiet_hours
+    assert hours is not None
+    assert (hours.start, hours.end, hours.time_zone) == ("22:00", "07:30", "Europe/Berlin")
 
 
 def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:

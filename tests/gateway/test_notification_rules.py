@@ -2,32 +2,74 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
 import pytest
 
 from moot.gateway.notifications.safe_text import shown, without_markup
-from moot.gateway.notifications.schedule import Schedule, ScheduleRules
+from moot.gateway.notifications.schedule import QuietTimes, Schedule, ScheduleRules
 
 
 def schedule(*, per_minute: int = 6, separate: int = 3) -> Schedule:
     return Schedule(ScheduleRules(max_messages_per_minute=per_minute, max_separate_messages=separate))
 
 
+def messages(rules: Schedule, due: str, now: float, wall: float = 0.0) -> list[list[str]]:
+    return rules.next_messages(dict.fromkeys(due, wall), now=now, wall=wall)
+
+
 def test_a_few_are_told_one_by_one_and_more_at_once_together() -> None:
     rules = schedule(separate=3)
-    assert rules.next_messages([], 0.0) == []
-    assert rules.next_messages(["a", "b", "c"], 0.0) == [["a"], ["b"], ["c"]]
-    assert rules.next_messages(["a", "b", "c", "d"], 0.0) == [["a", "b", "c", "d"]]
+    assert messages(rules, "", 0.0) == []
+    assert messages(rules, "abc", 0.0) == [["a"], ["b"], ["c"]]
+    assert messages(rules, "abcd", 0.0) == [["a", "b", "c", "d"]]
 
 
 def test_what_is_over_the_rate_waits_and_then_goes_together() -> None:
     rules = schedule(per_minute=2)
     rules.record_sent(0.0)
     # Room for one: two are one message.
-    assert rules.next_messages(["a", "b"], 1.0) == [["a", "b"]]
+    assert messages(rules, "ab", 1.0) == [["a", "b"]]
     rules.record_sent(1.0)
-    assert rules.next_messages(["c"], 59.9) == []
-    assert rules.next_messages(["c", "d"], 60.0) == [["c", "d"]]
-    assert rules.next_messages(["c", "d"], 61.0) == [["c"], ["d"]]
+    assert messages(rules, "c", 59.9) == []
+    assert messages(rules, "cd", 60.0) == [["c", "d"]]
+    assert messages(rules, "cd", 61.0) == [["c"], ["d"]]
+
+
+def at(text: str, zone: str) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).timestamp()
+
+
+def test_quiet_hours_go_past_midnight_and_by_the_clock_of_their_zone() -> None:
+    berlin = QuietTimes("22:00", "07:00", ZoneInfo("Europe/Berlin"))
+    for time, quiet in [
+        ("21:59", False),
+        ("22:00", True),
+        ("00:00", True),
+        ("06:59", True),
+        ("07:00", False),
+    ]:
+        # In winter, and on both days on which the clock is set.
+        for day in ("2026-01-15", "2026-03-29", "2026-10-25"):
+            assert berlin.contain(at(f"{day}T{time}", "Europe/Berlin")) == quiet, (day, time)
+    assert not berlin.contain(at("2026-01-15T22:30", "America/New_York") - 8 * 3600)
+    lunch = QuietTimes("12:00", "13:00", ZoneInfo("UTC"))
+    assert [lunch.contain(at(f"2026-01-15T{each}", "UTC")) for each in ("11:59", "12:30", "13:00")] == [
+        False,
+        True,
+        False,
+    ]
+
+
+def test_what_became_due_in_quiet_hours_goes_out_together_afterwards() -> None:
+    quiet = QuietTimes("22:00", "07:00", ZoneInfo("UTC"))
+    rules = Schedule(ScheduleRules(6, 3, quiet))
+    night, morning = at("2026-01-15T23:00", "UTC"), at("2026-01-16T07:00", "UTC")
+    assert rules.next_messages({"a": night}, now=0.0, wall=night) == []
+    assert rules.next_messages({"a": night, "b": night}, now=0.0, wall=morning - 1) == []
+    assert rules.next_messages({"a": night, "b": morning}, now=0.0, wall=morning) == [["a", "b"]]
+    assert rules.next_messages({"a": morning, "b": morning}, now=0.0, wall=morning) == [["a"], ["b"]]
 
 
 @pytest.mark.parametrize(

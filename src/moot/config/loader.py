@@ -29,6 +29,7 @@ from moot.config.gateway_config import (
     SmtpConfig,
 )
 from moot.config.notification_reader import (
+    check_mail,
     notification_notes,
     read_notifications,
     read_public_url,
@@ -176,6 +177,7 @@ def _read_gateway(section: Mapping[str, Json], folder: Path, environ: Mapping[st
         "http": lambda value, path: read_struct(HttpConfig, value, path),
     }
     gateway = read_struct(GatewayConfig, without_admins, "gateway", readers)
+    check_mail(gateway)
     log = gateway.log
     if log.file is not None:
         log = msgspec.structs.replace(log, file=folder / log.file)

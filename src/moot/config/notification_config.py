@@ -14,7 +14,7 @@ import msgspec
 
 from moot.config.secret import Secret
 
-ReceiverType = Literal["webhook"]
+ReceiverType = Literal["webhook", "ntfy", "slack", "email"]
 
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
@@ -22,12 +22,23 @@ _Delay = Annotated[float, msgspec.Meta(ge=0, le=86_400)]
 _Text = Annotated[str, msgspec.Meta(min_length=1)]
 
 
+class QuietHours(msgspec.Struct, frozen=True, kw_only=True):
+    """`quiet_hours` of a receiver: nothing is sent; afterwards, what is still open is one message."""
+
+    # When they begin, by the clock in `time_zone`, as "22:00".
+    start: str = msgspec.field(name="from")
+    # When they end, as "07:00".
+    end: str = msgspec.field(name="to")
+    # Where that clock is, as Europe/Berlin.
+    time_zone: str
+
+
 class ReceiverConfig(msgspec.Struct, frozen=True, kw_only=True):
     """`gateway.notifications.receivers.NAME`: one place to which one participant's notifications go."""
 
     # Whose: it is told what it may decide, and neither its own proposals nor what it rejected.
     participant: _Text
-    # How: `webhook` posts signed JSON.
+    # How: `webhook` (signed JSON), `ntfy`, `slack` (an incoming webhook) or `email` (by `gateway.smtp`).
     type: ReceiverType
     # The environment variable that holds the URL. The URL never stands in this file: it often is a secret.
     url_env: str | None = None
@@ -37,10 +48,18 @@ class ReceiverConfig(msgspec.Struct, frozen=True, kw_only=True):
     secret_env: str | None = None
     # Or the file that holds it, readable by its owner alone.
     secret_file: Path | None = None
+    # ntfy: the environment variable that holds an access token, for a topic that needs one.
+    token_env: str | None = None
+    # Or the file that holds it, readable by its owner alone.
+    token_file: Path | None = None
+    # E-mail: to whom.
+    address: str | None = None
     # Only proposals in these spaces; by default in all in which the participant is a member.
     spaces: tuple[str, ...] | None = None
     # What is decided within this time is not told: whoever is at the console has seen it.
     after_seconds: _Delay = 30
+    # When nothing is sent: {from: "22:00", to: "07:00", time_zone: Europe/Berlin}.
+    quiet_hours: QuietHours | None = None
     # Also tell when nobody knows what came of an approved call.
     outcome_unknown: bool = False
     # Also send the arguments of the call, which may be confidential, to whoever runs the receiver.
@@ -53,6 +72,8 @@ class ReceiverConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_separate_messages: _Positive = 3
     # The URL that was found there; not a setting.
     url: Secret | None = None
+    # The access token that was found there; not a setting.
+    token: Secret | None = None
     # The secret that was found there; not a setting.
     secret: Secret | None = None
 

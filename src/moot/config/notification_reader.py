@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
 from moot.config.configuration import SpaceSettings
 from moot.config.gateway_config import GatewayConfig, is_loopback
-from moot.config.notification_config import NotificationsConfig, ReceiverConfig
+from moot.config.notification_config import NotificationsConfig, QuietHours, ReceiverConfig
 from moot.config.secret import Secret
 from moot.config.section_reader import at, checked, mapping, read_struct
 from moot.config.space_reader import participant_name
@@ -28,7 +29,25 @@ _URL: Final = re.compile(r"https?://[!-~]{1,2000}", re.ASCII | re.IGNORECASE)
 # Signs that end a link in a mail or in Slack.
 _PUBLIC_URL: Final = re.compile(r"https?://[^\s<>|\"'`\\^{}#?@]{1,500}", re.ASCII | re.IGNORECASE)
 # What is read with the settings, but is none.
-_NOT_SETTINGS: Final = ("url", "secret")
+_NOT_SETTINGS: Final = ("url", "secret", "token")
+# What a receiver needs, and what it may have, by its type.
+_NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
+    "webhook": ("url", "secret"),
+    "ntfy": ("url",),
+    "slack": ("url",),
+    "email": ("address",),
+}
+_POSSIBLE: Final[Mapping[str, tuple[str, ...]]] = {"ntfy": ("token",)}
+_MEANINGS: Final[Mapping[str, str]] = {
+    "url": "where the notifications go",
+    "secret": "with what messages are signed",
+    "address": "to whom the notifications go",
+}
+_TOKEN: Final = re.compile(r"[!-~]{1,1024}", re.ASCII)
+_TOPIC: Final = re.compile(r"[^/]/[A-Za-z0-9_-]{1,64}\Z", re.ASCII)
+_ADDRESS: Final = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,255}", re.ASCII)
+_TIME: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)", re.ASCII)
+_MINUTES_A_DAY: Final = 24 * 60
 # As many bits as a token of Moot carries at least; the signature is worth no more than its key.
 _MIN_SECRET_CHARS: Final = 24
 
@@ -92,16 +111,72 @@ def _read_receiver(name: str, value: Json, path: str, folder: Path, secrets: Tok
                 f"{path}.{key}: never in this file; {key}_file names a file that holds it,"
                 f" {key}_env an environment variable"
             )
-    receiver = read_struct(ReceiverConfig, section, path, {"participant": participant_name})
-    url = _secret(receiver.url_env, receiver.url_file, f"{path}.url", folder, secrets)
-    secret = _secret(receiver.secret_env, receiver.secret_file, f"{path}.secret", folder, secrets)
-    if url is None:
-        raise UsageError(f"{path}: url_file or url_env is missing: where the notifications go")
-    _check_url(url, f"{path}.url")
-    if secret is None:
-        raise UsageError(f"{path}: secret_file or secret_env is missing: with what messages are signed")
-    _check_signing_secret(secret, f"{path}.secret")
-    return msgspec.structs.replace(receiver, url=_hidden(url), secret=_hidden(secret))
+    readers = {"participant": participant_name, "quiet_hours": _quiet_hours}
+    receiver = read_struct(ReceiverConfig, section, path, readers)
+    found = {
+        "url": _secret(receiver.url_env, receiver.url_file, f"{path}.url", folder, secrets),
+        "secret": _secret(receiver.secret_env, receiver.secret_file, f"{path}.secret", folder, secrets),
+        "token": _secret(receiver.token_env, receiver.token_file, f"{path}.token", folder, secrets),
+        "address": receiver.address,
+    }
+    needed = _NEEDED[receiver.type]
+    for key, value in found.items():
+        if value is None and key in needed:
+            names = key if key == "address" else f"{key}_file or {key}_env"
+            raise UsageError(f"{path}: {names} is missing: {_MEANINGS[key]}")
+        if value is not None and key not in (*needed, *_POSSIBLE.get(receiver.type, ())):
+            raise UsageError(f"{path}: {key} has no meaning for the type {receiver.type}")
+    _check_found(receiver.type, found, path)
+    hidden = {key: Secret(text) for key, text in found.items() if text is not None and key in _NOT_SETTINGS}
+    return msgspec.structs.replace(receiver, **hidden)
+
+
+def check_mail(gateway: GatewayConfig) -> None:
+    """Raises UsageError if somebody is to be notified by mail, and there is no way to send any."""
+    for name, receiver in gateway.notifications.receivers.items():
+        if receiver.type == "email" and gateway.smtp is None:
+            here = at("gateway.notifications.receivers", name)
+            raise UsageError(f"{here}.type: e-mail goes out through gateway.smtp, which is missing")
+
+
+def _check_found(type: str, found: Mapping[str, str | None], path: str) -> None:
+    """That what was found can be used; no message shows it."""
+    url, secret, token, address = (found[key] for key in ("url", "secret", "token", "address"))
+    if url is not None:
+        _check_url(url, f"{path}.url")
+        if type == "ntfy" and _TOPIC.search(url) is None:
+            raise UsageError(f"{path}.url: ends with the topic, as in https://ntfy.sh/TOPIC")
+    if secret is not None:
+        _check_signing_secret(secret, f"{path}.secret")
+    if token is not None and _TOKEN.fullmatch(token) is None:
+        raise UsageError(f"{path}.token: has 1 to 1024 visible ASCII characters and no spaces")
+    if address is not None and _ADDRESS.fullmatch(address) is None:
+        raise UsageError(f"{path}.address: must be one e-mail address, as maria@example.org")
+
+
+def _quiet_hours(value: Json, path: str) -> QuietHours | None:
+    if value is None:
+        return None
+    quiet: QuietHours = read_struct(QuietHours, value, path, {"from": _time_of_day, "to": _time_of_day})
+    if quiet.start == quiet.end:
+        raise UsageError(f"{path}: from and to are the same time: leave quiet_hours out to have none")
+    try:
+        ZoneInfo(quiet.time_zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise UsageError(
+            f"{path}.time_zone: no such time zone is known here; it is named as Europe/Berlin or UTC"
+        ) from None
+    return quiet
+
+
+def _time_of_day(value: Json, path: str) -> str:
+    # YAML 1.1 reads a bare 22:00 as the number of its minutes.
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MINUTES_A_DAY:
+        return f"{value // 60:02}:{value % 60:02}"
+    found = _TIME.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise UsageError(f'{path}: must be a time of day in quotes, as "22:00"')
+    return f"{int(found[1]):02}:{found[2]}"
 
 
 def _secret(
@@ -125,10 +200,6 @@ def _check_signing_secret(secret: str, path: str) -> None:
             base64.b64decode(encoded, validate=True)
         except ValueError:
             raise UsageError(f"{path}: behind whsec_ stands base64, and what is there is not") from None
-
-
-def _hidden(text: str | None) -> Secret | None:
-    return None if text is None else Secret(text)
 
 
 def _check_url(url: str, path: str) -> None:

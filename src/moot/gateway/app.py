@@ -156,7 +156,7 @@ class Gateway:
         self.measures.watch_access(access_limiter)
         for host in self.directory.hosts.values():
             self.measures.watch_space(host)
-        self.notifier = Notifier(self.config, self.directory.hosts)
+        self.notifier = Notifier(self.config, self.directory.hosts, *_mail_settings(self.config))
         self.measures.watch_notifications(self.notifier)
         self.notifier.start()
 

@@ -1,21 +1,27 @@
-"""How a message leaves: one POST, in the form that its receiver reads.
+"""How a message leaves: one POST in the form that its receiver reads, or one mail.
 
 Redirects are not followed, certificates are verified, and no error names the address: it often is a secret.
 """
 
 from __future__ import annotations
 
+import asyncio
 import email.utils
+import smtplib
 import ssl
 import time
 from collections.abc import Callable
 from typing import Final, Literal, Protocol
 
 from moot.config.notification_config import ReceiverConfig
-from moot.errors import Unreachable
+from moot.config.secret import Secret
+from moot.errors import Unreachable, UsageError
+from moot.gateway.mailer import MailSettings, Password, send_now
+from moot.gateway.notifications.chat_bodies import mail_of, ntfy_body, slack_body
 from moot.gateway.notifications.message import Message
 from moot.gateway.notifications.webhook import sign, webhook_body
 from moot.net.http_client import PostResponse, post
+from moot.store.worker_thread import DaemonExecutor
 
 Outcome = Literal["sent", "refused", "unreachable"]
 OUTCOMES: Final[tuple[Outcome, ...]] = ("sent", "refused", "unreachable")
@@ -57,6 +63,54 @@ class WebhookChannel:
         await self._poster.send(body, sign(self._secret, message.delivery, int(self._clock()), body))
 
 
+class NtfyChannel:
+    """A topic of ntfy: the last part of its URL."""
+
+    def __init__(self, url: str, token: str | None, timeout_seconds: float) -> None:
+        root, _, self._topic = url.rpartition("/")
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._poster = Poster(f"{root}/", timeout_seconds)
+
+    async def send(self, message: Message) -> None:
+        await self._poster.send(ntfy_body(message, self._topic), self._headers)
+
+
+class SlackChannel:
+    """An incoming webhook of Slack, or of what takes after it."""
+
+    def __init__(self, url: str, timeout_seconds: float) -> None:
+        self._poster = Poster(url, timeout_seconds)
+
+    async def send(self, message: Message) -> None:
+        await self._poster.send(slack_body(message), {})
+
+
+class MailChannel:
+    """Mail to one address, sent in a thread of its own: a mail server that hangs holds up nobody else."""
+
+    def __init__(self, settings: MailSettings, password: Password | None, address: str) -> None:
+        self._settings = settings
+        self._password = password
+        self._address = address
+
+    async def send(self, message: Message) -> None:
+        mail = mail_of(message, sender=self._settings.sender, address=self._address, now=time.time())
+        thread = DaemonExecutor("a notification by mail")
+        try:
+            await asyncio.get_running_loop().run_in_executor(
+                thread, lambda: send_now(self._settings, self._password, mail)
+            )
+        except smtplib.SMTPResponseException as fault:
+            # Its text is the server's, and may hold the address.
+            raise DeliveryFailed("refused", f"SMTP {fault.smtp_code}") from None
+        except smtplib.SMTPRecipientsRefused:
+            raise DeliveryFailed("refused", "the address is refused") from None
+        except (OSError, smtplib.SMTPException) as fault:
+            raise DeliveryFailed("unreachable", type(fault).__name__) from None
+        finally:
+            thread.shutdown()
+
+
 class Poster:
     """Posts JSON to one URL."""
 
@@ -82,11 +136,23 @@ class Poster:
             raise DeliveryFailed("refused", f"status {answer.status}{hint}", _retry_after(answer))
 
 
-def open_channel(receiver: ReceiverConfig, timeout_seconds: float) -> Channel:
-    """The channel of a receiver whose configuration has been checked."""
-    url = "" if receiver.url is None else receiver.url.reveal()
-    secret = "" if receiver.secret is None else receiver.secret.reveal()
-    return WebhookChannel(url, secret, timeout_seconds)
+def open_channel(
+    receiver: ReceiverConfig,
+    timeout_seconds: float,
+    mail: MailSettings | None,
+    password: Password | None,
+) -> Channel:
+    """The channel of a receiver; raises UsageError for a configuration that was not checked."""
+    match receiver:
+        case ReceiverConfig(type="webhook", url=Secret() as url, secret=Secret() as secret):
+            return WebhookChannel(url.reveal(), secret.reveal(), timeout_seconds)
+        case ReceiverConfig(type="ntfy", url=Secret() as url, token=token):
+            return NtfyChannel(url.reveal(), None if token is None else token.reveal(), timeout_seconds)
+        case ReceiverConfig(type="slack", url=Secret() as url):
+            return SlackChannel(url.reveal(), timeout_seconds)
+        case ReceiverConfig(type="email", address=str() as address) if mail is not None:
+            return MailChannel(mail, password, address)
+    raise UsageError(f"a receiver of the type {receiver.type} lacks what it needs")
 
 
 def _retry_after(answer: PostResponse) -> float:

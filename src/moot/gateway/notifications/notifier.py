@@ -15,13 +15,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
+from zoneinfo import ZoneInfo
 
 from moot.config.gateway_config import GatewayConfig
-from moot.config.notification_config import NotificationsConfig, ReceiverConfig
+from moot.config.notification_config import NotificationsConfig, QuietHours, ReceiverConfig
+from moot.gateway.mailer import MailSettings, Password
 from moot.gateway.notifications.channels import Channel, DeliveryFailed, Outcome, open_channel
 from moot.gateway.notifications.message import compose, describe
 from moot.gateway.notifications.recipients import Subject, concerns, event_of, happened_at
-from moot.gateway.notifications.schedule import Schedule, ScheduleRules
+from moot.gateway.notifications.schedule import QuietTimes, Schedule, ScheduleRules
 from moot.gateway.notifications.told_store import read_told, write_told
 from moot.gateway.space_host import SpaceHost
 from moot.protocol.patterns import Rights
@@ -42,11 +44,19 @@ _STOP_SECONDS: Final = 1.0
 class Notifier:
     """All receivers of a gateway."""
 
-    def __init__(self, config: GatewayConfig, hosts: Mapping[str, SpaceHost]) -> None:
+    def __init__(
+        self,
+        config: GatewayConfig,
+        hosts: Mapping[str, SpaceHost],
+        mail: MailSettings | None = None,
+        password: Password | None = None,
+    ) -> None:
         self.outcomes: Counter[Outcome] = Counter()
         self.senders: list[NotificationSender] = []
         self._config = config
         self._hosts = hosts
+        self._mail = mail
+        self._password = password
         self._stopping = asyncio.Event()
         self._tasks = TaskSet("notifications")
         self._files: DaemonExecutor | None = None
@@ -58,7 +68,7 @@ class Notifier:
             return
         self._files = DaemonExecutor("notifications")
         for name, receiver in settings.receivers.items():
-            channel = open_channel(receiver, settings.timeout_seconds)
+            channel = open_channel(receiver, settings.timeout_seconds, self._mail, self._password)
             sender = NotificationSender(
                 name,
                 receiver,
@@ -114,6 +124,7 @@ class NotificationSender:
         self._file = file
         self._files = files
         self._outcomes = outcomes
+        self.clock = time.time
         # How often it has looked; for whoever waits until it has.
         self.scans = 0
         self._told: set[Subject] = set()
@@ -121,7 +132,11 @@ class NotificationSender:
         self._backoff = Backoff(settings.retry_first_seconds, settings.max_retry_seconds)
         self._retry_at = 0.0
         self._schedule = Schedule(
-            ScheduleRules(receiver.max_messages_per_minute, receiver.max_separate_messages)
+            ScheduleRules(
+                receiver.max_messages_per_minute,
+                receiver.max_separate_messages,
+                _quiet_times(receiver.quiet_hours),
+            )
         )
 
     async def run(self, stopping: asyncio.Event) -> None:
@@ -145,9 +160,9 @@ class NotificationSender:
 
     # What there is to tell
 
-    def _find_due(self) -> list[Subject]:
-        """What is due and was not told, the oldest first, as much as is held at once."""
-        found: dict[Subject, float] = {}
+    def _find_due(self, wall: float) -> dict[Subject, float]:
+        """What is due and was not told, and since when, the oldest first, as much as is held at once."""
+        found: dict[Subject, tuple[float, float]] = {}
         current: set[Subject] = set()
         for space, host, proposal in self._proposals():
             now = host.journaled.clock()
@@ -160,12 +175,14 @@ class NotificationSender:
             if now < since + self._receiver.after_seconds or subject in self._told:
                 continue
             if self._concerns(host, proposal, subject):
-                found[subject] = since
+                # By the wall clock, which quiet hours go by.
+                found[subject] = since, wall - (now - since - self._receiver.after_seconds)
         # What is over needs no memory; of a space that cannot be looked at, everything is kept.
         open_spaces = self._readable_hosts().keys()
         self._told = {each for each in self._told if each in current or each.space not in open_spaces}
         self._declined = {each: why for each, why in self._declined.items() if each in current}
-        return sorted(found, key=lambda each: (found[each], each))[: self._settings.max_queued]
+        oldest = sorted(found, key=lambda each: (found[each][0], each))[: self._settings.max_queued]
+        return {subject: found[subject][1] for subject in oldest}
 
     def _readable_hosts(self) -> dict[str, SpaceHost]:
         """Spaces whose proposals are known to be on disk, or will be: others may still lose theirs."""
@@ -213,7 +230,9 @@ class NotificationSender:
         """Send what is due; raises DeliveryFailed."""
         if time.monotonic() < self._retry_at:
             return
-        for subjects in self._schedule.next_messages(self._find_due(), time.monotonic()):
+        wall = self.clock()
+        due = self._find_due(wall)
+        for subjects in self._schedule.next_messages(due, now=time.monotonic(), wall=wall):
             # Those before it took their time.
             current = {each: found for each in subjects if (found := self._current(each)) is not None}
             if current and not stopping.is_set():
@@ -264,3 +283,7 @@ class NotificationSender:
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """What reads or writes a file; a disk that hangs holds up this receiver alone."""
         return await asyncio.get_running_loop().run_in_executor(self._files, work)
+
+
+def _quiet_times(quiet: QuietHours | None) -> QuietTimes | None:
+    return None if quiet is None else QuietTimes(quiet.start, quiet.end, ZoneInfo(quiet.time_zone))

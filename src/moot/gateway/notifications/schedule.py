@@ -1,19 +1,36 @@
 """When and how a receiver is told: now, later, one by one or as one summary. Pure; it is told the time.
 
 What is due is told one message each, as long as there are few. More than `max_separate_messages` at once, or
-more than the rate has room for, become one summary. What is over the rate waits until there is room, and the
-summary then has everything that is still open.
+more than the rate has room for, become one summary. What is over the rate waits until there is room. In quiet
+hours nothing is sent; what became due in them goes out together afterwards, if it is still open.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Final, NamedTuple, TypeVar
+from zoneinfo import ZoneInfo
 
 T = TypeVar("T")
 
 _MINUTE_SECONDS: Final = 60.0
+
+
+class QuietTimes(NamedTuple):
+    """A part of every day, by the clock of a time zone; it may go past midnight. Times are as `22:00`."""
+
+    start: str
+    end: str
+    zone: ZoneInfo
+
+    def contain(self, at: float) -> bool:
+        """Whether a moment, in seconds since 1970, is in them."""
+        clock = f"{datetime.fromtimestamp(at, self.zone):%H:%M}"
+        if self.start < self.end:
+            return self.start <= clock < self.end
+        return clock >= self.start or clock < self.end
 
 
 class ScheduleRules(NamedTuple):
@@ -21,6 +38,7 @@ class ScheduleRules(NamedTuple):
 
     max_messages_per_minute: int
     max_separate_messages: int
+    quiet: QuietTimes | None = None
 
 
 class Schedule:
@@ -30,12 +48,16 @@ class Schedule:
         self._rules = rules
         self._sent: deque[float] = deque()
 
-    def next_messages(self, due: Sequence[T], now: float) -> list[list[T]]:
-        """What to send now, as messages about one thing each, or as one about all of them."""
-        room = self._room(now)
-        if not due or room == 0:
+    def next_messages(self, due: Mapping[T, float], *, now: float, wall: float) -> list[list[T]]:
+        """What to send now, as messages about one thing each, or as one about all of them.
+
+        `due` says since when each thing is due, by the wall clock; `now` is any clock that only goes forward.
+        """
+        quiet, room = self._rules.quiet, self._room(now)
+        if not due or room == 0 or (quiet is not None and quiet.contain(wall)):
             return []
-        if len(due) > min(room, self._rules.max_separate_messages):
+        was_held = quiet is not None and any(map(quiet.contain, due.values()))
+        if was_held or len(due) > min(room, self._rules.max_separate_messages):
             return [list(due)]
         return [[each] for each in due]
 
