@@ -15,6 +15,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from tests.agent.vendor_apis import VENDOR_APIS
+
 Asked = dict[str, Any]
 # What to answer: words, tool calls, a status, or a function of what was asked.
 Line = str | dict[str, Any] | Response | Callable[[Asked], Any]
@@ -65,6 +67,7 @@ class Endpoint:
         return messages
 
     async def complete(self, request: Request) -> Response:
+        """Whatever the API, what it is asked for is kept and the next line is answered."""
         body = json.loads(await request.body())
         self.asked.append(body)
         self.headers.append(dict(request.headers))
@@ -76,6 +79,8 @@ class Endpoint:
         if isinstance(line, Response):
             return line
         said = {"text": line} if isinstance(line, str) else line
+        if (write := VENDOR_APIS.get(request.url.path.rpartition("/")[2])) is not None:
+            return write(said, body.get("stream", False))
         usage = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
         if body.get("stream"):
             return StreamingResponse(_stream(said, usage), media_type="text/event-stream")
@@ -121,7 +126,8 @@ async def _stream(said: dict[str, Any], usage: dict[str, int]) -> AsyncIterator[
 @asynccontextmanager
 async def endpoint(*script: Line) -> AsyncIterator[Endpoint]:
     served = Endpoint(list(script))
-    app = Starlette(routes=[Route("/v1/chat/completions", served.complete, methods=["POST"])])
+    paths = ("chat/completions", *VENDOR_APIS)
+    app = Starlette(routes=[Route(f"/v1/{path}", served.complete, methods=["POST"]) for path in paths])
     listening = socket.create_server(("127.0.0.1", 0))
     served.url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
     config = uvicorn.Config(app, lifespan="off", log_config=None, timeout_graceful_shutdown=1)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from moot.agent.agent import Agent
-from moot.agent.agent_settings import AgentLimits, AgentSettings, ModelSettings
+from moot.agent.agent_settings import AgentLimits, AgentSettings, Api, ModelSettings
 from moot.agent.model import Model
 from moot.offers.search_settings import SearchSettings
 from moot.participant import JoinedSpace, connect
@@ -63,13 +63,17 @@ class Scene:
 
 @asynccontextmanager
 async def scene(
-    folder: Path, *script: Line, rights: Sequence[Json] = TRUSTED, settings: AgentSettings | None = None
+    folder: Path,
+    *script: Line,
+    rights: Sequence[Json] = TRUSTED,
+    settings: AgentSettings | None = None,
+    api: Api = "chat",
 ) -> AsyncIterator[Scene]:
     settings = settings or AgentSettings()
     async with (
         endpoint(*script) as model,
         gateway_with(folder, alice=["*"], bob=["*"], calculator=TOOL_HOST, agent=rights) as gateway,
-        Model(ModelSettings(base_url=model.url, model="scripted"), settings.limits) as client,
+        Model(ModelSettings(base_url=model.url, model="scripted", api=api), settings.limits) as client,
     ):
         alice, calculator = await gateway.join("alice"), await gateway.join("calculator")
 

@@ -22,7 +22,7 @@ async def test_a_process_joins_answers_and_leaves_on_ctrl_c(tmp_path: Path) -> N
     token.write_text("t-agent\n")
     token.chmod(0o600)
     async with (
-        endpoint(call("add", a=20, b=22), "42, of course.") as model,
+        endpoint(call("add", a=20, b=22), "42, of course, other-secret-7.") as model,
         gateway_with(tmp_path, alice=["*"], calculator=TOOL_HOST, agent=TRUSTED) as gateway,
     ):
         alice, calculator = await gateway.join("alice"), await gateway.join("calculator")
@@ -36,20 +36,26 @@ async def test_a_process_joins_answers_and_leaves_on_ctrl_c(tmp_path: Path) -> N
         place = ["--gateway", gateway.url, "--space", "lab", "--token-file", str(token)]
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "moot.cli", "agent", *place, "--base-url", model.url, "--model", "scripted",
-            "--api-key-env", "THE_KEY", env={**os.environ, "THE_KEY": "sk-1"}, stderr=asyncio.subprocess.PIPE,
+            "--api-key-env", "THE_KEY", "--header", "X-Title: Moot: a test",
+            "--header-env", "api-key=OTHER_KEY", "--log-level", "debug",
+            env={**os.environ, "THE_KEY": "sk-1", "OTHER_KEY": "other-secret-7"},
+            stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         try:
             await alice.roster.wait_for("agent", timeout_seconds=HANG_SECONDS)
             await alice.chat("agent: 20 + 22?")
             reply = await received.wait(lambda e: e.kind == "chat" and e.sender == "agent")
-            assert reply.payload["text"] == "42, of course."
+            assert reply.payload["text"] == "42, of course, [key withheld]."
             assert model.headers[0]["authorization"] == "Bearer sk-1"
+            assert model.headers[0]["x-title"] == "Moot: a test"
+            assert model.headers[0]["api-key"] == "other-secret-7"
         finally:
             child.send_signal(signal.SIGINT)
             _, errors = await child.communicate()
         assert child.returncode == 0
         assert b"Traceback" not in errors
         assert b"sk-1" not in errors
+        assert b"other-secret" not in errors
 
 
 @pytest.mark.parametrize(
@@ -57,6 +63,15 @@ async def test_a_process_joins_answers_and_leaves_on_ctrl_c(tmp_path: Path) -> N
     [
         (["--api-key-env", "NOT_SET_ANYWHERE"], "the variable NOT_SET_ANYWHERE is not set"),
         (["--base-url", "localhost:1"], "starts with http:// or https://"),
+        (["--base-url", "https://me:secret@example.org/v1"], "--base-url holds no key"),
+        (["--base-url", "https://example.org/v1?key=secret"], "--base-url holds no key"),
+        (["--header", "X-Title"], '--header is "NAME: VALUE"'),
+        (["--header", "X Title: Moot"], '--header is "NAME: VALUE"'),
+        (["--header", "X-Title: a\r\nHost: b"], '--header is "NAME: VALUE"'),
+        (["--header", "Authorization: Bearer sk-1"], "use --header-env Authorization=VARIABLE"),
+        (["--header", "x-api-key: sk-1"], "use --header-env x-api-key=VARIABLE"),
+        (["--header-env", "api-key"], "--header-env is NAME=VARIABLE"),
+        (["--header-env", "api-key=NOT_SET_ANYWHERE"], "the variable NOT_SET_ANYWHERE is not set"),
         (["--steps", "0"], "--steps is a number above 0"),
         (["--instructions", "no/such/file"], "cannot be read"),
     ],

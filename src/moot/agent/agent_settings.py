@@ -11,7 +11,7 @@ from moot.offers.search_settings import SearchSettings
 # Which chats the agent answers: those that name it, or all.
 Answers = Literal["named", "all"]
 # The API that the endpoint speaks.
-Api = Literal["chat"]
+Api = Literal["chat", "anthropic", "responses"]
 
 DEFAULT_INSTRUCTIONS: Final = (
     "You are a member of a shared workspace of people, agents and tools. Everybody there sees what you say "

@@ -19,8 +19,10 @@ import httpx2
 import orjson
 
 from moot.agent.agent_settings import AgentLimits, Api, ModelSettings
+from moot.agent.anthropic_messages import AnthropicMessages
 from moot.agent.chat_completions import ChatCompletions
 from moot.agent.model_reply import EndpointFault, Message, ModelFailed, ModelReply, TextHandler, ToolCall
+from moot.agent.openai_responses import OpenAIResponses
 from moot.agent.secret_filter import FilteredStream, SecretFilter
 from moot.agent.server_sent_events import decode_events
 from moot.resilience.backoff import Backoff
@@ -74,8 +76,16 @@ class ModelApi(Protocol):
     def read(self, answer: Any) -> ModelReply: ...
 
 
-_APIS: Final[dict[Api, Callable[[], ModelApi]]] = {"chat": ChatCompletions}
-_API_NAMES: Final[dict[Api, str]] = {"chat": "an OpenAI-compatible API"}
+_APIS: Final[dict[Api, Callable[[], ModelApi]]] = {
+    "chat": ChatCompletions,
+    "anthropic": AnthropicMessages,
+    "responses": OpenAIResponses,
+}
+_API_NAMES: Final[dict[Api, str]] = {
+    "chat": "an OpenAI-compatible API",
+    "anthropic": "Anthropic's Messages API",
+    "responses": "OpenAI's Responses API",
+}
 
 
 class _Retryable(Exception):

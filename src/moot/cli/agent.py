@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,18 +18,26 @@ if TYPE_CHECKING:
 
 _ABOUT: Final = """\
 Joins a space as an agent: a language model behind an OpenAI-compatible endpoint (a vendor's, or a local one
-such as llama.cpp, vLLM or Ollama). It answers chats that name it, finds the tools of all members, calls those
-that its capabilities allow and proposes the others. Its reasoning is shown as reasoning/*; members with
-the right to can pause it, stop its reasoning, make it forget, or shut it down.
+such as llama.cpp, vLLM or Ollama), OpenAI's Responses API or Anthropic's Messages API. It answers chats that
+name it, finds the tools of all members, calls those that its capabilities allow and proposes the others. Its
+reasoning is shown as reasoning/*; members with the right to can pause it, stop its reasoning, make it forget,
+or shut it down.
 
 The key is read from the environment variable that --api-key-env names and shown nowhere.
 """
+
+_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
+# Names of headers whose values are secrets with every vendor.
+_SECRET_HEADER: Final = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
 
 _EXAMPLES: Final = """\
   moot agent --gateway http://localhost:8080 --space lab --token-file agent.token \\
       --base-url http://localhost:11434/v1 --model llama3.1
   OPENAI_API_KEY=… moot agent --gateway http://localhost:8080 --space lab --token-file agent.token \\
       --base-url https://api.openai.com/v1 --model gpt-5-mini --api-key-env OPENAI_API_KEY
+  ANTHROPIC_API_KEY=… moot agent --gateway http://localhost:8080 --space lab --token-file agent.token \\
+      --api anthropic --base-url https://api.anthropic.com/v1 --model claude-sonnet-4-5 \\
+      --api-key-env ANTHROPIC_API_KEY
 
 What the agent's participant needs: chat, chat/acknowledge, mcp/proposal and mcp/withdraw; `mcp/request` of
 `*/list` to find tools by itself; reasoning/*, stream/* and participant/status to show its reasoning
@@ -50,8 +59,22 @@ def add_command(commands: Any, name: str) -> None:
     add("--token-file", required=True, type=Path, metavar="FILE", help="holds the token of the member")
     add("--token", action=RefuseToken)
     add("--base-url", required=True, metavar="URL", help="the endpoint, up to and with /v1")
+    add(
+        "--api",
+        choices=("chat", "responses", "anthropic"),
+        default="chat",
+        help="what the endpoint speaks: OpenAI's chat completions or responses, or Anthropic's messages "
+        "(default: chat)",
+    )
     add("--model", required=True, metavar="NAME", help="which of its models")
     add("--api-key-env", metavar="NAME", help="the environment variable that holds the key (default: no key)")
+    add("--header", action="append", metavar="NAME: VALUE", help="sent with every request; no secrets")
+    add(
+        "--header-env",
+        action="append",
+        metavar="NAME=VARIABLE",
+        help="a header whose value is in an environment variable and shown nowhere",
+    )
     add("--temperature", type=float, metavar="N", help="the sampling temperature (default: the endpoint's)")
     add("--max-tokens", type=int, metavar="N", help="longest answer in tokens (default: the endpoint's)")
     add("--no-stream", action="store_true", help="for endpoints that cannot stream")
@@ -100,6 +123,8 @@ def _model(options: argparse.Namespace) -> ModelSettings:
             raise UsageError(f"--api-key-env: the variable {options.api_key_env} is not set")
     if not options.base_url.startswith(("http://", "https://")):
         raise UsageError("--base-url starts with http:// or https://, such as http://localhost:11434/v1")
+    if "@" in options.base_url or "?" in options.base_url:
+        raise UsageError("--base-url holds no key: give it with --api-key-env or --header-env")
     return ModelSettings(
         base_url=options.base_url,
         model=options.model,
@@ -107,7 +132,30 @@ def _model(options: argparse.Namespace) -> ModelSettings:
         temperature=options.temperature,
         max_tokens=options.max_tokens,
         stream=not options.no_stream,
+        api=options.api,
+        headers=dict(_header(text) for text in options.header or ()),
+        secret_headers=dict(_header_from_environment(text) for text in options.header_env or ()),
     )
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = (part.strip() for part in text.partition(":"))
+    if not colon or not _HEADER_NAME.fullmatch(name) or not value.isprintable():
+        raise UsageError('--header is "NAME: VALUE", such as --header "X-Title: Moot"')
+    if _SECRET_HEADER.search(name):
+        raise UsageError(f"--header: {name} holds a secret, which other users can see in a command line: "
+                         f"use --header-env {name}=VARIABLE")  # fmt: skip
+    return name, value
+
+
+def _header_from_environment(text: str) -> tuple[str, str]:
+    name, _, variable = (part.strip() for part in text.partition("="))
+    if not variable or not _HEADER_NAME.fullmatch(name):
+        raise UsageError("--header-env is NAME=VARIABLE, such as --header-env api-key=AZURE_KEY")
+    value = os.environ.get(variable, "").strip()
+    if not value or not value.isprintable():
+        raise UsageError(f"--header-env: the variable {variable} is not set, or is no single line")
+    return name, value
 
 
 def _agent(options: argparse.Namespace) -> AgentSettings:
