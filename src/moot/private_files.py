@@ -78,7 +78,7 @@ def open_private(path: str | os.PathLike[str], flags: int) -> int:
     return descriptor
 
 
-def read_secret(path: Path) -> bytes:
+def read_secret(path: Path, *, max_bytes: int = _SECRET_BYTES) -> bytes:
     """The beginning of a file that holds a secret; raises OSError, and UsageError when others know it.
 
     Modes do not count on a read-only file system, such as the secrets of Docker and Kubernetes: whoever has
@@ -88,7 +88,7 @@ def read_secret(path: Path) -> bytes:
         found = os.fstat(opened.fileno())
         if not stat.S_ISDIR(found.st_mode) and os.name == "posix":
             _check_secret(path, found, os.fstatvfs(opened.fileno()).f_flag & os.ST_RDONLY != 0)
-        return opened.read(_SECRET_BYTES)
+        return opened.read(max_bytes)
 
 
 def _check_secret(path: Path, found: os.stat_result, is_read_only: bool) -> None:

@@ -45,6 +45,19 @@ def test_what_a_variable_holds_is_not_looked_into_again() -> None:
     assert variables(environ={"A": "${TOKEN}"}).fill("${A}") == "${TOKEN}"
 
 
+def test_a_variable_of_the_environment_may_be_called_as_a_placeholder_of_ours() -> None:
+    """A server that asks for a TOKEN of its own must not get the one of the member."""
+    one = variables(environ={"TOKEN": "of the environment", "EMPTY": ""})
+    assert one.fill("${env:TOKEN} ${TOKEN}") == f"of the environment {TOKEN}"
+    assert one.fill("${env:TOKEN:-x} ${env:PORT:-} ${env:EMPTY:-a:-b} $${env:TOKEN}") == (
+        "of the environment  a:-b ${env:TOKEN}"
+    )
+    with pytest.raises(UsageError, match="PORT is not set"):
+        one.fill("${env:PORT}")
+    with pytest.raises(UsageError, match="holds one name"):
+        one.fill("${env:a b}")
+
+
 def test_what_is_not_set_is_told_or_left_out() -> None:
     with pytest.raises(VariableNotSet, match="the environment variable NOPE is not set"):
         variables().fill("x ${NOPE}")

@@ -12,12 +12,18 @@ from moot.cli import program
 _ABOUT = """\
 Makes a space from a template, in this folder or in DIR: a moot.yaml with the members and their capabilities,
 and the files that they need. Nothing is overwritten. `moot up` then runs it.
+
+With --from it takes the MCP servers of another program's configuration instead of a template: mcp.json,
+claude_desktop_config.json, ~/.claude.json, and those of VS Code, Cursor, Windsurf, Zed, Gemini CLI and Codex.
+All calls to them are proposals then. Keys go into files that only you can read and Git ignores.
 """
 _EXAMPLES = """\
   moot init                          an agent that proposes changes to files; you decide (no model needed)
   moot init coder                    a language model for the project in this folder
   moot init research-team team --base-url http://localhost:11434/v1 --model qwen3 --key-env OLLAMA_KEY
   moot init --list
+  moot init --from                   lists the configurations of your MCP clients
+  moot init --from .cursor/mcp.json lab      puts their servers into a space, behind approval
 """
 
 
@@ -25,7 +31,7 @@ def add_command(commands: Any, name: str) -> None:
     parser = program.add_command(
         commands,
         name,
-        help="make a space from a template",
+        help="make a space from a template, or from an MCP client's servers",
         about=_ABOUT,
         examples=_EXAMPLES,
     )
@@ -33,6 +39,14 @@ def add_command(commands: Any, name: str) -> None:
     add("template", nargs="?", metavar="TEMPLATE", help="filesystem (default), coder, research-team or empty")
     add("folder", nargs="?", type=Path, default=Path(), metavar="DIR", help="the folder (default: this one)")
     add("--list", action="store_true", help="show the templates and what they are for")
+    add(
+        "--from",
+        dest="source",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="take the MCP servers of this file; without FILE, list the files of your MCP clients",
+    )
     add("--space", metavar="NAME", help="the name of the space (default: that of the folder)")
     add("--base-url", metavar="URL", help="of the model's API (default: https://api.openai.com/v1)")
     add("--model", metavar="NAME", help="which model agents use (default: gpt-5-mini)")
@@ -48,6 +62,10 @@ def run(options: argparse.Namespace) -> int:
     from moot.tui.text_table import TextTable
     from moot.up import scaffold
 
+    if options.source is not None:
+        from moot.cli.init_from import run_from
+
+        return run_from(options)
     if options.list:
         found = scaffold.templates()
         if options.json:

@@ -33,6 +33,8 @@ class McpServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     command: str | None = None
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = msgspec.field(default_factory=dict)
+    # A file of further variables, for its owner alone: what must not stand in the configuration.
+    env_file: str | None = None
     cwd: str | None = None
     url: str | None = None
     # With a URL: sent with every request.

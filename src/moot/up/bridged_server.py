@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from moot.config.configuration import McpServerConfig, MemberConfig
+from moot.config.env_file import read_env_file
 from moot.errors import MootError
 from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import HttpServer, Server, StdioServer, Upstream
@@ -135,9 +137,15 @@ class BridgedServer:
     def _server(self) -> Server:
         """The server with its placeholders replaced; raises UsageError."""
         variables, config = self._variables, self._server_config
+        further: dict[str, str] = {}
+        if config.env_file is not None:
+            # Read at every start, so that a key can be changed without a restart of the space.
+            file = variables.folder / variables.fill(config.env_file)
+            further = read_env_file(file)
+            variables = replace(variables, environ={**variables.environ, **further}, env_file=file)
         if config.url is not None:
             headers = {name: variables.fill(value) for name, value in config.headers.items()}
             return HttpServer(url=variables.fill(config.url), headers=headers, transport=config.transport)
-        resolved = resolve_command(config, variables)
+        resolved = resolve_command(config, variables, further)
         command = Command(argv=resolved.argv, env=resolved.environment, cwd=str(resolved.cwd))
         return StdioServer(command=command, stderr_file=self._logs)

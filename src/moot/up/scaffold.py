@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -82,6 +82,22 @@ def make(template: Template, folder: Path, values: TemplateValues) -> list[Path]
     """Write the files of a template; the paths, relative to the folder. Overwrites nothing."""
     _check(values)
     files = dict(_files(template, values))
+    check_free(folder, files)
+    try:
+        for path, text in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text, "utf-8")
+        ignore_private_files(folder)
+    except OSError as fault:
+        raise UsageError(
+            f"{folder} cannot be written: {fault.strerror or fault}. Choose a folder that you can write:"
+            f" moot init {template.name} DIR"
+        ) from None
+    return list(files)
+
+
+def check_free(folder: Path, files: Iterable[Path]) -> None:
+    """Raises UsageError if the folder has a space, or one of these files."""
     there = find_config(folder) if folder.is_dir() else None
     if there is not None:
         raise UsageError(f"{there} already exists: this folder has a space. Choose another folder")
@@ -90,17 +106,6 @@ def make(template: Template, folder: Path, values: TemplateValues) -> list[Path]
         raise UsageError(
             f"{folder}: these files would be overwritten: {', '.join(taken)}. Choose another folder"
         )
-    try:
-        for path, text in files.items():
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_text(text, "utf-8")
-        _ignore(folder)
-    except OSError as fault:
-        raise UsageError(
-            f"{folder} cannot be written: {fault.strerror or fault}. Choose a folder that you can write:"
-            f" moot init {template.name} DIR"
-        ) from None
-    return list(files)
 
 
 def _files(template: Template, values: TemplateValues) -> Iterator[tuple[Path, str]]:
@@ -111,7 +116,7 @@ def _files(template: Template, values: TemplateValues) -> Iterator[tuple[Path, s
             yield relative, values.fill(path.read_text("utf-8"))
 
 
-def _ignore(folder: Path) -> None:
+def ignore_private_files(folder: Path) -> None:
     """Add to what the project ignores already."""
     file = folder / ".gitignore"
     before = file.read_text("utf-8") if file.exists() else ""
@@ -121,10 +126,14 @@ def _ignore(folder: Path) -> None:
         file.write_text(start + "".join(f"{line}\n" for line in missing), "utf-8")
 
 
+def check_space_name(name: str) -> None:
+    if _UNFIT.search(name) or not name[:1].isalnum() or len(name) > 64:
+        raise UsageError("a space's name has 1 to 64 letters, digits, '.', '_' or '-'")
+
+
 def _check(values: TemplateValues) -> None:
     """Check values that go into a YAML file, with or without quotes."""
-    if _UNFIT.search(values.space) or not values.space[:1].isalnum() or len(values.space) > 64:
-        raise UsageError("a space's name has 1 to 64 letters, digits, '.', '_' or '-'")
+    check_space_name(values.space)
     for option, value in (("--base-url", values.base_url), ("--model", values.model)):
         if not value or any(character in '"\\$' or not character.isprintable() for character in value):
             raise UsageError(f"{option}: contains a character that is not allowed there")

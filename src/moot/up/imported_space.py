@@ -1,0 +1,120 @@
+"""`moot init --from FILE`: a space with the MCP servers of a client, in which the client has to propose."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Container
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from moot.config.clients.client_file import ClientFile
+from moot.config.clients.server_import import ImportedServer, import_servers
+from moot.config.env_file import format_env_text
+from moot.errors import UsageError
+from moot.private_files import use_folder
+from moot.resilience.atomic_file import write_atomically
+from moot.up.scaffold import check_free, check_space_name, ignore_private_files
+
+AGENT: Final = "agent"
+PERSON: Final = "you"
+# Who cannot be called so: people and the client here, and what every space has.
+_RESERVED: Final = (AGENT, PERSON, "gateway", "system")
+_SECRETS: Final = Path(".moot/secrets")
+_HEADER: Final = """\
+# MCP servers behind approval. The MCP client takes part as `agent`: it sees all tools, and each call that it
+# makes is a proposal; nothing runs until you approve it.
+#
+#   moot up       runs it
+#   moot join     in another terminal, in this folder: see what is proposed, and decide
+#
+# Keys are not in this file: .moot/secrets/NAME.env has the variables of the server NAME. Git ignores .moot.
+# Every setting: docs/how-to/set-up-a-space.md and docs/how-to/run-a-space.md of Moot.
+
+spaces:
+  @SPACE@:
+    title: Tools behind approval
+    default_participant: you
+
+    participants:
+      you:
+        capabilities: [{kind: "*"}]
+
+      # The MCP client: `moot mcp --as agent --print-config CLIENT` prints what it needs.
+      agent:
+        profile: proposal-only
+        capabilities:
+          - {kind: mcp/withdraw}
+        # When you have seen enough, let it call a tool by itself:
+        #   moot member grant agent mcp/request:tools/call:TOOL
+
+    mcp_servers:
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedSpace:
+    """What was made: files relative to the folder, the names of the servers, and notes without secrets."""
+
+    files: list[Path]
+    servers: list[str]
+    notes: list[str]
+
+
+def make_imported_space(
+    file: ClientFile, folder: Path, space: str, *, environ: Container[str]
+) -> ImportedSpace:
+    """Write a moot.yaml, and a file of variables for each server that has some. Overwrites nothing."""
+    check_space_name(space)
+    servers, notes = import_servers(file, folder.absolute(), reserved=_RESERVED, environ=environ)
+    if not servers:
+        said = "".join(f"\n  {note}" for note in notes)
+        raise UsageError(f"{file.path}: holds no server that can be taken over{said}")
+    texts = {_env_path(server): _env_text(server) for server in servers if server.secrets or server.wanted}
+    configuration = Path("moot.yaml")
+    check_free(folder, [*texts, configuration])
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        ignore_private_files(folder)
+        if texts:
+            use_folder(folder / _SECRETS.parent, option="another DIR")
+            use_folder(folder / _SECRETS, what="the folder", option="another DIR")
+            # Also where the folder of the space is not the top of a repository.
+            (folder / _SECRETS / ".gitignore").write_text("*\n", "utf-8")
+        for path, text in texts.items():
+            write_atomically(folder / path, text.encode(), replace=False)
+        # Last, so that a space is there only if all of it is.
+        write_atomically(folder / configuration, _yaml(servers, space).encode(), mode=0o644, replace=False)
+    except OSError as fault:
+        raise UsageError(
+            f"{folder} cannot be written: {fault.strerror or fault}. Choose a folder that you can write:"
+            f" moot init --from FILE DIR"
+        ) from None
+    return ImportedSpace(
+        files=[configuration, *texts], servers=[server.name for server in servers], notes=notes
+    )
+
+
+def _env_path(server: ImportedServer) -> Path:
+    return _SECRETS / f"{server.name}.env"
+
+
+def _env_text(server: ImportedServer) -> str:
+    lines = ["# Variables of this MCP server, one NAME=VALUE a line. Read whenever it is started.\n"]
+    for name, description in server.wanted.items():
+        shown = "".join(character for character in description if character.isprintable())
+        lines.append(f"# to be filled in{f': {shown}' if shown else ''}\n# {name}=\n")
+    return "".join(lines) + format_env_text(server.secrets)
+
+
+def _yaml(servers: list[ImportedServer], space: str) -> str:
+    entries = {}
+    for server in servers:
+        entry = dict(server.settings)
+        if server.secrets or server.wanted:
+            entry["env_file"] = str(_env_path(server))
+        entries[server.name] = entry
+    dumped = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=100)
+    return _HEADER.replace("@SPACE@", space) + textwrap.indent(dumped, " " * 6)
