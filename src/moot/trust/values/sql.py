@@ -43,7 +43,7 @@ def can_read_sql() -> bool:
 def sql_atoms(text: str) -> list[Atom] | None:
     """What the statement does, as one fixed atom; None if it cannot be told."""
     body = text.strip().removesuffix(";").strip()
-    if len(body) > MAX_SQL_CHARS or not body.isascii() or _HIDING.search(body):
+    if len(body) > MAX_SQL_CHARS or not text.isascii() or _HIDING.search(body):
         return None
     # Deeper statements take a parser long, and no person reads them.
     found = _summary(body) if body.count("(") <= MAX_PARENTHESES else None
@@ -75,9 +75,11 @@ def _summary(body: str) -> str | None:
     return None
 
 
-def _tokens(text: str) -> list[str]:
-    words = (token.text.upper() for token in _library().tokenize(text))
-    return ["<>" if word == "!=" else word for word in words if word not in ("AS", "INNER")]
+def _tokens(text: str) -> list[tuple[str, str]]:
+    """The words and what each is taken for: a text in quotes is no name."""
+    found = [(token.token_type.name, token.text.upper()) for token in _library().tokenize(text)]
+    words = [(kind, "<>" if word == "!=" else word) for kind, word in found]
+    return [each for each in words if each[1] not in ("AS", "INNER")]
 
 
 def _query_summary(statement: Any) -> str | None:
