@@ -153,6 +153,13 @@ def _restricts(condition: Any) -> bool:
     library = _library()
     if kind not in COMPARISONS or not isinstance(condition.this, library.exp.Column):
         return False
+    # `id = 2 > 0` compares a column with the outcome of a comparison, which may always hold.
+    if any(
+        type(node).__name__ in COMPARISONS | {"NEQ", "Not"}
+        for node in condition.walk()
+        if node is not condition
+    ):
+        return False
     others = [node for node in condition.walk() if isinstance(node, library.exp.Column)]
     literals = list(condition.find_all(library.exp.Literal, library.exp.Null, library.exp.Boolean))
     if kind in ("Like", "ILike") and all(set(each.name) <= {"%", "_"} for each in literals):
