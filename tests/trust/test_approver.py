@@ -369,9 +369,9 @@ async def test_a_budget_ends_a_burst_and_everything_is_there_after_a_restart(tmp
         assert await here.write("reports/day-33.md") == "by alice"
         for hours in (2, -2):
             # A wall clock that is set gives the rules nothing back.
-            here.approver._clock = lambda hours=hours: time.time() + hours * 3_600  # type: ignore[misc]
+            here.approver.wall_clock = lambda hours=hours: time.time() + hours * 3_600  # type: ignore[misc]
             assert await here.write(f"reports/day-{hours + 40}.md") == "by alice"
-        here.approver._clock = time.time
+        here.approver.wall_clock = time.time
         rules = await here.alice.call("approver", "trust_rules", {})
         assert rules.structured is not None
         (shown,) = rules.structured["rules"]

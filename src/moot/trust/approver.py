@@ -22,7 +22,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -69,6 +69,10 @@ MAX_LEARNED_DECISIONS: Final = 5_000
 RELOAD_SECONDS: Final = 1.0
 # Proposals that wait until the tools of their host have been compared; any more are left to people.
 MAX_DEFERRED: Final = 1_000
+# How often is written down up to where we have seen everything, where nothing else is written.
+SAVE_SECONDS: Final = 10.0
+# The wall clock may differ from the clock that nobody sets by so much without having jumped.
+CLOCK_JUMP_SECONDS: Final = 5.0
 REJECT_REASON: Final = "policy"
 
 
@@ -92,7 +96,7 @@ class Approver:
         self.shadow = Shadow()
         self.tally = UseTally()
         ledger.on_change = self._observe_decision
-        self._clock = clock
+        self.wall_clock = clock
         # Limits and budgets: a wall clock that is set must not give a rule more decisions than it has.
         self.uses_clock: Callable[[], float] = SteadyClock() if clock is time.time else clock
         self._draw = draw
@@ -102,6 +106,10 @@ class Approver:
         self._accepted = self._accepted_calls()
         self._rejected = rejected_calls(ledger)
         self._reported_rules: set[str] = set()
+        # Decisions of people that rules were compared with, and what each said.
+        self._considered: dict[str, str] = {}
+        # Whether what the ledger observes comes from the gateway's history.
+        self._recalling = False
         # Messages from the gateway's history, which may be delivered to us once more.
         self._recalled: frozenset[str] = frozenset()
         self._learning = asyncio.Event()
@@ -124,17 +132,20 @@ class Approver:
         if space.may("capability/grant"):
             log.warning("the approver holds capability/grant, which it never uses: remove that permission")
         await self._catch_up()
-        async with asyncio.TaskGroup() as group:
-            helpers = [group.create_task(self._learn()), group.create_task(self._reload_rules())]
-            helpers.append(group.create_task(self._tool_watcher.run(self.store.rules)))
-            async for envelope in reader:
-                if isinstance(envelope, MissedMessages):
-                    log.warning("some envelopes were missed")
-                    await self._catch_up()
-                else:
-                    self._process(self._with_names(envelope))
-            for helper in helpers:
-                helper.cancel()
+        try:
+            async with asyncio.TaskGroup() as group:
+                helpers = [group.create_task(self._learn()), group.create_task(self._reload_rules())]
+                helpers.append(group.create_task(self._tool_watcher.run(self.store.rules)))
+                async for envelope in reader:
+                    if isinstance(envelope, MissedMessages):
+                        log.warning("some envelopes were missed")
+                        await self._catch_up()
+                    else:
+                        self._process(self._with_names(envelope))
+                for helper in helpers:
+                    helper.cancel()
+        finally:
+            self.store.save()
 
     # Observing
 
@@ -142,32 +153,55 @@ class Approver:
         """Process what was sent before we joined, or missed, as far as the gateway's history goes."""
         await self.space.recall()
         past = [self._with_names(envelope) for envelope in await self.space.history()]
+        is_new, missed = not self.store.last_seen, self._find_missed(past)
+        self._recalling = True
         for envelope in past:
             if self.ledger.get(envelope.id) is None:
-                self.ledger.observe(envelope, _sent_at(envelope, self._clock()))
+                self.ledger.observe(envelope, _sent_at(envelope, self.wall_clock()))
+        self._recalling = False
         self._recalled = frozenset(envelope.id for envelope in past)
         self._count_past_decisions()
         self._accepted = self._accepted_calls()
         self._rejected = rejected_calls(self.ledger)
         for decision in list(self.ledger):
-            self.trip(PersonDecided(decision), at=decision.at)
+            envelopes = (decision.envelope, *(each.envelope for each in decision.rejections))
+            # By their order: of what happened while we were away no clock says whether it was reviewed.
+            was_missed = not is_new and any(each in missed for each in envelopes)
+            self._compare_with_rules(decision, at=None if was_missed else decision.at)
         for envelope in past:
-            # A stop is obeyed even if it was sent while we were away.
-            if envelope.kind == "trust/stop" and envelope.sender != self.space.name:
-                self._apply_missed_stop(envelope)
+            # A stop is obeyed even if it was sent while we were away, or to another approver.
+            if envelope.kind == "trust/stop" and envelope.id in missed and envelope.sender != self.space.name:
+                named = envelope.payload.get("rule")
+                if not is_new or not isinstance(named, str) or named in {r.name for r in self.store.rules}:
+                    self.commands.stop(envelope)
+        self._note_seen(past)
+        self.store.save()
         for decision in list(self.ledger):
             if decision.status == "open" and self._is_open(decision.id):
                 self.trip(ProposalSeen(decision.case, self._accepted))
                 self._apply_rules(decision.case)
         self._learning.set()
 
-    def _apply_missed_stop(self, envelope: Envelope) -> None:
-        at, rule = _sent_at(envelope, self._clock()), envelope.payload.get("rule")
-        if not isinstance(rule, str) or any(
-            each.name == rule and at > self.store.reviewed_at(rule) and rule not in self.store.suspensions
-            for each in self.store.rules
-        ):
-            self.commands.stop(envelope, at)
+    def _find_missed(self, past: Sequence[Envelope]) -> frozenset[str]:
+        """What was sent since we saw something last, told by the order of the history.
+
+        A history that does not reach back so far may lack a stop: then all rules are stopped.
+        """
+        seen = set(self.store.last_seen)
+        last = max((at for at, envelope in enumerate(past) if envelope.id in seen), default=-1)
+        if seen and last < 0 and self.store.rules:
+            why = "messages were missed that the gateway's history no longer has; one may have been a stop"
+            self.commands.stop_all(self.space.name, why)
+        return frozenset(envelope.id for envelope in past[last + 1 :])
+
+    def _note_seen(self, envelopes: Iterable[Envelope]) -> None:
+        """Note up to where we have seen everything, by messages that the gateway's history keeps."""
+        me = self.space.name
+        self.store.note_seen(
+            each.id
+            for each in envelopes
+            if each.sender != me and each.kind.startswith(("mcp/", "chat", "trust/"))
+        )
 
     def _count_past_decisions(self) -> None:
         """Count decisions of rules that were not counted yet, so that a restart resets no budget."""
@@ -189,7 +223,8 @@ class Approver:
     def _process(self, envelope: Envelope) -> None:
         if envelope.kind.startswith("mcp/") and envelope.id in self._recalled:
             return
-        decision = self.ledger.observe(envelope, self._clock())
+        self._note_seen([envelope])
+        decision = self.ledger.observe(envelope, self.wall_clock())
         if envelope.sender == self.space.name:
             return
         match envelope.kind:
@@ -211,15 +246,24 @@ class Approver:
         if decision.by in self.store.people:
             self._accepted.add(decision)
         note_rejection(self._rejected, decision)
-        self.trip(PersonDecided(decision), at=decision.at)
+        if not self._recalling:
+            self._compare_with_rules(decision, at=None)
         self.shadow.compare(decision)
         self._learning.set()
+
+    def _compare_with_rules(self, decision: Decision, *, at: float | None) -> None:
+        """Suspend the rules that a decision contradicts, once: its result is not another decision."""
+        lesson = decision.lesson
+        if lesson is not None and (at is not None or self._considered.get(decision.id) != lesson):
+            self.trip(PersonDecided(decision), at=at)
+        if lesson is not None:
+            self._considered[decision.id] = lesson
 
     # Deciding
 
     def verdict(self, case: Case, *, draw: float = 1.0) -> RuleVerdict:
         """What the rules say now; `draw` below 1 leaves the share of checks to people."""
-        store, now = self.store, self._clock()
+        store, now = self.store, self.wall_clock()
         if store.fault is not None:
             return RuleVerdict("ask", None, f"the rules cannot be read: {store.fault}")
         if store.stopped is not None:
@@ -227,23 +271,35 @@ class Approver:
         budget = self.settings.budget
         if budget is not None and self.tally.is_used_up(budget, self.uses_clock()):
             return RuleVerdict("ask", None, "the budget for all rules is used up")
-        present = [self.space.name, *(member.name for member in self.space.roster.values())]
-        found = evaluate(
+        steady = self.uses_clock()
+        store.note_expired(max(now, steady))
+        found = self._evaluate(case, now, draw)
+        if abs(now - steady) > CLOCK_JUMP_SECONDS and found.decision != "ask":
+            # Hours and ends are by the wall clock, which somebody has set.
+            other = self._evaluate(case, steady, draw)
+            if other.decision != found.decision:
+                why = f"the clock was set by {now - steady:+.0f} s, and before that the rules said otherwise"
+                return RuleVerdict("ask", found.rule, why)
+        if found.rule is not None and found.decision != "ask" and (hosts := self._uncompared_hosts(case)):
+            why = f"the tools of {', '.join(hosts)} have not been compared with what people decided by"
+            return RuleVerdict("ask", None, why)
+        return found
+
+    def _evaluate(self, case: Case, now: float, draw: float) -> RuleVerdict:
+        store = self.store
+        return evaluate(
             store.rules,
             case,
             now,
-            present,
+            [self.space.name, *(member.name for member in self.space.roster.values())],
             self.tally.times(),
             suspended=suspension_reasons(store.suspensions),
             me=self.space.name,
             draw=draw,
             times_now=self.uses_clock(),
             rejected=self._rejected,
+            expired=store.expired_names(),
         )
-        if found.rule is not None and found.decision != "ask" and (hosts := self._uncompared_hosts(case)):
-            why = f"the tools of {', '.join(hosts)} have not been compared with what people decided by"
-            return RuleVerdict("ask", None, why)
-        return found
 
     def _uncompared_hosts(self, case: Case) -> list[str]:
         """D-87: a host that has just joined may offer something else under a known name."""
@@ -273,7 +329,17 @@ class Approver:
         decide = self._fulfil if verdict.decision == "approve" else self._reject
         self.space.spawn(decide(case, verdict.rule))
 
+    def _may_still_decide(self, case: Case, rule: Rule) -> bool:
+        """Whether nobody stopped the rule after it matched and before its decision is sent."""
+        store = self.store
+        if store.stopped is None and store.fault is None and rule.name not in store.suspensions:
+            return True
+        self._deciding_rules.pop(case.id, None)
+        return False
+
     async def _fulfil(self, case: Case, rule: Rule) -> None:
+        if not self._may_still_decide(case, rule):
+            return
         try:
             await self.space.approve(
                 case.id, timeout_seconds=self.settings.call_seconds, context=RULE_CONTEXT + rule.name
@@ -289,6 +355,8 @@ class Approver:
             log.info("approved, but failed", extra={"proposal": case.id, "why": str(fault)})
 
     async def _reject(self, case: Case, rule: Rule) -> None:
+        if not self._may_still_decide(case, rule):
+            return
         try:
             payload: dict[str, Json] = {"reason": REJECT_REASON, "rule": rule.name}
             await self.space.send("mcp/reject", payload, to=case.proposer, about=case.id, confirm=True)
@@ -311,7 +379,7 @@ class Approver:
 
         With `at`, when the event happened, rules that a person has reviewed since are left alone.
         """
-        store, now = self.store, self._clock()
+        store, now = self.store, self.wall_clock()
         count = 0
         for rule in store.rules:
             if rule.name in store.suspensions or (at is not None and at <= store.reviewed_at(rule.name)):
@@ -367,7 +435,7 @@ class Approver:
                 await self._suggest()
 
     async def _suggest(self) -> None:
-        store, now = self.store, self._clock()
+        store, now = self.store, self.wall_clock()
         history = list(self.ledger)[-MAX_LEARNED_DECISIONS:]
         unwanted = (*store.dismissed, *(each.rule for each in store.granted.values()))
         found = await asyncio.to_thread(
@@ -385,8 +453,13 @@ class Approver:
         store.save()
 
     async def _reload_rules(self) -> None:
+        saved, saved_at = self.store.last_seen, self.uses_clock()
         while True:
             await asyncio.sleep(RELOAD_SECONDS)
+            self.store.note_expired(max(self.wall_clock(), self.uses_clock()))
+            if self.store.last_seen != saved and abs(self.uses_clock() - saved_at) >= SAVE_SECONDS:
+                saved, saved_at = self.store.last_seen, self.uses_clock()
+                self.store.save()
             before, was_broken = self.store.rules, self.store.fault is not None
             if self.store.reload():
                 self.commands.announce_changes(before, was_broken=was_broken)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -42,6 +41,7 @@ class StatusSource(Protocol):
     def tally(self) -> UseTally: ...
 
     uses_clock: Callable[[], float]
+    wall_clock: Callable[[], float]
 
     def verdict(self, case: Case) -> RuleVerdict: ...
     def learning_settings(self) -> LearningSettings: ...
@@ -83,11 +83,13 @@ class ApproverStatus:
 
     def rules(self) -> dict[str, Json]:
         approver = self._approver
-        store, now = approver.store, time.time()
+        store = approver.store
+        store.note_expired(max(approver.wall_clock(), approver.uses_clock()))
+        expired_names = store.expired_names()
         listed: list[Json] = []
         for rule in store.rules:
             suspension = store.suspensions.get(rule.name)
-            expired = rule.limits.expires is not None and now >= rule.limits.expires
+            expired = rule.name in expired_names or rule.has_ended(approver.wall_clock())
             state = "suspended" if suspension is not None else "expired" if expired else "active"
             listed.append(
                 {
@@ -136,7 +138,7 @@ class ApproverStatus:
             raise ToolError(f"unknown proposal, request or response {id!r}")
         # The approver's own verdict: it considers stops, the budget and who is present.
         verdict = approver.verdict(decision.case)
-        found = explain(decision, approver.store.rules, time.time(), verdict=verdict)
+        found = explain(decision, approver.store.rules, approver.wall_clock(), verdict=verdict)
         return {**found.as_json(), "lines": list(found.lines())}
 
 

@@ -43,15 +43,13 @@ class RuleCommands:
     def __init__(self, approver: CommandTarget, clock: Callable[[], float]) -> None:
         self._approver = approver
         self._store = approver.store
-        self._clock = clock
+        self.clock = clock
         self._acceptance = Acceptance(self._store, approver.send)
 
     def process(self, envelope: Envelope) -> None:
         match envelope.kind:
-            case "trust/stop" if self._store.stopped is not None and not self._names_rule(envelope):
-                self._answer(envelope, "all rules are already stopped")
             case "trust/stop":
-                self.stop(envelope, self._clock())
+                self.stop(envelope)
             case "trust/accept":
                 self._accept(envelope)
             case "trust/dismiss":
@@ -63,12 +61,11 @@ class RuleCommands:
 
     # Stop and resume
 
-    def _names_rule(self, envelope: Envelope) -> bool:
-        behind = (self._approver.rule_behind(id) for id in envelope.correlation_id)
-        return isinstance(envelope.payload.get("rule"), str) or any(name is not None for name in behind)
+    def stop(self, envelope: Envelope) -> None:
+        """Suspend the named rule, or stop all rules, and confirm it once that is written to disk.
 
-    def stop(self, envelope: Envelope, at: float) -> None:
-        """Suspend the named rule, or stop all rules; `at` is when the command was sent."""
+        No clock has a say in it, and a second stop is confirmed like the first.
+        """
         payload, by = envelope.payload, envelope.sender
         why = payload.get("reason")
         words = why if isinstance(why, str) and why else "no reason given"
@@ -81,27 +78,30 @@ class RuleCommands:
                 words += f" (no rule is known behind {envelope.correlation_id[0]}, so all rules are stopped)"
         if rule is not None:
             if rule in self._store.suspensions:
-                self._answer(envelope, f"rule {rule} is already suspended")
+                self.announce_rule(rule, "suspended", self._store.suspensions[rule].why, about=envelope.id)
             elif all(each.name != rule for each in self._store.rules):
                 self._answer(
                     envelope, f"not stopped: there is no rule {rule}; omit the name to stop all rules"
                 )
             else:
-                self._approver.trip(Complaint(by, words, envelope.id, rule=rule), at=at)
+                self._approver.trip(Complaint(by, words, envelope.id, rule=rule))
             return
-        if at <= self._store.resumed_at or self._store.stopped is not None:
-            return
-        self._store.stopped = RuleStop(by, words, at)
+        self.stop_all(by, words, about=envelope.id)
+
+    def stop_all(self, by: str, why: str, *, about: str | None = None) -> None:
+        """Stop all rules until a person resumes them; the first who did is remembered."""
+        if self._store.stopped is None:
+            self._store.stopped = RuleStop(by, why, self.clock())
+            log.warning("all rules stopped", extra={"by": by, "why": why})
         self._store.save()
-        log.warning("all rules stopped", extra={"by": by, "why": words})
-        self._approver.send("trust/rule", {"state": "stopped", "by": by, "why": words}, about=envelope.id)
+        stop = self._store.stopped
+        self._approver.send("trust/rule", {"state": "stopped", "by": stop.by, "why": stop.why}, about=about)
 
     def _resume_all(self, envelope: Envelope) -> None:
         if self._store.stopped is None:
             self._answer(envelope, "rules were not stopped")
             return
         self._store.stopped = None
-        self._store.resumed_at = self._clock()
         self._store.save()
         self._approver.send("trust/rule", {"state": "resumed", "by": envelope.sender}, about=envelope.id)
 
@@ -117,7 +117,7 @@ class RuleCommands:
             self._resume_rule(name, envelope)
             return
         try:
-            rule = self._acceptance.accept(envelope, self._clock())
+            rule = self._acceptance.accept(envelope, self.clock())
         except UsageError as fault:
             self._answer(envelope, f"not accepted: {fault}")
             return
@@ -136,7 +136,7 @@ class RuleCommands:
             self._answer(envelope, "not resumed: nobody can resume a rule for their own proposals")
         else:
             del self._store.suspensions[name]
-            self._store.mark_reviewed([name], self._clock())
+            self._store.mark_reviewed([name], self.clock())
             self._store.save()
             self.announce_rule(name, "lifted", f"resumed by {envelope.sender}", about=envelope.id)
             self._approver.pin([rule])
@@ -151,7 +151,7 @@ class RuleCommands:
         old = {rule.name: rule for rule in before}
         new = {rule.name: rule for rule in store.rules}
         changed = [name for name in new if new[name] != old.get(name)]
-        store.mark_reviewed(changed, self._clock())
+        store.mark_reviewed(changed, self.clock())
         store.save()
         log.info("rules read", extra={"rules": len(new), "changed": len(changed)})
         send, file = self._approver.send, store.rules_file.name

@@ -3,7 +3,8 @@
     rules.yaml    the rules in their order; whoever can write this file can change them, and it is read again
     state.json    suspensions, suggestions (open, dismissed, granted), pinned tool definitions, whether all
     rules
-                  are stopped, who is known as a person, and when a person last reviewed each rule
+                  are stopped, who is known as a person, when a person last reviewed each rule, which rules
+                  have expired, and the last messages that the approver saw
 
 Both are replaced as a whole, so a crash leaves the previous version. A rules.yaml that cannot be read stops
 all rules: half of somebody's rules may be the wrong half.
@@ -12,6 +13,7 @@ all rules: half of somebody's rules may be the wrong half.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +32,8 @@ STATE_NAME: Final = "state.json"
 # The oldest are dropped first.
 MAX_SUGGESTIONS: Final = 100
 MAX_DISMISSED: Final = 500
+# Several, since a gateway that restarts may not bring back the very last one.
+MAX_LAST_SEEN: Final = 20
 
 
 @dataclass(slots=True)
@@ -72,7 +76,10 @@ class RuleStore:
     people: frozenset[str] = frozenset()
     # When a person last reviewed a rule: wrote, accepted or resumed it. Earlier events suspend nothing.
     reviewed: dict[str, float] = field(default_factory=dict)
-    resumed_at: float = 0.0
+    # Ids of the latest messages that the approver saw: what comes after them in the history was missed.
+    last_seen: tuple[str, ...] = ()
+    # Approving rules that have expired, with the moment: they stay so when a clock is set back.
+    expired: dict[str, float] = field(default_factory=dict)
     # `host/tool` → hash of the definition that people decided by.
     definitions: dict[str, str] = field(default_factory=dict)
     stopped: RuleStop | None = None
@@ -88,8 +95,12 @@ class RuleStore:
         """
         use_folder(folder, what="the folder of rules", option="--state DIR")
         store = cls(folder)
-        store._read_state()
+        known = store._read_state()
         store.reload()
+        if not known and any(rule.origin.accepted_by is not None for rule in store.rules):
+            # Rules were accepted here, so there was a state, and nobody knows what it said.
+            why = f"{STATE_NAME} is missing, so it is unknown which rules were stopped or suspended"
+            store.stopped = RuleStop("approver", why, time.time())
         return store
 
     @property
@@ -126,6 +137,29 @@ class RuleStore:
         """When a person last reviewed the rule: earlier events do not suspend it."""
         return self.reviewed.get(rule, 0.0)
 
+    def note_seen(self, ids: Iterable[str]) -> None:
+        """The approver saw these messages; written with the next `save`."""
+        self.last_seen = (*self.last_seen, *ids)[-MAX_LAST_SEEN:]
+
+    def note_expired(self, now: float) -> None:
+        """Remember which approving rules have expired by now.
+
+        Not those that reject or ask: a clock that was ahead for a moment must not remove them for good.
+        """
+        found = {
+            rule.name: moment
+            for rule in self.rules
+            if rule.decision == "approve" and rule.has_ended(now) and (moment := rule.ends_at) is not None
+        }
+        if not found.items() <= self.expired.items():
+            self.expired |= found
+            self.save()
+
+    def expired_names(self) -> frozenset[str]:
+        """Rules that have expired once; one that a person gave another end is not among them."""
+        ends = ((rule.name, rule.ends_at) for rule in self.rules)
+        return frozenset(name for name, moment in ends if moment and self.expired.get(name) == moment)
+
     def set_rules(self, rules: Iterable[Rule]) -> None:
         """Write a new list of rules; raises UsageError while the file cannot be read, since it would be
         lost.
@@ -146,6 +180,7 @@ class RuleStore:
         if self.fault is None:
             names = {rule.name for rule in self.rules}
             self.reviewed = {name: at for name, at in self.reviewed.items() if name in names}
+            self.expired = {name: at for name, at in self.expired.items() if name in names}
         state: dict[str, Json] = {
             "suspensions": [each.as_json() for each in self.suspensions.values()],
             "dismissed": [rule_as_json(rule) for rule in self.dismissed],
@@ -153,18 +188,20 @@ class RuleStore:
             "granted": {id: each.as_json() for id, each in self.granted.items()},
             "people": sorted(self.people),
             "looked": self.reviewed,
-            "resumed": self.resumed_at,
+            "last_seen": list(self.last_seen),
+            "expired": self.expired,
             "definitions": self.definitions,
             "stopped": None if self.stopped is None else self.stopped.as_json(),
         }
         write_atomically(self.folder / STATE_NAME, json.dumps(state, ensure_ascii=False, indent=1).encode())
 
-    def _read_state(self) -> None:
+    def _read_state(self) -> bool:
+        """Read the state file; returns whether there is one."""
         file = self.folder / STATE_NAME
         try:
             state: Any = json.loads(file.read_text("utf-8"))
         except FileNotFoundError:
-            return
+            return False
         except (OSError, ValueError) as fault:
             raise UsageError(f"{file} cannot be read: {fault}. Move it away to start without it") from None
         try:
@@ -177,11 +214,13 @@ class RuleStore:
             }
             self.people = frozenset(state.get("people", ()))
             self.reviewed = dict(state.get("looked", {}))
-            self.resumed_at = float(state.get("resumed", 0.0))
+            self.last_seen = tuple(str(each) for each in state.get("last_seen", ()))
+            self.expired = dict(state.get("expired", {}))
             self.definitions = dict(state["definitions"])
             self.stopped = None if state["stopped"] is None else RuleStop(**state["stopped"])
         except (KeyError, TypeError, ValueError, AttributeError, UsageError) as fault:
             raise UsageError(f"{file} is damaged: {fault}. Move it away to start without it") from None
+        return True
 
 
 def _stamp_of(file: Path) -> tuple[int, int] | None:

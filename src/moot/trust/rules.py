@@ -106,6 +106,14 @@ class Rule:
         """Whether wildcards match plain texts only: for approving; rejecting and asking may match more."""
         return self.decision == "approve"
 
+    @property
+    def ends_at(self) -> float | None:
+        """From when on it decides nothing any more; None if it has no end."""
+        return min((each for each in (self.limits.expires, self.before) if each is not None), default=None)
+
+    def has_ended(self, now: float) -> bool:
+        return self.ends_at is not None and now >= self.ends_at
+
     def matches(self, case: Case, now: float) -> bool:
         return next(self._iter_mismatches(case, now), None) is None
 
@@ -295,17 +303,20 @@ def evaluate(
     draw: float = 1.0,
     times_now: float | None = None,
     rejected: Container[bytes] = frozenset(),
+    expired: Container[str] = frozenset(),
 ) -> RuleVerdict:
     """The first rule that matches decides; `ask` if none does or its limits are used up.
 
     `present` are the members who are present, `times` when each rule decided, `suspended` the reasons by
     rule, `me` who would decide (nobody approves their own proposals), `draw` a random number below 1 for spot
     checks (1.0: no spot check), `times_now` the time by the clock that `times` go by, if that is another one,
-    `rejected` the calls (`call_key`) that people rejected word for word and did not approve since.
+    `rejected` the calls (`call_key`) that people rejected word for word and did not approve since, `expired`
+    the rules that expired before, whatever the clock says now.
     """
     for position, rule in enumerate(rules):
         expires = rule.limits.expires
-        if (expires is not None and now >= expires) or not rule.matches(case, now):
+        over = rule.name in expired or (expires is not None and now >= expires)
+        if over or not rule.matches(case, now):
             continue
         if suspended and rule.name in suspended:
             return RuleVerdict("ask", rule, f"rule {rule.name} is suspended: {suspended[rule.name]}")

@@ -172,7 +172,10 @@ class TrustCommands:
         payload = _reason(args) | ({} if args.rule is None else {"rule": args.rule})
         about = "" if args.about is None else self._full_id(context, args.about)
         text = f"asked to stop {args.rule or ('the rule behind it' if about else 'all rules')}"
-        return await self._send(context, "trust/stop", payload, text, about=about)
+        found = await self._send(context, "trust/stop", payload, text, about=about)
+        if len(found.lines) == 1:
+            raise UsageError(f"not confirmed: {text}, but no answer in {ANSWER_SECONDS:g} s; repeat it")
+        return found
 
     async def _resume(self, context: ClientContext, args: argparse.Namespace) -> OperationResult:
         payload: dict[str, Json] = {"resume": True} if args.rule is None else {"lift": args.rule}
@@ -203,7 +206,7 @@ class TrustCommands:
             state = answer.payload.get("state")
             lines.append(f"{approver}: {name or 'all rules'} {'resumed' if state == 'lifted' else state}")
         elif approver is None:
-            lines.append("no approver is in this space; one that joins later will only notice a stop")
+            lines.append("not confirmed: no approver is in this space; a later one only obeys a stop")
         return OperationResult({"id": sent.id}, lines)
 
 

@@ -281,19 +281,33 @@ async def _dismiss(space: JoinedSpace, options: argparse.Namespace) -> Any:
 
 
 async def _stop(space: JoinedSpace, options: argparse.Namespace) -> Any:
-    from moot.tui.rule_commands import send_and_wait
+    """Done only when the approver says that it is: it writes a stop to disk, then confirms it."""
+    from moot.tui.rule_commands import ANSWER_SECONDS, send_and_wait
 
     payload: dict[str, Any] = {"reason": options.reason} if options.reason else {}
     if options.rule:
         payload["rule"] = options.rule
-    if options.approver not in space.roster:
-        # Said all the same: an approver that comes back obeys a stop that it missed.
-        sent, _ = await send_and_wait(
-            space, "trust/stop", payload, to="", about=options.about or "", approver=None
+    here = options.approver in space.roster
+    sent, answer = await send_and_wait(
+        space,
+        "trust/stop",
+        payload,
+        to="",
+        about=options.about or "",
+        approver=options.approver if here else None,
+    )
+    if not here:
+        raise MootError(
+            f"not confirmed: the stop {sent.id} was sent, but no member {options.approver} is here. An"
+            " approver that comes back obeys it; if yours has another name, repeat it with --approver NAME"
         )
-        away = f"said, but no member {options.approver} is here: it takes effect when one comes"
-        return _print_sent(options, "trust/stop", sent, away)
-    sent, answer = await _send_and_wait(space, options, "trust/stop", payload, about=options.about or "")
+    _check_agreed(options, answer)
+    if answer is None or answer.payload.get("state") not in ("stopped", "suspended"):
+        raise TimedOut(
+            f"not confirmed: the stop {sent.id} was sent, but {options.approver} has not confirmed it within"
+            f" {ANSWER_SECONDS:g} s. Repeat it, look at `moot rules list`, or remove the approver:"
+            f" moot member kick {options.approver}"
+        )
     rule = answer.payload.get("rule")
     name = rule.get("name") if isinstance(rule, dict) else rule
     words = f"rule {name} is suspended" if name else "all rules are stopped; people decide everything"
