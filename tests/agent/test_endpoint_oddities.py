@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from moot.agent.agent_settings import ModelSettings
 from moot.agent.chat_completions import split_thoughts
-from moot.agent.model_reply import as_arguments
+from moot.agent.model import Model
+from moot.agent.model_reply import ModelFailed, as_arguments
 from moot.agent.server_sent_events import EventDecoder
-from tests.agent.endpoint import deltas, events
-from tests.agent.test_model import asked, failure
+from tests.agent.endpoint import deltas, endpoint, events
+from tests.agent.test_model import LIMITS, asked, failure
 
 Piece = dict[str, Any]
 
@@ -251,11 +254,6 @@ async def test_what_an_endpoint_wants_back_goes_back() -> None:
 
 
 async def asked_with(message: dict[str, Any]) -> Any:
-    from moot.agent.agent_settings import ModelSettings
-    from moot.agent.model import Model
-    from tests.agent.endpoint import endpoint
-    from tests.agent.test_model import LIMITS
-
     async with endpoint() as served, Model(ModelSettings(base_url=served.url, model="m"), LIMITS) as model:
         return await model.complete([message], []), served
 
@@ -295,3 +293,12 @@ async def test_a_date_to_come_back_at_is_understood() -> None:
 async def test_a_redirection_is_not_followed_with_the_key() -> None:
     away = PlainTextResponse("", status_code=307, headers={"location": "http://127.0.0.1:9/"})
     assert "another address" in await failure(away)
+
+
+async def test_an_answer_without_end_is_ended() -> None:
+    endless = events(*deltas({"content": "x" * 1_000}, {"content": "y" * 1_000}, {"content": "z" * 1_000}))
+    async with endpoint(endless) as served:
+        limits = msgspec.structs.replace(LIMITS, answer_bytes=2_000)
+        async with Model(ModelSettings(base_url=served.url, model="m"), limits) as model:
+            with pytest.raises(ModelFailed, match="longer than answer_bytes 2000"):
+                await model.complete([{"role": "user", "content": "hi"}], [])

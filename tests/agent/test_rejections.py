@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
+from typing import Any
 
 from moot.agent.agent_settings import AgentLimits, AgentSettings
 from moot.protocol.envelope import Envelope
@@ -168,3 +170,38 @@ async def test_a_question_that_waited_stands_last_in_the_prompt(tmp_path: Path) 
             "role": "user",
             "content": "Now answer alice, who said: second question",
         }
+
+
+async def test_a_remark_on_a_pending_proposal_is_read_in_the_same_turn(tmp_path: Path) -> None:
+    async with scene(tmp_path, call("add", a=1, b=2), "Noted.", rights=CAUTIOUS) as here:
+        asking = asyncio.create_task(here.answer("add 1 and 2"))
+        proposal = await here.received.wait("mcp/proposal")
+        await here.alice.chat("use larger numbers next time", to="agent", about=proposal.id)
+        await until(lambda: len(here.agent._remarks) == 1)
+        await here.alice.approve(proposal.id)
+        assert await asking == "Noted."
+        assert here.model.last[-1]["content"] == (
+            "(approved by alice)\n3\nalice says about your proposal: use larger numbers next time"
+        )
+        assert here.agent.status.turns == 1
+
+
+async def test_names_that_vendors_refuse_are_changed_for_the_model_and_found_again(tmp_path: Path) -> None:
+    """MCP allows dots in names of tools; OpenAI and Anthropic do not."""
+
+    def use(asked: dict[str, Any]) -> dict[str, Any]:
+        names = [tool["function"]["name"] for tool in asked["tools"]]
+        assert all(re.fullmatch("[a-zA-Z0-9_-]{1,64}", name) for name in names)
+        assert all("properties" in tool["function"]["parameters"] for tool in asked["tools"])
+        return call(next(name for name in names if name.startswith("notes_list_")))
+
+    async with scene(tmp_path, use, "Done.") as here:
+        bob = await here.gateway.join("bob")
+
+        @bob.tool(name="notes.list")
+        def list_notes() -> str:
+            return "three notes"
+
+        await until(lambda: here.agent._offers.find("tools", "notes.list") is not None)
+        assert await here.answer("list my notes") == "Done."
+        assert here.model.last[-1]["content"] == "three notes"

@@ -21,8 +21,9 @@ from moot.agent.agent_controls import AgentControls, AgentStatus
 from moot.agent.agent_settings import AgentSettings, ModelSettings
 from moot.agent.conversation import prompt_of, summary_prompt
 from moot.agent.model import Model
-from moot.agent.model_reply import Message, ModelFailed, ModelReply, ToolCall
+from moot.agent.model_reply import Message, ModelFailed, ModelReply, TextHandler, ToolCall
 from moot.agent.reasoning_stream import ReasoningStream
+from moot.agent.spending import Spending
 from moot.agent.toolbox import FIND, Toolbox
 from moot.agent.turn_budget import TurnBudget
 from moot.errors import (
@@ -60,6 +61,7 @@ class Agent:
         self.settings = settings
         self.model = model
         self.status = AgentStatus()
+        self.spending = Spending(model.settings, limits)
         self.transcript = Transcript(
             max_tokens=limits.context_tokens,
             compact_at=limits.compact_at,
@@ -92,6 +94,8 @@ class Agent:
             "tool_calls": status.tool_calls,
             "prompt_tokens": status.prompt_tokens,
             "completion_tokens": status.completion_tokens,
+            "tokens_of_last_day": self.spending.tokens,
+            **({"cost_of_last_day": round(cost, 4)} if (cost := self.spending.cost) else {}),
             "model": self.model.settings.model,
         }
 
@@ -324,13 +328,22 @@ class Agent:
         start = time.monotonic()
         stream = ReasoningStream(space, reasoning, self.settings.limits.stream_chars)
         try:
-            reply = await self.model.complete(messages, toolbox.definitions(), stream.write)
+            reply = await self._ask_model(messages, toolbox.definitions(), stream.write)
         finally:
             await stream.end()
-        status = self.status
-        status.latency_ms = round((time.monotonic() - start) * 1000)
-        status.prompt_tokens += reply.prompt_tokens
-        status.completion_tokens += reply.completion_tokens
+        self.status.latency_ms = round((time.monotonic() - start) * 1000)
+        return reply
+
+    async def _ask_model(
+        self, messages: list[Message], tools: list[Message], on_text: TextHandler | None = None
+    ) -> ModelReply:
+        """Every request to the model is made and counted here."""
+        if (exhausted := self.spending.exhausted()) is not None:
+            raise ModelFailed(exhausted)
+        reply = await self.model.complete(messages, tools, on_text)
+        self.spending.add(reply)
+        self.status.prompt_tokens += reply.prompt_tokens
+        self.status.completion_tokens += reply.completion_tokens
         return reply
 
     async def _send_thought(self, space: JoinedSpace, reasoning: Reasoning, text: str) -> None:
@@ -347,7 +360,7 @@ class Agent:
 
     async def _summarise(self, envelopes: list[Envelope]) -> str:
         try:
-            reply = await self.model.complete(summary_prompt(envelopes), [])
+            reply = await self._ask_model(summary_prompt(envelopes), [])
         except ModelFailed as fault:
             # The room is needed in any case; the transcript says what is lost.
             log.warning("no summary", extra={"why": str(fault)})

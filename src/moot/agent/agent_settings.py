@@ -32,6 +32,9 @@ class AgentLimits(msgspec.Struct, frozen=True, kw_only=True):
     rejections: int = 2
     # Tokens of all requests of one turn; each step sends the whole context again. 0: any number.
     turn_tokens: int = 600_000
+    # Tokens, and money at the prices of the model, within 24 hours. 0: any amount.
+    tokens_per_day: int = 0
+    cost_per_day: float = 0.0
     # Chats that wait for their turn; more are asked to come later.
     queued_turns: int = 32
     # Turns that one member may cause within a minute: two agents must not keep each other busy for ever.
@@ -69,6 +72,9 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     api_key: str | None = None
     temperature: float | None = None
     max_tokens: int | None = None
+    # In any currency, for `cost_per_day`.
+    input_price_per_million: float = 0.0
+    output_price_per_million: float = 0.0
     # False for endpoints that cannot stream.
     stream: bool = True
     api: Api = "chat"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
+import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
@@ -27,6 +28,8 @@ from moot.agent.secret_filter import FilteredStream, SecretFilter
 from moot.agent.server_sent_events import decode_events
 from moot.resilience.backoff import Backoff
 
+log = logging.getLogger(__name__)
+
 _FIRST_RETRY_SECONDS: Final = 0.5
 # HTTP statuses that are tried again.
 _RETRIED: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
@@ -43,6 +46,8 @@ _ADVICE: Final = {
     429: "it is asked too often, or its quota is used up: try again later",
 }
 _NONSENSE: Final = "is not that of {}: check --base-url and --api"
+# What the common tokenisers come to on English and JSON.
+_BYTES_PER_TOKEN: Final = 4
 # Of an error that is shown.
 _DETAIL_CHARS: Final = 300
 
@@ -161,6 +166,7 @@ class Model:
             except _FieldRefused as refused:
                 # Each field once, so this ends.
                 self._refused.add(refused.field)
+                log.warning("the endpoint refused a field, which is left out", extra={"field": refused.field})
 
     def _without_refused(self, body: dict[str, Any]) -> dict[str, Any]:
         body = dict(body)
@@ -180,19 +186,17 @@ class Model:
             if on_text is not None and (ready := passed_on.write(text)):
                 await on_text(ready)
 
+        content = orjson.dumps(body)
+        headers = {"Content-Type": "application/json"}
         try:
-            post = self._client.stream(
-                "POST",
-                self._api.path,
-                content=orjson.dumps(body),
-                headers={"Content-Type": "application/json"},
-            )
+            post = self._client.stream("POST", self._api.path, content=content, headers=headers)
             async with post as response:
                 if response.status_code != 200:
                     raise await self._refusal_of(response, body)
                 reply = await _read_answer(self._api, response, self._limits.answer_bytes, handle_text)
                 if on_text is not None and (rest := passed_on.end()):
                     await on_text(rest)
+                _estimate_tokens(reply, content)
                 return reply
         except EndpointFault as fault:
             failed = ModelFailed(f"the model stopped: {str(fault)[:_DETAIL_CHARS]}")
@@ -276,6 +280,16 @@ async def _read_events(stream: AnswerStream, parts: AsyncIterator[bytes], on_tex
     if not stream.finished:
         raise EndpointFault("the endpoint ended its answer in the middle", retryable=True)
     return stream.reply()
+
+
+def _estimate_tokens(reply: ModelReply, request: bytes) -> None:
+    """Count what an endpoint did not count, so that no budget depends on its good will."""
+    reply.prompt_tokens = reply.prompt_tokens or len(request) // _BYTES_PER_TOKEN
+    if not reply.completion_tokens:
+        written = [reply.text, reply.reasoning, *(call.arguments for call in reply.calls)]
+        reply.completion_tokens = (
+            sum(len(text.encode("utf-8", "replace")) for text in written) // _BYTES_PER_TOKEN
+        )
 
 
 def _documents(data: str) -> list[Any]:

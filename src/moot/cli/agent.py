@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import os
 import re
 from pathlib import Path
@@ -86,6 +87,13 @@ def add_command(commands: Any, name: str) -> None:
     add("--no-word-vectors", action="store_true", help="search tools by words alone (see moot[search])")
     add("--context-tokens", type=int, metavar="N", help="tokens of context that it keeps (default: 32000)")
     add("--steps", type=int, metavar="N", help="most answers of the model in one turn (default: 16)")
+    add("--tokens-per-day", type=int, metavar="N", help="most tokens within 24 hours (default: any number)")
+    add("--cost-per-day", type=float, metavar="N", help="most money within 24 hours, at --prices")
+    add(
+        "--prices",
+        metavar="IN/OUT",
+        help="what a million tokens cost, those that it reads and those that it writes, such as 0.25/2",
+    )
     add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="(default: info)")
     parser.set_defaults(run=run)
 
@@ -125,6 +133,9 @@ def _model(options: argparse.Namespace) -> ModelSettings:
         raise UsageError("--base-url starts with http:// or https://, such as http://localhost:11434/v1")
     if "@" in options.base_url or "?" in options.base_url:
         raise UsageError("--base-url holds no key: give it with --api-key-env or --header-env")
+    prices = _prices(options.prices) if options.prices is not None else (0.0, 0.0)
+    if options.cost_per_day is not None and not any(prices):
+        raise UsageError("--cost-per-day needs --prices IN/OUT, such as --prices 0.25/2")
     return ModelSettings(
         base_url=options.base_url,
         model=options.model,
@@ -133,9 +144,22 @@ def _model(options: argparse.Namespace) -> ModelSettings:
         max_tokens=options.max_tokens,
         stream=not options.no_stream,
         api=options.api,
+        input_price_per_million=prices[0],
+        output_price_per_million=prices[1],
         headers=dict(_header(text) for text in options.header or ()),
         secret_headers=dict(_header_from_environment(text) for text in options.header_env or ()),
     )
+
+
+def _prices(text: str) -> tuple[float, float]:
+    try:
+        read, written = (float(part) for part in text.split("/"))
+    except ValueError:
+        read = written = -1.0
+    # Not a number fails as well.
+    if not (0 <= read < math.inf and 0 <= written < math.inf):
+        raise UsageError("--prices is IN/OUT, two numbers for a million tokens each, such as 0.25/2")
+    return read, written
 
 
 def _header(text: str) -> tuple[str, str]:
@@ -168,10 +192,15 @@ def _agent(options: argparse.Namespace) -> AgentSettings:
             instructions = options.instructions.read_text("utf-8").strip()
         except (OSError, UnicodeDecodeError) as fault:
             raise UsageError(f"--instructions: {options.instructions} cannot be read: {fault}") from None
-    limits = {"context_tokens": options.context_tokens, "steps": options.steps}
+    limits = {
+        "context_tokens": options.context_tokens,
+        "steps": options.steps,
+        "tokens_per_day": options.tokens_per_day,
+        "cost_per_day": options.cost_per_day,
+    }
     given = {name: value for name, value in limits.items() if value is not None}
     for name, value in given.items():
-        if value < 1:
+        if not 0 < value < math.inf:
             raise UsageError(f"--{name.replace('_', '-')} is a number above 0")
     return AgentSettings(
         instructions=instructions,
