@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ class Mailbox:
     logins: list[str] = field(default_factory=list)
     heard: bytes = b""
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    # With it, STARTTLS is offered.
+    tls: ssl.SSLContext | None = None
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         recipients: list[str] = []
@@ -35,7 +38,18 @@ class Mailbox:
             line = raw.decode("utf-8", "replace").strip()
             word = line.upper().split(" ", 1)[0]
             if word == "EHLO":
-                say("250-mail.test\r\n250 AUTH PLAIN")
+                say(
+                    "250-mail.test\r\n250-STARTTLS\r\n250 AUTH PLAIN"
+                    if self.tls
+                    else "250-mail.test\r\n250 AUTH PLAIN"
+                )
+            elif word == "STARTTLS" and self.tls is not None:
+                say("220 go on")
+                try:
+                    await writer.start_tls(self.tls)
+                except OSError:
+                    # The other side did not trust the certificate.
+                    break
             elif word == "AUTH":
                 self.logins.append(base64.b64decode(line.split(" ")[2]).decode().replace("\0", " ").strip())
                 say("235 welcome")
@@ -63,8 +77,8 @@ class Mailbox:
 
 
 @asynccontextmanager
-async def mail_server() -> AsyncIterator[Mailbox]:
-    mailbox = Mailbox()
+async def mail_server(tls: ssl.SSLContext | None = None) -> AsyncIterator[Mailbox]:
+    mailbox = Mailbox(tls=tls)
     server = await asyncio.start_server(mailbox._talk, "127.0.0.1", 0)
     mailbox.port = server.sockets[0].getsockname()[1]
     async with server:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import html
 import re
+import ssl
 from pathlib import Path
 
 import pytest
 
 from moot.protocol.operation import Json
+from tests.authority import Authority
 from tests.gateway.receivers import Receiver, notifications, private_file, receiver, webhook
 from tests.gateway.running_gateway import (
     Client,
@@ -212,14 +214,20 @@ async def test_a_mail_server_that_says_nothing_holds_up_neither_others_nor_the_s
         assert code == 0
 
 
-async def test_mail_without_a_certificate_that_is_trusted_is_not_sent(tmp_path: Path) -> None:
-    async with mail_server() as mailbox:
+async def test_mail_goes_only_to_a_server_whose_certificate_is_trusted(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "private")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(*authority.issue("mail"))
+    async with mail_server(tls) as mailbox:
         settings = notifications(mail=email())
         options: Json = {"notifications": settings, "smtp": smtp(mailbox.port, starttls=True)}
-        async with running_gateway(tmp_path, PEOPLE, **options) as room:
-            await propose(await room.join("agent"), "p1")
-            await until_metric(room, "unreachable", 2)
-        assert mailbox.messages == []
+        file = write_config(tmp_path, gateway_settings({"lab": space_settings(PEOPLE)}, **options))
+        async with served(file) as gateway:
+            await propose(await gateway.join("agent"), "p1")
+            await until_metric(gateway, "unreachable", 2)
+            assert mailbox.messages == []
+        async with served(file, environ={"SSL_CERT_FILE": str(authority.file)}):
+            await until(lambda: len(mailbox.messages) == 1)
 
 
 # Quiet hours

@@ -7,8 +7,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from moot.gateway.notifications.message import compose, describe, lines_of, title_of
+from moot.gateway.notifications.recipients import Subject
 from moot.gateway.notifications.safe_text import shown, without_markup
 from moot.gateway.notifications.schedule import QuietTimes, Schedule, ScheduleRules
+from moot.space.config import Name
+from moot.space.proposal_ledger import ProposalRecord
 
 
 def schedule(*, per_minute: int = 6, separate: int = 3) -> Schedule:
@@ -110,3 +114,12 @@ def test_a_strangers_text_is_one_line_without_links_mentions_and_hidden_signs(te
 )
 def test_where_markdown_is_read_its_signs_are_visible_escapes(text: str, seen: str) -> None:
     assert without_markup(text) == seen
+
+
+def test_the_name_of_a_space_that_somebody_made_by_joining_is_no_link_either() -> None:
+    record = ProposalRecord("p1", Name("agent"), (), "", 9.0, proposed_at=1.0)
+    subjects = [Subject("evil.example", "proposal.pending", number, "p1") for number in (1, 2)]
+    entries = [describe(each, record, public_url=None, max_argument_chars=None) for each in subjects]
+    for count in (1, 2):
+        message = compose("phone", "maria", subjects[:count], entries[:count], None)
+        assert "evil.example" not in "\n".join([title_of(message), *lines_of(message)])

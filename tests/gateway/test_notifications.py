@@ -125,7 +125,7 @@ async def test_a_quorum_asks_who_can_still_approve_and_then_who_can_carry_it_out
     people = participants(
         maria=["moot/approve"], ana=["moot/approve"], boss=["mcp/request"], agent=["mcp/proposal"]
     )
-    rules = {"quorum": [{"payload": {"method": "tools/call"}, "approvals_needed": 1}]}
+    rules = {"quorum": [{"payload": {"method": "tools/call"}, "approvals_needed": 2}]}
     async with receiver() as hers, receiver() as anas, receiver() as bosses:
         settings = notifications(
             hers=webhook(tmp_path, hers.url, "hers"),
@@ -137,16 +137,18 @@ async def test_a_quorum_asks_who_can_still_approve_and_then_who_can_carry_it_out
             agent, ana = await room.join("agent"), await room.join("ana")
             await propose(agent, "p1", to=())
             (request,) = await hers.has(1)
-            assert request.json["proposals"][0]["approvals_needed"] == 1
-            assert "Approvals: 0 of 1" in request.json["text"]
+            assert request.json["proposals"][0]["approvals_needed"] == 2
+            assert "Approvals: 0 of 2" in request.json["text"]
             await scanned(room)
             assert bosses.requests == []
             assert await ana.refused("moot/approve", about=["p1"]) is None
-            await bosses.has(1)
             later = host.journaled.clock() + 31
             host.journaled.clock = lambda: later
             await scanned(room)
-            assert anas.requests == []
+            assert anas.requests == bosses.requests == []
+            maria = await room.join("maria")
+            assert await maria.refused("moot/approve", about=["p1"]) is None
+            await bosses.has(1)
 
 
 async def test_an_outcome_that_became_unknown_is_told_where_that_is_switched_on(tmp_path: Path) -> None:
@@ -169,6 +171,27 @@ async def test_an_outcome_that_became_unknown_is_told_where_that_is_switched_on(
             assert told["proposals"][0]["reason"] == "host_left"
             await scanned(room)
             assert len(other.requests) == 1
+
+
+async def test_a_restart_that_makes_an_outcome_unknown_is_told_and_a_space_without_a_journal_too(
+    tmp_path: Path,
+) -> None:
+    async with receiver() as phone:
+        settings = notifications(phone=webhook(tmp_path, phone.url, outcome_unknown=True))
+        options: Json = {"notifications": settings, "journal": "off"}
+        file = write_config(tmp_path, gateway_settings({"lab": space_settings(PEOPLE)}, **options))
+        async with served(file) as gateway:
+            agent, maria, _ = (
+                await gateway.join("agent"),
+                await gateway.join("maria"),
+                await gateway.join("files"),
+            )
+            await propose(agent, "p1")
+            await phone.has(1)
+            assert await maria.refused("mcp/request", CALL, to=["files"], about=["p1"]) is None
+        async with served(file):
+            await phone.has(2)
+        assert [request.json["type"] for request in phone.requests] == ["proposal.pending", "outcome.unknown"]
 
 
 # Bursts

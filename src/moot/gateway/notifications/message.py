@@ -107,7 +107,7 @@ def title_of(message: Message) -> str:
     """One line, with nothing in it but text."""
     first = message.entries[0]
     if not message.is_summary:
-        return f"{sentence_of(first)} ({first.subject.space})"
+        return f"{sentence_of(first)} ({shown(first.subject.space)})"
     unknown = sum(entry.subject.event == "outcome.unknown" for entry in message.entries)
     what = "proposals pending" if not unknown else "proposals pending or with an unknown outcome"
     return f"{message.total} {what} for {shown(message.participant)}"
@@ -118,7 +118,7 @@ def lines_of(message: Message) -> list[str]:
     if not message.is_summary:
         return _details_of(message.entries[0])
     lines = [
-        f"{entry.subject.space}: {sentence_of(entry)}, since {moment_of(entry.since)}"
+        f"{shown(entry.subject.space)}: {sentence_of(entry)}, since {moment_of(entry.since)}"
         for entry in message.entries
     ]
     more = message.total - len(message.entries)
@@ -142,7 +142,7 @@ def moment_of(at: float) -> str:
 
 def _details_of(entry: Entry) -> list[str]:
     is_open = entry.subject.event == "proposal.pending"
-    lines = [sentence_of(entry), f"Space: {entry.subject.space}", f"Since: {moment_of(entry.since)}"]
+    lines = [sentence_of(entry), f"Space: {shown(entry.subject.space)}", f"Since: {moment_of(entry.since)}"]
     if is_open:
         lines.append(f"Expires: {moment_of(entry.expires)}")
     if is_open and entry.approvals[1]:
@@ -159,7 +159,7 @@ def _details_of(entry: Entry) -> list[str]:
 def _arguments(proposal: ProposalRecord, max_chars: int) -> str:
     params: Json = payload_of(proposal).get("params")
     text = orjson.dumps(params.get("arguments", params) if isinstance(params, dict) else params).decode()
-    text = show_hidden(text)
+    text = show_hidden(text[: max_chars + 1])
     return text if len(text) <= max_chars else f"{text[: max_chars - 1]}…"
 
 

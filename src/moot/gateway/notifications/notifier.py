@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 
 # What is under way when the gateway stops has this long; then it is told once more after the restart.
 _STOP_SECONDS: Final = 1.0
+# Proposals between two turns of others: a millisecond, or a few when all their envelopes have to be read.
+_LOOKED_AT_ONCE: Final = 100
 
 
 class Notifier:
@@ -92,11 +94,13 @@ class Notifier:
             self._files.shutdown()
 
 
-class _Declined(NamedTuple):
-    """On what it rests that a subject does not concern the participant."""
+class _Verdict(NamedTuple):
+    """Whether a subject concerns the participant, and on what that rests: judging it reads its envelope."""
 
     rights: Rights
     approvals: int
+    rejections: int
+    concerned: bool
 
 
 class NotificationSender:
@@ -128,7 +132,7 @@ class NotificationSender:
         # How often it has looked; for whoever waits until it has.
         self.scans = 0
         self._told: set[Subject] = set()
-        self._declined: dict[Subject, _Declined] = {}
+        self._verdicts: dict[Subject, _Verdict] = {}
         self._backoff = Backoff(settings.retry_first_seconds, settings.max_retry_seconds)
         self._retry_at = 0.0
         self._schedule = Schedule(
@@ -160,11 +164,15 @@ class NotificationSender:
 
     # What there is to tell
 
-    def _find_due(self, wall: float) -> dict[Subject, float]:
+    async def _find_due(self, wall: float) -> dict[Subject, float]:
         """What is due and was not told, and since when, the oldest first, as much as is held at once."""
         found: dict[Subject, tuple[float, float]] = {}
         current: set[Subject] = set()
-        for space, host, proposal in self._proposals():
+        hosts = self._readable_hosts()
+        for count, (space, host, proposal) in enumerate(_proposals_of(hosts), start=1):
+            if count % _LOOKED_AT_ONCE == 0:
+                # Others have their turn. What changes meanwhile is looked at again before it is told.
+                await asyncio.sleep(0)
             now = host.journaled.clock()
             event = event_of(proposal, now)
             if event is None or (event == "outcome.unknown" and not self._receiver.outcome_unknown):
@@ -178,9 +186,8 @@ class NotificationSender:
                 # By the wall clock, which quiet hours go by.
                 found[subject] = since, wall - (now - since - self._receiver.after_seconds)
         # What is over needs no memory; of a space that cannot be looked at, everything is kept.
-        open_spaces = self._readable_hosts().keys()
-        self._told = {each for each in self._told if each in current or each.space not in open_spaces}
-        self._declined = {each: why for each, why in self._declined.items() if each in current}
+        self._told = {each for each in self._told if each in current or each.space not in hosts}
+        self._verdicts = {each: why for each, why in self._verdicts.items() if each in current}
         oldest = sorted(found, key=lambda each: (found[each][0], each))[: self._settings.max_queued]
         return {subject: found[subject][1] for subject in oldest}
 
@@ -193,26 +200,18 @@ class NotificationSender:
             if (chosen is None or space in chosen) and host.journal.writable
         }
 
-    def _proposals(self) -> Iterator[tuple[str, SpaceHost, ProposalRecord]]:
-        for space, host in self._readable_hosts().items():
-            ledger = host.space.state.ledger
-            for proposal in (*ledger.all_open(), *ledger.unresolved()):
-                yield space, host, proposal
-
     def _concerns(self, host: SpaceHost, proposal: ProposalRecord, subject: Subject) -> bool:
         """`concerns`, remembered for as long as the rights that it rests on are the same."""
         state, participant = host.space.state, self._receiver.participant
         member = state.roster.members.get(Name(participant))
         if member is None:
             return False
-        basis = _Declined(member.rights, len(proposal.approved_by))
-        known = self._declined.get(subject)
-        if known is not None and known.rights is basis.rights and known.approvals == basis.approvals:
-            return False
-        if concerns(state, proposal, subject.event, participant):
-            return True
-        self._declined[subject] = basis
-        return False
+        known = self._verdicts.get(subject)
+        votes = len(proposal.approved_by), len(proposal.rejected_by)
+        if known is None or known.rights is not member.rights or known[1:3] != votes:
+            concerned = concerns(state, proposal, subject.event, participant)
+            known = self._verdicts[subject] = _Verdict(member.rights, *votes, concerned)
+        return known.concerned and not member.kicked
 
     def _current(self, subject: Subject) -> ProposalRecord | None:
         """The proposal if there still is that to tell about it."""
@@ -231,7 +230,9 @@ class NotificationSender:
         if time.monotonic() < self._retry_at:
             return
         wall = self.clock()
-        due = self._find_due(wall)
+        if not self._schedule.may_send(now=time.monotonic(), wall=wall):
+            return
+        due = await self._find_due(wall)
         for subjects in self._schedule.next_messages(due, now=time.monotonic(), wall=wall):
             # Those before it took their time.
             current = {each: found for each in subjects if (found := self._current(each)) is not None}
@@ -283,6 +284,13 @@ class NotificationSender:
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """What reads or writes a file; a disk that hangs holds up this receiver alone."""
         return await asyncio.get_running_loop().run_in_executor(self._files, work)
+
+
+def _proposals_of(hosts: Mapping[str, SpaceHost]) -> Iterator[tuple[str, SpaceHost, ProposalRecord]]:
+    for space, host in hosts.items():
+        ledger = host.space.state.ledger
+        for proposal in (*ledger.all_open(), *ledger.unresolved()):
+            yield space, host, proposal
 
 
 def _quiet_times(quiet: QuietHours | None) -> QuietTimes | None:

@@ -33,6 +33,8 @@ _MARKUP: Final = re.compile(r"[*~`<>&|]|\](?=\s*[(:])|(?<![^\W_])_|_(?![^\W_])")
 
 def shown(text: str, max_chars: int = MAX_NAME_CHARS) -> str:
     """A stranger's text as one line that is only text: nothing hidden, no link, no mention; cut."""
+    # Cut before anything else too: a name may have as many characters as a message.
+    text = text[: max_chars + 1]
     text = _BLANKS.sub(" ", _UNSEEN.sub(_escaped, show_hidden(text))).strip()
     if len(text) > max_chars:
         text = text[: max_chars - 1] + "…"

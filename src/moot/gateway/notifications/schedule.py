@@ -53,13 +53,18 @@ class Schedule:
 
         `due` says since when each thing is due, by the wall clock; `now` is any clock that only goes forward.
         """
-        quiet, room = self._rules.quiet, self._room(now)
-        if not due or room == 0 or (quiet is not None and quiet.contain(wall)):
+        if not due or not self.may_send(now=now, wall=wall):
             return []
+        quiet, room = self._rules.quiet, self._room(now)
         was_held = quiet is not None and any(map(quiet.contain, due.values()))
         if was_held or len(due) > min(room, self._rules.max_separate_messages):
             return [list(due)]
         return [[each] for each in due]
+
+    def may_send(self, *, now: float, wall: float) -> bool:
+        """Whether anything can be sent now: the rate has room, and it is not quiet."""
+        quiet = self._rules.quiet
+        return self._room(now) > 0 and not (quiet is not None and quiet.contain(wall))
 
     def record_sent(self, now: float) -> None:
         self._sent.append(now)
