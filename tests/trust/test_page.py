@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from moot.trust import rule_yaml
+from moot.trust.rule_tests import read_tests, run_tests
 from moot.trust.rule_yaml import read_rules, write_rules
 from tests.cli.test_page import pattern_of
 from tests.test_docs import blocks_of, text_of
@@ -53,7 +54,8 @@ def test_every_key_of_a_rule_is_explained_and_the_example_is_one() -> None:
     keys |= {f"limits.{key}" for key in rule_yaml._LIMIT_KEYS}
     keys |= {f"origin.{key}" for key in rule_yaml._ORIGIN_KEYS}
     assert explained == keys
-    (example,) = (block.code for block in blocks_of(text) if block.info == "yaml")
+    example, tests = (block.code for block in blocks_of(text) if block.info == "yaml")
     rules = read_rules(example)
+    assert [each.problem for each in run_tests(rules, read_tests(tests), 0.0)] == [None, None]
     assert len(rules) == 3
     assert read_rules(write_rules(rules)) == rules

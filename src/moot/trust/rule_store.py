@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from moot.config.strict_yaml import read_yaml
 from moot.errors import UsageError
 from moot.private_files import use_folder
 from moot.protocol.operation import Json
@@ -167,9 +168,17 @@ class RuleStore:
         if self.fault is not None:
             raise UsageError(f"correct {self.rules_file} first: {self.fault}")
         self.rules = tuple(rules)
-        write_atomically(self.rules_file, write_rules(self.rules).encode())
+        write_atomically(self.rules_file, write_rules(self.rules, self._read_tests()).encode())
         self._stamp = _stamp_of(self.rules_file)
         self.save()
+
+    def _read_tests(self) -> Json:
+        """The tests in the rules file, which people write and nobody else changes."""
+        try:
+            top = read_yaml(self.rules_file.read_text("utf-8"))
+        except FileNotFoundError:
+            return None
+        return top.get("tests") if isinstance(top, dict) else None
 
     def save(self) -> None:
         while len(self.suggestions) > MAX_SUGGESTIONS:

@@ -14,6 +14,8 @@
         limits: {count: 20, per: 1h, expires: 2027-01-01T00:00:00Z, while_present: alice}
         origin: {suggestion: s-1, accepted_by: alice, accepted: 2026-11-15T09:00:00Z}
 
+`tests` beside `rules` is read by `rule_tests`, and decides nothing.
+
 An error names the place, as in `rules[2].limits.per`. Unknown keys are errors: a misspelled limit would be no
 limit.
 """
@@ -71,7 +73,7 @@ def read_rules(text: str) -> tuple[Rule, ...]:
     value = read_yaml(text)
     if value is None:
         return ()
-    top = _mapping(value, "the file", ("rules",))
+    top = _mapping(value, "the file", ("rules", "tests"))
     listed = top.get("rules") or []
     if not isinstance(listed, list):
         raise _error("rules", "must be a list: `rules:` followed by lines of `- name: …`")
@@ -363,10 +365,12 @@ def _nested(leaves: Mapping[Path, Json]) -> dict[str, Json]:
     return nested
 
 
-def write_rules(rules: Sequence[Rule]) -> str:
-    """The YAML of rules, in their order."""
-    listed = [rule_as_json(rule) for rule in rules]
-    return yaml.dump({"rules": listed}, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+def write_rules(rules: Sequence[Rule], tests: Json = None) -> str:
+    """The YAML of rules, in their order, and of their tests as `read_yaml` gave them."""
+    top: dict[str, Json] = {"rules": [rule_as_json(rule) for rule in rules]}
+    if tests is not None:
+        top["tests"] = tests
+    return yaml.dump(top, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
 class _Dumper(yaml.SafeDumper):

@@ -194,6 +194,10 @@ class Rule:
                 f"extra argument {path_text(path)}" for path in self.unnamed_arguments(case.arguments)
             )
 
+    def node(self, part: str) -> Node | None:
+        """The pattern of a part: proposer, method, tool or arguments; None if any will do."""
+        return self._nodes.get(part)
+
     def argument(self, name: str) -> Node | None:
         """The pattern of one argument; None if it has none."""
         node = self._nodes.get("arguments")

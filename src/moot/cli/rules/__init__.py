@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from moot.cli import program
-from moot.cli.rules import client, run
+from moot.cli.rules import client, file_commands, run
 
 _EXAMPLES = """\
   moot rules run --as approver               start deciding by rules; stays until it is stopped
@@ -13,6 +13,8 @@ _EXAMPLES = """\
   moot rules accept s-3fa1                   make a suggestion a rule
   moot rules list                            what decides now, how often it did, and what is suspended
   moot rules stop                            nothing is decided by rules any more; `resume` undoes it
+  moot rules test                            the tests in the rules file
+  moot rules check                           what rules allow and nobody may have meant
   moot rules report                          the share of decisions that was automatic, day by day
 """
 
@@ -29,3 +31,4 @@ def add_command(commands: Any, name: str) -> None:
     )
     run.add_command(group, "run")
     client.add_actions(group)
+    file_commands.add_actions(group)

@@ -1,0 +1,149 @@
+"""The commands of `moot rules` that only read a rules file: test and check."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from moot.cli import program
+from moot.errors import UsageError
+from moot.tui.terminal_escape import printable
+
+if TYPE_CHECKING:
+    from moot.trust.rules import Rule
+
+_TEST_ABOUT: Final = """\
+Compares what the rules decide with the `tests` in the same file: calls that a rule must approve or reject,
+and calls that must be left to people. Nothing is asked of a gateway. Exits with 1 if a test fails, with 2 if
+the file cannot be read or has no tests.
+"""
+_TEST_EXAMPLES: Final = """\
+  moot rules test                       the rules of the space in this folder
+  moot rules test rules.yaml --json
+
+A test in the file, beside `rules`:
+  tests:
+    - {expect: approve, rule: reports, proposer: agent, to: files, tool: write_file, arguments: {path: a.md}}
+    - {expect: ask, proposer: agent, to: files, tool: write_file, arguments: {path: ../a.md}}
+"""
+_CHECK_ABOUT: Final = """\
+Tries calls that an attacker would make on every approving rule: paths that leave their folder, commands put
+behind or inside others, any tool, any host. Each warning has a call that the rule really approves. Exits with
+1 if there are warnings, or a rule could not be checked. No warning does not prove that a rule is safe.
+"""
+_CHECK_EXAMPLES: Final = """\
+  moot rules check                      the rules of the space in this folder
+  moot rules check rules.yaml --json
+"""
+
+
+def add_actions(group: Any) -> None:
+    """Add the commands that read a file."""
+    rows = (
+        ("test", _test, "run the tests in a rules file", _TEST_ABOUT, _TEST_EXAMPLES),
+        (
+            "check",
+            _check,
+            "warn of what rules allow and nobody may have meant",
+            _CHECK_ABOUT,
+            _CHECK_EXAMPLES,
+        ),
+    )
+    for name, run, help, about, examples in rows:
+        parser = program.add_command(group, name, help=help, about=about, examples=examples)
+        parser.add_argument(
+            "file",
+            nargs="?",
+            type=Path,
+            metavar="FILE",
+            help="the rules (default: .moot/trust/SPACE/rules.yaml, if there is one such file)",
+        )
+        parser.add_argument("--json", action="store_true", help="print one JSON value, for programs")
+        parser.set_defaults(run=run)
+
+
+def _read(options: argparse.Namespace) -> tuple[Path, str, tuple[Rule, ...]]:
+    from moot.trust.rule_store import RULES_NAME
+    from moot.trust.rule_yaml import read_rules
+
+    file = options.file
+    if file is None:
+        found = sorted(Path(".moot", "trust").glob(f"*/{RULES_NAME}"))
+        if len(found) != 1:
+            there = (
+                f"there are several: {', '.join(map(str, found))}"
+                if found
+                else "there is none in .moot/trust"
+            )
+            raise UsageError(f"name the rules file, since {there}")
+        file = found[0]
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as fault:
+        raise UsageError(f"{file} cannot be read: {fault}") from None
+    try:
+        return file, text, read_rules(text)
+    except UsageError as fault:
+        raise UsageError(f"{file}: {fault}") from None
+
+
+def _test(options: argparse.Namespace) -> int:
+    from moot.trust.rule_tests import read_tests, run_tests, untested_rules
+
+    file, text, rules = _read(options)
+    try:
+        tests = read_tests(text)
+    except UsageError as fault:
+        raise UsageError(f"{file}: {fault}") from None
+    if not tests:
+        raise UsageError(f"{file} has no tests; `moot rules test --help` shows how to write one")
+    outcomes = run_tests(rules, tests, time.time())
+    failed = [each for each in outcomes if each.problem is not None]
+    untested = untested_rules(rules, outcomes)
+    if options.json:
+        listed = [
+            {
+                "name": each.test.name,
+                "passed": each.problem is None,
+                "decision": each.verdict.decision,
+                "rule": None if each.verdict.rule is None else each.verdict.rule.name,
+                "problem": each.problem,
+            }
+            for each in outcomes
+        ]
+        print(json.dumps({"tests": listed, "untested_rules": untested}, ensure_ascii=False))
+    else:
+        for each in failed:
+            print(printable(f"failed: {each.test.name}: {each.problem}"))
+        for name in untested:
+            print(printable(f"note: no test comes to rule {name}"))
+        print(f"{len(outcomes) - len(failed)} of {len(outcomes)} tests passed")
+    return 1 if failed else 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from moot.trust.rule_check import check_rules
+
+    file, _, rules = _read(options)
+    report = check_rules(rules)
+    found, unchecked = report.warnings, report.unchecked
+    if options.json:
+        listed = [
+            {"rule": w.rule, "part": w.part, "danger": w.danger, "description": w.text, "example": w.example}
+            for w in found
+        ]
+        print(json.dumps({"warnings": listed, "unchecked_rules": unchecked}, ensure_ascii=False))
+    else:
+        for warning in found:
+            example = json.dumps(warning.example, ensure_ascii=False)
+            print(printable(f"warning: rule {warning.rule}, {warning.part}: {warning.text}"))
+            print(printable(f"    it would approve: {example}"))
+        for name in unchecked:
+            print(printable(f"not checked: no call was found that rule {name} matches; look at it yourself"))
+        if not found and not unchecked:
+            count = sum(rule.decision == "approve" for rule in rules)
+            print(printable(f"no warnings about {count} approving rules in {file}"))
+    return 1 if found or unchecked else 0
