@@ -81,6 +81,18 @@ def test_ordinary_text_passes_unchanged_and_soon() -> None:
     assert len(first) > len(text) - 12
 
 
+@pytest.mark.parametrize(
+    "text", ["これは普通の文章です。" * 100, "これは key a の文章です。" * 100, " \n" * 600]
+)
+def test_text_with_few_letters_is_not_held_back_for_long(text: str) -> None:
+    stream = FilteredStream(SecretFilter([KEY]))
+    passed = ""
+    for at in range(0, len(text), 10):
+        passed += stream.write(text[at : at + 10])
+        assert len(passed) >= at - 300
+    assert passed + stream.end() == text
+
+
 @pytest.mark.parametrize("placeholder", ["ollama", "EMPTY", "lm-studio", "none", "not-needed", ""])
 def test_what_stands_for_no_key_is_no_secret(placeholder: str) -> None:
     text = "Use ollama or lm-studio; the list is empty, none is not-needed."

@@ -20,6 +20,8 @@ _PART_CHARS: Final = 8
 _MIN_PART_CHARS: Final = 4
 # Held back while a stream may be within a key; more than any real key needs.
 _MAX_HELD_CHARS: Final = 4_096
+# Letters that are so far apart while no key has been found are no key: text in other scripts has few of them.
+_MAX_GAP_CHARS: Final = 256
 # What people set where an endpoint wants no key: no secrets, but words that an answer may contain.
 _PLACEHOLDERS: Final = frozenset(
     {"dummy", "empty", "fake", "key", "lmstudio", "local", "nokey", "nokeyrequired", "none", "notneeded",
@@ -96,11 +98,14 @@ class FilteredStream:
         self._held += text
         if len(self._held) > _MAX_HELD_CHARS:
             return self.end()
-        places = [at for at, char in enumerate(self._held) if _is_compared(char)]
-        cut = places[-tail] if len(places) >= tail else 0
-        for start, stop in self._secrets.spans(self._held):
-            if start < cut <= stop:
-                cut = start
+        cut = len(self._held)
+        if places := [at for at, char in enumerate(self._held) if _is_compared(char)]:
+            cut = places[max(0, len(places) - tail)]
+        found = self._secrets.spans(self._held)
+        if found and cut <= found[-1][1]:
+            cut = min(cut, found[-1][0])
+        elif len(self._held) - cut > _MAX_GAP_CHARS:
+            cut = len(self._held)
         ready, self._held = self._held[:cut], self._held[cut:]
         return self._secrets.clean(ready)
 
