@@ -351,22 +351,6 @@ async def test_a_printed_configuration_works_from_anywhere(tmp_path: Path) -> No
             assert text_of(await one.call_tool("read_file", {"path": "a.txt"})) == "hello"
 
 
-def test_a_configuration_for_http_names_the_url_and_the_token(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (folder / "http.token").write_text("a-token-of-some-length\n")
-    (folder / "http.token").chmod(0o600)
-    told = ["mcp", "--http", "127.0.0.1:8090", "--http-token-file", "http.token", "--print-config"]
-    assert main([*told, "claude-code"]) == 0
-    assert json.loads(capsys.readouterr().out)["mcpServers"]["moot"] == {
-        "type": "http",
-        "url": "http://127.0.0.1:8090/mcp",
-        "headers": {"Authorization": "Bearer a-token-of-some-length"},
-    }
-    assert main([*told, "claude-desktop"]) == 2
-    assert "only stdio" in capsys.readouterr().err
-
-
 def test_in_the_folder_of_a_space_a_name_is_enough(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     space = {"participants": {"me": {"capabilities": [{"kind": "*"}]}}}
     (folder / "moot.yaml").write_text(yaml.safe_dump({"spaces": {"lab": space}}))

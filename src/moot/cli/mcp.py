@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
-import shlex
 import sys
 import threading
 from collections.abc import Mapping
@@ -45,7 +43,9 @@ By hand, over stdio (the client starts it) and over HTTP (for several clients):
 --gateway, --space and --token-file default to MOOT_URL, MOOT_SPACE and MOOT_TOKEN_FILE; MOOT_TOKEN holds a
 token itself. Over stdio only MCP is written to stdout; errors go to stderr.
 """
-CLIENTS: Final = ("claude-code", "claude-desktop", "cursor", "vscode", "generic")
+CLIENTS: Final = (
+    "claude-code", "claude-desktop", "codex", "cursor", "gemini", "vscode", "windsurf", "zed", "generic",
+)  # fmt: skip
 # Anybody who can reach the port could act as this member, so the token must not be guessable.
 _TOKEN_CHARS: Final = 16
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -401,22 +401,22 @@ def _settle(first: asyncio.Future[bytes], line: bytes) -> None:
 
 
 def _print_config(options: argparse.Namespace, overrides: CliOverrides, environ: Mapping[str, str]) -> int:
-    client = options.print_config
+    from moot.cli.client_config import HttpEntry, StdioEntry, format_config, where_to_put
+
     if options.http:
         host, port = _address(options.http)
         shown = f"[{host}]" if ":" in host else host
-        entry = _http_entry(client, f"http://{shown}:{port}/mcp", options.http_token_file)
+        # Read here only to find out that it is one: its text stands in no configuration.
+        _http_token(options, host, port)
+        token_file = options.http_token_file
+        entry: HttpEntry | StdioEntry = HttpEntry(f"http://{shown}:{port}/mcp", token_file)
     else:
-        entry = _stdio_entry(client, _arguments(options, overrides, environ))
-    match client:
-        case "generic":
-            made: Any = entry
-        case "vscode":
-            made = {"servers": {"moot": entry}}
-        case _:
-            made = {"mcpServers": {"moot": entry}}
-    print(json.dumps(made, indent=2))
-    print(_where_to_put(client, entry), file=sys.stderr)
+        # An absolute path to this installation: clients start programs with their own PATH.
+        program = Path(sys.executable).absolute().with_name("moot")
+        command = [str(program)] if program.is_file() else [sys.executable, "-m", "moot.cli"]
+        entry = StdioEntry((*command, *_arguments(options, overrides, environ)))
+    print(format_config(options.print_config, entry))
+    print(where_to_put(options.print_config, entry), file=sys.stderr)
     return 0
 
 
@@ -467,40 +467,3 @@ def _find_settings(overrides: CliOverrides, environ: Mapping[str, str]) -> tuple
         if where.participant in files:
             return where.url, where.space, files[where.participant]
     raise UsageError("a client's configuration needs a token file: give --gateway URL and --token-file FILE")
-
-
-def _stdio_entry(client: str, arguments: list[str]) -> dict[str, Any]:
-    # An absolute path to this installation: clients start programs with their own PATH.
-    program = Path(sys.executable).absolute().with_name("moot")
-    if program.is_file():
-        command = str(program)
-    else:
-        command, arguments = sys.executable, ["-m", "moot.cli", *arguments]
-    kind = {"type": "stdio"} if client in ("claude-code", "vscode") else {}
-    return kind | {"command": command, "args": arguments}
-
-
-def _http_entry(client: str, url: str, token_file: Path | None) -> dict[str, Any]:
-    if client == "claude-desktop":
-        raise UsageError("Claude Desktop's file supports only stdio servers: leave out --http")
-    entry: dict[str, Any] = {"type": "http"} if client in ("claude-code", "vscode") else {}
-    entry["url"] = url
-    if token_file is not None:
-        from moot.participant import token_from
-
-        entry["headers"] = {"Authorization": f"Bearer {token_from(token_file)}"}
-    return entry
-
-
-def _where_to_put(client: str, entry: dict[str, Any]) -> str:
-    match client:
-        case "claude-code":
-            shell = f"claude mcp add-json moot {shlex.quote(json.dumps(entry))}"
-            return f"Save this as .mcp.json in your project, or run:\n  {shell}"
-        case "claude-desktop":
-            return "Put this into claude_desktop_config.json (Settings, Developer, Edit Config)."
-        case "cursor":
-            return "Put this into .cursor/mcp.json in your project, or into ~/.cursor/mcp.json."
-        case "vscode":
-            return "Put this into .vscode/mcp.json in your workspace."
-    return "Any client that starts a command (or opens this URL) can use it."

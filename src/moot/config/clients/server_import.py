@@ -42,7 +42,7 @@ _TOOL_FILTERS: Final = frozenset(
     }
 )
 _SIGN_IN: Final = frozenset(
-    {"auth", "authProviderType", "oauth", "oauth_resource", "scopes", "headersHelper"}
+    {"auth", "authProviderType", "oauth", "oauth_resource", "scopes", "headersHelper", "http_headers_helper"}
 )
 _UNFIT_IN_NAME = re.compile(r"[^A-Za-z0-9._-]+", re.ASCII)
 _NAME_CHARS: Final = 64
