@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from moot.errors import Unreachable
-from moot.net.http_client import HttpResponse, ResponseTooLarge, fetch
+from moot.net.http_client import HttpResponse, ResponseTooLarge, fetch, post
 from tests.waiting import HANG_SECONDS, until
 
 ANSWERS = {
@@ -20,6 +20,9 @@ ANSWERS = {
     "/big": b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + b"x" * 5000,
     "/headers": b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20_000,
     "/short": b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\nx",
+    "/hinted": b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"
+    b"HTTP/1.1 429 Wait\r\nRetry-After: 7\r\nContent-Length: 9\r\n\r\n",
+    "/upgrade": b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nxx",
     "/odd": b"what?\r\n\r\n",
 }
 
@@ -124,3 +127,23 @@ async def test_a_socket_that_the_caller_opens_is_used_instead_of_the_name() -> N
         )
     assert response.body == b"abc"
     assert asked == [("nowhere.invalid", 80)]
+
+
+async def test_a_post_is_answered_when_the_head_of_the_real_answer_is_there() -> None:
+    async with serving() as server:
+        answer = await post(server.url("/hinted"), b"{}", headers={}, timeout_seconds=HANG_SECONDS)
+    assert (answer.status, answer.headers["retry-after"]) == (429, "7")
+    assert server.heads[0].startswith(b"POST /hinted HTTP/1.1\r\n")
+    assert b"\r\nContent-Length: 2\r\n" in server.heads[0]
+
+
+@pytest.mark.parametrize("path", ["/upgrade", "/odd", "/headers"])
+async def test_an_answer_to_a_post_that_is_none_is_unreachable(path: str) -> None:
+    async with serving() as server:
+        with pytest.raises(Unreachable):
+            await post(server.url(path), b"{}", headers={}, timeout_seconds=HANG_SECONDS)
+
+
+async def test_a_host_that_can_have_no_address_is_unreachable() -> None:
+    with pytest.raises(Unreachable):
+        await post(f"http://a..{'b' * 70}/", b"{}", headers={}, timeout_seconds=HANG_SECONDS)

@@ -149,7 +149,8 @@ async def _exchange(
                 writer.transport.abort()
     except ssl.SSLCertVerificationError as fault:
         raise Unreachable(f"no answer from {parts.netloc}: {explain_untrusted(fault)}") from fault
-    except (OSError, httptools.HttpParserError) as fault:
+    except (OSError, UnicodeError, httptools.HttpParserError, httptools.HttpParserUpgrade) as fault:
+        # A host that is no name at all is a UnicodeError.
         why = str(fault) or f"nothing within {timeout_seconds:g} s"
         raise Unreachable(f"no answer from {parts.netloc}: {why}") from fault
 
