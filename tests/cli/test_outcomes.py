@@ -60,6 +60,7 @@ def test_an_unknown_outcome_is_listed_until_a_person_settles_it(lab: SpaceWithMe
     assert "failed" not in shown
     (listed,) = lab.value("proposals")
     assert (listed["status"], listed["outcome"]) == ("fulfilled", "unknown")
+    assert "unknown" in lab.told("proposal", "history", "--data", str(lab.folder / ".moot"))
     code, said = lab.fails("approve", id)
     assert code == 3
     assert "not known" in said

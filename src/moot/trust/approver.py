@@ -69,6 +69,8 @@ MAX_LEARNED_DECISIONS: Final = 5_000
 RELOAD_SECONDS: Final = 1.0
 # Proposals that wait until the tools of their host have been compared; any more are left to people.
 MAX_DEFERRED: Final = 1_000
+# Proposals of which is remembered why people were asked.
+MAX_ASKED: Final = 10_000
 # How often is written down up to where we have seen everything, where nothing else is written.
 SAVE_SECONDS: Final = 10.0
 # The wall clock may differ from the clock that nobody sets by so much without having jumped.
@@ -108,6 +110,8 @@ class Approver:
         self._reported_rules: set[str] = set()
         # Decisions of people that rules were compared with, and what each said.
         self._considered: dict[str, str] = {}
+        # Why people were asked, by proposal.
+        self._asked: dict[str, str] = {}
         # Whether what the ledger observes comes from the gateway's history.
         self._recalling = False
         # Messages from the gateway's history, which may be delivered to us once more.
@@ -319,8 +323,11 @@ class Approver:
             self._deferred[case.id] = (case, draw)
             return
         if self.settings.shadow:
+            self._note_asked(case.id, "the approver runs in shadow mode and decides nothing")
             self.shadow.predict(case.id, verdict)
             return
+        if verdict.decision == "ask":
+            self._note_asked(case.id, verdict.why)
         if verdict.rule is None or verdict.decision == "ask" or case.id in self._deciding_rules:
             return
         # Counted before it is sent, so that a burst cannot exceed a limit.
@@ -329,12 +336,23 @@ class Approver:
         decide = self._fulfil if verdict.decision == "approve" else self._reject
         self.space.spawn(decide(case, verdict.rule))
 
+    def _note_asked(self, id: str, why: str) -> None:
+        """Note why people are asked, for those who want to know later; the first reason stays."""
+        self._asked.setdefault(id, why)
+        if len(self._asked) > MAX_ASKED:
+            del self._asked[next(iter(self._asked))]
+
+    def asked_because(self, id: str) -> str | None:
+        """Why no rule decided a proposal when it came; None if we did not see it come."""
+        return self._asked.get(id)
+
     def _may_still_decide(self, case: Case, rule: Rule) -> bool:
         """Whether nobody stopped the rule after it matched and before its decision is sent."""
         store = self.store
         if store.stopped is None and store.fault is None and rule.name not in store.suspensions:
             return True
         self._deciding_rules.pop(case.id, None)
+        self._note_asked(case.id, f"rule {rule.name} matched, but was stopped before it decided")
         return False
 
     async def _fulfil(self, case: Case, rule: Rule) -> None:

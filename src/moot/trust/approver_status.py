@@ -46,6 +46,7 @@ class StatusSource(Protocol):
     def verdict(self, case: Case) -> RuleVerdict: ...
     def learning_settings(self) -> LearningSettings: ...
     def latest_decisions(self, count: int) -> list[Json]: ...
+    def asked_because(self, id: str) -> str | None: ...
 
 
 class ApproverStatus:
@@ -138,7 +139,10 @@ class ApproverStatus:
             raise ToolError(f"unknown proposal, request or response {id!r}")
         # The approver's own verdict: it considers stops, the budget and who is present.
         verdict = approver.verdict(decision.case)
-        found = explain(decision, approver.store.rules, approver.wall_clock(), verdict=verdict)
+        asked = approver.asked_because(decision.id) if decision.rule is None else None
+        found = explain(
+            decision, approver.store.rules, approver.wall_clock(), verdict=verdict, asked_because=asked
+        )
         return {**found.as_json(), "lines": list(found.lines())}
 
 

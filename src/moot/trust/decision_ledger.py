@@ -77,11 +77,11 @@ class Decision:
     note: str | None = None
 
     @property
-    def outcome(self) -> Literal["done", "failed", "unanswered"] | None:
+    def outcome(self) -> Literal["done", "failed", "unknown"] | None:
         """What came of an approved call. Without an answer nobody knows: that is no failure."""
         if self.status != "fulfilled":
             return None
-        return "unanswered" if self.result is None else "done" if self.result == "ok" else "failed"
+        return "unknown" if self.result is None else "done" if self.result == "ok" else "failed"
 
     @property
     def id(self) -> str:

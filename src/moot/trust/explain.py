@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -16,6 +17,8 @@ from moot.trust.tripwires import Suspension, suspension_reasons
 
 # How many rules that do not match are named, the nearest first.
 MAX_OTHER_RULES: Final = 5
+# How much of the arguments is shown as text; `as_json` has all of it.
+MAX_ARGUMENT_CHARS: Final = 2_000
 _PARTS: Final = {
     "proposer": "it is for another proposer",
     "to": "it is for another host",
@@ -36,10 +39,18 @@ class Explanation:
     outcome: str
     verdict: RuleVerdict
     others: tuple[str, ...]
+    arguments: Mapping[str, Json]
+    # Why people were asked; None if a rule decided it, or nobody knows.
+    asked_because: str | None = None
+    # What whoever explains it does not know.
+    notes: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-        lines = [self.outcome, f"Current rules: {self.verdict.decision} ({self.verdict.why})."]
-        return lines + [f"  {other}" for other in self.others]
+        lines = [self.outcome, f"Arguments: {_short(self.arguments)}"]
+        if self.asked_because is not None:
+            lines.append(f"People were asked because: {self.asked_because}.")
+        lines.append(f"Current rules: {self.verdict.decision} ({self.verdict.why}).")
+        return lines + [f"  {text}" for text in (*self.notes, *self.others)]
 
     def as_json(self) -> dict[str, Json]:
         return {
@@ -49,6 +60,9 @@ class Explanation:
             "rule": None if self.verdict.rule is None else self.verdict.rule.name,
             "why": self.verdict.why,
             "others": list(self.others),
+            "arguments": dict(self.arguments),
+            "asked_because": self.asked_because,
+            "notes": list(self.notes),
         }
 
 
@@ -61,6 +75,8 @@ def explain(
     *,
     suspensions: Mapping[str, Suspension] | None = None,
     verdict: RuleVerdict | None = None,
+    asked_because: str | None = None,
+    notes: Sequence[str] = (),
 ) -> Explanation:
     """Explain one proposal; `verdict` replaces evaluating the rules, for a caller that knows more."""
     suspended = suspensions or {}
@@ -68,7 +84,22 @@ def explain(
         rules, decision.case, now, presence, counts or {}, suspended=suspension_reasons(suspended)
     )
     others = _others(decision.case, rules, now, verdict)
-    return Explanation(decision.id, _outcome(decision, rules), verdict, others)
+    return Explanation(
+        decision.id,
+        _outcome(decision, rules),
+        verdict,
+        others,
+        decision.case.arguments,
+        asked_because,
+        tuple(notes),
+    )
+
+
+def _short(arguments: Mapping[str, Json]) -> str:
+    text = json.dumps(dict(arguments), ensure_ascii=False)
+    return (
+        text if len(text) <= MAX_ARGUMENT_CHARS else f"{text[:MAX_ARGUMENT_CHARS]}… ({len(text)} characters)"
+    )
 
 
 def _outcome(decision: Decision, rules: Sequence[Rule]) -> str:

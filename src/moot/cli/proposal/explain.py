@@ -35,10 +35,12 @@ def add_command(commands: Any, name: str) -> None:
 def run(options: argparse.Namespace) -> int:
     from moot.trust.explain import explain
     from moot.trust.ledger_reader import read_ledger
+    from moot.trust.offline_verdict import judge_offline
     from moot.trust.rule_store import RuleStore
 
     journal = journal_folder_of(options)
-    ledger = read_ledger(journal, now=time.time())
+    now = time.time()
+    ledger = read_ledger(journal, now=now)
     decision = ledger.get(options.id)
     if decision is None:
         raise UsageError(
@@ -47,9 +49,18 @@ def run(options: argparse.Namespace) -> int:
         )
     state = options.state or Path(".moot") / "trust" / journal.parent.name
     store = RuleStore.open(state) if state.is_dir() else None
-    rules = () if store is None else store.rules
-    suspensions = {} if store is None else store.suspensions
-    found = explain(decision, rules, time.time(), suspensions=suspensions)
+    if store is None:
+        found = explain(decision, (), now)
+    else:
+        judged = judge_offline(decision, store, list(ledger), now)
+        found = explain(
+            decision,
+            store.rules,
+            now,
+            verdict=judged.verdict,
+            asked_because=judged.asked_because,
+            notes=judged.notes,
+        )
     if options.json:
         told = found.as_json()
         fields = {"id": told.pop("proposal"), "reason": told.pop("why"), **told}
@@ -57,6 +68,4 @@ def run(options: argparse.Namespace) -> int:
         return 0
     for line in found.lines():
         print(printable(line))
-    if store is not None and store.stopped is not None:
-        print(printable(f"All rules were stopped by {store.stopped.by}: {store.stopped.why}."))
     return 0

@@ -1,0 +1,104 @@
+"""Explanations that are right about limits, presence and stops, and say what is not known."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from moot.trust.decision_ledger import Decision
+from moot.trust.explain import MAX_ARGUMENT_CHARS, explain
+from moot.trust.offline_verdict import judge_offline
+from moot.trust.rule_store import RuleStop, RuleStore
+from moot.trust.rules import Rule, RuleLimits
+from tests.trust.history import START, call, decided
+from tests.trust.test_approver import office
+from tests.trust.test_tripping import REPORTS, _case
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RuleStore:
+    return RuleStore(tmp_path, rules=(REPORTS,))
+
+
+def limited(**limits: object) -> Rule:
+    return replace(REPORTS, limits=RuleLimits(**limits))  # type: ignore[arg-type]
+
+
+def test_a_limit_that_is_used_up_is_counted_from_the_journal(store: RuleStore) -> None:
+    store.rules = (limited(count=2, seconds=3600.0),)
+    past = [decided(_case(), approved=True, by="bot", rule="reports") for _ in range(2)]
+    found = judge_offline(Decision(_case()), store, past, START + 60)
+    assert found.verdict.decision == "ask"
+    assert "it has reached its limit of 2 decisions" in found.verdict.why
+    later = judge_offline(Decision(_case()), store, past, START + 7200)
+    assert later.verdict.decision == "approve"
+
+
+def test_who_is_present_and_the_budget_are_not_claimed_to_be_known(store: RuleStore) -> None:
+    store.rules = (limited(while_present=("alice",), check=0.05),)
+    found = judge_offline(Decision(_case()), store, [], START + 60)
+    assert found.verdict.decision == "approve"
+    assert found.notes[0] == "Only while alice is present; who is present is not known here."
+    assert found.notes[1].startswith("5% of such proposals")
+    assert "budget" in found.notes[2]
+    # Of what asks in any case nothing is unknown.
+    assert judge_offline(Decision(call({"path": "/etc/x"})), store, [], START).notes == ()
+
+
+def test_what_is_stopped_rejected_word_for_word_or_expired_asks(store: RuleStore) -> None:
+    rejected = [decided(_case(), approved=False)]
+    found = judge_offline(Decision(_case()), store, rejected, START + 60)
+    assert "people rejected this very call" in found.verdict.why
+    store.rules = (limited(expires=START + 600),)
+    store.note_expired(START + 700)
+    assert judge_offline(Decision(_case()), store, [], START + 60).verdict.why == "no rule matches"
+    store.stopped = RuleStop("alice", "audit", START)
+    found = judge_offline(Decision(_case()), store, [], START + 60)
+    assert (found.verdict.decision, found.verdict.why) == ("ask", "alice stopped all rules: audit")
+
+
+def test_why_people_were_asked_is_told_as_far_as_it_is_known(store: RuleStore) -> None:
+    outside = decided(call({"path": "/etc/x"}, at=START + 60), approved=True)
+    assert judge_offline(outside, store, [], START + 90).asked_because == "no rule matches"
+    before = decided(call({"path": "/srv/reports/a.txt"}, at=START - 60), approved=True)
+    found = judge_offline(before, store, [], START + 90).asked_because
+    assert found == "there was no rule that is still there today"
+    inside = decided(call({"path": "/srv/reports/a.txt"}, at=START + 60), approved=True)
+    assert str(judge_offline(inside, store, [], START + 90).asked_because).startswith("not known here")
+    automatic = decided(_case(), approved=True, by="bot", rule="reports")
+    assert judge_offline(automatic, store, [], START + 90).asked_because is None
+
+
+def test_arguments_are_shown_and_long_ones_cut() -> None:
+    lines = explain(Decision(_case()), [], START).lines()
+    assert lines[1] == 'Arguments: {"path": "/srv/reports/a.txt"}'
+    long = explain(Decision(call({"text": "x" * 5000})), [], START).lines()[1]
+    assert len(long) < MAX_ARGUMENT_CHARS + 50
+    assert long.endswith("… (5012 characters)")
+
+
+def test_an_approved_call_without_an_answer_has_an_unknown_outcome() -> None:
+    decision = decided(_case(), approved=True)
+    assert (decision.outcome, decision.as_json()["outcome"]) == ("unknown", "unknown")
+
+
+async def test_the_approver_says_why_people_were_asked_then_and_what_holds_now(tmp_path: Path) -> None:
+    async with office(tmp_path) as here:
+        await here.accepted()
+        here.approver.commands.stop_all("alice", "audit")
+        here.mood = "approve"
+        assert await here.write("reports/day-61.md") == "by alice"
+        asked = list(here.approver.ledger)[-1]
+        here.store.stopped = None
+        (rule,) = here.store.rules
+        away = replace(rule, limits=replace(rule.limits, while_present=("carol",), expires=time.time() + 9e5))
+        here.store.set_rules([away])
+        told = await here.alice.call("approver", "trust_explain", {"id": asked.id})
+        assert told.structured is not None
+        assert told.structured["asked_because"] == "alice stopped all rules: audit"
+        assert told.structured["why"].endswith("but carol is not present")
+        assert told.structured["arguments"]["path"] == "reports/day-61.md"
+        assert told.structured["lines"][1].startswith('Arguments: {"path": "reports/day-61.md"')
