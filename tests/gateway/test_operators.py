@@ -268,6 +268,8 @@ async def test_every_reference_of_the_document_leads_somewhere(stage: SharedGate
                 "/readyz",
                 "/metrics",
                 "/openapi.json",
+                # The code in the body is what is asked for.
+                "/sign-in-links/redeem",
             )
 
 

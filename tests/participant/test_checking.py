@@ -317,7 +317,7 @@ async def test_what_only_the_gateway_says_can_not_be_sent(tmp_path: Path) -> Non
         for dialect in ("mew", "mcpx"):
             alice = await gateway.join("alice", dialect=dialect)
             for kind in ("system/error", "system/anything", "stream/open", "space/invite-ack", "presence"):
-                with pytest.raises(UsageError, match="gateway alone"):
+                with pytest.raises(UsageError, match="reserved for the gateway"):
                     await alice.send(kind, {})
             assert alice.counts.sent == 0
 
@@ -357,6 +357,7 @@ def test_there_is_no_way_to_leave_the_checks_out() -> None:
         "url",
         "space",
         "token",
+        "name",
         "dialect",
         "participant",
         "limits",

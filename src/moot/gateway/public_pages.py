@@ -173,7 +173,9 @@ def _everything(version: str) -> Json:
                     "security": secured,
                     "responses": {
                         "201": _answer("code and valid_seconds; with page also address and qr"),
+                        "400": _answer("page is no address of a page", _ERROR),
                         "401": _answer("no or unknown token", _ERROR),
+                        "415": _answer("not application/json", _ERROR),
                     }
                     | _DENIED,
                 }
@@ -181,7 +183,12 @@ def _everything(version: str) -> Json:
             "/sign-in-links/redeem": {
                 "post": {
                     "summary": "the token of such a code, once",
-                    "responses": {"200": _answer("token")} | _DENIED,
+                    "responses": {
+                        "200": _answer("token"),
+                        "400": _answer("the body is too large or no object", _ERROR),
+                        "415": _answer("not application/json", _ERROR),
+                    }
+                    | _DENIED,
                 }
             },
             "/spaces/{space}/proposals": {
