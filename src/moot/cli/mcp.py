@@ -168,10 +168,11 @@ async def _serve(options: argparse.Namespace, where: ConnectSettings, environ: M
     joining = asyncio.ensure_future(_stay_joined(options, where, environ, late))
     is_serving = False
     try:
-        attached = asyncio.ensure_future(late.wait_attached(_FIRST_JOIN_SECONDS))
-        either: set[asyncio.Future[Any]] = {joining, attached}
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        attached.cancel()
+        # Longer than an attempt takes to fail, or clients would be told the reason by chance.
+        tried = asyncio.ensure_future(late.wait_tried())
+        either: set[asyncio.Future[Any]] = {joining, tried}
+        await asyncio.wait(either, timeout=3 * _FIRST_JOIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        tried.cancel()
         if joining.done() and not late.me:
             joining.result()
         is_serving = True
@@ -251,7 +252,7 @@ async def _stay_joined(
         except Unreachable as fault:
             if not late.problem:
                 print(f"moot: {fault}. Waiting for it.", file=sys.stderr, flush=True)
-            late.problem = str(fault)
+            late.report_problem(str(fault))
 
 
 def _names_path(

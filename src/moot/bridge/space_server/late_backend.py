@@ -38,6 +38,7 @@ class LateBackend:
         self._wait_seconds = wait_seconds
         self._backend: Backend | None = None
         self._attached = asyncio.Event()
+        self._tried = asyncio.Event()
         self._listeners: dict[int, tuple[Callable[[Change], None], Callable[[], None] | None]] = {}
         self._numbers = 0
         # Who we are in the space, and why it cannot be joined; empty while not known.
@@ -48,10 +49,20 @@ class LateBackend:
         """The space is there: from now on everything goes to this backend."""
         self._backend, self.me = backend, me
         self._attached.set()
+        self._tried.set()
         for number, (listener, _) in tuple(self._listeners.items()):
             self._listeners[number] = (listener, backend.watch(listener))
             for what in ("tools", "resources", "prompts"):
                 listener(ListChanged(what))
+
+    def report_problem(self, problem: str) -> None:
+        """An attempt to join failed: from now on clients are told why."""
+        self.problem = problem
+        self._tried.set()
+
+    async def wait_tried(self) -> None:
+        """Wait until the first attempt to join has succeeded or failed."""
+        await self._tried.wait()
 
     async def wait_attached(self, seconds: float) -> bool:
         try:
