@@ -12,7 +12,14 @@ _WALL: Final = re.compile(r"\btime\.time\b|\bdatetime\.now\(|\bfrom time import[
 STAMP: Final = "a time for people to read"
 SIGNED: Final = "XProtocol: creation, expiry, delegation and revocation are times that others signed"
 AGO: Final = "how long ago, of a time that somebody wrote"
+HEADER: Final = "dates in headers of HTTP and mail"
 FILES: Final = {
+    "agent/model.py": HEADER,
+    "cli/rules/file_commands.py": "hours and dates of a rule",
+    "gateway/notifications/channels.py": HEADER,
+    "gateway/notifications/notifier.py": "quiet hours are times of day",
+    "gateway/own_connections.py": STAMP,
+    "trust/rule_store.py": STAMP,
     "bridge/space_server/pending_calls.py": "how far back the gateway is asked, with a margin of a minute",
     "adapter/adapter.py": SIGNED,
     "adapter/discovery/announcer.py": SIGNED,
