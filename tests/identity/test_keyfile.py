@@ -336,6 +336,24 @@ def test_processes_that_start_at_once_agree_on_one_key(path: Path) -> None:
     assert told == [keyfile.load(path).key.text] * 3
 
 
+def test_a_new_key_file_has_its_name_only_when_it_is_whole(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever starts meanwhile finds no file or the whole one."""
+    written: list[bool] = []
+    sync = os.fsync
+
+    def look(handle: int) -> None:
+        if not stat.S_ISDIR(os.fstat(handle).st_mode):
+            written.append(path.exists())
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", look)
+    keyfile.create(path, IDENTITY)
+    assert written == [False]
+    assert keyfile.load(path) == IDENTITY
+
+
 def test_the_first_start_makes_a_key_and_the_next_ones_keep_it(path: Path) -> None:
     made = keyfile.load_or_create(path)
     assert keyfile.load_or_create(path) == made

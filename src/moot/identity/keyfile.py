@@ -43,22 +43,20 @@ _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 def create(path: Path, identity: Identity, *, force: bool = False) -> None:
     """Write a new key file; raises KeyFileError when there is one already, unless `force` replaces it.
 
-    Missing folders are made for their owner alone. When this returns, the file outlives a power cut.
+    Missing folders are made for their owner alone. When this returns, the file outlives a power cut. It gets
+    its name when it is whole, so that nobody who starts meanwhile reads half of it.
     """
     with _explain_faults(path):
         _make_folder(path.parent)
         _check_folder(path.parent)
-        if force:
-            _replace(path, _encode(identity))
-        else:
-            try:
-                _write_new(path, _encode(identity))
-            except FileExistsError:
+        with _lock(path.parent):
+            if not force and os.path.lexists(path):
                 raise KeyFileError(
                     f"{path} exists already and is not overwritten: its key would be lost; "
                     "choose another path, or use --force if that is meant"
-                ) from None
-        _sync_folder(path.parent)
+                )
+            _replace(path, _encode(identity))
+            _sync_folder(path.parent)
 
 
 def load(path: Path) -> Identity:
