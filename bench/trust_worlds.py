@@ -359,10 +359,10 @@ def deployments(rng: random.Random) -> World:
 
 def optional_arguments(rng: random.Random) -> World:
     """A search with arguments that are often left out; only the folder matters."""
-    fine_folders = ("/work/src", "/work/docs")
+    fine_folders = ("/srv/src", "/srv/docs")
 
     def draw(_: int) -> tuple[str, dict[str, Json], bool]:
-        folder = rng.choice(("/work/src", "/work/docs", "/work/keys", "/etc"))
+        folder = rng.choice(("/srv/src", "/srv/docs", "/srv/keys", "/etc"))
         arguments: dict[str, Json] = {"path": f"{folder}/{_word(rng)}.txt"}
         if rng.random() < 0.5:
             arguments["limit"] = rng.choice((10, 20, 50, 100))

@@ -304,8 +304,8 @@ def test_a_call_that_was_rejected_word_for_word_is_not_approved_at_another_hour(
 
 
 def test_shapes_that_were_never_seen_together_are_not_approved() -> None:
-    rows = [{"command": f"git show {n:07x}a", "cwd": "/work/one"} for n in range(12)]
-    rows += [{"command": f"git log -n {n + 3}", "cwd": "/work/two"} for n in range(12)]
+    rows = [{"command": f"git show {n:07x}a", "cwd": "/srv/one"} for n in range(12)]
+    rows += [{"command": f"git log -n {n + 3}", "cwd": "/srv/two"} for n in range(12)]
     rules = [each.rule for each in suggest(history(rows), now=NOW)]
     assert {evaluate(rules, call(row), NOW).decision for row in rows} == {"approve"}
-    assert evaluate(rules, call({"command": "git log -n 5", "cwd": "/work/one"}), NOW).decision == "ask"
+    assert evaluate(rules, call({"command": "git log -n 5", "cwd": "/srv/one"}), NOW).decision == "ask"
