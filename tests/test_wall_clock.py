@@ -16,6 +16,7 @@ HEADER: Final = "dates in headers of HTTP and mail"
 FILES: Final = {
     "agent/model.py": HEADER,
     "cli/rules/file_commands.py": "hours and dates of a rule",
+    "cli/rules/compare_commands.py": "the times at which rules are compared, and until when a journal counts",
     "gateway/notifications/channels.py": HEADER,
     "gateway/notifications/notifier.py": "quiet hours are times of day",
     "gateway/own_connections.py": STAMP,

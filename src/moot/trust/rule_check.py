@@ -6,16 +6,26 @@ rule itself matches. So every warning has an example that the rule really approv
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from moot.protocol.operation import Json
 from moot.protocol.patterns.globs import CROSS, ONE, STAR, glob
-from moot.protocol.patterns.pattern import Equal, Exact, Fields, Node, NotText, OneOf, Regex, Text
-from moot.trust.proposal_case import Case, Path, case_of, path_text
+from moot.protocol.patterns.pattern import Node, NotText, OneOf, Regex, Text
+from moot.trust.proposal_case import Case, Path, path_text
 from moot.trust.regex_examples import regex_examples
+from moot.trust.rule_samples import (
+    OTHER_HOST,
+    OTHER_TOOL,
+    STRANGER,
+    call_as_json,
+    changed_call,
+    fill_wildcards,
+    sample_call,
+    text_nodes,
+    with_argument,
+)
 from moot.trust.rules import NO_LIMITS, Rule, evaluate
 from moot.trust.values.examples import edge_texts
 from moot.trust.values.kinds import recognise
@@ -62,7 +72,6 @@ _DANGERS: Final = {
     "text": ("injection",),
 }
 _ANYTHING: Final = "anything at all; rm -rf ~"
-_STRANGER, _OTHER_HOST, _OTHER_TOOL = "a-stranger", "any-host", "delete_everything"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +104,7 @@ def check_rules(rules: Sequence[Rule]) -> CheckReport:
             ordered = [*others[:before], _timeless(rule), *others[before:]]
             warnings = _check_rule(rule, ordered)
             found += warnings
-            if not warnings and not _timeless(rule).matches(_base_case(rule), 0.0):
+            if not warnings and not _timeless(rule).matches(sample_call(rule), 0.0):
                 unchecked.append(rule.name)
     return CheckReport(tuple(found), tuple(unchecked))
 
@@ -111,43 +120,38 @@ def _timeless(rule: Rule) -> Rule:
 
 
 def _check_rule(rule: Rule, rules: Sequence[Rule]) -> list[RuleWarning]:
-    base = _base_case(rule)
+    base = sample_call(rule)
     found: dict[tuple[str, str], RuleWarning] = {}
-    for part, danger, case in _attempts(rule, base):
+    for part, danger, case in attempted_calls(rule, base):
         if (part, danger) not in found and evaluate(rules, case, 0.0).decision == "approve":
             words = _WORDS.get(danger, danger)
-            found[part, danger] = RuleWarning(rule.name, part, danger, words, _example_of(case))
+            found[part, danger] = RuleWarning(rule.name, part, danger, words, call_as_json(case))
     # Whatever else an argument allows is said by this.
     open_parts = {part for part, danger in found if danger == "anything"}
     return [each for (part, danger), each in found.items() if danger == "anything" or part not in open_parts]
 
 
-def _example_of(case: Case) -> dict[str, Json]:
-    return {
-        "proposer": case.proposer,
-        "to": list(case.to),
-        "method": case.method,
-        "tool": case.tool,
-        "arguments": dict(case.arguments),
-    }
-
-
-def _attempts(rule: Rule, base: Case) -> Iterator[tuple[str, str, Case]]:
+def attempted_calls(rule: Rule, base: Case) -> Iterator[tuple[str, str, Case]]:
+    """Calls that an attacker would try: the part that is changed, the danger, the call."""
     if rule.proposer is None or rule.proposer in ("*", "**"):
-        yield "proposer", "any member can propose it", _changed(base, proposer=_STRANGER)
+        yield "proposer", "any member can propose it", changed_call(base, proposer=STRANGER)
     if rule.to is None or any(glob(host).lone for host in rule.to):
-        yield "to", "it may be for any host", _changed(base, to=(_OTHER_HOST,))
-    yield "tool", "it may be any tool", _changed(base, tool=_OTHER_TOOL)
+        yield "to", "it may be for any host", changed_call(base, to=(OTHER_HOST,))
+    yield "tool", "it may be any tool", changed_call(base, tool=OTHER_TOOL)
     if rule.extra_arguments:
         arguments = {**base.arguments, "force": True, "then_run": "rm -rf ~"}
-        yield "extra_arguments", "any other arguments are allowed", _changed(base, arguments=arguments)
-    for path, node in _text_nodes(rule):
+        yield "extra_arguments", "any other arguments are allowed", changed_call(base, arguments=arguments)
+    for path, node in text_nodes(rule):
         for danger, text in _attacks(node, path, rule):
-            yield path_text(path), danger, _changed(base, arguments=_with(base.arguments, path, text))
+            yield (
+                path_text(path),
+                danger,
+                changed_call(base, arguments=with_argument(base.arguments, path, text)),
+            )
     for path, values in rule.values.items():
         if any(slot.kind == "text" for template in values.templates for slot in template.slots):
             for text in (_ANYTHING, *(edge for edge in edge_texts(values))):
-                changed = _changed(base, arguments=_with(base.arguments, path, text))
+                changed = changed_call(base, arguments=with_argument(base.arguments, path, text))
                 yield path_text(path), "anything", changed
 
 
@@ -163,7 +167,7 @@ def _attacks(node: Node, path: Path, rule: Rule) -> Iterator[tuple[str, str]]:
             if node.glob.lone:
                 yield "anything", _ANYTHING
                 return
-            plain = _fill(node, "x")
+            plain = fill_wildcards(node, "x")
             for danger in _dangers(path, plain, rule):
                 for filling in _FILLINGS[danger]:
                     for text in _filled_once(node, filling):
@@ -186,12 +190,6 @@ def _dangers(path: Path, sample: str, rule: Rule) -> Sequence[str]:
     return _DANGERS[kind] if kind is not None else tuple(_FILLINGS)
 
 
-def _fill(node: Text, filling: str) -> str:
-    return "".join(
-        "x" if token == ONE else filling if token in (STAR, CROSS) else token for token in node.glob.tokens
-    )
-
-
 def _filled_once(node: Text, filling: str) -> Iterator[str]:
     """The filling in place of each wildcard in turn, with something harmless in the others."""
     tokens = node.glob.tokens
@@ -199,70 +197,3 @@ def _filled_once(node: Text, filling: str) -> Iterator[str]:
         if token in (STAR, CROSS):
             rest = "".join("x" if each in (ONE, STAR, CROSS) else each for each in tokens[at + 1 :])
             yield "".join("x" if e in (ONE, STAR, CROSS) else e for e in tokens[:at]) + filling + rest
-
-
-# A call that the rule matches
-
-
-def _base_case(rule: Rule) -> Case:
-    proposer = _sample(rule.node("proposer"), _STRANGER)
-    tool = _sample(rule.node("tool"), _OTHER_TOOL)
-    method = _sample(rule.node("method"), "tools/call")
-    to = [_OTHER_HOST] if rule.to is None else [_glob_sample(host) for host in rule.to[:1]]
-    arguments: dict[str, Json] = {}
-    for path, node in _text_nodes(rule):
-        arguments = _with(arguments, path, _sample(node, "x"))
-    for path, span in rule.range.items():
-        arguments = _with(arguments, path, span.low)
-    for path, values in rule.values.items():
-        arguments = _with(arguments, path, next((t for t in edge_texts(values) if values.admits(t)), "x"))
-    for name, value in rule.equals.items():
-        arguments[name] = copy.deepcopy(value)
-    params: dict[str, Json] = {"name": tool, "arguments": arguments}
-    case = case_of("check", str(proposer), to, {"method": str(method), "params": params})
-    return _changed(case, tool=str(tool), arguments=arguments, unexpected_fields=())
-
-
-def _text_nodes(rule: Rule) -> Iterator[tuple[Path, Node]]:
-    node = rule.node("arguments")
-    if isinstance(node, Fields):
-        yield from _leaf_nodes(node, ())
-
-
-def _leaf_nodes(node: Fields, path: Path) -> Iterator[tuple[Path, Node]]:
-    for name, inner in node.literal:
-        if isinstance(inner, Fields):
-            yield from _leaf_nodes(inner, (*path, name))
-        else:
-            yield (*path, name), inner
-
-
-def _sample(node: Node | None, default: Json) -> Json:
-    match node:
-        case OneOf():
-            return _sample(node.alternatives[0], default)
-        case Text():
-            return node.glob.literal if node.glob.literal is not None else _fill(node, "x")
-        case Regex():
-            return next(iter(regex_examples(node.source)), default)
-        case Equal() | Exact():
-            return node.value
-    return default
-
-
-def _glob_sample(host: str) -> str:
-    found = glob(host)
-    return _OTHER_HOST if found.lone else _fill(Text(found), "x")
-
-
-def _changed(case: Case, **parts: Any) -> Case:
-    return replace(case, **parts)
-
-
-def _with(arguments: Mapping[str, Json], path: Path, value: Json) -> dict[str, Json]:
-    changed = copy.deepcopy(dict(arguments))
-    inner = changed
-    for key in path[:-1]:
-        inner = inner.setdefault(key, {})
-    inner[path[-1]] = value
-    return changed

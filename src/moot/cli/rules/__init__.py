@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from moot.cli import program
-from moot.cli.rules import client, file_commands, run
+from moot.cli.rules import client, compare_commands, file_commands, run
 
 _EXAMPLES = """\
   moot rules run --as approver               start deciding by rules; stays until it is stopped
@@ -15,6 +15,8 @@ _EXAMPLES = """\
   moot rules stop                            nothing is decided by rules any more; `resume` undoes it
   moot rules test                            the tests in the rules file
   moot rules check                           what rules allow and nobody may have meant
+  moot rules diff old.yaml new.yaml          which calls are decided differently
+  moot rules replay                          what the rules would have decided over the history
   moot rules report                          the share of decisions that was automatic, day by day
 """
 
@@ -32,3 +34,4 @@ def add_command(commands: Any, name: str) -> None:
     run.add_command(group, "run")
     client.add_actions(group)
     file_commands.add_actions(group)
+    compare_commands.add_actions(group)

@@ -6,14 +6,12 @@ import argparse
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from moot.cli import program
+from moot.cli.rules.rules_file import FILE_HELP, read_rules_file
 from moot.errors import UsageError
 from moot.tui.terminal_escape import printable
-
-if TYPE_CHECKING:
-    from moot.trust.rules import Rule
 
 _TEST_ABOUT: Final = """\
 Compares what the rules decide with the `tests` in the same file: calls that a rule must approve or reject,
@@ -59,43 +57,19 @@ def add_actions(group: Any) -> None:
             nargs="?",
             type=Path,
             metavar="FILE",
-            help="the rules (default: .moot/trust/SPACE/rules.yaml, if there is one such file)",
+            help=FILE_HELP,
         )
         parser.add_argument("--json", action="store_true", help="print one JSON value, for programs")
         parser.set_defaults(run=run)
 
 
-def _read(options: argparse.Namespace) -> tuple[Path, str, tuple[Rule, ...]]:
-    from moot.trust.rule_store import RULES_NAME
-    from moot.trust.rule_yaml import read_rules
-
-    file = options.file
-    if file is None:
-        found = sorted(Path(".moot", "trust").glob(f"*/{RULES_NAME}"))
-        if len(found) != 1:
-            there = (
-                f"there are several: {', '.join(map(str, found))}"
-                if found
-                else "there is none in .moot/trust"
-            )
-            raise UsageError(f"name the rules file, since {there}")
-        file = found[0]
-    try:
-        text = file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as fault:
-        raise UsageError(f"{file} cannot be read: {fault}") from None
-    try:
-        return file, text, read_rules(text)
-    except UsageError as fault:
-        raise UsageError(f"{file}: {fault}") from None
-
-
 def _test(options: argparse.Namespace) -> int:
     from moot.trust.rule_tests import read_tests, run_tests, untested_rules
 
-    file, text, rules = _read(options)
+    rules_file = read_rules_file(options.file)
+    file, rules = rules_file.path, rules_file.rules
     try:
-        tests = read_tests(text)
+        tests = read_tests(rules_file.text)
     except UsageError as fault:
         raise UsageError(f"{file}: {fault}") from None
     if not tests:
@@ -127,7 +101,8 @@ def _test(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> int:
     from moot.trust.rule_check import check_rules
 
-    file, _, rules = _read(options)
+    rules_file = read_rules_file(options.file)
+    file, rules = rules_file.path, rules_file.rules
     report = check_rules(rules)
     found, unchecked = report.warnings, report.unchecked
     if options.json:

@@ -1,0 +1,48 @@
+"""The rules file that a command is about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from moot.errors import UsageError
+
+if TYPE_CHECKING:
+    from moot.trust.rules import Rule
+
+FILE_HELP: Final = "the rules (default: .moot/trust/SPACE/rules.yaml, if there is one such file)"
+
+
+@dataclass(frozen=True, slots=True)
+class RulesFile:
+    """A rules file as it was read."""
+
+    path: Path
+    text: str
+    rules: tuple[Rule, ...]
+
+
+def read_rules_file(path: Path | None) -> RulesFile:
+    """Read a rules file, or the only one of the spaces in this folder; raises UsageError."""
+    from moot.trust.rule_store import RULES_NAME
+    from moot.trust.rule_yaml import read_rules
+
+    if path is None:
+        found = sorted(Path(".moot", "trust").glob(f"*/{RULES_NAME}"))
+        if len(found) != 1:
+            there = (
+                f"there are several: {', '.join(map(str, found))}"
+                if found
+                else "there is none in .moot/trust"
+            )
+            raise UsageError(f"name the rules file, since {there}")
+        path = found[0]
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as fault:
+        raise UsageError(f"{path} cannot be read: {fault}") from None
+    try:
+        return RulesFile(path, text, read_rules(text))
+    except UsageError as fault:
+        raise UsageError(f"{path}: {fault}") from None
