@@ -79,7 +79,12 @@ class Watched:
         self.expected: tuple[str, ...] = ("WebSocket connection to", "Failed to load resource")
 
     def page(self, **options: Any) -> Page:
-        options = {"reduced_motion": "reduce", "viewport": {"width": 1280, "height": 800}} | options
+        # Each page would keep a hundred files; tests of the service worker say `allow`.
+        options = {
+            "reduced_motion": "reduce",
+            "viewport": {"width": 1280, "height": 800},
+            "service_workers": "block",
+        } | options
         context = self._browser.new_context(**options)
         context.set_default_timeout(HANG_SECONDS * 1000)
         context.add_init_script(_WATCH_POLICY)

@@ -57,6 +57,9 @@ def test_the_page_may_load_nothing_from_elsewhere_and_nothing_inline(http: httpx
         ("/console/core/state.js", "text/javascript; charset=utf-8"),
         ("/console/css/tokens.css", "text/css; charset=utf-8"),
         ("/console/icon.svg", "image/svg+xml"),
+        ("/console/icon-192.png", "image/png"),
+        ("/service-worker.js", "text/javascript; charset=utf-8"),
+        ("/manifest.webmanifest", "application/manifest+json"),
     ],
 )
 def test_files_have_their_type_and_are_not_sent_twice(http: httpx.Client, path: str, kind: str) -> None:
@@ -119,7 +122,7 @@ def test_every_script_and_style_of_the_package_is_served_and_nothing_else() -> N
     of_ours = {
         str(path.relative_to(ROOT))
         for path in ROOT.rglob("*")
-        if path.suffix in {".html", ".js", ".css", ".svg", ".webmanifest"}
+        if path.suffix in {".html", ".js", ".css", ".svg", ".png", ".webmanifest"}
     }
     assert set(Console().files) == of_ours
 

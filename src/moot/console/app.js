@@ -1,8 +1,10 @@
 // @ts-check
 /** Where the console starts: sign in, then the shell around one view at a time. */
 import { replace } from "./core/dom.js";
+import { registerWorker } from "./core/installation.js";
 import { currentRoute, onNavigation } from "./core/router.js";
 import { Session } from "./core/session.js";
+import { isReachable, offlinePage } from "./views/offline.js";
 import { signInPage } from "./views/sign-in.js";
 import { applyTheme } from "./views/theme.js";
 
@@ -85,9 +87,14 @@ async function redeemLink() {
   }
 }
 
+registerWorker(session.base);
 const problem = await redeemLink();
-await session.restore();
-show();
+const isSignedIn = await session.restore();
+const showOffline = () => replace(root, offlinePage(session.base));
+if (session.isUnreachable) showOffline();
+else show();
+// A page that a service worker had kept: it came without the gateway, perhaps.
+if (!isSignedIn && !problem && !session.isUnreachable && navigator.serviceWorker?.controller && !(await isReachable(session.base)) && session.logins.length === 0) showOffline();
 if (problem) {
   const shown = root.querySelector(".sign-in-form .fault");
   if (shown) shown.textContent = problem;

@@ -6,6 +6,10 @@ is no path to escape from. The page may load scripts and styles of this gateway 
 The page itself is asked for each time. It names all other files below a version, the hash of all of them, so
 that a browser keeps these for good and an upgraded gateway never meets an old script. What the sign-in form
 needs is named in the page, so that the browser asks for all of it at once.
+
+Service worker and manifest are beside the page, so that they are for all below it, also behind a proxy with
+a path prefix. The service worker is told the version and the files that it keeps for when there is no
+connection.
 """
 
 from __future__ import annotations
@@ -29,9 +33,12 @@ _TYPES: Final[Mapping[str, str]] = {
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
+    ".png": "image/png",
     ".webmanifest": "application/manifest+json",
 }
 PAGE: Final = "index.html"
+WORKER: Final = "service-worker.js"
+MANIFEST: Final = "manifest.webmanifest"
 # Folders of ours are two deep: console/views/approvals.js. A loop of links would be deeper.
 _MOST_DEEP: Final = 4
 
@@ -62,6 +69,8 @@ class Console:
         self.version = _version_of(found)
         if PAGE in found:
             found[PAGE] = _name_version(found[PAGE], self.version, _modules_needed(found, _START))
+        if WORKER in found:
+            found[WORKER] = _name_files(found[WORKER], self.version, found)
         self.files: Mapping[str, StaticFile] = found
         # Compressed when they are first asked for.
         self._compressed: dict[str, bytes] = {}
@@ -80,7 +89,7 @@ class Console:
         if found.etag in _tags(request.headers.get("if-none-match", "")):
             return Response(status_code=304, headers=headers)
         content = found.content
-        if len(content) >= _LEAST_COMPRESSED_BYTES and _takes_gzip(request):
+        if len(content) >= _LEAST_COMPRESSED_BYTES and _takes_gzip(request) and _is_text(found):
             content = self._compress(name, content)
             headers["Content-Encoding"] = "gzip"
             # Other bytes under the same tag: the tag says that they mean the same.
@@ -92,6 +101,10 @@ class Console:
         if kept is None:
             kept = self._compressed[name] = gzip.compress(content, mtime=0)
         return kept
+
+
+def _is_text(file: StaticFile) -> bool:
+    return file.media_type != _TYPES[".png"]
 
 
 def _takes_gzip(request: Request) -> bool:
@@ -126,6 +139,14 @@ def _name_version(page: StaticFile, version: str, modules: list[str]) -> StaticF
     preloads = "".join(f'<link rel="modulepreload" href="console/{version}/{name}">\n' for name in modules)
     content = text.replace("</head>", f"{preloads}</head>").encode()
     return StaticFile(content, page.media_type, _etag(content))
+
+
+def _name_files(worker: StaticFile, version: str, found: Mapping[str, StaticFile]) -> StaticFile:
+    """The service worker with what it keeps, so that another version is another service worker."""
+    files = sorted(found.keys() - {PAGE, WORKER, MANIFEST})
+    facts = msgspec.json.encode({"version": version, "files": files})
+    content = b"self.moot = " + facts + b";\n" + worker.content
+    return StaticFile(content, worker.media_type, _etag(content))
 
 
 def _read(folder: Traversable, before: str = "", deep: int = 0) -> Iterator[tuple[str, StaticFile]]:

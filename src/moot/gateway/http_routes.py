@@ -18,7 +18,7 @@ from starlette.routing import Route
 from moot.errors import InvalidEnvelope, InvalidRequest, Refused, Unauthorized
 from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory, TokenIdentity, bearer
 from moot.gateway.access_limiter import AccessLimiter
-from moot.gateway.console import PAGE, Console
+from moot.gateway.console import MANIFEST, PAGE, WORKER, Console
 from moot.gateway.delivery import encode_entry, id_of
 from moot.gateway.http_replies import (
     HEADERS,
@@ -100,6 +100,7 @@ class Endpoints:
         routes = [
             self._route("/", self.page, "GET"),
             self._route("/console/{path:path}", self.console, "GET"),
+            *(self._route(f"/{name}", self.console, "GET") for name in (WORKER, MANIFEST)),
             self._route("/status", self.status_page, "GET"),
             Route(LIVE_PATH, self.livez, methods=["GET"]),
             Route(READY_PATH, self.readyz, methods=["GET"]),
@@ -163,7 +164,8 @@ class Endpoints:
         return answer if answer is not None else await self.status_page(request)
 
     async def console(self, request: Request) -> Response:
-        path = request.path_params["path"]
+        # The two files beside the page have a route each.
+        path = request.path_params.get("path", request.url.path[1:])
         answer = self._console.answer(request, path) if self._console is not None else None
         return answer if answer is not None else denied(AccessDenied(404, "the console has no such file"))
 

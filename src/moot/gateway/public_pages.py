@@ -103,7 +103,7 @@ def openapi(version: str, offered: OfferedFeatures) -> Json:
         del messages["post"]
     hidden = [path for path in paths if path.startswith("/admin/") and not offered.admin]
     hidden += [] if offered.metrics else ["/metrics"]
-    hidden += [] if offered.console else ["/console/{path}"]
+    hidden += [] if offered.console else ["/console/{path}", "/service-worker.js", "/manifest.webmanifest"]
     hidden += [] if messages else ["/participants/{id}/messages"]
     for path in hidden:
         del paths[path]
@@ -132,6 +132,18 @@ def _everything(version: str) -> Json:
                         "304": {"description": "you have it already"},
                         "404": _answer("the console has no such file", _ERROR),
                     },
+                }
+            },
+            "/service-worker.js": {
+                "get": {
+                    "summary": "the console's service worker: it opens the page without a connection",
+                    "responses": {"200": {"description": "a script"}},
+                }
+            },
+            "/manifest.webmanifest": {
+                "get": {
+                    "summary": "what makes the console an app that can be installed",
+                    "responses": {"200": {"description": "a web application manifest"}},
                 }
             },
             "/status": {

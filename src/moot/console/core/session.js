@@ -23,6 +23,9 @@ const MAX_CONNECTED_SPACES = 16;
 /** Sign-in failed; the message says what to do. */
 export class SignInError extends Error {}
 
+/** Nobody knows whether the token is right: the gateway did not answer. */
+class GatewayUnreachable extends SignInError {}
+
 /** An open space: its state, its connection and its sender. */
 export class OpenSpace {
   /** @param {Login} login @param {URL} base @param {ChangeFeed} sessionChanges */
@@ -114,6 +117,8 @@ export class Session {
     /** @type {OpenSpace | null} */
     this.current = null;
     this.remembers = false;
+    /** Whether the gateway did not answer when tokens were to be restored. */
+    this.isUnreachable = false;
   }
 
   /** @param {string | string[]} topics @param {() => void} subscriber */
@@ -140,8 +145,9 @@ export class Session {
         credentials: "omit",
       });
     } catch {
-      throw new SignInError("The gateway does not respond. Is it running?");
+      throw new GatewayUnreachable("The gateway does not respond. Is it running?");
     }
+    if (answer.status >= 502) throw new GatewayUnreachable(`The gateway does not respond (HTTP ${answer.status}). Is it running?`);
     if (answer.status === 401) throw new SignInError("Unknown token. A token is shown once, when someone is invited; it may also be in .moot/tokens/NAME.token.");
     if (!answer.ok) throw new SignInError(`The gateway replied with HTTP ${answer.status}: ${(await readJson(answer))?.message ?? "no reason given"}`);
     const body = await readJson(answer);
@@ -199,10 +205,20 @@ export class Session {
     });
   }
 
-  /** Sign in again with the tokens kept in this tab; returns whether that worked for any. */
+  /**
+   * Sign in again with the tokens kept in this tab; returns whether that worked for any. If the gateway does not
+   * answer, they are kept and `isUnreachable` says so.
+   */
   async restore() {
     const kept = readTokens(this._storageKey);
-    for (const token of kept) await this.signIn(token, true).catch(() => []);
+    this.isUnreachable = false;
+    for (const token of kept) {
+      await this.signIn(token, true).catch((fault) => {
+        this.isUnreachable ||= fault instanceof GatewayUnreachable;
+      });
+    }
+    if (this.isUnreachable && this.logins.length === 0) return false;
+    this.isUnreachable = false;
     if (kept.length > 0 && this.logins.length === 0) sessionStorage.removeItem(this._storageKey);
     return this.logins.length > 0;
   }

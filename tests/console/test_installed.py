@@ -1,0 +1,174 @@
+"""The console as an app: it can be installed, opens offline, and never shows what it does not know."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from moot.gateway import http_routes
+from moot.gateway.console import Console
+from tests.console.conftest import MemberAs, Watched, sign_in
+from tests.console.gateway_and_members import Loop, Running
+from tests.console.prefix_proxy import PrefixProxy
+from tests.gateway.test_notifications import CALL
+from tests.waiting import until_seen
+
+KEPT = """async () => {
+  const found = {};
+  for (const name of await caches.keys()) {
+    const cache = await caches.open(name);
+    found[name] = (await cache.keys()).map((request) => new URL(request.url).pathname);
+  }
+  return found;
+}"""
+# Active, and in charge of this page.
+CONTROLLED = (
+    "navigator.serviceWorker.ready.then(() => navigator.serviceWorker.controller?.state === 'activated')"
+)
+TAKEN_OVER = """navigator.serviceWorker.getRegistration().then(
+  (found) => !found.installing && !found.waiting && found.active?.state === 'activated')"""
+
+
+def controlled(page: Page) -> None:
+    """Wait until the service worker has kept everything."""
+    until_seen(lambda: page.evaluate(CONTROLLED))
+
+
+def kept_files(page: Page) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = page.evaluate(KEPT)
+    return found
+
+
+def test_chromium_finds_nothing_that_keeps_it_from_being_installed(
+    gateway: Running, watched: Watched
+) -> None:
+    page = watched.page(service_workers="allow")
+    page.goto(gateway.url)
+    controlled(page)
+    devtools = page.context.new_cdp_session(page)
+    manifest = devtools.send("Page.getAppManifest")
+    assert manifest["url"] == f"{gateway.url}/manifest.webmanifest"
+    assert manifest["errors"] == []
+    assert devtools.send("Page.getInstallabilityErrors")["installabilityErrors"] == []
+
+
+def test_only_the_page_and_its_files_are_kept(gateway: Running, watched: Watched, member: MemberAs) -> None:
+    """No answer of the gateway, no token and nothing that anybody said."""
+    agent = member("agent")
+    page = watched.page(service_workers="allow")
+    page.goto(gateway.url)
+    controlled(page)
+    sign_in(page, "t-human", remember=True)
+    agent.run(lambda space: space.propose("files", "tools/call", CALL["params"]))
+    expect(page.locator(".nav-link", has_text="Approvals").locator(".badge")).to_have_text("1")
+    page.reload()
+    expect(page.locator(".top .pill")).to_have_text("Live")
+    version = Console().version
+    (paths,) = kept_files(page).values()
+    assert sorted(paths) == sorted(
+        ["/", *(f"/console/{version}/{each}" for each in Console().files if each not in _NOT_KEPT)]
+    )
+    text = page.evaluate(
+        """async () => {
+          let all = "";
+          for (const name of await caches.keys()) {
+            const cache = await caches.open(name);
+            for (const kept of await cache.matchAll())
+              all += await kept.text() + JSON.stringify([...kept.headers]);
+          }
+          return all;
+        }"""
+    )
+    assert "t-human" not in text
+
+
+_NOT_KEPT = ("index.html", "service-worker.js", "manifest.webmanifest")
+
+
+def test_without_a_gateway_it_says_so_and_shows_nothing_as_pending(
+    gateway: Running, watched: Watched, member: MemberAs
+) -> None:
+    """Who was signed in still is when it is back, and is told then what is pending."""
+    watched.expected += ("Failed to fetch",)
+    agent = member("agent")
+    agent.run(lambda space: space.propose("files", "tools/call", CALL["params"]))
+    page = watched.page(service_workers="allow")
+    page.goto(gateway.url)
+    controlled(page)
+    sign_in(page, "t-human", remember=True)
+    badge = page.locator(".nav-link", has_text="Approvals").locator(".badge")
+    expect(badge).to_have_text("1")
+    gateway.stop()
+    page.reload()
+    expect(page.get_by_role("heading", name="Not connected")).to_be_visible()
+    expect(page.get_by_text("write_file")).to_have_count(0)
+    expect(page.get_by_text("Nothing")).to_have_count(0)
+    assert "(1)" not in page.title()
+    gateway.start()
+    page.get_by_role("button", name="Retry now").click()
+    expect(page.locator(".top .pill")).to_have_text("Live")
+    expect(badge).to_have_text("1")
+
+
+@pytest.fixture
+def changed_console(tmp_path: Path) -> Any:
+    """The console of another version: one script differs."""
+    root = Path(__file__).parents[2] / "src/moot/console"
+    folder = tmp_path / "console"
+    shutil.copytree(root, folder)
+    script = folder / "views" / "sign-in.js"
+    script.write_text(
+        script.read_text("utf-8").replace("Nothing runs without approval", "Another version"), "utf-8"
+    )
+    return Console(folder)
+
+
+def test_an_upgraded_gateway_shows_its_own_page_at_once_and_offline_too(
+    gateway: Running, watched: Watched, changed_console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = watched.page(service_workers="allow")
+    page.goto(gateway.url)
+    controlled(page)
+    expect(page.get_by_text("Nothing runs without approval")).to_be_visible()
+    monkeypatch.setattr(http_routes, "Console", lambda: changed_console)
+    gateway.restart()
+    page.reload()
+    expect(page.get_by_text("Another version")).to_be_visible()
+    until_seen(lambda: len({len(paths) for paths in kept_files(page).values()}) == 1 < len(kept_files(page)))
+    until_seen(lambda: page.evaluate(TAKEN_OVER))
+    gateway.stop()
+    page.reload()
+    expect(page.get_by_role("heading", name="Not connected")).to_be_visible()
+    assert f"console/{changed_console.version}/" in page.content()
+
+
+@pytest.fixture
+def proxied(gateway: Running, loop: Loop) -> Iterator[PrefixProxy]:
+    with PrefixProxy(loop, gateway.port) as proxy:
+        yield proxy
+
+
+def test_behind_a_path_prefix_it_keeps_to_its_own_path(
+    gateway: Running, proxied: PrefixProxy, watched: Watched
+) -> None:
+    page = watched.page(service_workers="allow")
+    page.goto(proxied.url)
+    controlled(page)
+    assert page.evaluate("navigator.serviceWorker.ready.then((found) => found.scope)") == proxied.url
+    (paths,) = kept_files(page).values()
+    assert all(path.startswith("/moot/") for path in paths)
+    devtools = page.context.new_cdp_session(page)
+    assert devtools.send("Page.getInstallabilityErrors")["installabilityErrors"] == []
+    sign_in(page, "t-human")
+    # The proxy answers 502 now, and who is not signed in any more reads what that means.
+    gateway.stop()
+    page.reload()
+    expect(page.get_by_role("heading", name="Not connected")).to_be_visible()
+    gateway.start()
+    # It looks by itself.
+    expect(page.get_by_label("Token", exact=True)).to_be_visible()
