@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from moot.cli import program
-from moot.cli.rules import client, compare_commands, file_commands, run
+from moot.cli.rules import client, compare_commands, file_commands, import_command, run
 
 _EXAMPLES = """\
   moot rules run --as approver               start deciding by rules; stays until it is stopped
@@ -17,6 +17,7 @@ _EXAMPLES = """\
   moot rules check                           what rules allow and nobody may have meant
   moot rules diff old.yaml new.yaml          which calls are decided differently
   moot rules replay                          what the rules would have decided over the history
+  moot rules import settings.json --proposer agent   rules from the permissions of a coding agent
   moot rules report                          the share of decisions that was automatic, day by day
 """
 
@@ -35,3 +36,4 @@ def add_command(commands: Any, name: str) -> None:
     client.add_actions(group)
     file_commands.add_actions(group)
     compare_commands.add_actions(group)
+    import_command.add_command(group, "import")
