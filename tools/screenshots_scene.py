@@ -60,14 +60,9 @@ _PARTICIPANTS: Final[dict[str, list[Json]]] = {
         {"kind": "trust/*"},
     ],
 }
-# Ten files that are read with approval: the approver suggests a rule after the tenth.
-_READ_FILES: Final = tuple(
-    f"src/{name}.py"
-    for name in (
-        "orders", "prices", "export", "report", "archive",
-        "customers", "invoices", "mail", "stock", "taxes",
-    )
-)  # fmt: skip
+# Files that are read with approval, each five times: the approver then suggests a rule for exactly these.
+_READ_FILES: Final = ("src/orders.py", "src/prices.py", "src/report.py")
+_READS: Final = 5
 _IMPORTER: Final = """\
 import csv
 from pathlib import Path
@@ -253,9 +248,9 @@ async def _play(
 
 
 async def _learn_rule(agent: JoinedSpace, person: JoinedSpace) -> None:
-    """Have ten proposals approved, and wait until the approver suggests a rule for them."""
+    """Have the same proposals approved, and wait until the approver suggests a rule for them."""
     messages = agent.envelopes()
-    for path in _READ_FILES:
+    for path in _READ_FILES * _READS:
         read = await agent.propose("files", "tools/call", {"name": "read_file", "arguments": {"path": path}})
         await person.approve(read.id)
     async for message in messages:

@@ -43,7 +43,7 @@ def test_an_open_proposal_shows_who_what_where_and_every_argument(page_as: PageA
     agent = member("agent")
     propose(agent, "write_file", path="notes.txt", content="new\n", mode=BIG)
     page = page_as("human", "approvals")
-    expect(page).to_have_title("(1) Approvals · lab · Moot")
+    expect(page).to_have_title("(1) Inbox · lab · Moot")
     head = detail(page).get_by_role("heading", level=2)
     expect(head).to_have_text("agent proposes write_file")
     expect(detail(page)).to_contain_text("on files")

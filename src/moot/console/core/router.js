@@ -10,6 +10,7 @@
  * @property {string} icon name in views/icons.js
  * @property {number} order in the navigation
  * @property {string} key letter after "g" that opens it
+ * @property {boolean} [more] whether it is below "More"
  * @property {string | string[]} [css] stylesheets below console/, loaded with the view
  * @property {(state: import("./state.js").State) => number} [badge]
  * @property {(outlet: HTMLElement, context: import("../app.js").Context) => Mounted} mount

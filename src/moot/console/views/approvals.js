@@ -54,7 +54,7 @@ class ApprovalsView {
     this._detail = el("section", { class: "approvals-detail", "aria-label": "Proposal" }, el("div", { class: "approvals-back" }, button("All proposals", () => context.go("approvals"), { class: "quiet small", icon: icon("up", 16) })), this._body, this._fold, this._actions.node);
     this._root = el("div", { class: "approvals" }, el("div", { class: "approvals-side" }, this._list.node), this._detail);
     outlet.append(
-      el("div", { class: "view-head" }, el("h1", {}, "Approvals"), this._count, el("span", { class: "grow" }), alertSwitches(context)),
+      el("div", { class: "view-head" }, el("h1", {}, "Inbox"), this._count, el("span", { class: "grow" }), alertSwitches(context)),
       this._bulk,
       this._root,
     );
@@ -316,8 +316,8 @@ class ApprovalsView {
 
 registerView({
   id: "approvals",
-  title: "Approvals",
-  icon: "approvals",
+  title: "Inbox",
+  icon: "inbox",
   order: 10,
   key: "a",
   css: "css/approvals.css",

@@ -256,9 +256,9 @@ class CallView {
 
 registerView({
   id: "call",
-  title: "Call",
-  icon: "call",
-  order: 70,
+  title: "Tools",
+  icon: "tools",
+  order: 35,
   key: "f",
   css: "css/call.css",
   mount(outlet, context) {

@@ -95,6 +95,7 @@ registerView({
   title: "Flow",
   icon: "flow",
   order: 80,
+  more: true,
   key: "m",
   mount(outlet, context) {
     const view = new FlowView(outlet, context);

@@ -193,6 +193,7 @@ registerView({
   title: "Reasoning",
   icon: "reasoning",
   order: 50,
+  more: true,
   key: "r",
   css: "css/members.css",
   badge: (state) => state.reasoning.active().length,

@@ -4,11 +4,11 @@ import { el, replace } from "../core/dom.js";
 import { Keys } from "../core/keys.js";
 import { routeAddress, currentRoute, navigate, registeredViews, viewOf } from "../core/router.js";
 import { oneLine } from "../core/text.js";
-import { afterFrame } from "../core/input-priority.js";
 import { Notices } from "./notices.js";
 import { ConnectionStatus } from "./connection-status.js";
 import { helpDialog } from "./help-dialog.js";
 import { icon } from "./icons.js";
+import { Navigation } from "./navigation.js";
 import { logo } from "./sign-in.js";
 import { SpaceMenu } from "./space-menu.js";
 import { nextTheme, theme } from "./theme.js";
@@ -26,14 +26,11 @@ export class Shell {
     this._shown = null;
     this._connection = new ConnectionStatus(session);
     this._spaces = new SpaceMenu(session, (space) => navigate(routeAddress(space, currentRoute().view || this._home())), (text, tone) => this.notices.show(text, tone));
-    this._nav = el("nav", { class: "nav", "aria-label": "Views" });
+    this._navigation = new Navigation();
     this._outlet = el("main", { class: "outlet", id: "view", tabindex: "-1" });
     this._themeButton = el("button", { type: "button", class: "button quiet icon-only", on: { click: () => this._theme() } }, icon("theme"), el("span", { class: "sr" }));
     this._themeWords();
     this._build(root);
-    /** @type {Map<string, {link: HTMLElement, badge: HTMLElement, shown: string}>} */
-    this._links = new Map();
-    this._buildNav();
     this._stops = [session.on(["spaces", "current", "logins"], () => this._refreshSoon()), () => clearTimeout(this._later)];
     this._shortcuts();
   }
@@ -59,22 +56,11 @@ export class Shell {
           el("button", { type: "button", class: "button quiet icon-only", title: "Sign out", on: { click: () => this._signOut() } }, icon("leave"), el("span", { class: "sr" }, "Sign out")),
         ),
         this._connection.banner,
-        this._nav,
+        this._navigation.node,
         this._outlet,
         this.notices.node,
       ),
     );
-  }
-
-  _buildNav() {
-    const list = el("ul", {});
-    for (const view of registeredViews()) {
-      const badge = el("span", { class: "badge", hidden: true });
-      const link = el("a", { class: "nav-link", href: "#", title: `${view.title} (g ${view.key})` }, icon(view.icon, 20), el("span", { class: "nav-label" }, view.title), badge);
-      this._links.set(view.id, { link, badge, shown: "" });
-      list.append(el("li", {}, link));
-    }
-    replace(this._nav, list);
   }
 
   _home() {
@@ -107,8 +93,6 @@ export class Shell {
     this._outlet.setAttribute("aria-label", view.title);
     const mounted = view.mount(outlet, this._context(openSpace)) ?? {};
     this._shown = { view: view.id, space: openSpace.name, mounted };
-    // On a phone not all items fit: scroll to the current one. After the view is drawn, because this forces a layout.
-    afterFrame(() => this._links.get(view.id)?.link.scrollIntoView({ block: "nearest", inline: "nearest" }));
     // Move the focus to the chosen view, for the keyboard and screen readers.
     if (moved && !outlet.contains(document.activeElement)) this._outlet.focus({ preventScroll: true });
   }
@@ -147,22 +131,7 @@ export class Shell {
     this._refreshedAt = performance.now();
     const openSpace = this.session.current;
     if (!openSpace) return;
-    for (const view of registeredViews()) {
-      const parts = this._links.get(view.id);
-      if (!parts) continue;
-      const count = view.badge?.(openSpace.state) ?? 0;
-      // Called in every frame under load: unchanged values are not set again, since that would cause a layout.
-      const shown = [openSpace.name, this._shown?.view === view.id, Math.min(count, 100)].join("\n");
-      if (parts.shown === shown) continue;
-      parts.shown = shown;
-      parts.link.setAttribute("href", routeAddress(openSpace.name, view.id));
-      if (this._shown?.view === view.id) parts.link.setAttribute("aria-current", "page");
-      else parts.link.removeAttribute("aria-current");
-      parts.badge.hidden = count === 0;
-      parts.badge.textContent = count > 99 ? "99+" : String(count);
-      parts.badge.setAttribute("aria-label", `${count > 99 ? "more than 99" : count} pending`);
-      parts.badge.setAttribute("role", "img");
-    }
+    this._navigation.refresh(openSpace.name, this._shown?.view ?? "", openSpace.state);
     this._spaces.refresh();
     this._connection.refresh();
     const view = viewOf(this._shown?.view ?? "")?.title ?? "";
@@ -210,6 +179,7 @@ export class Shell {
     this._unmount();
     this.keys.close();
     this._connection.close();
+    this._navigation.close();
     this._stops.forEach((stop) => stop());
   }
 }

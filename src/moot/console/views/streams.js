@@ -175,6 +175,7 @@ registerView({
   title: "Streams",
   icon: "streams",
   order: 60,
+  more: true,
   key: "s",
   css: "css/members.css",
   mount(outlet, context) {

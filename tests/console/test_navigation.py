@@ -1,0 +1,79 @@
+"""The frame of the console: few items and "More", on any width, at 200 % zoom, and in either direction."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.console.conftest import PageAs
+
+PHONE = {"width": 390, "height": 844}
+NAMES = ["Inbox", "Timeline", "Chat", "Tools", "Members", "Rules"]
+
+
+def items(page: Page) -> Locator:
+    return page.get_by_role("navigation", name="Views").locator(".nav-link:visible .nav-label")
+
+
+def test_the_navigation_has_everyday_views_and_the_rest_below_more(page_as: PageAs) -> None:
+    page = page_as("human")
+    expect(items(page)).to_have_text([*NAMES, "More"])
+    more = page.get_by_role("button", name="More")
+    more.click()
+    expect(more).to_have_attribute("aria-expanded", "true")
+    page.get_by_role("link", name="Streams").click()
+    expect(page.locator(".view-streams")).to_be_visible()
+    expect(page.get_by_role("link", name="Streams")).to_have_attribute("aria-current", "page")
+    more.click()
+    expect(items(page)).to_have_text([*NAMES, "More"])
+    # By a key: where one is can be seen.
+    page.keyboard.press("g")
+    page.keyboard.press("r")
+    expect(page.get_by_role("link", name="Reasoning")).to_have_attribute("aria-current", "page")
+
+
+def test_a_phone_has_five_items_and_reaches_every_view(page_as: PageAs) -> None:
+    page = page_as("human", viewport=PHONE)
+    expect(items(page)).to_have_text(["Inbox", "Timeline", "Chat", "Tools", "More"])
+    more = page.get_by_role("button", name="More")
+    more.click()
+    expect(page.locator(".nav-more .nav-label:visible")).to_have_text(
+        ["Members", "Rules", "Reasoning", "Streams", "Flow"]
+    )
+    page.get_by_role("link", name="Members").click()
+    expect(page.locator(".view-members")).to_be_visible()
+    expect(page.locator(".nav-more")).to_be_hidden()
+    more.click()
+    page.keyboard.press("Escape")
+    expect(page.locator(".nav-more")).to_be_hidden()
+    expect(more).to_be_focused()
+
+
+# 320 px is the narrowest of WCAG 1.4.10; 640 by 400 is 1280 by 800 at 200 %.
+@pytest.mark.parametrize("size", [(320, 640), (640, 400), (2560, 1300)], ids=["narrow", "zoomed", "wide"])
+def test_every_view_fits(page_as: PageAs, size: tuple[int, int]) -> None:
+    width, height = size
+    page = page_as("human", viewport={"width": width, "height": height})
+    ids = page.evaluate(
+        "async () => (await import('/console/core/router.js')).registeredViews().map((each) => each.id)"
+    )
+    for view in ids:
+        page.evaluate(f"location.hash = '#/lab/{view}'")
+        expect(page.locator(f".view-{view}")).to_be_visible()
+        wider = page.evaluate(
+            "(view) => { const node = document.querySelector(`.view-${view}`);"
+            " return [document.documentElement.scrollWidth - innerWidth,"
+            " node.scrollWidth - node.clientWidth]; }",
+            view,
+        )
+        assert max(wider) <= 0, view
+
+
+def test_the_frame_is_mirrored_where_text_runs_from_right_to_left(page_as: PageAs) -> None:
+    page = page_as("human", "members")
+    page.evaluate("document.documentElement.dir = 'rtl'")
+    nav, view = page.locator(".nav").bounding_box(), page.locator(".view-members").bounding_box()
+    assert nav is not None
+    assert view is not None
+    assert nav["x"] > view["x"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
