@@ -15,8 +15,9 @@ from cryptography.x509.oid import NameOID
 class Authority:
     """Makes certificates; the first is its own."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, *, valid_hours: tuple[float, float] = (-1, 1)) -> None:
         self.folder = folder
+        self.valid_hours = valid_hours
         self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         self.key = ec.generate_private_key(ec.SECP256R1())
         self.file = folder / f"{name}.pem"
@@ -50,6 +51,6 @@ class Authority:
             .issuer_name(self.name)
             .public_key(key)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(hours=1))
+            .not_valid_before(now + datetime.timedelta(hours=self.valid_hours[0]))
+            .not_valid_after(now + datetime.timedelta(hours=self.valid_hours[1]))
         )

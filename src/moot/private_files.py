@@ -78,7 +78,7 @@ def open_private(path: str | os.PathLike[str], flags: int) -> int:
     return descriptor
 
 
-def read_secret(path: Path, *, max_bytes: int = _SECRET_BYTES) -> bytes:
+def read_secret(path: Path, *, max_bytes: int = _SECRET_BYTES, what: str = "a token") -> bytes:
     """The beginning of a file that holds a secret; raises OSError, and UsageError when others know it.
 
     Modes do not count on a read-only file system, such as the secrets of Docker and Kubernetes: whoever has
@@ -87,15 +87,15 @@ def read_secret(path: Path, *, max_bytes: int = _SECRET_BYTES) -> bytes:
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
         found = os.fstat(opened.fileno())
         if not stat.S_ISDIR(found.st_mode) and os.name == "posix":
-            _check_secret(path, found, os.fstatvfs(opened.fileno()).f_flag & os.ST_RDONLY != 0)
+            _check_secret(path, found, what, os.fstatvfs(opened.fileno()).f_flag & os.ST_RDONLY != 0)
         return opened.read(max_bytes)
 
 
-def _check_secret(path: Path, found: os.stat_result, is_read_only: bool) -> None:
+def _check_secret(path: Path, found: os.stat_result, what: str, is_read_only: bool) -> None:
     if not _is_trusted(found.st_uid):
         raise UsageError(
             f"{path} belongs to another user (uid {found.st_uid}), who knows what is in it:"
-            " get a token of your own, and keep it in a file of your own"
+            f" get {what} of your own, and keep it in a file of your own"
         )
     # Others than its owner are the concern of whoever set up a file for us: as with ssh.
     is_own = found.st_uid == os.geteuid()
@@ -104,8 +104,8 @@ def _check_secret(path: Path, found: os.stat_result, is_read_only: bool) -> None
         return
     if found.st_mode & (_OPEN_TO_OTHERS if is_own else _WRITABLE_BY_OTHERS):
         raise UsageError(
-            f"others may read or write {path}, which holds a token:"
-            f" run `chmod 600 {shlex.quote(str(path))}`; if others have used this machine, get a new token"
+            f"others may read or write {path}, which holds {what}:"
+            f" run `chmod 600 {shlex.quote(str(path))}`; if others have used this machine, replace it"
         )
 
 

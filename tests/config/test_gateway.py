@@ -20,6 +20,7 @@ from moot.config import (
     hash_token,
     load,
 )
+from moot.config.gateway_config import TlsConfig
 from moot.config.notification_config import NotificationsConfig, QuietHours, ReceiverConfig
 from moot.errors import UsageError
 from tests.config.files import NO_ENVIRONMENT, loaded, written
@@ -72,6 +73,7 @@ EVERYTHING = """
       notifications: {receivers: {phone: {participant: ana, type: webhook, url_env: URL, secret_env: SIGN}},
                       scan_seconds: 25, timeout_seconds: 26, retry_first_seconds: 27, max_retry_seconds: 28,
                       max_retry_after_seconds: 29, max_queued: 30, max_summary_entries: 31}
+      tls: {certificate: c, key: k, client_ca: a, check_seconds: 5, local_port: 7}
       smtp: {host: mail, port: 25, from: m@x, starttls: false, user: u, password_env: PW, timeout_seconds: 1}
       log: {level: debug, format: json, file: moot.log, file_bytes: 19, max_old_files: 20}
       http: {inject: false, poll: false, admin: false, metrics: false, console: false}
@@ -90,7 +92,7 @@ def differing(config: msgspec.Struct, default: msgspec.Struct, path: str = "") -
 def test_every_key_of_the_gateway_is_read(tmp_path: Path) -> None:
     environ = {"ROOT": "r", "PW": "hush", "URL": "https://example.org/in", "SIGN": "s" * 24}
     gateway = loaded(tmp_path, EVERYTHING + "\n" + " " * 4 + ONE_SPACE, **environ).gateway
-    plain = GatewayConfig(smtp=SmtpConfig(host="", sender=""))
+    plain = GatewayConfig(smtp=SmtpConfig(host="", sender=""), tls=TlsConfig(certificate=Path(), key=Path()))
     assert [name for name, differs in differing(gateway, plain) if not differs] == []
     assert gateway.admin_tokens == {"root": hash_token("r"), "second": hash_token("s")}
     assert gateway.smtp is not None
@@ -106,6 +108,7 @@ SECTIONS = [
     GatewayConfig,
     JournalConfig,
     SmtpConfig,
+    TlsConfig,
     LogConfig,
     HttpConfig,
     NotificationsConfig,
@@ -232,6 +235,9 @@ VALUES: dict[str, Any] = {
     "HOST": "h",
     "DATA": "d",
     "SMTP__HOST": "h",
+    "TLS__CERTIFICATE": "c",
+    "TLS__KEY": "k",
+    "TLS__CLIENT_CA": "a",
     "SMTP__FROM": "f",
     "SMTP__USER": "u",
     "LOG__FILE": "f",
@@ -249,7 +255,7 @@ def test_every_setting_has_a_variable(tmp_path: Path) -> None:
     environ |= {"MOOT_GATEWAY__NOTIFICATIONS__RECEIVERS__PHONE": phone}
     environ |= {"URL": "https://example.org/in", "SIGN": "s" * 24}
     gateway = loaded(tmp_path, ONE_SPACE, **environ).gateway
-    plain = GatewayConfig(smtp=SmtpConfig(host="", sender=""))
+    plain = GatewayConfig(smtp=SmtpConfig(host="", sender=""), tls=TlsConfig(certificate=Path(), key=Path()))
     assert [name for name, differs in differing(gateway, plain) if not differs] == []
 
 

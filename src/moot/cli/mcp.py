@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli import program
 from moot.cli.program import RefuseToken
+from moot.cli.tls_options import add_tls_options, tls_files_of, warn_without_tls
 from moot.errors import MootError, UsageError
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def add_command(commands: Any, name: str) -> None:
     add("--as", dest="member", metavar="NAME", help="be this member of the space in the current folder")
     add("--http", metavar="HOST:PORT", help="serve HTTP at /mcp (old clients: /sse) instead of stdio")
     add("--http-token-file", type=Path, metavar="FILE", help="clients must send this as a bearer token")
+    add_tls_options(parser)
     add(
         "--allow-host",
         action="append",
@@ -315,9 +317,14 @@ async def _serve_client(
     from moot.mcp.downstream.http_access import HttpAccessPolicy
     from moot.mcp.downstream.http_server import McpHttpServer
     from moot.net.http_listener import bind_socket, serve_http
+    from moot.net.server_tls import ServerTls
 
     host, port = _address(options.http)
     token = _http_token(options, host, port)
+    files = tls_files_of(options)
+    tls = None if files is None else ServerTls(files)
+    if tls is None and host not in _LOOPBACK:
+        warn_without_tls(f"--http {options.http}")
     with bind_socket(host, port) as listening:
         port = listening.getsockname()[1]
         hosts = [*options.allow_host, *([] if host in _LOOPBACK else [f"{host}:{port}"])]
@@ -325,9 +332,11 @@ async def _serve_client(
             server, HttpAccessPolicy.of(port, hosts=hosts, origins=options.allow_origin, token=token)
         )
         try:
-            async with serve_http(http, listening):
+            async with serve_http(http, listening, tls=tls):
                 shown = f"[{host}]" if ":" in host else host
-                print(f"{late.me or 'moot mcp'}: MCP listening on http://{shown}:{port}/mcp", flush=True)
+                scheme = "http" if tls is None else "https"
+                me = late.me or "moot mcp"
+                print(f"{me}: MCP listening on {scheme}://{shown}:{port}/mcp", flush=True)
                 await stop.wait()
                 http.close()
         finally:
@@ -410,7 +419,8 @@ def _print_config(options: argparse.Namespace, overrides: CliOverrides, environ:
         # Read here only to find out that it is one: its text stands in no configuration.
         _http_token(options, host, port)
         token_file = options.http_token_file
-        entry: HttpEntry | StdioEntry = HttpEntry(f"http://{shown}:{port}/mcp", token_file)
+        scheme = "http" if tls_files_of(options) is None else "https"
+        entry: HttpEntry | StdioEntry = HttpEntry(f"{scheme}://{shown}:{port}/mcp", token_file)
     else:
         # An absolute path to this installation: clients start programs with their own PATH.
         program = Path(sys.executable).absolute().with_name("moot")

@@ -13,8 +13,10 @@ from moot import logs
 from moot.cli import program
 from moot.cli.interruption import run_service
 from moot.config import check, load
+from moot.config.configuration import Configuration
 from moot.errors import UsageError
-from moot.gateway.app import Gateway
+from moot.gateway.app import Gateway, tls_files
+from moot.net.server_tls import ServerTls
 
 
 def add_command(commands: Any, name: str) -> None:
@@ -44,6 +46,7 @@ def run(options: argparse.Namespace) -> int:
         places = {"data": options.data, "host": options.host, "port": options.port}
         for line in check(options.config, environ=os.environ, **places):
             print(line)
+        _check_certificate(load(options.config, environ=os.environ, dry=True, **places))
         return 0
     # Without a bound: what members said is written down first.
     return run_service(serve(options), grace_seconds=None)
@@ -69,11 +72,19 @@ async def serve(options: argparse.Namespace) -> int:
                     print(f"token of {participant} in {name}: {file}", flush=True)
                 else:
                     print(f"token of {participant} in {name}: void, it was replaced or removed", flush=True)
+        if gateway.local_url is not None:
+            print(f"for programs on this machine: {gateway.local_url}", flush=True)
         print(f"moot gateway listening on {gateway.url}", flush=True)
         await asyncio.Event().wait()
     finally:
         await gateway.stop()
     return 0
+
+
+def _check_certificate(configuration: Configuration) -> None:
+    """Raises UsageError when the gateway could not use its certificate."""
+    if configuration.gateway.tls is not None:
+        ServerTls(tls_files(configuration.gateway.tls))
 
 
 def _read(options: argparse.Namespace) -> Any:

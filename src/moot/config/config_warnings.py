@@ -47,11 +47,12 @@ def _about_exposure(gateway: GatewayConfig, spaces: Mapping[str, SpaceSettings])
     """What somebody on the network gets of a gateway that does not listen on this machine alone."""
     admins = ", ".join(gateway.admin_tokens)
     among = f", those of administrators ({admins}) too," if admins and gateway.http.admin else ""
-    yield (
-        f"WARNING: gateway.host: {gateway.host} is reached from other machines, and there is no TLS:"
-        f" tokens{among} and all messages can be read and changed on the way. Put a proxy with TLS in front,"
-        " or listen on 127.0.0.1"
-    )
+    if gateway.tls is None:
+        yield (
+            f"WARNING: gateway.host: {gateway.host} is reached from other machines, and there is no TLS:"
+            f" tokens{among} and all messages can be read and changed on the way. Set gateway.tls, put a"
+            " proxy with TLS in front, or listen on 127.0.0.1"
+        )
     for name, space in spaces.items():
         if space.access == "public":
             yield f"WARNING: space {name}: whoever reaches {gateway.host} comes in without a token"

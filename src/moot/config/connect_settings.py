@@ -118,10 +118,12 @@ def address_of(gateway: GatewayConfig) -> str:
     running = read_run_file(gateway.data)
     if running is not None:
         return str(running["url"])
+    if gateway.tls is not None and gateway.tls.local_port:
+        return f"http://127.0.0.1:{gateway.tls.local_port}"
     if not gateway.port:
         raise UsageError("the gateway takes any free port: give its address with --gateway and --token-file")
     host = "127.0.0.1" if is_wildcard(gateway.host) else gateway.host
-    return f"http://{bracketed(host)}:{gateway.port}"
+    return f"{gateway.scheme}://{bracketed(host)}:{gateway.port}"
 
 
 def read_run_file(data: Path) -> Mapping[str, Any] | None:

@@ -33,8 +33,9 @@ LogFormat = Literal["json", "text"]
 
 # D-84: by these names a gateway is reached from its own machine.
 LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
-# Clients leave it out of Host and Origin.
+# Clients leave these out of Host and Origin.
 _HTTP_PORT: Final = 80
+_HTTPS_PORT: Final = 443
 
 
 class JournalConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +112,21 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
     console: bool = True
 
 
+class TlsConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """`gateway.tls`: https and wss on the gateway's port. Without this section it speaks plain HTTP."""
+
+    # The certificate in PEM, with those that lead to its authority behind it; relative to the file's folder.
+    certificate: Path
+    # Its private key in PEM, without a password and for this user alone.
+    key: Path
+    # Authorities of client certificates, in PEM; with it, whoever has none of theirs is not connected.
+    client_ca: Path | None = None
+    # How often it is looked whether a file was renewed; SIGHUP looks at once.
+    check_seconds: Seconds = 60
+    # Plain HTTP for programs on this machine, on 127.0.0.1 alone, such as those of `moot up`; 0: a free one.
+    local_port: Port = 0
+
+
 class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     """`gateway:`. Everything has a default; an empty section is a gateway on this machine alone."""
 
@@ -130,6 +146,8 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     allowed_origins: Names = None
     # D-20: a token in a URL ends up in logs and histories.
     allow_query_token: bool = False
+    # https and wss, for who comes from other machines.
+    tls: TlsConfig | None = None
 
     # D-20: a connection that has not joined by then is closed.
     join_seconds: Seconds = 10
@@ -213,7 +231,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
         """
         own = self.allowed_hosts is None
         names = self._own_names() if self.allowed_hosts is None else self.allowed_hosts
-        bare_too = not own or port == _HTTP_PORT
+        bare_too = not own or port == self._default_port
         answered = {name.lower() if _has_port(name) else f"{name.lower()}:{port}" for name in names}
         return frozenset(answered | ({name.lower() for name in names} if bare_too else set()))
 
@@ -221,11 +239,28 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
         """The values of Origin that are answered on the port that was bound, in lower case."""
         if self.allowed_origins is not None:
             return frozenset(origin.lower().rstrip("/") for origin in self.allowed_origins)
-        shown = "" if port == _HTTP_PORT else f":{port}"
-        return frozenset(f"http://{name.lower()}{shown}" for name in self._own_names())
+        shown = "" if port == self._default_port else f":{port}"
+        if self.tls is None:
+            return frozenset(f"http://{name.lower()}{shown}" for name in self._own_names())
+        # Under TLS a name that is answered is ours: the certificate has to name it.
+        names = {*self._own_names(), *(self.allowed_hosts or ())}
+        return frozenset(f"https://{name.lower()}{'' if _has_port(name) else shown}" for name in names)
+
+    @property
+    def scheme(self) -> str:
+        return "http" if self.tls is None else "https"
+
+    @property
+    def _default_port(self) -> int:
+        return _HTTP_PORT if self.tls is None else _HTTPS_PORT
 
     def _own_names(self) -> Collection[str]:
         return {*LOOPBACK, *(() if is_wildcard(self.host) else (bracketed(self.host),))}
+
+
+def local_hosts(port: int) -> frozenset[str]:
+    """The values of Host by which programs on this machine reach a port on loopback."""
+    return frozenset(f"{name}:{port}" for name in LOOPBACK)
 
 
 def is_wildcard(host: str) -> bool:

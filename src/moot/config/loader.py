@@ -27,6 +27,7 @@ from moot.config.gateway_config import (
     LogConfig,
     Secret,
     SmtpConfig,
+    TlsConfig,
 )
 from moot.config.notification_reader import (
     check_mail,
@@ -175,6 +176,7 @@ def _read_gateway(section: Mapping[str, Json], folder: Path, environ: Mapping[st
         "notifications": lambda value, path: read_notifications(value, path, folder, environ),
         "log": lambda value, path: read_struct(LogConfig, value, path),
         "http": lambda value, path: read_struct(HttpConfig, value, path),
+        "tls": lambda value, path: _tls(value, path, folder),
     }
     gateway = read_struct(GatewayConfig, without_admins, "gateway", readers)
     check_mail(gateway)
@@ -182,6 +184,18 @@ def _read_gateway(section: Mapping[str, Json], folder: Path, environ: Mapping[st
     if log.file is not None:
         log = msgspec.structs.replace(log, file=folder / log.file)
     return msgspec.structs.replace(gateway, data=folder / gateway.data, log=log)
+
+
+def _tls(value: Json, path: str, folder: Path) -> TlsConfig | None:
+    if value is None:
+        return None
+    tls = read_struct(TlsConfig, value, path)
+    return msgspec.structs.replace(
+        tls,
+        certificate=folder / tls.certificate,
+        key=folder / tls.key,
+        client_ca=None if tls.client_ca is None else folder / tls.client_ca,
+    )
 
 
 def _journal(value: Json, path: str) -> JournalConfig:

@@ -16,8 +16,8 @@ import uvicorn
 
 from moot import __version__
 from moot.config.configuration import Configuration
-from moot.config.gateway_config import GatewayConfig, is_loopback
-from moot.errors import UsageError
+from moot.config.gateway_config import GatewayConfig, TlsConfig, is_loopback, local_hosts
+from moot.errors import MootError, UsageError
 from moot.gateway import fast_path
 from moot.gateway.access import HostOriginPolicy, SpaceDirectory
 from moot.gateway.access_limiter import AccessLimiter, AccessLimits
@@ -34,11 +34,14 @@ from moot.net.http_listener import HttpListener, bind_socket
 from moot.net.http_protocol import ConnectionLimiter, ConnectionLimits, limited_http_protocol
 from moot.net.outbox import OutboxLimits
 from moot.net.read_schedule import ReadLimits
+from moot.net.server_tls import ServerTls, TlsFiles
+from moot.net.tls_acceptor import TlsAcceptor
 from moot.net.websocket_server import SocketLimits, WebSocketServer
 from moot.private_files import use_folder
 from moot.protocol.close_codes import GOING_AWAY
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
+from moot.resilience.task_set import TaskSet
 from moot.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -66,12 +69,20 @@ class Gateway:
         self._upgrade_handler: UpgradeHandler | None = None
         self._websockets: WebSocketServer | None = None
         self.notifier: Notifier | None = None
+        self._tls: ServerTls | None = None
+        self._local: socket.socket | None = None
+        self._tasks = TaskSet("gateway")
         self._mailer = Mailer(*_mail_settings(self.config))
 
     @property
     def url(self) -> str:
         host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
-        return f"http://{host}:{self.port}"
+        return f"{self.config.scheme}://{host}:{self.port}"
+
+    @property
+    def local_url(self) -> str | None:
+        """Where programs on this machine need no certificate; None where the gateway speaks plain HTTP."""
+        return None if self._local is None else f"http://127.0.0.1:{self._local.getsockname()[1]}"
 
     def make_sign_in_link(self, token: str) -> str:
         """The console's address with a code that signs the holder of this token in, once and for minutes."""
@@ -82,9 +93,18 @@ class Gateway:
 
         Probes are answered from the first moment on, everything else when all spaces are open.
         """
+        tls = self.config.tls
+        if tls is not None:
+            self._tls = ServerTls(tls_files(tls))
         listening = bind_socket(self.config.host, self.config.port, port_name="--port")
         self.port = listening.getsockname()[1]
-        if not is_loopback(self.config.host):
+        if tls is not None:
+            try:
+                self._local = bind_socket("127.0.0.1", tls.local_port, port_name="gateway.tls.local_port")
+            except MootError:
+                listening.close()
+                raise
+        elif not is_loopback(self.config.host):
             # Said at every start, in the log too: whoever reads that is seldom who wrote the configuration.
             log.warning(
                 "reached from other machines without TLS",
@@ -94,6 +114,8 @@ class Gateway:
             use_folder(self.config.data)
         except UsageError:
             listening.close()
+            if self._local is not None:
+                self._local.close()
             raise
         try:
             log.info("fast path", extra={"compiled": fast_path.COMPILED})
@@ -110,7 +132,7 @@ class Gateway:
             self.configuration, self.directory, database, url=self.url, on_mail=self._mailer.send
         )
         self.directory.admin_tokens = self.config.admin_tokens
-        origin_policy = HostOriginPolicy(self.config.hosts(self.port), self.config.origins(self.port))
+        origin_policy = self._origin_policy()
         sockets = _socket_settings(self.config)
         access_limiter = AccessLimiter(_access_limits(self.config))
         self._upgrade_handler = UpgradeHandler(
@@ -148,8 +170,11 @@ class Gateway:
             timeout_graceful_shutdown=1,
             timeout_keep_alive=15,
         )
-        self._listener = HttpListener(config)
-        await self._listener.listen(listening)
+        acceptor = None if self._tls is None else TlsAcceptor(limiter, self._tls)
+        self._listener = HttpListener(config, acceptor)
+        await self._listener.listen(listening, local=self._local)
+        if self._tls is not None and self.config.tls is not None:
+            self._tasks.start(self._tls.watch(self.config.tls.check_seconds))
         await factory.open_all()
         factory.on_created = self.measures.watch_space
         self.measures.watch_connections(limiter)
@@ -165,13 +190,38 @@ class Gateway:
         notes = [] if self._space_factory is None else self._space_factory.reload(configuration)
         self.directory.admin_tokens = configuration.gateway.admin_tokens
         self.rotation.configure(configuration)
+        notes += self._reload_tls(configuration.gateway.tls)
         notes += [
             f"gateway.{field} is another: restart to take it over"
             for field in self.config.__struct_fields__
-            if field != "admin_tokens"
+            if field not in ("admin_tokens", "tls")
             and getattr(self.config, field) != getattr(configuration.gateway, field)
         ]
         return notes
+
+    def _reload_tls(self, tls: TlsConfig | None) -> list[str]:
+        """Take certificate and key over, under other names too; the earlier ones stay if they do not fit."""
+        before = self.config.tls
+        if tls is None or before is None or self._tls is None:
+            return [] if tls == before else ["gateway.tls is another: restart to take it over"]
+        kept = self._tls.files
+        self._tls.files = tls_files(tls)
+        try:
+            self._tls.reload()
+        except UsageError as fault:
+            self._tls.files = kept
+            return [f"the certificate stays as it was: {fault}"]
+        if (tls.check_seconds, tls.local_port) != (before.check_seconds, before.local_port):
+            return ["gateway.tls is another: restart to take it over"]
+        return []
+
+    def _origin_policy(self) -> HostOriginPolicy:
+        hosts, origins = self.config.hosts(self.port), self.config.origins(self.port)
+        if self._local is not None:
+            local = local_hosts(self._local.getsockname()[1])
+            hosts |= local
+            origins |= {f"http://{name}" for name in local}
+        return HostOriginPolicy(hosts, origins)
 
     def admits(self, space: str, name: str, token_hash: str) -> bool:
         """Whether a token lets this participant in; one of the configuration may be void by now."""
@@ -186,6 +236,7 @@ class Gateway:
         sockets = self._upgrade_handler.sockets if self._upgrade_handler is not None else set()
         for one in list(sockets):
             one.close(GOING_AWAY, "the gateway is stopping")
+        await self._tasks.close()
         if self._listener is not None:
             self._listener.should_exit = True
             if self._websockets is not None:
@@ -229,6 +280,10 @@ class Gateway:
     def metrics(self) -> str:
         """Figures as Prometheus reads them."""
         return self.measures.exposition()
+
+
+def tls_files(tls: TlsConfig) -> TlsFiles:
+    return TlsFiles(certificate=tls.certificate, key=tls.key, client_ca=tls.client_ca)
 
 
 def _socket_settings(config: GatewayConfig) -> SocketSettings:

@@ -225,7 +225,7 @@ class SpaceFactory:
             for token, grant in settings.tokens.items()
             if grant.capabilities is not None
         }
-        address = self._url.replace("http://", "ws://")
+        address = self._url.replace("http", "ws", 1)
         url = settings.config.connection_url or f"{address}/participants/{{id}}/ws?space={name}"
         return msgspec.structs.replace(settings.config, name=name, token_limits=limits, connection_url=url)
 

@@ -14,6 +14,8 @@ import uvicorn
 
 from moot.errors import MootError, UsageError
 from moot.net.http_protocol import ConnectionLimiter, ConnectionLimits, limited_http_protocol
+from moot.net.server_tls import ServerTls, watch_files
+from moot.net.tls_acceptor import TlsAcceptor
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -67,8 +69,10 @@ def _advice(fault: OSError, named: str) -> str:
 class HttpListener(uvicorn.Server):
     """uvicorn on a socket of ours, from `listen` to `stop`. It handles no signals: whoever owns it does."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, tls: TlsAcceptor | None = None) -> None:
         super().__init__(config)
+        self._tls = tls
+        self._secure: tuple[socket.socket, ...] = ()
         # uvicorn logs its own start and stop; whoever serves does that better.
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
         # It warns of every request that is no HTTP: strangers would fill the log.
@@ -76,9 +80,17 @@ class HttpListener(uvicorn.Server):
         self._serving: asyncio.Task[None] | None = None
         self._listening = asyncio.Event()
 
-    async def listen(self, on: socket.socket) -> None:
-        """Return once connections are accepted; raises what prevented it."""
-        self._serving = asyncio.create_task(self.serve(sockets=[on]))
+    async def listen(self, on: socket.socket, *, local: socket.socket | None = None) -> None:
+        """Return once connections are accepted; raises what prevented it.
+
+        With TLS, `on` speaks that; `local` never does.
+        """
+        sockets = [] if local is None else [local]
+        if self._tls is None:
+            sockets.append(on)
+        else:
+            self._secure = (on,)
+        self._serving = asyncio.create_task(self.serve(sockets=sockets))
         up = asyncio.create_task(self._listening.wait())
         await asyncio.wait([up, self._serving], return_when=asyncio.FIRST_COMPLETED)
         up.cancel()
@@ -99,17 +111,36 @@ class HttpListener(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        if self._tls is not None:
+            for each in self._secure:
+                self._tls.start(each, self._make_protocol)
         self._listening.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._tls is not None:
+            await self._tls.close()
+        for each in self._secure:
+            each.close()
+        await super().shutdown(sockets)
+
+    def _make_protocol(self) -> Any:
+        make: Any = self.config.http_protocol_class
+        return make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
 
 @asynccontextmanager
 async def serve_http(
-    application: Application, listening: socket.socket, *, keep_alive_seconds: int = 60
+    application: Application,
+    listening: socket.socket,
+    *,
+    keep_alive_seconds: int = 60,
+    tls: ServerTls | None = None,
 ) -> AsyncIterator[None]:
     """Serve an ASGI application on this socket while the block runs; the socket is closed at the end."""
+    limiter = ConnectionLimiter(ConnectionLimits())
     config = uvicorn.Config(
         application,
-        http=limited_http_protocol(ConnectionLimiter(ConnectionLimits())),
+        http=limited_http_protocol(limiter),
         ws="none",
         proxy_headers=False,
         lifespan="off",
@@ -119,10 +150,11 @@ async def serve_http(
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         timeout_keep_alive=keep_alive_seconds,
     )
-    listener = HttpListener(config)
+    listener = HttpListener(config, None if tls is None else TlsAcceptor(limiter, tls))
     try:
         await listener.listen(listening)
-        yield
+        async with watch_files(tls):
+            yield
     finally:
         await listener.stop()
         listening.close()

@@ -93,12 +93,21 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
             peer = transport.get_extra_info("peername")
             self._address = str(peer[0]) if peer else ""
             super().connection_made(transport)
-            if not limiter.acquire(self._address):
+            if not self._is_counted and not limiter.acquire(self._address):
                 # No request was sent yet, so no response is: the cheapest way to refuse.
                 transport.abort()
                 return
             self._is_counted = True
             self._start_timer(limiter.limits.header_seconds, headers=True)
+
+        def take_over_count(self, address: str) -> None:
+            """For who has counted this connection before it was made: it is released with it."""
+            self._address, self._is_counted = address, True
+
+        def release_count(self) -> None:
+            if self._is_counted:
+                self._is_counted = False
+                limiter.release(self._address)
 
         def data_received(self, data: bytes) -> None:
             """Parse up to the end of a request; what stands behind it waits for the response.
@@ -238,9 +247,7 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
             self._stop_timer()
             self._stop_write_timer()
             self._held = b""
-            if self._is_counted:
-                self._is_counted = False
-                limiter.release(self._address)
+            self.release_count()
             super().connection_lost(exc)
 
         def _start_timer(self, seconds: float, *, headers: bool) -> None:

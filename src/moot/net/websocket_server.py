@@ -174,7 +174,7 @@ class ServerSocket(asyncio.BufferedProtocol):
         if isinstance(upgrade, UpgradeRefusal) or isinstance(decision, UpgradeRefusal):
             self.is_closing = True
             transport.write(refusing_response(cast("UpgradeRefusal", decision)))
-            transport.write_eof()
+            _end_writing(transport)
             self._start_drop_timer()
             return
         transport.write(accepting_response(upgrade, decision.subprotocol))
@@ -373,7 +373,7 @@ class ServerSocket(asyncio.BufferedProtocol):
         self._send_close(code, reason)
         self._end()
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.write_eof()
+            _end_writing(self._transport)
             self._start_drop_timer()
 
     def _drop_bytes(self, size: int) -> None:
@@ -397,6 +397,14 @@ class ServerSocket(asyncio.BufferedProtocol):
         if self._drop_timer is None:
             loop = asyncio.get_running_loop()
             self._drop_timer = loop.call_later(self._limits.close_seconds, self.abort)
+
+
+def _end_writing(transport: asyncio.Transport) -> None:
+    """Say that nothing more comes. TLS cannot say that of one direction: there both ends say goodbye."""
+    if transport.can_write_eof():
+        transport.write_eof()
+    else:
+        transport.close()
 
 
 def _ignore_message(_data: bytes, _binary: bool) -> None:

@@ -24,6 +24,8 @@ from moot.net.http_listener import HttpListener, bind_socket
 from moot.net.http_protocol import ConnectionLimiter, limited_http_protocol
 from moot.net.outbox import Outbox, Outgoing
 from moot.net.probes import LIVE_PATH, READY_PATH, liveness, readiness
+from moot.net.server_tls import CHECK_SECONDS, ServerTls
+from moot.net.tls_acceptor import TlsAcceptor
 from moot.net.upgrade_request import Upgrade, UpgradeRefusal
 from moot.net.websocket_server import Handler, ServerSocket, WebSocketServer
 from moot.relay.relay import Relay, RelayClientState
@@ -143,6 +145,7 @@ class RelayServer:
         self._listener_socket = listener_socket
         self._is_stopping = False
         self._websockets = WebSocketServer(self._admit, settings.sockets, self.connection_limiter.release)
+        self._tls = None if settings.tls is None else ServerTls(settings.tls)
         config = uvicorn.Config(
             self._serve_http,
             http=limited_http_protocol(self.connection_limiter),
@@ -156,18 +159,21 @@ class RelayServer:
             timeout_graceful_shutdown=1,
             timeout_keep_alive=15,
         )
-        self._listener = HttpListener(config)
+        acceptor = None if self._tls is None else TlsAcceptor(self.connection_limiter, self._tls)
+        self._listener = HttpListener(config, acceptor)
 
     @property
     def url(self) -> str:
         """Where it listens."""
         host = f"[{self.settings.host}]" if ":" in self.settings.host else self.settings.host
-        return f"ws://{host}:{self.port}"
+        return f"{self.settings.scheme}://{host}:{self.port}"
 
     async def start(self) -> None:
         """Remove expired events and listen."""
         await self._prune()
         self._tasks.start(self._prune_periodically())
+        if self._tls is not None:
+            self._tasks.start(self._tls.watch(CHECK_SECONDS))
         await self._listener.listen(self._listener_socket)
 
     async def stop(self) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from moot.errors import UsageError
 from moot.net.http_protocol import ConnectionLimits
 from moot.net.outbox import OutboxLimits
+from moot.net.server_tls import TlsFiles
 from moot.net.websocket_server import SocketLimits
 from moot.store.event_store import StoreLimits
 from moot.xprotocol.events import MAX_EVENT_BYTES
@@ -72,22 +73,29 @@ class RelaySettings:
     outbox: OutboxLimits = DEFAULT_OUTBOX
     sockets: SocketLimits = DEFAULT_SOCKETS
     prune_interval_seconds: float = 60.0
+    # With it, wss:// and https:// on the port.
+    tls: TlsFiles | None = None
 
     @property
     def is_local(self) -> bool:
         """Whether it is only for this machine: it listens on loopback, and no proxy is configured."""
         return self.host in LOOPBACK and not self.urls
 
+    @property
+    def scheme(self) -> str:
+        return "ws" if self.tls is None else "wss"
+
     def addresses(self, port: int) -> tuple[str, ...]:
         """The addresses of this relay in its clients' proofs; raises UsageError when they are unknown."""
         if self.urls:
             return tuple(dict.fromkeys(relay_address(url) for url in self.urls))
         if self.host in LOOPBACK:
-            return tuple(f"ws://{'[::1]' if name == '::1' else name}:{port}" for name in LOOPBACK)
+            names = ("[::1]" if name == "::1" else name for name in LOOPBACK)
+            return tuple(f"{self.scheme}://{name}:{port}" for name in names)
         if self.host in ("0.0.0.0", "::", ""):  # noqa: S104  # compared, not bound
             raise UsageError(
                 f"a relay on {self.host or 'any address'} must know its public address: give it, "
                 "for example --url wss://relay.example.org"
             )
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return (relay_address(f"ws://{host}:{port}"),)
+        return (relay_address(f"{self.scheme}://{host}:{port}"),)

@@ -93,6 +93,8 @@ class SpaceRunner:
     @property
     def url(self) -> str:
         """How members on this machine reach the gateway."""
+        if self.gateway.local_url is not None:
+            return self.gateway.local_url
         host = self.configuration.gateway.host
         reached = "127.0.0.1" if is_wildcard(host) else host
         return f"http://{bracketed(reached)}:{self.gateway.port}"
@@ -268,6 +270,8 @@ class SpaceRunner:
 
     def _note_hosts(self) -> None:
         gateway = self.configuration.gateway
+        if self.gateway.local_url is not None:
+            return
         if self.url.removeprefix("http://") not in gateway.hosts(self.gateway.port):
             self.notes.append(
                 "gateway.allowed_hosts does not name this machine, so members that are started here cannot"

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from moot.cli import program
+from moot.cli.tls_options import add_tls_options, tls_files_of, warn_without_tls
 
 _EXAMPLES = """\
   moot xp relay                                        on 127.0.0.1:8764, events in .moot/relay
   moot xp relay --port 0 --data /tmp/events            a free port, printed in the first line
   moot xp relay --host 0.0.0.0 --url wss://relay.example.org --data /var/lib/moot-relay
                                                     behind a proxy that terminates TLS
+  moot xp relay --host relay.example.org --tls-certificate fullchain.pem --tls-key privkey.pem
 
 Clients sign their proofs for the address that they connect to, so a relay with another public address than
 the one it listens on needs --url. List its events with `moot xp store list DATA`.
@@ -46,6 +48,7 @@ def add_command(commands: Any, name: str) -> None:
         metavar="URL",
         help="public ws:// or wss:// address of this relay; may be given several times",
     )
+    add_tls_options(parser)
     add("--max-events", type=int, metavar="N", help="maximum number of stored events (default 1,000,000)")
     add(
         "--max-events-per-sender",
@@ -78,6 +81,12 @@ async def _serve(options: argparse.Namespace) -> int:
     from moot.relay.relay_server import open_relay
 
     settings = _settings(options)
+    if (
+        not settings.is_local
+        and settings.tls is None
+        and not any(u.startswith("wss:") for u in settings.urls)
+    ):
+        warn_without_tls(f"--host {settings.host}")
     logs.set_up(options.log_level, "text")
     async with open_relay(settings) as relay:
         print(f"moot relay listening on {relay.url}", flush=True)
@@ -116,4 +125,5 @@ def _settings(options: argparse.Namespace) -> Any:
         limits=limits,
         store=store,
         connections=connections,
+        tls=tls_files_of(options),
     )

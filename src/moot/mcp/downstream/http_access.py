@@ -52,7 +52,9 @@ class HttpAccessPolicy:
     ) -> HttpAccessPolicy:
         """The loopback names at this port, and the given ones."""
         names = {f"{name}:{port}" for name in _LOOPBACK} | {name.lower() for name in hosts}
-        own = {f"http://{name}" for name in names} | {origin.lower() for origin in origins}
+        own = {f"{scheme}://{name}" for scheme in ("http", "https") for name in names} | {
+            origin.lower() for origin in origins
+        }
         return cls(frozenset(names), frozenset(own), token_hash=_hash(token) if token else None)
 
     def check(self, headers: dict[str, str]) -> None:
