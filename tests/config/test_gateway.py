@@ -61,6 +61,10 @@ EVERYTHING = """
       close_seconds: 10
       poll_messages: 11
       poll_bytes: 12
+      history_pages_per_second: 3
+      max_history_page_messages: 14
+      max_history_page_bytes: 15
+      max_history_scan_bytes: 16
       max_body_bytes: 13
       errors_per_second: 0.5
       auto_create_spaces: true

@@ -201,6 +201,14 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     poll_messages: Count = 1_000
     # 8 MiB: the same window, when the messages are large.
     poll_bytes: Count = 8 << 20
+    # Pages of old messages that one participant may read; two seconds' worth at once. 0: any number.
+    history_pages_per_second: Annotated[float, msgspec.Meta(ge=0)] = 10
+    # Messages of one such page: some screens of the console.
+    max_history_page_messages: Positive = 500
+    # 1 MiB: a page ends with the message that reaches it.
+    max_history_page_bytes: Positive = 1 << 20
+    # 8 MiB of the journal are read for one page at most: some 15,000 records, searched in 30 ms.
+    max_history_scan_bytes: Positive = 8 << 20
     # Twice the largest envelope, so that one a bit too large is told by the ladder and not by the parser.
     max_body_bytes: Positive = 2 << 20
     # Answers to malformed input of one connection; a client in a loop is not answered for ever.

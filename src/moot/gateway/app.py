@@ -23,6 +23,7 @@ from moot.gateway.access import HostOriginPolicy, SpaceDirectory
 from moot.gateway.access_limiter import AccessLimiter, AccessLimits
 from moot.gateway.gateway_metrics import GatewayMeasures
 from moot.gateway.http_routes import Endpoints, HttpSettings
+from moot.gateway.journal_history import HistoryLimits
 from moot.gateway.mailer import Mailer, MailSettings, Password
 from moot.gateway.notifications.notifier import Notifier
 from moot.gateway.readiness import Readiness
@@ -153,6 +154,7 @@ class Gateway:
             readiness=self.readiness,
             rotation=self.rotation,
             sign_in_links=self._sign_in_links,
+            history_limits=_history_limits(self.config),
             metrics=self.metrics,
             connections=self.connections,
             version=__version__,
@@ -345,6 +347,15 @@ def _http_settings(config: GatewayConfig) -> HttpSettings:
         metrics=http.metrics,
         console=http.console,
         max_body_bytes=config.max_body_bytes,
+        history_pages_per_second=config.history_pages_per_second,
+    )
+
+
+def _history_limits(config: GatewayConfig) -> HistoryLimits:
+    return HistoryLimits(
+        max_messages=config.max_history_page_messages,
+        max_bytes=config.max_history_page_bytes,
+        max_scan_bytes=config.max_history_scan_bytes,
     )
 
 

@@ -26,7 +26,7 @@ def restore_history(history: MessageHistory, folder: Path, config: SpaceConfig) 
     for at, envelope in _accepted_envelopes(folder, history.max_messages, config):
         if envelope.kind == "space/invite":
             history.hide_before(str(envelope.payload.get("participant_id")), at)
-        if KINDS.get(envelope.kind, UNKNOWN).relayed and not _is_narrowed(envelope.kind, config):
+        if is_for_everybody(envelope.kind, config):
             history.add(at, Deliver((), envelope), None)
 
 
@@ -35,13 +35,14 @@ def _accepted_envelopes(folder: Path, count: int, config: SpaceConfig) -> Iterat
         try:
             stored = read_input(record.line)
             if stored.input in ("receive", "post") and stored.out == ACCEPTED and bytes(stored.raw):
-                yield stored.t, _envelope(stored, config)
+                yield stored.t, envelope_of(stored, config)
         except MootError:
             # Under other rules than today's; whoever wants it finds it in the journal.
             continue
 
 
-def _envelope(stored: StoredInput, config: SpaceConfig) -> Envelope:
+def envelope_of(stored: StoredInput, config: SpaceConfig) -> Envelope:
+    """The envelope of a record, as members heard it; raises MootError under other rules than today's."""
     dialect = DIALECTS[stored.dialect]
     envelope = dialect.decode(
         bytes(stored.raw), config.limits.envelope, accept_protocols=config.accept_protocols
@@ -50,8 +51,10 @@ def _envelope(stored: StoredInput, config: SpaceConfig) -> Envelope:
     return fill_missing(envelope, protocol=dialect.protocol, id=id, ts=rfc3339(stored.t), sender=stored.who)
 
 
-def _is_narrowed(kind: str, config: SpaceConfig) -> bool:
-    """D-32: what a space keeps between those concerned."""
-    if kind == "chat/acknowledge":
-        return config.ack_delivery != "all"
-    return kind == "participant/status" and config.status_delivery != "all"
+def is_for_everybody(kind: str, config: SpaceConfig) -> bool:
+    """Whether all members hear such messages; D-32: some a space keeps between those concerned."""
+    if kind == "chat/acknowledge" and config.ack_delivery != "all":
+        return False
+    if kind == "participant/status" and config.status_delivery != "all":
+        return False
+    return KINDS.get(kind, UNKNOWN).relayed

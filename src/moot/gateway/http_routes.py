@@ -20,6 +20,7 @@ from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory, 
 from moot.gateway.access_limiter import AccessLimiter
 from moot.gateway.console import MANIFEST, PAGE, WORKER, Console
 from moot.gateway.delivery import encode_entry, id_of
+from moot.gateway.history_routes import HistoryRoutes
 from moot.gateway.http_replies import (
     HEADERS,
     RequestRefused,
@@ -36,6 +37,7 @@ from moot.gateway.http_replies import (
     object_of,
     refused,
 )
+from moot.gateway.journal_history import HistoryLimits
 from moot.gateway.public_pages import STATUS_PAGE, openapi
 from moot.gateway.readiness import Readiness
 from moot.gateway.sign_in_links import SignInLinks
@@ -65,6 +67,7 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     metrics: bool = True
     console: bool = True
     max_body_bytes: int = 2 << 20
+    history_pages_per_second: float = 10
 
 
 class Endpoints:
@@ -80,6 +83,7 @@ class Endpoints:
         readiness: Readiness,
         rotation: TokenRotation,
         sign_in_links: SignInLinks,
+        history_limits: HistoryLimits,
         metrics: Callable[[], str],
         connections: Callable[[], list[dict[str, Json]]],
         version: str,
@@ -95,6 +99,12 @@ class Endpoints:
         self._version = version
         self._console = Console() if settings.console else None
         self._sign_in = SignInRoutes(directory, sign_in_links, self._refuse_token)
+        self._history = HistoryRoutes(
+            directory,
+            self._refuse_token,
+            limits=history_limits,
+            pages_per_second=settings.history_pages_per_second,
+        )
 
     def application(self) -> Starlette:
         routes = [
@@ -118,6 +128,8 @@ class Endpoints:
             self._route("/admin/participants/{id}/token", self.rotate, "POST"),
             self._route("/admin/connections", self.connections, "GET"),
         ]
+        if self.settings.poll:
+            routes.append(self._route("/spaces/{space}/history", self._history.page, "GET"))
         if self.settings.metrics:
             routes.append(self._route("/metrics", self.metrics, "GET", by_address=True))
         return Starlette(routes=routes, exception_handlers={404: not_found, 405: not_allowed})

@@ -99,6 +99,7 @@ class JournaledSpace:
         self, options: HostOptions, space: Space, journal: Journal, delivery: Delivery, database: Database
     ) -> None:
         self.name = options.name
+        self.folder = options.folder
         self.space = space
         self.journal = journal
         self.delivery = delivery

@@ -98,7 +98,7 @@ def openapi(version: str, offered: OfferedFeatures) -> Json:
     paths = document["paths"]
     messages = paths["/participants/{id}/messages"]
     if not offered.poll:
-        del messages["get"]
+        del messages["get"], paths["/spaces/{space}/history"]
     if not offered.inject:
         del messages["post"]
     hidden = [path for path in paths if path.startswith("/admin/") and not offered.admin]
@@ -235,6 +235,33 @@ def _everything(version: str) -> Json:
                     }
                     | _DENIED
                     | {"404": _answer("no such proposal is known here (any more)", _ERROR)},
+                }
+            },
+            "/spaces/{space}/history": {
+                "get": {
+                    "summary": "old messages, a page at a time, back to the beginning of the journal",
+                    "security": secured,
+                    "parameters": [
+                        _parameter("space", "path", "the name of the space"),
+                        _DIALECT,
+                        _parameter("before", "query", "`before` of the page after it; the newest without it"),
+                        _parameter("limit", "query", "messages at most"),
+                        _parameter("text", "query", "only messages with this text; may be given again"),
+                        _parameter("kind", "query", "only this kind and those below it; `*` is anything"),
+                        _parameter("from", "query", "only of this participant"),
+                        _parameter("id", "query", "only the message with this id"),
+                    ],
+                    "responses": {
+                        "200": _answer(
+                            "messages, oldest first; before, null on the last page; end, why it is the last: "
+                            "beginning, removed, not_a_member or not_kept"
+                        ),
+                        "400": _answer("a parameter that is unknown or wrong", _ERROR),
+                        "401": _answer("no or unknown token", _ERROR),
+                        "429": _answer("more than gateway.history_pages_per_second", _ERROR),
+                        "503": _answer("others are reading: Retry-After", _ERROR),
+                    }
+                    | _DENIED,
                 }
             },
             "/participants/{id}/messages": {

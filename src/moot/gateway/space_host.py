@@ -80,6 +80,8 @@ class SpaceHost:
         # How often malformed messages of one session are answered, and errors about one stream (D-36).
         self.error_replies = ErrorReplyLimiter(errors_per_second)
         self.stream_error_replies = ErrorReplyLimiter(1.0)
+        # The first record of this run: what came later about members is known without the journal.
+        self.opened_at_record = journaled.journal.next_number
         self._received = 0
         self._connected_at: dict[SessionId, float] = {}
         self._encoders: dict[SessionId, RecordEncoder] = {}

@@ -1,0 +1,162 @@
+"""Pages of a space's whole history, read backwards from its journal.
+
+The window for polling holds the last minutes of a busy space. Whoever wants to know what happened last week
+reads on here: the same messages that members heard then, a page at a time, newest page first. Everything
+runs in a thread and within bounds, so that nobody who is connected notices.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from moot.errors import MootError
+from moot.gateway.history_restore import envelope_of, is_for_everybody
+from moot.gateway.space_records import ACCEPTED, read_input, recorded_time
+from moot.protocol.dialects import DIALECTS
+from moot.protocol.envelope import DialectName, Envelope
+from moot.space.config import SpaceConfig
+from moot.store.journal_backwards import records_before
+from moot.store.journal_reader import JournalRecord
+from moot.store.journal_segments import chain_start
+
+# D-32: whether all members heard these depends on the settings of then.
+_PERHAPS_PRIVATE: Final = frozenset({"chat/acknowledge", "participant/status"})
+
+HistoryEnd = Literal["beginning", "removed", "not_a_member", "not_kept"]
+
+
+class HistoryQuery(NamedTuple):
+    """Which messages are wanted. Each that is given must hold; without any, all are."""
+
+    text: tuple[str, ...] = ()
+    kind: str = ""
+    sender: str = ""
+    id: str = ""
+
+
+class HistoryLimits(NamedTuple):
+    """How much one page may hold, and how much of the journal may be read for it."""
+
+    max_messages: int
+    max_bytes: int
+    max_scan_bytes: int
+
+
+class HistoryPage(NamedTuple):
+    """Messages, oldest first; the record to read on before; or why there is nothing before it."""
+
+    messages: list[bytes]
+    before: int | None = None
+    end: HistoryEnd | None = None
+
+
+class HistoryReader(NamedTuple):
+    """Who reads: the first record, and the time, from which on this member may; and its dialect."""
+
+    first: int
+    since: float
+    dialect: DialectName
+
+
+def read_page(
+    folder: Path,
+    before: int | None,
+    wanted: HistoryQuery,
+    *,
+    reader: HistoryReader,
+    config: SpaceConfig,
+    limits: HistoryLimits,
+) -> HistoryPage:
+    """One page of the messages before a record, or up to now. Blocks: call it in a thread."""
+    matcher = _Matcher(wanted)
+    found: list[bytes] = []
+    size = scanned = 0
+    last = before
+    for record in records_before(folder, before):
+        if record.number < reader.first or 0 < recorded_time(record.line) <= reader.since:
+            return HistoryPage(found[::-1], None, "not_a_member")
+        scanned += len(record.line)
+        last = record.number
+        raw = _message_of(record, matcher, reader, config)
+        if raw is not None:
+            found.append(raw)
+            size += len(raw)
+            if wanted.id or len(found) >= limits.max_messages or size >= limits.max_bytes:
+                break
+        if scanned >= limits.max_scan_bytes:
+            break
+    else:
+        start = chain_start(folder).number
+        return HistoryPage(found[::-1], None, "beginning" if start <= 1 else "removed")
+    return HistoryPage(found[::-1], last)
+
+
+def _message_of(
+    record: JournalRecord, matcher: _Matcher, reader: HistoryReader, config: SpaceConfig
+) -> bytes | None:
+    """What members heard of a record, in the reader's dialect; None: nothing, or nothing that is wanted."""
+    if not matcher.may_match(record.line):
+        return None
+    try:
+        stored = read_input(record.line)
+        if stored.input not in ("receive", "post") or stored.out != ACCEPTED or not bytes(stored.raw):
+            return None
+        envelope = envelope_of(stored, config)
+        if envelope.kind in _PERHAPS_PRIVATE or not is_for_everybody(envelope.kind, config):
+            return None
+        if not matcher.matches(envelope):
+            return None
+        if envelope.dialect == reader.dialect:
+            return envelope.raw
+        return DIALECTS[reader.dialect].encode(envelope, operation=None, proposer=None)
+    except (MootError, msgspec.MsgspecError):
+        # Under other rules than today's; whoever wants it finds it in the journal.
+        return None
+
+
+class _Matcher:
+    """What is wanted, made ready for many lines. A to Z are found in either case."""
+
+    def __init__(self, wanted: HistoryQuery) -> None:
+        self._texts = [_spellings(text) for text in wanted.text]
+        self._kind = _kind_pattern(wanted.kind) if wanted.kind else None
+        self._wanted = wanted
+        self._ids = _spellings(wanted.id) if wanted.id else None
+
+    def may_match(self, line: bytes) -> bool:
+        """Quickly: whether it is worth parsing."""
+        if self._ids is not None and not any(each in line.lower() for each in self._ids):
+            return False
+        if not self._texts:
+            return True
+        lowered = line.lower()
+        return all(any(each in lowered for each in spellings) for spellings in self._texts)
+
+    def matches(self, envelope: Envelope) -> bool:
+        wanted = self._wanted
+        if wanted.id and envelope.id != wanted.id:
+            return False
+        if wanted.sender and envelope.sender != wanted.sender:
+            return False
+        if self._kind is not None and not self._kind.fullmatch(envelope.kind):
+            return False
+        lowered = envelope.raw.lower() if self._texts else b""
+        return all(any(each in lowered for each in spellings) for spellings in self._texts)
+
+
+def _spellings(text: str) -> Sequence[bytes]:
+    """How a text can stand in JSON: as it is, or escaped."""
+    plain = json.dumps(text, ensure_ascii=False)[1:-1]
+    escaped = json.dumps(text)[1:-1]
+    return tuple({each.encode("utf-8", "replace").lower() for each in (plain, escaped)})
+
+
+def _kind_pattern(kind: str) -> re.Pattern[str]:
+    """`mcp` means mcp/request too; `*` matches anything."""
+    return re.compile(".*".join(map(re.escape, kind.split("*"))) + "(?:[/:].*)?", re.IGNORECASE | re.DOTALL)

@@ -1,0 +1,275 @@
+"""Old messages over HTTP: all of the journal, a page at a time, for members, within bounds."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from moot.gateway.membership_start import membership_starts
+from tests.gateway.running_gateway import (
+    LocalGateway,
+    gateway_settings,
+    participants,
+    running_gateway,
+    space_settings,
+    write_config,
+)
+from tests.waiting import until
+
+PEOPLE = participants(alice=["*"], bob=["chat"], carol=["chat"])
+
+
+async def fetch(room: LocalGateway, token: str = "t-alice", **params: Any) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {token}"}
+    return await room.http.get("/spaces/lab/history", headers=headers, params=params)
+
+
+async def page(room: LocalGateway, token: str = "t-alice", **params: Any) -> dict[str, Any]:
+    answer = await fetch(room, token, **params)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def texts(found: dict[str, Any]) -> list[str]:
+    return [each["payload"]["text"] for each in found["messages"] if each["kind"] == "chat"]
+
+
+async def everything(room: LocalGateway, token: str = "t-alice", **params: Any) -> tuple[list[str], str]:
+    """All texts that this token can read, oldest first, and why there are no more."""
+    found: list[str] = []
+    before: dict[str, int] = {}
+    for _ in range(1_000):
+        one = await page(room, token, **params, **before)
+        found = texts(one) + found
+        if one["before"] is None:
+            return found, one["end"]
+        before = {"before": one["before"]}
+    raise AssertionError("the pages do not end")
+
+
+async def test_pages_lead_back_to_the_beginning_without_gap_or_repeat(tmp_path: Path) -> None:
+    """Beyond the window for polling, over segments, for any size of a page, and after a restart."""
+    said = [f"message {number}" for number in range(120)]
+    settings = gateway_settings(
+        {"lab": space_settings(PEOPLE)},
+        poll_messages=10,
+        history_pages_per_second=0,
+        journal={"segment_bytes": 5_000},
+    )
+    file = write_config(tmp_path, settings)
+    async with running_gateway(tmp_path, file=file) as room:
+        alice = await room.join("alice")
+        for text in said:
+            await alice.ask("chat", {"text": text})
+        assert len(list(room.journal().glob("*.jsonl"))) > 3
+        for limit in (1, 7, 500):
+            assert await everything(room, limit=limit) == (said, "beginning")
+        # Any place can be asked for: that costs one page.
+        newest = await page(room, limit=5)
+        assert texts(newest) == said[-5:]
+        assert texts(await page(room, limit=5, before=newest["before"])) == said[-10:-5]
+    async with running_gateway(tmp_path, file=file) as room:
+        assert await everything(room, "t-bob", limit=50) == (said, "beginning")
+        whole = (await page(room, limit=1))["messages"][0]
+        assert whole["from"] == "alice"
+        assert whole["protocol"] == "mew/v0.4"
+        assert whole["ts"]
+        dotted = (await page(room, limit=1, dialect="m3p"))["messages"][0]
+        assert dotted["kind"] == "chat.message"
+
+
+async def test_nobody_reads_what_was_said_before_they_were_a_member(tmp_path: Path) -> None:
+    """An invitee, somebody who was removed and is back, a new token, a new line in the configuration."""
+    settings = gateway_settings({"lab": space_settings(PEOPLE)}, history_pages_per_second=0)
+    file = write_config(tmp_path, settings)
+    async with running_gateway(tmp_path, file=file) as room:
+        alice = await room.join("alice")
+        await alice.ask("chat", {"text": "one"})
+        zoe = (await alice.ask("space/invite", {"participant_id": "zoe"}))["payload"]["token"]
+        await alice.ask("chat", {"text": "two"})
+        await alice.ask("space/kick", {"participant_id": "carol"})
+        await alice.ask("chat", {"text": "three"})
+        assert (await fetch(room, "t-carol")).status_code == 401
+        carol = (await room.admin("POST", "participants/carol/restore")).json()["token"]
+        await alice.ask("chat", {"text": "four"})
+        bob = (await room.admin("POST", "participants/bob/token", {})).json()["token"]
+        await alice.ask("chat", {"text": "five"})
+        expected = [(zoe, ["two", "three", "four", "five"]), (carol, ["four", "five"]), (bob, ["five"])]
+        for token, seen in expected:
+            assert await everything(room, token) == (seen, "not_a_member")
+    # Only the journal knows it now, and whoever is new since is new.
+    people = PEOPLE | participants(dan=["chat"])
+    file = write_config(
+        tmp_path, gateway_settings({"lab": space_settings(people)}, history_pages_per_second=0)
+    )
+    async with running_gateway(tmp_path, file=file) as room:
+        for token, seen in expected:
+            assert await everything(room, token) == (seen, "not_a_member")
+        # A number of one's own makes no difference.
+        assert texts(await page(room, zoe, before=4)) == []
+        assert (await page(room, zoe, before=4))["end"] == "not_a_member"
+        alice = await room.join("alice")
+        await alice.ask("chat", {"text": "six"})
+        assert await everything(room, "t-dan") == (["six"], "not_a_member")
+        assert await everything(room) == (["one", "two", "three", "four", "five", "six"], "beginning")
+    async with running_gateway(tmp_path, file=file) as room:
+        assert await everything(room, "t-dan") == (["six"], "not_a_member")
+
+
+async def test_what_was_private_or_refused_is_in_no_page(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path, PEOPLE, rules={"status_delivery": "requester"}) as room:
+        alice, bob = await room.join("alice"), await room.join("bob")
+        await alice.ask("space/invite", {"participant_id": "zoe", "email": "zoe@example.org"})
+        assert await bob.refused("mcp/request", {"method": "tools/list"}, to=["alice"])
+        await alice.say("participant/status", {"secret": "for the requester"}, to=["carol"])
+        await alice.ask("chat", {"text": "hello"})
+        found = await page(room, "t-bob")
+        assert [each["kind"] for each in found["messages"]] == ["chat"]
+
+
+async def test_a_search_finds_old_messages_by_text_kind_sender_and_id(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path, PEOPLE, history_pages_per_second=0) as room:
+        alice, bob = await room.join("alice"), await room.join("bob")
+        first = await alice.ask("chat", {"text": 'The Needle is "here"\nand ünusual'})
+        for number in range(30):
+            await bob.ask("chat", {"text": f"hay {number}"})
+        await alice.ask("mcp/proposal", {"method": "tools/call", "params": {"name": "needle"}}, to=["bob"])
+        assert texts(await page(room, text="needle")) == [first["payload"]["text"]]
+        for text in ('is "HERE"', 'here"\nand', "ünusual"):
+            assert texts(await page(room, text=text)) == [first["payload"]["text"]]
+        kinds = [each["kind"] for each in (await page(room, text="needle"))["messages"]]
+        assert kinds == ["chat", "mcp/proposal"]
+        assert [each["kind"] for each in (await page(room, kind="mcp"))["messages"]] == ["mcp/proposal"]
+        assert [each["kind"] for each in (await page(room, kind="m*"))["messages"]] == ["mcp/proposal"]
+        assert len((await page(room, **{"from": "bob"}))["messages"]) == 30
+        assert [each["id"] for each in (await page(room, id=first["id"]))["messages"]] == [first["id"]]
+        assert (await page(room, id="nobody-said-this"))["messages"] == []
+        # Both must hold, and names of the journal's own are no text of a message.
+        assert texts(await page(room, text=["needle", "ünusual"])) == [first["payload"]["text"]]
+        assert (await page(room, text='"in":"receive"'))["messages"] == []
+
+
+async def test_a_page_is_bounded_in_messages_bytes_and_reading(tmp_path: Path) -> None:
+    async with running_gateway(
+        tmp_path,
+        PEOPLE,
+        history_pages_per_second=0,
+        max_history_page_messages=5,
+        max_history_page_bytes=3_000,
+        max_history_scan_bytes=4_000,
+    ) as room:
+        alice = await room.join("alice")
+        said = [f"{number}" for number in range(30)]
+        for text in said:
+            await alice.ask("chat", {"text": text})
+        assert texts(await page(room, limit=500)) == said[-5:]
+        # Nothing is found, and still a page ends and says where to read on.
+        nothing = await page(room, text="no such thing")
+        assert nothing["messages"] == []
+        assert nothing["before"] > 1
+        assert await everything(room, text="no such thing") == ([], "beginning")
+        for _ in range(3):
+            await alice.ask("chat", {"text": "long " * 500})
+        assert len((await page(room))["messages"]) == 2
+
+
+async def test_readers_have_a_rate_and_are_told_when_to_come_again(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path, PEOPLE, history_pages_per_second=0.01) as room:
+        assert (await fetch(room)).status_code == 200
+        refused = await fetch(room)
+        assert refused.status_code == 429
+        assert int(refused.headers["Retry-After"]) >= 1
+        assert "history_pages_per_second" in refused.json()["message"]
+        # Everybody has their own.
+        assert (await fetch(room, "t-bob")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("params", "status"),
+    [
+        ({"before": "0"}, 400),
+        ({"before": "-1"}, 400),
+        ({"before": "x"}, 400),
+        ({"before": "9" * 30}, 400),
+        ({"limit": "0"}, 400),
+        ({"limit": "many"}, 400),
+        ({"text": "x" * 201}, 400),
+        ({"text": ["x"] * 9}, 400),
+        ({"dialect": "latin"}, 400),
+        ({"after": "1"}, 400),
+        ({"before": "999999999999"}, 200),
+    ],
+)
+async def test_a_wrong_parameter_is_told(tmp_path: Path, params: dict[str, Any], status: int) -> None:
+    async with running_gateway(tmp_path, PEOPLE) as room:
+        answer = await fetch(room, **params)
+        assert answer.status_code == status
+        assert status == 200 or answer.json()["message"]
+
+
+async def test_strangers_and_members_of_other_spaces_get_nothing(tmp_path: Path) -> None:
+    spaces = {"lab": space_settings(PEOPLE), "attic": space_settings(participants(hermit=["chat"]))}
+    async with running_gateway(tmp_path, spaces=spaces) as room:
+        assert (await room.http.get("/spaces/lab/history")).status_code == 401
+        assert (await fetch(room, "t-nobody")).status_code == 401
+        assert (await fetch(room, "t-hermit")).status_code == 403
+        headers = {"Authorization": "Bearer t-alice"}
+        assert (await room.http.get("/spaces/none/history", headers=headers)).status_code == 404
+
+
+async def test_what_retention_removed_is_said_to_be_removed(tmp_path: Path) -> None:
+    journal = {"segment_bytes": 4_000, "retain_segments": 2}
+    settings = gateway_settings(
+        {"lab": space_settings(PEOPLE)}, journal=journal, snapshot_records=20, history_pages_per_second=0
+    )
+    file = write_config(tmp_path, settings)
+    async with running_gateway(tmp_path, file=file) as room:
+        alice = await room.join("alice")
+        for number in range(100):
+            await alice.ask("chat", {"text": f"{number} {'x' * 100}"})
+        # The oldest chats go too, not only how the space began.
+        await until(lambda: min(int(each.stem) for each in room.journal().glob("*.jsonl")) > 20)
+        left, end = await everything(room)
+        assert end == "removed"
+        assert left[-1].startswith("99 ")
+        assert 10 < len(left) < 100
+
+
+async def test_without_a_journal_there_is_no_history_and_it_is_said(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path, PEOPLE, journal="off") as room:
+        alice = await room.join("alice")
+        await alice.ask("chat", {"text": "gone with the wind"})
+        assert await page(room) == {"messages": [], "before": None, "end": "not_kept"}
+    async with running_gateway(tmp_path, PEOPLE, http={"poll": False}) as room:
+        assert (await fetch(room)).status_code == 404
+
+
+async def test_members_talk_while_the_history_is_read(tmp_path: Path) -> None:
+    """Reading happens beside the loop: nobody waits for it."""
+    async with running_gateway(tmp_path, PEOPLE, history_pages_per_second=0) as room:
+        alice = await room.join("alice")
+        for number in range(50):
+            await alice.ask("chat", {"text": str(number)})
+        pages = [asyncio.create_task(fetch(room, text="nothing like it")) for _ in range(20)]
+        await alice.ask("chat", {"text": "meanwhile"})
+        assert {(await each).status_code for each in pages} == {200}
+        assert texts(await page(room, limit=1)) == ["meanwhile"]
+
+
+async def test_who_joined_before_the_journal_was_cut_is_known_since_the_cut(tmp_path: Path) -> None:
+    """What nobody can know any more is not shown."""
+    async with running_gateway(tmp_path, PEOPLE) as room:
+        folder = room.journal()
+        alice = await room.join("alice")
+        await alice.ask("chat", {"text": "one"})
+        assert membership_starts(folder, 1)["alice"] == 0
+        record = (folder / "000000000001.jsonl").read_bytes().split(b"\n", 1)[1]
+        other = tmp_path / "cut" / "journal"
+        other.mkdir(parents=True)
+        (other / "000000000002.jsonl").write_bytes(record)
+        assert membership_starts(other, 3) == {}
