@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tests.gateway.running_gateway import (
     fields,
     gateway_settings,
     participants,
+    running_gateway,
     space_settings,
     write_config,
 )
@@ -128,3 +130,46 @@ async def test_without_a_journal_a_clock_that_went_back_gives_no_time_back_eithe
     async with served(file, environ=shim.environ) as gateway:
         agent = await gateway.join("agent")
         assert 0 < await retry_after(agent) <= left
+
+
+async def test_what_was_granted_for_a_time_or_a_use_does_not_come_back_with_a_restart(tmp_path: Path) -> None:
+    """The gateway is killed, and starts with a clock that tells nothing about how long it was stopped."""
+    shim = FaultShim(tmp_path)
+    people = participants(alice=["*"], agent=["chat"], tool=["mcp/response"])
+    file = write_config(tmp_path, gateway_settings({"lab": space_settings(people)}))
+    read = {"kind": "mcp/request", "payload": {"method": "tools/call"}}
+    notes = {"kind": "vendor/note"}
+    async with served(file, environ=shim.environ) as gateway:
+        alice, agent, _tool = [await gateway.join(name) for name in ("alice", "agent", "tool")]
+        for id, right, limit in (
+            ("used", read, {"max_uses": 1}),
+            ("timed", notes, {"expires_in_seconds": LONG_SECONDS}),
+        ):
+            grant: Json = {"recipient": "agent", "capabilities": [right], **limit}
+            assert await alice.refused("capability/grant", grant, id=id) is None
+        assert await agent.refused("mcp/request", CALL, to=["tool"]) is None
+        assert await agent.refused("vendor/note", {}) is None
+        await gateway.close()
+        await gateway.end(signal.SIGKILL)
+    async with served(file, environ=shim.environ) as gateway:
+        alice, agent, _tool = [await gateway.join(name) for name in ("alice", "agent", "tool")]
+        assert await agent.refused("mcp/request", CALL, to=["tool"]) == "capability_violation"
+        assert await agent.refused("vendor/note", {}) is None
+    set_clock(shim, -HOUR)
+    async with served(file, environ=shim.environ) as gateway:
+        agent = await gateway.join("agent")
+        assert await agent.refused("vendor/note", {}) == "capability_violation"
+    journal = tmp_path / "data" / "spaces" / "lab" / "journal"
+    assert [r.fields["clock_lost"] for r in read_records(journal) if r.kind == "restart"] == [False, True]
+
+
+async def test_a_grant_ends_on_time_and_everybody_hears_it(tmp_path: Path) -> None:
+    people = participants(alice=["*"], agent=["chat"], other=["chat"])
+    async with running_gateway(tmp_path, people) as room:
+        alice, agent, other = [await room.join(name) for name in ("alice", "agent", "other")]
+        grant: Json = {"recipient": "agent", "capabilities": [{"kind": "vendor/note"}]}
+        limits: Json = {"expires_in_seconds": 0.2}
+        assert await alice.refused("capability/grant", grant | limits, id="g1") is None
+        told = await other.hear("capability/revoke")
+        assert (told["from"], told["payload"]["reason"]) == ("system:gateway", "expired")
+        assert await agent.refused("vendor/note", {}) == "capability_violation"

@@ -77,6 +77,9 @@ SHOWING_SINCE = (
     "max_welcome_bytes",
     "max_proposal_page_bytes",
     "max_settle_note_chars",
+    # Nobody said a time or a number of uses before there were these.
+    "max_grant_expiry_seconds",
+    "max_grant_uses",
 )
 
 

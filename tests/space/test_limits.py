@@ -33,9 +33,9 @@ def chat(driver: PureDriver, text: str = "x", **more: Json) -> list[Json]:
     return say(driver, "chat", {"text": text}, **more)
 
 
-def grant(driver: PureDriver, *kinds: str) -> list[Json]:
+def grant(driver: PureDriver, *kinds: str, **more: Json) -> list[Json]:
     capabilities = [{"kind": kind} for kind in kinds]
-    return say(driver, "capability/grant", {"recipient": "carol", "capabilities": capabilities})
+    return say(driver, "capability/grant", {"recipient": "carol", "capabilities": capabilities} | more)
 
 
 def stream(driver: PureDriver, **fields: Json) -> list[Json]:
@@ -96,6 +96,16 @@ RESOURCES: dict[str, tuple[float, Callable[[PureDriver], list[Json]], Callable[[
         40,
         lambda d: grant(d, "mcp/proposal"),
         lambda d: grant(d, "mcp/withdraw"),
+    ),
+    "max_grant_expiry_seconds": (
+        60,
+        lambda d: grant(d, "mcp/proposal", expires_in_seconds=60),
+        lambda d: grant(d, "mcp/proposal", expires_in_seconds=60.5),
+    ),
+    "max_grant_uses": (
+        2,
+        lambda d: grant(d, "mcp/proposal", max_uses=2),
+        lambda d: grant(d, "mcp/proposal", max_uses=3),
     ),
     "max_stream_writers": (
         2,

@@ -336,6 +336,11 @@ class JournaledSpace:
         """How far the wall clock is ahead of the space's time; 0 where that is not told."""
         return self.clock.wall_ahead_seconds if isinstance(self.clock, SteadyClock) else 0.0
 
+    @property
+    def is_clock_lost(self) -> bool:
+        """Whether the wall clock is behind what the journal knows: how long the stop was is not known."""
+        return self.wall_ahead_seconds < -_JUMP_SECONDS
+
     def watch_wall_clock(self) -> None:
         """Note when the wall clock is set, now and from now on: records have the space's time."""
         self._wall_timer = asyncio.get_running_loop().call_later(_WALL_CHECK_SECONDS, self.watch_wall_clock)
@@ -347,8 +352,8 @@ class JournaledSpace:
             "the wall clock was set: deadlines and times of records go on as if it had not been",
             extra={"space": self.name, "ahead_seconds": round(ahead, 3)},
         )
-        now = self.clock()
-        self.record("clock", now, FreshMint(), wall=round(now + ahead, 6))
+        wall = round(self.clock() + ahead, 6)
+        self.step("clock", lambda now, mint: self.space.note_wall_clock(wall, now, mint), wall=wall)
 
     def _look_ahead(self, number: int) -> None:
         """Set the timer for the next deadline, and take the snapshot that is due."""

@@ -94,7 +94,10 @@ class SpaceHost:
         """Go on after a restart: everybody has left, and the configuration may be another one by now."""
         journaled, space = self.journaled, self.space
         known = set(space.state.roster.members)
-        journaled.step("restart", lambda now, mint: space.restart(now, mint))
+        lost = journaled.is_clock_lost
+        journaled.step(
+            "restart", lambda now, mint: space.restart(now, mint, clock_lost=lost), clock_lost=lost
+        )
         journaled.step(
             "reload", lambda now, mint: space.reload(config, now, mint), config=save_config(config)
         )

@@ -51,6 +51,10 @@ class StoredInput(msgspec.Struct):
     remove: list[Json] = []
     by: str = ""
     keep: bool = False
+    # Of `clock`: what it was set to.
+    wall: float = 0.0
+    # Of a restart: whether the wall clock was behind the space's.
+    clock_lost: bool = False
     # Of a reload: the configuration that was taken over; not in records of version 0.1.
     config: dict[str, Any] | None = None
     # Of `state` and `repair`: the whole state at that moment, with its configuration.
@@ -166,7 +170,9 @@ def _apply(space: Space, record: StoredInput, config: SpaceConfig) -> list[Effec
         case "expire":
             return space.expire(now, mint)
         case "restart":
-            return space.restart(now, FreshMint())
+            return space.restart(now, FreshMint(), clock_lost=record.clock_lost)
+        case "clock":
+            return space.note_wall_clock(record.wall, now, mint)
         case "reload":
             # It may draw other ids than then; nothing depends on them.
             taken = config if record.config is None else load_config(record.config)

@@ -179,6 +179,12 @@ def _apply_rest(plan: RepairPlan, lines: list[SalvagedLine]) -> None:
         for proposal in state.ledger.all_open():
             plan.closed_proposals.append(proposal.id)
             state.settle_proposal(proposal, "withdrawn", None, time.time())
+        for grant in list(state.grants.by_id.values()):
+            if grant.uses_left is not None:
+                # How often it was used is in the records that are lost.
+                plan.reductions.append(f"grant {grant.id} to {grant.recipient}: its uses are not known")
+                state.grants.remove(grant.id)
+                state.forget_grant(grant)
     plan.since = _time_of(lines, plan.next_number - 1)
     plan.until = _time_of(lines, max((each.number for each in lines), default=0))
 

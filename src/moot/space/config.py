@@ -64,6 +64,10 @@ class SpaceLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_granted_capabilities: int = 512
     # The same in bytes: four of the longest, or five hundred ordinary ones.
     max_granted_capability_bytes: int = 65_536
+    # A grant that ends at a time ends within a year; one that is meant to last says no time.
+    max_grant_expiry_seconds: float = 366 * 86_400
+    # Uses of a grant that counts them.
+    max_grant_uses: int = 1_000_000
     # What is shown of one member in welcomes and presence; the rest is in the pages of `moot/roster`.
     max_listed_member_bytes: int = 8_192
     # One welcome, one page: a quarter of the 1 MiB that WebSocket libraries commonly take as one message.

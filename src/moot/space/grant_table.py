@@ -3,10 +3,14 @@
 Every granted right must be supported: a static right of somebody covers it, directly or through grants
 that are supported themselves. Support is computed from the static rights upwards, so two members
 can never keep each other's grants alive. When a support falls, everything that rested on it falls.
+
+A grant may end by itself, at a time or after a number of uses (`grant_limits`). Such a grant supports
+nothing: whoever may call once must not let others call as often as they like.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -28,6 +32,18 @@ class GrantRecord(msgspec.Struct, frozen=True):
     capabilities: tuple[Capability, ...]
     at: float
     reason: str | None = None
+    # By the space's clock: when it ends; None: when it is revoked.
+    expires: float | None = None
+    # How many messages it still allows; None: any number.
+    uses_left: int | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it ends by itself."""
+        return self.expires is not None or self.uses_left is not None
+
+    def is_over(self, now: float) -> bool:
+        return self.expires is not None and self.expires <= now
 
 
 Held = Callable[[Name], Sequence[Capability]]
@@ -38,6 +54,10 @@ class GrantTable:
 
     def __init__(self) -> None:
         self.by_id: dict[str, GrantRecord] = {}
+        # When the first of them ends; infinity: none ends at a time.
+        self.earliest_end = math.inf
+        # Who holds some with a number of uses.
+        self.counted: frozenset[Name] = frozenset()
 
     def to(self, recipient: Name) -> list[GrantRecord]:
         return [grant for grant in self.by_id.values() if grant.recipient == recipient]
@@ -45,11 +65,23 @@ class GrantTable:
     def held(self, recipient: Name) -> list[Capability]:
         return [capability for grant in self.to(recipient) for capability in grant.capabilities]
 
+    def lasting(self, recipient: Name) -> list[Capability]:
+        """What is held until it is revoked."""
+        return [c for grant in self.to(recipient) if not grant.is_limited for c in grant.capabilities]
+
     def add(self, grant: GrantRecord) -> None:
+        """Add a grant, or put it in place of the one with its id."""
         self.by_id[grant.id] = grant
+        self._note_limits()
 
     def remove(self, id: str) -> None:
         del self.by_id[id]
+        self._note_limits()
+
+    def _note_limits(self) -> None:
+        grants = self.by_id.values()
+        self.earliest_end = min((g.expires for g in grants if g.expires is not None), default=math.inf)
+        self.counted = frozenset(grant.recipient for grant in grants if grant.uses_left is not None)
 
     def keep(self, id: str, capabilities: Iterable[Capability]) -> None:
         """Leave a grant only these of its capabilities; none left: it is gone."""
@@ -57,7 +89,7 @@ class GrantTable:
         if left:
             self.by_id[id] = msgspec.structs.replace(self.by_id[id], capabilities=left)
         else:
-            del self.by_id[id]
+            self.remove(id)
 
     def ancestors(self, grant: GrantRecord, right: Capability) -> set[Name]:
         """The granter, and everyone on whose grants this right of the granter rests."""
@@ -68,7 +100,9 @@ class GrantTable:
             if name not in found:
                 found.add(name)
                 waiting += [
-                    support.granter for support in self.to(name) if covered_by(right, support.capabilities)
+                    support.granter
+                    for support in self.to(name)
+                    if not support.is_limited and covered_by(right, support.capabilities)
                 ]
         return found
 
@@ -91,7 +125,8 @@ class GrantTable:
             for id, capability in pending.get(name, ()):
                 if capability in equal or covered_by(capability, rights):
                     supported[id].append(capability)
-                    passed_on.setdefault(self.by_id[id].recipient, []).append(capability)
+                    if not self.by_id[id].is_limited:
+                        passed_on.setdefault(self.by_id[id].recipient, []).append(capability)
                 else:
                     still_waiting.append((id, capability))
             pending[name] = still_waiting
@@ -118,6 +153,9 @@ class GrantTable:
                 "capabilities": [save_capability(capability) for capability in grant.capabilities],
                 "at": grant.at,
                 "reason": grant.reason,
+                # Only where it has them: an older version does not open what it would not keep.
+                **({} if grant.expires is None else {"expires": grant.expires}),
+                **({} if grant.uses_left is None else {"uses_left": grant.uses_left}),
             }
             for grant in self.by_id.values()
         ]

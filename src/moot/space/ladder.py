@@ -42,7 +42,8 @@ from moot.protocol.agreement import check_agreement
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope, fill_missing, readdress, rfc3339
 from moot.protocol.kinds import KINDS, OPERATION_KINDS, UNKNOWN, Kind, is_reserved
-from moot.protocol.operation import Json, operation_of
+from moot.protocol.operation import Json, Operation, operation_of
+from moot.protocol.patterns import Rights
 from moot.space.acts import (
     Act,
     Prepare,
@@ -57,6 +58,8 @@ from moot.space.acts import (
 )
 from moot.space.config import SessionId
 from moot.space.effects import Deliver, Effect, Mint, Reply, Result
+from moot.space.grant_limits import count_use, counted_rights, rights_at
+from moot.space.grant_table import GrantRecord
 from moot.space.id_window import SeenEnvelope
 from moot.space.roster import Session
 from moot.space.state import State
@@ -133,13 +136,22 @@ def process_envelope(
         to = state.resolve_names(envelope.to) if state.roster.aliases else envelope.to
         if envelope.dialect == "mew" and kind != "mcp/response":
             agreed = True
-            if not session.rights.allow(kind, envelope.payload, to):
+            if not rights_at(state, session, now).allow(kind, envelope.payload, to):
                 _check_owes_answer(state, session, envelope, now)
         else:
             agreed = _check_claims(state, session, envelope, to, now)
+        used = None
+        if member.name in state.grants.counted:
+            used = _find_used_grant(state, session, envelope, to, agreed=agreed, now=now)
         prepare = _ACTS.get(kind)
         # Most envelopes are only relayed: nothing below concerns them.
-        if prepare is None and agreed and state.uniform_audience is not None and not session.options.injected:
+        if (
+            prepare is None
+            and agreed
+            and used is None
+            and state.uniform_audience is not None
+            and not session.options.injected
+        ):
             if known:
                 state.forget_settled(envelope.id)
             window.remember(envelope.id, session.seen_record(kind))
@@ -155,7 +167,7 @@ def process_envelope(
         # 11
         act = None if prepare is None else _prepare_act(state, prepare, session, envelope)
         # 12
-        if row.audited and not state.journal_writable:
+        if (row.audited or used is not None) and not state.journal_writable:
             raise Unavailable("the journal cannot be written, so nothing that must be audited happens")
         # 13
         if act is not None:
@@ -163,7 +175,7 @@ def process_envelope(
     except Refused as refusal:
         return _refused(state, session, envelope, refusal, now, mint, about=given_id)
     # 14
-    return _accepted(state, session, envelope, row, act, agreed=agreed, now=now, mint=mint)
+    return _accepted(state, session, envelope, row, act, used, agreed=agreed, now=now, mint=mint)
 
 
 def _accepted(
@@ -172,6 +184,7 @@ def _accepted(
     envelope: Envelope,
     row: Kind,
     act: Act | None,
+    used: GrantRecord | None,
     *,
     agreed: bool,
     now: float,
@@ -201,9 +214,13 @@ def _accepted(
         carries_out = proposer is not None or (
             envelope.kind == "mcp/request" and bool(state.ledger.named_in(tuple(envelope.correlation_id)))
         )
-        effects.append(Deliver(audience, envelope, operation, proposer, private, waits_for_disk=carries_out))
+        # After a crash nobody may use again what was used before.
+        waits = carries_out or used is not None
+        effects.append(Deliver(audience, envelope, operation, proposer, private, waits_for_disk=waits))
     if act is not None:
         effects += act.execute(record, now, mint)
+    if used is not None:
+        effects += count_use(state, used, now, mint)
     if not agreed:
         effects += _report_mismatch(state, session, envelope, now, mint)
     if session.options.injected and not any(isinstance(effect, Result) for effect in effects):
@@ -256,12 +273,34 @@ def _check_claims(state: State, session: Session, envelope: Envelope, to: Sequen
         if state.config.kind_validation != "lazy":
             raise
         agreed = False
-    rights, payload, claim = session.rights, envelope.payload, envelope.claim
-    if not all(
-        rights.allow(envelope.kind, payload, to, asked=asked, claim=claim, agreed=agreed) for asked in every
-    ):
+    if not _allow(rights_at(state, session, now), envelope, to, every, agreed=agreed):
         _check_owes_answer(state, session, envelope, now)
     return agreed
+
+
+def _allow(
+    rights: Rights, envelope: Envelope, to: Sequence[str], every: Sequence[Operation | None], *, agreed: bool
+) -> bool:
+    kind, payload, claim = envelope.kind, envelope.payload, envelope.claim
+    return all(rights.allow(kind, payload, to, asked=asked, claim=claim, agreed=agreed) for asked in every)
+
+
+def _find_used_grant(
+    state: State, session: Session, envelope: Envelope, to: Sequence[str], *, agreed: bool, now: float
+) -> GrantRecord | None:
+    """The grant that this envelope uses up a bit of: one with a number of uses, if nothing else allows it."""
+    every = requests.operations_asked(state, envelope) if envelope.kind == "mcp/response" else [None]
+    others = rights_at(state, session, now, counted=False)
+    if (
+        _allow(others, envelope, to, every, agreed=agreed)
+        or _is_everyones(envelope.kind)
+        or requests.is_obliged(state, session, envelope, now)
+    ):
+        return None
+    for grant, rights in counted_rights(state, session, others, now):
+        if _allow(rights, envelope, to, every, agreed=agreed):
+            return grant
+    raise CapabilityViolation("several grants with a number of uses would be needed for this one message")
 
 
 def _check_owes_answer(state: State, session: Session, envelope: Envelope, now: float) -> None:

@@ -70,6 +70,7 @@ class SpaceMember:
         "id",
         "invited_by",
         "kicked",
+        "lasting_rights",
         "name",
         "open_requests",
         "pause",
@@ -98,6 +99,8 @@ class SpaceMember:
         self.sessions: dict[SessionId, Session] = {}
         # Static and granted together, kept current by `State.refresh`.
         self.rights = NO_RIGHTS
+        # The same without grants that end by themselves.
+        self.lasting_rights = NO_RIGHTS
         # As welcomes show it; None after a change.
         self.description: dict[str, Json] | None = None
         self.description_bytes = 0
@@ -150,6 +153,7 @@ class Session:
         "closing_at",
         "dialect",
         "id",
+        "lasting_rights",
         "limit",
         "member",
         "number",
@@ -168,7 +172,7 @@ class Session:
         self.dialect = dialect
         self.options = options
         self.limit = None if options.limited_to is None else load_capabilities(options.limited_to)
-        self.rights = NO_RIGHTS
+        self.rights = self.lasting_rights = NO_RIGHTS
         self.refresh()
         # D-26: when a shut-down session is closed; None while it lives. A post is no way round a shutdown.
         self.closing_at: float | None = member.shut_down if options.injected else None
@@ -194,10 +198,16 @@ class Session:
 
     def refresh(self) -> None:
         """What this session may do: all that its member may, or as much of it as its token carries."""
-        held = self.member.rights
-        if self.limit is not None:
-            held = Rights([right for right in self.limit if covered_by(right, held.capabilities)])
-        self.rights = held
+        member = self.member
+        self.rights = self.limited_by_token(member.rights)
+        is_same = member.lasting_rights is member.rights
+        self.lasting_rights = self.rights if is_same else self.limited_by_token(member.lasting_rights)
+
+    def limited_by_token(self, held: Rights) -> Rights:
+        """As much of these rights as the session's token carries."""
+        if self.limit is None:
+            return held
+        return Rights([right for right in self.limit if covered_by(right, held.capabilities)])
 
     @property
     def directed(self) -> bool:

@@ -32,7 +32,7 @@ from moot.protocol.frames import Frame
 from moot.protocol.kinds import UNKNOWN
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability
-from moot.space import membership
+from moot.space import grant_limits, membership
 from moot.space.acts import control, proposals, streams
 from moot.space.acts.invites import remove_member
 from moot.space.config import Name, ParticipantConfig, SessionId, SpaceConfig
@@ -152,7 +152,7 @@ class Space:
         return self.state.next_deadline()
 
     def expire(self, now: float, mint: Mint) -> list[Effect]:
-        """Apply deadlines: requests and proposals expire, pauses end, sessions and orphaned streams close."""
+        """Apply deadlines: requests, proposals and grants expire, pauses end, sessions and streams close."""
         state = self.state
         effects: list[Effect] = []
         for what, key in state.pop_due(now):
@@ -167,6 +167,8 @@ class Space:
                 member = state.roster.members.get(Name(key))
                 if member is not None and member.pause is not None and member.pause_is_over(now):
                     control.lift_pause(state, member)
+            elif what == "grant":
+                effects += grant_limits.end_grants(state, [state.grants.by_id[key]], "expired", now, mint)
             elif what == "shutdown":
                 session = state.roster.sessions.get(SessionId(key))
                 if session is not None and session.closing_at is not None and session.closing_at <= now:
@@ -177,6 +179,16 @@ class Space:
                 if stream is not None and stream.closes_at is not None and stream.closes_at <= now:
                     effects += streams.close_by_gateway(state, stream, "owner_disconnected", now, mint)
         return effects
+
+    def note_wall_clock(self, wall: float, now: float, mint: Mint) -> list[Effect]:
+        """The wall clock was set. Whatever was granted until a time that has passed by now ends.
+
+        A machine without a battery starts with an old time and is told the right one later: a stop may
+        have lasted longer than it seemed.
+        """
+        state = self.state
+        over = [grant for grant in state.grants.by_id.values() if grant.is_over(max(wall, now))]
+        return grant_limits.end_grants(state, over, "expired", now, mint)
 
     # What operators do
 
@@ -309,13 +321,19 @@ class Space:
             effects += membership.leave(self.state, session.id, now, mint)
         return effects
 
-    def restart(self, now: float, mint: Mint) -> list[Effect]:
-        """The gateway restarted without its connections: everyone has left, and streams end with a reason."""
+    def restart(self, now: float, mint: Mint, *, clock_lost: bool = False) -> list[Effect]:
+        """The gateway restarted without its connections: everyone has left, and streams end with a reason.
+
+        `clock_lost`: nobody can tell how long it was stopped, so that whatever was granted for a time ends.
+        """
         effects = self.state.lose_track(self.state.ledger.unresolved(), "gateway_restarted", now, mint)
         for stream in list(self.state.streams.open.values()):
             effects += streams.close_by_gateway(self.state, stream, "gateway_restarted", now, mint)
         for session in list(self.state.roster.sessions):
             effects += membership.leave(self.state, session, now, mint)
+        if clock_lost:
+            timed = [grant for grant in self.state.grants.by_id.values() if grant.expires is not None]
+            effects += grant_limits.end_grants(self.state, timed, "clock_lost", now, mint)
         return effects
 
     def health(self, *, journal_writable: bool) -> list[Effect]:

@@ -23,7 +23,7 @@ from moot.space.roster import Options, Session, SpaceMember, SpaceRoster
 from moot.space.send_rate import SendRate
 from moot.space.stream_table import StreamRecord, StreamTable
 
-Deadline = Literal["request", "execution", "proposal", "pause", "shutdown", "stream"]
+Deadline = Literal["request", "execution", "proposal", "pause", "shutdown", "stream", "grant"]
 
 # What counts against max_open_requests. Not what stops or frees a member: that is never refused for a limit.
 COUNTED: Final = frozenset({"mcp/request", *UNSUPPORTED_BY_LEGACY})
@@ -89,10 +89,13 @@ class State:
 
     def refresh(self, member: SpaceMember) -> bool:
         """Work out a member's rights anew; tells whether they changed."""
-        held = dict.fromkeys([*self.static_of(member.name), *self.grants.held(member.name)])
-        if tuple(held) == member.rights.capabilities:
+        static = self.static_of(member.name)
+        held = tuple(dict.fromkeys([*static, *self.grants.held(member.name)]))
+        lasting = tuple(dict.fromkeys([*static, *self.grants.lasting(member.name)]))
+        if held == member.rights.capabilities and lasting == member.lasting_rights.capabilities:
             return False
         member.rights = Rights(held)
+        member.lasting_rights = member.rights if lasting == held else Rights(lasting)
         member.description = None
         for session in member.sessions.values():
             session.refresh()
@@ -405,6 +408,9 @@ class State:
         if what == "shutdown":
             session = self.roster.sessions.get(SessionId(key))
             return session is not None and session.closing_at == when
+        if what == "grant":
+            grant = self.grants.by_id.get(key)
+            return grant is not None and grant.expires == when
         stream = self.streams.open.get(key)
         return stream is not None and stream.closes_at == when
 

@@ -56,10 +56,20 @@ class Administration:
         capabilities: Sequence[Json | Capability],
         *,
         reason: str | None = None,
+        expires_in_seconds: float | None = None,
+        max_uses: int | None = None,
         ack_timeout_seconds: float | None = None,
     ) -> Grant:
-        """Grant a member capabilities that we have ourselves; waits a while for its acknowledgement."""
+        """Grant a member capabilities that we have ourselves; waits a while for its acknowledgement.
+
+        The gateway ends the grant after `expires_in_seconds` or `max_uses`, whatever comes first; without
+        either it lasts until it is revoked.
+        """
         payload = _with_reason({"recipient": member, "capabilities": _to_json(capabilities)}, reason)
+        if expires_in_seconds is not None:
+            payload["expires_in_seconds"] = expires_in_seconds
+        if max_uses is not None:
+            payload["max_uses"] = max_uses
         sent, _ = await self._sender.send_confirmed("capability/grant", payload, to=member)
         given = ack_timeout_seconds
         seconds = self._sender.limits.answer_seconds if given is None else given

@@ -10,6 +10,7 @@ from moot.protocol.operation import Json, Payload
 from moot.protocol.patterns import Capability, covered_by, covers, overlaps, read_capabilities
 from moot.space.acts import Act
 from moot.space.effects import Effect, Mint, Reply
+from moot.space.grant_limits import check_grant_limits, read_grant_limits
 from moot.space.grant_table import GrantRecord
 from moot.space.id_window import SeenEnvelope
 from moot.space.listing import bytes_of
@@ -24,9 +25,11 @@ def prepare_grant(state: State, session: Session, envelope: Envelope) -> Act:
         raise InvalidOperation("nobody grants to themselves")
     capabilities = _capabilities(state, envelope.payload, session)
     check_delegation(state, session, capabilities)
+    seconds, uses = read_grant_limits(state, envelope.payload)
 
     def check_limits() -> None:
         limits = state.limits
+        check_grant_limits(limits, seconds, uses)
         held = len(state.grants.held(recipient.name))
         if held + len(capabilities) > limits.max_granted_capabilities:
             raise ResourceLimit(
@@ -55,8 +58,12 @@ def prepare_grant(state: State, session: Session, envelope: Envelope) -> Act:
                 capabilities,
                 now,
                 reason if isinstance(reason, str) else None,
+                None if seconds is None else now + seconds,
+                uses,
             )
         )
+        if seconds is not None:
+            state.schedule(now + seconds, "grant", envelope.id)
         state.window.pin(envelope.id, record)
         state.record_pending_answer(envelope.id, record, (recipient.name,), now)
         state.refresh(recipient)
@@ -71,11 +78,14 @@ def check_delegation(
     """MEW 3.6.8: nobody hands on what they do not hold; `also` is what anyone may hand on."""
     if state.config.delegation == "unrestricted":
         return
-    held = [*session.rights.capabilities, *also]
+    held = [*session.lasting_rights.capabilities, *also]
     for capability in capabilities:
         if not covered_by(capability, held):
+            ends = covered_by(capability, session.rights.capabilities)
             raise CapabilityViolation(
-                "you cannot hand on a capability that you do not hold yourself",
+                "you hold this capability for a time or for a number of uses: it cannot be handed on"
+                if ends
+                else "you cannot hand on a capability that you do not hold yourself",
                 detail="not_held",
                 capability=capability.original,
             )
