@@ -179,7 +179,8 @@ def test_approve_and_grant_creates_the_capability_that_was_shown_and_the_agent_t
         },
         "to": ["files"],
     }
-    expect(dialog).to_contain_text("agent will be able to call write_file with path=notes/** on files")
+    expect(dialog).to_contain_text("agent will be able to call write_file with path=notes/** on files until")
+    dialog.get_by_label("Until revoked").check()
     text.fill('{"kind": "mcp/request", "payload": {"method": "tools/call", "params": {"name": "add"}}}')
     expect(dialog).to_contain_text("This does not allow the proposed call.")
     expect(dialog_button(page, "Approve and grant")).to_be_disabled()
@@ -190,9 +191,12 @@ def test_approve_and_grant_creates_the_capability_that_was_shown_and_the_agent_t
     page.wait_for_timeout(SETTLED)
     dialog_button(page, "Approve and grant").click()
     assert outcome(agent, proposal).text == "3 characters written to notes/a.txt"
-    expect(detail(page).locator(".outcome")).to_contain_text("agent can do this without approval from now on")
+    expect(detail(page).locator(".outcome")).to_contain_text(
+        "agent can do this without asking until someone revokes it"
+    )
     (grant,) = gathered(grants, 1)
     assert grant.payload["recipient"] == "agent"
+    assert not {"expires_in_seconds", "max_uses"} & grant.payload.keys()
     assert grant.payload["capabilities"] == [
         {
             "kind": "mcp/request",

@@ -229,11 +229,13 @@ def test_the_first_key_after_a_dialog_acts_and_none_below_one_does(page_as: Page
     expect(detail(page).get_by_role("heading", level=2)).to_contain_text("write_file")
     # By Escape, as the browser closes it; and one press after it is not yet a yes.
     page.keyboard.press("Shift+A")
+    dialog.get_by_text("Capability as JSON", exact=True).click()
     dialog.locator(".capability-text").focus()
     page.keyboard.press("Escape")
     page.keyboard.press("k")
     expect(detail(page).get_by_role("heading", level=2)).to_contain_text("add")
     page.keyboard.press("Shift+A")
+    dialog.get_by_text("Capability as JSON", exact=True).click()
     dialog.locator(".capability-text").focus()
     page.keyboard.press("Escape")
     press_at_once(page, "a", "a")

@@ -28,7 +28,9 @@ def lab(**settings: Json) -> SpaceDriver:
     return driver
 
 
-def grant(driver: SpaceDriver, *rights: Json, id: str = "g1", who: str = "agent", **limits: Json) -> str | None:
+def grant(
+    driver: SpaceDriver, *rights: Json, id: str = "g1", who: str = "agent", **limits: Json
+) -> str | None:
     payload: Json = {"recipient": who, "capabilities": list(rights or (READ,)), **limits}
     return driver.says("human", "capability/grant", payload, id=id)
 
@@ -78,7 +80,9 @@ def test_what_is_refused_or_allowed_anyway_is_no_use() -> None:
     driver = lab()
     grant(driver, {"kind": "chat"}, READ, max_uses=1)
     assert driver.says("agent", "chat", {"text": "my own right"}) is None
-    assert driver.says("agent", "mcp/request", {"method": "tools/call"}, to=["files"]) == "capability_violation"
+    assert (
+        driver.says("agent", "mcp/request", {"method": "tools/call"}, to=["files"]) == "capability_violation"
+    )
     assert call(driver, id="first") is None
     assert call(driver, id="second") == "capability_violation"
 

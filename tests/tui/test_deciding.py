@@ -156,6 +156,30 @@ async def test_rejecting_takes_a_reason_and_words(tmp_path: Path) -> None:
             await until(pilot, lambda: "✗ rejected write_file" in pane_text(app.panes.timeline))
 
 
+async def test_a_grant_for_once_is_chosen_with_a_key_and_kept_by_the_gateway(tmp_path: Path) -> None:
+    async with terminal_space(tmp_path) as here:
+        await here.host()
+        agent = await here.join("agent")
+        received = ReceivedEnvelopes(agent)
+        async with here.terminal() as (app, pilot):
+            proposal = await propose(agent, path="docs/notes.md")
+            await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
+            await pilot.press("escape", "2", "g")
+            await settle(pilot)
+            dialog = app.screen
+            assert isinstance(dialog, GrantDialog)
+            await pilot.press("t", "t", "t")
+            save_screenshot(app, "grant-once")
+            assert "write_file with exactly path=docs/notes.md, text=hello on files one more time" in (
+                dialog._sentence()
+            )
+            await pilot.press("y")
+            await proposal.outcome(HANG_SECONDS)
+            grant = await received.wait("capability/grant")
+            assert grant.payload["max_uses"] == 1
+            assert "expires_in_seconds" not in grant.payload
+
+
 @pytest.mark.parametrize(
     ("keys", "arguments"),
     [
@@ -186,6 +210,8 @@ async def test_approve_and_grant_gives_the_right_that_was_shown(
             grant = await received.wait("capability/grant")
             (given,) = grant.payload["capabilities"]
             assert given == told
+            # For an hour, unless somebody chooses otherwise.
+            assert grant.payload["expires_in_seconds"] == 3_600
             params = {"name": "write_file"} | ({"arguments": arguments} if arguments else {})
             assert given == {
                 "kind": "mcp/request",

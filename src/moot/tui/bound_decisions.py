@@ -8,10 +8,11 @@ from typing import Final
 from moot.errors import ApprovalRequired, MootError, ProposalSettled, UsageError
 from moot.participant import JoinedSpace
 from moot.tui.dialogs import GrantChoice, RejectChoice, ShownProposal
+from moot.tui.grant_term import local_time
 from moot.tui.operations.operation import ClientContext, short_id
 from moot.tui.proposal_lines import state_of, title_of
 
-_REASON: Final = "approved, and allowed from now on"
+_REASON: Final = "approved, and allowed without asking"
 # A member that acknowledges grants does so at once; nothing depends on it.
 _ACKNOWLEDGE_SECONDS: Final = 2.0
 
@@ -51,18 +52,22 @@ async def approve_and_grant(context: ClientContext, choice: GrantChoice) -> list
     """Approve first: nothing is granted if the approval fails."""
     lines = await approve(context, choice.shown)
     proposer = choice.shown.seen.proposer
+    now = local_time()
     try:
         given = await context.space.admin.grant(
             proposer,
             [choice.capability],
             reason=_REASON,
+            expires_in_seconds=choice.term.expires_in_seconds(now),
+            max_uses=choice.term.max_uses,
             ack_timeout_seconds=context.timeout_seconds or _ACKNOWLEDGE_SECONDS,
         )
     except MootError as fault:
         raise MootError(f"approved, but nothing was granted to {proposer}: {fault}") from None
     return [
         *lines,
-        f"+ {proposer} can now do this without asking; /revoke {proposer} --grant {given.id} revokes it",
+        f"+ {proposer} can do this without asking {choice.term.text(now)}; "
+        f"/revoke {proposer} --grant {given.id} revokes it",
     ]
 
 

@@ -22,7 +22,9 @@ from textual.widgets import Input, Static
 from moot.errors import MootError
 from moot.participant import REJECT_REASONS, JoinedSpace, SeenProposal
 from moot.protocol.operation import Json
+from moot.tui.capability_text import in_words
 from moot.tui.grant_scope import GrantScope, grant_scopes, read_scope
+from moot.tui.grant_term import DEFAULT_TERM, GRANT_TERMS, GrantTerm, local_time
 from moot.tui.proposal_lines import full_lines, host_of, raw_lines, state_of, title_of
 from moot.tui.row_layout import Line, PaneRow, Part, line
 from moot.tui.rows import Rows
@@ -250,6 +252,7 @@ class GrantChoice:
 
     shown: ShownProposal
     capability: dict[str, Json]
+    term: GrantTerm
 
 
 class GrantDialog(ProposalDialog):
@@ -260,18 +263,20 @@ class GrantDialog(ProposalDialog):
         Binding("2", "scope(1)", "Tool"),
         Binding("3", "scope(2)", "Pattern"),
         Binding("e", "edit", "Edit"),
+        Binding("t", "term", "For how long"),
         Binding("y", "grant", "Approve and grant"),
         Binding("n", "leave", "Cancel"),
     ]
 
     def __init__(self, seen: SeenProposal, texts: KnownTexts, space: JoinedSpace) -> None:
-        title = f"Approve {title_of(seen)} and let {seen.proposer} do it without asking from now on?"
-        hint = "1 2 3 choose the scope · e edit the pattern · y approve and grant · n cancel"
+        title = f"Approve {title_of(seen)} and let {seen.proposer} do it without asking?"
+        hint = "1 2 3 what · t for how long · e edit the pattern · y approve and grant · n cancel"
         super().__init__(title, hint, seen, texts)
         self._space = space
         self._scopes = grant_scopes(space, seen)
         self._chosen = next((n for n, each in enumerate(self._scopes) if each.capability is not None), 0)
         self._edited: str | None = None
+        self._term = DEFAULT_TERM
 
     def compose_below(self) -> ComposeResult:
         yield Rows(id="dialog-choices", empty="")
@@ -297,10 +302,32 @@ class GrantDialog(ProposalDialog):
                 )
                 lines.append(line("      ", then))
             rows.append(PaneRow(each.name, tuple(lines), indent=6))
+        parts: list[Part] = [("for how long (t): ", "strong")]
+        for term in GRANT_TERMS:
+            is_chosen = term is self._term
+            parts += [(f"[{term.name}]", "strong") if is_chosen else term.name, "  "]
+        rows.append(PaneRow("term", (line(*parts), line("      ", (self._sentence(), "note"))), indent=6))
         self.query_one("#dialog-choices", Rows).replace(rows)
         field = self.query_one("#dialog-input", Input)
         if field.disabled:
             field.value = printable(self._json(self._chosen))
+
+    def _sentence(self) -> str:
+        """What this allows, and that the rest still asks."""
+        try:
+            capability = read_scope(self._space, self.seen, self._json(self._chosen))
+        except MootError:
+            return ""
+        lasts = self._term.text(local_time())
+        return (
+            f"{self.seen.proposer} will be able to {in_words(capability)} {lasts}; everything else still asks"
+        )
+
+    def action_term(self) -> None:
+        """Choose the next of the terms."""
+        at = GRANT_TERMS.index(self._term)
+        self._term = GRANT_TERMS[(at + 1) % len(GRANT_TERMS)]
+        self._show_scopes()
 
     def _json(self, number: int) -> str:
         each = self._scopes[number]
@@ -314,6 +341,8 @@ class GrantDialog(ProposalDialog):
 
     def on_rows_opened(self, event: Rows.Opened) -> None:
         event.stop()
+        if event.key == "term":
+            self.action_term()
         for number, each in enumerate(self._scopes):
             if each.name == event.key:
                 self.action_scope(number)
@@ -353,4 +382,4 @@ class GrantDialog(ProposalDialog):
         if capability is None:
             self.show_hint(f"✗ {self.scope.problem}: choose another scope")
             return
-        self.dismiss(GrantChoice(self.shown, capability))
+        self.dismiss(GrantChoice(self.shown, capability, self._term))

@@ -11,7 +11,8 @@ import { button, el, replace } from "../core/dom.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";
 import { isAllowed, callPermissions } from "./capability-match.js";
 import { approve, approveAndGrant, settledText, reject, reviewedProposal, titleOf, vote, obstacleText, withdraw } from "./proposal-decisions.js";
-import { SETTLE_MILLISECONDS, grantDialog, rejectDialog, settleDialog, summaryOf } from "./approvals-dialogs.js";
+import { SETTLE_MILLISECONDS, rejectDialog, settleDialog, summaryOf } from "./approvals-dialogs.js";
+import { grantDialog } from "./grant-dialog.js";
 import { icon } from "./icons.js";
 
 /** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
@@ -218,7 +219,7 @@ export class ApprovalActions {
     this.disarm();
     const host = this._host;
     const unread = this._isPartlyHidden() && el("p", { class: "caution" }, icon("warning", 16), "Part of the call is still hidden.");
-    grantDialog(this._context, this._proposal, this._shown, summaryOf(this._proposal, unread), (capability) => void this._decide("Approving and granting", (shown) => approveAndGrant(this._context, shown, capability, host)));
+    grantDialog(this._context, this._proposal, this._shown, summaryOf(this._proposal, unread), (capability, term) => void this._decide("Approving and granting", (shown) => approveAndGrant(this._context, shown, capability, term, host)));
   }
 
   vote() {

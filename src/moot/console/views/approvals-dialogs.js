@@ -1,25 +1,17 @@
 // @ts-check
-/** Dialogs before a decision: the reason of a rejection, and the scope of a grant. Exactly what the dialog shows is sent. */
+/** Dialogs before a decision: the reason of a rejection, and what came of a call. Exactly what the dialog shows is sent. */
 import { button, el, newId, replace } from "../core/dom.js";
-import { formatJson } from "../core/json-text.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";
-import { describeCapability } from "./capability-text.js";
 import { settle, titleOf, obstacleText } from "./proposal-decisions.js";
 import { actionDialog, labelledField } from "./action-dialog.js";
-import { capabilityError, grantScopes } from "./grant-scopes.js";
 import { openDialog } from "./dialog.js";
 import { describeRejection } from "./error-text.js";
-import { coveredBy } from "./capability-covers.js";
-import { icon } from "./icons.js";
 
 /** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
 /** @typedef {import("./proposal-decisions.js").ReviewedProposal} Shown */
 
 // Longer than a late key press that was meant for something else; the same as in the terminal.
 export const SETTLE_MILLISECONDS = 400;
-
-// Visible rows of the capability; the rest scrolls.
-const MAX_LINES = 18;
 
 // MEW 3.3.3, in the order in which people need them.
 const REASONS = ["disagree", "inappropriate", "unsafe", "busy", "incapable", "policy", "duplicate", "invalid", "timeout", "resource_limit", "no_longer_needed", "other"];
@@ -41,7 +33,7 @@ export function watchProposals(context, shown, changed) {
 }
 
 /** Ctrl+Enter anywhere in a dialog means its main button. @param {HTMLElement} node @param {() => void} act */
-function onCtrlEnter(node, act) {
+export function onCtrlEnter(node, act) {
   node.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
     event.preventDefault();
@@ -85,72 +77,6 @@ export function rejectDialog(context, shown, list, decide) {
 }
 
 /**
- * Choose the scope of a grant. The capability is shown as JSON and as text; exactly that JSON is granted.
- * @param {import("../app.js").Context} context @param {Proposal} proposal @param {Shown} shown @param {Node} summary
- * @param {(capability: string) => void} decide
- */
-export function grantDialog(context, proposal, shown, summary, decide) {
-  const { state } = context;
-  const scopes = grantScopes(state, proposal);
-  const group = newId("width");
-  const editor = el("textarea", { class: "field mono capability-text", id: newId("capability"), rows: "8", spellcheck: "false", autocapitalize: "off", "aria-describedby": `${group}-description` });
-  const text = el("p", { class: "capability-description", id: `${group}-description` });
-  const fault = el("p", { class: "fault", role: "status" });
-  let chosen = Math.max(0, scopes.findIndex((each) => each.text));
-  let edited = scopes[2].text || scopes[1].text;
-  const radios = scopes.map((width, index) => {
-    const radio = el("input", { type: "radio", name: group, value: width.name, checked: index === chosen, disabled: !width.text && width.name !== "pattern", on: { change: () => choose(index) } });
-    return { radio, node: el("label", { class: "choice width-choice" }, radio, el("span", {}, el("strong", {}, width.title), el("small", {}, width.text || width.name === "pattern" ? escapeHidden(width.description) : `not available: ${escapeHidden(width.obstacle)}`))) };
-  });
-  const choose = (/** @type {number} */ index) => {
-    chosen = index;
-    const isPattern = scopes[index].name === "pattern";
-    editor.readOnly = !isPattern;
-    editor.value = editableText(isPattern ? edited : scopes[index].text);
-    editor.rows = Math.min(MAX_LINES, Math.max(4, editor.value.split("\n").length));
-    look();
-  };
-  const look = () => {
-    const wrong = hasHidden(editor.value) ? "Write invisible characters as \\u escapes." : capabilityError(state, proposal, editor.value);
-    const late = obstacleText(context, shown);
-    replace(fault, escapeHidden(late || wrong));
-    editor.setAttribute("aria-invalid", String(wrong !== ""));
-    replace(text);
-    if (!wrong) {
-      const capability = JSON.parse(editor.value);
-      replace(text, icon("check", 16), el("span", {}, nameOf(proposal.from), " will be able to ", el("bdi", {}, escapeHidden(describeCapability(capability)))));
-      if (capability.kind !== "mcp/request") text.append(el("span", { class: "caution" }, icon("warning", 16), "This allows more than calls."));
-      if (!coveredBy(capability, state.me.capabilities)) text.append(el("span", { class: "caution" }, icon("warning", 16), "You may not have all of these permissions; you can grant only what you have."));
-    }
-    yes.disabled = wrong !== "" || late !== "";
-  };
-  editor.addEventListener("input", () => {
-    edited = editor.value;
-    look();
-  });
-  const act = afterDelay(() => {
-    look();
-    if (yes.disabled) return;
-    dialog.close();
-    decide(editor.value);
-  });
-  const yes = button("Approve and grant", act, { class: "good", shortcut: "Ctrl+Enter" });
-  const dialog = openDialog("Approve and grant", [
-    summary,
-    el("fieldset", { class: "widths" }, el("legend", {}, `What can ${oneLine(proposal.from, 60)} do without approval from now on?`), radios.map((each) => each.node)),
-    el("div", {}, el("label", { for: editor.id }, "Capability"), editor),
-    text,
-    fault,
-    el("p", { class: "soft" }, "The call is approved first; the permission is granted only if that succeeds. It lasts until someone revokes it."),
-  ], { class: "decide wide", actions: [button("Cancel", () => dialog.close(), { class: "quiet" }), yes], closed: () => stop() });
-  onCtrlEnter(dialog.node, act);
-  const stop = watchProposals(context, [shown], look);
-  choose(chosen);
-  radios[chosen].radio.focus();
-  return dialog;
-}
-
-/**
  * Say what came of a call whose outcome nobody knows.
  * @param {import("../app.js").Context} context @param {Proposal} proposal @param {"done" | "failed"} outcome
  */
@@ -161,17 +87,6 @@ export function settleDialog(context, proposal, outcome) {
     el("p", {}, "If its host answers later, that answer counts."),
     note.node,
   ], { verb: outcome === "done" ? "Record as done" : "Record as not done", act: () => settle(context, proposal.id, outcome, note.value()), then: () => context.notify("Recorded", "good") });
-}
-
-/** JSON with indents, with hidden characters as escapes, because it can be edited. @param {string} text */
-function editableText(text) {
-  if (!text) return "";
-  return formatJson(text).replace(/[^\n\x20-\x7e]/gu, (each) => (hasHidden(each) ? [...Array(each.length).keys()].map((at) => `\\u${each.charCodeAt(at).toString(16).padStart(4, "0")}`).join("") : each));
-}
-
-/** @param {string} text */
-function hasHidden(text) {
-  return escapeHidden(text) !== text;
 }
 
 /** A line about a proposal, for a dialog. @param {Proposal} proposal @param {any} [more] */

@@ -9,6 +9,7 @@
  * Capabilities from an unknown granter count as supported, because nothing more can be known here.
  */
 import { coveredBy, covers } from "./capability-covers.js";
+import { readTerm } from "./grant-terms.js";
 
 /**
  * @typedef {object} Entry
@@ -19,11 +20,14 @@ import { coveredBy, covers } from "./capability-covers.js";
  * @property {any[]} capabilities those that are still valid
  * @property {string} reason
  * @property {number} at
- * @property {{how: "revoked" | "fell" | "removed", by: string, at: number, reason: string} | null} ended
+ * @property {number} expiresAt 0 if it lasts until it is revoked
+ * @property {number} maxUses 0 if they are not counted
+ * @property {{how: "revoked" | "fell" | "removed" | "expired" | "used_up" | "clock_lost", by: string, at: number, reason: string} | null} ended
  */
 
 const KINDS = new Set(["system/welcome", "system/presence", "capability/grant", "capability/revoke", "space/kick", "space/invite-ack"]);
 const MAX_ENTRIES = 2_000;
+const GATEWAY = "system:gateway";
 
 /** @param {any} value */
 const key = (value) => JSON.stringify(value);
@@ -143,7 +147,7 @@ class GrantLedger {
   _grant(row, payload) {
     if (!Array.isArray(payload.capabilities)) return;
     const recipient = this.nameOf(typeof payload.recipient === "string" ? payload.recipient : (row.to[0] ?? ""));
-    this.byId.set(row.id, { id: row.id, granter: this.nameOf(row.from), recipient, given: payload.capabilities, capabilities: payload.capabilities, reason: typeof payload.reason === "string" ? payload.reason : "", at: row.at, ended: null });
+    this.byId.set(row.id, { id: row.id, granter: this.nameOf(row.from), recipient, given: payload.capabilities, capabilities: payload.capabilities, reason: typeof payload.reason === "string" ? payload.reason : "", at: row.at, ...readTerm(payload, row.at), ended: null });
     if (this.byId.size > MAX_ENTRIES) {
       const oldest = [...this.byId.values()].find((each) => each.ended);
       if (oldest) this.byId.delete(oldest.id);
@@ -152,7 +156,9 @@ class GrantLedger {
 
   /** @param {import("../core/envelopes.js").Row} row @param {any} payload */
   _revoke(row, payload) {
-    const known = { how: /** @type {const} */ ("revoked"), by: row.from, at: row.at, reason: typeof payload.reason === "string" ? payload.reason : "" };
+    // The gateway itself ends what was granted for a time or a number of uses.
+    const how = row.from === GATEWAY && (payload.reason === "expired" || payload.reason === "used_up" || payload.reason === "clock_lost") ? /** @type {"expired" | "used_up" | "clock_lost"} */ (payload.reason) : /** @type {const} */ ("revoked");
+    const known = { how, by: row.from, at: row.at, reason: typeof payload.reason === "string" ? payload.reason : "" };
     const recipient = this.nameOf(typeof payload.recipient === "string" ? payload.recipient : (row.to[0] ?? ""));
     const named = typeof payload.grant_id === "string" ? this.byId.get(payload.grant_id) : undefined;
     if (named && !named.ended) this._setHeld(named, [], known);

@@ -3,8 +3,9 @@
  * The scopes of a grant that follows an approval, always shown as the capability that it creates.
  *
  *     exact    exactly this call: the tool, the host and all arguments as they were proposed, and no others (`$exact`)
+ *     folder   this tool on this host for everything in the folder of a path; short arguments as they are, texts may differ
  *     tool     this tool on this host, with any arguments
- *     pattern  between the two, editable: folders for paths, anything for long texts
+ *     pattern  whatever is typed, starting with the folder
  *
  * The capability is built as JSON text from the proposal's own text, so no number is rounded. A scope that cannot be written as a pattern
  * that matches the proposal itself is disabled, with the reason.
@@ -13,7 +14,7 @@ import { membersOf, textAt } from "../core/json-text.js";
 import { isRegex, isWild, matches } from "./capability-match.js";
 import { PATHS, TEXTS } from "./text-diff.js";
 
-/** @typedef {{name: "exact" | "tool" | "pattern", title: string, description: string, text: string, obstacle: string}} GrantScope */
+/** @typedef {{name: "exact" | "folder" | "tool" | "pattern", title: string, description: string, text: string, obstacle: string}} GrantScope */
 
 // A longer text is content for the tool, not something that distinguishes one call from another.
 const LONG = 60;
@@ -25,7 +26,7 @@ const CAPABILITY_BYTES = 15 * 1024;
 class NotExpressible extends Error {}
 
 /**
- * The three choices for a proposal, narrowest first.
+ * The choices for a proposal, narrowest first; the last one is to be edited.
  * @param {import("../core/state.js").State} state
  * @param {import("../core/state-proposals.js").Proposal} proposal
  * @returns {GrantScope[]}
@@ -34,9 +35,34 @@ export function grantScopes(state, proposal) {
   const what = proposal.call.method === "tools/call" && proposal.call.name ? `the tool ${proposal.call.name}` : `the method ${proposal.call.method}`;
   return [
     grantScope(state, proposal, "exact", "This exact call", "exactly these arguments, and no others"),
+    folderScope(state, proposal),
     grantScope(state, proposal, "tool", proposal.call.method === "tools/call" ? "This tool" : "This method", `${what}, with any arguments`),
-    grantScope(state, proposal, "pattern", "Custom pattern", "edit the capability below"),
+    grantScope(state, proposal, "pattern", "Custom pattern", "edit the capability as JSON"),
   ];
+}
+
+/** Everything in the folder of the path that was proposed. @param {import("../core/state.js").State} state @param {import("../core/state-proposals.js").Proposal} proposal @returns {GrantScope} */
+function folderScope(state, proposal) {
+  const { params } = proposal.call;
+  const given = params?.arguments ?? {};
+  const key = PATHS.find((name) => folderOf(given[name]) !== "");
+  if (key === undefined) return { name: "folder", title: "This folder", description: "", text: "", obstacle: "no argument names a file in a folder" };
+  const folder = folderOf(given[key]);
+  const free = Object.keys(given).filter((name) => name !== key && !isKept(name, given[name]));
+  const others = free.length > 0 ? `; ${free.join(", ")} and further arguments can be anything` : "; further arguments can be anything";
+  return grantScope(state, proposal, "folder", `This folder: ${folder}/`, `${proposal.call.name || proposal.call.method} with ${key} in ${folder}/ and below${others}`);
+}
+
+/** The folder of a path; empty if it has none, is a URL, or leads out of itself. @param {unknown} value */
+function folderOf(value) {
+  if (typeof value !== "string" || !value.replace(/^\/+|\/+$/g, "").includes("/") || value.includes("://") || value.split("/").includes("..")) return "";
+  return value.slice(0, value.lastIndexOf("/"));
+}
+
+/** Whether an argument distinguishes one call from another, so that a pattern names it. @param {string} key @param {any} value */
+function isKept(key, value) {
+  if (typeof value === "string") return !TEXTS.includes(key) && value.length <= LONG && !value.includes("\n");
+  return value === null || typeof value !== "object";
 }
 
 /** @param {import("../core/state.js").State} state @param {import("../core/state-proposals.js").Proposal} proposal @param {GrantScope["name"]} name @param {string} title @param {string} message @returns {GrantScope} */
@@ -105,8 +131,8 @@ function argumentsText(text, name) {
   for (const part of membersOf(text)) {
     if (part.text.startsWith('"')) {
       const value = JSON.parse(part.text);
-      if (PATHS.includes(part.key) && value.replace(/^\/+|\/+$/g, "").includes("/")) found.push(`${keyText(part.key)}:${JSON.stringify(`${literalName(value.slice(0, value.lastIndexOf("/")))}/**`)}`);
-      else if (!TEXTS.includes(part.key) && value.length <= LONG && !value.includes("\n")) found.push(`${keyText(part.key)}:${literalText(value)}`);
+      if (PATHS.includes(part.key) && folderOf(value)) found.push(`${keyText(part.key)}:${JSON.stringify(`${literalName(folderOf(value))}/**`)}`);
+      else if (isKept(part.key, value)) found.push(`${keyText(part.key)}:${literalText(value)}`);
     } else if (!part.text.startsWith("{") && !part.text.startsWith("[")) found.push(`${keyText(part.key)}:${part.text}`);
   }
   return `{${found.join(",")}}`;

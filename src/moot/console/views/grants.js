@@ -6,6 +6,7 @@ import { ago, isoTime } from "../core/time.js";
 import { capabilityPicker } from "./capability-picker.js";
 import { hasFullRights, describeCapability } from "./capability-text.js";
 import { ledgerOf } from "./grant-ledger.js";
+import { termText } from "./grant-terms.js";
 import { icon } from "./icons.js";
 import { actionDialog, reasonField, refusalText } from "./action-dialog.js";
 import { lacksCapability } from "./member-controls.js";
@@ -36,7 +37,7 @@ export function rightsList(context, member, exact) {
   const me = member.id === context.state.me.id;
   return el("ul", { class: "permissions" }, permissions.slice(0, MAX_PERMISSIONS).map(({ capability, grant }) => el("li", {},
     capabilityNode(capability, exact),
-    grant && el("span", { class: "tag", data: { tone: "accent" } }, "granted by ", nameOf(grant.granter)),
+    grant && el("span", { class: "tag", data: { tone: "accent" } }, "granted by ", nameOf(grant.granter), termText(grant) && `, ${termText(grant)}`),
     !me && !grant && button("Remove…", () => removeDialog(context, member, capability), { class: "quiet small remove-capability", title: "From the configuration, or granted before you joined", disabled: lacksCapability(context, "capability/revoke"), aria: { label: `Remove: ${oneLine(describeCapability(capability), 120)}` } }))),
     permissions.length > MAX_PERMISSIONS && el("li", { class: "soft" }, `and ${permissions.length - MAX_PERMISSIONS} more`));
 }
@@ -64,6 +65,7 @@ export function grantsList(context, grants, exact, gave) {
     return el("li", { class: "grant card", data: { grant: grant.id } },
       el("div", { class: "grant-head" },
         el("div", { class: "grow" }, gave ? ["to ", nameOf(grant.recipient)] : ["by ", nameOf(grant.granter)], el("time", { class: "faint", datetime: isoTime(grant.at) }, ` ${ago(grant.at)}`),
+          termText(grant) && el("span", { class: "tag", data: { tone: "accent" } }, termText(grant)),
           state.grants.byId.get(grant.id)?.acknowledged && el("span", { class: "tag" }, icon("check", 12), "acknowledged")),
         button("Revoke…", () => revokeDialog(context, grant), { class: "small danger", shortcut: gave ? undefined : "r", disabled: !may, title: may && !likely ? "Only the granter, someone above the granter in the chain, or a holder of the same permission can revoke this" : undefined, aria: { label: `Revoke: ${oneLine(grant.capabilities.map(describeCapability).join(", "), 120)}` }, data: { focus: `revoke-${grant.id}` } })),
       grant.capabilities.map((each) => capabilityNode(each, exact)),
@@ -75,9 +77,9 @@ export function grantsList(context, grants, exact, gave) {
 
 /** Ended grants. @param {Entry[]} grants */
 export function endedGrants(grants) {
-  const options = { revoked: "revoked", fell: "ended with the grant it depended on", removed: "ended when the member was removed" };
+  const options = { revoked: "revoked", expired: "expired", used_up: "used up", clock_lost: "ended with a restart, because the clock was not known", fell: "ended with the grant it depended on", removed: "ended when the member was removed" };
   return el("details", { class: "ended-grants", data: { fold: "ended" } }, el("summary", {}, `Earlier grants (${grants.length})`),
-    el("ul", {}, grants.slice(0, MAX_ENDED).map((each) => el("li", {}, nameOf(each.granter), " → ", nameOf(each.recipient), ": ", el("bdi", {}, oneLine(each.given.map(describeCapability).join(", "), 160)), " ", el("span", { class: "tag" }, each.ended ? options[each.ended.how] : "", each.ended?.how === "revoked" && [" by ", nameOf(each.ended.by)]), each.ended?.reason && el("span", { class: "soft" }, " “", el("bdi", {}, oneLine(each.ended.reason, 120)), "”")))));
+    el("ul", {}, grants.slice(0, MAX_ENDED).map((each) => el("li", {}, nameOf(each.granter), " → ", nameOf(each.recipient), ": ", el("bdi", {}, oneLine(each.given.map(describeCapability).join(", "), 160)), " ", el("span", { class: "tag" }, each.ended ? options[each.ended.how] : "", each.ended?.how === "revoked" && [" by ", nameOf(each.ended.by)]), each.ended?.how === "revoked" && each.ended.reason && el("span", { class: "soft" }, " “", el("bdi", {}, oneLine(each.ended.reason, 120)), "”")))));
 }
 
 /** What is revoked together with a grant. @param {Context} context @param {Entry} grant */

@@ -28,7 +28,7 @@ import { describeError } from "./error-text.js";
  * @property {boolean} [granted] a permission was granted with it
  */
 
-const GRANT_REASON = "approved, and allowed from now on";
+const GRANT_REASON = "approved, and allowed without asking";
 
 /** @param {Proposal} proposal @returns {ReviewedProposal} */
 export function reviewedProposal(proposal) {
@@ -122,18 +122,20 @@ export function withdraw(context, shown) {
 
 /**
  * The approval comes first: a permission is granted only with a successful approval.
- * @param {import("../app.js").Context} context @param {ReviewedProposal} shown @param {string} capability JSON text, sent as it was shown @param {string} [host] @returns {Promise<Outcome>}
+ * @param {import("../app.js").Context} context @param {ReviewedProposal} shown @param {string} capability JSON text, sent as it was shown @param {import("./grant-terms.js").GrantTerm} term @param {string} [host] @returns {Promise<Outcome>}
  */
-export async function approveAndGrant(context, shown, capability, host) {
+export async function approveAndGrant(context, shown, capability, term, host) {
   const outcome = await approve(context, shown, host);
   if (outcome.status !== "done") return outcome;
-  const payloadText = `{"recipient":${JSON.stringify(shown.from)},"capabilities":[${capability}],"reason":${JSON.stringify(GRANT_REASON)}}`;
+  const now = Date.now();
+  const limits = Object.entries(term.limits(now)).map(([name, value]) => `,${JSON.stringify(name)}:${value}`).join("");
+  const payloadText = `{"recipient":${JSON.stringify(shown.from)},"capabilities":[${capability}],"reason":${JSON.stringify(GRANT_REASON)}${limits}}`;
   try {
     await context.send("capability/grant", null, { to: [shown.from], payloadText });
   } catch (fault) {
     return { status: "refused", message: `Approved, but the grant to ${escapeHidden(shown.from)} failed: ${errorText(fault)}` };
   }
-  return { status: "done", granted: true, message: `Approved; ${escapeHidden(shown.from)} can do this without approval from now on` };
+  return { status: "done", granted: true, message: `Approved; ${escapeHidden(shown.from)} can do this without asking ${term.text(now)}` };
 }
 
 /** @param {import("../app.js").Context} context @param {ReviewedProposal} shown @param {() => Promise<any>} act @param {string} done @returns {Promise<Outcome>} */

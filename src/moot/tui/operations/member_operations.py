@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from moot.errors import MootError, UsageError
 from moot.protocol.operation import Json
+from moot.trust.rule_yaml import read_duration
 from moot.tui.capability_text import in_words
 from moot.tui.operations.operation import (
     CAPABILITIES,
@@ -120,12 +121,19 @@ def _grant_arguments(parser: argparse.ArgumentParser) -> None:
     add("member", metavar="MEMBER", help="who gets the permission")
     add("capabilities", nargs="+", metavar="CAPABILITY", help="what they may do from now on")
     add("--reason", metavar="TEXT", help="the reason, shown to everyone")
+    add("--for", dest="lasts", metavar="TIME", help="how long it lasts, such as 90s, 15m, 1h or 7d")
+    add("--uses", type=int, metavar="NUMBER", help="how many messages it allows; 1 allows one call")
 
 
 async def _grant(context: ClientContext, args: argparse.Namespace) -> OperationResult:
     wanted = [read_capability_text(text) for text in args.capabilities]
     given = await context.space.admin.grant(
-        args.member, wanted, reason=args.reason, ack_timeout_seconds=context.timeout_seconds or 2.0
+        args.member,
+        wanted,
+        reason=args.reason,
+        expires_in_seconds=None if args.lasts is None else read_duration(args.lasts, "--for"),
+        max_uses=args.uses,
+        ack_timeout_seconds=context.timeout_seconds or 2.0,
     )
     said = given.acknowledged or "not acknowledged, but in effect"
     undo = f"moot member revoke {args.member} --grant {given.id}"
@@ -295,7 +303,8 @@ OPERATIONS = (
         name="grant",
         help="grant a member permissions that you hold",
         description=f"Grants a member permissions that you hold yourself.\n\n{CAPABILITIES}",
-        examples="  moot member grant agent mcp/request:tools/call:read_file --reason 'proved reliable'\n",
+        examples="  moot member grant agent mcp/request:tools/call:read_file --reason 'proved reliable'\n"
+        "  moot member grant agent mcp/request:tools/call:write_file --for 1h --uses 3\n",
         arguments=_grant_arguments,
         run=_grant,
     ),
