@@ -119,6 +119,15 @@ def test_a_grant_opens_a_tool_and_its_revocation_closes_it(lab: SpaceWithMembers
     assert (code, "--grant ID" in words) == (2, True)
 
 
+def test_a_grant_for_one_use_or_a_time_ends_by_itself(lab: SpaceWithMembers, host: JoinedSpace) -> None:
+    call = ("call", "host", "add", "a:=1", "b:=1", "--direct", "--as", "agent")
+    lab.told("member", "grant", "agent", "mcp/request:tools/call:add", "--uses", "1", "--for", "1h")
+    assert lab.told(*call) == "2\n"
+    assert lab.fails(*call)[0] == 3
+    code, words = lab.fails("member", "grant", "agent", "mcp/request", "--for", "soon")
+    assert (code, "90s, 15m, 1h or 7d" in words) == (2, True), words
+
+
 def test_a_revocation_that_removes_nothing_says_so_and_fails(lab: SpaceWithMembers) -> None:
     lab.join("agent")
     code, words = lab.fails("member", "revoke", "agent", "chat")

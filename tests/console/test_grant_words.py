@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from moot.errors import NotAllowed
+from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from tests.console.approvals_page import SETTLED, detail, dialog_button, outcome, propose, shown
@@ -26,6 +28,10 @@ def granted(watcher: Driven) -> list[Envelope]:
     grants: list[Envelope] = []
     watcher.run(lambda space: heard(space, "capability/grant", grants))
     return grants
+
+
+def may_call(space: JoinedSpace, params: dict[str, Json]) -> bool:
+    return space.may_request("files", "tools/call", params)
 
 
 def write(agent: Driven, path: str, **more: Json) -> Json:
@@ -86,11 +92,8 @@ def test_a_folder_is_granted_for_an_hour_and_the_examples_are_true(page_as: Page
     (grant,) = gathered(grants, 1)
     assert grant.payload["expires_in_seconds"] == 3_600
     for path in ("notes/another.txt", "notes/sub/a.txt"):
-        agent.sees(
-            lambda space, path=path: space.may_request(
-                "files", "tools/call", {"name": "write_file", "arguments": {"path": path, "content": "y"}}
-            )
-        )
+        params: dict[str, Json] = {"name": "write_file", "arguments": {"path": path, "content": "y"}}
+        agent.sees(partial(may_call, params=params))
         write(agent, path)
     for path in ("elsewhere/a.txt", "notes/../a.txt"):
         with pytest.raises(NotAllowed):

@@ -304,8 +304,7 @@ class GrantDialog(ProposalDialog):
             rows.append(PaneRow(each.name, tuple(lines), indent=6))
         parts: list[Part] = [("for how long (t): ", "strong")]
         for term in GRANT_TERMS:
-            is_chosen = term is self._term
-            parts += [(f"[{term.name}]", "strong") if is_chosen else term.name, "  "]
+            parts.append((f"[{term.name}]  ", "strong") if term is self._term else (f"{term.name}  ", "text"))
         rows.append(PaneRow("term", (line(*parts), line("      ", (self._sentence(), "note"))), indent=6))
         self.query_one("#dialog-choices", Rows).replace(rows)
         field = self.query_one("#dialog-input", Input)
