@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from http import HTTPStatus
@@ -38,6 +39,8 @@ class ForeignGateway:
         self.numbers = itertools.count(1)
         # The payload of every welcome is this, if it is not None.
         self.odd_welcome: Json = None
+        # How long it takes from telling one member of a departure to telling the next.
+        self.leave_seconds = 0.0
 
     def serve(self, socket: ServerConnection) -> None:
         join = json.loads(socket.recv())
@@ -58,8 +61,10 @@ class ForeignGateway:
         finally:
             with self.lock:
                 self.sockets.pop(me, None)
-                for other in self.sockets.values():
-                    self.tell(other, "system/presence", {"event": "leave", "participant": {"id": me}})
+                others = list(self.sockets.values())
+            for other in others:
+                self.tell(other, "system/presence", {"event": "leave", "participant": {"id": me}})
+                time.sleep(self.leave_seconds)
 
     def take(self, me: str, rights: list[Json], socket: ServerConnection, data: str | bytes) -> None:
         try:
@@ -144,8 +149,9 @@ def told(lines: dict[str, Json]) -> str:
 def test_what_mew_leaves_open_is_blamed_on_nobody(
     gateway: tuple[ForeignGateway, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The order within a step, a joiner's own presence, and the text of an error."""
-    _, url = gateway
+    """The order within a step, a joiner's own presence, the text of an error, and how soon who is told."""
+    foreign, url = gateway
+    foreign.leave_seconds = 0.3
     streams = report(url, tmp_path, capsys, "MEW-3.10.2-5")
     assert streams["asking the gateway for a stream opens one, and everyone is told"]["passed"] is True, told(
         streams

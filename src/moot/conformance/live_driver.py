@@ -36,8 +36,9 @@ _MARK: Final = "conformance-mark-"
 _NOBODY: Final = "conformance-nobody"
 # A little more, so that a clock of the other side agrees.
 _ERROR_SECONDS: Final = 1.05
-# How long a gateway may take to tell others that somebody left.
-_LEAVE_SECONDS: Final = 1.0
+# How long a gateway may take to tell others that somebody left, and how often we look.
+_LEAVE_SECONDS: Final = 5.0
+_LEAVE_POLL_SECONDS: Final = 0.05
 
 
 class GatewayControl(msgspec.Struct, frozen=True):
@@ -124,10 +125,12 @@ class LiveDriver:
             self._sessions.pop(name).wire.close()
         heard = self._settle(None)
         deadline = time.monotonic() + _LEAVE_SECONDS
-        while self._hands is None and not any(heard.values()) and time.monotonic() < deadline:
-            # Nothing says when another gateway has noticed; a mark may be answered before it has.
-            time.sleep(_LEAVE_SECONDS / 20)
-            heard = self._settle(None)
+        while self._hands is None and not all(heard.values()) and time.monotonic() < deadline:
+            # Nothing says when another gateway has noticed; a mark may be answered before it has, and one
+            # member's mark before it has told that member.
+            time.sleep(_LEAVE_POLL_SECONDS)
+            for other, messages in self._settle(None).items():
+                heard.setdefault(other, []).extend(messages)
         return heard
 
     def send(self, name: str, envelope: Mapping[str, Json]) -> Heard:
