@@ -17,7 +17,10 @@ NODE := .node
 # More than cores: most tests wait for processes, sockets and browsers.
 JOBS ?= 4
 
-.PHONY: test coverage run bench soak docs screenshots lint package clean
+.PHONY: test coverage run bench soak docs screenshots lint rewritten package clean
+
+# Where this is set, each of the thousand processes that tests start would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The compiled parts: what is changed there is built anew.
 COMPILED := $(wildcard src/moot/*/*.pyx src/moot/*/*.pxd)
@@ -43,7 +46,12 @@ $(NODE)/installed: tools/node/package.json tools/node/package-lock.json $(VENV)/
 	cd $(NODE) && npm install --ignore-scripts --no-audit --no-fund --loglevel=error
 	touch $@
 
-test: lint $(NODE)/installed
+# pytest rewrites the assertions of all test files, and keeps that: done before, the workers need not do it each.
+rewritten: $(VENV)/installed
+	@$(BIN)/pytest --collect-only --quiet > /dev/null || true
+
+test: $(VENV)/installed
+	$(MAKE) --jobs=3 lint rewritten $(NODE)/installed
 	$(BIN)/pytest -n $(JOBS)
 
 # Apart from `test`: to measure costs half as much again as to run.

@@ -19,6 +19,7 @@ import hashlib
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final
@@ -105,6 +106,12 @@ class Console:
 
 def _is_text(file: StaticFile) -> bool:
     return file.media_type != _TYPES[".png"]
+
+
+@cache
+def installed_console() -> Console:
+    """The console that was installed with Moot, read once for the process."""
+    return Console()
 
 
 def _takes_gzip(request: Request) -> bool:

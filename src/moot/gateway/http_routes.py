@@ -18,7 +18,7 @@ from starlette.routing import Route
 from moot.errors import InvalidEnvelope, InvalidRequest, Refused, Unauthorized
 from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory, TokenIdentity, bearer
 from moot.gateway.access_limiter import AccessLimiter
-from moot.gateway.console import MANIFEST, PAGE, WORKER, Console
+from moot.gateway.console import MANIFEST, PAGE, WORKER, installed_console
 from moot.gateway.delivery import encode_entry, id_of
 from moot.gateway.history_routes import HistoryRoutes
 from moot.gateway.http_replies import (
@@ -97,7 +97,7 @@ class Endpoints:
         self._metrics = metrics
         self._connections = connections
         self._version = version
-        self._console = Console() if settings.console else None
+        self._console = installed_console() if settings.console else None
         self._sign_in = SignInRoutes(directory, sign_in_links, self._refuse_token)
         self._history = HistoryRoutes(
             directory,
