@@ -61,8 +61,8 @@ class ForeignGateway:
         finally:
             with self.lock:
                 self.sockets.pop(me, None)
-                others = list(self.sockets.values())
-            for other in others:
+                staying = list(self.sockets.values())
+            for other in staying:
                 self.tell(other, "system/presence", {"event": "leave", "participant": {"id": me}})
                 time.sleep(self.leave_seconds)
 
