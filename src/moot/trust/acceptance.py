@@ -11,7 +11,7 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.trust.learner import add_rule
 from moot.trust.narrowing_proof import find_counter_example, find_wider_part
-from moot.trust.rule_store import GrantedRule, RuleStore
+from moot.trust.rule_store import GrantedRule, PendingAcceptance, RuleStore
 from moot.trust.rule_yaml import rule_of_json
 from moot.trust.rules import Rule, RuleOrigin
 
@@ -25,12 +25,17 @@ class Acceptance:
         self._store = store
         self._send = send
 
-    def accept(self, envelope: Envelope, now: float) -> Rule | None:
-        """Make a suggestion a rule and return it; None if it was granted instead. Raises UsageError."""
+    def accept(self, envelope: Envelope, now: float) -> Rule | PendingAcceptance | None:
+        """Make a suggestion a rule and return it; None if it was granted instead. Raises UsageError.
+
+        Where several people have to accept it, all but the last get a PendingAcceptance.
+        """
         store, payload = self._store, envelope.payload
         id, suggestion = self._find_suggestion(envelope)
         suggested = rule_of_json(suggestion["rule"], "the suggested rule")
-        rule = suggested
+        pending = store.pending.get(id)
+        # What is accepted without a word about the rule is what the first person accepted.
+        rule = suggested if pending is None else pending.rule
         if payload.get("rule") is not None:
             try:
                 rule = rule_of_json(payload["rule"])
@@ -55,17 +60,36 @@ class Acceptance:
             )
             store.save()
             return None
-        origin = RuleOrigin(id, envelope.sender, now)
+        narrowed = payload.get("rule") is not None or (pending is not None and pending.narrowed)
+        by = self._accepted_by(pending, rule, envelope.sender)
+        if len(by) < store.accepting_people:
+            store.pending[id] = PendingAcceptance(rule, by, narrowed)
+            store.save()
+            return store.pending[id]
+        origin = RuleOrigin(id, by[0], now, by[1:])
         replaced: Any = suggestion.get("replaces") or ()
         taken = _with_origin(rule, origin, {each.name for each in store.rules if each.name not in replaced})
         store.set_rules(add_rule(store.rules, taken, replaces=replaced))
         store.suggestions.pop(id, None)
-        if payload.get("rule") is not None:
+        store.pending.pop(id, None)
+        if narrowed:
             # The rest is not wanted: it would be suggested again at once.
             store.dismissed = (*store.dismissed, suggested)
         store.mark_reviewed([taken.name], now)
         store.save()
         return taken
+
+    def _accepted_by(self, pending: PendingAcceptance | None, rule: Rule, sender: str) -> tuple[str, ...]:
+        """Who has accepted this very rule, the sender last; raises UsageError if the sender already had.
+
+        Who may no longer accept rules does not count any more.
+        """
+        store = self._store
+        if store.accepting_people < 2 or pending is None or pending.rule != rule:
+            return (sender,)
+        if sender in pending.by:
+            raise UsageError("you have accepted it already; another person has to accept it, too")
+        return (*(name for name in pending.by if name in store.people), sender)
 
     def dismiss(self, envelope: Envelope) -> None:
         """Dismiss a suggestion: nothing like it is suggested again."""
@@ -77,6 +101,7 @@ class Acceptance:
             self._send("chat", words, to=envelope.sender, about=envelope.id)
             return
         del self._store.suggestions[id]
+        self._store.pending.pop(id, None)
         self._store.dismissed = (*self._store.dismissed, rule)
         self._store.save()
 

@@ -39,6 +39,7 @@ from moot.resilience.steady_clock import SteadyClock
 from moot.trust.accepted_calls import AcceptedCalls, note_rejection, rejected_calls
 from moot.trust.approver_settings import ApproverSettings
 from moot.trust.approver_status import ApproverStatus
+from moot.trust.backtest import back_test
 from moot.trust.budgets import UseTally
 from moot.trust.decision_ledger import RULE_CONTEXT, Decision, DecisionLedger
 from moot.trust.learner import LearningSettings, suggest
@@ -461,6 +462,9 @@ class Approver:
         )
         fresh = {each.id: each.as_json() for each in found}
         for id in [id for id in store.suggestions if id not in fresh]:
+            if id in store.pending and not back_test(store.pending[id].rule, history).conflicts:
+                # Somebody accepted it, and nothing speaks against it: another person may still do so.
+                continue
             # Its evidence has grown into another suggestion, or no longer supports it.
             del store.suggestions[id]
             self.send("trust/dismiss", {"suggestion": id, "reason": "overtaken"})

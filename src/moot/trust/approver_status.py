@@ -66,7 +66,7 @@ class ApproverStatus:
         @space.tool
         def trust_suggestions() -> dict[str, Json]:
             """Lists the suggested rules that a person can accept, narrow or dismiss."""
-            return {"suggestions": list(self._approver.store.suggestions.values())}
+            return {"suggestions": self._approver.store.open_suggestions()}
 
         @space.tool
         def trust_report() -> dict[str, Json]:
@@ -107,6 +107,7 @@ class ApproverStatus:
             "stopped": None if store.stopped is None else store.stopped.as_json(),
             "fault": store.fault,
             "shadow": approver.settings.shadow,
+            "accepting_people": store.accepting_people,
             # Included in `hits`, though perhaps received after this: decisions are counted before they are
             # sent.
             "counted": approver.latest_decisions(_MAX_LATEST),

@@ -13,7 +13,8 @@ from moot.errors import UsageError
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.trust.acceptance import Acceptance
-from moot.trust.rule_store import RuleStop, RuleStore
+from moot.trust.rule_store import PendingAcceptance, RuleStop, RuleStore
+from moot.trust.rule_words import join_names
 from moot.trust.rule_yaml import rule_as_json
 from moot.trust.rules import Rule
 from moot.trust.tripwires import Complaint, Event
@@ -108,7 +109,7 @@ class RuleCommands:
     # Suggestions and suspensions
 
     def _accept(self, envelope: Envelope) -> None:
-        payload, by = envelope.payload, envelope.sender
+        payload = envelope.payload
         if payload.get("resume") is True:
             self._resume_all(envelope)
             return
@@ -121,11 +122,16 @@ class RuleCommands:
         except UsageError as fault:
             self._answer(envelope, f"not accepted: {fault}")
             return
+        if isinstance(rule, PendingAcceptance):
+            waiting = self._store.open_suggestion(payload["suggestion"])
+            self._approver.send("trust/suggestion", waiting, about=envelope.id)
+            return
         if rule is None:
             done: dict[str, Json] = {"suggestion": payload["suggestion"], "reason": "granted"}
             self._approver.send("trust/dismiss", done, about=envelope.id)
             return
-        self.announce_rule(rule.name, "active", f"accepted by {by}", about=envelope.id)
+        people = join_names([name for name in (rule.origin.accepted_by, *rule.origin.seconded_by) if name])
+        self.announce_rule(rule.name, "active", f"accepted by {people}", about=envelope.id)
         self._approver.pin([rule])
 
     def _resume_rule(self, name: str, envelope: Envelope) -> None:

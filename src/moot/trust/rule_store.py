@@ -1,10 +1,9 @@
 """What an approver keeps between its runs: rules that people can read and edit, and their state.
 
     rules.yaml    the rules in their order; whoever can write this file can change them, and it is read again
-    state.json    suspensions, suggestions (open, dismissed, granted), pinned tool definitions, whether all
-    rules
-                  are stopped, who is known as a person, when a person last reviewed each rule, which rules
-                  have expired, and the last messages that the approver saw
+    state.json    suspensions, suggestions (open, half accepted, dismissed, granted), pinned tool definitions,
+                  whether all rules are stopped, who is known as a person, when a person last reviewed each
+                  rule, which rules have expired, and the last messages that the approver saw
 
 Both are replaced as a whole, so a crash leaves the previous version. A rules.yaml that cannot be read stops
 all rules: half of somebody's rules may be the wrong half.
@@ -24,7 +23,7 @@ from moot.errors import UsageError
 from moot.private_files import use_folder
 from moot.protocol.operation import Json
 from moot.resilience.atomic_file import write_atomically
-from moot.trust.rule_yaml import read_rules, rule_as_json, rule_of_json, write_rules
+from moot.trust.rule_yaml import read_accepting_people, read_rules, rule_as_json, rule_of_json, write_rules
 from moot.trust.rules import Rule
 from moot.trust.tripwires import Suspension
 
@@ -61,6 +60,19 @@ class GrantedRule:
         return {"rule": rule_as_json(self.rule), "by": self.by, "grant": self.grant}
 
 
+@dataclass(frozen=True, slots=True)
+class PendingAcceptance:
+    """A suggestion that some people have accepted, and not yet as many as have to."""
+
+    rule: Rule
+    by: tuple[str, ...]
+    # Whether it covers less than what was suggested.
+    narrowed: bool
+
+    def as_json(self) -> dict[str, Json]:
+        return {"rule": rule_as_json(self.rule), "by": list(self.by), "narrowed": self.narrowed}
+
+
 @dataclass(slots=True)
 class RuleStore:
     """The rules of one space and their state. `save` after every change."""
@@ -71,6 +83,10 @@ class RuleStore:
     dismissed: tuple[Rule, ...] = ()
     # Open suggestions as they were sent, by id.
     suggestions: dict[str, dict[str, Json]] = field(default_factory=dict)
+    # Of open suggestions that somebody accepted, and others have to accept, too.
+    pending: dict[str, PendingAcceptance] = field(default_factory=dict)
+    # How many people have to accept a suggestion. Only a rules file that can be read lowers it.
+    accepting_people: int = 1
     # Suggestions that were granted instead, by id; nothing like them is suggested while the grant stands.
     granted: dict[str, GrantedRule] = field(default_factory=dict)
     # Who can accept rules, as the roster last showed it (`people`).
@@ -118,7 +134,9 @@ class RuleStore:
             self.rules, self.fault = (), None
             return True
         try:
-            self.rules, self.fault = read_rules(self.rules_file.read_text("utf-8")), None
+            text = self.rules_file.read_text("utf-8")
+            self.rules, self.fault = read_rules(text), None
+            self.accepting_people = read_accepting_people(text)
         except (UsageError, OSError, UnicodeDecodeError) as fault:
             self.rules, self.fault = (), f"{self.rules_file.name}: {fault}"
         names = {rule.name for rule in self.rules}
@@ -161,6 +179,18 @@ class RuleStore:
         ends = ((rule.name, rule.ends_at) for rule in self.rules)
         return frozenset(name for name, moment in ends if moment and self.expired.get(name) == moment)
 
+    def open_suggestions(self) -> list[dict[str, Json]]:
+        """The open suggestions as people should see them, with who has accepted each."""
+        return [self.open_suggestion(id) for id in self.suggestions]
+
+    def open_suggestion(self, id: str) -> dict[str, Json]:
+        pending = self.pending.get(id)
+        if pending is None:
+            return self.suggestions[id]
+        found = {**self.suggestions[id], "accepted_by": list(pending.by)}
+        found["accepting_people"] = self.accepting_people
+        return {**found, "accepted_rule": rule_as_json(pending.rule)} if pending.narrowed else found
+
     def set_rules(self, rules: Iterable[Rule]) -> None:
         """Write a new list of rules; raises UsageError while the file cannot be read, since it would be
         lost.
@@ -168,9 +198,12 @@ class RuleStore:
         if self.fault is not None:
             raise UsageError(f"correct {self.rules_file} first: {self.fault}")
         self.rules = tuple(rules)
-        write_atomically(self.rules_file, write_rules(self.rules, self._read_tests()).encode())
+        write_atomically(self.rules_file, self._written().encode())
         self._stamp = _stamp_of(self.rules_file)
         self.save()
+
+    def _written(self) -> str:
+        return write_rules(self.rules, self._read_tests(), accepting_people=self.accepting_people)
 
     def _read_tests(self) -> Json:
         """The tests in the rules file, which people write and nobody else changes."""
@@ -183,6 +216,7 @@ class RuleStore:
     def save(self) -> None:
         while len(self.suggestions) > MAX_SUGGESTIONS:
             del self.suggestions[next(iter(self.suggestions))]
+        self.pending = {id: each for id, each in self.pending.items() if id in self.suggestions}
         while len(self.granted) > MAX_DISMISSED:
             del self.granted[next(iter(self.granted))]
         self.dismissed = self.dismissed[-MAX_DISMISSED:]
@@ -194,6 +228,8 @@ class RuleStore:
             "suspensions": [each.as_json() for each in self.suspensions.values()],
             "dismissed": [rule_as_json(rule) for rule in self.dismissed],
             "suggested": self.suggestions,
+            "pending": {id: each.as_json() for id, each in self.pending.items()},
+            "accepting_people": self.accepting_people,
             "granted": {id: each.as_json() for id, each in self.granted.items()},
             "people": sorted(self.people),
             "looked": self.reviewed,
@@ -217,6 +253,11 @@ class RuleStore:
             self.suspensions = {each["rule"]: Suspension(**each) for each in state["suspensions"]}
             self.dismissed = tuple(rule_of_json(each) for each in state["dismissed"])
             self.suggestions = dict(state["suggested"])
+            self.pending = {
+                id: PendingAcceptance(rule_of_json(each["rule"]), tuple(each["by"]), bool(each["narrowed"]))
+                for id, each in state.get("pending", {}).items()
+            }
+            self.accepting_people = int(state.get("accepting_people", 1))
             self.granted = {
                 id: GrantedRule(rule_of_json(each["rule"]), each["by"], each["grant"])
                 for id, each in state.get("granted", {}).items()

@@ -14,7 +14,8 @@
         limits: {count: 20, per: 1h, expires: 2027-01-01T00:00:00Z, while_present: alice}
         origin: {suggestion: s-1, accepted_by: alice, accepted: 2026-11-15T09:00:00Z}
 
-`tests` beside `rules` is read by `rule_tests`, and decides nothing.
+`tests` beside `rules` is read by `rule_tests`, and decides nothing. `accepting_people: 2` is how many people
+have to accept a suggestion.
 
 An error names the place, as in `rules[2].limits.per`. Unknown keys are errors: a misspelled limit would be no
 limit.
@@ -39,6 +40,7 @@ from moot.trust.values.kinds import KINDS, ValuePattern
 
 # For one space.
 MAX_RULES: Final = 500
+MAX_ACCEPTING_PEOPLE: Final = 10
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _DURATION: Final = re.compile(r"(\d{1,6})(s|m|h|d|w)", re.ASCII)
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
@@ -63,7 +65,7 @@ _RULE_KEYS: Final = (
     "origin",
 )
 _LIMIT_KEYS: Final = ("count", "per", "expires", "while_present", "check")
-_ORIGIN_KEYS: Final = ("suggestion", "accepted_by", "accepted")
+_ORIGIN_KEYS: Final = ("suggestion", "accepted_by", "accepted", "seconded_by")
 
 T = TypeVar("T")
 
@@ -73,7 +75,8 @@ def read_rules(text: str) -> tuple[Rule, ...]:
     value = read_yaml(text)
     if value is None:
         return ()
-    top = _mapping(value, "the file", ("rules", "tests"))
+    top = _mapping(value, "the file", ("rules", "tests", "accepting_people"))
+    _accepting_people(top)
     listed = top.get("rules") or []
     if not isinstance(listed, list):
         raise _error("rules", "must be a list: `rules:` followed by lines of `- name: …`")
@@ -88,6 +91,19 @@ def read_rules(text: str) -> tuple[Rule, ...]:
             raise _error(f"rules[{at}].name", f"{rule.name!r} is used twice; names must be unique")
         seen.add(rule.name)
     return rules
+
+
+def read_accepting_people(text: str) -> int:
+    """How many people have to accept a suggestion; raises UsageError."""
+    value = read_yaml(text)
+    return _accepting_people(value) if isinstance(value, dict) else 1
+
+
+def _accepting_people(top: Mapping[str, Json]) -> int:
+    count = top.get("accepting_people", 1)
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_ACCEPTING_PEOPLE:
+        raise _error("accepting_people", f"must be a whole number from 1 to {MAX_ACCEPTING_PEOPLE}")
+    return count
 
 
 def rule_of_json(value: Json, where: str = "rule") -> Rule:
@@ -186,10 +202,14 @@ def _origin(value: Json, where: str) -> RuleOrigin:
     for key, text in texts.items():
         if text is not None and not isinstance(text, str):
             raise _error(f"{where}.{key}", "must be text")
+    others = fields.get("seconded_by", [])
+    if not isinstance(others, list) or not all(isinstance(name, str) for name in others):
+        raise _error(f"{where}.seconded_by", "must be a list of names")
     return RuleOrigin(
         texts["suggestion"],
         texts["accepted_by"],
         _optional(fields.get("accepted"), read_time, f"{where}.accepted"),
+        tuple(others),
     )
 
 
@@ -336,6 +356,8 @@ def rule_as_json(rule: Rule) -> dict[str, Json]:
     origin = {key: getattr(rule.origin, key) for key in ("suggestion", "accepted_by")}
     if rule.origin.accepted is not None:
         origin["accepted"] = rfc3339(rule.origin.accepted)
+    if rule.origin.seconded_by:
+        origin["seconded_by"] = list(rule.origin.seconded_by)
     origin = {key: value for key, value in origin.items() if value is not None}
     if origin:
         written["origin"] = origin
@@ -365,9 +387,10 @@ def _nested(leaves: Mapping[Path, Json]) -> dict[str, Json]:
     return nested
 
 
-def write_rules(rules: Sequence[Rule], tests: Json = None) -> str:
+def write_rules(rules: Sequence[Rule], tests: Json = None, *, accepting_people: int = 1) -> str:
     """The YAML of rules, in their order, and of their tests as `read_yaml` gave them."""
-    top: dict[str, Json] = {"rules": [rule_as_json(rule) for rule in rules]}
+    top: dict[str, Json] = {"accepting_people": accepting_people} if accepting_people > 1 else {}
+    top["rules"] = [rule_as_json(rule) for rule in rules]
     if tests is not None:
         top["tests"] = tests
     return yaml.dump(top, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)

@@ -48,11 +48,12 @@ class RuleLimits:
 
 @dataclass(frozen=True, slots=True)
 class RuleOrigin:
-    """Where a rule came from: a suggestion, who accepted it, when."""
+    """Where a rule came from: a suggestion, who accepted it, who else had to and did, when."""
 
     suggestion: str | None = None
     accepted_by: str | None = None
     accepted: float | None = None
+    seconded_by: tuple[str, ...] = ()
 
 
 NO_LIMITS: Final = RuleLimits()

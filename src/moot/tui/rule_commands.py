@@ -205,6 +205,9 @@ class TrustCommands:
             name = rule.get("name") if isinstance(rule, dict) else rule
             state = answer.payload.get("state")
             lines.append(f"{approver}: {name or 'all rules'} {'resumed' if state == 'lifted' else state}")
+        elif answer is not None and answer.kind == "trust/suggestion":
+            people = answer.payload.get("accepting_people")
+            lines.append(f"{approver}: {people} people have to accept it; it decides nothing until then")
         elif approver is None:
             lines.append("not confirmed: no approver is in this space; a later one only obeys a stop")
         return OperationResult({"id": sent.id}, lines)

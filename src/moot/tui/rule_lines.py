@@ -26,6 +26,12 @@ def suggestion_lines(suggested: SuggestionEntry) -> list[str]:
     """What a person should know before they accept it."""
     payload = suggested.payload
     lines: list[str] = []
+    by: Json = payload.get("accepted_by")
+    if isinstance(by, list) and by:
+        count = payload.get("accepting_people")
+        lines.append(f"accepted by {', '.join(map(str, by))}; {count} people have to accept it")
+        if isinstance(payload.get("accepted_rule"), dict):
+            lines.append("accepted narrower than suggested: " + json.dumps(payload["accepted_rule"])[:400])
     if isinstance(payload.get("evidence"), str):
         lines.append(payload["evidence"])
     test: Json = payload.get("back_test")

@@ -155,6 +155,8 @@ async def _list(space: JoinedSpace, options: argparse.Namespace) -> Any:
             print(printable(f"the rules cannot be read: {found['fault']}"))
         if found["shadow"]:
             print("shadow mode: nothing is decided")
+        if found.get("accepting_people", 1) > 1:
+            print(f"{found['accepting_people']} people have to accept a rule")
         if found["rules"]:
             print_table(_rules_table(found["rules"]))
         else:
@@ -165,7 +167,13 @@ async def _list(space: JoinedSpace, options: argparse.Namespace) -> Any:
         for each in found["rules"]
     ]
     stopped = None if found["stopped"] is None else _renamed(found["stopped"], why="reason", at="stopped_at")
-    return {"rules": rules, "stopped": stopped, "error": found["fault"], "shadow": found["shadow"]}
+    return {
+        "rules": rules,
+        "stopped": stopped,
+        "error": found["fault"],
+        "shadow": found["shadow"],
+        "accepting_people": found.get("accepting_people", 1),
+    }
 
 
 def _rules_table(rules: list[Any]) -> TextTable:
@@ -224,12 +232,27 @@ async def _accept(space: JoinedSpace, options: argparse.Namespace) -> Any:
             print(printable(f"granted: {grant['words']}. Take it back with: {back}"))
         return {"id": sent.id, "suggestion_id": options.suggestion, "rule": None, "grant_id": given.id}
     sent, answer = await _send_and_wait(space, options, "trust/accept", payload)
+    if answer.kind == "trust/suggestion":
+        return _print_half_accepted(options, sent, answer.payload)
     rule = answer.payload.get("rule")
     name = rule.get("name") if isinstance(rule, dict) else None
     if not options.json:
         holds = f"rule {name} decides from now on" if name else "`moot rules list` shows whether it holds"
         print(printable(f"accepted {options.suggestion}; {holds}"))
     return {"id": sent.id, "suggestion_id": options.suggestion, "rule": name, "grant_id": None}
+
+
+def _print_half_accepted(options: argparse.Namespace, sent: SentEnvelope, suggestion: Any) -> Any:
+    by, people = suggestion.get("accepted_by") or [], suggestion.get("accepting_people")
+    if not options.json:
+        print(
+            printable(
+                f"accepted {options.suggestion} as {len(by)} of {people} people; it decides nothing until"
+                " another person accepts it, too"
+            )
+        )
+    found = {"id": sent.id, "suggestion_id": options.suggestion, "rule": None, "grant_id": None}
+    return {**found, "accepted_by": by, "accepting_people": people}
 
 
 async def _find_suggestion(space: JoinedSpace, options: argparse.Namespace) -> dict[str, Any] | None:

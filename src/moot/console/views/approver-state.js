@@ -26,6 +26,9 @@ import { mayAllow } from "./capability-covers.js";
  * @property {{participant: string, step: string, capability: any, loses: string[], words: string} | null} grant
  * @property {string | null} no_grant
  * @property {string[]} replaces
+ * @property {string[]} [accepted_by] people who accepted it, where several have to
+ * @property {number} [accepting_people] how many have to
+ * @property {any} [accepted_rule] the narrower rule that they accepted
  *
  * @typedef {object} RuleState
  * @property {any} rule

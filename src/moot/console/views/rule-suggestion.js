@@ -1,6 +1,7 @@
 // @ts-check
 /** One suggestion, with all that a person should know before it becomes a rule or a permission (MEW 9.2, 9.4). */
 import { button, el } from "../core/dom.js";
+import { isObject } from "../core/json-text.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";
 import { coveredBy } from "./capability-covers.js";
 import { icon } from "./icons.js";
@@ -101,6 +102,15 @@ function acceptDialog(context, approverState, suggestion) {
   /** @type {HTMLElement | null} */ (dialog.node.querySelector(".dialog-actions .primary"))?.focus();
 }
 
+/** Who has accepted it, where several people have to. @param {Suggestion} suggestion */
+function halfAccepted(suggestion) {
+  const by = Array.isArray(suggestion.accepted_by) ? suggestion.accepted_by : [];
+  if (by.length === 0) return null;
+  return el("div", { class: "rules-box", data: { tone: "info" } }, icon("help", 18), el("div", {},
+    el("p", {}, el("strong", {}, "Accepted by ", by.slice(0, 10).map((each, index) => [index > 0 && ", ", nameOf(String(each))])), `. ${Number(suggestion.accepting_people)} people have to accept it; until then it decides nothing.`),
+    isObject(suggestion.accepted_rule) && el("div", {}, el("p", {}, "They accepted less than was suggested:"), ruleText(suggestion.accepted_rule))));
+}
+
 /** The possible answers to a suggestion. @type {{id: string, label: string, key: string, class?: string, grant?: boolean, run: (context: Context, approverState: ApproverState, suggestion: Suggestion) => void}[]} */
 export const SUGGESTION_ACTIONS = [
   { id: "accept", label: "Accept…", key: "a", class: "primary", run: acceptDialog },
@@ -125,6 +135,7 @@ export function suggestionCard(context, approverState, suggestion, options) {
       el("div", { class: "fact", data: { tone: "warn" } }, el("span", {}, "error rate up to "), el("strong", {}, percent(suggestion.error_bound)), el("span", {}, " (95 % confidence)")),
       suggestion.new_bound !== null && suggestion.new_bound > suggestion.error_bound && el("div", { class: "fact", data: { tone: "warn" } }, el("span", {}, "error rate up to "), el("strong", {}, percent(suggestion.new_bound)), el("span", {}, " for values not seen before")),
       el("div", { class: "fact" }, el("span", {}, "agrees with "), el("strong", {}, `${suggestion.back_test.agreements} of ${suggestion.back_test.agreements + suggestion.back_test.conflicts.length}`), el("span", {}, " past decisions"))),
+    halfAccepted(suggestion),
     el("p", {}, el("bdi", {}, escapeHidden(suggestion.evidence))),
     el("details", { data: { fold: `more-${suggestion.suggestion}` } }, el("summary", {}, "Back-test and alternatives"), el("div", { class: "suggestion-more" }, edges(suggestion), backTest(context, suggestion), el("div", {}, el("h4", {}, "As a permission of the agent"), permissionSteps(context, suggestion)))),
     el("details", { data: { fold: `text-${suggestion.suggestion}` } }, el("summary", {}, "Rule text"), ruleText(suggestion.rule)),

@@ -1,0 +1,135 @@
+"""Where a space asks for it, several people have to accept a rule, over restarts and whatever is lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from moot.errors import UsageError
+from moot.participant import JoinedSpace
+from moot.trust.rule_store import RuleStore
+from moot.trust.rule_yaml import read_rules
+from tests.trust.test_approver import ApproverScene, office
+from tests.waiting import until
+
+
+@asynccontextmanager
+async def two_people(tmp_path: Path) -> AsyncIterator[tuple[ApproverScene, JoinedSpace, str]]:
+    """An office in which two people have to accept, what it suggests, and the second person."""
+    folder = tmp_path / "trust"
+    folder.mkdir(mode=0o700)
+    (folder / "rules.yaml").write_text("accepting_people: 2\n")
+    async with office(tmp_path, bob=["*"]) as here:
+        bob = await here.party.join("bob")
+        yield here, bob, (await here.taught())["suggestion"]
+
+
+async def accept(person: JoinedSpace, here: ApproverScene, id: str, **more: object) -> None:
+    await person.send("trust/accept", {"suggestion": id, **more}, confirm=True)
+
+
+async def test_a_rule_decides_only_after_another_person_has_accepted_it_too(tmp_path: Path) -> None:
+    async with two_people(tmp_path) as (here, bob, id):
+        await accept(here.alice, here, id)
+        await until(lambda: id in here.store.pending)
+        assert here.store.rules == ()
+        (shown,) = here.store.open_suggestions()
+        assert (shown["accepted_by"], shown["accepting_people"]) == (["alice"], 2)
+        await until(lambda: any(each.payload.get("accepted_by") == ["alice"] for each in here.trust))
+        # The same person once more is not another one.
+        await accept(here.alice, here, id)
+        await here.told("you have accepted it already")
+        assert here.store.rules == ()
+        await accept(bob, here, id)
+        active = (await here.said("trust/rule", "active")).payload
+        assert active["why"] == "accepted by alice and bob"
+        (rule,) = read_rules(here.store.rules_file.read_text())
+        assert (rule.origin.accepted_by, rule.origin.seconded_by) == ("alice", ("bob",))
+        assert here.store.rules_file.read_text().startswith("accepting_people: 2\n")
+        assert here.store.pending == {}
+        here.mood = "leave"
+        assert await here.write("reports/day-29.md") == "by approver"
+
+
+async def test_half_an_acceptance_survives_a_restart_and_the_loss_of_the_rules_file(tmp_path: Path) -> None:
+    async with two_people(tmp_path) as (here, bob, id):
+        await accept(here.alice, here, id)
+        await until(lambda: id in here.store.pending)
+        await here.away()
+        here.store.rules_file.unlink()
+        await here.back()
+        assert here.store.accepting_people == 2
+        await accept(here.alice, here, id)
+        await here.told("you have accepted it already")
+        await accept(bob, here, id)
+        await until(lambda: len(here.store.rules) == 1)
+        assert RuleStore.open(here.store.folder).accepting_people == 2
+
+
+async def test_a_narrower_rule_is_accepted_by_both_or_not_at_all(tmp_path: Path) -> None:
+    async with two_people(tmp_path) as (here, bob, id):
+        rule = here.store.suggestions[id]["rule"]
+        narrow = {**rule, "arguments": {**rule.get("arguments", {}), "path": "reports/day-11.md"}}
+        narrow.pop("path", None)
+        narrow.pop("words", None)
+        await accept(here.alice, here, id)
+        await until(lambda: id in here.store.pending)
+        # Bob accepts less: Alice has not accepted that.
+        await accept(bob, here, id, rule=narrow)
+        await until(lambda: here.store.pending[id].by == ("bob",))
+        assert here.store.open_suggestion(id)["accepted_rule"]["arguments"]["path"] == "reports/day-11.md"
+        await accept(here.alice, here, id)
+        await until(lambda: len(here.store.rules) == 1)
+        assert here.store.rules[0].arguments["path"] == "reports/day-11.md"
+        assert here.store.rules[0].origin.seconded_by == ("alice",)
+
+
+async def test_who_may_no_longer_accept_does_not_count_and_a_dismissal_ends_it(tmp_path: Path) -> None:
+    async with two_people(tmp_path) as (here, bob, id):
+        await accept(bob, here, id)
+        await until(lambda: id in here.store.pending)
+        # As if the roster had shown Bob without the capability since.
+        here.store.people = here.store.people - {"bob"}
+        await accept(here.alice, here, id)
+        await until(lambda: here.store.pending[id].by == ("alice",))
+        assert here.store.rules == ()
+        await here.alice.send("trust/dismiss", {"suggestion": id}, confirm=True)
+        await until(lambda: not here.store.pending)
+
+
+async def test_what_people_reject_meanwhile_ends_half_an_acceptance(tmp_path: Path) -> None:
+    async with two_people(tmp_path) as (here, bob, id):
+        await accept(here.alice, here, id)
+        await until(lambda: id in here.store.pending)
+        # More evidence of the same kind leaves it open.
+        assert await here.write("reports/day-31.md") == "by alice"
+        await here.approver._suggest()
+        assert id in here.store.pending
+        here.mood = "reject"
+        assert await here.write("reports/day-12.md", "x") == "no, alice: unsafe"
+        await here.approver._suggest()
+        assert id not in here.store.pending
+        refusals: list[str] = []
+        bob.on("chat")(lambda envelope: refusals.append(envelope.payload["text"]))
+        await accept(bob, here, id)
+        await until(lambda: any("no longer exists" in text for text in refusals))
+        assert here.store.rules == ()
+
+
+@pytest.mark.parametrize("count", ["0", "11", "true", "2.0", "two"])
+def test_the_number_of_people_has_bounds(count: str) -> None:
+    with pytest.raises(UsageError, match="accepting_people must be a whole number from 1 to 10"):
+        read_rules(f"accepting_people: {count}\nrules: []")
+
+
+def test_a_state_of_an_earlier_version_asks_one_person(tmp_path: Path) -> None:
+    RuleStore.open(tmp_path).save()
+    file = tmp_path / "state.json"
+    state = json.loads(file.read_text())
+    del state["pending"], state["accepting_people"]
+    file.write_text(json.dumps(state))
+    assert RuleStore.open(tmp_path).accepting_people == 1
