@@ -31,7 +31,7 @@ from moot.cli.command_table import COMMANDS, make_parser
 from moot.cli.devserver import main as devserver_command
 from moot.cli.program import subcommands_of
 from moot.config.gateway_config import GatewayConfig, HttpConfig, JournalConfig, LogConfig, SmtpConfig
-from moot.config.notification_config import NotificationsConfig, QuietHours, ReceiverConfig
+from moot.config.notification_config import NotificationsConfig, PushConfig, QuietHours, ReceiverConfig
 from moot.conformance import report
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
 from moot.gateway.public_pages import openapi
@@ -191,6 +191,7 @@ def gateway_page() -> str:
         "gateway.smtp": SmtpConfig,
         "gateway.notifications": NotificationsConfig,
         "gateway.notifications.receivers.NAME": ReceiverConfig,
+        "gateway.notifications.push": PushConfig,
         "gateway.notifications.receivers.NAME.quiet_hours": QuietHours,
         "gateway.log": LogConfig,
         "gateway.http": HttpConfig,

@@ -14,7 +14,6 @@ import pytest
 from moot.adapter.config.adapter_settings import AdapterLimits
 from moot.adapter.config.source_settings import XProtocolSource
 from moot.adapter.outbound.outbound_source import FETCH_BURST, FETCH_SECONDS, escaped
-from moot.endpoint.address_check import ForbiddenAddress
 from moot.endpoint.catalog_pages import ListQuery, make_page, read_page
 from moot.endpoint.document_fetch import FetchPolicy
 from moot.endpoint.known_endpoints import KnownEndpoints
@@ -22,6 +21,7 @@ from moot.endpoint.relay_client import RelayClient
 from moot.errors import McpError, Unreachable, UsageError
 from moot.identity.keys import Identity, OpeningKey, RetiredKey
 from moot.mcp.downstream.backend import BackendCall, ListChanged
+from moot.net.address_check import ForbiddenAddress
 from moot.protocol.operation import Json
 from moot.xprotocol.access_rights import grant
 from moot.xprotocol.announcement import discovery_document, schemas_digest

@@ -21,7 +21,7 @@ from moot.config import (
     load,
 )
 from moot.config.gateway_config import TlsConfig
-from moot.config.notification_config import NotificationsConfig, QuietHours, ReceiverConfig
+from moot.config.notification_config import NotificationsConfig, PushConfig, QuietHours, ReceiverConfig
 from moot.errors import UsageError
 from tests.config.files import NO_ENVIRONMENT, loaded, written
 
@@ -76,7 +76,11 @@ EVERYTHING = """
       public_url: https://moot.example.org
       notifications: {receivers: {phone: {participant: ana, type: webhook, url_env: URL, secret_env: SIGN}},
                       scan_seconds: 25, timeout_seconds: 26, retry_first_seconds: 27, max_retry_seconds: 28,
-                      max_retry_after_seconds: 29, max_queued: 30, max_summary_entries: 31}
+                      max_retry_after_seconds: 29, max_queued: 30, max_summary_entries: 31,
+                      push: {enabled: false, contact: "mailto:a@x", allowed_hosts: ["*"], keep_seconds: 32,
+                             allow_private_addresses: true, after_seconds: 33, outcome_unknown: true,
+                             max_messages_per_minute: 34, max_separate_messages: 35, max_devices: 36,
+                             max_devices_per_participant: 37, max_subscribes_per_minute: 38}}
       tls: {certificate: c, key: k, client_ca: a, check_seconds: 5, local_port: 7}
       smtp: {host: mail, port: 25, from: m@x, starttls: false, user: u, password_env: PW, timeout_seconds: 1}
       log: {level: debug, format: json, file: moot.log, file_bytes: 19, max_old_files: 20}
@@ -116,6 +120,7 @@ SECTIONS = [
     LogConfig,
     HttpConfig,
     NotificationsConfig,
+    PushConfig,
     QuietHours,
     ReceiverConfig,
 ]
@@ -248,6 +253,11 @@ VALUES: dict[str, Any] = {
     "ALLOW_QUERY_TOKEN": "true",
     "SMTP__STARTTLS": "false",
     "PUBLIC_URL": "https://moot.example.org",
+    "NOTIFICATIONS__PUSH__ENABLED": "false",
+    "NOTIFICATIONS__PUSH__CONTACT": "mailto:a@x",
+    "NOTIFICATIONS__PUSH__ALLOWED_HOSTS": "[x]",
+    "NOTIFICATIONS__PUSH__ALLOW_PRIVATE_ADDRESSES": "true",
+    "NOTIFICATIONS__PUSH__OUTCOME_UNKNOWN": "true",
 } | {f"HTTP__{name}": "false" for name in ("INJECT", "POLL", "ADMIN", "METRICS", "CONSOLE")}
 
 

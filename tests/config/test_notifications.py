@@ -126,6 +126,25 @@ def test_a_public_url_is_one_that_links_can_begin_with(tmp_path: Path, url: str)
         loaded(tmp_path, f"gateway: {{public_url: '{url}'}}\n{SPACE}")
 
 
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("contact: maria", "push.contact: must be mailto:ADDRESS or an https URL"),
+        ("contact: http://example.org", "push.contact: must be mailto:ADDRESS"),
+        ("allowed_hosts: ['https://push.example.org']", "'https://push.example.org' is no host"),
+        ("allowed_hosts: ['*.*.example.org']", "'*.*.example.org' is no host"),
+        ("max_devices: 0", "push.max_devices: must be a whole number, at least 1"),
+        ("keep_seconds: 2419201", "push.keep_seconds: must be a number, at most 2419200"),
+        ("enabled: sometimes", "push.enabled: must be true or false"),
+        ("keys: {}", "push.keys: "),
+    ],
+)
+def test_settings_of_web_push_are_read_strictly(tmp_path: Path, text: str, fault: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        loaded(tmp_path, f"gateway: {{notifications: {{push: {{{text}}}}}}}\n{SPACE}")
+    assert fault in str(raised.value)
+
+
 def test_times_of_day_need_no_quotes(tmp_path: Path) -> None:
     """YAML reads a bare 22:00 as the number 1320."""
     quiet = "quiet_hours: {from: 22:00, to: 07:30, time_zone: Europe/Berlin}"

@@ -12,7 +12,6 @@ from typing import Any
 import dns.rcode
 import pytest
 
-from moot.endpoint.address_check import ForbiddenAddress, is_public
 from moot.endpoint.discovery import (
     Disagreement,
     DiscoveredEndpoint,
@@ -31,6 +30,7 @@ from moot.endpoint.dns_records import (
 from moot.endpoint.document_fetch import BadDocument, FetchPolicy
 from moot.endpoint.known_endpoints import KeyChanged, KnownEndpoints
 from moot.errors import MootError, Unreachable, UsageError
+from moot.net.address_check import ForbiddenAddress, is_public
 from moot.xprotocol.announcement import discovery_document
 from tests.endpoint.web_and_dns_servers import (
     HOST,

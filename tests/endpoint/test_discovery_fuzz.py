@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moot.endpoint.address_check import is_public
 from moot.endpoint.catalog_pages import read_list_query, read_page
 from moot.endpoint.discovery import parse_endpoint
 from moot.endpoint.dns_records import BadRecord, read_record, record_text
 from moot.endpoint.document_fetch import BadDocument, FetchPolicy, check_url
 from moot.errors import SchemaViolation, UsageError
+from moot.net.address_check import is_public
 from moot.xprotocol.contracts import ContractRefused
 from tests.xprotocol.people import BOB
 

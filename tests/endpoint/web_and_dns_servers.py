@@ -19,7 +19,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from moot.endpoint.address_check import Resolve
+from moot.net.address_check import Resolve
 
 HOST = "weather.example"
 

@@ -78,11 +78,47 @@ class ReceiverConfig(msgspec.Struct, frozen=True, kw_only=True):
     secret: Secret | None = None
 
 
+class PushConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """`gateway.notifications.push`: Web Push to browsers in which people turn notifications on."""
+
+    # Off: nobody can turn notifications on, and those that are on are not sent.
+    enabled: bool = True
+    # Whom a push service may ask: mailto:ADDRESS or an https URL. By default `gateway.public_url`.
+    contact: str | None = None
+    # Push services to which messages go: those of Chrome, Firefox, Edge and Safari. "*": every public host.
+    allowed_hosts: tuple[str, ...] = (
+        "fcm.googleapis.com",
+        "*.push.services.mozilla.com",
+        "*.notify.windows.com",
+        "*.push.apple.com",
+    )
+    # For a push service in your own network. Lets members make the gateway connect to machines there.
+    allow_private_addresses: bool = False
+    # What is decided within this time is not told: whoever is at the console has seen it.
+    after_seconds: _Delay = 30
+    # Also tell when nobody knows what came of an approved call.
+    outcome_unknown: bool = False
+    # Messages in 60 seconds to one device; what comes beyond waits and goes out as one summary.
+    max_messages_per_minute: _Positive = 6
+    # More than so many at once become one summary.
+    max_separate_messages: _Positive = 3
+    # A push service keeps a message for a device that is off for so long, or until the proposal expires.
+    keep_seconds: Annotated[float, msgspec.Meta(ge=0, le=2_419_200)] = 86_400
+    # Devices of one participant; of more, the one that was added first is removed.
+    max_devices_per_participant: _Positive = 8
+    # Devices of all together. Each looks for something to tell every `scan_seconds`.
+    max_devices: _Positive = 200
+    # How often one participant can turn notifications on: each time a message is sent to the device.
+    max_subscribes_per_minute: _Positive = 10
+
+
 class NotificationsConfig(msgspec.Struct, frozen=True, kw_only=True):
     """`gateway.notifications`: messages out of the gateway. Without receivers none are sent."""
 
     # Receiver → its settings, as described below.
     receivers: Mapping[str, ReceiverConfig] = msgspec.field(default_factory=dict)
+    # Web Push, as described below.
+    push: PushConfig = PushConfig()
     # How often each receiver looks for something to tell: small beside `after_seconds`.
     scan_seconds: _Seconds = 2
     # A receiver that does not answer within this time is tried again.

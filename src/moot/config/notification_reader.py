@@ -14,7 +14,7 @@ import msgspec
 
 from moot.config.configuration import SpaceSettings
 from moot.config.gateway_config import GatewayConfig, is_loopback
-from moot.config.notification_config import NotificationsConfig, QuietHours, ReceiverConfig
+from moot.config.notification_config import NotificationsConfig, PushConfig, QuietHours, ReceiverConfig
 from moot.config.secret import Secret
 from moot.config.section_reader import at, checked, mapping, read_struct
 from moot.config.space_reader import participant_name
@@ -46,6 +46,8 @@ _MEANINGS: Final[Mapping[str, str]] = {
 _TOKEN: Final = re.compile(r"[!-~]{1,1024}", re.ASCII)
 _TOPIC: Final = re.compile(r"[^/]/[A-Za-z0-9_-]{1,64}\Z", re.ASCII)
 _ADDRESS: Final = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9.-]{1,255}", re.ASCII)
+_CONTACT: Final = re.compile(r"mailto:[!-~]{3,300}|https://[!-~]{1,300}", re.ASCII)
+_HOST_PATTERN: Final = re.compile(r"\*|(\*\.)?[A-Za-z0-9][A-Za-z0-9.:-]{0,252}", re.ASCII)
 _TIME: Final = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)", re.ASCII)
 _MINUTES_A_DAY: Final = 24 * 60
 # As many bits as a token of Moot carries at least; the signature is worth no more than its key.
@@ -64,7 +66,7 @@ def read_notifications(
             for name, each in mapping(value, path).items()
         }
 
-    return read_struct(NotificationsConfig, value, path, {"receivers": read_receivers})
+    return read_struct(NotificationsConfig, value, path, {"receivers": read_receivers, "push": _read_push})
 
 
 def read_public_url(value: Json, path: str) -> str | None:
@@ -129,6 +131,21 @@ def _read_receiver(name: str, value: Json, path: str, folder: Path, secrets: Tok
     _check_found(receiver.type, found, path)
     hidden = {key: Secret(text) for key, text in found.items() if text is not None and key in _NOT_SETTINGS}
     return msgspec.structs.replace(receiver, **hidden)
+
+
+def _read_push(value: Json, path: str) -> PushConfig:
+    push: PushConfig = read_struct(PushConfig, value, path)
+    if push.contact is not None and _CONTACT.fullmatch(push.contact) is None:
+        raise UsageError(
+            f"{path}.contact: must be mailto:ADDRESS or an https URL, by which a push service reaches you"
+        )
+    for host in push.allowed_hosts:
+        if _HOST_PATTERN.fullmatch(host) is None:
+            raise UsageError(
+                f"{path}.allowed_hosts: {host!r} is no host; *.DOMAIN stands for all hosts below a domain,"
+                ' and "*" for all there are'
+            )
+    return push
 
 
 def check_mail(gateway: GatewayConfig) -> None:

@@ -18,11 +18,11 @@ from ipaddress import IPv6Address
 from typing import Final
 from urllib.parse import urlsplit
 
-from moot.endpoint.address_check import is_loopback
 from moot.endpoint.dns_records import EndpointRecord, Lookup, NoDnsAnswer, find_record
 from moot.endpoint.document_fetch import BadDocument, FetchPolicy, check_url, fetch_json
 from moot.errors import InvalidKey, MootError, UsageError
 from moot.identity.keys import sealing_point, verify_key
+from moot.net.address_check import is_loopback
 from moot.protocol.operation import Json
 from moot.xprotocol.announcement import DISCOVERY_VERSION
 from moot.xprotocol.relay_auth import relay_address

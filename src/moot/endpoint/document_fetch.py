@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from moot.endpoint.address_check import Resolve, connect_checked, is_loopback, system_resolve
 from moot.errors import InvalidJson, MootError
+from moot.net.address_check import Resolve, connect_checked, is_loopback, system_resolve
 from moot.net.http_client import ResponseTooLarge, fetch
 from moot.protocol import strict_json
 from moot.protocol.operation import Json

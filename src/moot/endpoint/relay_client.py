@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Self
 
-from moot.endpoint.address_check import ForbiddenAddress
 from moot.endpoint.document_fetch import FetchPolicy
 from moot.endpoint.relay_messages import PublishResult
 from moot.endpoint.relay_session import RelaySession
@@ -27,6 +26,7 @@ from moot.endpoint.relay_settings import RelayClientSettings
 from moot.endpoint.relay_subscriptions import RelayRefused, RelaySubscription
 from moot.errors import ConnectionLost, MootError, OutboxFull, TimedOut, Unreachable, UsageError
 from moot.identity.keys import Identity
+from moot.net.address_check import ForbiddenAddress
 from moot.net.websocket_client import UpgradeRefused
 from moot.protocol.operation import Json
 from moot.xprotocol.events import Signed

@@ -90,6 +90,12 @@ class SpaceDirectory:
             return AccessDenied(403, "this token is for another space")
         return AccessDenied(401, "unknown token")
 
+    def holder_of(self, space: str, token_hash: str) -> str | None:
+        """Whose token this is in that space, if it lets anybody in."""
+        host = self.hosts.get(space)
+        name = None if host is None else host.space.find_token_owner(token_hash)
+        return None if host is None or name is None or self._is_excluded(host, name) else name
+
     def _create_for(self, name: str | None, token: str | None) -> SpaceHost | AccessDenied | None:
         """A new space of that name, for a member of the one that it is made after; never for a guest."""
         if self.create is None or not name or not token:

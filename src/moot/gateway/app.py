@@ -69,10 +69,10 @@ class Gateway:
         self._listener: HttpListener | None = None
         self._upgrade_handler: UpgradeHandler | None = None
         self._websockets: WebSocketServer | None = None
-        self.notifier: Notifier | None = None
         self._tls: ServerTls | None = None
         self._local: socket.socket | None = None
         self._tasks = TaskSet("gateway")
+        self.notifier = Notifier(self.config, self.directory, *_mail_settings(self.config))
         self._mailer = Mailer(*_mail_settings(self.config))
 
     @property
@@ -155,6 +155,8 @@ class Gateway:
             rotation=self.rotation,
             sign_in_links=self._sign_in_links,
             history_limits=_history_limits(self.config),
+            push=self.config.notifications.push,
+            devices=self.notifier.devices,
             metrics=self.metrics,
             connections=self.connections,
             version=__version__,
@@ -183,9 +185,8 @@ class Gateway:
         self.measures.watch_access(access_limiter)
         for host in self.directory.hosts.values():
             self.measures.watch_space(host)
-        self.notifier = Notifier(self.config, self.directory.hosts, *_mail_settings(self.config))
         self.measures.watch_notifications(self.notifier)
-        self.notifier.start()
+        await self.notifier.start()
 
     def reload(self, configuration: Configuration) -> list[str]:
         """Take over participants, capabilities and rules of spaces that run; returns what needs a restart."""
@@ -234,7 +235,7 @@ class Gateway:
         """Tell members, close sockets, flush journals."""
         self.readiness.phase = "stopping"
         # Together with the rest: a receiver that does not answer holds up nothing.
-        notified = asyncio.gather(self.notifier.stop()) if self.notifier is not None else None
+        notified = asyncio.gather(self.notifier.stop())
         sockets = self._upgrade_handler.sockets if self._upgrade_handler is not None else set()
         for one in list(sockets):
             one.close(GOING_AWAY, "the gateway is stopping")
@@ -249,8 +250,7 @@ class Gateway:
             await self._websockets.wait_closed(0)
         if self._space_factory is not None:
             await asyncio.gather(self._space_factory.close(), self._mailer.close())
-        if notified is not None:
-            await notified
+        await notified
         if self._database is not None:
             await self._close_database(self._database)
 

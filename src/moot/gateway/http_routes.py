@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from moot.config.notification_config import PushConfig
 from moot.errors import InvalidEnvelope, InvalidRequest, Refused, Unauthorized
 from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory, TokenIdentity, bearer
 from moot.gateway.access_limiter import AccessLimiter
@@ -38,7 +39,9 @@ from moot.gateway.http_replies import (
     refused,
 )
 from moot.gateway.journal_history import HistoryLimits
+from moot.gateway.notifications.push.devices import PushDevices
 from moot.gateway.public_pages import STATUS_PAGE, openapi
+from moot.gateway.push_routes import PushRoutes
 from moot.gateway.readiness import Readiness
 from moot.gateway.sign_in_links import SignInLinks
 from moot.gateway.sign_in_routes import SignInRoutes
@@ -84,6 +87,8 @@ class Endpoints:
         rotation: TokenRotation,
         sign_in_links: SignInLinks,
         history_limits: HistoryLimits,
+        push: PushConfig,
+        devices: PushDevices,
         metrics: Callable[[], str],
         connections: Callable[[], list[dict[str, Json]]],
         version: str,
@@ -105,6 +110,7 @@ class Endpoints:
             limits=history_limits,
             pages_per_second=settings.history_pages_per_second,
         )
+        self._push = PushRoutes(directory, push, devices, self._refuse_token)
 
     def application(self) -> Starlette:
         routes = [
@@ -121,6 +127,9 @@ class Endpoints:
             self._route("/spaces/{space}/proposals/{id:path}", self.proposal, "GET"),
             self._route("/sign-in-links", self._sign_in.create, "POST"),
             self._route("/sign-in-links/redeem", self._sign_in.redeem, "POST"),
+            self._route("/push-subscriptions", self._push.list, "GET"),
+            self._route("/push-subscriptions", self._push.add, "POST"),
+            self._route("/push-subscriptions/{id}", self._push.remove, "DELETE"),
             self._route("/participants/{id}/messages", self.messages, "GET", "POST"),
             self._route("/participants/{id}/roster", self.roster, "GET"),
             self._route("/admin/participants/{id}/capabilities", self.capabilities, "POST"),

@@ -203,6 +203,39 @@ def _everything(version: str) -> Json:
                     | _DENIED,
                 }
             },
+            "/push-subscriptions": {
+                "get": {
+                    "summary": "the gateway's key for Web Push, and your devices that are told by it",
+                    "security": secured,
+                    "responses": {
+                        "200": _answer("key, subscriptions"),
+                        "503": _answer("the key cannot be used", _ERROR),
+                    }
+                    | _DENIED,
+                },
+                "post": {
+                    "summary": "turn notifications on for a device: its subscription, and quiet_hours",
+                    "security": secured,
+                    "responses": {
+                        "201": _answer("its push service took a first message"),
+                        "400": _answer("no subscription, or a push service that is not allowed", _ERROR),
+                        "415": _answer("not application/json", _ERROR),
+                        "429": _answer("too often, or too many devices", _ERROR),
+                        "502": _answer("its push service did not take a first message", _ERROR),
+                        "503": _answer("the key or the data folder cannot be used", _ERROR),
+                    }
+                    | _DENIED,
+                },
+            },
+            "/push-subscriptions/{id}": {
+                "delete": {
+                    "summary": "turn them off for one of your devices",
+                    "security": secured,
+                    "parameters": [_parameter("id", "path", "SHA-256 of its endpoint, in base64url")],
+                    "responses": {"200": _answer("removed"), "202": _answer("removed, but not on disk")}
+                    | _DENIED,
+                }
+            },
             "/spaces/{space}/proposals": {
                 "get": {
                     "summary": "open proposals, and approved calls whose outcome is not known (yet)",

@@ -112,12 +112,24 @@ async def post(
     headers: Mapping[str, str],
     timeout_seconds: float,
     tls: ssl.SSLContext | None = None,
+    open_socket: OpenSocket | None = None,
 ) -> PostResponse:
-    """POST to a URL; raises Unreachable when no answer has begun in time. Its body is not read."""
+    """POST to a URL; raises Unreachable when no answer has begun in time. Its body is not read.
+
+    `open_socket` connects in our place, as for `fetch`; what else it raises comes through.
+    """
     parts = urlsplit(url)
     answer = _ResponseParser(_CHUNK_BYTES)
     request = _request("POST", parts, {**headers, "Content-Length": str(len(body))}) + body
-    await _exchange(parts, request, answer, lambda: not answer.in_headers, timeout_seconds, tls=tls)
+    await _exchange(
+        parts,
+        request,
+        answer,
+        lambda: not answer.in_headers,
+        timeout_seconds,
+        tls=tls,
+        open_socket=open_socket,
+    )
     if answer.in_headers:
         raise Unreachable(f"{parts.netloc} hung up before its answer")
     return PostResponse(answer.status, answer.headers)

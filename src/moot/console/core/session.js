@@ -8,6 +8,7 @@ import { ChangeFeed } from "./change-feed.js";
 import { EnvelopeSender, Refused } from "./envelope-sender.js";
 import { Heartbeat } from "./heartbeat.js";
 import { ProposalSync, fetchProposal } from "./proposal-sync.js";
+import { stopOnSignOut } from "./push.js";
 import { State } from "./state.js";
 
 // Where this tab keeps tokens; behind a proxy, two gateways may share one origin and differ in their path.
@@ -261,6 +262,7 @@ export class Session {
 
   /** Leave every space and forget every token. */
   signOut() {
+    stopOnSignOut(this.base, this.logins);
     sessionStorage.removeItem(this._storageKey);
     for (const name of [...this.openSpaces.keys()]) this._closeSpace(name);
     this.logins = [];

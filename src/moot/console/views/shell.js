@@ -3,6 +3,7 @@
 import { el, replace } from "../core/dom.js";
 import { Keys } from "../core/keys.js";
 import { routeAddress, currentRoute, navigate, registeredViews, viewOf } from "../core/router.js";
+import { hasStopped } from "../core/push.js";
 import { oneLine } from "../core/text.js";
 import { Notices } from "./notices.js";
 import { ConnectionStatus } from "./connection-status.js";
@@ -33,6 +34,12 @@ export class Shell {
     this._build(root);
     this._stops = [session.on(["spaces", "current", "logins"], () => this._refreshSoon()), () => clearTimeout(this._later)];
     this._shortcuts();
+    void this._checkPush();
+  }
+
+  /** Somebody who counts on being told has to know when that has stopped: a lost key, another token. */
+  async _checkPush() {
+    if (await hasStopped(this.session.base, this.session.logins)) this.notices.show("Notifications on this device have stopped. Turn them on again in the menu of spaces.", "bad");
   }
 
   /** @param {HTMLElement} root */

@@ -5,6 +5,7 @@ import { oneLine } from "../core/text.js";
 import { deviceDialog } from "./device-dialog.js";
 import { openDialog } from "./dialog.js";
 import { icon } from "./icons.js";
+import { pushDialog } from "./push-dialog.js";
 import { signInForm } from "./sign-in.js";
 
 export class SpaceMenu {
@@ -72,7 +73,7 @@ export class SpaceMenu {
       );
     });
     const item = (/** @type {string} */ name, /** @type {string} */ text, /** @type {() => void} */ act) => el("button", { type: "button", role: "menuitem", class: "menu-item", data: { focus: ` ${name}` }, on: { click: () => { this._close(); act(); } } }, icon(name, 16), el("span", {}, text));
-    return [...items, item("plus", "Add a space…", () => this._add()), item("device", "Sign in on another device…", () => deviceDialog(this._session, { notify: this._notify }))];
+    return [...items, item("plus", "Add a space…", () => this._add()), item("bell", "Notifications on this device…", () => pushDialog(this._session, { notify: this._notify })), item("device", "Sign in on another device…", () => deviceDialog(this._session, { notify: this._notify }))];
   }
 
   _add() {

@@ -20,7 +20,9 @@ from moot.gateway.mailer import MailSettings, Password, send_now
 from moot.gateway.notifications.chat_bodies import mail_of, ntfy_body, slack_body
 from moot.gateway.notifications.message import Message
 from moot.gateway.notifications.webhook import sign, webhook_body
+from moot.net.address_check import ForbiddenAddress
 from moot.net.http_client import PostResponse, post
+from moot.net.outbound import OpenSocket
 from moot.store.worker_thread import DaemonExecutor
 
 Outcome = Literal["sent", "refused", "unreachable"]
@@ -33,19 +35,29 @@ class DeliveryFailed(Exception):
     """A receiver did not take a message; `why` names no address and no secret."""
 
     def __init__(
-        self, outcome: Literal["refused", "unreachable"], why: str, retry_after_seconds: float = 0.0
+        self,
+        outcome: Literal["refused", "unreachable"],
+        why: str,
+        retry_after_seconds: float = 0.0,
+        status: int | None = None,
     ) -> None:
         super().__init__(why)
         self.outcome: Outcome = outcome
         self.why = why
         self.retry_after_seconds = retry_after_seconds
+        # Of HTTP, if there was an answer.
+        self.status = status
+
+
+class ReceiverGone(Exception):
+    """A receiver is told nothing any more, ever: it says so itself, or nobody is behind it."""
 
 
 class Channel(Protocol):
     """Sends messages to one receiver."""
 
     async def send(self, message: Message) -> None:
-        """Raises DeliveryFailed."""
+        """Raises DeliveryFailed, and ReceiverGone."""
 
 
 class WebhookChannel:
@@ -112,28 +124,45 @@ class MailChannel:
 
 
 class Poster:
-    """Posts JSON to one URL."""
+    """Posts to one URL, JSON unless the headers say otherwise."""
 
-    def __init__(self, url: str, timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        url: str,
+        timeout_seconds: float,
+        *,
+        tls: ssl.SSLContext | None = None,
+        open_socket: OpenSocket | None = None,
+    ) -> None:
+        """`open_socket` connects in place of the system, for an address that has to be checked first."""
         self._url = url
         self._timeout_seconds = timeout_seconds
+        self._open_socket = open_socket
         # Made once: it reads all certificates of the system.
-        self._tls = ssl.create_default_context() if url.lower().startswith("https:") else None
+        self._tls = tls or (ssl.create_default_context() if url.lower().startswith("https:") else None)
 
     async def send(self, body: bytes, headers: dict[str, str]) -> None:
         """Raises DeliveryFailed unless the answer is 2xx."""
         headers = {"Content-Type": "application/json", "User-Agent": _USER_AGENT, **headers}
         try:
             answer = await post(
-                self._url, body, headers=headers, timeout_seconds=self._timeout_seconds, tls=self._tls
+                self._url,
+                body,
+                headers=headers,
+                timeout_seconds=self._timeout_seconds,
+                tls=self._tls,
+                open_socket=self._open_socket,
             )
+        except ForbiddenAddress:
+            raise DeliveryFailed("refused", "its address is not public") from None
         except Unreachable as fault:
             # The class of the cause and not its text, which names the host.
             cause = type(fault.__cause__).__name__ if fault.__cause__ is not None else "no answer"
             raise DeliveryFailed("unreachable", cause) from None
         if not 200 <= answer.status < 300:
             hint = " (redirects are not followed)" if 300 <= answer.status < 400 else ""
-            raise DeliveryFailed("refused", f"status {answer.status}{hint}", _retry_after(answer))
+            why = f"status {answer.status}{hint}"
+            raise DeliveryFailed("refused", why, _retry_after(answer), answer.status)
 
 
 def open_channel(

@@ -27,7 +27,7 @@ def ntfy_body(message: Message, topic: str) -> bytes:
     fields: dict[str, Json] = {
         "topic": topic,
         "title": title_of(message)[:_TITLE_CHARS],
-        "message": _cut_bytes("\n".join(lines_of(message)), _NTFY_BYTES),
+        "message": cut_bytes("\n".join(lines_of(message)), _NTFY_BYTES),
     }
     if message.link is not None:
         fields["click"] = message.link
@@ -74,6 +74,6 @@ def mail_of(message: Message, *, sender: str, address: str, now: float) -> Email
     return mail
 
 
-def _cut_bytes(text: str, most: int) -> str:
+def cut_bytes(text: str, most: int) -> str:
     encoded = text.encode()
     return text if len(encoded) <= most else encoded[:most].decode("utf-8", "ignore") + "…"

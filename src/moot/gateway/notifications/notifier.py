@@ -1,82 +1,76 @@
-"""Telling people: a task for each receiver, which looks for what it has to tell and sends it.
-
-The ledgers of the spaces are the queue. A receiver's task looks at them every `scan_seconds` for what is
-open, due, not told yet and its participant's to decide, and remembers what its receiver has taken. So nothing
-is lost by a receiver that is dead or slow, by a burst, or by a restart; what was decided meanwhile is
-not there any more; and the handling of messages in a space knows nothing of all this.
-"""
+"""All who are told outside of the console: receivers of the configuration, and devices of Web Push."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final
 from zoneinfo import ZoneInfo
 
 from moot.config.gateway_config import GatewayConfig
-from moot.config.notification_config import NotificationsConfig, QuietHours, ReceiverConfig
+from moot.config.notification_config import QuietHours, ReceiverConfig
+from moot.gateway.access import SpaceDirectory
 from moot.gateway.mailer import MailSettings, Password
-from moot.gateway.notifications.channels import Channel, DeliveryFailed, Outcome, open_channel
-from moot.gateway.notifications.message import compose, describe
-from moot.gateway.notifications.recipients import Subject, concerns, event_of, happened_at
-from moot.gateway.notifications.schedule import QuietTimes, Schedule, ScheduleRules
-from moot.gateway.notifications.told_store import read_told, write_told
-from moot.gateway.space_host import SpaceHost
-from moot.protocol.patterns import Rights
-from moot.resilience.backoff import Backoff
+from moot.gateway.notifications.channels import Outcome, open_channel
+from moot.gateway.notifications.push.devices import PushDevices
+from moot.gateway.notifications.schedule import QuietTimes, ScheduleRules
+from moot.gateway.notifications.sender import NotificationSender, SenderRules
 from moot.resilience.task_set import TaskSet
-from moot.space.config import Name
-from moot.space.proposal_ledger import ProposalRecord
 from moot.store.worker_thread import DaemonExecutor
-
-T = TypeVar("T")
-
-log = logging.getLogger(__name__)
 
 # What is under way when the gateway stops has this long; then it is told once more after the restart.
 _STOP_SECONDS: Final = 1.0
-# Proposals between two turns of others: a millisecond, or a few when all their envelopes have to be read.
-_LOOKED_AT_ONCE: Final = 100
+
+
+class ConfiguredRecipient:
+    """The participant whose receiver this is, in the spaces that were chosen for it."""
+
+    def __init__(self, receiver: ReceiverConfig) -> None:
+        self.owner = receiver.participant
+        self._spaces = receiver.spaces
+
+    def participant_in(self, space: str) -> str | None:
+        return self.owner if self._spaces is None or space in self._spaces else None
+
+    def check(self) -> None:
+        """It stays for as long as the configuration says so."""
 
 
 class Notifier:
-    """All receivers of a gateway."""
+    """All receivers and devices of a gateway."""
 
     def __init__(
         self,
         config: GatewayConfig,
-        hosts: Mapping[str, SpaceHost],
+        directory: SpaceDirectory,
         mail: MailSettings | None = None,
         password: Password | None = None,
     ) -> None:
         self.outcomes: Counter[Outcome] = Counter()
         self.senders: list[NotificationSender] = []
         self._config = config
-        self._hosts = hosts
+        self._directory = directory
         self._mail = mail
         self._password = password
         self._stopping = asyncio.Event()
         self._tasks = TaskSet("notifications")
-        self._files: DaemonExecutor | None = None
+        self._files = DaemonExecutor("notifications")
+        self.devices = PushDevices(
+            config, directory, files=self._files, outcomes=self.outcomes, stopping=self._stopping
+        )
 
-    def start(self) -> None:
+    async def start(self) -> None:
         """Begin; the spaces are open."""
         settings, folder = self._config.notifications, self._config.data / "notifications"
-        if not settings.receivers:
-            return
-        self._files = DaemonExecutor("notifications")
         for name, receiver in settings.receivers.items():
             channel = open_channel(receiver, settings.timeout_seconds, self._mail, self._password)
             sender = NotificationSender(
                 name,
-                receiver,
+                ConfiguredRecipient(receiver),
+                _rules_of(receiver),
                 settings,
                 channel,
-                self._hosts,
+                self._directory.hosts,
                 public_url=self._config.public_url,
                 file=folder / f"{name}.json",
                 files=self._files,
@@ -84,213 +78,27 @@ class Notifier:
             )
             self.senders.append(sender)
             self._tasks.start(sender.run(self._stopping))
+        await self.devices.start()
 
     async def stop(self) -> None:
         """Let what is under way end, briefly."""
         self._stopping.set()
-        await self._tasks.wait(_STOP_SECONDS)
-        await self._tasks.close()
-        if self._files is not None:
-            self._files.shutdown()
+        await asyncio.gather(self._tasks.wait(_STOP_SECONDS), self.devices.wait(_STOP_SECONDS))
+        await asyncio.gather(self._tasks.close(), self.devices.close())
+        self._files.shutdown()
 
 
-class _Verdict(NamedTuple):
-    """Whether a subject concerns the participant, and on what that rests: judging it reads its envelope."""
-
-    rights: Rights
-    approvals: int
-    rejections: int
-    concerned: bool
-
-
-class NotificationSender:
-    """Tells one receiver."""
-
-    def __init__(
-        self,
-        name: str,
-        receiver: ReceiverConfig,
-        settings: NotificationsConfig,
-        channel: Channel,
-        hosts: Mapping[str, SpaceHost],
-        *,
-        public_url: str | None,
-        file: Path,
-        files: DaemonExecutor,
-        outcomes: Counter[Outcome],
-    ) -> None:
-        self._name = name
-        self._receiver = receiver
-        self._settings = settings
-        self._channel = channel
-        self._hosts = hosts
-        self._public_url = public_url
-        self._file = file
-        self._files = files
-        self._outcomes = outcomes
-        self.clock = time.time
-        # How often it has looked; for whoever waits until it has.
-        self.scans = 0
-        self._told: set[Subject] = set()
-        self._verdicts: dict[Subject, _Verdict] = {}
-        self._backoff = Backoff(settings.retry_first_seconds, settings.max_retry_seconds)
-        self._retry_at = 0.0
-        self._schedule = Schedule(
-            ScheduleRules(
-                receiver.max_messages_per_minute,
-                receiver.max_separate_messages,
-                _quiet_times(receiver.quiet_hours),
-            )
-        )
-
-    async def run(self, stopping: asyncio.Event) -> None:
-        """Look and tell until the gateway stops."""
-        self._told = await self._in_thread(lambda: read_told(self._file, self._receiver.participant))
-        while not stopping.is_set():
-            try:
-                await self._tell_due(stopping)
-            except DeliveryFailed as fault:
-                self._put_off(fault)
-            except Exception:
-                # Or one fault of ours would silence this receiver for good.
-                log.exception("notifications put off", extra={"receiver": self._name})
-                self._retry_at = time.monotonic() + self._backoff.next_delay()
-            self.scans += 1
-            try:
-                async with asyncio.timeout(self._settings.scan_seconds):
-                    await stopping.wait()
-            except TimeoutError:
-                pass
-
-    # What there is to tell
-
-    async def _find_due(self, wall: float) -> dict[Subject, float]:
-        """What is due and was not told, and since when, the oldest first, as much as is held at once."""
-        found: dict[Subject, tuple[float, float]] = {}
-        current: set[Subject] = set()
-        hosts = self._readable_hosts()
-        for count, (space, host, proposal) in enumerate(_proposals_of(hosts), start=1):
-            if count % _LOOKED_AT_ONCE == 0:
-                # Others have their turn. What changes meanwhile is looked at again before it is told.
-                await asyncio.sleep(0)
-            now = host.journaled.clock()
-            event = event_of(proposal, now)
-            if event is None or (event == "outcome.unknown" and not self._receiver.outcome_unknown):
-                continue
-            subject = Subject(space, event, proposal.number, proposal.id)
-            current.add(subject)
-            since = happened_at(proposal, event)
-            if now < since + self._receiver.after_seconds or subject in self._told:
-                continue
-            if self._concerns(host, proposal, subject):
-                # By the wall clock, which quiet hours go by.
-                found[subject] = since, wall - (now - since - self._receiver.after_seconds)
-        # What is over needs no memory; of a space that cannot be looked at, everything is kept.
-        self._told = {each for each in self._told if each in current or each.space not in hosts}
-        self._verdicts = {each: why for each, why in self._verdicts.items() if each in current}
-        oldest = sorted(found, key=lambda each: (found[each][0], each))[: self._settings.max_queued]
-        return {subject: found[subject][1] for subject in oldest}
-
-    def _readable_hosts(self) -> dict[str, SpaceHost]:
-        """Spaces whose proposals are known to be on disk, or will be: others may still lose theirs."""
-        chosen = self._receiver.spaces
-        return {
-            space: host
-            for space, host in self._hosts.items()
-            if (chosen is None or space in chosen) and host.journal.writable
-        }
-
-    def _concerns(self, host: SpaceHost, proposal: ProposalRecord, subject: Subject) -> bool:
-        """`concerns`, remembered for as long as the rights that it rests on are the same."""
-        state, participant = host.space.state, self._receiver.participant
-        member = state.roster.members.get(Name(participant))
-        if member is None:
-            return False
-        known = self._verdicts.get(subject)
-        votes = len(proposal.approved_by), len(proposal.rejected_by)
-        if known is None or known.rights is not member.rights or known[1:3] != votes:
-            concerned = concerns(state, proposal, subject.event, participant)
-            known = self._verdicts[subject] = _Verdict(member.rights, *votes, concerned)
-        return known.concerned and not member.kicked
-
-    def _current(self, subject: Subject) -> ProposalRecord | None:
-        """The proposal if there still is that to tell about it."""
-        host = self._readable_hosts().get(subject.space)
-        proposal = None if host is None else host.space.state.ledger.get(subject.id)
-        if host is None or proposal is None or proposal.number != subject.number:
-            return None
-        if event_of(proposal, host.journaled.clock()) != subject.event:
-            return None
-        return proposal if self._concerns(host, proposal, subject) else None
-
-    # Telling
-
-    async def _tell_due(self, stopping: asyncio.Event) -> None:
-        """Send what is due; raises DeliveryFailed."""
-        if time.monotonic() < self._retry_at:
-            return
-        wall = self.clock()
-        if not self._schedule.may_send(now=time.monotonic(), wall=wall):
-            return
-        due = await self._find_due(wall)
-        for subjects in self._schedule.next_messages(due, now=time.monotonic(), wall=wall):
-            # Those before it took their time.
-            current = {each: found for each in subjects if (found := self._current(each)) is not None}
-            if current and not stopping.is_set():
-                await self._tell(current)
-
-    async def _tell(self, current: Mapping[Subject, ProposalRecord]) -> None:
-        receiver = self._receiver
-        subjects = list(current)
-        with_arguments = receiver.include_arguments and len(subjects) == 1
-        entries = [
-            describe(
-                subject,
-                current[subject],
-                public_url=self._public_url,
-                max_argument_chars=receiver.max_argument_chars if with_arguments else None,
-            )
-            for subject in subjects[: self._settings.max_summary_entries]
-        ]
-        message = compose(self._name, receiver.participant, subjects, entries, self._public_url)
-        await self._channel.send(message)
-        self._outcomes["sent"] += 1
-        self._told.update(subjects)
-        self._schedule.record_sent(time.monotonic())
-        self._backoff.reset()
-        log.info(
-            "notification sent",
-            extra={"receiver": self._name, "proposals": message.total, "delivery": message.delivery},
-        )
-        try:
-            told = sorted(self._told)
-            await self._in_thread(lambda: write_told(self._file, receiver.participant, told))
-        except OSError as fault:
-            log.warning(
-                "notifications may be repeated after a restart: what was told cannot be written",
-                extra={"receiver": self._name, "why": type(fault).__name__},
-            )
-
-    def _put_off(self, fault: DeliveryFailed) -> None:
-        asked = min(fault.retry_after_seconds, self._settings.max_retry_after_seconds)
-        delay = max(self._backoff.next_delay(), asked)
-        self._retry_at = time.monotonic() + delay
-        self._outcomes[fault.outcome] += 1
-        log.warning(
-            "notification not delivered, it is tried again",
-            extra={"receiver": self._name, "why": fault.why, "retry_seconds": round(delay, 1)},
-        )
-
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        """What reads or writes a file; a disk that hangs holds up this receiver alone."""
-        return await asyncio.get_running_loop().run_in_executor(self._files, work)
-
-
-def _proposals_of(hosts: Mapping[str, SpaceHost]) -> Iterator[tuple[str, SpaceHost, ProposalRecord]]:
-    for space, host in hosts.items():
-        ledger = host.space.state.ledger
-        for proposal in (*ledger.all_open(), *ledger.unresolved()):
-            yield space, host, proposal
+def _rules_of(receiver: ReceiverConfig) -> SenderRules:
+    return SenderRules(
+        after_seconds=receiver.after_seconds,
+        outcome_unknown=receiver.outcome_unknown,
+        schedule=ScheduleRules(
+            receiver.max_messages_per_minute,
+            receiver.max_separate_messages,
+            _quiet_times(receiver.quiet_hours),
+        ),
+        max_argument_chars=receiver.max_argument_chars if receiver.include_arguments else None,
+    )
 
 
 def _quiet_times(quiet: QuietHours | None) -> QuietTimes | None:
