@@ -20,6 +20,7 @@ from moot.config import (
     hash_token,
     load,
 )
+from moot.config.cluster_config import ClusterConfig
 from moot.config.gateway_config import TlsConfig
 from moot.config.notification_config import NotificationsConfig, PushConfig, QuietHours, ReceiverConfig
 from moot.errors import UsageError
@@ -81,6 +82,10 @@ EVERYTHING = """
                              allow_private_addresses: true, after_seconds: 33, outcome_unknown: true,
                              max_messages_per_minute: 34, max_separate_messages: 35, max_devices: 36,
                              max_devices_per_participant: 37, max_subscribes_per_minute: 38}}
+      cluster: {servers: [nats://n], name: c, gateway: g, replicas: 1, shards: 2, credentials_file: moot.yaml,
+                tls_ca_file: moot.yaml, connect_seconds: 32, heartbeat_seconds: 33, gone_seconds: 34,
+                frame_stale_seconds: 35, unavailable_seconds: 36, stale_seconds: 37, max_batch_inputs: 38,
+                max_pending_bytes: 39, snapshot_inputs: 40}
       tls: {certificate: c, key: k, client_ca: a, check_seconds: 5, local_port: 7}
       smtp: {host: mail, port: 25, from: m@x, starttls: false, user: u, password_env: PW, timeout_seconds: 1}
       log: {level: debug, format: json, file: moot.log, file_bytes: 19, max_old_files: 20}
@@ -100,7 +105,11 @@ def differing(config: msgspec.Struct, default: msgspec.Struct, path: str = "") -
 def test_every_key_of_the_gateway_is_read(tmp_path: Path) -> None:
     environ = {"ROOT": "r", "PW": "hush", "URL": "https://example.org/in", "SIGN": "s" * 24}
     gateway = loaded(tmp_path, EVERYTHING + "\n" + " " * 4 + ONE_SPACE, **environ).gateway
-    plain = GatewayConfig(smtp=SmtpConfig(host="", sender=""), tls=TlsConfig(certificate=Path(), key=Path()))
+    plain = GatewayConfig(
+        smtp=SmtpConfig(host="", sender=""),
+        tls=TlsConfig(certificate=Path(), key=Path()),
+        cluster=ClusterConfig(servers=()),
+    )
     assert [name for name, differs in differing(gateway, plain) if not differs] == []
     assert gateway.admin_tokens == {"root": hash_token("r"), "second": hash_token("s")}
     assert gateway.smtp is not None
@@ -238,6 +247,12 @@ VALUES: dict[str, Any] = {
     "ALLOWED_HOSTS": "[x]",
     "ALLOWED_ORIGINS": "[x]",
     "JOURNAL__MODE": "strict",
+    "CLUSTER__SERVERS": "[nats://n]",
+    "CLUSTER__NAME": "c",
+    "CLUSTER__GATEWAY": "g",
+    "CLUSTER__REPLICAS": "1",
+    "CLUSTER__CREDENTIALS_FILE": "moot.yaml",
+    "CLUSTER__TLS_CA_FILE": "moot.yaml",
     "LOG__LEVEL": "debug",
     "LOG__FORMAT": "json",
     "SMTP__PASSWORD_ENV": "PW",
@@ -269,7 +284,11 @@ def test_every_setting_has_a_variable(tmp_path: Path) -> None:
     environ |= {"MOOT_GATEWAY__NOTIFICATIONS__RECEIVERS__PHONE": phone}
     environ |= {"URL": "https://example.org/in", "SIGN": "s" * 24}
     gateway = loaded(tmp_path, ONE_SPACE, **environ).gateway
-    plain = GatewayConfig(smtp=SmtpConfig(host="", sender=""), tls=TlsConfig(certificate=Path(), key=Path()))
+    plain = GatewayConfig(
+        smtp=SmtpConfig(host="", sender=""),
+        tls=TlsConfig(certificate=Path(), key=Path()),
+        cluster=ClusterConfig(servers=()),
+    )
     assert [name for name, differs in differing(gateway, plain) if not differs] == []
 
 

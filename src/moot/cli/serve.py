@@ -75,10 +75,9 @@ async def serve(options: argparse.Namespace) -> int:
         if gateway.local_url is not None:
             print(f"for programs on this machine: {gateway.local_url}", flush=True)
         print(f"moot gateway listening on {gateway.url}", flush=True)
-        await asyncio.Event().wait()
+        raise await gateway.wait_failed()
     finally:
         await gateway.stop()
-    return 0
 
 
 def _check_certificate(configuration: Configuration) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from moot.config.cluster_config import ClusterConfig
 from moot.config.notification_config import NotificationsConfig
 
 # Under its old name too: it was here before there were other sections with secrets.
@@ -227,6 +228,8 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     smtp: SmtpConfig | None = None
     # Who is told outside of Moot that a proposal waits.
     notifications: NotificationsConfig = NotificationsConfig()
+    # Several gateways for the same spaces; none without it.
+    cluster: ClusterConfig | None = None
     # What the gateway tells its operator.
     log: LogConfig = LogConfig()
     # Which endpoints there are.

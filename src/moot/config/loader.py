@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from moot.config.cluster_config import ClusterConfig
 from moot.config.config_warnings import warnings_of
 from moot.config.configuration import Access, Configuration, SpaceSettings
 from moot.config.environment import blamed, with_overrides
@@ -174,6 +175,7 @@ def _read_gateway(section: Mapping[str, Json], folder: Path, environ: Mapping[st
         "smtp": lambda value, path: _smtp(value, path, environ),
         "public_url": read_public_url,
         "notifications": lambda value, path: read_notifications(value, path, folder, environ),
+        "cluster": lambda value, path: _cluster(value, path, folder),
         "log": lambda value, path: read_struct(LogConfig, value, path),
         "http": lambda value, path: read_struct(HttpConfig, value, path),
         "tls": lambda value, path: _tls(value, path, folder),
@@ -196,6 +198,25 @@ def _tls(value: Json, path: str, folder: Path) -> TlsConfig | None:
         key=folder / tls.key,
         client_ca=None if tls.client_ca is None else folder / tls.client_ca,
     )
+
+
+def _cluster(value: Json, path: str, folder: Path) -> ClusterConfig | None:
+    if value is None:
+        return None
+    cluster = read_struct(ClusterConfig, value, path)
+    if cluster.replicas == 2:
+        raise UsageError(f"{path}.replicas: 1 or 3; with 2 the loss of either server stops the log")
+    if cluster.stale_seconds < cluster.unavailable_seconds:
+        raise UsageError(f"{path}.stale_seconds: not shorter than unavailable_seconds")
+    files = {
+        name: folder / file
+        for name in ("credentials_file", "tls_ca_file")
+        if (file := getattr(cluster, name)) is not None
+    }
+    for name, file in files.items():
+        if not file.is_file():
+            raise UsageError(f"{path}.{name}: {file} is not there")
+    return msgspec.structs.replace(cluster, **files)
 
 
 def _journal(value: Json, path: str) -> JournalConfig:

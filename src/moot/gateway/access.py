@@ -58,6 +58,8 @@ class SpaceDirectory:
         self.model: str | None = None
         self.create: Callable[[str], SpaceHost | AccessDenied] | None = None
         self._guests = 0
+        # In a cluster: what tells the guests of this gateway from those of others.
+        self.guest_prefix = ""
 
     def space(self, name: str | None) -> SpaceHost | AccessDenied:
         """The space of that name; without one the only space, or the one called `default` (D-22)."""
@@ -79,7 +81,7 @@ class SpaceDirectory:
             if self.access.get(host.name) != "public":
                 return AccessDenied(401, "a token is needed: send Authorization: Bearer …")
             self._guests += 1
-            return TokenIdentity(host, f"guest-{self._guests}", guest=True)
+            return TokenIdentity(host, f"guest-{self.guest_prefix}{self._guests}", guest=True)
         hashed = hash_token(token)
         name = host.space.find_token_owner(hashed)
         if name is not None:

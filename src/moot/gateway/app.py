@@ -11,6 +11,8 @@ import asyncio
 import logging
 import socket
 import time
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -39,11 +41,14 @@ from moot.net.server_tls import ServerTls, TlsFiles
 from moot.net.tls_acceptor import TlsAcceptor
 from moot.net.websocket_server import SocketLimits, WebSocketServer
 from moot.private_files import use_folder
-from moot.protocol.close_codes import GOING_AWAY
+from moot.protocol.close_codes import GOING_AWAY, TRY_AGAIN
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.resilience.task_set import TaskSet
 from moot.store.database import Database
+
+if TYPE_CHECKING:
+    from moot.gateway.cluster_node import ClusterNode
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +78,8 @@ class Gateway:
         self._local: socket.socket | None = None
         self._tasks = TaskSet("gateway")
         self.notifier = Notifier(self.config, self.directory, *_mail_settings(self.config))
+        # Its place in a cluster, if it has one.
+        self.node: ClusterNode | None = None
         self._mailer = Mailer(*_mail_settings(self.config))
 
     @property
@@ -129,9 +136,7 @@ class Gateway:
 
     async def _open(self, listening: socket.socket) -> None:
         self._database = database = Database.open(self.config.data / "moot.sqlite")
-        self._space_factory = factory = SpaceFactory(
-            self.configuration, self.directory, database, url=self.url, on_mail=self._mailer.send
-        )
+        self._space_factory = factory = self._make_factory(database)
         self.directory.admin_tokens = self.config.admin_tokens
         origin_policy = self._origin_policy()
         sockets = _socket_settings(self.config)
@@ -187,6 +192,42 @@ class Gateway:
             self.measures.watch_space(host)
         self.measures.watch_notifications(self.notifier)
         await self.notifier.start()
+
+    def _make_factory(self, database: Database) -> SpaceFactory:
+        configuration, cluster = self.configuration, self.config.cluster
+        if cluster is None:
+            return SpaceFactory(
+                configuration, self.directory, database, url=self.url, on_mail=self._mailer.send
+            )
+        if find_spec("nats") is None:
+            raise UsageError("gateway.cluster needs an extra: pip install 'moot[cluster]'")
+        # Only here: a gateway that is alone needs no NATS client.
+        from moot.gateway.cluster_space_factory import ClusterSpaceFactory
+
+        factory = ClusterSpaceFactory(
+            configuration,
+            self.directory,
+            database,
+            url=self.url,
+            on_mail=self._mailer.send,
+            cluster=cluster,
+            port=self.port,
+            close_sockets=self._close_sockets,
+        )
+        self.node = node = factory.node
+        self.readiness.is_cut_off = lambda: node.is_stale or node.failed.done()
+        return factory
+
+    async def wait_failed(self) -> UsageError:
+        """Wait until this gateway cannot go on, which only happens in a cluster; returns why."""
+        if self.node is None:
+            await asyncio.Event().wait()
+        assert self.node is not None  # noqa: S101  # the line above waits for ever
+        return await asyncio.shield(self.node.failed)
+
+    def _close_sockets(self, reason: str) -> None:
+        for one in list(self._upgrade_handler.sockets if self._upgrade_handler is not None else ()):
+            one.close(TRY_AGAIN, reason)
 
     def reload(self, configuration: Configuration) -> list[str]:
         """Take over participants, capabilities and rules of spaces that run; returns what needs a restart."""

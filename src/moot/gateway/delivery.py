@@ -140,6 +140,8 @@ class Delivery:
         self.outgoing = outgoing
         self.history = history
         self._on_mail = on_mail
+        # In a cluster: whose session this is, also of one that another gateway holds.
+        self.find_member: Callable[[SessionId], str | None] | None = None
         # Most messages go to the same audience as the last one, and nearly all to one of a few.
         self._last = _NOBODY
         self._audiences: dict[int, DeliveryAudience] = {}
@@ -216,7 +218,9 @@ class Delivery:
             [line.outbox for line in lines],
             dialects,
             dialects[0] if len(dialects) == 1 else None,
-            frozenset(line.member for line in lines),
+            frozenset(line.member for line in lines)
+            if self.find_member is None
+            else frozenset(member for session in sessions if (member := self.find_member(session))),
         )
         if len(self._audiences) >= _AUDIENCES_KEPT:
             self._audiences.clear()
@@ -230,6 +234,12 @@ class Delivery:
     def _reply(self, effect: Reply, now: float) -> None:
         line = self.sessions.get(effect.session)
         if line is None:
+            member = None if self.find_member is None else self.find_member(effect.session)
+            if member is not None and effect.kept:
+                # Another gateway has told it; here it can be polled.
+                said = Deliver((), _without_token(effect.notice))
+                size = len(DIALECTS["mew"].encode_notice(effect.notice) or b"")
+                self.history.add(now, said, frozenset({member}), size)
             return
         raw = DIALECTS[line.dialect].encode_notice(effect.notice)
         if raw is not None:

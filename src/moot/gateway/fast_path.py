@@ -50,11 +50,11 @@ COMPILED: Final = _is_built and not os.environ.get("MOOT_PURE_PYTHON")
 class FastPaths:
     """The fast paths of all sessions of one space."""
 
-    def __init__(self, state: State, journal: Journal, delivery: Delivery) -> None:
+    def __init__(self, state: State, journal: Journal, delivery: Delivery, *, compiled: bool = True) -> None:
         self._state = state
         self._delivery = delivery
         self._space: SpaceFastPath | None = None
-        if COMPILED:
+        if COMPILED and compiled:
             self._space = SpaceFastPath(state, journal, delivery.outgoing, delivery.history, HistoryEntry)
         self._sessions: dict[SessionId, SessionFastPath] = {}
 

@@ -69,6 +69,8 @@ class HostOptions(msgspec.Struct, frozen=True, kw_only=True):
     errors_per_second: float
     # How much of refused messages is journaled.
     refusals: RefusalLimits = RefusalLimits()
+    # Whether ordinary messages may take the compiled way, where it is built: not in a cluster.
+    fast_path: bool = True
     # The space's time: it never jumps. Conformance vectors make it stand still.
     clock: Callable[[], float] = msgspec.field(default_factory=SteadyClock)
 
@@ -103,7 +105,7 @@ class JournaledSpace:
         self.space = space
         self.journal = journal
         self.delivery = delivery
-        self.fast_paths = FastPaths(space.state, journal, delivery)
+        self.fast_paths = FastPaths(space.state, journal, delivery, compiled=options.fast_path)
         self.clock = options.clock
         self.pending: deque[PendingEffects] = deque()
         # The number of the record that calls for the next snapshot.
@@ -121,6 +123,7 @@ class JournaledSpace:
         self._committed = 0
         self._retry_timer: asyncio.TimerHandle | None = None
         self._is_stopping = False
+        self._mint = FreshMint()
         # How far the wall clock was ahead of the space's when that was last recorded.
         self._wall_ahead = 0.0
         self._wall_timer: asyncio.TimerHandle | None = None
@@ -128,9 +131,16 @@ class JournaledSpace:
 
     # Inputs
 
+    def next_mint(self) -> FreshMint:
+        """The mint for the next input. Most inputs draw nothing, so that one mint does for many."""
+        mint = self._mint
+        if mint.ids or mint.tokens:
+            mint = self._mint = FreshMint()
+        return mint
+
     def step(self, input: str, act: Input, *, waits: bool = False, **facts: Json) -> list[Result]:
         """Apply one input, record it and carry its effects out."""
-        now, mint = self.clock(), FreshMint()
+        now, mint = self.clock(), self.next_mint()
         effects = act(now, mint)
         number = self.record(input, now, mint, **facts)
         results = [effect for effect in effects if isinstance(effect, Result)]
@@ -143,7 +153,7 @@ class JournaledSpace:
         self, input: str, act: Input, *, shrinks_rights: bool = False, **facts: Json
     ) -> CarriedOut:
         """`step`, answered once the record is on disk. Raises as `carry_out_durably` does."""
-        now, mint = self.clock(), FreshMint()
+        now, mint = self.clock(), self.next_mint()
         effects = act(now, mint)
         number = self.record(input, now, mint, **facts)
         self.snapshots.mark_rights_change(number)
@@ -204,9 +214,15 @@ class JournaledSpace:
 
         What only reduces rights takes effect then all the same, which the answer says (`on_disk`).
         """
+        return await self.hold_until_durable(effects, number, now, shrinks_rights=shrinks_rights)
+
+    def hold_until_durable(
+        self, effects: list[Effect], number: int, now: float, *, shrinks_rights: bool = False
+    ) -> asyncio.Future[CarriedOut]:
+        """`carry_out_durably` for whoever does not wait at once: what it would return or raise."""
         done: asyncio.Future[CarriedOut] = asyncio.get_running_loop().create_future()
         self.carry_out(effects, number, now, waits=True, shrinks_rights=shrinks_rights, done=done)
-        return await done
+        return done
 
     def _hold(self, entry: PendingEffects) -> None:
         # Nothing may overtake it.

@@ -44,13 +44,13 @@ class OutputLog:
         def attach() -> None:
             host.delivery.attach(session, SessionOutbox(outbox, "mew", name, close))
 
-        try:
-            host.join(session, name, "mew", Options(), attach)
-        except Refused as refusal:
+        def reject(refusal: Refused) -> None:
             log.warning(
                 "output_log not joined",
                 extra={"space": host.name, "participant": name, "why": refusal.message},
             )
+
+        host.join(session, name, "mew", Options(), attach, reject)
 
     def write(self, data: bytes) -> None:
         """Append what a connection would have been sent; frames of streams are left out.

@@ -7,11 +7,12 @@ Nothing here awaits between an input and its effects; `journaled_space` says whe
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -57,6 +58,14 @@ _ID_AHEAD: Final = re.compile(
 )
 
 
+class StartedPost(NamedTuple):
+    """An accepted post; `done` when it is on disk."""
+
+    id: str
+    kind: str
+    done: asyncio.Future[CarriedOut]
+
+
 class SpaceHost:
     """Runs one space. All methods are called from the event loop."""
 
@@ -85,7 +94,6 @@ class SpaceHost:
         self._received = 0
         self._connected_at: dict[SessionId, float] = {}
         self._encoders: dict[SessionId, RecordEncoder] = {}
-        self._mint = FreshMint()
         self._sessions = 0
 
     # Starting and stopping
@@ -129,6 +137,11 @@ class SpaceHost:
     # What members do
 
     @property
+    def tells_outside(self) -> bool:
+        """Whether this gateway notifies people of what happens here: in a cluster one of them does."""
+        return True
+
+    @property
     def received(self) -> int:
         """How many envelopes came, by socket and by HTTP."""
         return self._received + self.fast_paths.accepted
@@ -149,10 +162,25 @@ class SpaceHost:
         dialect: DialectName,
         options: Options,
         attach: Callable[[], None],
+        reject: Callable[[Refused], None],
     ) -> None:
-        """Join a session; raises Refused. `attach` connects its outbox before anything is sent to it."""
+        """Join a session. `attach` connects its outbox before anything is sent to it; one that may not join
+        is told by `reject`, which in a cluster comes later."""
+        try:
+            self._join(session, who, dialect, options, attach)
+        except Refused as refusal:
+            reject(refusal)
+
+    def _join(
+        self,
+        session: SessionId,
+        who: str,
+        dialect: DialectName,
+        options: Options,
+        attach: Callable[[], None],
+    ) -> None:
         options = self._check_token(who, options)
-        now, mint = self.journaled.clock(), FreshMint()
+        now, mint = self.journaled.clock(), self.journaled.next_mint()
         effects = self.space.join(session, who, dialect, options, now, mint)
         self._connected_at[session] = now
         if dialect == "mew":
@@ -221,10 +249,7 @@ class SpaceHost:
         row = KINDS.get(envelope.kind, UNKNOWN)
         if not (self.journal.writable or row.shrinks_rights) and self._has_no_room(session, envelope, data):
             return
-        mint = self._mint
-        if mint.ids or mint.tokens:
-            # Most envelopes draw nothing, so that one mint does for many.
-            mint = self._mint = FreshMint()
+        mint = journaled.next_mint()
         effects = space.receive(session, envelope, now, mint)
         self._received += 1
         only = effects[0] if len(effects) == 1 else None
@@ -308,7 +333,7 @@ class SpaceHost:
 
     def refuse(self, session: SessionId, refusal: Refused, size: int) -> None:
         """Answer something that never became an envelope; its bytes are not journaled, only that it came."""
-        now, mint = self.journaled.clock(), FreshMint()
+        now, mint = self.journaled.clock(), self.journaled.next_mint()
         if session not in self.space.state.roster.sessions or not self.error_replies.allows(session, now):
             return
         effects = self.space.refuse(session, refusal, now, mint)
@@ -323,7 +348,7 @@ class SpaceHost:
 
     def _refuse_undecoded(self, session: SessionId, refusal: Refused, data: bytes) -> None:
         """Answer something that was too fast to be decoded, by its id where that is easily found."""
-        now, mint = self.journaled.clock(), FreshMint()
+        now, mint = self.journaled.clock(), self.journaled.next_mint()
         self._received += 1
         found = _ID_AHEAD.match(data[:_AHEAD_BYTES])
         if found is not None:
@@ -370,8 +395,26 @@ class SpaceHost:
 
         Raises OutcomeUnknown when it was accepted but the journal failed before it was on disk.
         """
+        started = self._start_post(self.new_session(), who, dialect, body, options)
+        if isinstance(started, Reply):
+            return started
+        # HTTP 200 is an acknowledgement, so it waits for the disk in every mode (D-41).
+        try:
+            done = await started.done
+        except OutcomeUnknown as unknown:
+            unknown.details["id"] = started.id
+            raise
+        if started.kind == "space/invite" and done.results:
+            ack = invite_ack(done.results[0].fields, who, started.id)
+            tell_own_connections(self.space, self.delivery, who, ack)
+        return done
+
+    def _start_post(
+        self, session: SessionId, who: str, dialect: DialectName, body: bytes, options: Options
+    ) -> StartedPost | Reply:
+        """Apply the envelope of a post; its effects wait for the disk. A refusal is returned as the reply."""
         options = self._check_token(who, options)
-        now, mint, session = self.journaled.clock(), FreshMint(), self.new_session()
+        now, mint = self.journaled.clock(), self.journaled.next_mint()
         space = self.space
         config = space.state.config
         try:
@@ -405,15 +448,8 @@ class SpaceHost:
         number = self.journal.append(head + b',"raw":', body, vital=vital)
         if row.changes_verdict or _waits_for_disk(effects):
             self.journaled.snapshots.mark_rights_change(number)
-        # HTTP 200 is an acknowledgement, so it waits for the disk in every mode (D-41).
-        try:
-            done = await self.journaled.carry_out_durably(effects, number, now, shrinks_rights=vital)
-        except OutcomeUnknown as unknown:
-            unknown.details["id"] = id
-            raise
-        if envelope.kind == "space/invite" and done.results:
-            tell_own_connections(space, self.delivery, who, invite_ack(done.results[0].fields, who, id))
-        return done
+        done = self.journaled.hold_until_durable(effects, number, now, shrinks_rights=vital)
+        return StartedPost(id, envelope.kind, done)
 
     def describe_roster(
         self, who: str, dialect: DialectName, options: Options, after: str | None

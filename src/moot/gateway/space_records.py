@@ -55,6 +55,8 @@ class StoredInput(msgspec.Struct):
     wall: float = 0.0
     # Of a restart: whether the wall clock was behind the space's.
     clock_lost: bool = False
+    # Of `gateway_gone`: the connections that it held.
+    sessions: list[str] = []
     # Of a reload: the configuration that was taken over; not in records of version 0.1.
     config: dict[str, Any] | None = None
     # Of `state` and `repair`: the whole state at that moment, with its configuration.
@@ -169,6 +171,8 @@ def _apply(space: Space, record: StoredInput, config: SpaceConfig) -> list[Effec
             return space.leave(session, now, mint)
         case "expire":
             return space.expire(now, mint)
+        case "gateway_gone":
+            return space.drop_sessions([SessionId(each) for each in record.sessions], now, mint)
         case "restart":
             return space.restart(now, FreshMint(), clock_lost=record.clock_lost)
         case "clock":

@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 _SUBPROTOCOLS: Final[Mapping[str, DialectName]] = {"mew.v0.4": "mew", "mcpx.v0.1": "mcpx", "mcpx.m3p": "m3p"}
 # D-20: what clients call the id that they propose in a join.
 _ID_KEYS: Final = ("participantId", "participant", "participant_id", "from")
-_TRY_AGAIN_CODES: Final = frozenset({"resource_limit", "rate_limited"})
+_TRY_AGAIN_CODES: Final = frozenset({"resource_limit", "rate_limited", "unavailable"})
 _PROTOCOLS: Final[Mapping[str, DialectName]] = {"mew/v0.4": "mew", "mcpx/v0.1": "mcpx"}
 
 
@@ -96,6 +96,9 @@ class UpgradeHandler:
             # Whoever was told to go may be back before the port is closed: nobody would be behind its socket.
             again = f"the gateway is {self.readiness.phase}: try again in a moment"
             return _refusal(AccessDenied(503, again, retry_after=1))
+        if self.readiness.is_cut_off():
+            cut_off = "this gateway is cut off from its cluster: connect to another one"
+            return _refusal(AccessDenied(503, cut_off, retry_after=1))
         try:
             parts = urlsplit(upgrade.path)
         except ValueError:
@@ -222,10 +225,12 @@ class MemberSocket:
                 session, SessionOutbox(self._outbox, self.dialect, identity.name, self.close)
             )
 
-        try:
-            host.join(session, identity.name, self.dialect, options, attach)
-        except Refused as refusal:
+        def reject(refusal: Refused) -> None:
+            self.host = self.session = None
             self._reject(refusal.code, refusal.message)
+
+        host.join(session, identity.name, self.dialect, options, attach, reject)
+        if self.session is None:
             return
         if self._join_timer is not None:
             self._join_timer.cancel()

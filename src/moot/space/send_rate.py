@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from moot.errors import RateLimited
 from moot.space.config import SpaceLimits
@@ -22,6 +22,9 @@ class SendRate(NamedTuple):
     def of(cls, limits: SpaceLimits) -> SendRate:
         messages, octets = limits.messages_per_second, limits.bytes_per_second
         return cls(1 / messages if messages else 0.0, 1 / octets if octets else 0.0)
+
+
+UNLIMITED: Final = SendRate(0.0, 0.0)
 
 
 class SendRateLimiter:

@@ -26,7 +26,7 @@ from moot.errors import (
     UsageError,
 )
 from moot.protocol import payloads
-from moot.protocol.close_codes import POLICY, SHUT_DOWN
+from moot.protocol.close_codes import POLICY, SHUT_DOWN, TRY_AGAIN
 from moot.protocol.envelope import DialectName, Envelope, rfc3339
 from moot.protocol.frames import Frame
 from moot.protocol.kinds import UNKNOWN
@@ -334,6 +334,16 @@ class Space:
         if clock_lost:
             timed = [grant for grant in self.state.grants.by_id.values() if grant.expires is not None]
             effects += grant_limits.end_grants(self.state, timed, "clock_lost", now, mint)
+        return effects
+
+    def drop_sessions(self, sessions: Sequence[SessionId], now: float, mint: Mint) -> list[Effect]:
+        """The gateway that held these connections is gone: their members have left (in a cluster)."""
+        effects: list[Effect] = []
+        for session in sessions:
+            if session in self.state.roster.sessions:
+                # Should it still be there, cut off from the others, then it closes them when it hears this.
+                effects.append(Disconnect(session, TRY_AGAIN, "this gateway was cut off: connect again"))
+                effects += membership.leave(self.state, session, now, mint)
         return effects
 
     def health(self, *, journal_writable: bool) -> list[Effect]:

@@ -20,7 +20,7 @@ from moot.space.id_window import IdWindow, SeenEnvelope
 from moot.space.listing import describe_welcome
 from moot.space.proposal_ledger import ProposalLedger, ProposalRecord, Settled, UnknownReason
 from moot.space.roster import Options, Session, SpaceMember, SpaceRoster
-from moot.space.send_rate import SendRate
+from moot.space.send_rate import UNLIMITED, SendRate
 from moot.space.stream_table import StreamRecord, StreamTable
 
 Deadline = Literal["request", "execution", "proposal", "pause", "shutdown", "stream", "grant"]
@@ -39,6 +39,7 @@ class State:
         self.config = config
         self.limits = config.limits
         self.send_rate = SendRate.of(config.limits)
+        self._rate_at_edge = False
         self.roster = SpaceRoster()
         self.grants = GrantTable()
         self.streams = StreamTable()
@@ -64,11 +65,17 @@ class State:
         """Call after any change of members, rights, pauses, shutdowns, approvals or the configuration."""
         self.verdict_epoch += 1
 
+    def limit_rate_at_edge(self) -> None:
+        """Let every message pass step 2: whoever calls has counted it. What was counted is no part of the
+        saved state, so gateways that share a space would come to different verdicts."""
+        self._rate_at_edge = True
+        self.send_rate = UNLIMITED
+
     def configure(self, config: SpaceConfig) -> None:
         """Take new rules and limits over."""
         self.config = config
         self.limits = config.limits
-        self.send_rate = SendRate.of(config.limits)
+        self.send_rate = UNLIMITED if self._rate_at_edge else SendRate.of(config.limits)
         self.window.resize(config.limits.max_recent_ids)
         self.ledger.max_settled = config.limits.max_settled_proposals
         for member in self.roster:

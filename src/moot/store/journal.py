@@ -77,6 +77,8 @@ class Journal:
     is_written: bool  # whether there is a file at all
     # What waits to be written: texts of a line or more, each without its last closing brace.
     pending: list[bytes]
+    # In a cluster, while the log is read again: what is appended is in the file already.
+    skips: bool = False
     writable: bool  # False from the fault of a write or fsync until all that was kept is on disk
     on_health: Callable[[bool], None] | None = None
     # Told how many seconds a write took (see TIMED_WRITES), and each fsync that went well.
@@ -234,6 +236,8 @@ class _FileJournal(Journal):
         )
 
     def append(self, members: bytes, rest: bytes = b"", *, vital: bool = False) -> int:
+        if self.skips:
+            return self.next_number - 1
         if not self.writable:
             return self._keep(line(self.next_number, members, rest), vital)
         number = self.next_number

@@ -61,6 +61,8 @@ class Recipient(Protocol):
 
     # What was told is kept for this one alone.
     owner: str
+    # Whether all gateways of a cluster know it, of which one tells it.
+    is_shared: bool
 
     def participant_in(self, space: str) -> str | None:
         """Who is told of what is in this space; None if nobody is."""
@@ -163,7 +165,9 @@ class NotificationSender:
         return {
             space: host
             for space, host in self._hosts.items()
-            if host.journal.writable and participant_in(space) is not None
+            if host.journal.writable
+            and (host.tells_outside or not self._recipient.is_shared)
+            and participant_in(space) is not None
         }
 
     def _concerns(self, host: SpaceHost, proposal: ProposalRecord, subject: Subject) -> bool:

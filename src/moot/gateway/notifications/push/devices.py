@@ -46,6 +46,9 @@ class PushUnavailable(MootError):
 class TokenHolder:
     """Whoever holds a token, in the spaces that it opens now."""
 
+    # Devices are known to the gateway with which they were registered.
+    is_shared = False
+
     def __init__(self, directory: SpaceDirectory, token: str) -> None:
         self.owner = token
         self._directory = directory

@@ -1,0 +1,155 @@
+"""Reading the log: message by message, each the one that follows.
+
+Whatever does not follow is not applied: a consumer that skipped something, restarted, or fell silent is
+thrown away, and a new one begins behind the last message that was applied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+import nats.errors
+import nats.js.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+from nats.js.client import JetStreamContext
+
+from moot.errors import UsageError
+
+log = logging.getLogger(__name__)
+
+# Shorter than anybody's patience; a stopped server is noticed after three of them.
+_HEARTBEAT_SECONDS: Final = 0.5
+_SILENT_SECONDS: Final = 1.5
+_LOOK_SECONDS: Final = 0.1
+# The server forgets a consumer that nobody listens to.
+_INACTIVE_SECONDS: Final = 30.0
+
+# Sequence, time in nanoseconds, bytes.
+OnMessage = Callable[[int, int, bytes], None]
+
+
+class LogReader:
+    """Reads one stream from `applied` + 1 on. `on_message` must not raise."""
+
+    def __init__(
+        self, client: Client, context: JetStreamContext, stream: str, applied: int, on_message: OnMessage
+    ) -> None:
+        self._client = client
+        self._context = context
+        self._stream = stream
+        self._on_message = on_message
+        # The sequence of the last message that was applied.
+        self.applied = applied
+        # How many consumers were thrown away.
+        self.restarts = 0
+        self._subscription: Subscription | None = None
+        self._heard_at = 0.0
+        self._is_broken = False
+
+    async def run(self) -> None:
+        """Read until cancelled. Raises UsageError when messages are gone that were not applied."""
+        try:
+            while True:
+                if (
+                    self._subscription is None
+                    or self._is_broken
+                    or time.monotonic() - self._heard_at > _SILENT_SECONDS
+                ):
+                    try:
+                        await self._start_again()
+                    except (nats.errors.Error, nats.js.errors.Error, TimeoutError, OSError) as fault:
+                        log.debug("log not read", extra={"stream": self._stream, "fault": repr(fault)})
+                await asyncio.sleep(_LOOK_SECONDS)
+        finally:
+            await self._drop()
+
+    async def _start_again(self) -> None:
+        await self._drop()
+        state = (await self._context.stream_info(self._stream)).state
+        if state.first_seq > self.applied + 1:
+            raise UsageError(
+                f"the log {self._stream} begins at {state.first_seq}, and this gateway has read up to "
+                f"{self.applied}: it was away for too long. Start it again: it begins at the latest snapshot"
+            )
+        if state.last_seq < self.applied:
+            raise UsageError(
+                f"the log {self._stream} ends at {state.last_seq}, and this gateway has read up to "
+                f"{self.applied}: NATS has lost messages, or the stream was made anew"
+            )
+        inbox = self._client.new_inbox()
+        self._is_broken = False
+        self._heard_at = time.monotonic()
+        self.restarts += 1
+        subscription: Subscription | None = None
+
+        async def take(message: Msg) -> None:
+            if self._subscription is subscription:
+                await self._take(message)
+
+        subscription = await self._client.subscribe(inbox, cb=take)
+        self._subscription = subscription
+        await self._context.add_consumer(
+            self._stream,
+            config=ConsumerConfig(
+                deliver_subject=inbox,
+                deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
+                opt_start_seq=self.applied + 1,
+                ack_policy=AckPolicy.NONE,
+                idle_heartbeat=_HEARTBEAT_SECONDS,
+                flow_control=True,
+                max_deliver=1,
+                mem_storage=True,
+                num_replicas=1,
+                inactive_threshold=_INACTIVE_SECONDS,
+            ),
+        )
+
+    async def _take(self, message: Msg) -> None:
+        self._heard_at = time.monotonic()
+        if message.headers is not None and not message.data and "Status" in message.headers:
+            if message.reply:
+                # Flow control: the server goes on when we have come this far.
+                await self._client.publish(message.reply)
+            return
+        if self._is_broken:
+            return
+        metadata = message.metadata
+        sequence, timestamp = metadata.sequence.stream, _nanoseconds(message)
+        if sequence <= self.applied:
+            return
+        if sequence != self.applied + 1:
+            log.info(
+                "log has a gap: reading it again",
+                extra={"stream": self._stream, "expected": self.applied + 1, "got": sequence},
+            )
+            self._is_broken = True
+            return
+        self.applied = sequence
+        self._on_message(sequence, timestamp, message.data)
+
+    async def _drop(self) -> None:
+        subscription, self._subscription = self._subscription, None
+        if subscription is None:
+            return
+        try:
+            await subscription.unsubscribe()
+        except nats.errors.Error:
+            # The connection is gone, and the subscription with it.
+            return
+
+
+def _nanoseconds(message: Msg) -> int:
+    """When the server stored it, exactly.
+
+    The reply is `$JS.ACK.stream.consumer.delivered.sequence.….nanoseconds.pending`.
+    """
+    fields = message.reply.split(".")
+    # With a domain and an account there are two more in front, and a token behind.
+    return int(fields[7] if len(fields) == 9 else fields[9])

@@ -1,0 +1,220 @@
+"""Writing the log: one NATS message on its way, and what comes meanwhile is the next one.
+
+A message that may or may not have arrived is sent again with the same bytes and headers, for ever:
+`Nats-Msg-Id` lets the server know it, and `Nats-Expected-Last-Subject-Sequence` refuses it after a later one.
+So nothing is doubled and nothing is swapped, whatever fails. Two on their way could be swapped by a retry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import nats.errors
+import nats.js.errors
+from nats.js.client import JetStreamContext
+
+from moot.cluster.batch import FORMAT, BatchHead, LoggedInput, encode_batch
+from moot.errors import UsageError
+
+log = logging.getLogger(__name__)
+
+# Wrong last sequence, and: another message of this subject is in process.
+_WRONG_LAST: Final = frozenset({10071, 10164})
+_TRY_SECONDS: Final = 1.0
+_RETRY_SECONDS: Final = 0.02
+_HEAD_BYTES: Final = 512
+_EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
+_MESSAGE_ID: Final = "Nats-Msg-Id"
+
+OnDone = Callable[[object], None]
+
+
+class PendingInput:
+    """An input on its way to the log. `sent`: it may be in the log, and nobody can take it back."""
+
+    __slots__ = ("at", "input", "on_done", "secrets", "sent")
+
+    def __init__(self, input: LoggedInput, on_done: OnDone | None) -> None:
+        self.input = input
+        self.at = time.monotonic()
+        self.sent = False
+        # Called with what came of it when it was applied, or with Unavailable when it was withdrawn.
+        self.on_done = on_done
+        # Fresh tokens that only this gateway knows; the log has their hashes.
+        self.secrets: tuple[str, ...] = ()
+
+
+class LogWriter:
+    """Appends the inputs of one gateway to one stream. `run` sends them."""
+
+    def __init__(
+        self,
+        context: JetStreamContext,
+        *,
+        stream: str,
+        subject: str,
+        gateway: str,
+        max_batch_inputs: int,
+        max_payload_bytes: int,
+        position: Callable[[], int],
+    ) -> None:
+        self._context = context
+        self._stream = stream
+        self._subject = subject
+        self._gateway = gateway
+        self._max_inputs = max_batch_inputs
+        # How far this gateway has read the log.
+        self._position = position
+        self.max_bytes = max_payload_bytes - _HEAD_BYTES
+        self.epoch = 0
+        # The sequence of our last message in the stream; 0: there is none.
+        self.last = 0
+        self.queued: deque[PendingInput] = deque()
+        self.queued_bytes = 0
+        # Sent, and not yet read back: by number of the batch.
+        self.unread: dict[int, list[PendingInput]] = {}
+        # When those of them that are heartbeats were made.
+        self.beats: dict[int, float] = {}
+        self._number = 0
+        self._wants_beat = False
+        self._news = asyncio.Event()
+        # Set when the connection is back, or our message was read: the answer may never come.
+        self._again = asyncio.Event()
+        self._read: tuple[int, int] = (0, 0)
+        # Two processes that are given one name must not take each other's messages for their own.
+        self._nonce = secrets.token_hex(8)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.queued and not self.unread
+
+    def append(self, input: LoggedInput, on_done: OnDone | None = None) -> PendingInput:
+        pending = PendingInput(input, on_done)
+        self.queued.append(pending)
+        self.queued_bytes += input.size
+        self._news.set()
+        return pending
+
+    def beat(self) -> None:
+        """Write a heartbeat with the next message; one at a time, so that a pause is not made up for."""
+        self._wants_beat = True
+        self._news.set()
+
+    def withdraw_older(self, seconds: float) -> list[PendingInput]:
+        """Take back what has waited for so long, is not on its way, and has somebody to be told so."""
+        limit = time.monotonic() - seconds
+        if not self.queued or self.queued[0].at >= limit:
+            return []
+        withdrawn = [each for each in self.queued if each.at < limit and each.on_done is not None]
+        self.queued = deque(each for each in self.queued if each.at >= limit or each.on_done is None)
+        self.queued_bytes = sum(each.input.size for each in self.queued)
+        return withdrawn
+
+    def note_read(self, number: int, sequence: int) -> list[PendingInput]:
+        """Our batch came back through the log: the inputs that it held."""
+        self._read = (number, sequence)
+        self._again.set()
+        return self.unread.pop(number, [])
+
+    def retry_now(self) -> None:
+        """The connection is back: what waits for an answer of the old one may wait for ever."""
+        self._again.set()
+
+    async def run(self) -> None:
+        """Send until cancelled. Raises UsageError when another process writes as this gateway."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self.queued or self._wants_beat:
+                await self._send_next()
+
+    async def _send_next(self) -> None:
+        taken: list[PendingInput] = []
+        size = 0
+        while self.queued and len(taken) < self._max_inputs:
+            size += self.queued[0].input.size
+            if taken and size > self.max_bytes:
+                break
+            pending = self.queued.popleft()
+            self.queued_bytes -= pending.input.size
+            pending.sent = True
+            taken.append(pending)
+        self._number += 1
+        number, beat, self._wants_beat = self._number, self._wants_beat, False
+        head = BatchHead(FORMAT, self._gateway, self.epoch, number, secrets.token_hex(16), beat)
+        self.unread[number] = taken
+        if beat:
+            self.beats[number] = time.monotonic()
+        await self._publish(number, encode_batch(head, [each.input for each in taken]))
+
+    async def _publish(self, number: int, payload: bytes) -> None:
+        message_id = f"{self._gateway}:{self.epoch}:{self._nonce}:{number}"
+        headers = {_EXPECTED: str(self.last), _MESSAGE_ID: message_id}
+        while True:
+            self._again.clear()
+            if self._read[0] == number:
+                self.last = self._read[1]
+                return
+            try:
+                self.last = await self._try(payload, headers)
+                return
+            except nats.js.errors.APIError as fault:
+                if fault.err_code in _WRONG_LAST:
+                    found = await self._find(message_id)
+                    if found is not None and found > 0:
+                        self.last = found
+                        return
+                    if found == 0:
+                        headers[_EXPECTED] = "0"
+                log.debug("log refuses", extra={"code": fault.err_code, "stream": self._stream})
+                await asyncio.sleep(_RETRY_SECONDS)
+            except (nats.errors.Error, TimeoutError, OSError) as fault:
+                log.debug("log does not answer", extra={"fault": repr(fault), "stream": self._stream})
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _try(self, payload: bytes, headers: dict[str, str]) -> int:
+        """One try; ends early when there is a reason to look again."""
+        publishing = asyncio.ensure_future(
+            self._context.publish(self._subject, payload, timeout=_TRY_SECONDS, headers=dict(headers))
+        )
+        again = asyncio.ensure_future(self._again.wait())
+        try:
+            await asyncio.wait((publishing, again), return_when=asyncio.FIRST_COMPLETED)
+            if publishing.done():
+                return int(publishing.result().seq)
+            raise TimeoutError
+        finally:
+            again.cancel()
+            publishing.cancel()
+
+    async def _find(self, message_id: str) -> int | None:
+        """The sequence of our message if it is the subject's last; 0: our last one was trimmed, and this one
+        is not in; None: not known yet."""
+        try:
+            found = await self._context.get_last_msg(self._stream, self._subject)
+        except nats.js.errors.NotFoundError:
+            return await self._find_trimmed()
+        except (nats.errors.Error, nats.js.errors.Error, TimeoutError, OSError):
+            return None
+        if (found.headers or {}).get(_MESSAGE_ID) == message_id:
+            return int(found.seq or 0)
+        if int(found.seq or 0) > self.last:
+            raise UsageError(
+                f"another process writes the log as gateway {self._gateway}: give each gateway of a cluster "
+                "its own name (gateway.cluster.gateway)"
+            )
+        return None
+
+    async def _find_trimmed(self) -> int | None:
+        """The subject is empty. If we have read all that was trimmed, ours is not among that."""
+        try:
+            state = (await self._context.stream_info(self._stream)).state
+        except (nats.errors.Error, nats.js.errors.Error, TimeoutError, OSError):
+            return None
+        return 0 if self._position() + 1 >= state.first_seq else None

@@ -1,0 +1,252 @@
+"""The connection to NATS, with an error that says what to do for each way in which it can be wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, NamedTuple, TypeVar
+
+import nats
+import nats.errors
+import nats.js.errors
+from nats.aio.client import Client
+from nats.js.api import DiscardPolicy, ObjectStoreConfig, StorageType, StreamConfig, StreamInfo
+from nats.js.client import JetStreamContext
+from nats.js.object_store import ObjectStore
+
+from moot.config.cluster_config import ClusterConfig
+from moot.errors import UsageError
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# Whatever a request to NATS may raise.
+NATS_FAULTS: Final = (nats.errors.Error, nats.js.errors.Error, TimeoutError, OSError)
+# Earlier ones are known to lose what they acknowledged.
+MIN_SERVER_VERSION: Final = (2, 14, 3)
+# A stopped server is noticed after two of them.
+_PING_SECONDS: Final = 0.5
+_RECONNECT_SECONDS: Final = 0.1
+_REQUEST_SECONDS: Final = 3.0
+# JetStream's own codes.
+_NO_PEERS: Final = frozenset({10005, 10074})
+_OVERLAP: Final = 10065
+_NO_STORAGE: Final = frozenset({10023, 10028, 10047})
+
+
+class ClusterConnection(NamedTuple):
+    """A connection whose server can keep the log."""
+
+    client: Client
+    context: JetStreamContext
+    max_payload_bytes: int
+
+
+async def connect(config: ClusterConfig, name: str, on_reconnected: Callable[[], None]) -> ClusterConnection:
+    """Raises UsageError when no server answers, lets us in, is new enough and has JetStream."""
+    faults: list[str] = []
+    client = Client()
+
+    async def note_fault(fault: Exception) -> None:
+        faults.append(str(fault) or type(fault).__name__)
+        del faults[:-8]
+        log.debug("nats", extra={"fault": faults[-1]})
+
+    async def note_reconnected() -> None:
+        log.info("connected to NATS again", extra={"server": client.connected_url.netloc})  # type: ignore[union-attr]
+        on_reconnected()
+
+    options: dict[str, Any] = {}
+    if config.credentials_file is not None:
+        options["user_credentials"] = str(config.credentials_file)
+    if config.tls_ca_file is not None:
+        options["tls"] = ssl.create_default_context(cafile=str(config.tls_ca_file))
+    where = ", ".join(_without_secrets(each) for each in config.servers)
+    try:
+        async with asyncio.timeout(config.connect_seconds):
+            await client.connect(
+                list(config.servers),
+                name=f"moot {name}",
+                error_cb=note_fault,
+                reconnected_cb=note_reconnected,
+                connect_timeout=2,
+                reconnect_time_wait=_RECONNECT_SECONDS,  # type: ignore[arg-type]  # it sleeps for so long
+                max_reconnect_attempts=-1,
+                ping_interval=_PING_SECONDS,  # type: ignore[arg-type]  # it sleeps for so long
+                max_outstanding_pings=2,
+                **options,
+            )
+    except (nats.errors.Error, OSError, TimeoutError, ValueError) as fault:
+        with_reason = " ".join([*faults, str(fault)]).lower()
+        await _give_up(client)
+        if "authorization" in with_reason or "authentication" in with_reason:
+            raise UsageError(
+                f"NATS at {where} refuses these credentials: check gateway.cluster.credentials_file"
+            ) from None
+        why = faults[-1] if faults else str(fault) or "no answer"
+        raise UsageError(
+            f"no NATS server can be reached at {where} ({why}): start one, or check gateway.cluster.servers"
+        ) from None
+    try:
+        _check_version(client, where)
+        context = client.jetstream(timeout=_REQUEST_SECONDS)
+        await _check_jetstream(context, where)
+    except BaseException:
+        await _give_up(client)
+        raise
+    return ClusterConnection(client, context, client.max_payload)
+
+
+async def use_stream(
+    connection: ClusterConnection, config: ClusterConfig, stream: str, subjects: str, identity: str
+) -> StreamInfo:
+    """The stream of this cluster, made if it is not there; raises UsageError when it is another's."""
+    context = connection.context
+    meta = {"moot_cluster": config.name, "moot_stream": identity} | _agreed(config)
+    wanted = StreamConfig(
+        name=stream,
+        subjects=[subjects],
+        storage=StorageType.FILE,
+        num_replicas=config.replicas,
+        discard=DiscardPolicy.NEW,
+        duplicate_window=120,
+        deny_delete=True,
+        metadata=meta,
+    )
+    try:
+        info = await _retry(lambda: context.stream_info(stream))
+    except nats.js.errors.NotFoundError:
+        try:
+            info = await _retry(lambda: context.add_stream(wanted))
+        except nats.js.errors.APIError as fault:
+            if fault.err_code == 10058:
+                # Another gateway was quicker, with an identity of its own.
+                info = await _retry(lambda: context.stream_info(stream))
+            else:
+                raise _stream_fault(fault, config, stream) from None
+    found = info.config.metadata or {}
+    if found.get("moot_cluster") != config.name:
+        raise UsageError(
+            f"NATS has a stream {stream} that is not of the Moot cluster {config.name!r}: "
+            "give this cluster another name (gateway.cluster.name)"
+        )
+    for key, value in _agreed(config).items():
+        if found.get(key) != value:
+            setting = key.removeprefix("moot_")
+            raise UsageError(
+                f"cluster {config.name} was made with gateway.cluster.{setting} {found.get(key)}, and this "
+                f"gateway has {value}: all gateways must have the same, and it cannot change"
+            )
+    if info.config.num_replicas != config.replicas:
+        raise UsageError(
+            f"NATS keeps {info.config.num_replicas} copies of {stream}, and gateway.cluster.replicas says "
+            f"{config.replicas}: change one of them (nats stream edit {stream} --replicas {config.replicas})"
+        )
+    return info
+
+
+def _agreed(config: ClusterConfig) -> dict[str, str]:
+    """What all gateways must have alike, or they would come to different states."""
+    return {
+        "moot_shards": str(config.shards),
+        "moot_heartbeat_seconds": str(config.heartbeat_seconds),
+        "moot_gone_seconds": str(config.gone_seconds),
+        "moot_snapshot_inputs": str(config.snapshot_inputs),
+    }
+
+
+async def use_snapshots(connection: ClusterConnection, config: ClusterConfig) -> ObjectStore:
+    """The bucket in which the cluster's snapshots are."""
+    bucket = f"{config.name}-snapshots"
+    context = connection.context
+    try:
+        return await _retry(lambda: context.object_store(bucket))
+    except (nats.js.errors.BucketNotFoundError, nats.js.errors.NotFoundError):
+        wanted = ObjectStoreConfig(bucket=bucket, replicas=config.replicas, storage=StorageType.FILE)
+        try:
+            return await _retry(lambda: context.create_object_store(bucket, wanted))
+        except nats.js.errors.APIError as fault:
+            if fault.err_code == 10058:
+                return await _retry(lambda: context.object_store(bucket))
+            raise _stream_fault(fault, config, f"OBJ_{bucket}") from None
+
+
+async def _retry(ask: Callable[[], Awaitable[T]], tries: int = 10) -> T:
+    """JetStream answers nothing while it elects a leader."""
+    for left in range(tries, 0, -1):
+        try:
+            return await ask()
+        except (
+            nats.errors.TimeoutError,
+            nats.errors.NoRespondersError,
+            nats.js.errors.ServiceUnavailableError,
+        ):
+            if left == 1:
+                raise UsageError(
+                    "JetStream does not answer: too few NATS servers run to agree on anything"
+                ) from None
+            await asyncio.sleep(0.5)
+    raise AssertionError("tries is positive")
+
+
+def _stream_fault(fault: nats.js.errors.APIError, config: ClusterConfig, stream: str) -> UsageError:
+    if fault.err_code in _NO_PEERS:
+        return UsageError(
+            f"NATS cannot keep {config.replicas} copies of {stream}: run {config.replicas} servers as a NATS "
+            "cluster, or set gateway.cluster.replicas to 1 to try without"
+        )
+    if fault.err_code == _OVERLAP:
+        return UsageError(
+            f"another stream in NATS takes the subjects of {stream}: give this cluster another name "
+            "(gateway.cluster.name)"
+        )
+    if fault.err_code in _NO_STORAGE:
+        return UsageError(f"NATS has no room for {stream}: {fault.description}")
+    return UsageError(f"NATS does not make the stream {stream}: {fault.description} ({fault.err_code})")
+
+
+def _check_version(client: Client, where: str) -> None:
+    version = client.connected_server_version
+    found = (version.major, version.minor, version.patch)
+    if found < MIN_SERVER_VERSION:
+        needed = ".".join(map(str, MIN_SERVER_VERSION))
+        raise UsageError(
+            f"the NATS server at {where} is version {'.'.join(map(str, found))}: {needed} or later is "
+            "needed, earlier ones can lose what they acknowledged"
+        )
+
+
+async def _check_jetstream(context: JetStreamContext, where: str) -> None:
+    try:
+        await context.account_info()
+    except (
+        nats.errors.NoRespondersError,
+        nats.js.errors.ServiceUnavailableError,
+        nats.js.errors.NotFoundError,
+    ):
+        raise UsageError(
+            f"the NATS server at {where} has no JetStream for this account: start it with --jetstream, or "
+            "enable it in the account"
+        ) from None
+    except nats.js.errors.APIError as fault:
+        raise UsageError(f"JetStream at {where}: {fault.description}") from None
+    except nats.errors.TimeoutError:
+        raise UsageError(
+            f"JetStream at {where} does not answer: too few NATS servers run to agree on anything"
+        ) from None
+
+
+async def _give_up(client: Client) -> None:
+    closing: Coroutine[Any, Any, None] = client.close()
+    try:
+        await asyncio.wait_for(closing, 1)
+    except (nats.errors.Error, TimeoutError, OSError):
+        log.debug("nats connection not closed")
+
+
+def _without_secrets(address: str) -> str:
+    scheme, separator, rest = address.rpartition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"

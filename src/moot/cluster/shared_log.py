@@ -1,0 +1,140 @@
+"""One stream of the log as a gateway uses it: append an input, and here is the next.
+
+`age_seconds` tells since when nothing is known of the log: the time since the own heartbeat last came back
+through the own reader. Nothing else proves that a gateway is not cut off: a server in a minority accepts
+connections, answers questions, and calls itself healthy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import nats.js.errors
+
+from moot.cluster.batch import Batch, decode_batch
+from moot.cluster.log_reader import LogReader
+from moot.cluster.log_writer import LogWriter, PendingInput
+from moot.cluster.nats_connection import ClusterConnection
+from moot.config.cluster_config import ClusterConfig
+from moot.errors import UsageError
+
+log = logging.getLogger(__name__)
+
+# Sequence, the server's time in seconds, what was written, and our own inputs in it.
+OnBatch = Callable[[int, float, Batch, Sequence[PendingInput]], None]
+
+
+class SharedLog:
+    """Append with `writer`; `on_batch` is called with everything that is in the log, in its order."""
+
+    def __init__(
+        self,
+        connection: ClusterConnection,
+        config: ClusterConfig,
+        *,
+        stream: str,
+        subject: str,
+        gateway: str,
+        position: int,
+        on_batch: OnBatch,
+    ) -> None:
+        self._config = config
+        self._context = connection.context
+        self._stream, self._subject, self._gateway = stream, subject, gateway
+        self._on_batch = on_batch
+        self.writer = LogWriter(
+            connection.context,
+            stream=stream,
+            subject=subject,
+            gateway=gateway,
+            max_batch_inputs=config.max_batch_inputs,
+            max_payload_bytes=connection.max_payload_bytes,
+            position=lambda: self.position,
+        )
+        self.reader = LogReader(connection.client, connection.context, stream, position, self._take)
+        self._beat_at = time.monotonic()
+        # Done when the log cannot be followed any more: why.
+        self.failed: asyncio.Future[UsageError] = asyncio.get_running_loop().create_future()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._target = 0
+        self._caught_up = asyncio.Event()
+
+    @property
+    def age_seconds(self) -> float:
+        return time.monotonic() - self._beat_at
+
+    @property
+    def position(self) -> int:
+        return self.reader.applied
+
+    async def catch_up(self, until: int) -> None:
+        """Read everything up to this sequence. Raises UsageError when that cannot be."""
+        self._target = until
+        self._start(self.reader.run())
+        if self.position < until:
+            waiting = asyncio.ensure_future(self._caught_up.wait())
+            await asyncio.wait((waiting, self.failed), return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+            if self.failed.done():
+                raise self.failed.result()
+
+    async def begin(self, epoch: int) -> None:
+        """Write from now on, as the process of this number."""
+        try:
+            last = await self._context.get_last_msg(self._stream, self._subject)
+            self.writer.last = int(last.seq or 0)
+        except nats.js.errors.NotFoundError:
+            self.writer.last = 0
+        self.writer.epoch = epoch
+        self._beat_at = time.monotonic()
+        self._start(self.writer.run())
+        self._start(self._beat())
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def fail(self, why: UsageError) -> None:
+        if not self.failed.done():
+            self.failed.set_result(why)
+
+    def _start(self, running: Coroutine[Any, Any, None]) -> None:
+        async def watched() -> None:
+            try:
+                await running
+            except UsageError as fault:
+                self.fail(fault)
+
+        self._tasks.append(asyncio.create_task(watched()))
+
+    async def _beat(self) -> None:
+        while True:
+            self.writer.beat()
+            await asyncio.sleep(self._config.heartbeat_seconds)
+
+    def _take(self, sequence: int, nanoseconds: int, data: bytes) -> None:
+        if self.failed.done():
+            return
+        try:
+            batch = decode_batch(data)
+        except UsageError as fault:
+            self.fail(fault)
+            return
+        head, own = batch.head, list[PendingInput]()
+        if head.gateway == self._gateway and head.epoch == self.writer.epoch:
+            own = self.writer.note_read(head.number, sequence)
+            # From when it was made: if it took long to come back, what we know is as old.
+            self._beat_at = self.writer.beats.pop(head.number, self._beat_at)
+        try:
+            self._on_batch(sequence, nanoseconds / 1e9, batch, own)
+        except Exception:
+            # NATS' client would go on with the next one.
+            log.exception("a message of the log could not be applied", extra={"sequence": sequence})
+            self.fail(UsageError(f"message {sequence} of {self._stream} could not be applied: see the log"))
+        if sequence >= self._target:
+            self._caught_up.set()

@@ -1,0 +1,50 @@
+"""`gateway.cluster`: several gateways that serve the same spaces, on one log that NATS JetStream keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+# One word of a NATS subject.
+Word = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+
+
+class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """`gateway.cluster`. Without this section a gateway is alone and needs nothing but its files."""
+
+    # Addresses of NATS servers, as nats://10.0.0.1:4222 or tls://…; one that answers is enough.
+    servers: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+    # Streams and subjects in NATS begin with it; all gateways of a cluster have the same.
+    name: Word = "moot"
+    # This gateway's own name, another for each; by default the name of the machine and the port.
+    gateway: Word | None = None
+    # Copies of the log that NATS keeps: 3 survive the loss of one server, 1 is for trying.
+    replicas: Annotated[int, msgspec.Meta(ge=1, le=3)] = 3
+    # Streams that the spaces are spread over. Like the next three settings it cannot change later.
+    shards: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
+    # Each gateway writes a heartbeat into the log so often.
+    heartbeat_seconds: Seconds = 1
+    # A gateway is gone after so long without a heartbeat of it: longer than NATS elects a leader.
+    gone_seconds: Seconds = 12
+    # Inputs and messages of a shard between two snapshots; the log behind the one before is trimmed.
+    snapshot_inputs: Positive = 20_000
+    # A file with the credentials of a NATS user (.creds).
+    credentials_file: Path | None = None
+    # Certificates of authorities to trust for tls:// addresses; without it the system's.
+    tls_ca_file: Path | None = None
+    # A start that reaches no server for so long fails.
+    connect_seconds: Seconds = 5
+    # Frames of streams stop when the own heartbeat has not come back for so long.
+    frame_stale_seconds: Seconds = 1
+    # An input that could not be handed to NATS for so long is refused as unavailable.
+    unavailable_seconds: Seconds = 5
+    # Cut off from the log for so long, a gateway closes its connections: longer than an election.
+    stale_seconds: Seconds = 15
+    # Inputs in one message of the log: the measured rate grows little beyond.
+    max_batch_inputs: Positive = 256
+    # Inputs that wait to be written; more are refused as unavailable.
+    max_pending_bytes: Positive = 16 << 20

@@ -1,0 +1,51 @@
+"""One NATS server for the tests of this folder; each test has a cluster name of its own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from moot.protocol.operation import Json
+from tests.cluster.nats_servers import NatsServers
+from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
+
+_numbers = itertools.count(1)
+PEOPLE = participants(alice=["*"], bob=["*"], carol=["*"])
+
+StartGateway = Callable[..., AbstractAsyncContextManager[LocalGateway]]
+
+
+@pytest.fixture(scope="session")
+def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServers]:
+    servers = NatsServers(tmp_path_factory.mktemp("nats"))
+    yield servers
+    servers.close()
+
+
+@pytest.fixture
+def settings(nats: NatsServers) -> dict[str, Json]:
+    """`gateway.cluster` of a cluster that nobody else has."""
+    return {"servers": nats.addresses, "name": f"test{next(_numbers)}", "replicas": 1, "shards": 1}
+
+
+@pytest.fixture
+def start(settings: dict[str, Json], tmp_path: Path) -> StartGateway:
+    """`async with start("a") as room:` runs a gateway of the test's cluster."""
+
+    @asynccontextmanager
+    async def run(name: str, people: Json = PEOPLE, **more: Json) -> AsyncIterator[LocalGateway]:
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        given = more.pop("cluster", {})
+        assert isinstance(given, dict)
+        cluster = settings | {"gateway": name} | given
+        rules = more.pop("rules", None)
+        assert rules is None or isinstance(rules, dict)
+        async with running_gateway(folder, people, rules=rules, cluster=cluster, **more) as room:
+            yield room
+
+    return run

@@ -1,0 +1,88 @@
+"""NATS servers with JetStream for tests: real processes on loopback, one or three of them."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.ports import held_port
+from tests.waiting import until_seen
+
+BINARY = Path(sys.executable).parent / "nats-server"
+
+
+class NatsServers:
+    """`count` servers in one NATS cluster; a single one is no cluster."""
+
+    def __init__(self, folder: Path, count: int = 1, extra: str = "") -> None:
+        self.folder = folder
+        self._extra = extra
+        self._held = ExitStack()
+        self.ports, self._routes, self._monitors = (
+            [self._held.enter_context(held_port()) for _ in range(count)] for _ in range(3)
+        )
+        self.processes: list[subprocess.Popen[bytes] | None] = [None] * count
+        for index in range(count):
+            self.start(index)
+        self.wait_healthy()
+
+    @property
+    def addresses(self) -> list[str]:
+        return [f"nats://127.0.0.1:{port}" for port in self.ports]
+
+    def start(self, index: int) -> None:
+        routes = ", ".join(f"nats://127.0.0.1:{port}" for port in self._routes)
+        lines = [
+            f"server_name: n{index}",
+            f"listen: 127.0.0.1:{self.ports[index]}",
+            f"http: 127.0.0.1:{self._monitors[index]}",
+            f'jetstream {{\n store_dir: "{self.folder}/n{index}"\n}}',
+            self._extra,
+        ]
+        if len(self.ports) > 1:
+            lines.append(
+                f"cluster {{ name: c, listen: 127.0.0.1:{self._routes[index]}, routes: [{routes}] }}"
+            )
+        config = self.folder / f"n{index}.conf"
+        config.write_text("\n".join(lines) + "\n")
+        log = str(self.folder / f"n{index}.log")
+        self.processes[index] = subprocess.Popen(  # noqa: S603  # our own
+            [BINARY, "-c", str(config), "-l", log]
+        )
+
+    def kill(self, index: int) -> None:
+        process = self.processes[index]
+        assert process is not None
+        process.kill()
+        process.wait()
+        self.processes[index] = None
+
+    def send(self, index: int, number: signal.Signals) -> None:
+        process = self.processes[index]
+        assert process is not None
+        process.send_signal(number)
+
+    def wait_healthy(self) -> None:
+        until_seen(lambda: all(map(self._is_healthy, range(len(self.ports)))))
+
+    def _is_healthy(self, index: int) -> bool:
+        try:
+            with urllib.request.urlopen(  # our own
+                f"http://127.0.0.1:{self._monitors[index]}/healthz", timeout=1
+            ) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            time.sleep(0.02)
+            return False
+
+    def close(self) -> None:
+        for index, process in enumerate(self.processes):
+            if process is not None:
+                process.send_signal(signal.SIGCONT)
+                self.kill(index)
+        self._held.close()

@@ -1,0 +1,217 @@
+"""What a cluster does when a gateway or the log goes away."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from moot.config import load
+from moot.config.configuration import Configuration
+from moot.errors import UsageError
+from moot.gateway.app import Gateway
+from moot.gateway.cluster_node import Shard
+from moot.protocol.operation import Json
+from moot.space.state_hash import hash_state
+from tests.cluster.conftest import PEOPLE, StartGateway
+from tests.cluster.nats_servers import NatsServers
+from tests.gateway.running_gateway import LocalGateway, running_gateway
+from tests.gateway.served import served
+from tests.waiting import bounded, until
+
+QUICK: dict[str, Json] = {"heartbeat_seconds": 0.1, "gone_seconds": 0.6}
+
+
+@pytest.fixture
+def own_nats(tmp_path: Path) -> Iterator[NatsServers]:
+    folder = tmp_path / "nats"
+    folder.mkdir()
+    servers = NatsServers(folder)
+    yield servers
+    servers.close()
+
+
+async def test_members_of_a_killed_gateway_leave_and_come_back_elsewhere(
+    start: StartGateway, settings: dict[str, Json], tmp_path: Path
+) -> None:
+    folder = tmp_path / "killed"
+    folder.mkdir()
+    async with start("a", cluster=QUICK) as a:
+        config = yaml.safe_load((tmp_path / "a" / "moot.yaml").read_text())
+        config["gateway"]["cluster"]["gateway"] = "b"
+        (folder / "moot.yaml").write_text(json.dumps(config))
+        (folder / "moot.yaml").chmod(0o600)
+        alice = await a.join("alice")
+        async with served(folder / "moot.yaml") as b:
+            bob = await b.join("bob")
+            await bob.ask("chat", {"text": "I am here"})
+            await b.end(signal.SIGKILL)
+        # At once, and under the same name: several connections of one member are allowed.
+        again = await a.join("bob")
+        assert await again.refused("chat", {"text": "back"}) is None
+        host = a.gateway.directory.hosts["lab"]
+        await until(lambda: not [each for each in host.space.state.roster.sessions if each.startswith("b.")])
+        await again.leave()
+        await alice.hear(lambda m: m["kind"] == "system/presence" and m["payload"]["event"] == "leave")
+        said = [m["payload"]["text"] for m in alice.heard if m["kind"] == "chat"]
+        assert said == ["I am here", "back"]
+
+
+async def test_a_gateway_without_its_log_delivers_nothing_and_lets_its_members_go(
+    own_nats: NatsServers, tmp_path: Path
+) -> None:
+    cluster: dict[str, Json] = {
+        "servers": own_nats.addresses,
+        "replicas": 1,
+        "shards": 1,
+        "gateway": "a",
+        "unavailable_seconds": 0.5,
+        "stale_seconds": 2.0,
+        "heartbeat_seconds": 0.1,
+        "frame_stale_seconds": 0.2,
+    }
+    async with running_gateway(tmp_path, PEOPLE, cluster=cluster) as a:
+        alice, bob = await a.join("alice"), await a.join("bob")
+        await bob.say("stream/request", {"direction": "upload"})
+        stream = (await bob.hear("stream/open"))["payload"]["stream_id"]
+        await alice.fence()
+        own_nats.send(0, signal.SIGSTOP)
+        node = a.gateway.node
+        assert node is not None
+        await until(lambda: node.age_seconds > 0.5)
+        await bob.send(f"#{stream}#late")
+        assert (await bob.hear("system/error"))["payload"]["error"] == "unavailable"
+        assert await bob.refused("chat", {"text": "lost"}) == "unavailable"
+        refused = await a.post("bob", {"kind": "chat", "payload": {"text": "lost"}}, space="lab")
+        assert refused.status_code == 503, refused.text
+        assert (await alice.closed())[0] == 1013
+        assert "chat" not in alice.kinds()
+        assert await a.status("/ws?space=lab", token="t-alice") == 503
+        assert (await a.http.get("/readyz")).status_code == 503
+        own_nats.send(0, signal.SIGCONT)
+        await until(lambda: not node.is_stale)
+        again = await a.join("alice")
+        assert await again.refused("chat", {"text": "back"}) is None
+        assert not [m for m in again.heard if isinstance(m, dict) and m["payload"].get("text") == "lost"]
+
+
+async def test_a_gateway_starts_from_a_snapshot_and_has_the_same_state(start: StartGateway) -> None:
+    async with start("a", cluster={"snapshot_inputs": 20}) as a:
+        alice = await a.join("alice")
+        await alice.ask("capability/grant", {"recipient": "bob", "capabilities": [{"kind": "chat"}]})
+        for number in range(60):
+            await alice.ask("chat", {"text": str(number)})
+        await alice.ask("space/kick", {"participant_id": "carol"})
+        shard = _shard(a)
+        await until(lambda: shard.purgeable)
+        async with start("b", cluster={"snapshot_inputs": 20}) as b:
+            assert _shard(b).snapshots >= 2, "it began at a snapshot"
+            state = [each.gateway.directory.hosts["lab"].space for each in (a, b)]
+            await alice.fence()
+            await until(lambda: hash_state(state[0].save()) == hash_state(state[1].save()))
+            assert await b.status("/ws?space=lab", token="t-carol") == 401
+            for number in range(60):
+                await alice.ask("chat", {"text": str(number)})
+            # Both hashed their state since, and found the same.
+            node = b.gateway.node
+            assert node is not None
+            await until(lambda: _shard(b).hashes == shard.hashes or node.failed.done())
+            assert not node.failed.done(), node.failed.result()
+    async with start("a", cluster={"snapshot_inputs": 20}) as a:
+        assert await a.status("/ws?space=lab", token="t-carol") == 401
+
+
+async def test_a_gateway_whose_state_differs_stops_serving_and_says_so(start: StartGateway) -> None:
+    async with (
+        start("a", cluster={"snapshot_inputs": 20}) as a,
+        start("b", cluster={"snapshot_inputs": 20}) as b,
+    ):
+        alice, bob = await a.join("alice"), await b.join("bob")
+        b.gateway.directory.hosts["lab"].space.state.sessions_joined += 1
+        for number in range(40):
+            await alice.ask("chat", {"text": str(number)})
+        async with bounded():
+            why = await b.gateway.wait_failed()
+        assert "the state of lab differs from that of gateway a" in str(why)
+        assert (await bob.closed())[0] == 1013
+        assert await alice.refused("chat", {"text": "others go on"}) is None
+
+
+async def test_a_second_process_of_one_name_takes_over_and_the_first_says_why(
+    start: StartGateway, tmp_path: Path
+) -> None:
+    async with start("a") as a:
+        alice = await a.join("alice")
+        other = _copied(tmp_path)
+        second = Gateway(other)
+        await second.start()
+        try:
+            async with bounded():
+                why = await a.gateway.wait_failed()
+            assert "another process writes the log as gateway a" in str(why)
+            assert (await alice.closed())[0] == 1013
+        finally:
+            await second.stop()
+
+
+async def test_what_one_gateway_knew_alone_the_cluster_knows(
+    settings: dict[str, Json], tmp_path: Path
+) -> None:
+    """Somebody who was removed before there was a cluster is not let in by it."""
+    async with running_gateway(tmp_path, PEOPLE) as alone:
+        alice = await alone.join("alice")
+        await alice.ask("space/kick", {"participant_id": "bob"})
+    async with running_gateway(tmp_path, PEOPLE, cluster=settings | {"gateway": "a"}) as a:
+        assert await a.status("/ws?space=lab", token="t-bob") == 401
+        await a.join("alice")
+
+
+async def test_files_of_another_past_are_refused(
+    start: StartGateway, settings: dict[str, Json], tmp_path: Path
+) -> None:
+    async with running_gateway(tmp_path, PEOPLE) as alone:
+        alice = await alone.join("alice")
+        await alice.ask("space/kick", {"participant_id": "bob"})
+    async with start("a"):
+        with pytest.raises(UsageError, match="holds a space 'lab' of its own"):
+            async with running_gateway(tmp_path, PEOPLE, cluster=settings | {"gateway": "b"}):
+                pass
+
+
+async def test_the_local_journal_has_every_input_once(start: StartGateway) -> None:
+    async with start("a") as a:
+        async with start("b") as b:
+            bob = await b.join("bob")
+            await bob.ask("chat", {"text": "before"})
+        alice = await a.join("alice")
+        await alice.ask("chat", {"text": "between"})
+        async with start("b") as b:
+            bob = await b.join("bob")
+            await bob.ask("chat", {"text": "after"})
+            folder = b.journal()
+    accepted = [each for each in map(json.loads, lines_of(folder)) if each.get("kind") == "chat"]
+    texts = [each["raw"]["payload"]["text"] for each in accepted if "raw" in each]
+    assert texts == ["before", "between", "after"]
+
+
+def _shard(room: LocalGateway) -> Shard:
+    assert room.gateway.node is not None
+    return room.gateway.node.shards[0]
+
+
+def lines_of(folder: Path) -> list[str]:
+    files = (each for each in sorted(folder.iterdir()) if each.suffix == ".jsonl")
+    return [line for each in files for line in each.read_text().splitlines()]
+
+
+def _copied(tmp_path: Path) -> Configuration:
+    """The configuration of gateway a, with files of its own."""
+    folder = tmp_path / "second"
+    folder.mkdir()
+    (folder / "moot.yaml").write_text((tmp_path / "a" / "moot.yaml").read_text())
+    (folder / "moot.yaml").chmod(0o600)
+    return load(folder / "moot.yaml", environ={})
