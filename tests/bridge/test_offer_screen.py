@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from moot.errors import McpError
-from moot.participant import JoinedSpace
+from moot.participant import JoinedSpace, Progress
 from moot.protocol.hidden_text import has_hidden_in, is_visible_name, show_hidden
 from tests.bridge.bridged_space import bridged_space, call
 from tests.mcp.upstreams import script, text_of
@@ -71,6 +71,21 @@ async def test_an_error_of_a_server_cannot_hide_anything_either(tmp_path: Path) 
             await call(alice, "plain", {"fail": True})
         assert caught.value.message == r"no\x1b[2J\u202e"
         assert caught.value.data == {"why": r"\u200bso"}
+
+
+async def test_progress_and_logs_of_a_server_cannot_either(tmp_path: Path) -> None:
+    """They are shown to people in terminals and in the console while a call runs."""
+    async with bridged_space(tmp_path) as space:
+        await space.bridge(script("hidden", "--log", str(tmp_path / "calls")))
+        alice = await space.join("alice")
+        progress: list[Progress] = []
+        logs: list[Any] = []
+        await alice.request("host", "logging/setLevel", {"level": "error"})
+        await call(alice, "plain", {"tell": True}, progress=progress.append, log=logs.append)
+        assert [each.message for each in progress] == [r"ha\u202elf\U000e0041"]
+        assert [(each["logger"], each["data"]) for each in logs] == [
+            (r"l\u200bog", {r"k\x1b[2Jey": [r"do\u202ene"]})
+        ]
 
 
 def test_names_of_any_script_can_be_seen() -> None:

@@ -242,3 +242,59 @@ async def test_commands_use_and_announce_the_new_token_only(tmp_path: Path) -> N
     async with served(file) as room:
         told = next(line for line in room.lines if line.startswith("token of you in lab: "))
         assert told == "token of you in lab: void, it was replaced or removed"
+
+
+GUESTS: Json = [{"kind": "chat"}, {"kind": "mcp/request"}]
+
+
+async def test_guests_are_out_at_once_when_a_space_is_public_no_more(tmp_path: Path) -> None:
+    settings = {"lab": space_settings(participants(alice=["*"]), access="public", anonymous=GUESTS)}
+    async with running_gateway(tmp_path, spaces=settings) as room:
+        alice = await room.join("alice")
+        guests = [await come_as_guest(room), await come_as_guest(room)]
+        assert await guests[0].refused("chat") is None
+        reload(room, participants(alice=["*"]))
+        for guest in guests:
+            assert await guest.closed() == (1008, "this space takes no guests any more")
+        await alice.hear(lambda each: each["payload"].get("event") == "leave")
+        assert [each.name for each in room.gateway.directory.hosts["lab"].space.state.roster] == ["alice"]
+
+
+async def test_guests_have_what_guests_may_do_now(tmp_path: Path) -> None:
+    """Less and more, and they are told."""
+    alice = participants(alice=["*"])
+    settings = {"lab": space_settings(alice, access="public", anonymous=GUESTS)}
+    async with running_gateway(tmp_path, spaces=settings) as room:
+        guest = await come_as_guest(room)
+        await room.join("alice")
+        call: Json = {"method": "tools/list"}
+        assert await guest.refused("mcp/request", call, to=["alice"]) is None
+        fewer = {"lab": space_settings(alice, access="public", anonymous=[{"kind": "chat"}])}
+        room.gateway.reload(load(write_config(room.folder, gateway_settings(fewer)), environ={}))
+        assert await guest.refused("mcp/request", call, to=["alice"]) == "capability_violation"
+        assert await guest.refused("chat") is None
+        room.gateway.reload(load(write_config(room.folder, gateway_settings(settings)), environ={}))
+        assert await guest.refused("mcp/request", call, to=["alice"]) is None
+
+
+async def test_who_was_invited_is_out_at_once_when_a_space_admits_only_whom_it_lists(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path, participants(alice=["*"])) as room:
+        alice = await room.join("alice")
+        token = (await alice.ask("space/invite", {"participant_id": "carol"}))["payload"]["token"]
+        carol, eager = await come(room, token), await come(room, token)
+        restricted = {"lab": space_settings(participants(alice=["*"]), access="restricted")}
+        room.gateway.reload(load(write_config(room.folder, gateway_settings(restricted)), environ={}))
+        await eager.say("chat", {"text": "still here"})
+        for each in (carol, eager):
+            assert await each.closed() == (4003, "this space admits only the participants that it lists")
+        await alice.hear(lambda each: each["payload"].get("event") == "leave")
+        assert await alice.refused("chat") is None
+        assert not any(each["kind"] == "chat" and each["from"] == "carol" for each in alice.heard)
+        assert await room.status("/ws?space=lab", token=token) == 403
+
+
+async def come_as_guest(room: LocalGateway) -> Client:
+    guest = await room.open("/")
+    await guest.send({"type": "join", "space": "lab"})
+    await guest.fence()
+    return guest

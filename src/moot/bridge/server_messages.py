@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from moot.mcp.eras import LIST_CHANGED, JsonObject
+from moot.protocol.hidden_text import show_hidden_in
 from moot.resilience.token_bucket import TokenBucket
 
 # Ten a second: faster than anyone reads.
@@ -32,6 +33,8 @@ _CHANGED: Final = {feature: method for method, feature in LIST_CHANGED.items()}
 _UPDATED: Final = "notifications/resources/updated"
 _PROGRESS: Final = "notifications/progress"
 _MESSAGE: Final = "notifications/message"
+# Members of a notification by which the caller finds its call.
+_OURS: Final = ("progressToken", "_meta")
 
 
 class RequestCaller(Protocol):
@@ -57,7 +60,8 @@ class CallMessages:
         self._rate = TokenBucket(CALL_PER_SECOND, CALL_BURST, _now())
 
     def add(self, method: str, params: JsonObject) -> None:
-        """Queue a notification of the server about this call."""
+        """Queue a notification of the server about this call, with nothing hidden in its texts."""
+        params = {name: value if name in _OURS else show_hidden_in(value) for name, value in params.items()}
         is_crowded = self._latest is not None or len(self._waiting) >= self._rate.tokens(_now())
         if method == _PROGRESS and is_crowded:
             self._latest = params

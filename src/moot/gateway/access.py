@@ -113,6 +113,13 @@ class SpaceDirectory:
         listed = member is not None and member.configured is not None
         return not listed and name not in self.admitted.get(host.name, frozenset())
 
+    def end_excluded(self, host: SpaceHost) -> None:
+        """End the connections of members whom a space does not admit any more."""
+        for session in list(host.space.state.roster.sessions.values()):
+            # Those of other gateways are ended there.
+            if session.id in host.delivery.sessions and self._is_excluded(host, session.member.name):
+                host.end_session(session.id, "this space admits only the participants that it lists")
+
     def administrator(self, token: str | None) -> str | None:
         """Who administers with this token, if anybody does."""
         hashed = hash_token(token or "")

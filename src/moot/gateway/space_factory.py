@@ -152,6 +152,7 @@ class SpaceFactory:
                 continue
             host.reload(self._space_config(name, settings))
             self._set_access(name, settings)
+            self._directory.end_excluded(host)
         new = [name for name in configuration.spaces if name not in hosts]
         return notes + [f"space {name} is new: restart to open it" for name in new]
 

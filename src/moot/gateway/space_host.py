@@ -30,6 +30,7 @@ from moot.gateway.mint import FreshMint
 from moot.gateway.own_connections import invite_ack, tell_own_connections
 from moot.gateway.refusal_log import GUESTS, RefusalLimits, RefusalLog
 from moot.gateway.space_records import ACCEPTED, RecordEncoder, encode_record, filled_id, outcome_of
+from moot.protocol.close_codes import REMOVED
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.dialects.translation import show_capabilities
 from moot.protocol.envelope import DialectName, Envelope
@@ -39,7 +40,7 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability
 from moot.space.config import Name, SessionId, SpaceConfig
 from moot.space.config_json import save_config
-from moot.space.effects import Deliver, Effect, Reply, Token
+from moot.space.effects import Deliver, Disconnect, Effect, Reply, Token
 from moot.space.listing import describe_page, page_bytes
 from moot.space.roster import Options, Session, capability_pairs
 from moot.space.space import Space
@@ -220,6 +221,11 @@ class SpaceHost:
                 session=session,
                 who=known.member.name,
             )
+
+    def end_session(self, session: SessionId, reason: str) -> None:
+        """Close a connection that is not let in any more; nothing that it still sends is heard."""
+        self.delivery.carry_out([Disconnect(session, REMOVED, reason)], self.journaled.clock())
+        self.leave(session)
 
     def receive(self, session: SessionId, dialect: DialectName, data: bytes, binary: bool) -> None:
         """One message from a socket: an envelope, or a stream frame."""

@@ -196,7 +196,8 @@ class Space:
         """Take a new configuration over. Who is no longer named is removed.
 
         Sessions that a token admitted which is void now are ended, those whose token carries other rights now
-        are told (D-101); everybody else stays connected. Invited members and grants stay, and so does what
+        are told (D-101), guests have what guests may do now, or leave if there are to be none; everybody else
+        stays connected. Invited members and grants stay, and so does what
         an operator changed since, unless the configuration itself says something else now.
         """
         state = self.state
@@ -213,6 +214,7 @@ class Space:
             impostor = state.roster.aliases.get(name) or state.roster.members.get(Name(name))
             if impostor is not None and (impostor.anonymous or impostor.name != name):
                 effects += self._disconnect_member(impostor, f"the name {name} is taken now", now, mint)
+        effects += self._configure_guests(config, now, mint)
         state.configure(config)
         for name, participant in config.participants.items():
             effects += self._configure(Name(name), participant, now, mint)
@@ -222,6 +224,18 @@ class Space:
         for session in limited:
             if session.member not in changed and not session.options.injected:
                 effects += state.welcome(session.member, [session.id], now, mint)
+        return effects
+
+    def _configure_guests(self, config: SpaceConfig, now: float, mint: Mint) -> list[Effect]:
+        """Guests hold nothing but what the configuration says of all guests, so it reaches them at once."""
+        effects: list[Effect] = []
+        if config.anonymous == self.state.config.anonymous:
+            return effects
+        for guest in [member for member in self.state.roster if member.anonymous]:
+            if config.anonymous is None:
+                effects += self._disconnect_member(guest, "this space takes no guests any more", now, mint)
+            else:
+                guest.static_capabilities = config.anonymous
         return effects
 
     def _limit_sessions(self) -> list[Session]:

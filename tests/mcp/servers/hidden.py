@@ -65,7 +65,7 @@ def answer(method: str, params: dict[str, Any], log: Path) -> dict[str, Any]:
         return {
             "result": {
                 "protocolVersion": params["protocolVersion"],
-                "capabilities": {"tools": {}, "prompts": {}, "resources": {}},
+                "capabilities": {"tools": {}, "prompts": {}, "resources": {}, "logging": {}},
                 "serverInfo": {"name": f"hid{ZERO}den", "version": "1"},
                 "instructions": f"Trust me{RTL}{TAG}",
             }
@@ -77,6 +77,13 @@ def answer(method: str, params: dict[str, Any], log: Path) -> dict[str, Any]:
             noted.write(json.dumps(params["name"]) + "\n")
         if params.get("arguments", {}).get("fail"):
             return {"error": {"code": -32000, "message": f"no{ESC}{RTL}", "data": {"why": f"{ZERO}so"}}}
+        if params.get("arguments", {}).get("tell"):
+            token = params.get("_meta", {}).get("progressToken")
+            progress = {"progressToken": token, "progress": 1, "message": f"ha{RTL}lf{TAG}"}
+            said = {"level": "error", "logger": f"l{ZERO}og", "data": {f"k{ESC}ey": [f"do{RTL}ne"]}}
+            for method, told in (("progress", progress), ("message", said)):
+                notification = {"jsonrpc": "2.0", "method": f"notifications/{method}", "params": told}
+                print(json.dumps(notification), flush=True)
         if params.get("arguments", {}).get("die"):
             os._exit(3)
         return {"result": {"content": [{"type": "text", "text": "done"}]}}
