@@ -3,6 +3,7 @@
 # make run    the product's main job: a demo space; needs Python 3.11 or later and nothing else
 # make package    the wheel and the sdist, in dist/, checked
 # make bench  cost per decision and per message, beside something outside; writes docs/performance.md
+# make acp-agents  real coding agents from npm against a scripted model
 # make soak   the long counts: fuzzing and random comparison by the million
 # make docs   writes the reference pages and docs/conformance.md from the code, then builds and checks the site in build/site
 # make screenshots   takes docs/pictures of a running space, in Chromium
@@ -17,7 +18,7 @@ NODE := .node
 # More than cores: most tests wait for processes, sockets and browsers.
 JOBS ?= 4
 
-.PHONY: test coverage run bench soak docs screenshots lint rewritten package clean
+.PHONY: test coverage run bench soak acp-agents docs screenshots lint rewritten package clean
 
 # Where this is set, each of the thousand processes that tests start would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -77,6 +78,11 @@ DOCS_VENV := .venv-docs
 
 $(DOCS_VENV)/installed: pyproject.toml $(VENV)/installed
 	@$(BIN)/python tools/environment.py $(DOCS_VENV) --newest-pip --watch pyproject.toml -- --group docs
+
+# Real agents that speak ACP, in DIR/claude, DIR/gemini, DIR/qwen and DIR/codex: `npm install --prefix DIR/claude node@22
+# @agentclientprotocol/claude-agent-acp` and so on. Together half a gigabyte, so not a part of the tests.
+acp-agents: $(VENV)/installed
+	MOOT_ACP_AGENTS=$(MOOT_ACP_AGENTS) $(BIN)/python -m tests.acp.real_agents $(AGENTS)
 
 docs: $(VENV)/installed $(DOCS_VENV)/installed
 	$(BIN)/python -m tools.make_docs

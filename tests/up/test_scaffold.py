@@ -12,12 +12,12 @@ from moot.config import load
 from moot.errors import UsageError
 from moot.up.scaffold import TemplateValues, make, space_name, template_named, templates
 
-NAMES = ["filesystem", "coder", "empty", "research-team"]
+NAMES = ["filesystem", "coder", "coding-agent", "empty", "research-team"]
 
 
 def test_there_are_these_templates() -> None:
     assert [template.name for template in templates()] == NAMES
-    with pytest.raises(UsageError, match="Choose from filesystem, coder, empty, research-team"):
+    with pytest.raises(UsageError, match="Choose from filesystem, coder, coding-agent, empty, research-team"):
         template_named("no-such")
 
 
@@ -32,11 +32,11 @@ def test_what_is_made_can_be_loaded_without_a_note(tmp_path: Path, name: str) ->
     assert configuration.spaces["lab"].default_participant == "you"
     for path in made:
         text = (tmp_path / path).read_text("utf-8")
-        assert "@" not in text.replace("@space.", ""), path
+        assert "@" not in text.replace("@space.", "").replace("@agentclientprotocol/", ""), path
     agents = [
         member.args for member in configuration.spaces["lab"].members.values() if member.command == "moot"
     ]
-    for args in agents:
+    for args in (given for given in agents if given[0] == "agent"):
         given = dict(zip(args[1::2], args[2::2], strict=False))
         assert (given["--base-url"], given["--model"]) == ("http://localhost:1/v1", "m-1")
         assert given["--api-key-env"] == "THE_KEY"
@@ -44,7 +44,7 @@ def test_what_is_made_can_be_loaded_without_a_note(tmp_path: Path, name: str) ->
         assert Path(given["--instructions"]) in made
 
 
-@pytest.mark.parametrize("name", ["coder", "research-team", "filesystem"])
+@pytest.mark.parametrize("name", ["coder", "coding-agent", "research-team", "filesystem"])
 def test_agents_of_templates_cannot_change_anything_by_themselves(tmp_path: Path, name: str) -> None:
     """Whoever is new proposes (MEW 7.3); only the lead of a team may write, and only to the notes."""
     make(template_named(name), tmp_path, TemplateValues(space="lab"))

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
 from contextlib import AsyncExitStack, suppress
 from typing import Final
@@ -39,6 +38,7 @@ from moot.mcp.eras import OfferKind
 from moot.offers.offer_table import OfferTable
 from moot.participant import CloseReason, JoinedSpace, Reasoning, Transcript, connect
 from moot.participant.connection.roster import PresenceEvent
+from moot.participant.conversation.chat import mentions
 from moot.participant.discovery.offer_discovery import OfferDiscovery
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
@@ -198,7 +198,7 @@ class Agent:
             return False
         if chat.to:
             return space.me in chat.to or space.name in chat.to
-        return self.settings.answers == "all" or any(_mentions(text, name) for name in (space.me, space.name))
+        return self.settings.answers == "all" or any(mentions(text, name) for name in (space.me, space.name))
 
     def _handle_cancel(self, envelope: Envelope) -> None:
         """MEW 3.4.2: a cancelled chat needs no answer."""
@@ -375,11 +375,6 @@ def _final_text(reply: ModelReply) -> str:
     if not reply.text.strip():
         return f"I cannot answer: {reply.cut_short}."
     return f"{reply.text}\n[incomplete: {reply.cut_short}]"
-
-
-def _mentions(text: str, name: str) -> bool:
-    """Whether a text mentions this name, as a whole word, with or without an @."""
-    return re.search(rf"(?<![\w@.-])@?{re.escape(name)}(?![\w-])", text, re.IGNORECASE) is not None
 
 
 def _drain(queue: asyncio.Queue[Envelope]) -> list[Envelope]:

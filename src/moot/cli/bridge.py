@@ -198,7 +198,7 @@ def _server(options: argparse.Namespace) -> Server:
         raise UsageError("--bearer-file goes with --url")
     command = Command(
         argv=tuple(argv),
-        env=_environment(options.env),
+        env=environment_of(options.env),
         cwd=None if options.cwd is None else str(options.cwd),
     )
     server = StdioServer(command=command, inherited=os.environ)
@@ -208,7 +208,8 @@ def _server(options: argparse.Namespace) -> Server:
     )
 
 
-def _environment(listed: list[str]) -> dict[str, str]:
+def environment_of(listed: list[str]) -> dict[str, str]:
+    """The variables of `--env`; raises UsageError."""
     made: dict[str, str] = {}
     for each in listed:
         name, equals, value = each.partition("=")

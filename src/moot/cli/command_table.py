@@ -32,6 +32,7 @@ decide       proposals   list the proposals that wait for a decision
              reject      reject a proposal
 connect      agent       let a language model take part
              bridge      let an MCP server take part
+             acp         let Claude Code, Codex, Gemini CLI, … take part, and ask
              mcp         let an MCP client (Claude Code, Cursor, …) take part
 manage       member      invite, grant, revoke, pause, resume, kick, status, …
              proposal    vote, withdraw, explain, history
@@ -67,6 +68,7 @@ COMMANDS: Final = {
     "approve": "client.operation_commands",
     "reject": "client.operation_commands",
     "agent": "agent",
+    "acp": "acp",
     "bridge": "bridge",
     "mcp": "mcp",
     "member": "client.operation_commands",

@@ -36,7 +36,12 @@ def add_command(commands: Any, name: str) -> None:
         examples=_EXAMPLES,
     )
     add = parser.add_argument
-    add("template", nargs="?", metavar="TEMPLATE", help="filesystem (default), coder, research-team or empty")
+    add(
+        "template",
+        nargs="?",
+        metavar="TEMPLATE",
+        help="filesystem (default), coder, coding-agent, research-team or empty",
+    )
     add("folder", nargs="?", type=Path, default=Path(), metavar="DIR", help="the folder (default: this one)")
     add("--list", action="store_true", help="show the templates and what they are for")
     add(

@@ -186,12 +186,14 @@ class JoinedSpace:
         about: Addressees = (),
         context: str | None = None,
         confirm: bool = False,
+        id: str | None = None,
     ) -> SentEnvelope:
         """Send one envelope of any kind that members send; `about` becomes `correlation_id`.
 
-        With `confirm` it waits until the gateway has delivered it, and raises Refused if it does not.
+        With `confirm` it waits until the gateway has delivered it, and raises Refused if it does not. An `id`
+        of your own is for sending the same envelope again after a lost connection: it is delivered once.
         """
-        sent = self._sender.send(kind, payload, to=to, about=about, context=context)
+        sent = self._sender.send(kind, payload, to=to, about=about, context=context, id=id)
         if confirm:
             await self._sender.wait_for_echo(sent)
         return sent

@@ -5,6 +5,7 @@ Reasoning is not chat (MEW 3.5).
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from moot.participant.connection.envelope_sender import EnvelopeSender, SentEnvelope
@@ -17,6 +18,11 @@ ChatFormat = Literal["plain", "markdown"]
 def format_of(chat: Envelope) -> ChatFormat:
     """The format of a chat: plain text, unless it says that it is Markdown (MEW 3.4)."""
     return "markdown" if chat.payload.get("format") == "markdown" else "plain"
+
+
+def mentions(text: str, name: str) -> bool:
+    """Whether a text mentions this name, as a whole word, with or without an @."""
+    return re.search(rf"(?<![\w@.-])@?{re.escape(name)}(?![\w-])", text, re.IGNORECASE) is not None
 
 
 class Chats:

@@ -295,6 +295,13 @@ class RequestServer:
         except MootError as fault:
             log.info("an answer was not sent", extra={"envelope": request.envelope.id, "why": str(fault)})
 
+    async def answer_late(self, request: IncomingRequest, result: dict[str, Json]) -> None:
+        """Answer a request whose caller has cancelled it while it went on: its outcome is known after all.
+
+        Only for what cannot be stopped. The gateway takes such an answer for an approved proposal (D-99).
+        """
+        await self._answer(request, {"result": result})
+
     def _respond(self, request: IncomingRequest, body: dict[str, Json]) -> None:
         envelope, sender = request.envelope, self._sender
         bare = request.rpc_id is None

@@ -1,0 +1,69 @@
+"""The home of an agent: its own, for our user alone, and empty at every start but for its sessions.
+
+What an agent keeps there gives it permissions later: rules, settings, trusted folders. So nothing of that
+outlives a start, and nothing of the home of the person who starts it gets in.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from moot.acp.agent_profiles import AgentProfile
+from moot.errors import UsageError
+from moot.private_files import use_folder
+
+_PACKAGE_RUNNERS: Final = frozenset({"npx", "npm", "pnpm", "bunx"})
+
+
+def prepare_home(home: Path, profile: AgentProfile) -> None:
+    """Make the home, or remove from it all but sessions; raises UsageError if that is not possible."""
+    use_folder(home.parent, what="the state folder", option="--state DIR")
+    kept = [Path(path) for path in profile.kept]
+    try:
+        if home.is_symlink():
+            home.unlink()
+        _remove_all_but(home, Path(), kept)
+    except OSError as fault:
+        raise UsageError(f"the home of the agent, {home}, cannot be emptied: {fault.strerror}") from None
+    use_folder(home, what="the home of the agent", option="--state DIR")
+
+
+def _remove_all_but(home: Path, inner: Path, kept: list[Path]) -> None:
+    folder = home / inner
+    if not folder.is_dir():
+        return
+    for entry in os.scandir(folder):
+        path = inner / entry.name
+        # Through no link: it may lead anywhere.
+        if entry.is_dir(follow_symlinks=False):
+            if path in kept:
+                continue
+            if any(path in each.parents for each in kept):
+                _remove_all_but(home, path, kept)
+            else:
+                shutil.rmtree(entry.path)
+        else:
+            os.unlink(entry.path)
+
+
+def home_environment(
+    home: Path, profile: AgentProfile, argv: tuple[str, ...], inherited: Mapping[str, str]
+) -> dict[str, str]:
+    """The variables that lead an agent to its own home."""
+    environment = {
+        "HOME": str(home),
+        "XDG_CONFIG_HOME": str(home / ".config"),
+        "XDG_DATA_HOME": str(home / ".local" / "share"),
+        "XDG_STATE_HOME": str(home / ".local" / "state"),
+        "XDG_CACHE_HOME": str(home / ".cache"),
+        **{name: value.replace("{home}", str(home)) for name, value in profile.environment.items()},
+    }
+    real = inherited.get("HOME")
+    if real and Path(argv[0]).name in _PACKAGE_RUNNERS:
+        # Packages are not fetched anew at every start.
+        environment["npm_config_cache"] = inherited.get("npm_config_cache", str(Path(real) / ".npm"))
+    return environment

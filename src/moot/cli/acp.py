@@ -1,0 +1,154 @@
+"""`moot acp`: an agent that speaks the Agent Client Protocol joins a space."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from moot.cli import program
+from moot.cli.bridge import environment_of
+from moot.cli.interruption import run_service
+from moot.cli.own_children import own_children
+from moot.cli.program import RefuseToken
+from moot.errors import UsageError
+from moot.tui.terminal_escape import printable
+
+if TYPE_CHECKING:
+    from moot.acp.acp_member import AcpMember
+    from moot.acp.acp_settings import AcpSettings
+
+_ABOUT: Final = """\
+Runs an agent that speaks ACP (Claude Code, Codex, Gemini CLI, OpenCode, Qwen Code, Goose, …) as a member of a
+space. Chats that name it become prompts. What it says is chat, what it thinks and plans is reasoning, and its
+tool calls are seen with their diffs. What it asks permission for becomes a proposal with exactly that call:
+people or rules of the space approve it, once, or reject it, and the agent is told why.
+
+Known agents get a home of their own, the mode in which they ask, and only the variables that they need. At
+the start every agent is asked to write a file and to run a command in an empty folder, and both are refused:
+one that does it without asking is not let in, and one that does not try is marked "unverified: may act
+without asking". Permission requests are the only gate: what an agent does without asking is seen, and not
+prevented.
+
+An agent that ends is started again. Its session is restored if it can be; nothing is prompted twice.
+"""
+
+_EXAMPLES: Final = """\
+  ANTHROPIC_API_KEY=… moot acp --gateway http://localhost:8080 --space lab --token-file claude.token \\
+      --cwd ~/project -- npx -y @agentclientprotocol/claude-agent-acp
+  GEMINI_API_KEY=… moot acp --gateway http://localhost:8080 --space lab --token-file gemini.token \\
+      --cwd ~/project -- gemini --acp
+  moot acp --gateway http://localhost:8080 --space lab --token-file other.token --env OTHER_KEY \\
+      -- some-agent --acp
+
+What the agent's participant needs: chat, chat/acknowledge, mcp/proposal, mcp/withdraw, reasoning/*, and
+participant/status. A grant of mcp/request for one of its own tools (edit, execute, …) takes the place of the
+agent's own "always allow".
+"""
+
+
+def add_command(commands: Any, name: str) -> None:
+    parser = program.add_command(
+        commands,
+        name,
+        help="let an agent that speaks ACP take part in a space",
+        usage="moot acp --gateway URL --token-file FILE [options] -- COMMAND ARGS",
+        about=_ABOUT,
+        examples=_EXAMPLES,
+    )
+    add = parser.add_argument
+    add("--gateway", required=True, metavar="URL", help="the gateway, such as http://localhost:8080")
+    add("--space", default="", metavar="NAME", help="the space (default: the one the gateway chooses)")
+    add("--token-file", required=True, type=Path, metavar="FILE", help="the file with the member's token")
+    add("--token", action=RefuseToken)
+    add("--cwd", type=Path, metavar="DIR", help="the folder that the agent works in (default: this one)")
+    env_help = "a variable for the agent; NAME alone passes on our own value"
+    add("--env", action="append", default=[], metavar="NAME=VALUE", help=env_help)
+    state_help = "keeps its session and its home, and nothing else (default: below ~/.local/state)"
+    add("--state", type=Path, metavar="DIR", help=state_help)
+    add("--keep-home", action="store_true", help="use your home and your settings of the agent")
+    add("--trust-folder", action="store_true", help="start although the folder has settings of the agent")
+    add("--no-probe", action="store_true", help="do not check at the start that it asks")
+    add("--accept-unasked", action="store_true", help="let it join although it acts without asking")
+    add("--answers", choices=("named", "all"), default="named", help="whose chats it gets (default: named)")
+    add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="(default: info)")
+    add("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ARGS", help="how to start the agent")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    with own_children():
+        settings = _settings(options, os.environ)
+        return run_service(_stay(settings, options.log_level))
+
+
+async def _stay(settings: AcpSettings, log_level: Any) -> int:
+    from moot import logs
+    from moot.acp.acp_runner import serve_acp
+    from moot.protocol.close_codes import SHUT_DOWN
+
+    logs.set_up(log_level, "text", None)
+    if settings.probe:
+        print("starting the agent and checking that it asks; that takes two short turns", file=sys.stderr)
+    ending = await serve_acp(settings, on_joined=_print_joined)
+    print(f"left the space: {ending.code} {printable(ending.reason)}".rstrip(), flush=True)
+    # A shutdown is no failure; being removed is.
+    return 0 if ending.code == SHUT_DOWN else 1
+
+
+def _print_joined(member: AcpMember, me: str) -> None:
+    where = member.settings.space or "the space"
+    print(f"{printable(member.statement())}\nJoined {where} as {me}.", flush=True)
+
+
+def _settings(options: argparse.Namespace, environ: Mapping[str, str]) -> AcpSettings:
+    from moot.acp.acp_settings import AcpSettings
+    from moot.participant import name_from, token_from
+
+    argv = tuple(options.command[1:] if options.command[:1] == ["--"] else options.command)
+    if not argv:
+        raise UsageError("give the command that starts the agent after --, such as -- gemini --acp")
+    folder = Path(options.cwd or Path.cwd()).expanduser().resolve()
+    if not folder.is_dir():
+        raise UsageError(f"--cwd: there is no folder {folder}")
+    name = name_from(options.token_file)
+    if folder in options.token_file.resolve().parents:
+        raise UsageError(
+            f"--token-file: {options.token_file} is in the folder that the agent works in; keep it elsewhere"
+        )
+    return AcpSettings(
+        argv=argv,
+        folder=folder,
+        gateway=options.gateway,
+        space=options.space,
+        token=token_from(options.token_file),
+        name=name,
+        env=environment_of(options.env),
+        inherited=environ,
+        state_folder=options.state or _state_folder(options, environ, folder, argv),
+        keep_home=options.keep_home,
+        trust_folder=options.trust_folder,
+        probe=not options.no_probe,
+        accept_unasked=options.accept_unasked,
+        answers=options.answers,
+    )
+
+
+def _state_folder(
+    options: argparse.Namespace, environ: Mapping[str, str], folder: Path, argv: tuple[str, ...]
+) -> Path:
+    """One for each member, agent and folder: two must not share a home."""
+    state = Path(environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    parts = (
+        options.gateway.rstrip("/"),
+        options.space,
+        str(options.token_file.resolve()),
+        str(folder),
+        *argv,
+    )
+    which = sha256("\0".join(parts).encode()).hexdigest()[:16]
+    return state / "moot" / "acp" / which

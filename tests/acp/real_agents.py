@@ -1,0 +1,143 @@
+"""Real agents from npm against a scripted model: `make acp-agents`, or with names: claude gemini qwen codex.
+
+Each is started as `moot acp` starts it, probed, and told twice to create a file. The first time a person
+approves and the file has to be there; the second time it is rejected, must not be there, and the agent has to
+get the reason. Needs `MOOT_ACP_AGENTS`, a folder with the packages (see CONTRIBUTING.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from moot.acp.acp_settings import AcpSettings
+from moot.participant import connect
+from moot.protocol.envelope import Envelope
+from tests.acp.agent_space import RIGHTS, agent_in
+from tests.acp.scripted_model import ScriptedModel, scripted_model
+from tests.gateway.running_gateway import participants, running_gateway
+from tests.waiting import until
+
+AGENTS: dict[str, tuple[list[str], dict[str, str]]] = {
+    "claude": (
+        ["{folder}/claude/node_modules/.bin/claude-agent-acp"],
+        {"ANTHROPIC_API_KEY": "sk-none", "ANTHROPIC_BASE_URL": "{model}"},
+    ),
+    "gemini": (
+        ["{folder}/gemini/node_modules/.bin/gemini", "--acp"],
+        {"GEMINI_API_KEY": "none-at-all", "GOOGLE_GEMINI_BASE_URL": "{model}"},
+    ),
+    "qwen": (
+        ["{folder}/qwen/node_modules/.bin/qwen", "--acp"],
+        {"OPENAI_API_KEY": "none-at-all", "OPENAI_BASE_URL": "{model}/v1", "OPENAI_MODEL": "scripted"},
+    ),
+    "codex": (
+        ["{folder}/codex/node_modules/.bin/codex-acp"],
+        {"OPENAI_API_KEY": "none-at-all", "OPENAI_BASE_URL": "{model}/v1"},
+    ),
+}
+
+
+async def try_agent(name: str, packages: Path, model: ScriptedModel, folder: Path) -> None:
+    command, variables = AGENTS[name]
+    fill = {"folder": str(packages), "model": model.url}
+    work = folder / "work"
+    (folder / "gateway").mkdir(parents=True)
+    work.mkdir()
+    everybody = participants(alice=["*"], agent=RIGHTS)
+    # Claude Code wants Node 22, which its folder has.
+    path = f"{packages}/claude/node_modules/node/bin:{os.environ['PATH']}"
+    async with running_gateway(folder / "gateway", everybody) as gateway:
+        settings = AcpSettings(
+            argv=tuple(word.format(**fill) for word in command),
+            folder=work,
+            gateway=gateway.url,
+            space="lab",
+            token="t-agent",
+            inherited={"PATH": path, "HOME": str(folder / "nobody")},
+            env={key: value.format(**fill) for key, value in variables.items()},
+            state_folder=folder / "state",
+            probe=True,
+            accept_unasked=True,
+        )
+        async with connect(gateway.url, "lab", "t-alice") as alice:
+            heard: list[Envelope] = []
+            alice.on("*")(heard.append)
+            async with agent_in(settings) as member:
+                print(f"{name}: {member._agent().title}: {member.asks}", flush=True)
+                await decide(alice, heard, work)
+            show(heard)
+
+
+async def decide(alice: Any, heard: list[Envelope], work: Path) -> None:
+    def proposals() -> list[Envelope]:
+        return [each for each in heard if each.kind == "mcp/proposal"]
+
+    async def proposed(number: int) -> Envelope:
+        def over() -> bool:
+            return len(proposals()) >= number or any(
+                each.kind == "chat" and each.sender == "agent" and each.correlation_id
+                for each in heard[start:]
+            )
+
+        start = len(heard)
+        await until(over, lambda: "\n".join(f"{each.kind} {each.payload}" for each in heard[-20:]))
+        assert len(proposals()) >= number, "it ended its turn without asking"
+        return proposals()[-1]
+
+    await alice.chat(f"Create the file {work}/notes.txt now", to="agent")
+    first = await proposed(1)
+    print("  proposed:", first.payload["params"]["name"], str(first.payload["params"]["arguments"])[:300])
+    outcome = await alice.approve(first.id)
+    print("  outcome:", outcome.is_error, outcome.text[:150].replace("\n", " | "))
+    await until(lambda: (work / "notes.txt").exists())
+    await until(lambda: any("Finished" in str(each.payload.get("text")) for each in heard))
+    count = len(proposals())
+    await alice.chat(f"Create the file {work}/other.txt now", to="agent")
+    second = await proposed(count + 1)
+    await alice.reject(second.id, "unsafe", explanation="not on Sundays")
+    await asyncio.sleep(8)
+    assert not (work / "other.txt").exists()
+
+
+def show(heard: list[Envelope]) -> None:
+    for each in heard:
+        if each.sender == "agent" and each.kind in ("chat", "reasoning/thought", "mcp/response"):
+            print(f"    {each.kind}: {str(each.payload.get('text') or each.payload.get('message'))[:160]!r}")
+
+
+async def main(names: list[str]) -> int:
+    packages = Path(os.environ["MOOT_ACP_AGENTS"])
+    failed = []
+    async with scripted_model() as model:
+        for name in names or list(AGENTS):
+            with tempfile.TemporaryDirectory(prefix=f"moot-{name}-", ignore_cleanup_errors=True) as folder:
+                try:
+                    await try_agent(name, packages, model, Path(folder))
+                except (Exception, AssertionError) as fault:  # noqa: BLE001  # the next one is tried, too
+                    failed.append(name)
+                    print(f"{name}: FAILED {type(fault).__name__}: {str(fault)[:1500]}", flush=True)
+            told = [api for api, body in model.asked if body and "not on Sundays" in str(body)]
+            print(
+                f"  the model was told the reason: {bool(told)}; asked {len(model.asked)} times", flush=True
+            )
+            if name in failed and os.environ.get("MOOT_ACP_SHOW"):
+                for api, body in model.asked:
+                    print(
+                        "   ",
+                        api,
+                        str(body.get("messages", body.get("contents", body.get("input"))))[-600:]
+                        if body
+                        else "",
+                        flush=True,
+                    )
+            model.asked.clear()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main(sys.argv[1:])))

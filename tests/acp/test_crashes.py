@@ -1,0 +1,237 @@
+"""Agent, member and gateway are killed: nothing is done twice, and nothing is dropped in silence."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from moot.errors import MootError
+from moot.participant import ParticipantLimits, connect
+from moot.protocol.envelope import Envelope
+from tests.acp.agent_space import (
+    AGENT,
+    RIGHTS,
+    AgentSpace,
+    agent_in,
+    agent_space,
+    settings_for,
+    tool_update,
+    write_script,
+)
+from tests.acp.test_permissions import edit
+from tests.gateway.running_gateway import participants
+from tests.gateway.served import Served, started
+from tests.waiting import bounded, until, until_told
+
+
+async def test_an_agent_that_is_killed_while_people_decide_leaves_an_approval_unused(tmp_path: Path) -> None:
+    async with agent_space(tmp_path, edit(tmp_path), load=True) as here:
+        await here.ask()
+        proposal = await here.proposal()
+        os.kill(here.member._agent().child._process.pid, signal.SIGKILL)  # type: ignore[union-attr]
+        await here.hear("mcp/withdraw")
+        await here.hear("chat", "was ended by SIGKILL while it worked on this.")
+        with pytest.raises(MootError, match="withdrawn"):
+            await here.alice.approve(proposal.id)
+        await here.hear("chat", "The agent runs again.")
+        assert not (tmp_path / "work" / "a.txt").exists()
+        # The message is not prompted again by itself; the next one goes to the same session.
+        assert len(here.prompts()) == 1
+        await here.ask("again, please")
+        await here.hear("chat", "Fine.")
+        assert here.received("session/load")
+
+
+async def test_an_agent_that_is_killed_after_the_approval_has_an_unknown_outcome(tmp_path: Path) -> None:
+    async with agent_space(tmp_path, edit(tmp_path, then=[{"kill": True}])) as here:
+        await here.ask()
+        proposal = await here.proposal()
+        approving = asyncio.create_task(here.alice.approve(proposal.id))
+        await here.hear("chat", "This was allowed, and whether it was done is not known")
+        # Never "failed", which would invite a second time: there is no answer at all.
+        assert not here.of("mcp/response")
+        approving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await approving
+        found = await until_told(lambda: outcome_of(here.alice, proposal.id))
+        assert found == "unknown"
+
+
+async def outcome_of(alice: object, id: str) -> str:
+    found = await alice.look_up_proposal(id)  # type: ignore[attr-defined]
+    return "" if found is None or found.outcome == "pending" else str(found.outcome)
+
+
+async def test_a_call_whose_approver_stops_waiting_is_settled_when_it_is_over(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    then = [{"await_file": str(go)}, tool_update(status="completed"), {"say": "Late."}]
+    async with agent_space(tmp_path, edit(tmp_path, then=then)) as here:
+        await here.ask()
+        proposal = await here.proposal()
+        approving = asyncio.create_task(here.alice.approve(proposal.id))
+        await until(lambda: here.outcomes())
+        approving.cancel()
+        assert await until_told(lambda: outcome_of(here.alice, proposal.id)) == "unknown"
+        go.touch()
+        await here.hear("chat", "Late.")
+
+        async def is_done() -> bool:
+            return await outcome_of(here.alice, proposal.id) == "done"
+
+        await until_told(is_done)
+
+
+async def test_a_session_survives_a_lost_connection_and_a_pending_permission_too(tmp_path: Path) -> None:
+    async with agent_space(tmp_path, edit(tmp_path)) as here:
+        await here.ask()
+        proposal = await here.proposal()
+        await lose_connection(here)
+        await here.alice.approve(proposal.id)
+        await here.hear("chat", "Written.")
+        assert here.outcomes() == [{"outcome": "selected", "optionId": "once"}]
+
+
+async def lose_connection(here: AgentSpace) -> None:
+    """Cut the member's connection, and wait until it is back."""
+    space = here.member._space
+    assert space is not None
+    before = space.counts.reconnects
+    space._sender.socket._drop()
+    await until(lambda: space.counts.reconnects > before and space.state == "joined")
+
+
+def proposal_status(here: AgentSpace, id: str) -> str:
+    seen = here.alice.proposals.get(id)
+    return "" if seen is None else seen.status
+
+
+async def test_an_approval_that_got_lost_is_told_to_be_unused(tmp_path: Path) -> None:
+    limits = ParticipantLimits(request_seconds=1.0)
+    async with agent_space(tmp_path, edit(tmp_path), settings={"member": limits}) as here:
+        await here.ask()
+        proposal = await here.proposal()
+        space = here.member._space
+        assert space is not None
+
+        async def lose(_: object) -> None:
+            """The request gets lost on its way to the member."""
+
+        space.server.use_handler(lose)
+        approving = asyncio.create_task(here.alice.approve(proposal.id))
+        await until(lambda: proposal_status(here, proposal.id) == "fulfilled")
+        await lose_connection(here)
+        await here.hear("chat", "Not done (the approval by alice did not reach me, and was not used): edit")
+        assert here.outcomes() == [{"outcome": "selected", "optionId": "no"}]
+        approving.cancel()
+
+
+@asynccontextmanager
+async def acp_process(url: str, folder: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """`moot acp` as people start it."""
+    token = folder / "agent.token"
+    token.write_text("t-agent")
+    token.chmod(0o600)
+    (folder / "work").mkdir(exist_ok=True)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "moot.cli", "acp", "--gateway", url, "--space", "lab",
+        "--token-file", str(token), "--cwd", str(folder / "work"), "--state", str(folder / "state"),
+        "--no-probe", "--log-level", "error",
+        "--", sys.executable, "-I", "-S", str(AGENT), str(folder / "script.json"),
+        stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        async with bounded():
+            await process.wait()
+
+
+@asynccontextmanager
+async def lab(folder: Path) -> AsyncIterator[tuple[Path, list[Served]]]:
+    file = folder / "moot.yaml"
+    everybody = participants(alice=["*"], agent=RIGHTS)
+    file.write_text(yaml.safe_dump({"spaces": {"lab": {"participants": everybody}}}))
+    file.chmod(0o600)
+    gateways = [await started(file, "--port", "0")]
+    try:
+        yield file, gateways
+    finally:
+        await gateways[-1].close()
+        await gateways[-1].end()
+
+
+async def test_the_member_is_killed_while_people_decide_and_after_the_approval(tmp_path: Path) -> None:
+    """The process `moot acp` itself: a new one says what the old one has left, and repeats nothing."""
+    running = [{"await_file": str(tmp_path / "never")}]
+    write_script(tmp_path, edit(tmp_path), edit(tmp_path, then=running), load=True)
+    async with lab(tmp_path) as (_, gateways), connect(gateways[0].url, "lab", "t-alice") as alice:
+        heard: list[Envelope] = []
+        alice.on("*")(heard.append)
+
+        def texts() -> list[str]:
+            return [each.payload["text"] for each in heard if each.kind == "chat"]
+
+        def proposals() -> list[Envelope]:
+            return [each for each in heard if each.kind == "mcp/proposal"]
+
+        async with acp_process(gateways[0].url, tmp_path) as first:
+            await until(lambda: "agent" in alice.roster)
+            await alice.chat("do it", to="agent")
+            await until(proposals)
+            first.kill()
+        async with acp_process(gateways[0].url, tmp_path) as second:
+            # What it asked for can release nothing any more, so it is withdrawn.
+            await until(lambda: any(each.kind == "mcp/withdraw" for each in heard))
+            await until(lambda: any("I was stopped while I worked on this." in text for text in texts()))
+            with pytest.raises(MootError):
+                await alice.approve(proposals()[0].id)
+            await alice.chat("once more", to="agent")
+            await until(lambda: len(proposals()) == 2)
+            approving = asyncio.create_task(alice.approve(proposals()[1].id))
+            await until(lambda: '"once"' in (tmp_path / "received.jsonl").read_text())
+            second.kill()
+            await until(lambda: any(each.kind == "moot/outcome" for each in heard))
+        with pytest.raises(MootError):
+            await approving
+        found = await alice.look_up_proposal(proposals()[1].id)
+        assert found is not None
+        assert found.outcome == "unknown"
+        received = (tmp_path / "received.jsonl").read_text()
+        assert received.count("do it") == received.count("once more") == 1
+        # The second run had the session of the first.
+        assert received.count("session/load") == 1
+        assert received.count("session/new") == 1
+
+
+async def test_the_gateway_is_killed_while_people_decide(tmp_path: Path) -> None:
+    write_script(tmp_path, edit(tmp_path))
+    async with lab(tmp_path) as (file, gateways):
+        url = gateways[0].url
+        async with agent_in(settings_for(url, tmp_path)) as member:
+            async with connect(url, "lab", "t-alice") as alice:
+                await alice.chat("do it", to="agent")
+                await until(lambda: member._permissions is not None and member._permissions.open == 1)
+                await until(lambda: alice.proposals.open())
+                (proposal,) = alice.proposals.open()
+            await gateways[0].end(signal.SIGKILL)
+            gateways.append(await started(file, "--port", url.rpartition(":")[2]))
+            async with connect(url, "lab", "t-alice") as alice:
+                heard: list[Envelope] = []
+                alice.on("chat")(heard.append)
+                await until(lambda: "agent" in alice.roster)
+                await alice.refresh_proposals()
+                await alice.approve(proposal.id)
+                await until(lambda: any(each.payload["text"] == "Written." for each in heard))
+                assert (tmp_path / "work" / "a.txt").read_text() == "hello"
+                received = (tmp_path / "received.jsonl").read_text()
+                assert received.count('"once"') == 1

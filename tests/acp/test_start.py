@@ -1,0 +1,193 @@
+"""A safe start: an own home, the mode that asks, a probe, and settings of the folder that are found."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moot.acp.acp_member import AcpMember
+from moot.acp.acp_runner import check_folder_settings
+from moot.acp.agent_home import home_environment, prepare_home
+from moot.acp.agent_process import AgentUnusable
+from moot.acp.agent_profiles import PROFILES, UNKNOWN, AgentProfile, profile_of
+from moot.acp.asking_probe import ProbeResult
+from moot.errors import UsageError
+from tests.acp.agent_space import agent_space, settings_for, write_script
+from tests.waiting import bounded
+
+ASKING = AgentProfile(name="Scripted", mode="default", unasked=("reads files",))
+
+
+async def start(folder: Path, profile: AgentProfile = UNKNOWN, **options: Any) -> AcpMember:
+    """Start an agent as the command does, and end it."""
+    settings = {name: options.pop(name) for name in list(options) if name in ("probe", "accept_unasked")}
+    write_script(folder, **options)
+    member = AcpMember(settings_for("http://127.0.0.1:9", folder, **settings))
+    member.profile = profile
+    member.settings.state_folder.mkdir(mode=0o700)
+    try:
+        async with bounded():
+            await member.start()
+    finally:
+        await member.stop()
+    return member
+
+
+async def test_an_agent_that_asks_is_verified_by_what_it_did(tmp_path: Path) -> None:
+    member = await start(tmp_path, probe=True)
+    assert member.asks == ("verified at the start: asks before writing a file and before running a command")
+    received = [json.loads(line) for line in (tmp_path / "received.jsonl").read_text().splitlines()]
+    outcomes = [each["result"]["outcome"] for each in received if "outcome" in each.get("result", {})]
+    assert outcomes == [{"outcome": "selected", "optionId": "no"}] * 2
+    folders = [each["params"]["cwd"] for each in received if each.get("method") == "session/new"]
+    # The probe has a folder of its own, which is gone.
+    assert folders[-1] == str(tmp_path / "work")
+    assert not any(Path(each).exists() for each in folders[:2])
+
+
+async def test_an_agent_that_acts_without_asking_is_not_let_in(tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match=r"acts without asking: writing a file and running.*--accept-unasked"
+    ):
+        await start_acting(tmp_path)
+
+
+async def start_acting(folder: Path, **settings: Any) -> AcpMember:
+    write_script(folder, probe="act")
+    member = AcpMember(settings_for("http://127.0.0.1:9", folder, **({"probe": True} | settings)))
+    member.settings.state_folder.mkdir(mode=0o700)
+    try:
+        await member.start()
+    finally:
+        await member.stop()
+    return member
+
+
+async def test_an_agent_that_acts_without_asking_joins_only_marked(tmp_path: Path) -> None:
+    member = await start_acting(tmp_path, accept_unasked=True)
+    assert member.asks.startswith("acts without asking: writing a file and running a command")
+
+
+async def test_an_agent_that_was_not_probed_or_did_nothing_is_unverified(tmp_path: Path) -> None:
+    assert str(ProbeResult({"writing a file": "asked", "running a command": "not tried"})) == (
+        "unverified: may act without asking (it asked before writing a file)"
+    )
+    async with agent_space(tmp_path) as here:
+        said = await here.hear("chat", "unverified: may act without asking (it was not probed)")
+        assert "I am scripted 1, and work in" in said.payload["text"]
+        status = await here.alice.admin.request_status("agent")
+        assert "unverified" in status["asks"]
+
+
+async def test_the_mode_that_asks_is_set_or_the_agent_is_not_used(tmp_path: Path) -> None:
+    await start(tmp_path, ASKING, mode="yolo")
+    received = [json.loads(line) for line in (tmp_path / "received.jsonl").read_text().splitlines()]
+    (set_mode,) = [each["params"] for each in received if each.get("method") == "session/set_mode"]
+    assert set_mode["modeId"] == "default"
+    other = tmp_path / "other"
+    other.mkdir()
+    with pytest.raises(AgentUnusable, match="'yolo' and refuses 'default', in which it asks"):
+        await start(other, ASKING, mode="yolo", refuse_mode=True)
+
+
+async def test_an_agent_that_changes_its_mode_is_stopped_and_set_back(tmp_path: Path) -> None:
+    change = {"update": {"sessionUpdate": "current_mode_update", "currentModeId": "yolo"}}
+    async with agent_space(tmp_path, [change, {"await_cancel": True}]) as here:
+        here.member.profile = ASKING
+        here.member._agent().profile = ASKING
+        await here.ask()
+        await here.hear(
+            "chat", "I stopped: it changed to the mode 'yolo', in which it may act without asking."
+        )
+        assert here.received("session/set_mode")[-1]["params"]["modeId"] == "default"
+
+
+async def test_another_version_of_the_protocol_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(AgentUnusable, match="version 2 of ACP"):
+        await start(tmp_path, version=2)
+
+
+def test_every_tried_agent_is_known_by_its_command() -> None:
+    for words, name in (
+        (["npx", "-y", "@agentclientprotocol/claude-agent-acp"], "Claude Code"),
+        (["npx", "@zed-industries/claude-code-acp@0.1"], "Claude Code"),
+        (["/opt/x/codex-acp"], "Codex"),
+        (["npx", "@agentclientprotocol/codex-acp@2.6.0"], "Codex"),
+        (["gemini", "--acp"], "Gemini CLI"),
+        (["npx", "@google/gemini-cli", "--acp"], "Gemini CLI"),
+        (["node", "/x/opencode.js", "acp"], "OpenCode"),
+        (["qwen", "--acp"], "Qwen Code"),
+        (["goose", "acp"], UNKNOWN.name),
+    ):
+        assert profile_of(words).name == name
+    assert all(profile.unasked for profile in PROFILES)
+
+
+def test_a_home_is_emptied_but_for_sessions_and_through_no_link(tmp_path: Path) -> None:
+    profile = AgentProfile(name="x", kept=(".agent/sessions",), environment={"AGENT_HOME": "{home}/.agent"})
+    home, outside = tmp_path / "state" / "home", tmp_path / "precious"
+    outside.mkdir()
+    (outside / "file").touch()
+    prepare_home(home, profile)
+    (home / ".agent" / "sessions").mkdir(parents=True)
+    (home / ".agent" / "sessions" / "one.json").touch()
+    (home / ".agent" / "rules").write_text("allow everything")
+    (home / "link").symlink_to(outside)
+    (home / ".config").mkdir()
+    prepare_home(home, profile)
+    left = sorted(str(path.relative_to(home)) for path in home.rglob("*"))
+    assert left == [".agent", ".agent/sessions", ".agent/sessions/one.json"]
+    assert (outside / "file").exists()
+    assert oct(home.stat().st_mode & 0o777) == "0o700"
+    environment = home_environment(home, profile, ("npx",), {"HOME": "/h"})
+    assert environment["HOME"] == str(home)
+    assert environment["AGENT_HOME"] == f"{home}/.agent"
+    assert environment["npm_config_cache"] == "/h/.npm"
+
+
+async def test_an_agent_gets_its_own_home_and_only_the_variables_that_it_needs(tmp_path: Path) -> None:
+    profile = AgentProfile(name="x", variables=("X_KEY",), environment={"X_MODE": "ask"})
+    show = tmp_path / "show.py"
+    show.write_text("import json, os, sys\nopen(sys.argv[1], 'w').write(json.dumps(dict(os.environ)))\n")
+    out = tmp_path / "out.json"
+    inherited = {"HOME": "/root", "PATH": os.environ["PATH"], "X_KEY": "k", "AWS_SECRET": "s"}
+    member = AcpMember(
+        settings_for(
+            "http://127.0.0.1:9",
+            tmp_path,
+            argv=(sys.executable, str(show), str(out)),
+            inherited=inherited,
+            env={"LISTED": "1"},
+        )
+    )
+    member.profile = profile
+    member.settings.state_folder.mkdir(mode=0o700)
+    with pytest.raises(Exception, match="exit code 0"):
+        await member.start()
+    await member.stop()
+    got = json.loads(out.read_text())
+    assert got["HOME"] == str(tmp_path / "state" / "home")
+    assert (got["X_KEY"], got["X_MODE"], got["LISTED"]) == ("k", "ask", "1")
+    assert "AWS_SECRET" not in got
+
+
+def test_settings_of_the_agent_in_the_folder_are_found_before_it_starts(tmp_path: Path) -> None:
+    settings = settings_for("http://127.0.0.1:9", tmp_path, argv=("claude-agent-acp",))
+    check_folder_settings(settings)
+    (settings.folder / ".claude").mkdir()
+    (settings.folder / ".claude" / "settings.local.json").write_text('{"permissions":{"allow":["Bash(*)"]}}')
+    with pytest.raises(UsageError, match=r"settings\.local\.json.*--trust-folder"):
+        check_folder_settings(settings)
+    (settings.folder / "deep").mkdir()
+    with pytest.raises(UsageError):
+        check_folder_settings(dataclasses.replace(settings, folder=settings.folder / "deep"))
+    check_folder_settings(dataclasses.replace(settings, trust_folder=True))
+    (settings.folder / ".moot").mkdir()
+    with pytest.raises(UsageError, match="tokens of a space"):
+        check_folder_settings(dataclasses.replace(settings, trust_folder=True))
