@@ -22,6 +22,8 @@ FILES: Final = {
     "gateway/notifications/push/channel.py": "push services judge until when a signature is valid",
     "gateway/push_routes.py": STAMP,
     "gateway/own_connections.py": STAMP,
+    "gateway/oidc/sign_in_service.py": "tokens say by the wall clock when they were issued and expire",
+    "net/server_tls.py": "certificates expire by the wall clock",
     "trust/rule_store.py": STAMP,
     "bridge/space_server/pending_calls.py": "how far back the gateway is asked, with a margin of a minute",
     "adapter/adapter.py": SIGNED,

@@ -30,8 +30,16 @@ from moot.cli.adapter import main as adapter_command
 from moot.cli.command_table import COMMANDS, make_parser
 from moot.cli.devserver import main as devserver_command
 from moot.cli.program import subcommands_of
-from moot.config.gateway_config import GatewayConfig, HttpConfig, JournalConfig, LogConfig, SmtpConfig
+from moot.config.gateway_config import (
+    GatewayConfig,
+    HttpConfig,
+    JournalConfig,
+    LogConfig,
+    SmtpConfig,
+    TlsConfig,
+)
 from moot.config.notification_config import NotificationsConfig, PushConfig, QuietHours, ReceiverConfig
+from moot.config.oidc_config import OidcConfig, SignInRule
 from moot.conformance import report
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
 from moot.gateway.public_pages import openapi
@@ -188,6 +196,9 @@ def gateway_page() -> str:
     sections: dict[str, type[msgspec.Struct]] = {
         "gateway": GatewayConfig,
         "gateway.journal": JournalConfig,
+        "gateway.tls": TlsConfig,
+        "gateway.oidc": OidcConfig,
+        "gateway.oidc.people": SignInRule,
         "gateway.smtp": SmtpConfig,
         "gateway.notifications": NotificationsConfig,
         "gateway.notifications.receivers.NAME": ReceiverConfig,

@@ -262,6 +262,8 @@ async def test_every_reference_of_the_document_leads_somewhere(stage: SharedGate
             assert "security" in described or path in (
                 "/",
                 "/console/{path}",
+                "/service-worker.js",
+                "/manifest.webmanifest",
                 "/status",
                 "/health",
                 "/livez",
@@ -270,6 +272,9 @@ async def test_every_reference_of_the_document_leads_somewhere(stage: SharedGate
                 "/openapi.json",
                 # The code in the body is what is asked for.
                 "/sign-in-links/redeem",
+                # Where to sign in; and a token in the body.
+                "/oidc",
+                "/oidc/backchannel-logout",
             )
 
 

@@ -80,6 +80,7 @@ SHOWING_SINCE = (
     # Nobody said a time or a number of uses before there were these.
     "max_grant_expiry_seconds",
     "max_grant_uses",
+    "max_signed_in_members",
 )
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from moot.config.cluster_config import ClusterConfig
 from moot.config.notification_config import NotificationsConfig
+from moot.config.oidc_config import OidcConfig
 
 # Under its old name too: it was here before there were other sections with secrets.
 from moot.config.secret import Secret as Secret
@@ -149,6 +150,8 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     allow_query_token: bool = False
     # https and wss, for who comes from other machines.
     tls: TlsConfig | None = None
+    # People sign in at a provider of identities: one section, or a list of them.
+    oidc: tuple[OidcConfig, ...] = ()
 
     # D-20: a connection that has not joined by then is closed.
     join_seconds: Seconds = 10

@@ -36,6 +36,7 @@ from moot.config.notification_reader import (
     read_notifications,
     read_public_url,
 )
+from moot.config.oidc_reader import read_oidc
 from moot.config.participant_reader import ReadContext, read_participants
 from moot.config.profiles import BUILT_IN, read_profiles, rights_of
 from moot.config.section_reader import (
@@ -134,6 +135,16 @@ def _load(
     admin_files: dict[str, Path] = {}
     if "admin_tokens" in section:
         gateway, admin_files = _with_admins(gateway, section["admin_tokens"], reading)
+    if "oidc" in section:
+        try:
+            oidc = read_oidc(section["oidc"], "gateway.oidc", reading.profiles, spaces)
+        except UsageError as fault:
+            raise blamed(fault, origins) from None
+        if oidc and gateway.cluster is not None:
+            raise UsageError(
+                "gateway.oidc: does not work together with gateway.cluster yet: use the gateway's own tokens"
+            )
+        gateway = msgspec.structs.replace(gateway, oidc=oidc)
     warnings = warnings_of(path, gateway, spaces, reading.literals)
     configuration = Configuration(
         gateway=gateway,
@@ -169,7 +180,8 @@ def _document(path: Path) -> Json:
 
 
 def _read_gateway(section: Mapping[str, Json], folder: Path, environ: Mapping[str, str]) -> GatewayConfig:
-    without_admins = {key: value for key, value in section.items() if key != "admin_tokens"}
+    # These need more than this section.
+    without_admins = {key: value for key, value in section.items() if key not in ("admin_tokens", "oidc")}
     readers = {
         "journal": _journal,
         "smtp": lambda value, path: _smtp(value, path, environ),

@@ -6,12 +6,14 @@ import hmac
 import math
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
 from moot.config import hash_token
 from moot.gateway.space_host import SpaceHost
+from moot.space.config import Name
+from moot.space.temporary_tokens import SignIn
 
 
 class AccessDenied(msgspec.Struct, frozen=True):
@@ -38,9 +40,24 @@ class TokenIdentity(msgspec.Struct, frozen=True):
     guest: bool = False
     # SHA-256 of the token.
     token: str | None = None
+    # Somebody whom a provider of identities knows, and whom the space does not know yet by this token.
+    sign_in: SignIn | None = None
+
+    def admit(self) -> None:
+        """Let the space know whom it lets in; raises Refused."""
+        if self.sign_in is not None:
+            self.host.sign_in(self.sign_in)
 
 
 Access = Literal["private", "restricted", "public"]
+
+
+class SignInProvider(Protocol):
+    """What knows the tokens that others issue."""
+
+    def takes(self, token: str) -> bool: ...
+
+    def identify(self, host: SpaceHost, token: str, token_hash: str) -> TokenIdentity | AccessDenied: ...
 
 
 class SpaceDirectory:
@@ -57,6 +74,7 @@ class SpaceDirectory:
         # D-22: the space after which others are made for whoever may join it, and who makes them.
         self.model: str | None = None
         self.create: Callable[[str], SpaceHost | AccessDenied] | None = None
+        self.sign_in: SignInProvider | None = None
         self._guests = 0
         # In a cluster: what tells the guests of this gateway from those of others.
         self.guest_prefix = ""
@@ -83,11 +101,13 @@ class SpaceDirectory:
             self._guests += 1
             return TokenIdentity(host, f"guest-{self.guest_prefix}{self._guests}", guest=True)
         hashed = hash_token(token)
-        name = host.space.find_token_owner(hashed)
+        name = host.find_token_owner(hashed)
         if name is not None:
             if self._is_excluded(host, name):
                 return AccessDenied(403, "this space admits only the participants that it lists")
             return TokenIdentity(host, name, token=hashed)
+        if self.sign_in is not None and self.sign_in.takes(token):
+            return self.sign_in.identify(host, token, hashed)
         if any(other.space.find_token_owner(hashed) for other in self.hosts.values()):
             return AccessDenied(403, "this token is for another space")
         return AccessDenied(401, "unknown token")
@@ -102,12 +122,16 @@ class SpaceDirectory:
         """A new space of that name, for a member of the one that it is made after; never for a guest."""
         if self.create is None or not name or not token:
             return None
-        if not isinstance(self.identify(self.model, token), TokenIdentity):
+        identity = self.identify(self.model, token)
+        if not isinstance(identity, TokenIdentity) or identity.sign_in is not None:
+            return None
+        if self._signed_in(identity.host, identity.name):
+            # Whoever signs in enters the spaces that the rules name.
             return None
         return self.create(name)
 
     def _is_excluded(self, host: SpaceHost, name: str) -> bool:
-        if self.access.get(host.name) != "restricted":
+        if self.access.get(host.name) != "restricted" or self._signed_in(host, name):
             return False
         member = host.space.state.roster.members.get(name)  # type: ignore[call-overload]  # a plain name is enough here
         listed = member is not None and member.configured is not None
@@ -119,6 +143,11 @@ class SpaceDirectory:
             # Those of other gateways are ended there.
             if session.id in host.delivery.sessions and self._is_excluded(host, session.member.name):
                 host.end_session(session.id, "this space admits only the participants that it lists")
+
+    def _signed_in(self, host: SpaceHost, name: str) -> bool:
+        """Whether the rules for signing in have let this member in, which list the spaces."""
+        member = host.space.state.roster.members.get(Name(name))
+        return member is not None and member.subject is not None
 
     def administrator(self, token: str | None) -> str | None:
         """Who administers with this token, if anybody does."""

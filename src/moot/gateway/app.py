@@ -19,6 +19,7 @@ import uvicorn
 from moot import __version__
 from moot.config.configuration import Configuration
 from moot.config.gateway_config import GatewayConfig, TlsConfig, is_loopback, local_hosts
+from moot.config.oidc_reader import without_people
 from moot.errors import MootError, UsageError
 from moot.gateway import fast_path
 from moot.gateway.access import HostOriginPolicy, SpaceDirectory
@@ -28,6 +29,7 @@ from moot.gateway.http_routes import Endpoints, HttpSettings
 from moot.gateway.journal_history import HistoryLimits
 from moot.gateway.mailer import Mailer, MailSettings, Password
 from moot.gateway.notifications.notifier import Notifier
+from moot.gateway.oidc.sign_in_service import SignInService
 from moot.gateway.readiness import Readiness
 from moot.gateway.sign_in_links import SignInLinks
 from moot.gateway.space_factory import SpaceFactory
@@ -74,6 +76,7 @@ class Gateway:
         self._listener: HttpListener | None = None
         self._upgrade_handler: UpgradeHandler | None = None
         self._websockets: WebSocketServer | None = None
+        self.sign_in: SignInService | None = None
         self._tls: ServerTls | None = None
         self._local: socket.socket | None = None
         self._tasks = TaskSet("gateway")
@@ -138,6 +141,10 @@ class Gateway:
         self._database = database = Database.open(self.config.data / "moot.sqlite")
         self._space_factory = factory = self._make_factory(database)
         self.directory.admin_tokens = self.config.admin_tokens
+        if self.config.oidc:
+            self.sign_in = SignInService(self.config.oidc, self.directory.hosts)
+            self.directory.sign_in = self.sign_in
+            self.sign_in.start()
         origin_policy = self._origin_policy()
         sockets = _socket_settings(self.config)
         access_limiter = AccessLimiter(_access_limits(self.config))
@@ -162,6 +169,7 @@ class Gateway:
             history_limits=_history_limits(self.config),
             push=self.config.notifications.push,
             devices=self.notifier.devices,
+            sign_in=self.sign_in,
             metrics=self.metrics,
             connections=self.connections,
             version=__version__,
@@ -235,10 +243,15 @@ class Gateway:
         self.directory.admin_tokens = configuration.gateway.admin_tokens
         self.rotation.configure(configuration)
         notes += self._reload_tls(configuration.gateway.tls)
+        oidc = configuration.gateway.oidc
+        if without_people(oidc) != without_people(self.config.oidc):
+            notes.append("gateway.oidc is another: restart to take it over; its rules are in effect")
+        if self.sign_in is not None:
+            self._tasks.start(self.sign_in.reload(oidc))
         notes += [
             f"gateway.{field} is another: restart to take it over"
             for field in self.config.__struct_fields__
-            if field not in ("admin_tokens", "tls")
+            if field not in ("admin_tokens", "tls", "oidc")
             and getattr(self.config, field) != getattr(configuration.gateway, field)
         ]
         return notes
@@ -281,6 +294,8 @@ class Gateway:
         for one in list(sockets):
             one.close(GOING_AWAY, "the gateway is stopping")
         await self._tasks.close()
+        if self.sign_in is not None:
+            await self.sign_in.stop()
         if self._listener is not None:
             self._listener.should_exit = True
             if self._websockets is not None:

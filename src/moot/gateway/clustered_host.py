@@ -369,6 +369,9 @@ class ClusteredHost(SpaceHost):
                 token = Token(stored.tokens[0])
                 effects = space.rotate_credential(stored.who, token, now, mint, keep=stored.keep)
                 facts |= {"keep": stored.keep, "tokens": stored.tokens}
+            case "temporary_token" if stored.temporary_token is not None:
+                effects = space.add_token(stored.temporary_token)
+                facts |= {"temporary_token": msgspec.to_builtins(stored.temporary_token)}
             case "reload" if stored.config is not None:
                 known = set(space.state.roster.members)
                 effects = space.reload(load_config(stored.config), now, mint)

@@ -40,6 +40,8 @@ from moot.gateway.http_replies import (
 )
 from moot.gateway.journal_history import HistoryLimits
 from moot.gateway.notifications.push.devices import PushDevices
+from moot.gateway.oidc.oidc_routes import OidcRoutes
+from moot.gateway.oidc.sign_in_service import SignInService
 from moot.gateway.public_pages import STATUS_PAGE, openapi
 from moot.gateway.push_routes import PushRoutes
 from moot.gateway.readiness import Readiness
@@ -89,6 +91,7 @@ class Endpoints:
         history_limits: HistoryLimits,
         push: PushConfig,
         devices: PushDevices,
+        sign_in: SignInService | None,
         metrics: Callable[[], str],
         connections: Callable[[], list[dict[str, Json]]],
         version: str,
@@ -111,6 +114,7 @@ class Endpoints:
             pages_per_second=settings.history_pages_per_second,
         )
         self._push = PushRoutes(directory, push, devices, self._refuse_token)
+        self._oidc = OidcRoutes(sign_in, self._refuse_token)
 
     def application(self) -> Starlette:
         routes = [
@@ -130,6 +134,9 @@ class Endpoints:
             self._route("/push-subscriptions", self._push.list, "GET"),
             self._route("/push-subscriptions", self._push.add, "POST"),
             self._route("/push-subscriptions/{id}", self._push.remove, "DELETE"),
+            self._route("/oidc", self._oidc.providers, "GET"),
+            self._route("/oidc/sign-out", self._oidc.sign_out, "POST"),
+            self._route("/oidc/backchannel-logout", self._oidc.backchannel_logout, "POST"),
             self._route("/participants/{id}/messages", self.messages, "GET", "POST"),
             self._route("/participants/{id}/roster", self.roster, "GET"),
             self._route("/admin/participants/{id}/capabilities", self.capabilities, "POST"),
@@ -279,6 +286,7 @@ class Endpoints:
         identity = self.directory.identify(request.path_params["space"], token)
         if isinstance(identity, AccessDenied):
             raise RequestRefused(identity)
+        identity.admit()
         member = identity.host.space.state.roster.find(identity.name)
         return identity.host, ProposalReader(member, _dialect(request, b""), whole=True)
 
@@ -304,6 +312,7 @@ class Endpoints:
             # D-40: a token that is given but wrong is 403 here, as existing clients expect.
             wrong = AccessDenied(403, identity.message) if identity.status == 401 else identity
             return self._refuse_token(wrong, request, request.path_params["id"])
+        identity.admit()
         member = identity.host.space.state.roster.resolve(request.path_params["id"])
         if member is None or member.name != identity.name:
             return AccessDenied(403, "this token is another participant's")

@@ -179,6 +179,40 @@ def _everything(version: str) -> Json:
                     },
                 }
             },
+            "/oidc": {
+                "get": {
+                    "summary": "the providers at which people sign in; none without gateway.oidc",
+                    "responses": {
+                        "200": _answer("providers: issuer, client_id, scopes, resource, and its endpoints"),
+                    }
+                    | _DENIED,
+                }
+            },
+            "/oidc/sign-out": {
+                "post": {
+                    "summary": "end all that the person with this token of a provider has signed in for",
+                    "security": secured,
+                    "responses": {
+                        "200": _answer("signed out"),
+                        "400": _answer("not a token of a provider", _ERROR),
+                        "401": _answer("no or unknown token", _ERROR),
+                    }
+                    | _DENIED,
+                }
+            },
+            "/oidc/backchannel-logout": {
+                "post": {
+                    "summary": "a provider tells that a session has ended there",
+                    "responses": {
+                        "200": _answer("the sessions here have ended, too"),
+                        "400": _answer("no logout token for this gateway", _ERROR),
+                        "404": _answer("there is no gateway.oidc", _ERROR),
+                        "413": _answer("the body is too large", _ERROR),
+                        "415": _answer("not a form", _ERROR),
+                    }
+                    | _DENIED,
+                }
+            },
             "/sign-in-links": {
                 "post": {
                     "summary": "a one-time code that signs you in on another device",

@@ -33,6 +33,8 @@ def describe_reduction(stored: StoredInput) -> str | None:
         return f"{stored.by or 'an administrator'} removed capabilities of {stored.who}"
     if stored.input == "rotate" and not stored.keep:
         return f"the token of {stored.who} was replaced"
+    if stored.input == "sign_out":
+        return f"{stored.by or 'somebody'} signed somebody out"
     if stored.input == "reload" and stored.config is not None:
         return "a configuration was loaded"
     envelope = _envelope_of(stored)
@@ -58,6 +60,14 @@ def _reduce(space: Space, stored: StoredInput) -> None:
         case "capabilities":
             remove = read_capabilities(stored.remove)
             space.change_capabilities(stored.who, (), remove, stored.by, now, mint)
+        case "sign_out":
+            space.sign_out(
+                stored.keys,
+                issued_before=stored.issued_before,
+                forget_at=stored.forget_at,
+                now=now,
+                mint=mint,
+            )
         case "rotate" if not stored.keep:
             space.rotate_credential(stored.who, Token(stored.tokens[0]), now, mint, keep=False)
         case "reload" if stored.config is not None:

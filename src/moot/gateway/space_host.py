@@ -44,6 +44,7 @@ from moot.space.effects import Deliver, Disconnect, Effect, Reply, Token
 from moot.space.listing import describe_page, page_bytes
 from moot.space.roster import Options, Session, capability_pairs
 from moot.space.space import Space
+from moot.space.temporary_tokens import SignIn, TemporaryToken
 
 log = logging.getLogger(__name__)
 
@@ -201,10 +202,76 @@ class SpaceHost:
             return options
         state = self.space.state
         member = state.roster.members.get(Name(who))
-        if member is None or member.kicked or options.token not in member.credentials:
+        temporary = state.temporary_tokens.get(options.token)
+        if temporary is not None:
+            is_valid = temporary.member == who and temporary.admits(self.journaled.clock())
+        else:
+            is_valid = member is not None and options.token in member.credentials
+        if member is None or member.kicked or not is_valid:
             raise Unauthorized("this token is no longer valid")
-        limit = state.config.token_limits.get(options.token)
+        limit = state.token_limit(options.token)
         return msgspec.structs.replace(options, limited_to=None if limit is None else capability_pairs(limit))
+
+    # Tokens that end by themselves
+
+    def find_token_owner(self, token_hash: str) -> Name | None:
+        """Whom a token admits now."""
+        temporary = self.space.state.temporary_tokens.get(token_hash)
+        if temporary is not None and not temporary.admits(self.journaled.clock()):
+            return None
+        return self.space.find_token_owner(token_hash)
+
+    def sign_in(self, who: SignIn, *, again: bool = False) -> None:
+        """Admit somebody whom a provider of identities knows; raises Refused.
+
+        Who is in already stays in, unless `again` is said: then with the rights that they have now.
+        """
+        if not again and self.space.state.temporary_tokens.get(who.token.hash) is not None:
+            return
+        self.check_journal()
+        self.journaled.step(
+            "sign_in",
+            lambda now, mint: self.space.sign_in(who, now, mint),
+            who=who.token.member,
+            sign_in=msgspec.to_builtins(who),
+        )
+        if not again:
+            facts = {"space": self.name, "participant": who.token.member, "issuer": who.details.get("issuer")}
+            log.info("signed in", extra=facts)
+
+    async def sign_out(
+        self, keys: Sequence[str], by: str, *, issued_before: float, keep_seconds: float
+    ) -> None:
+        """End what was signed in under these keys, also while the journal cannot be written."""
+        forget_at = self.journaled.clock() + keep_seconds
+        await self.journaled.step_durably(
+            "sign_out",
+            lambda now, mint: self.space.sign_out(
+                keys, issued_before=issued_before, forget_at=forget_at, now=now, mint=mint
+            ),
+            shrinks_rights=True,
+            by=by,
+            keys=list(keys),
+            issued_before=issued_before,
+            forget_at=forget_at,
+        )
+
+    def renew(self, session: SessionId, token: str) -> None:
+        """Let a connection go on under a newer token of the same person; raises Refused."""
+        self.journaled.step(
+            "renew", lambda _now, _mint: self.space.renew(session, token), session=session, tokens=[token]
+        )
+
+    async def add_token(self, token: TemporaryToken, by: str) -> None:
+        """Give a member a short-lived token; raises Refused."""
+        self.check_journal()
+        await self.journaled.step_durably(
+            "temporary_token",
+            lambda _now, _mint: self.space.add_token(token),
+            who=token.member,
+            by=by,
+            temporary_token=msgspec.to_builtins(token),
+        )
 
     def leave(self, session: SessionId) -> None:
         """A connection ended."""

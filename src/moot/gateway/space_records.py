@@ -26,6 +26,7 @@ from moot.space.config_json import load_config
 from moot.space.effects import Deliver, Effect, Reply, Token
 from moot.space.roster import Options
 from moot.space.space import Space
+from moot.space.temporary_tokens import SignIn, TemporaryToken
 
 ACCEPTED: Final = "accepted"
 # A sender may make kinds up; this many are kept ready.
@@ -63,6 +64,13 @@ class StoredInput(msgspec.Struct):
     state: msgspec.Raw = msgspec.Raw()
     # Of `repair`: acts that reduce rights, from records that could not stay in the journal.
     acts: list[msgspec.Raw] = []
+    # Of `sign_in`: whom a provider of identities knows; of `temporary_token`: one that ends by itself.
+    sign_in: SignIn | None = None
+    temporary_token: TemporaryToken | None = None
+    # Of `sign_out`: which sign-ins end, if they began before, and until when that is remembered.
+    keys: list[str] = []
+    issued_before: float = 0.0
+    forget_at: float = 0.0
     # Of `repair`: the number of the snapshot that was made with it; older ones are stale.
     generation: int = 0
 
@@ -197,6 +205,20 @@ def _apply(space: Space, record: StoredInput, config: SpaceConfig) -> list[Effec
         case "rotate":
             token = Token(record.tokens[0])
             return space.rotate_credential(record.who, token, now, mint, keep=record.keep)
+        case "sign_in" if record.sign_in is not None:
+            return space.sign_in(record.sign_in, now, mint)
+        case "temporary_token" if record.temporary_token is not None:
+            return space.add_token(record.temporary_token)
+        case "sign_out":
+            return space.sign_out(
+                record.keys,
+                issued_before=record.issued_before,
+                forget_at=record.forget_at,
+                now=now,
+                mint=mint,
+            )
+        case "renew":
+            return space.renew(session, record.tokens[0])
         case _:
             return []
 

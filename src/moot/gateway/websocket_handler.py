@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import msgspec
 import orjson
 
-from moot.errors import InvalidEnvelope, MalformedEnvelope, Refused
+from moot.errors import InvalidEnvelope, MalformedEnvelope, Refused, Unauthorized
 from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory, TokenIdentity, bearer
 from moot.gateway.access_limiter import AccessLimiter
 from moot.gateway.delivery import SessionOutbox
@@ -149,6 +149,8 @@ class MemberSocket:
         self._full_timer: asyncio.TimerHandle | None = None
         # After a header handshake existing clients still send a join: as the first frame it is no news.
         self._may_repeat_join = identity is not None
+        # Of somebody who signed in elsewhere: a join frame with a newer token lets the connection go on.
+        self._may_renew = False
 
     # What the connection calls
 
@@ -171,6 +173,9 @@ class MemberSocket:
         host, session = self.host, self.session
         if host is None or session is None:
             self._read_join(data)
+            return
+        if self._may_renew and _is_join(data):
+            self._renew(host, session, data)
             return
         if self._may_repeat_join:
             self._may_repeat_join = False
@@ -220,6 +225,8 @@ class MemberSocket:
 
         def attach() -> None:
             self.host, self.session = host, session
+            temporary = host.space.state.temporary_tokens.get(identity.token or "")
+            self._may_renew = temporary is not None and temporary.source == "sign_in"
             self._accept_fast = host.fast_paths.acceptor_of(session)
             host.delivery.attach(
                 session, SessionOutbox(self._outbox, self.dialect, identity.name, self.close)
@@ -229,6 +236,11 @@ class MemberSocket:
             self.host = self.session = None
             self._reject(refusal.code, refusal.message)
 
+        try:
+            identity.admit()
+        except Refused as refusal:
+            reject(refusal)
+            return
         host.join(session, identity.name, self.dialect, options, attach, reject)
         if self.session is None:
             return
@@ -249,9 +261,8 @@ class MemberSocket:
         except MalformedEnvelope as fault:
             self._reject(fault.code, f"join first: {fault.message}")
             return
-        address = self._connection.peer if self._connection is not None else ""
         identity = self._upgrade_handler.identify(
-            space or self._request.space, token, address, options.runtime_id
+            space or self._request.space, token, self._address, options.runtime_id
         )
         if isinstance(identity, TokenIdentity):
             self._join(identity, options)
@@ -259,6 +270,23 @@ class MemberSocket:
             self._reject("rate_limited", identity.message, retry_after=identity.retry_after)
         else:
             self._reject("unauthorized", identity.message)
+
+    def _renew(self, host: SpaceHost, session: SessionId, data: bytes) -> None:
+        """Take a newer token of the same person over; a wrong one is answered, and changes nothing."""
+        try:
+            fields = strict_json.parse(data)
+            token = self._read_join_fields(fields)[0] if isinstance(fields, dict) else None
+            identity = self._upgrade_handler.identify(host.name, token, self._address, None)
+            if isinstance(identity, AccessDenied):
+                raise Unauthorized(identity.message)
+            identity.admit()
+            host.renew(session, identity.token or "")
+        except Refused as refusal:
+            host.refuse(session, refusal, len(data))
+
+    @property
+    def _address(self) -> str:
+        return self._connection.peer if self._connection is not None else ""
 
     def _read_join_fields(self, fields: Mapping[str, Json]) -> tuple[str | None, str | None, Options]:
         if fields.get("type") == "join":
@@ -374,6 +402,8 @@ def _read_connect_request(query: str, headers: Mapping[str, str], settings: Sock
     token = bearer(headers.get("authorization"))
     if token is None and settings.allow_query_token:
         token = asked.get("token")
+        if token is not None and token.count(".") == 2:
+            raise InvalidEnvelope("a token of a provider never stands in an address: send it in a header")
     return ConnectRequest(asked.get("space") or asked.get("topic"), token, chosen, options, subprotocol)
 
 

@@ -74,6 +74,8 @@ class SpaceLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_welcome_bytes: int = 262_144
     # Participants that were invited, not configured.
     max_invited_participants: int = 1_000
+    # Members that came by signing in at a provider of identities: the people of a large company's branch.
+    max_signed_in_members: int = 10_000
     # D-26: time for last words after a shutdown.
     shutdown_grace_seconds: float = 5
     envelope: EnvelopeLimits = EnvelopeLimits()

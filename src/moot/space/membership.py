@@ -105,9 +105,11 @@ def remove_void_sessions(state: State, member: SpaceMember, now: float, mint: Mi
     """D-101: end the sessions that a token admitted which its member no longer has."""
     effects: list[Effect] = []
     for session in list(member.sessions.values()):
-        if session.options.token is not None and session.options.token not in member.credentials:
-            effects.append(Disconnect(session.id, REMOVED, "the token of this connection is no longer valid"))
-            effects += remove_session(state, session, now, mint)
+        token = session.options.token
+        if token is None or token in member.credentials or state.temporary_tokens.get(token) is not None:
+            continue
+        effects.append(Disconnect(session.id, REMOVED, "the token of this connection is no longer valid"))
+        effects += remove_session(state, session, now, mint)
     return effects
 
 

@@ -79,6 +79,7 @@ class SpaceMember:
         "sessions",
         "shut_down",
         "static_capabilities",
+        "subject",
     )
 
     def __init__(self, name: Name, static: Sequence[Capability] = (), *, exclusive: bool = False) -> None:
@@ -91,6 +92,8 @@ class SpaceMember:
         self.anonymous = False
         self.invited_by: Name | None = None
         self.kicked = False
+        # Hash of who signed in under this name first: nobody else ever gets it. None: not by signing in.
+        self.subject: str | None = None
         self.credentials: tuple[str, ...] = ()
         self.pause: PauseRecord | None = None
         # D-26: until when it may still send; None unless it was shut down and has not rejoined.
@@ -124,6 +127,7 @@ class SpaceMember:
             "anonymous": self.anonymous,
             "invited_by": self.invited_by,
             "kicked": self.kicked,
+            "subject": self.subject,
             "credentials": list(self.credentials),
             "pause": None if self.pause is None else msgspec.to_builtins(self.pause),
             "shut_down": self.shut_down,
@@ -138,6 +142,7 @@ class SpaceMember:
         member.anonymous = saved["anonymous"]
         member.invited_by = saved["invited_by"]
         member.kicked = saved["kicked"]
+        member.subject = saved.get("subject")
         member.credentials = tuple(saved["credentials"])
         member.pause = None if saved["pause"] is None else PauseRecord(**saved["pause"])
         member.shut_down = saved["shut_down"]

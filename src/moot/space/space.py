@@ -32,7 +32,7 @@ from moot.protocol.frames import Frame
 from moot.protocol.kinds import UNKNOWN
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability
-from moot.space import grant_limits, membership
+from moot.space import grant_limits, membership, sign_in
 from moot.space.acts import control, proposals, streams
 from moot.space.acts.invites import remove_member
 from moot.space.config import Name, ParticipantConfig, SessionId, SpaceConfig
@@ -40,6 +40,7 @@ from moot.space.effects import Credential, Deliver, Disconnect, Effect, Mint, Re
 from moot.space.ladder import check_may_send, process_envelope
 from moot.space.roster import Options, Session, SpaceMember
 from moot.space.state import State
+from moot.space.temporary_tokens import SignIn, TemporaryToken
 
 
 class Space:
@@ -55,6 +56,9 @@ class Space:
 
     def find_token_owner(self, token_hash: str) -> Name | None:
         """The member with this token, if there is one."""
+        temporary = self.state.temporary_tokens.get(token_hash)
+        if temporary is not None:
+            return temporary.member
         for member in self.state.roster:
             if token_hash in member.credentials and not member.kicked:
                 return member.name
@@ -169,6 +173,8 @@ class Space:
                     control.lift_pause(state, member)
             elif what == "grant":
                 effects += grant_limits.end_grants(state, [state.grants.by_id[key]], "expired", now, mint)
+            elif what == "token":
+                effects += sign_in.end_tokens(state, [key], sign_in.ENDED, now, mint)
             elif what == "shutdown":
                 session = state.roster.sessions.get(SessionId(key))
                 if session is not None and session.closing_at is not None and session.closing_at <= now:
@@ -212,7 +218,14 @@ class Space:
         for name in config.participants:
             # A newly named participant is nobody who came in under that name as a guest or runtime id (D-19).
             impostor = state.roster.aliases.get(name) or state.roster.members.get(Name(name))
-            if impostor is not None and (impostor.anonymous or impostor.name != name):
+            if impostor is None:
+                continue
+            if impostor.subject is not None and impostor.name == name:
+                # Whoever signed in under it does not get the rights of a participant of the configuration.
+                tokens = [token.hash for token in state.temporary_tokens.of(impostor.name)]
+                effects += sign_in.end_tokens(state, tokens, f"the name {name} is taken now", now, mint)
+                impostor.subject = None
+            elif impostor.anonymous or impostor.name != name:
                 effects += self._disconnect_member(impostor, f"the name {name} is taken now", now, mint)
         effects += self._configure_guests(config, now, mint)
         state.configure(config)
@@ -240,11 +253,11 @@ class Space:
 
     def _limit_sessions(self) -> list[Session]:
         """Give every session what its token carries by now; returns those for which that is new."""
-        limits = self.state.config.token_limits
         limited = [
             session
             for session in self.state.roster.sessions.values()
-            if (token := session.options.token) is not None and session.limit_to(limits.get(token))
+            if (token := session.options.token) is not None
+            and session.limit_to(self.state.token_limit(token))
         ]
         if limited:
             self.state.verdicts_changed()
@@ -325,6 +338,10 @@ class Space:
         member = self.state.roster.find(name)
         member.credentials = (*(member.credentials if keep else ()), token.hash)
         effects: list[Effect] = [Credential(member.name, member.credentials)]
+        if not keep:
+            # Whoever replaces a token means all that it could have made.
+            minted = [t.hash for t in self.state.temporary_tokens.of(member.name) if t.source == "minted"]
+            self.state.temporary_tokens.remove(minted)
         return effects + membership.remove_void_sessions(self.state, member, now, mint)
 
     def _disconnect_member(self, member: SpaceMember, reason: str, now: float, mint: Mint) -> list[Effect]:
@@ -348,6 +365,7 @@ class Space:
         if clock_lost:
             timed = [grant for grant in self.state.grants.by_id.values() if grant.expires is not None]
             effects += grant_limits.end_grants(self.state, timed, "clock_lost", now, mint)
+        sign_in.restart(self.state, clock_lost=clock_lost)
         return effects
 
     def drop_sessions(self, sessions: Sequence[SessionId], now: float, mint: Mint) -> list[Effect]:
@@ -359,6 +377,29 @@ class Space:
                 effects.append(Disconnect(session, TRY_AGAIN, "this gateway was cut off: connect again"))
                 effects += membership.leave(self.state, session, now, mint)
         return effects
+
+    # Tokens that end by themselves
+
+    def sign_in(self, who: SignIn, now: float, mint: Mint) -> list[Effect]:
+        """Admit somebody whom a provider of identities knows; raises Refused when they may not come in."""
+        return sign_in.sign_in(self.state, who, now, mint)
+
+    def add_token(self, token: TemporaryToken) -> list[Effect]:
+        """Give a member a short-lived token; raises Refused."""
+        sign_in.add_token(self.state, token)
+        return []
+
+    def sign_out(
+        self, keys: Sequence[str], *, issued_before: float, forget_at: float, now: float, mint: Mint
+    ) -> list[Effect]:
+        """End what was signed in under these keys; no token issued before comes in again."""
+        return sign_in.sign_out(
+            self.state, list(keys), issued_before=issued_before, forget_at=forget_at, now=now, mint=mint
+        )
+
+    def renew(self, session_id: SessionId, token_hash: str) -> list[Effect]:
+        """Let a session go on under a newer token of the same person; raises Refused."""
+        return sign_in.renew(self.state, session_id, token_hash)
 
     def health(self, *, journal_writable: bool) -> list[Effect]:
         """D-85: whether the journal can be written decides what is accepted."""

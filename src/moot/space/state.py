@@ -19,11 +19,12 @@ from moot.space.grant_table import GrantRecord, GrantTable
 from moot.space.id_window import IdWindow, SeenEnvelope
 from moot.space.listing import describe_welcome
 from moot.space.proposal_ledger import ProposalLedger, ProposalRecord, Settled, UnknownReason
-from moot.space.roster import Options, Session, SpaceMember, SpaceRoster
+from moot.space.roster import Options, Session, SpaceMember, SpaceRoster, load_capabilities
 from moot.space.send_rate import UNLIMITED, SendRate
 from moot.space.stream_table import StreamRecord, StreamTable
+from moot.space.temporary_tokens import TemporaryTokens
 
-Deadline = Literal["request", "execution", "proposal", "pause", "shutdown", "stream", "grant"]
+Deadline = Literal["request", "execution", "proposal", "pause", "shutdown", "stream", "grant", "token"]
 
 # What counts against max_open_requests. Not what stops or frees a member: that is never refused for a limit.
 COUNTED: Final = frozenset({"mcp/request", *UNSUPPORTED_BY_LEGACY})
@@ -45,6 +46,7 @@ class State:
         self.streams = StreamTable()
         self.ledger = ProposalLedger(config.limits.max_settled_proposals)
         self.window = IdWindow(config.limits.max_recent_ids)
+        self.temporary_tokens = TemporaryTokens()
         self.journal_writable = True
         # How many sessions have joined, but for posts: the number of the last one.
         self.sessions_joined = 0
@@ -121,6 +123,13 @@ class State:
         if grant.id not in self.grants.by_id:
             self.cancel_pending_answers(grant.id)
             self.window.unpin(grant.id)
+
+    def token_limit(self, token_hash: str) -> tuple[Capability, ...] | None:
+        """What a token carries, where that is less than all rights of its member (MEW 5.1)."""
+        temporary = self.temporary_tokens.get(token_hash)
+        if temporary is None:
+            return self.config.token_limits.get(token_hash)
+        return None if temporary.limited_to is None else load_capabilities(temporary.limited_to)
 
     # Audiences
 
@@ -418,6 +427,9 @@ class State:
         if what == "grant":
             grant = self.grants.by_id.get(key)
             return grant is not None and grant.expires == when
+        if what == "token":
+            token = self.temporary_tokens.get(key)
+            return token is not None and token.expires_at == when
         stream = self.streams.open.get(key)
         return stream is not None and stream.closes_at == when
 
@@ -443,6 +455,7 @@ class State:
             "streams": self.streams.save(),
             "ledger": self.ledger.save(),
             "window": self.window.save(),
+            "temporary_tokens": self.temporary_tokens.save(),
             "journal_able": self.journal_writable,
             "sessions_joined": self.sessions_joined,
             "deadlines": [
@@ -473,6 +486,7 @@ class State:
         state.window = IdWindow.load(saved["window"], config.limits.max_recent_ids)
         for request in state.ledger.resume_executions(state._owed_to):
             state.window.pin(request, state.window.pinned[request])
+        state.temporary_tokens = TemporaryTokens.load(saved.get("temporary_tokens", {}))
         state.journal_writable = saved["journal_able"]
         state.sessions_joined = saved.get("sessions_joined", 0)
         for when, what, key in saved["deadlines"]:

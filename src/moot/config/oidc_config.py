@@ -1,0 +1,73 @@
+"""The `gateway.oidc` section: which provider of identities is believed, and who its people are here.
+
+The reference page is written from this file: the comment above a field is what it says there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import msgspec
+
+from moot.protocol.patterns import Capability
+
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+Texts = tuple[str, ...]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+# None with a shared secret: who may check such a token could make one.
+Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+
+
+class SignInRule(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of `people`: whose tokens it means, and who they are here."""
+
+    # Claim → the value that it has or contains, or several of which one is enough; `*` stands for any text.
+    match: Mapping[str, tuple[str | bool, ...]]
+    # A name, or one made of claims, such as "{preferred_username}".
+    participant: Text
+    # The spaces that they may enter.
+    spaces: Texts
+    # Their rights there, from `profile` and `capabilities`; None: as the spaces configure the participant.
+    capabilities: tuple[Capability, ...] | None = None
+    # The name of the profile, for the audit.
+    profile: str | None = None
+
+
+class OidcConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """`gateway.oidc`: people and programs sign in at a provider of OpenID Connect. Several make a list."""
+
+    # The provider, exactly as it calls itself in its tokens.
+    issuer: Text
+    # Whom tokens are issued for: this gateway, by the name that the provider has for it. One or several.
+    audience: Texts
+    # Who sees to it that somebody is let in, first match wins; whoever matches nothing is refused.
+    people: tuple[SignInRule, ...]
+    # The public client with which the console and `moot login` sign in; without one they take tokens only.
+    client_id: str | None = None
+    # What they ask the provider for.
+    scopes: Texts = ("openid", "profile", "offline_access")
+    # Sent as `resource` (RFC 8707) by those that sign in, for providers that decide on the audience by it.
+    resource: str | None = None
+    # How tokens may be signed; all of these are asymmetric.
+    algorithms: tuple[Algorithm, ...] = ("RS256", "PS256", "ES256", "EdDSA")
+    # The `typ` of access tokens (RFC 9068). With JWT, as of Keycloak, what looks like an ID token is refused.
+    token_types: Texts = ("at+jwt",)
+    # For providers whose access tokens are no JWTs (Google): take ID tokens. Their audience is client_id.
+    accept_id_tokens: bool = False
+    # Rules that use `email` need `email_verified`; this believes a provider that does not send it, as Entra.
+    trust_email: bool = False
+    # How far the clocks of the provider and of this machine may be apart.
+    skew_seconds: Annotated[float, msgspec.Meta(ge=0, le=300)] = 30
+    # How long a connection may still renew its token after that has expired; then it is closed.
+    renew_grace_seconds: Annotated[float, msgspec.Meta(ge=0, le=600)] = 60
+    # A token that is valid for longer is refused: nobody could take it back. A day.
+    max_token_seconds: Seconds = 86_400
+    # Where the keys of the provider are; by default its discovery document says it.
+    jwks_url: str | None = None
+    # How often the provider's keys are fetched again.
+    keys_refresh_seconds: Seconds = 300
+    # A key that is not known yet is looked for at most so often.
+    keys_retry_seconds: Seconds = 10
+    # So long keys are believed of a provider that cannot be reached; then nobody new signs in.
+    keys_max_age_seconds: Seconds = 86_400

@@ -1,0 +1,167 @@
+"""Reading `gateway.oidc`: strictly, since everything in it decides who gets in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from moot.config.configuration import SpaceSettings
+from moot.config.gateway_config import is_loopback
+from moot.config.oidc_config import OidcConfig, SignInRule
+from moot.config.profiles import Profiles, rights_of
+from moot.config.section_reader import at, check_keys, checked, mapping, read_struct, strings
+from moot.errors import Refused, UsageError
+from moot.protocol.operation import Json
+from moot.space.roster import logical_name
+
+_RULE_KEYS: Final = ("match", "participant", "spaces", "profile", "capabilities", "notation")
+_CLAIM: Final = re.compile(r"\{([A-Za-z0-9_.:/-]{1,128})\}")
+
+
+def read_oidc(
+    value: Json, path: str, profiles: Profiles, spaces: Mapping[str, SpaceSettings]
+) -> tuple[OidcConfig, ...]:
+    """One provider, or a list of several; raises UsageError."""
+    if value is None:
+        return ()
+    sections = value if isinstance(value, list) else [value]
+    found = []
+    for index, section in enumerate(sections):
+        here = path if section is value else f"{path}[{index}]"
+        found.append(_read_provider(section, here, profiles, spaces))
+    issuers = [each.issuer for each in found]
+    if len(set(issuers)) < len(issuers):
+        raise UsageError(f"{path}: an issuer is listed twice")
+    return tuple(found)
+
+
+def _read_provider(
+    value: Json, path: str, profiles: Profiles, spaces: Mapping[str, SpaceSettings]
+) -> OidcConfig:
+    section = mapping(value, path)
+    readers = {
+        "audience": _one_or_several,
+        "token_types": _one_or_several,
+        "people": lambda rules, here: _read_rules(rules, here, profiles, spaces),
+    }
+    config = read_struct(OidcConfig, section, path, readers)
+    for name in ("issuer", "jwks_url"):
+        url = getattr(config, name)
+        if url is not None:
+            _check_url(url, at(path, name))
+    if not config.algorithms:
+        raise UsageError(f"{path}.algorithms: is empty, so no token could be accepted")
+    return config
+
+
+def _check_url(url: str, path: str) -> None:
+    """https, or this machine itself: whoever changes the keys on the way is everybody."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        raise UsageError(f"{path}: is no address") from None
+    if parts.scheme not in ("http", "https") or not host or parts.fragment or parts.username:
+        raise UsageError(f"{path}: must be an address, such as https://id.example.org/realms/team")
+    if parts.scheme == "http" and not is_loopback(host):
+        raise UsageError(f"{path}: must begin with https://, or whoever is on the path decides who gets in")
+
+
+def _one_or_several(value: Json, path: str) -> tuple[str, ...]:
+    texts = [value] if isinstance(value, str) else strings(value, path)
+    if not texts or not all(texts):
+        raise UsageError(f"{path}: must be text, or a list of texts")
+    return tuple(texts)
+
+
+def _read_rules(
+    value: Json, path: str, profiles: Profiles, spaces: Mapping[str, SpaceSettings]
+) -> tuple[SignInRule, ...]:
+    rules = checked(value, list, "a list of rules", path)
+    if not rules:
+        raise UsageError(f"{path}: has no rule, so nobody could sign in")
+    return tuple(_read_rule(rule, f"{path}[{index}]", profiles, spaces) for index, rule in enumerate(rules))
+
+
+def _read_rule(value: Json, path: str, profiles: Profiles, spaces: Mapping[str, SpaceSettings]) -> SignInRule:
+    section = mapping(value, path)
+    check_keys(section, _RULE_KEYS, path)
+    for key in ("match", "participant", "spaces"):
+        if key not in section:
+            raise UsageError(f"{path}.{key}: is missing")
+    match = {
+        claim: _patterns(wanted, at(f"{path}.match", claim))
+        for claim, wanted in mapping(section["match"], f"{path}.match").items()
+    }
+    if not match:
+        raise UsageError(f'{path}.match: is empty; `sub: "*"` means everybody whom the provider knows')
+    participant: str = checked(section["participant"], str, "text", f"{path}.participant")
+    capabilities = rights_of(section, path, profiles)
+    named = _one_or_several(section["spaces"], f"{path}.spaces")
+    for name in named:
+        if name not in spaces:
+            raise UsageError(f"{path}.spaces: there is no space {name}; known are {', '.join(spaces)}")
+    _check_participant(participant, capabilities is not None, path, named, spaces)
+    profile = section.get("profile")
+    return SignInRule(
+        match=match, participant=participant, spaces=named, capabilities=capabilities, profile=profile
+    )
+
+
+def _check_participant(
+    name: str, has_rights: bool, path: str, named: Collection[str], spaces: Mapping[str, SpaceSettings]
+) -> None:
+    is_made_of_claims = "{" in name or "}" in name
+    if is_made_of_claims:
+        if not _CLAIM.search(name) or "{" in _CLAIM.sub("", name) or "}" in _CLAIM.sub("", name):
+            raise UsageError(f"{path}.participant: claims stand in braces, as in {{preferred_username}}")
+        if not has_rights:
+            raise UsageError(
+                f"{path}.profile: is missing: a name that the provider decides on needs rights of its own, or"
+                " whoever calls themselves like a participant would be that one"
+            )
+        return
+    try:
+        logical_name(name)
+    except Refused as fault:
+        raise UsageError(f"{path}.participant: {fault.message}") from None
+    for space in named:
+        is_configured = name in spaces[space].config.participants
+        if has_rights and is_configured:
+            raise UsageError(
+                f"{path}.participant: {name} is a participant of {space}, whose rights stand there;"
+                " leave profile and capabilities out"
+            )
+        if not has_rights and not is_configured:
+            raise UsageError(
+                f"{path}.participant: {space} has no participant {name}; name one, or give a profile"
+            )
+
+
+def _patterns(value: Json, path: str) -> tuple[str | bool, ...]:
+    wanted = value if isinstance(value, list) else [value]
+    for each in wanted:
+        if not isinstance(each, str | bool) or each == "":
+            raise UsageError(f"{path}: must be text, true or false, or a list of them")
+    if not wanted:
+        raise UsageError(f"{path}: is empty, so nobody could match")
+    return tuple(wanted)
+
+
+def claims_in(template: str) -> list[str]:
+    """The claims that a name is made of."""
+    return _CLAIM.findall(template)
+
+
+def fill_claims(template: str, values: Mapping[str, str]) -> str:
+    """The template with the values of its claims."""
+    return _CLAIM.sub(lambda found: values[found[1]], template)
+
+
+def without_people(oidc: tuple[OidcConfig, ...]) -> tuple[OidcConfig, ...]:
+    """What needs a restart when it changes: everything but the rules."""
+    return tuple(msgspec.structs.replace(each, people=()) for each in oidc)

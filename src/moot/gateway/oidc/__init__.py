@@ -1,0 +1,1 @@
+"""People and programs that sign in at a provider of OpenID Connect."""

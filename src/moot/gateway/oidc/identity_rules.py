@@ -1,0 +1,80 @@
+"""From the claims of a token to a member: the first rule that matches decides; no match, no entry."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from moot.config.oidc_config import OidcConfig, SignInRule
+from moot.config.oidc_reader import claims_in, fill_claims
+
+_EMAIL: Final = "email"
+# Whatever stands in a name and may not: `ana@example.org` becomes `ana-example.org`.
+_NO_NAME: Final = re.compile(r"[^A-Za-z0-9._-]+", re.ASCII)
+_MAX_NAME_CHARS: Final = 64
+
+
+class MappedIdentity(NamedTuple):
+    """Who somebody is here, by which rule."""
+
+    name: str
+    rule: SignInRule
+    # Counted from 1, as people count.
+    number: int
+
+
+def map_identity(claims: Mapping[str, Any], config: OidcConfig) -> MappedIdentity | None:
+    """The member that the first matching rule makes of these claims; None if nobody may come in."""
+    for number, rule in enumerate(config.people, start=1):
+        if not _matches(rule, claims, config):
+            continue
+        name = _name(rule.participant, claims)
+        # A name that cannot be made lets nobody in, and no later rule either: what is meant is unknown.
+        return None if name is None else MappedIdentity(name, rule, number)
+    return None
+
+
+def _matches(rule: SignInRule, claims: Mapping[str, Any], config: OidcConfig) -> bool:
+    uses_email = _EMAIL in rule.match or _EMAIL in claims_in(rule.participant)
+    if uses_email and not config.trust_email and claims.get("email_verified") is not True:
+        # Whoever may type an address into their profile could be anybody.
+        return False
+    return all(_holds(claim_of(claims, name), wanted) for name, wanted in rule.match.items())
+
+
+def claim_of(claims: Mapping[str, Any], name: str) -> Any:
+    """A claim by its name, or by its path, such as `realm_access.roles`."""
+    if name in claims:
+        return claims[name]
+    found: Any = claims
+    for step in name.split("."):
+        if not isinstance(found, Mapping) or step not in found:
+            return None
+        found = found[step]
+    return found
+
+
+def _holds(value: Any, wanted: Sequence[str | bool]) -> bool:
+    values = value if isinstance(value, list) else [value]
+    return any(_is_meant(each, pattern) for each in values for pattern in wanted)
+
+
+def _is_meant(value: Any, pattern: str | bool) -> bool:
+    if isinstance(pattern, bool) or isinstance(value, bool):
+        # Not 1 for true, and not "true".
+        return value is pattern
+    if not isinstance(value, str):
+        return False
+    if "*" not in pattern:
+        return value == pattern
+    pieces = (re.escape(piece) for piece in pattern.split("*"))
+    return re.fullmatch(".*?".join(pieces), value, re.DOTALL) is not None
+
+
+def _name(template: str, claims: Mapping[str, Any]) -> str | None:
+    values = {name: claim_of(claims, name) for name in claims_in(template)}
+    if not all(isinstance(value, str) and value for value in values.values()):
+        return None
+    filled = _NO_NAME.sub("-", fill_claims(template, values)).strip("-._")
+    return filled if 0 < len(filled) <= _MAX_NAME_CHARS else None

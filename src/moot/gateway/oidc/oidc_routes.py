@@ -1,0 +1,85 @@
+"""Signing in over HTTP: what a client has to know, and how a session ends.
+
+GET  /oidc                       the providers, for the console and for `moot login`
+POST /oidc/sign-out              ends everything that the bearer of a token has signed in for
+POST /oidc/backchannel-logout    the provider tells that a session has ended
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import parse_qs
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from moot.gateway.access import AccessDenied, bearer
+from moot.gateway.http_replies import body_of, denied, json_response
+from moot.gateway.oidc.sign_in_service import SignInService
+from moot.protocol.operation import Json
+
+log = logging.getLogger(__name__)
+
+# A logout token in a form: some KiB.
+_MAX_BODY_BYTES: Final = 16_384
+# What a client that signs in needs of the discovery document.
+_ENDPOINTS: Final = ("authorization_endpoint", "token_endpoint", "device_authorization_endpoint")
+
+RefuseToken = Callable[[AccessDenied, Request], AccessDenied]
+
+
+class OidcRoutes:
+    """The requests about signing in; without a provider there is nothing."""
+
+    def __init__(self, service: SignInService | None, refuse_token: RefuseToken) -> None:
+        self._service = service
+        self._refuse_token = refuse_token
+
+    async def providers(self, _request: Request) -> Response:
+        """Where people sign in; an empty list where they do so with a token alone."""
+        found: list[Json] = []
+        for keys in self._service.keys if self._service is not None else ():
+            config = keys.config
+            if config.client_id is None:
+                continue
+            entry: dict[str, Json] = {
+                "issuer": config.issuer,
+                "client_id": config.client_id,
+                "scopes": list(config.scopes),
+            }
+            if config.resource is not None:
+                entry["resource"] = config.resource
+            entry |= {name: keys.discovered[name] for name in _ENDPOINTS if name in keys.discovered}
+            found.append(entry)
+        return json_response(200, {"providers": found})
+
+    async def sign_out(self, request: Request) -> Response:
+        token = bearer(request.headers.get("authorization"))
+        if not token:
+            return denied(AccessDenied(401, "a token is needed: send Authorization: Bearer …"))
+        if self._service is None or not self._service.takes(token):
+            return denied(self._refuse_token(AccessDenied(400, "only who signed in can sign out"), request))
+        fault = await self._service.sign_out(token)
+        if fault is not None:
+            return denied(self._refuse_token(fault, request))
+        return json_response(200, {"status": "signed out"})
+
+    async def backchannel_logout(self, request: Request) -> Response:
+        """OpenID Connect Back-Channel Logout 2.5: a form with a logout token; 200 when it is done."""
+        if self._service is None:
+            return denied(AccessDenied(404, "nobody signs in at a provider here"))
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/x-www-form-urlencoded":
+            return denied(AccessDenied(415, "send a form with logout_token"))
+        body = await body_of(request, _MAX_BODY_BYTES)
+        if body is None:
+            return denied(AccessDenied(413, f"a body has at most {_MAX_BODY_BYTES} bytes"))
+        given = parse_qs(body.decode("ascii", "replace")).get("logout_token", [])
+        if len(given) != 1:
+            return denied(AccessDenied(400, "send one logout_token"))
+        fault = await self._service.take_logout(given[0])
+        if fault is not None:
+            return denied(self._refuse_token(fault, request))
+        return json_response(200, {"status": "signed out"})

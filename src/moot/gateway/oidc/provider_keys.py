@@ -1,0 +1,183 @@
+"""The keys with which a provider signs: fetched in the background, kept, rotated, never waited for.
+
+A key that is not known is looked for at once, at most every `keys_retry_seconds`; whoever brought it is asked
+to try again in a moment. A key that is still unknown after that is a wrong one. When the provider cannot be
+reached its keys stay valid for `keys_max_age_seconds`; then nobody new signs in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from jwt import PyJWK
+from jwt.exceptions import PyJWTError
+
+from moot.config.gateway_config import is_loopback
+from moot.config.oidc_config import OidcConfig
+from moot.errors import Unreachable
+from moot.net.http_client import fetch
+
+log = logging.getLogger(__name__)
+
+_FETCH_SECONDS: Final = 10.0
+# Providers have two or three keys, and documents of some KiB.
+_MAX_BYTES: Final = 256 << 10
+_MAX_KEYS: Final = 64
+_MIN_RSA_BITS: Final = 2_048
+# Made-up key ids are remembered, so that each is looked for once.
+_MAX_UNKNOWN: Final = 1_000
+_FIRST_RETRY_SECONDS: Final = 1.0
+
+
+class KeysUnavailable(Exception):
+    """The key cannot be told for now; `retry_after` seconds later it can."""
+
+    def __init__(self, message: str, retry_after: float) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retry_after = retry_after
+
+
+class ProviderKey(NamedTuple):
+    """A public key, and the algorithm that it is for, if the provider says so."""
+
+    key: Any
+    algorithm: str | None
+
+
+class ProviderKeys:
+    """The keys of one provider, and what its discovery document says."""
+
+    def __init__(self, config: OidcConfig, clock: Callable[[], float] = time.monotonic) -> None:
+        self.config = config
+        # What the discovery document says; empty before it was read.
+        self.discovered: Mapping[str, Any] = {}
+        self._clock = clock
+        self._keys: dict[str | None, ProviderKey] = {}
+        self._fetched_at: float | None = None
+        self._began_at = 0.0
+        self._looked_at = -float("inf")
+        self._unknown: dict[str | None, float] = {}
+        self._wanted = asyncio.Event()
+
+    def find(self, key_id: str | None) -> ProviderKey | None:
+        """The key of that id; None for one that the provider does not have. Raises KeysUnavailable."""
+        now, config = self._clock(), self.config
+        if self._fetched_at is None or now - self._fetched_at > config.keys_max_age_seconds:
+            raise KeysUnavailable(
+                f"the keys of {config.issuer} cannot be fetched: try again in a moment", _FIRST_RETRY_SECONDS
+            )
+        if key_id is None and len(self._keys) == 1:
+            return next(iter(self._keys.values()))
+        found = self._keys.get(key_id)
+        if found is None and self._is_looked_for(key_id, now):
+            raise KeysUnavailable(f"looking for a new key of {config.issuer}: try again in a moment", 1.0)
+        return found
+
+    def _is_looked_for(self, key_id: str | None, now: float) -> bool:
+        """Whether somebody who brings an unknown key should try again."""
+        seen = self._unknown.get(key_id)
+        if seen is not None and now - seen < self.config.keys_retry_seconds:
+            return self._began_at < seen
+        if len(self._unknown) >= _MAX_UNKNOWN:
+            del self._unknown[next(iter(self._unknown))]
+        if now - self._looked_at < self.config.keys_retry_seconds:
+            # Looked a moment ago for another: strangers do not make us ask the provider again and again.
+            return True
+        self._unknown.pop(key_id, None)
+        self._unknown[key_id] = self._looked_at = now
+        self._wanted.set()
+        return True
+
+    async def run(self) -> None:
+        """Keep the keys current, until cancelled."""
+        wait = _FIRST_RETRY_SECONDS
+        while True:
+            is_fetched = await self._refresh()
+            wait = self.config.keys_refresh_seconds if is_fetched else min(2 * wait, 60.0)
+            self._wanted.clear()
+            try:
+                async with asyncio.timeout(wait):
+                    await self._wanted.wait()
+            except TimeoutError:
+                continue
+
+    async def _refresh(self) -> bool:
+        began = self._clock()
+        try:
+            keys = await self._fetch_keys()
+        except (Unreachable, ValueError) as fault:
+            log.warning("keys not fetched", extra={"issuer": self.config.issuer, "why": str(fault)})
+            return False
+        if set(keys) != set(self._keys):
+            log.info("keys fetched", extra={"issuer": self.config.issuer, "keys": len(keys)})
+        self._keys, self._fetched_at, self._began_at = keys, self._clock(), began
+        return True
+
+    async def _fetch_keys(self) -> dict[str | None, ProviderKey]:
+        config = self.config
+        if not self.discovered:
+            self.discovered = await self._discover()
+        address = config.jwks_url or str(self.discovered.get("jwks_uri", ""))
+        check_same_security(config.issuer, address)
+        document = await _fetch_json(address)
+        listed = document.get("keys")
+        if not isinstance(listed, list) or len(listed) > _MAX_KEYS:
+            raise ValueError(f"{address} is no list of keys")
+        return read_keys(listed)
+
+    async def _discover(self) -> Mapping[str, Any]:
+        """OpenID Connect Discovery 4: the document has to call itself exactly what we call the issuer."""
+        issuer = self.config.issuer
+        try:
+            document = await _fetch_json(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+        except (Unreachable, ValueError):
+            if self.config.jwks_url is not None:
+                return {}
+            raise
+        if document.get("issuer") != issuer:
+            raise ValueError("the discovery document is of another issuer")
+        return document
+
+
+def read_keys(listed: list[Any]) -> dict[str | None, ProviderKey]:
+    """The public keys for signatures in a JWKS; what cannot be used is left out."""
+    keys: dict[str | None, ProviderKey] = {}
+    for entry in listed:
+        if not isinstance(entry, dict) or entry.get("use", "sig") != "sig" or entry.get("kty") == "oct":
+            continue
+        try:
+            key = PyJWK(entry).key
+        except (PyJWTError, ValueError, TypeError, KeyError):
+            continue
+        if entry.get("kty") == "RSA" and key.key_size < _MIN_RSA_BITS:
+            continue
+        algorithm, key_id = entry.get("alg"), entry.get("kid")
+        keys[key_id if isinstance(key_id, str) else None] = ProviderKey(
+            key, algorithm if isinstance(algorithm, str) else None
+        )
+    return keys
+
+
+def check_same_security(issuer: str, address: str) -> None:
+    """Raises ValueError for an address that is less secure than the issuer's own."""
+    parts = urlsplit(address)
+    is_local = urlsplit(issuer).scheme == "http" and is_loopback(parts.hostname or "")
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_local):
+        raise ValueError("an address of the provider does not begin with https://")
+
+
+async def _fetch_json(address: str) -> dict[str, Any]:
+    answer = await fetch(address, headers={}, timeout_seconds=_FETCH_SECONDS, max_bytes=_MAX_BYTES)
+    if answer.status != 200:
+        raise ValueError(f"{urlsplit(address).netloc} answered {answer.status}")
+    document = json.loads(answer.body)
+    if not isinstance(document, dict):
+        raise ValueError(f"{urlsplit(address).netloc} answered with no JSON object")
+    return document

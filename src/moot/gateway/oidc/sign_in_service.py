@@ -1,0 +1,202 @@
+"""Signing in with a JWT: from a bearer token to a member of a space, and out again.
+
+A token is verified once. From then on the space knows its hash, as it knows those of other tokens, until the
+token ends; so a token that is in use costs what any other does. The claims of tokens in use are kept in
+memory alone, for the day that the rules change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from moot.config.oidc_config import OidcConfig
+from moot.errors import Refused
+from moot.gateway.access import AccessDenied, TokenIdentity
+from moot.gateway.oidc.identity_rules import MappedIdentity, map_identity
+from moot.gateway.oidc.provider_keys import ProviderKeys
+from moot.gateway.oidc.token_verifier import TokenVerifier, VerifiedToken, looks_like_jwt
+from moot.gateway.space_host import SpaceHost
+from moot.protocol.operation import Json
+from moot.resilience.task_set import TaskSet
+from moot.space.config import Name
+from moot.space.roster import capability_pairs
+from moot.space.sign_in import check_sign_in
+from moot.space.temporary_tokens import SignIn, TemporaryToken
+
+log = logging.getLogger(__name__)
+
+# Tokens whose claims are kept; of more, the oldest are asked for again when the rules change.
+_MAX_KNOWN: Final = 50_000
+# The longest that `max_token_seconds` and twice `skew_seconds` can be.
+_MAX_LIFE_SECONDS: Final = 86_400 + 600.0
+
+
+class SignInService:
+    """Everybody who signs in at the providers of one gateway."""
+
+    def __init__(
+        self,
+        providers: Sequence[OidcConfig],
+        hosts: Mapping[str, SpaceHost],
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.keys = [ProviderKeys(config) for config in providers]
+        self.refused = 0
+        self._rules = {config.issuer: config for config in providers}
+        self._verifier = TokenVerifier(self.keys)
+        self._hosts = hosts
+        self._wall = wall
+        # By the hash of the token.
+        self._known: dict[str, VerifiedToken] = {}
+        self._tasks = TaskSet("keys of providers")
+
+    def start(self) -> None:
+        for keys in self.keys:
+            self._tasks.start(keys.run())
+
+    async def stop(self) -> None:
+        await self._tasks.close()
+
+    # In
+
+    def takes(self, token: str) -> bool:
+        return looks_like_jwt(token)
+
+    def identify(self, host: SpaceHost, token: str, token_hash: str) -> TokenIdentity | AccessDenied:
+        """Whom this token means in that space. Nothing happens there before `SpaceHost.sign_in`."""
+        verified = self._verify(token, token_hash)
+        if isinstance(verified, AccessDenied):
+            self.refused += verified.status < 500
+            return verified
+        sign_in = self._map(host, verified, token_hash)
+        if isinstance(sign_in, AccessDenied):
+            self.refused += 1
+            return sign_in
+        try:
+            check_sign_in(host.space.state, sign_in)
+        except Refused as refusal:
+            return AccessDenied(403, refusal.message)
+        return TokenIdentity(host, sign_in.token.member, token=token_hash, sign_in=sign_in)
+
+    def _verify(self, token: str, token_hash: str) -> VerifiedToken | AccessDenied:
+        known, now = self._known.get(token_hash), self._wall()
+        if known is not None and now < known.expires + known.provider.skew_seconds:
+            return known
+        verified = self._verifier.verify(token, now)
+        if isinstance(verified, VerifiedToken):
+            while len(self._known) >= _MAX_KNOWN:
+                del self._known[next(iter(self._known))]
+            self._known[token_hash] = verified
+        return verified
+
+    def _map(self, host: SpaceHost, verified: VerifiedToken, token_hash: str) -> SignIn | AccessDenied:
+        config = self._rules[verified.provider.issuer]
+        mapped = map_identity(verified.claims, config)
+        if mapped is None:
+            return AccessDenied(403, "no rule of this gateway lets this account in: ask whoever runs it")
+        if host.name not in mapped.rule.spaces:
+            return AccessDenied(403, "this account may not enter this space")
+        claims, skew, grace = verified.claims, config.skew_seconds, config.renew_grace_seconds
+        left = verified.expires + skew - self._wall()
+        token = TemporaryToken(
+            hash=token_hash,
+            member=Name(mapped.name),
+            expires_at=host.journaled.clock() + left + grace,
+            grace_seconds=grace,
+            source="sign_in",
+            keys=tuple(keys_of(claims)),
+            issued_at=verified.issued,
+        )
+        rights = mapped.rule.capabilities
+        return SignIn(
+            token=token,
+            capabilities=None if rights is None else capability_pairs(rights),
+            details=_details(claims, mapped),
+        )
+
+    # Out
+
+    async def sign_out(self, token: str) -> AccessDenied | None:
+        """End all that the person with this token has signed in for, everywhere."""
+        verified = self._verifier.verify(token, self._wall())
+        if isinstance(verified, AccessDenied):
+            return verified
+        await self._end(keys_of(verified.claims)[:1], "themselves", verified)
+        return None
+
+    async def take_logout(self, logout_token: str) -> AccessDenied | None:
+        """The provider says that somebody's session there has ended."""
+        verified = self._verifier.verify_logout(logout_token, self._wall())
+        if isinstance(verified, AccessDenied):
+            return verified
+        claims = verified.claims
+        # With a session, that one alone; a person may be signed in on several devices.
+        keys = [_key("sid", claims, "sid")] if "sid" in claims else keys_of(claims)[:1]
+        await self._end(keys, verified.provider.issuer, verified)
+        return None
+
+    async def _end(self, keys: Sequence[str], by: str, verified: VerifiedToken) -> None:
+        # A token of this very second is meant as well; one that the next sign-in brings is not.
+        before = max(self._wall(), verified.issued)
+        keep = verified.provider.max_token_seconds + 2 * verified.provider.skew_seconds
+        for host in self._hosts.values():
+            await host.sign_out(keys, by, issued_before=before, keep_seconds=keep)
+        log.info("signed out", extra={"issuer": verified.provider.issuer})
+
+    # Other rules
+
+    async def reload(self, providers: Iterable[OidcConfig]) -> None:
+        """Take other rules over: whoever they no longer mean is signed out, others get their new rights."""
+        rules = {config.issuer: config for config in providers}
+        self._rules = {issuer: rules.get(issuer, _without_rules(old)) for issuer, old in self._rules.items()}
+        for host in self._hosts.values():
+            for token in list(host.space.state.temporary_tokens.by_hash.values()):
+                if token.source == "sign_in":
+                    await self._remap(host, token)
+
+    async def _remap(self, host: SpaceHost, token: TemporaryToken) -> None:
+        verified = self._known.get(token.hash)
+        sign_in = None if verified is None else self._map(host, verified, token.hash)
+        is_same = isinstance(sign_in, SignIn) and sign_in.token.member == token.member
+        if isinstance(sign_in, SignIn) and is_same:
+            try:
+                host.sign_in(sign_in, again=True)
+            except Refused:
+                is_same = False
+        if not is_same:
+            await host.sign_out(
+                token.keys[:1], "the rules", issued_before=token.issued_at, keep_seconds=_MAX_LIFE_SECONDS
+            )
+
+
+def keys_of(claims: Mapping[str, Any]) -> list[str]:
+    """By what a sign-out finds a token: whose it is, and of which session at the provider."""
+    keys = [_key("sub", claims, "sub")]
+    if isinstance(claims.get("sid"), str):
+        keys.append(_key("sid", claims, "sid"))
+    return keys
+
+
+def _key(kind: str, claims: Mapping[str, Any], name: str) -> str:
+    text = "\0".join((kind, str(claims["iss"]), str(claims[name])))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _details(claims: Mapping[str, Any], mapped: MappedIdentity) -> dict[str, Json]:
+    client = claims.get("client_id") or claims.get("azp")
+    details: dict[str, Json] = {"issuer": claims["iss"], "subject": claims["sub"], "rule": mapped.number}
+    if isinstance(client, str):
+        details["client"] = client
+    if mapped.rule.profile is not None:
+        details["profile"] = mapped.rule.profile
+    return details
+
+
+def _without_rules(config: OidcConfig) -> OidcConfig:
+    return msgspec.structs.replace(config, people=())

@@ -1,0 +1,183 @@
+"""Whether a JWT is one of a provider that is believed, for this gateway, now. Told the time; fetches nothing.
+
+The provider is chosen by the exact `iss` of the token, and only its own keys are tried: a token of one
+provider is never checked with the key of another. The algorithm has to be one of the configured ones and fit
+the key; none of them has a shared secret.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import jwt
+from jwt.exceptions import InvalidAudienceError, InvalidTokenError, PyJWTError
+
+from moot.config.oidc_config import OidcConfig
+from moot.gateway.access import AccessDenied
+from moot.gateway.oidc.provider_keys import KeysUnavailable, ProviderKeys
+
+# Half of what all headers may have.
+_MAX_TOKEN_CHARS: Final = 8_192
+_REQUIRED: Final = ("iss", "sub", "aud", "exp", "iat")
+# What only ID tokens have (OpenID Connect Core 2, 3.1.3.6), and only logout tokens.
+_ID_TOKEN_CLAIMS: Final = ("nonce", "at_hash", "c_hash", "s_hash")
+_LOGOUT_EVENT: Final = "http://schemas.openid.net/event/backchannel-logout"
+# How Keycloak names what is no access token.
+_OTHER_TYPES: Final = ("ID", "Refresh", "Offline", "Logout")
+_MAX_SUBJECT_CHARS: Final = 255
+
+
+class VerifiedToken(NamedTuple):
+    """What a provider says about whoever holds a token."""
+
+    provider: OidcConfig
+    claims: Mapping[str, Any]
+    expires: float
+    issued: float
+
+
+def looks_like_jwt(token: str) -> bool:
+    """Three parts, the first a JSON object: none of our own tokens has a dot."""
+    return token.count(".") == 2 and token.startswith("eyJ")
+
+
+class TokenVerifier:
+    """Checks tokens of several providers."""
+
+    def __init__(self, providers: Sequence[ProviderKeys]) -> None:
+        self._providers = {each.config.issuer: each for each in providers}
+
+    def verify(self, token: str, now: float) -> VerifiedToken | AccessDenied:
+        """What the token says, if it is an access token for us; why it is not, otherwise."""
+        found = self._verify_signature(token)
+        if isinstance(found, AccessDenied):
+            return found
+        provider, header, claims = found
+        config = provider.config
+        if (fault := _why_no_access_token(header, claims, config)) is not None:
+            return AccessDenied(401, fault)
+        if not _is_for(claims["aud"], config.audience):
+            return AccessDenied(401, f"the token is for somebody else: this gateway is {config.audience[0]}")
+        if (fault := _why_not_now(claims, now, config)) is not None:
+            return AccessDenied(401, fault)
+        return VerifiedToken(config, claims, float(claims["exp"]), float(claims["iat"]))
+
+    def verify_logout(self, token: str, now: float) -> VerifiedToken | AccessDenied:
+        """OpenID Connect Back-Channel Logout 2.6: a logout token, with `sub` or `sid`."""
+        found = self._verify_signature(token, required=("iss", "aud", "iat"))
+        if isinstance(found, AccessDenied):
+            return found
+        provider, header, claims = found
+        config = provider.config
+        events = claims.get("events")
+        is_logout = isinstance(events, dict) and _LOGOUT_EVENT in events and "nonce" not in claims
+        # `typ` is new in that specification; without it the event alone tells.
+        kind = _type_of(header)
+        if not is_logout or kind not in ("logout+jwt", "jwt", "") or not _subject_and_session(claims):
+            return AccessDenied(400, "that is no logout token")
+        if not _is_for(claims["aud"], (*config.audience, *([config.client_id] if config.client_id else []))):
+            return AccessDenied(400, "the logout token is for somebody else")
+        # An expiry is newer than many providers; an old one without is not believed for ever.
+        expires = claims.get(
+            "exp", claims["iat"] + config.max_token_seconds if _is_time(claims["iat"]) else 0
+        )
+        if not _is_time(claims["iat"]) or not _is_time(expires) or expires + config.skew_seconds <= now:
+            return AccessDenied(400, "the logout token has expired")
+        return VerifiedToken(config, claims, float(expires), float(claims["iat"]))
+
+    def _verify_signature(
+        self, token: str, *, required: Sequence[str] = _REQUIRED
+    ) -> tuple[ProviderKeys, Mapping[str, Any], Mapping[str, Any]] | AccessDenied:
+        if len(token) > _MAX_TOKEN_CHARS:
+            return AccessDenied(401, f"a token has at most {_MAX_TOKEN_CHARS} characters")
+        try:
+            header = jwt.get_unverified_header(token)
+            issuer = _unverified_issuer(token)
+        except (PyJWTError, ValueError, RecursionError):
+            return AccessDenied(401, "the token is no JWT")
+        provider = self._providers.get(issuer)
+        if provider is None:
+            return AccessDenied(401, "the token is of a provider that this gateway does not know")
+        config, algorithm = provider.config, header.get("alg")
+        if algorithm not in config.algorithms:
+            return AccessDenied(401, f"the token has to be signed with {' or '.join(config.algorithms)}")
+        key_id = header.get("kid")
+        try:
+            key = provider.find(key_id if isinstance(key_id, str) else None)
+        except KeysUnavailable as fault:
+            return AccessDenied(503, fault.message, retry_after=fault.retry_after)
+        if key is None or (key.algorithm is not None and key.algorithm != algorithm):
+            return AccessDenied(401, "the token is signed with a key that the provider does not have")
+        options: Any = {"require": list(required), "verify_aud": False}
+        # The times are checked below, by the clock that we are told.
+        options |= {"verify_exp": False, "verify_nbf": False, "verify_iat": False}
+        try:
+            claims = jwt.decode(token, key.key, algorithms=[algorithm], issuer=issuer, options=options)
+        except InvalidAudienceError:
+            return AccessDenied(401, "the token is for somebody else")
+        except jwt.MissingRequiredClaimError as fault:
+            return AccessDenied(401, f"the token lacks the claim {fault.claim}")
+        except (InvalidTokenError, PyJWTError, ValueError, TypeError, RecursionError):
+            return AccessDenied(401, "the token is not signed by its provider")
+        return provider, header, claims
+
+
+def _unverified_issuer(token: str) -> str:
+    """Only to choose whose keys decide."""
+    payload = token.split(".")[1]
+    claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    issuer = claims.get("iss") if isinstance(claims, dict) else None
+    return issuer if isinstance(issuer, str) else ""
+
+
+def _type_of(header: Mapping[str, Any]) -> str:
+    kind = header.get("typ", "")
+    return kind.lower().removeprefix("application/") if isinstance(kind, str) else "?"
+
+
+def _why_no_access_token(
+    header: Mapping[str, Any], claims: Mapping[str, Any], config: OidcConfig
+) -> str | None:
+    if config.accept_id_tokens:
+        return "that is a logout token" if "events" in claims else None
+    kind = _type_of(header)
+    if kind not in [each.lower() for each in config.token_types]:
+        expected = " or ".join(config.token_types)
+        return f"the token is no access token: its typ has to be {expected}"
+    is_other = claims.get("typ") in _OTHER_TYPES or "events" in claims
+    if is_other or any(name in claims for name in _ID_TOKEN_CLAIMS):
+        return "the token is no access token, but one of another kind"
+    return None
+
+
+def _why_not_now(claims: Mapping[str, Any], now: float, config: OidcConfig) -> str | None:
+    expires, issued, begins = claims["exp"], claims["iat"], claims.get("nbf", 0)
+    if not (_is_time(expires) and _is_time(issued) and _is_time(begins)):
+        return "the token has a time that is none"
+    subject = claims["sub"]
+    if not isinstance(subject, str) or not 0 < len(subject) <= _MAX_SUBJECT_CHARS:
+        return "the token names nobody"
+    skew = config.skew_seconds
+    if expires + skew <= now:
+        return "the token has expired: sign in again"
+    if issued - skew > now or begins - skew > now:
+        return "the token is not valid yet: compare the clocks of this machine and of the provider"
+    if expires - now > config.max_token_seconds + skew:
+        return f"the token is valid for longer than max_token_seconds {config.max_token_seconds:g} allows"
+    return None
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12
+
+
+def _is_for(audience: Any, wanted: Sequence[str]) -> bool:
+    listed = [audience] if isinstance(audience, str) else audience
+    return isinstance(listed, list) and any(each in wanted for each in listed if isinstance(each, str))
+
+
+def _subject_and_session(claims: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(name, claims[name]) for name in ("sub", "sid") if isinstance(claims.get(name), str)]

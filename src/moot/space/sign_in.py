@@ -1,0 +1,133 @@
+"""Members that come by signing in elsewhere, their short-lived tokens, and how both end.
+
+A name belongs to the first subject that signed in under it: whoever can choose a user name at a provider
+cannot become somebody else here. It is never the name of a participant of the configuration, of somebody who
+was invited, or of somebody who was removed.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from moot.errors import InvalidRequest, ParticipantNotFound, ResourceLimit, Unauthorized
+from moot.protocol.close_codes import POLICY, REMOVED
+from moot.space import membership
+from moot.space.config import SessionId
+from moot.space.effects import Disconnect, Effect, Mint
+from moot.space.roster import SpaceMember, load_capabilities, logical_name
+from moot.space.state import State
+from moot.space.temporary_tokens import SignIn, TemporaryToken
+
+ENDED = "the token of this connection has expired: sign in again"
+SIGNED_OUT = "signed out"
+
+
+def check_sign_in(state: State, sign_in: SignIn) -> None:
+    """Raises Refused when nobody comes in like this; changes nothing."""
+    token = sign_in.token
+    state.temporary_tokens.check_valid(token)
+    member = state.roster.members.get(token.member)
+    if member is not None and member.kicked:
+        raise Unauthorized(f"{token.member} was removed from this space: an administrator can restore them")
+    if sign_in.capabilities is None:
+        if member is None or member.configured is None:
+            raise ParticipantNotFound(
+                f"no participant {token.member!r} in this space", participant_id=token.member
+            )
+        return
+    if member is not None and member.subject != sign_in.subject:
+        raise Unauthorized(f"the name {token.member} belongs to somebody else here")
+    logical_name(token.member)
+    if member is None and not state.replaying:
+        signed_in = sum(1 for each in state.roster if each.subject is not None)
+        if signed_in >= state.limits.max_signed_in_members:
+            raise ResourceLimit("this space has as many members as it may", limit="max_signed_in_members")
+
+
+def sign_in(state: State, sign_in: SignIn, now: float, mint: Mint) -> list[Effect]:
+    """Admit a token of somebody who signed in, with the rights that they have now. Raises Refused."""
+    check_sign_in(state, sign_in)
+    effects: list[Effect] = []
+    token = sign_in.token
+    if sign_in.capabilities is not None:
+        member = state.roster.members.get(token.member)
+        if member is None:
+            impostor = state.roster.aliases.get(token.member)
+            if impostor is not None:
+                # D-19: a runtime id that somebody made up for themselves gives way to a name.
+                effects += _disconnect(state, impostor, f"the name {token.member} is taken now", now, mint)
+            member = SpaceMember(token.member)
+            member.subject = sign_in.subject
+            state.roster.add(member)
+        rights = load_capabilities(sign_in.capabilities)
+        if rights != member.static_capabilities:
+            member.static_capabilities = rights
+            effects += state.welcome_again(state.revoke_unsupported(), now, mint)
+    add_token(state, token)
+    return effects
+
+
+def add_token(state: State, token: TemporaryToken) -> None:
+    """Let a token admit its member until it ends. Raises Refused."""
+    member = state.roster.find(token.member)
+    state.temporary_tokens.add(token, {session.options.token for session in member.sessions.values()})
+    state.schedule(token.expires_at, "token", token.hash)
+
+
+def end_tokens(state: State, hashes: list[str], reason: str, now: float, mint: Mint) -> list[Effect]:
+    """Void these tokens and end the sessions that they admitted."""
+    state.temporary_tokens.remove(hashes)
+    void = set(hashes)
+    effects: list[Effect] = []
+    for session in list(state.roster.sessions.values()):
+        if session.options.token in void:
+            effects.append(Disconnect(session.id, REMOVED, reason))
+            effects += membership.remove_session(state, session, now, mint)
+    return effects
+
+
+def sign_out(
+    state: State, keys: list[str], *, issued_before: float, forget_at: float, now: float, mint: Mint
+) -> list[Effect]:
+    """End what was signed in under these keys before a time, and let no such token in again."""
+    ended = state.temporary_tokens.void(keys, issued_before=issued_before, forget_at=forget_at, now=now)
+    return end_tokens(state, ended, SIGNED_OUT, now, mint)
+
+
+def renew(state: State, session_id: SessionId, token_hash: str) -> list[Effect]:
+    """Let a session go on under a newer token of the same member. Raises Refused."""
+    session = state.roster.sessions.get(session_id)
+    if session is None:
+        return []
+    token = state.temporary_tokens.get(token_hash)
+    before = state.temporary_tokens.get(session.options.token or "")
+    if token is None or token.member != session.member.name or before is None:
+        raise Unauthorized("this token is another participant's")
+    if token.keys[:1] != before.keys[:1]:
+        raise Unauthorized("this token is somebody else's")
+    session.options = msgspec.structs.replace(session.options, token=token_hash)
+    session.limit_to(None if token.limited_to is None else load_capabilities(token.limited_to))
+    state.verdicts_changed()
+    return []
+
+
+def restart(state: State, *, clock_lost: bool) -> None:
+    """After a restart whoever signed in elsewhere is asked for their token again: rules may have changed.
+
+    If it is not known how much time has passed, no other token is believed either.
+    """
+    tokens = state.temporary_tokens.by_hash.values()
+    state.temporary_tokens.remove([token.hash for token in tokens if token.source == "sign_in" or clock_lost])
+
+
+def check_lifetime(seconds: float, most: float) -> None:
+    if not 0 < seconds <= most:
+        raise InvalidRequest(f"a short-lived token lasts for more than 0 and at most {most:g} seconds")
+
+
+def _disconnect(state: State, member: SpaceMember, reason: str, now: float, mint: Mint) -> list[Effect]:
+    effects: list[Effect] = []
+    for session in list(member.sessions.values()):
+        effects.append(Disconnect(session.id, POLICY, reason))
+        effects += membership.leave(state, session.id, now, mint)
+    return effects

@@ -1,0 +1,141 @@
+"""Tokens that end by themselves: of people who signed in elsewhere, and short-lived ones of the gateway.
+
+A token admits one member until `expires_at`, by the space's clock; then its sessions end. The table also
+knows which earlier sign-ins are void: whoever was signed out does not come back with a token that was issued
+before. That is kept for as long as such a token could be valid, so that a restart forgets none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from moot.errors import ResourceLimit, Unauthorized
+from moot.protocol.operation import Json
+from moot.protocol.patterns import Notation
+from moot.space.config import Name
+
+# More than a member has connections: each may have a token of its own, and a renewed one.
+MAX_TOKENS_PER_MEMBER: Final = 64
+# Of members of a company, each with a token or two.
+MAX_TOKENS: Final = 50_000
+# Signed out within the longest life of a token.
+MAX_VOID: Final = 50_000
+
+Pairs = tuple[tuple[Notation, Any], ...]
+
+
+class TemporaryToken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One token, by its SHA-256."""
+
+    hash: str
+    member: Name
+    expires_at: float
+    # For so long before that it keeps connections that there are, and makes no new ones.
+    grace_seconds: float = 0.0
+    # What it carries, where that is less than all of its member's rights: pairs of notation and capability.
+    limited_to: Pairs | None = None
+    # `sign_in`: another provider issued it, and says again who it is after a restart.
+    source: Literal["minted", "sign_in"] = "minted"
+    # By which a sign-out names it: hashes of issuer and subject, and of issuer and session.
+    keys: tuple[str, ...] = ()
+    # When the provider issued it, by the wall clock.
+    issued_at: float = 0.0
+
+    def admits(self, now: float) -> bool:
+        return now < self.expires_at - self.grace_seconds
+
+
+class SignIn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Somebody whom a provider of identities knows, as the rules of the gateway map them to a member."""
+
+    token: TemporaryToken
+    # The rights of a member that comes by signing in; None: a participant of the configuration.
+    capabilities: Pairs | None = None
+    # For the audit: issuer, subject, client and rule.
+    details: dict[str, Json] = {}
+
+    @property
+    def subject(self) -> str:
+        """Whose name the member's is, once and for all."""
+        return self.token.keys[0]
+
+
+class _VoidMark(msgspec.Struct, frozen=True):
+    issued_before: float
+    forget_at: float
+
+
+class TemporaryTokens:
+    """The tokens of one space that end by themselves."""
+
+    def __init__(self) -> None:
+        self.by_hash: dict[str, TemporaryToken] = {}
+        self._void: dict[str, _VoidMark] = {}
+
+    def get(self, token_hash: str) -> TemporaryToken | None:
+        return self.by_hash.get(token_hash)
+
+    def of(self, name: Name) -> list[TemporaryToken]:
+        return [token for token in self.by_hash.values() if token.member == name]
+
+    def add(self, token: TemporaryToken, in_use: Collection[str | None]) -> None:
+        """Add a token; of too many of one member, the one that ends first and is not `in_use` goes."""
+        if token.hash in self.by_hash:
+            self.by_hash[token.hash] = token
+            return
+        if len(self.by_hash) >= MAX_TOKENS:
+            raise ResourceLimit("this space has as many short-lived tokens as it may", limit="max_tokens")
+        own = self.of(token.member)
+        if len(own) >= MAX_TOKENS_PER_MEMBER:
+            idle = [each for each in own if each.hash not in in_use and each.source == token.source]
+            if not idle:
+                raise ResourceLimit(
+                    f"{token.member} has {MAX_TOKENS_PER_MEMBER} short-lived tokens: wait until one ends",
+                    limit="max_tokens_per_member",
+                )
+            del self.by_hash[min(idle, key=lambda each: each.expires_at).hash]
+        self.by_hash[token.hash] = token
+
+    def remove(self, hashes: Sequence[str]) -> None:
+        for token_hash in hashes:
+            self.by_hash.pop(token_hash, None)
+
+    def check_valid(self, token: TemporaryToken) -> None:
+        """Raises Unauthorized for a token of somebody who was signed out after it was issued."""
+        marks = (self._void.get(key) for key in token.keys)
+        if any(mark is not None and token.issued_at <= mark.issued_before for mark in marks):
+            raise Unauthorized("signed out since this token was issued: sign in again")
+
+    def void(self, keys: Sequence[str], *, issued_before: float, forget_at: float, now: float) -> list[str]:
+        """What was issued under these keys before is void; returns the tokens that end by that."""
+        if len(self._void) + len(keys) > MAX_VOID:
+            self._void = {key: mark for key, mark in self._void.items() if mark.forget_at > now}
+        for key in keys:
+            earlier = self._void.get(key, _VoidMark(0.0, 0.0))
+            self._void[key] = _VoidMark(
+                max(issued_before, earlier.issued_before), max(forget_at, earlier.forget_at)
+            )
+        found = set(keys)
+        return [
+            token.hash
+            for token in self.by_hash.values()
+            if found & set(token.keys) and token.issued_at <= issued_before
+        ]
+
+    def save(self) -> dict[str, Json]:
+        return {
+            "tokens": [msgspec.to_builtins(token) for token in self.by_hash.values()],
+            "void": {key: [mark.issued_before, mark.forget_at] for key, mark in self._void.items()},
+        }
+
+    @classmethod
+    def load(cls, saved: dict[str, Any]) -> TemporaryTokens:
+        table = cls()
+        for row in saved.get("tokens", []):
+            token = msgspec.convert(row, TemporaryToken)
+            table.by_hash[token.hash] = token
+        table._void = {key: _VoidMark(*mark) for key, mark in saved.get("void", {}).items()}
+        return table

@@ -1,0 +1,495 @@
+"""Signing in with the token of a provider of identities: who gets in as whom, until when, who does not."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jwt
+import msgspec
+import pytest
+import websockets
+
+from moot.config import hash_token, load
+from moot.gateway.oidc.sign_in_service import SignInService
+from moot.gateway.space_host import SpaceHost
+from moot.gateway.space_records import replay
+from moot.protocol.operation import Json
+from moot.space.space import Space
+from moot.space.temporary_tokens import SignIn
+from moot.store.journal_reader import read_records
+from tests.gateway.foreign_provider import foreign_provider
+from tests.gateway.oidc_provider import AUDIENCE, Key, Provider, person, running_provider
+from tests.gateway.running_gateway import (
+    Client,
+    LocalGateway,
+    fields,
+    gateway_settings,
+    participants,
+    running_gateway,
+    space_settings,
+    write_config,
+)
+from tests.waiting import bounded, until
+
+
+@asynccontextmanager
+async def signing_in(
+    folder: Path, *rules: Json, people: Json = None, settings: dict[str, Json] | None = None, **gateway: Json
+) -> AsyncIterator[tuple[LocalGateway, Provider]]:
+    """A gateway with one space, and the provider that it believes; its keys are there already."""
+    async with running_provider() as provider:
+        oidc = provider.rules(*rules, **(settings or {}))
+        async with running_gateway(folder, people or participants(root=["*"]), oidc=oidc, **gateway) as room:
+            await until(lambda: has_keys(room))
+            yield room, provider
+
+
+def has_keys(room: LocalGateway) -> bool:
+    service = room.gateway.sign_in
+    return service is not None and all(keys._fetched_at is not None for keys in service.keys)
+
+
+async def enter(room: LocalGateway, token: str, space: str = "lab") -> Client:
+    client = await room.open(f"/ws?space={space}", token=token)
+    await client.fence()
+    return client
+
+
+async def refusal(room: LocalGateway, token: str, space: str = "lab") -> tuple[int, str]:
+    """How a WebSocket with this token is refused."""
+    try:
+        await room.open(f"/ws?space={space}", token=token)
+    except websockets.InvalidStatus as refused:
+        return refused.response.status_code, json.loads(refused.response.body)["error"]
+    return 101, ""
+
+
+# Who gets in
+
+
+async def test_a_person_signs_in_by_socket_by_join_frame_and_by_http_with_the_rights_of_the_rule(
+    tmp_path: Path,
+) -> None:
+    async with signing_in(tmp_path) as (room, provider):
+        root = await room.join("root")
+        token = provider.token()
+        ana = await enter(room, token)
+        assert ana.heard[0]["payload"]["you"]["id"] == "ana"
+        await ana.ask("chat", {"text": "hello"})
+        assert (await root.hear("chat"))["from"] == "ana"
+        assert (
+            await ana.refused("mcp/request", {"method": "tools/list"}, to=["root"]) == "capability_violation"
+        )
+        by_frame = await room.open("/ws")
+        await by_frame.send({"type": "join", "space": "lab", "token": token})
+        assert (await by_frame.hear("system/welcome"))["payload"]["you"]["id"] == "ana"
+        said = {"id": "e-http", "kind": "chat", "payload": {"text": "by HTTP"}}
+        answer = await room.post("ana", said, token=token)
+        assert answer.status_code == 200, answer.text
+        assert (await room.post("root", said, token=token)).status_code == 403
+        headers = {"Authorization": f"Bearer {token}"}
+        spaces = (await room.http.get("/spaces", headers=headers)).json()["spaces"]
+        assert [each["participant"] for each in spaces] == ["ana"]
+
+
+async def test_the_first_rule_that_matches_decides_and_without_one_nobody_comes_in(tmp_path: Path) -> None:
+    rules = [
+        person(match={"realm_access.roles": ["staff", "boss"]}, capabilities=["chat", "mcp/*"]),
+        person(match={"groups": "team-*", "client_id": "console"}, participant="guest-{sub}"),
+        {"match": {"client_id": "robot"}, "participant": "builder", "spaces": ["lab"]},
+        person(match={"email": "*@example.org"}, participant="{email}"),
+    ]
+    people = participants(root=["*"], builder=["chat", "mcp/response"])
+    async with signing_in(tmp_path, *rules, people=people) as (room, provider):
+
+        async def who(**claims: Any) -> list[Any]:
+            client = await enter(room, provider.token(**claims))
+            you = client.heard[0]["payload"]["you"]
+            await client.leave()
+            return [you["id"], len(you["capabilities"])]
+
+        assert await who(realm_access={"roles": ["x", "boss"]}, groups=["team-a"]) == ["ana", 2]
+        assert await who(groups=["other", "team-a"]) == ["guest-u-ana", 1]
+        assert await who(sub="robot", client_id="robot") == ["builder", 2]
+        assert await who(sub="u-b", email="b@example.org", email_verified=True) == ["b-example.org", 1]
+        for claims in (
+            {"groups": ["team"]},
+            {"groups": "TEAM-a"},
+            {"groups": [1, None, ["team-a"]]},
+            {"email": "b@example.org"},
+            {"email": "b@example.org", "email_verified": "true"},
+            {"email": "b@example.org.evil.example", "email_verified": True},
+            {"realm_access": ["boss"]},
+        ):
+            status, message = await refusal(room, provider.token(**claims))
+            assert (status, "no rule" in message) == (403, True), claims
+
+
+async def test_a_name_belongs_to_who_had_it_first_and_never_to_somebody_who_only_calls_themselves_so(
+    tmp_path: Path,
+) -> None:
+    async with signing_in(tmp_path) as (room, provider):
+        await enter(room, provider.token("u-ana"))
+        thief = provider.token("u-eve", preferred_username="ana")
+        assert await refusal(room, thief) == (403, "the name ana belongs to somebody else here")
+        like_a_participant = provider.token("u-eve", preferred_username="root")
+        assert (await refusal(room, like_a_participant))[0] == 403
+        like_the_gateway = provider.token("u-eve", preferred_username="gateway")
+        assert (await refusal(room, like_the_gateway))[0] == 403
+        root = await room.join("root")
+        await root.ask("space/kick", {"participant_id": "ana"})
+        status, message = await refusal(room, provider.token("u-ana", seconds=61))
+        assert status == 403
+        assert "was removed" in message
+
+
+async def test_a_participant_whom_the_file_names_later_is_nobody_who_signed_in_under_that_name(
+    tmp_path: Path,
+) -> None:
+    async with signing_in(tmp_path) as (room, provider):
+        ana = await enter(room, provider.token())
+        lab = {"lab": space_settings(participants(root=["*"], ana=["*"]))}
+        changed = gateway_settings(lab, oidc=provider.rules())
+        room.gateway.reload(load(write_config(tmp_path, changed), environ={}))
+        assert (await ana.closed())[0] == 4003
+        assert (await refusal(room, provider.token(seconds=61)))[0] == 403
+
+
+async def test_other_rules_sign_out_whom_they_no_longer_mean_and_change_rights_of_others(
+    tmp_path: Path,
+) -> None:
+    rules = [person(match={"groups": "a"}), person(match={"groups": "b"})]
+    async with signing_in(tmp_path, *rules) as (room, provider):
+        ana = await enter(room, provider.token("u-ana", groups=["a"]))
+        bob = await enter(room, provider.token("u-bob", groups=["b"]))
+        lab = {"lab": space_settings(participants(root=["*"]))}
+        only_a = provider.rules(person(match={"groups": "a"}, capabilities=["chat", "mcp/*"]))
+        room.gateway.reload(load(write_config(tmp_path, gateway_settings(lab, oidc=only_a)), environ={}))
+        assert await bob.closed() == (4003, "signed out")
+        welcome = await ana.hear("system/welcome")
+        assert len(welcome["payload"]["you"]["capabilities"]) == 2
+
+
+# Until when
+
+
+async def test_a_connection_ends_with_its_token_unless_it_renews_it_in_time(tmp_path: Path) -> None:
+    async with signing_in(tmp_path) as (room, provider):
+        short = provider.token()
+        ends, renews = await enter(room, short), await enter(room, short)
+        await renews.send({"type": "join", "token": provider.token("u-eve")})
+        assert (await renews.hear("system/error"))["payload"]["error"] == "unauthorized"
+        before = session_tokens(room)
+        await renews.send({"type": "join", "token": provider.token(seconds=61)})
+        await until(lambda: session_tokens(room) != before)
+        # As if its time had come: it admits nobody any more, then its connections end.
+        host = room.gateway.directory.hosts["lab"]
+        found = host.space.state.temporary_tokens.get(hash_token(short))
+        assert found is not None
+        ending = msgspec.structs.replace(found, expires_at=host.journaled.clock() + 0.2, grace_seconds=0.2)
+        host.sign_in(SignIn(token=ending, capabilities=(("mew", {"kind": "chat"}),)), again=True)
+        assert await ends.closed() == (4003, "the token of this connection has expired: sign in again")
+        assert await renews.refused("chat", {"text": "still here"}) is None
+
+
+async def test_a_session_is_not_renewed_with_the_token_of_somebody_else(tmp_path: Path) -> None:
+    async with signing_in(tmp_path) as (room, provider):
+        ana = await enter(room, provider.token())
+        before = session_tokens(room)
+        await ana.send({"type": "join", "token": provider.token("u-eve")})
+        assert (await ana.hear("system/error"))["payload"]["error"] == "unauthorized"
+        await ana.send({"type": "join", "token": provider.token(seconds=-60)})
+        assert "expired" in (await ana.hear("system/error"))["payload"]["message"]
+        await ana.send({"type": "join", "token": "t-root"})
+        assert (await ana.hear("system/error"))["payload"]["error"] == "unauthorized"
+        assert session_tokens(room) == before
+
+
+async def test_logout_at_the_provider_ends_live_sessions_and_voids_the_token_also_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    async with running_provider() as provider:
+        oidc = provider.rules()
+        first, second = provider.token(sid="s1"), provider.token(sid="s2", seconds=61)
+        async with running_gateway(tmp_path, participants(root=["*"]), oidc=oidc) as room:
+            await until(lambda: has_keys(room))
+            one, other = await enter(room, first), await enter(room, second)
+
+            async def log_out(**claims: Any) -> int:
+                form = {"logout_token": provider.logout_token(**claims)}
+                return (await room.http.post("/oidc/backchannel-logout", data=form)).status_code
+
+            assert await log_out(sid="s1") == 200
+            assert await one.closed() == (4003, "signed out")
+            assert (await refusal(room, first))[1].startswith("signed out since")
+            assert await other.refused("chat", {"text": "another device"}) is None
+            assert await log_out(sub="u-ana") == 200
+            assert (await other.closed())[0] == 4003
+            for wrong in ({"sub": "u-ana", "aud": "other"}, {"sub": "u-ana", "events": {}}, {}):
+                assert await log_out(**wrong) == 400
+            forged = jwt.encode(
+                {"iss": provider.issuer, "aud": "console", "iat": 1, "sub": "u-ana"}, Key().private, "ES256"
+            )
+            answer = await room.http.post("/oidc/backchannel-logout", data={"logout_token": forged})
+            assert answer.status_code in (400, 401)
+        async with running_gateway(tmp_path, participants(root=["*"]), oidc=oidc) as room:
+            await until(lambda: has_keys(room))
+            assert (await refusal(room, first))[0] == 403
+            assert (await refusal(room, second))[0] == 403
+
+
+async def test_who_signs_out_is_out_everywhere_and_may_sign_in_again(tmp_path: Path) -> None:
+    async with signing_in(tmp_path) as (room, provider):
+        token = provider.token(iat=int(time.time()) - 5)
+        ana = await enter(room, token)
+        headers = {"Authorization": f"Bearer {token}"}
+        assert (await room.http.post("/oidc/sign-out", headers=headers)).status_code == 200
+        assert (await ana.closed())[0] == 4003
+        assert (await refusal(room, token))[0] == 403
+        again = provider.token(iat=time.time() + 1)
+        assert (await refusal(room, again))[0] == 101
+
+
+async def test_after_a_restart_the_provider_decides_anew_and_the_audit_says_who_signed_in_how(
+    tmp_path: Path,
+) -> None:
+    async with running_provider() as provider:
+        token = provider.token()
+        async with running_gateway(tmp_path, participants(root=["*"]), oidc=provider.rules()) as room:
+            await until(lambda: has_keys(room))
+            await enter(room, token)
+            journal = room.journal()
+        records = [json.loads(record.line) for record in read_records(journal)]
+        (signed_in,) = [record for record in records if record["in"] == "sign_in"]
+        assert signed_in["who"] == "ana"
+        details = signed_in["sign_in"]["details"]
+        assert details == {"issuer": provider.issuer, "subject": "u-ana", "rule": 1, "client": "console"}
+        assert token not in "".join(str(record) for record in records)
+        # The same token, a gateway that believes nobody any more.
+        async with running_gateway(tmp_path, participants(root=["*"])) as room:
+            assert (await refusal(room, token))[0] == 401
+
+
+async def test_the_journal_alone_gives_the_same_members_tokens_and_sign_outs(tmp_path: Path) -> None:
+    async with signing_in(tmp_path) as (room, provider):
+        ana = await enter(room, provider.token())
+        await ana.send({"type": "join", "token": provider.token(seconds=61)})
+        await enter(room, provider.token("u-bob"))
+        form = {"logout_token": provider.logout_token(sub="u-bob")}
+        await room.http.post("/oidc/backchannel-logout", data=form)
+        await ana.fence()
+        host = room.gateway.directory.hosts["lab"]
+        # HTTP 200 is said when all before it is on disk.
+        assert (await room.post("root", fields("chat", {"text": "done"}))).status_code == 200
+        live = host.space.save()
+        played = Space(host.space.state.config)
+        for record in read_records(room.journal()):
+            replay(played, record.line, host.space.state.config)
+        again = played.save()
+        assert len(live["temporary_tokens"]["tokens"]) == 2
+        for part in ("temporary_tokens", "members", "sessions"):
+            assert json.loads(json.dumps(again[part])) == json.loads(json.dumps(live[part])), part
+
+
+# Attacks
+
+
+def forge(header: dict[str, Any], claims: dict[str, Any], sign: Any) -> str:
+    parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in (header, claims)]
+    signed = b".".join(parts)
+    return (signed + b"." + base64.urlsafe_b64encode(sign(signed)).rstrip(b"=")).decode()
+
+
+async def test_every_forged_expired_or_foreign_token_is_refused_with_a_clear_message(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with (
+        signing_in(tmp_path, wrong_tokens_per_minute=0) as (room, provider),
+        running_provider() as other,
+    ):
+        now = time.time()
+        claims = jwt.decode(provider.token(), options={"verify_signature": False})
+        kid = provider.keys[0].kid
+        pem = provider.keys[0].public_pem
+        good = provider.token()
+        head, payload, signature = good.split(".")
+        changed = (
+            base64.urlsafe_b64encode(json.dumps(claims | {"sub": "u-root"}).encode()).decode().rstrip("=")
+        )
+
+        def hs256(data: bytes) -> bytes:
+            return hmac.new(pem, data, hashlib.sha256).digest()
+
+        typed, id_token = {"typ": "at+jwt", "kid": kid}, {"typ": "JWT"}
+        attacks = {
+            "alg none": (forge(typed | {"alg": "none"}, claims, lambda _: b""), "signed with"),
+            "alg None": (forge(typed | {"alg": "None"}, claims, lambda _: b""), "signed with"),
+            "hs256 with the public key": (forge(typed | {"alg": "HS256"}, claims, hs256), "signed with"),
+            "not the key's algorithm": (forge(typed | {"alg": "RS256"}, claims, hs256), "key that"),
+            "another key": (provider.token(key=Key(kid)), "not signed by its provider"),
+            "a key in the header": (provider.token(key=Key(), header={"jwk": Key().public}), "key"),
+            "changed": (f"{head}.{changed}.{signature}", "not signed by its provider"),
+            "no signature": (f"{head}.{payload}.", "not signed by its provider"),
+            "expired": (provider.token(seconds=-60), "has expired"),
+            "not valid yet": (provider.token(nbf=now + 120), "not valid yet"),
+            "issued in the future": (provider.token(iat=now + 120), "not valid yet"),
+            "valid for ever": (provider.token(seconds=10 * 365 * 86_400), "max_token_seconds"),
+            "no expiry": (provider.token(without=("exp",)), "lacks the claim exp"),
+            "no subject": (provider.token(without=("sub",)), "lacks the claim sub"),
+            "no audience": (provider.token(without=("aud",)), "lacks the claim aud"),
+            "expiry of text": (provider.token(exp="never"), "time"),
+            "expiry true": (provider.token(exp=True), "time"),
+            "another audience": (provider.token(aud="https://else.example"), f"this gateway is {AUDIENCE}"),
+            "audiences of others": (provider.token(aud=["a", "b"]), "for somebody else"),
+            "an ID token": (provider.token(header=id_token, aud="console", nonce="n"), "no access token"),
+            "an ID token for us": (provider.token(header=id_token), "no access token"),
+            "a nonce": (provider.token(nonce="n"), "no access token"),
+            "a logout token": (provider.logout_token(sub="u-ana", aud=AUDIENCE), "no access token"),
+            "another issuer": (other.token(), "does not know"),
+            "mixed up": (other.token(iss=provider.issuer, key=other.keys[0]), "key"),
+            "our key, another issuer": (provider.token(iss=other.issuer), "does not know"),
+            "the issuer with a slash": (provider.token(iss=provider.issuer + "/"), "does not know"),
+            "critical header": (provider.token(header={"crit": ["b64"], "b64": False}), "no JWT"),
+            "no signature at all": ("eyJhbGciOiJFUzI1NiJ9.e30.x", "no JWT"),
+            "rubbish": ("eyJ.eyJ.eyJ", "no JWT"),
+            "too long": (provider.token(x="y" * 9_000), "characters"),
+        }  # fmt: skip
+        for name, (token, words) in attacks.items():
+            status, message = await refusal(room, token)
+            # An unknown key is looked for once; then it is known that the provider has none.
+            for _ in range(50):
+                if status != 503:
+                    break
+                await asyncio.sleep(0.02)
+                status, message = await refusal(room, token)
+            assert (status, words in message) == (401, True), (name, status, message)
+        assert (await refusal(room, good))[0] == 101
+        # Neither a token nor a part of one, right or wrong.
+        logged = "".join(str(each.__dict__) for each in caplog.records if each.name.startswith("moot"))
+        assert "signed in" in logged
+        for token, _ in [*attacks.values(), (good, "")]:
+            for part in token.split("."):
+                assert len(part) < 20 or part not in logged
+
+
+async def test_clocks_may_differ_by_the_skew_and_by_no_more(tmp_path: Path) -> None:
+    async with signing_in(tmp_path, settings={"skew_seconds": 60}) as (room, provider):
+        assert (await refusal(room, provider.token("u-a", seconds=-30)))[0] == 101
+        assert (await refusal(room, provider.token("u-b", iat=time.time() + 30)))[0] == 101
+        assert (await refusal(room, provider.token("u-c", seconds=-90)))[0] == 401
+        assert (await refusal(room, provider.token("u-d", iat=time.time() + 120)))[0] == 401
+
+
+async def test_a_token_in_an_address_is_refused_also_where_others_are_taken(tmp_path: Path) -> None:
+    async with signing_in(tmp_path, allow_query_token=True) as (room, provider):
+        assert await room.status(f"/ws?space=lab&token={provider.token()}") == 400
+        assert await room.status("/ws?space=lab&token=t-root") == 101
+
+
+async def test_rules_name_the_spaces_and_a_session_of_one_opens_no_other(tmp_path: Path) -> None:
+    async with running_provider() as provider:
+        spaces = {name: space_settings(participants(root=["*"])) for name in ("lab", "vault")}
+        async with running_gateway(tmp_path, spaces=spaces, oidc=provider.rules()) as room:
+            await until(lambda: has_keys(room))
+            token = provider.token()
+            await enter(room, token)
+            assert await refusal(room, token, "vault") == (403, "this account may not enter this space")
+            assert "ana" not in room.gateway.directory.hosts["vault"].space.state.roster.members
+
+
+# The provider's keys
+
+
+async def test_new_keys_are_found_and_old_ones_end_and_junk_does_not_make_us_ask_again_and_again(
+    tmp_path: Path,
+) -> None:
+    async with signing_in(tmp_path, settings={"keys_retry_seconds": 60}) as (room, provider):
+        old = provider.token("u-old")
+        provider.keys = [Key()]
+        fresh = provider.token("u-new")
+        status, message = await refusal(room, fresh)
+        assert (status, "new key" in message) == (503, True)
+
+        async def is_in() -> bool:
+            return (await refusal(room, fresh))[0] == 101
+
+        async with bounded():
+            while not await is_in():
+                await asyncio.sleep(0.02)
+        assert (await refusal(room, old))[0] in (401, 503)
+        asked = provider.fetched
+        for _ in range(50):
+            assert (await refusal(room, provider.token(key=Key())))[0] in (401, 503)
+        assert provider.fetched == asked
+
+
+async def test_a_provider_that_is_down_keeps_nobody_out_whose_key_is_known(tmp_path: Path) -> None:
+    async with signing_in(tmp_path) as (room, provider):
+        provider.is_down = True
+        assert (await refusal(room, provider.token()))[0] == 101
+        service = room.gateway.sign_in
+        assert isinstance(service, SignInService)
+        # As if a day had passed.
+        keys = service.keys[0]
+        keys._fetched_at = -keys.config.keys_max_age_seconds * 10
+        status, message = await refusal(room, provider.token("u-late"))
+        assert (status, "cannot be fetched" in message) == (503, True)
+
+
+async def test_a_provider_that_calls_itself_otherwise_is_not_believed(tmp_path: Path) -> None:
+    async with running_provider() as provider:
+        provider.discovery_issuer = "https://evil.example"
+        async with running_gateway(tmp_path, participants(root=["*"]), oidc=provider.rules()) as room:
+            status, _ = await refusal(room, provider.token())
+            assert status == 503
+            assert provider.fetched == 0
+
+
+def session_tokens(room: LocalGateway) -> list[str | None]:
+    host: SpaceHost = room.gateway.directory.hosts["lab"]
+    return [session.options.token for session in host.space.state.roster.sessions.values()]
+
+
+# A provider that others wrote
+
+
+async def test_tokens_of_a_certified_provider_are_taken_its_id_tokens_are_not_and_its_keys_rotate(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "provider").mkdir()
+    async with foreign_provider(tmp_path / "provider") as issuer:
+        rule = {"match": {"client_id": "robot", "sub": "robot"}, "participant": "builder", "spaces": ["lab"]}
+        oidc: Json = {"issuer": issuer, "audience": AUDIENCE, "people": [rule], "keys_retry_seconds": 0.05}
+        people = participants(root=["*"], builder=["chat"])
+        async with running_gateway(tmp_path, people, oidc=oidc) as room, httpx.AsyncClient() as http:
+            await until(lambda: has_keys(room))
+
+            async def robot_token() -> str:
+                form = {"grant_type": "client_credentials", "resource": AUDIENCE}
+                answer = await http.post(f"{issuer}/token", data=form, auth=("robot", "robot-secret"))
+                return str(answer.json()["access_token"])
+
+            first = await robot_token()
+            builder = await enter(room, first)
+            assert builder.heard[0]["payload"]["you"]["id"] == "builder"
+            await http.get(f"{issuer}/test/rotate")
+            second = await robot_token()
+            async with bounded():
+                while (await refusal(room, second))[0] == 503:
+                    await asyncio.sleep(0.02)
+            assert (await refusal(room, second))[0] == 101
+            # Of the key that was withdrawn; the connection that it made before stays until its token ends.
+            await room.post("builder", {"id": "e-9", "kind": "chat", "payload": {}}, token=first)
+            assert await builder.refused("chat", {"text": "here"}) is None

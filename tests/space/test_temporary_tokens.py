@@ -1,0 +1,121 @@
+"""Tokens that end by themselves, in the pure space: told the time, and never lifted by anything else."""
+
+from __future__ import annotations
+
+import pytest
+
+from moot.errors import ResourceLimit, Unauthorized
+from moot.gateway.mint import FreshMint
+from moot.protocol.patterns import read_capabilities
+from moot.space.config import Name, ParticipantConfig, SessionId, SpaceConfig, SpaceLimits
+from moot.space.effects import Disconnect, Token
+from moot.space.roster import Options, capability_pairs
+from moot.space.space import Space
+from moot.space.temporary_tokens import MAX_TOKENS_PER_MEMBER, SignIn, TemporaryToken
+
+CHAT = capability_pairs(read_capabilities(["chat"], place="mcpx"))
+ALL = ParticipantConfig(capabilities=read_capabilities([{"kind": "*"}]), credentials=("static",))
+
+
+def space(**limits: int) -> Space:
+    config = SpaceConfig(name="lab", participants={"root": ALL}, limits=SpaceLimits(**limits))  # type: ignore[arg-type]
+    return Space(config)
+
+
+def person(name: str = "ana", *, token: str = "t-1", ends: float = 100.0, issued: float = 50.0) -> SignIn:
+    temporary = TemporaryToken(
+        hash=token,
+        member=Name(name),
+        expires_at=ends,
+        source="sign_in",
+        keys=(f"sub-{name}", f"sid-{token}"),
+        issued_at=issued,
+    )
+    return SignIn(token=temporary, capabilities=CHAT)
+
+
+def join(room: Space, name: str, token: str, session: str = "s-1") -> None:
+    options = Options(token=token)
+    room.join(SessionId(session), name, "mew", options, 10.0, FreshMint())
+
+
+def test_a_token_ends_its_sessions_at_its_time_and_no_others() -> None:
+    room = space()
+    room.sign_in(person(), 10.0, FreshMint())
+    join(room, "ana", "t-1")
+    join(room, "root", "static", "s-2")
+    assert room.next_deadline() == 100.0
+    assert room.expire(99.9, FreshMint()) == []
+    (first, *_) = room.expire(100.0, FreshMint())
+    assert isinstance(first, Disconnect)
+    assert (first.session, first.code) == ("s-1", 4003)
+    assert list(room.state.roster.sessions) == ["s-2"]
+    assert room.find_token_owner("t-1") is None
+
+
+def test_a_saved_space_knows_tokens_and_sign_outs() -> None:
+    room = space()
+    room.sign_in(person(), 10.0, FreshMint())
+    room.sign_out(["sub-bob"], issued_before=60.0, forget_at=1_000.0, now=20.0, mint=FreshMint())
+    again = Space(room.state.config, saved=room.save())
+    assert again.save() == room.save()
+    assert again.next_deadline() == 100.0
+    assert again.find_token_owner("t-1") == "ana"
+    with pytest.raises(Unauthorized, match="signed out"):
+        again.sign_in(person("bob", token="t-2", issued=60.0), 30.0, FreshMint())
+    again.sign_in(person("bob", token="t-3", issued=61.0), 30.0, FreshMint())
+
+
+def test_a_reload_lifts_no_limit_of_a_short_lived_token_and_ends_none_of_its_sessions() -> None:
+    room = space()
+    minted = TemporaryToken(hash="t-m", member=Name("root"), expires_at=100.0, limited_to=CHAT)
+    room.add_token(minted)
+    join(room, "root", "t-m")
+    session = room.state.roster.sessions[SessionId("s-1")]
+    session.limit_to(room.state.token_limit("t-m"))
+    assert [right.original for right in session.rights.capabilities] == ["chat"]
+    room.reload(room.state.config, 20.0, FreshMint())
+    assert room.state.roster.sessions[SessionId("s-1")] is session
+    assert [right.original for right in session.rights.capabilities] == ["chat"]
+
+
+def test_another_token_for_the_member_ends_what_was_minted_for_the_old_one() -> None:
+    room = space()
+    room.add_token(TemporaryToken(hash="t-m", member=Name("root"), expires_at=100.0))
+    join(room, "root", "t-m")
+    room.rotate_credential("root", Token("new"), 20.0, FreshMint(), keep=True)
+    assert room.find_token_owner("t-m") == "root"
+    effects = room.rotate_credential("root", Token("newer"), 20.0, FreshMint(), keep=False)
+    assert any(isinstance(effect, Disconnect) for effect in effects)
+    assert room.find_token_owner("t-m") is None
+
+
+def test_after_a_restart_only_tokens_of_the_gateway_are_known() -> None:
+    room = space()
+    room.sign_in(person(), 10.0, FreshMint())
+    room.add_token(TemporaryToken(hash="t-m", member=Name("root"), expires_at=100.0))
+    room.restart(20.0, FreshMint())
+    assert room.find_token_owner("t-1") is None
+    assert room.find_token_owner("t-m") == "root"
+    room.restart(30.0, FreshMint(), clock_lost=True)
+    assert room.find_token_owner("t-m") is None
+
+
+def test_of_too_many_tokens_of_one_member_the_first_to_end_that_is_not_in_use_goes() -> None:
+    room = space()
+    for number in range(MAX_TOKENS_PER_MEMBER):
+        room.sign_in(person(token=f"t-{number}", ends=100.0 + number), 10.0, FreshMint())
+    join(room, "ana", "t-0")
+    room.sign_in(person(token="more"), 10.0, FreshMint())
+    assert room.find_token_owner("t-0") == "ana"
+    assert room.find_token_owner("t-1") is None
+    assert len(room.state.temporary_tokens.of(Name("ana"))) == MAX_TOKENS_PER_MEMBER
+
+
+def test_members_that_sign_in_have_a_number() -> None:
+    room = space(max_signed_in_members=1)
+    room.sign_in(person(), 10.0, FreshMint())
+    room.sign_in(person(token="t-2"), 10.0, FreshMint())
+    with pytest.raises(ResourceLimit) as refused:
+        room.sign_in(person("bob", token="t-3"), 10.0, FreshMint())
+    assert refused.value.details["limit"] == "max_signed_in_members"
