@@ -89,6 +89,7 @@ export function summary(envelope, operation) {
   if (kind.startsWith("reasoning/")) return reasoningText(payload);
   if (kind === "mcp/response") return payload.error ? `error: ${text(payload.error.message) || payload.error.code}` : resultSummary(payload.result);
   if (kind.startsWith("mcp/") && operation.method && payload.params !== undefined) return argumentsSummary(payload.params);
+  if (/^mcp\/(request|proposal)/.test(kind) && operation.method) return "";
   if (kind === "system/presence") return `${payload.participant?.id ?? "someone"} ${{ join: "joined", leave: "left", invited: "was invited" }[String(payload.event)] ?? payload.event}${payload.reason ? `: ${text(payload.reason)}` : ""}`;
   if (kind === "system/error") return `${text(payload.error)}: ${text(payload.message)}`;
   if (kind === "system/welcome") return `you are ${payload.you?.id}; ${payload.participants?.length ?? 0} others online`;

@@ -9,6 +9,8 @@ import { correlations } from "./envelope-fields.js";
 // The gateway answers within milliseconds; after this time the connection is suspect.
 const ECHO_MILLISECONDS = 15_000;
 const MAX_SENT_TEXTS = 200;
+// Ids of questions that are not shown in the timeline of this page.
+const MAX_BACKGROUND = 5_000;
 // The SDK's default time limit for a tool call.
 const ANSWER_MILLISECONDS = 60_000;
 
@@ -59,6 +61,8 @@ export class EnvelopeSender {
     this._pendingEchoes = new Map();
     /** Recently sent envelopes, to explain a refusal: the gateway does not relay what it refuses. @type {Map<string, string>} */
     this._sentTexts = new Map();
+    /** Questions that the page asked by itself. @type {Map<string, true>} */
+    this._background = new Map();
     /** @type {Map<string, {to: string[], resolve: (result: any) => void, reject: (why: Error) => void, timer: any}>} */
     this._pendingCalls = new Map();
   }
@@ -91,12 +95,16 @@ export class EnvelopeSender {
 
   /**
    * Call a method of another member; resolves to the result, or rejects with Refused or Failed.
-   * @param {string} to @param {string} method @param {any} [params] @param {{about?: string | string[], paramsText?: string, payloadText?: string, within?: number}} [options]
+   * @param {string} to @param {string} method @param {any} [params] @param {{about?: string | string[], paramsText?: string, payloadText?: string, within?: number, background?: boolean}} [options] `background`: the page asks by itself, nobody pressed anything
    * @returns {Promise<any> & {id: string}}
    */
   call(to, method, params, options = {}) {
     const id = newEnvelopeId();
     const number = this._number++;
+    if (options.background) {
+      this._background.set(id, true);
+      trimMap(this._background, MAX_BACKGROUND);
+    }
     const body = options.paramsText ?? (params === undefined ? undefined : JSON.stringify(params));
     const payloadText = options.payloadText ?? `{"jsonrpc":"2.0","id":${number},"method":${JSON.stringify(method)}${body === undefined ? "" : `,"params":${body}`}}`;
     const answer = new Promise((resolve, reject) => {
@@ -108,6 +116,11 @@ export class EnvelopeSender {
   }
 
   _number = 1;
+
+  /** Whether the page asked this by itself. @param {string} id */
+  isBackground(id) {
+    return this._background.has(id);
+  }
 
   /** The text of an envelope that was sent from here, if it is remembered. @param {string} id */
   sentText(id) {

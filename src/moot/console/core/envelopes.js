@@ -37,16 +37,16 @@ const MAX_OPERATIONS = 50_000;
 const MAX_SUMMARY_CHARACTERS = 240;
 
 export class Envelopes {
-  /** @param {number} [max] rows that are kept */
-  constructor(max = MAX_ROWS) {
+  /** @param {number} [max] rows that are kept @param {number} [number] of the first row; others count on from there */
+  constructor(max = MAX_ROWS, number = 0) {
     this.max = max;
     /** @type {Row[]} */
     this._rows = [];
     this._start = 0;
     /** The number of the oldest row that is kept. */
-    this.first = 0;
+    this.first = number;
     /** One more than the number of the newest. */
-    this.next = 0;
+    this.next = number;
     this.characters = 0;
     /** How many rows were dropped to stay within the limits. */
     this.dropped = 0;
@@ -102,13 +102,74 @@ export class Envelopes {
    * @returns {Row}
    */
   add(envelope, raw, receivedAt) {
+    const row = this.read(envelope, raw, receivedAt);
+    row.n = this.next;
+    row.root = this._rootOf(row);
+    this._append(row);
+    return row;
+  }
+
+  /** Add a row of another store, under a number of this one. @param {Row} row @returns {Row} */
+  addCopy(row) {
+    const copy = { ...row, n: this.next };
+    if (row.type === "envelope") copy.root = this._rootOf(copy);
+    this._append(copy);
+    return copy;
+  }
+
+  /**
+   * Rows that are older than all others, oldest first; those that are here already are left out.
+   * @param {Row[]} older from `read` @returns {number} how many were added
+   */
+  prepend(older) {
+    const added = older.filter((row) => !this._byId.has(row.id)).slice(-Math.max(0, this.max - this.size)).map((row) => ({ ...row }));
+    if (added.length === 0) return 0;
+    const before = this.conversations;
+    this.conversations = new Map();
+    added.forEach((row, index) => {
+      row.n = this.first - added.length + index;
+      this._byId.set(row.id, row.n);
+      this.characters += row.raw.length;
+      this.kinds.set(row.kind, (this.kinds.get(row.kind) ?? 0) + 1);
+    });
+    this._rows = added.concat(this._rows.slice(this._start));
+    this._start = 0;
+    this.first -= added.length;
+    for (const row of added) {
+      row.root = this._rootOf(row);
+      this._join(row);
+    }
+    // What was rooted in one of them belongs to its conversation; the order by last activity stays.
+    for (const [root, conversation] of before) {
+      const known = this._byId.get(root);
+      const now = known === undefined ? root : /** @type {Row} */ (this.at(known)).root;
+      const earlier = this.conversations.get(now);
+      if (now !== root) for (const n of conversation.rows) /** @type {Row} */ (this.at(n)).root = now;
+      this.conversations.delete(now);
+      this.conversations.set(now, { root: now, rows: earlier ? earlier.rows.concat(conversation.rows) : conversation.rows });
+    }
+    for (const row of added.toReversed()) for (const id of row.about) this._effects.set(id, [row.n, ...(this._effects.get(id) ?? [])]);
+    return added.length;
+  }
+
+  /** The map is ordered by last activity. @param {Row} row */
+  _join(row) {
+    const conversation = this.conversations.get(row.root);
+    if (conversation) {
+      this.conversations.delete(row.root);
+      conversation.rows.push(row.n);
+      this.conversations.set(row.root, conversation);
+    } else this.conversations.set(row.root, { root: row.root, rows: [row.n] });
+  }
+
+  /** A row that is in no store yet. @param {any} envelope @param {string} raw @param {number} receivedAt @returns {Row} */
+  read(envelope, raw, receivedAt) {
     const about = correlations(envelope);
     const operation = operationOf(envelope, (id) => this._operations.get(id));
     if (operation.method && (envelope.kind.startsWith("mcp/request") || envelope.kind.startsWith("mcp/proposal"))) this._remember(envelope.id, operation);
     const payload = envelope.payload ?? {};
-    /** @type {Row} */
-    const row = {
-      n: this.next,
+    return {
+      n: 0,
       type: "envelope",
       id: envelope.id,
       at: parseTime(envelope.ts, receivedAt),
@@ -123,15 +184,12 @@ export class Envelopes {
       root: "",
       failed: envelope.kind === "system/error" || envelope.kind === "mcp/reject" || Boolean(payload.error) || payload.result?.isError === true,
     };
-    row.root = this._rootOf(row);
-    this._append(row);
-    return row;
   }
 
   /** A place where something may be missing. @param {string} reason @param {number} at */
   addGap(reason, at) {
     /** @type {Row} */
-    const row = { n: this.next, type: "gap", id: `gap-${this.next}`, at, from: "", to: [], kind: "gap", operation: "", about: [], context: "", summary: reason, raw: "", root: `gap-${this.next}`, failed: true };
+    const row = { n: this.next, type: "gap", id: `gap-${at}-${this.next}`, at, from: "", to: [], kind: "gap", operation: "", about: [], context: "", summary: reason, raw: "", root: `gap-${at}-${this.next}`, failed: true };
     this._append(row);
     return row;
   }
@@ -161,13 +219,7 @@ export class Envelopes {
       if (effects) effects.push(row.n);
       else this._effects.set(id, [row.n]);
     }
-    const conversation = this.conversations.get(row.root);
-    if (conversation) {
-      // The map is ordered by last activity.
-      this.conversations.delete(row.root);
-      conversation.rows.push(row.n);
-      this.conversations.set(row.root, conversation);
-    } else this.conversations.set(row.root, { root: row.root, rows: [row.n] });
+    this._join(row);
     this.kinds.set(row.kind, (this.kinds.get(row.kind) ?? 0) + 1);
     if (this.size > this.max || this.characters > MAX_CHARACTERS) this._makeRoom();
   }

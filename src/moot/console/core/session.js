@@ -7,6 +7,7 @@ import { Connection } from "./connection.js";
 import { ChangeFeed } from "./change-feed.js";
 import { EnvelopeSender, Refused } from "./envelope-sender.js";
 import { Heartbeat } from "./heartbeat.js";
+import { OlderMessages } from "./older-messages.js";
 import { ProposalSync, fetchProposal } from "./proposal-sync.js";
 import { stopOnSignOut } from "./push.js";
 import { State } from "./state.js";
@@ -55,6 +56,8 @@ export class OpenSpace {
     );
     this.connection.isKnown = (id) => this.state.envelopes.has(id);
     this.sender = new EnvelopeSender(this.connection);
+    this.state.isOwnQuestion = (id) => this.sender.isBackground(id);
+    this.older = new OlderMessages(base, login, this.state);
     this.sync = new ProposalSync(this.sender, this.state.proposals, (id) => fetchProposal(base, login, id), () => this.state.changes.publish("proposals"));
     this.state.onProposals = (raw) => this.sync.receivePage(raw);
     this.heartbeat = new Heartbeat(this.connection, base, () => this.sync.refresh());

@@ -12,6 +12,7 @@ import { Reasoning } from "./state-reasoning.js";
 import { Roster } from "./state-roster.js";
 import { Streams } from "./state-streams.js";
 import { correlations } from "./envelope-fields.js";
+import { isHousekeeping } from "./housekeeping.js";
 import { parseTime } from "./time.js";
 
 // The latest refusals are enough to explain what just went wrong.
@@ -34,6 +35,8 @@ export class State {
     this.space = space;
     this.changes = changes;
     this.envelopes = new Envelopes();
+    /** The same without housekeeping, which is what people read. */
+    this.activity = new Envelopes();
     this.roster = new Roster();
     this.proposals = new Proposals();
     this.grants = new Grants();
@@ -81,6 +84,7 @@ export class State {
     }
     const redacted = envelope.kind === "space/invite-ack" ? withoutToken(envelope) : null;
     const row = this.envelopes.add(redacted ?? envelope, redacted ? JSON.stringify(redacted) : raw, Date.now());
+    if (!isHousekeeping(row, this.isOwnQuestion)) this.activity.addCopy(row);
     this.changes.publish("envelopes");
     if (row.kind.startsWith("trust/")) this.changes.publish("trust");
     if (row.failed || row.from === "system:gateway") this._recordRefusal(envelope, row);
@@ -94,6 +98,31 @@ export class State {
     return envelope;
   }
 
+  /**
+   * Messages from before all others, oldest first. They are shown and nothing else: what they did is in the state already.
+   * @param {string[]} raws @returns {number} how many were new
+   */
+  addOlder(raws) {
+    const rows = raws.map((raw) => this.readOlder(raw)).filter((row) => row !== null);
+    const added = this.envelopes.prepend(rows);
+    this.activity.prepend(rows.filter((row) => !isHousekeeping(row, this.isOwnQuestion)));
+    return added;
+  }
+
+  /** @param {string} raw @returns {import("./envelopes.js").Row | null} */
+  readOlder(raw) {
+    let envelope;
+    try {
+      envelope = JSON.parse(raw);
+    } catch {
+      return null;
+    }
+    return typeof envelope?.kind === "string" && typeof envelope.id === "string" ? this.envelopes.read(envelope, raw, 0) : null;
+  }
+
+  /** Whether this page asked it by itself; set by the session. @type {(id: string) => boolean} */
+  isOwnQuestion = () => false;
+
   /** What the gateway says about proposals, on request; set by the session. @type {(raw: string) => void} */
   onProposals = () => {};
 
@@ -104,7 +133,7 @@ export class State {
 
   /** @param {string} reason @param {number} at */
   addGap(reason, at) {
-    this.envelopes.addGap(reason, at);
+    this.activity.addCopy(this.envelopes.addGap(reason, at));
     this.proposals.markUncertain();
     this.changes.publish("envelopes");
     this.changes.publish("proposals");

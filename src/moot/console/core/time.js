@@ -1,6 +1,11 @@
 // @ts-check
 /** Times for people: the clock of today, the date of other days, and how long ago. */
 
+// Seconds with the digits of the language, ready for a thousand lines a second.
+const twoDigits = new Intl.NumberFormat(undefined, { minimumIntegerDigits: 2, useGrouping: false });
+const SECONDS = Array.from({ length: 60 }, (_, second) => twoDigits.format(second));
+const plain = new Intl.NumberFormat(undefined, { useGrouping: false });
+const tenths = new Intl.NumberFormat(undefined, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hour12: false });
 
@@ -18,8 +23,8 @@ export function formatTime(at) {
   if (Math.abs(Date.now() - at) < 86_400_000) {
     // Formatting is slow and the timeline needs it a thousand times a second, so seconds are added by hand.
     const minute = Math.floor(at / 60_000);
-    if (minute !== lastDay.minute) lastDay = { minute, text: clock.format(minute * 60_000).slice(0, -2) };
-    return lastDay.text + String(Math.floor((at % 60_000) / 1000)).padStart(2, "0");
+    if (minute !== lastDay.minute) lastDay = { minute, text: clock.format(minute * 60_000).replace(/\p{Nd}\p{Nd}\P{Nd}*$/u, "") };
+    return lastDay.text + SECONDS[Math.floor((((at % 60_000) + 60_000) % 60_000) / 1000)];
   }
   return day.format(at);
 }
@@ -39,14 +44,15 @@ export function ago(at, now = Date.now()) {
   const seconds = Math.round((now - at) / 1000);
   const size = Math.abs(seconds);
   if (size < 2) return "just now";
-  const text = size < 90 ? `${size} s` : size < 5400 ? `${Math.round(size / 60)} min` : size < 129_600 ? `${Math.round(size / 3600)} h` : `${Math.round(size / 86_400)} days`;
+  const [count, unit] = size < 90 ? [size, "s"] : size < 5400 ? [size / 60, "min"] : size < 129_600 ? [size / 3600, "h"] : [size / 86_400, "days"];
+  const text = `${plain.format(Math.round(count))} ${unit}`;
   return seconds > 0 ? `${text} ago` : `in ${text}`;
 }
 
 /** 850 ms, 12.3 s, 4 min 5 s. @param {number} milliseconds */
 export function duration(milliseconds) {
-  if (milliseconds < 1000) return `${Math.max(0, Math.round(milliseconds))} ms`;
+  if (milliseconds < 1000) return `${plain.format(Math.max(0, Math.round(milliseconds)))} ms`;
   const seconds = milliseconds / 1000;
-  if (seconds < 60) return `${seconds.toFixed(1)} s`;
-  return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+  if (seconds < 60) return `${tenths.format(seconds)} s`;
+  return `${plain.format(Math.floor(seconds / 60))} min ${plain.format(Math.round(seconds % 60))} s`;
 }

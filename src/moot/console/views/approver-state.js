@@ -218,7 +218,7 @@ export class ApproverState {
   /** Call one of the approver's tools; rejects with the error. @param {string} tool @param {any} [given] */
   async query(tool, given = {}) {
     const to = this.approver?.id ?? "";
-    const result = await this._context.call(to, "tools/call", { name: tool, arguments: given }, { within: ANSWER_MILLISECONDS });
+    const result = await this._context.call(to, "tools/call", { name: tool, arguments: given }, { within: ANSWER_MILLISECONDS, background: true });
     if (result?.isError) throw new Error(String(result.content?.[0]?.text ?? "the call failed"));
     if (!isObject(result?.structuredContent)) throw new Error("unexpected reply");
     return result.structuredContent;

@@ -7,7 +7,7 @@ import { duration, isoTime, formatTime } from "../core/time.js";
 import { describeError, describeRejection } from "./error-text.js";
 import { icon } from "./icons.js";
 import { jsonTree } from "./json-tree.js";
-import { kindTag } from "./timeline-rows.js";
+import { kindTag, operationText } from "./timeline-rows.js";
 
 /** @typedef {import("../core/envelopes.js").Row} Row */
 
@@ -18,21 +18,21 @@ import { kindTag } from "./timeline-rows.js";
  */
 export function envelopeDetails(row, context, actions) {
   const store = context.state.envelopes;
-  if (row.type === "gap") return el("div", { class: "details" }, head("Gap", actions), el("p", {}, escapeHidden(row.summary)), el("p", { class: "soft" }, `Messages between ${isoTime(row.at)} and the next entry may be missing here. The gateway’s journal has them: see moot journal.`));
+  if (row.type === "gap") return el("div", { class: "details" }, head("Gap", actions), el("p", {}, escapeHidden(row.summary)), el("p", { class: "soft" }, `Messages between ${isoTime(row.at)} and the next entry may be missing here. Reload the page to see them.`));
   const payload = textAt(row.raw, ["payload"]);
   const cause = store.causesOf(row);
   const effects = store.effectsOf(row.id);
   return el(
     "div",
     { class: "details" },
-    head([kindTag(row), el("bdi", { class: "details-title" }, oneLine(row.operation || row.kind, 120))], actions),
-    facts(row, actions),
+    head([kindTag(row), el("bdi", { class: "details-title" }, oneLine(operationText(row.operation), 120))], actions),
+    facts(row, context, actions),
     refusal(row, context),
-    links("Caused by", cause.map((each) => ({ id: each.id, row: each.row })), row, actions),
-    links("Resulted in", effects.map((each) => ({ id: each.id, row: each })), row, actions),
-    el("div", { class: "details-actions" }, row.about.length + effects.length > 0 && button("View flow", () => context.go("flow", row.id), { class: "small", icon: icon("flow", 16) }), decidedByRules(row, context) && button("Explain", () => context.go("rules", "explain", row.id), { class: "small", icon: icon("rules", 16), title: "Why rules did or did not decide this" }), button("Show only this conversation", () => actions.filter(`is-root:${row.root}`), { class: "small" })),
+    links("Caused by", cause.map((each) => ({ id: each.id, row: each.row })), row, context, actions),
+    links("Resulted in", effects.map((each) => ({ id: each.id, row: each })), row, context, actions),
+    el("div", { class: "details-actions" }, row.about.length + effects.length > 0 && button("View flow", () => context.go("flow", row.id), { class: "small", icon: icon("flow", 16) }), decidedByRules(row, context) && button("Explain", () => context.go("rules", "explain", row.id), { class: "small", icon: icon("rules", 16), title: "Why rules did or did not decide this" }), row.kind === "mcp/proposal" && button("Open in inbox", () => context.go("approvals", row.id), { class: "small", icon: icon("inbox", 16) }), copyButton(new URL(context.link("timeline", row.id), location.href).href, "Copy link to this message", context, { text: "Copy link", icon: "link" }), button("Show only this conversation", () => actions.filter(`is-root:${row.root}`), { class: "small" })),
     payload === null ? el("p", { class: "soft" }, "No payload.") : el("section", {}, el("div", { class: "details-bar" }, el("h3", {}, "Payload"), copyButton(formatJson(payload), "Copy payload", context)), jsonTree(payload)),
-    el("details", { class: "raw" }, el("summary", {}, "Raw envelope"), rawBlock(row.raw)),
+    el("details", { class: "raw" }, el("summary", {}, "Raw envelope"), copyButton(row.raw, "Copy envelope", context), rawBlock(row.raw)),
   );
 }
 
@@ -59,10 +59,14 @@ function head(title, actions) {
   return el("header", { class: "details-head" }, el("h2", {}, title), el("button", { type: "button", class: "button quiet icon-only", "aria-label": "Close details", on: { click: actions.close } }, icon("close")));
 }
 
-/** @param {Row} row @param {{filter: (text: string) => void}} actions */
-function facts(row, actions) {
+/** @param {Row} row @param {import("../app.js").Context} context @param {{filter: (text: string) => void}} actions */
+function facts(row, context, actions) {
   /** @param {string} id @param {string} field */
-  const who = (id, field) => el("button", { type: "button", class: "link-button", title: "Show only this", on: { click: () => actions.filter(`${field}:${quoted(id)}`) } }, nameOf(id));
+  const who = (id, field) => [
+    el("a", { class: "link-button", href: context.link("members", id), title: "Open this member" }, nameOf(id)),
+    " ",
+    el("button", { type: "button", class: "button quiet icon-only small", title: `Show only messages ${field} this member`, on: { click: () => actions.filter(`${field}:${quoted(id)}`) } }, icon("search", 14), el("span", { class: "sr" }, `Show only messages ${field} `, oneLine(id, 60))),
+  ];
   return el(
     "dl",
     { class: "facts" },
@@ -71,7 +75,7 @@ function facts(row, actions) {
     fact("Kind", el("button", { type: "button", class: "link-button mono", title: "Show only this", on: { click: () => actions.filter(`kind:${row.kind}`) } }, oneLine(row.kind, 120))),
     fact("Time", el("time", { datetime: isoTime(row.at) }, isoTime(row.at))),
     row.context && fact("Context", el("button", { type: "button", class: "link-button", on: { click: () => actions.filter(`context:${quoted(row.context)}`) } }, path(row.context))),
-    fact("Id", el("bdi", { class: "mono" }, oneLine(row.id, 80))),
+    fact("Id", [el("bdi", { class: "mono" }, oneLine(row.id, 80)), " ", copyButton(row.id, "Copy id", context)]),
   );
 }
 
@@ -113,8 +117,8 @@ function refusal(row, context) {
   return null;
 }
 
-/** @param {string} title @param {{id: string, row: Row | undefined}[]} rows @param {Row} from @param {{jump: (id: string) => void}} actions */
-function links(title, rows, from, actions) {
+/** @param {string} title @param {{id: string, row: Row | undefined}[]} rows @param {Row} from @param {import("../app.js").Context} context @param {{jump: (id: string) => void}} actions */
+function links(title, rows, from, context, actions) {
   if (rows.length === 0) return null;
   return el(
     "section",
@@ -128,8 +132,8 @@ function links(title, rows, from, actions) {
           "li",
           {},
           row
-            ? el("button", { type: "button", class: "cause", on: { click: () => actions.jump(id) } }, kindTag(row), el("span", { class: "grow" }, nameOf(row.from), " ", el("bdi", { class: "soft" }, oneLine(row.operation || row.summary, 80))), el("span", { class: "faint" }, row.at >= from.at ? `+${duration(row.at - from.at)}` : formatTime(row.at)))
-            : el("span", { class: "cause soft" }, "sent before you joined: ", el("bdi", { class: "mono" }, oneLine(id, 60))),
+            ? el("button", { type: "button", class: "cause", on: { click: () => actions.jump(id) } }, kindTag(row), el("span", { class: "grow" }, nameOf(row.from), " ", el("bdi", { class: "soft" }, oneLine(operationText(row.operation) || row.summary, 80))), el("span", { class: "faint" }, row.at >= from.at ? `+${duration(row.at - from.at)}` : formatTime(row.at)))
+            : el("a", { class: "cause soft", href: context.link("timeline", id) }, "older: ", el("bdi", { class: "mono" }, oneLine(id, 60))),
         ),
       ),
       rows.length > 50 && el("li", { class: "soft" }, `and ${rows.length - 50} more`),
@@ -137,14 +141,14 @@ function links(title, rows, from, actions) {
   );
 }
 
-/** @param {string} text @param {string} message @param {Pick<import("../app.js").Context, "notify">} context */
-export function copyButton(text, message, context) {
-  return button("Copy", async () => {
+/** @param {string} text @param {string} message @param {Pick<import("../app.js").Context, "notify">} context @param {{text?: string, icon?: string}} [looks] */
+export function copyButton(text, message, context, looks = {}) {
+  return button(looks.text ?? "Copy", async () => {
     try {
       await navigator.clipboard.writeText(text);
       context.notify("Copied", "good");
     } catch {
       context.notify("The browser blocked copying: select the text instead", "bad");
     }
-  }, { class: "quiet small", icon: icon("copy", 14), aria: { label: message } });
+  }, { class: looks.text ? "small" : "quiet small", icon: icon(looks.icon ?? "copy", 14), aria: { label: message } });
 }

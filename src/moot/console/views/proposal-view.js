@@ -230,7 +230,7 @@ function contentView(context, proposal, path, text, later) {
     if (!ask) return;
     compare.disabled = true;
     try {
-      const now = onlyText(await context.call(host, "tools/call", ask));
+      const now = onlyText(await context.call(host, "tools/call", ask, { background: true }));
       if (now === null) fail("The reply is not text, so there is nothing to compare.");
       else show(now, "now");
     } catch (fault) {

@@ -2,13 +2,17 @@
 /**
  * The filter of the timeline. It is written as words:
  *
- *     from:agent to:files with:alice kind:mcp/* context:r1 tools/call:read_file refused "two words"
+ *     from:agent to:files with:alice kind:mcp/* context:r1 tools/call:read_file is:failed "two words"
  *
+ * A minus excludes: `-from:agent -kind:chat -"two words"`. Several words of one field mean any of them, different fields
+ * all of them; each exclusion holds by itself.
  * Searching 100,000 envelopes takes longer than a frame, so it is done in slices, newest first.
  */
 
+import { isHousekeeping } from "../core/housekeeping.js";
+
 /** @typedef {import("../core/envelopes.js").Row} Row */
-/** @typedef {{from: string[], to: string[], with: string[], kind: RegExp[], operation: RegExp[], context: string[], text: RegExp[], failed: boolean}} Parsed */
+/** @typedef {{from: string[], to: string[], with: string[], kind: RegExp[], operation: RegExp[], context: string[], text: RegExp[], failed: boolean, background: boolean, except: Parsed[], query: import("../core/older-messages.js").Query}} Parsed */
 
 // Of a frame of 16 ms; the rest is for everything else.
 const SLICE_MILLISECONDS = 5;
@@ -16,20 +20,44 @@ const WORD = /(-?)(?:(from|to|with|kind|context|is):)?(?:"([^"]*)"|(\S+))/g;
 // Only MCP methods begin like this.
 const OPERATION = /^(tools|resources|prompts|completion|sampling|elicitation|roots|logging|tasks|notifications)\/[\w*]+/;
 
+/** @returns {Parsed} */
+function nothing() {
+  return { from: [], to: [], with: [], kind: [], operation: [], context: [], text: [], failed: false, background: false, except: [], query: {} };
+}
+
 /** @param {string} source @returns {Parsed} */
 export function parseFilter(source) {
-  /** @type {Parsed} */
-  const parsed = { from: [], to: [], with: [], kind: [], operation: [], context: [], text: [], failed: false };
-  for (const [, , field, quoted, plain] of source.matchAll(WORD)) {
+  const parsed = nothing();
+  /** @type {{kinds: string[], texts: string[]}} */
+  const given = { kinds: [], texts: [] };
+  for (const [, minus, field, quoted, plain] of source.matchAll(WORD)) {
     const value = quoted ?? plain;
     if (!value) continue;
-    if (field === "from" || field === "to" || field === "with" || field === "context") parsed[field].push(value);
-    else if (field === "kind") parsed.kind.push(glob(value, true));
-    else if (field === "is") parsed.failed ||= value === "refused" || value === "bad";
-    else if (quoted === undefined && OPERATION.test(value)) parsed.operation.push(glob(value, false));
-    else parsed.text.push(new RegExp(escaped(value), "iu"));
+    const into = minus ? nothing() : parsed;
+    if (field === "from" || field === "to" || field === "with" || field === "context") into[field].push(value);
+    else if (field === "kind") into.kind.push(glob(value, true));
+    else if (field === "is") {
+      if (["refused", "failed", "bad"].includes(value)) into.failed = true;
+      if (value === "background") into.background = true;
+    } else if (quoted === undefined && OPERATION.test(value)) into.operation.push(glob(value, false));
+    else into.text.push(new RegExp(escaped(value), "iu"));
+    if (minus) {
+      if (!isEmpty(into)) parsed.except.push(into);
+    } else if (field === "kind") given.kinds.push(value);
+    else if (into.text.length > given.texts.length) given.texts.push(value);
   }
+  // What the gateway can look for in the journal; the rest is checked here.
+  parsed.query = {
+    text: given.texts.slice(0, 8).map((each) => each.slice(0, 200)),
+    kind: given.kinds.length === 1 ? given.kinds[0].slice(0, 200) : "",
+    from: parsed.from.length === 1 ? parsed.from[0].slice(0, 200) : "",
+  };
   return parsed;
+}
+
+/** Whether it asks for what is hidden otherwise. @param {Parsed} filter */
+export function includesHousekeeping(filter) {
+  return filter.background || filter.kind.length > 0 || filter.operation.length > 0;
 }
 
 /** `kind:mcp` finds mcp/request too; `*` matches anything. @param {string} pattern @param {boolean} below */
@@ -44,14 +72,20 @@ function escaped(text) {
 
 /** @param {Parsed} filter */
 export function isEmpty(filter) {
-  return !filter.failed && Object.values(filter).every((each) => !Array.isArray(each) || each.length === 0);
+  return !filter.failed && !filter.background && Object.values(filter).every((each) => !Array.isArray(each) || each.length === 0);
 }
 
 /** @param {Row} row @param {Parsed} filter */
 export function matches(row, filter) {
   // A gap concerns everybody.
   if (row.type === "gap") return true;
+  return holds(row, filter) && !filter.except.some((each) => holds(row, each));
+}
+
+/** @param {Row} row @param {Parsed} filter */
+function holds(row, filter) {
   if (filter.failed && !row.failed) return false;
+  if (filter.background && !isHousekeeping(row, () => false)) return false;
   if (filter.from.length > 0 && !filter.from.includes(row.from)) return false;
   if (filter.to.length > 0 && !filter.to.some((each) => row.to.includes(each))) return false;
   if (filter.with.length > 0 && !filter.with.some((each) => row.from === each || row.to.includes(each))) return false;

@@ -5,7 +5,7 @@ import { nameOf, oneLine } from "../core/text.js";
 import { isoTime, formatTime } from "../core/time.js";
 import { icon } from "./icons.js";
 
-/** @type {[RegExp, string, string][]} kind → family (colour) and a short word; the first that fits */
+/** @type {[RegExp, string, string][]} kind → family (colour) and what people call it; the first that fits. The kind itself is the tag's title. */
 const FAMILIES = [
   [/^mcp\/request/, "request", "request"],
   [/^mcp\/response/, "response", "response"],
@@ -13,14 +13,37 @@ const FAMILIES = [
   [/^mcp\/reject/, "bad", "reject"],
   [/^mcp\/withdraw/, "quiet", "withdraw"],
   [/^moot\/approve/, "response", "approve"],
+  [/^moot\/settle/, "response", "outcome"],
+  [/^moot\/list-proposals/, "quiet", "asks what is pending"],
+  [/^moot\/roster/, "quiet", "asks who is here"],
   [/^chat$/, "chat", "chat"],
-  [/^chat\//, "quiet", ""],
-  [/^reasoning\//, "reasoning", ""],
-  [/^capability\//, "rights", ""],
-  [/^(space|participant)\//, "rights", ""],
-  [/^stream\//, "stream", ""],
+  [/^chat\/acknowledge/, "quiet", "seen"],
+  [/^chat\/cancel/, "quiet", "cancelled"],
+  [/^reasoning\/start/, "reasoning", "reasoning"],
+  [/^reasoning\/thought/, "reasoning", "thought"],
+  [/^reasoning\/conclusion/, "reasoning", "conclusion"],
+  [/^reasoning\/cancel/, "reasoning", "stop reasoning"],
+  [/^capability\/grant$/, "rights", "grant"],
+  [/^capability\/grant-ack/, "quiet", "grant received"],
+  [/^capability\/revoke/, "rights", "revoke"],
+  [/^space\/invite$/, "rights", "invite"],
+  [/^space\/invite-ack/, "rights", "invited"],
+  [/^space\/kick/, "rights", "remove"],
+  [/^participant\/status/, "quiet", "status"],
+  [/^participant\/request-status/, "quiet", "asks for status"],
+  [/^participant\/([a-z-]+)$/, "rights", "$1"],
+  [/^stream\/request/, "stream", "asks for a stream"],
+  [/^stream\/open/, "stream", "stream opened"],
+  [/^stream\/close/, "stream", "stream closed"],
+  [/^trust\/suggestion/, "rights", "rule suggested"],
+  [/^trust\/accept/, "rights", "rule accepted"],
+  [/^trust\/dismiss/, "rights", "rule dismissed"],
+  [/^trust\/stop/, "rights", "rules stopped"],
+  [/^trust\/rule/, "rights", "rule"],
   [/^system\/error/, "bad", "refused"],
-  [/^system\//, "quiet", ""],
+  [/^system\/presence/, "quiet", "presence"],
+  [/^system\/welcome/, "quiet", "welcome"],
+  [/^(reasoning|capability|space|participant|stream|system|trust|chat)\/([a-z-]+)$/, "quiet", "$2"],
 ];
 
 /** The style of a kind; cached, because it is needed for every drawn line. @type {Map<string, {family: string, word: string, title: string}>} */
@@ -32,12 +55,17 @@ const MAX_KINDS = 500;
 export function familyOf(kind) {
   let found = families.get(kind);
   if (!found) {
-    const [, family, word] = FAMILIES.find(([pattern]) => pattern.test(kind)) ?? [null, "other", ""];
-    found = { family, word: word || oneLine(kind, 40), title: oneLine(kind, 80) };
+    const [pattern, family, word] = FAMILIES.find(([each]) => each.test(kind)) ?? [null, "other", ""];
+    found = { family, word: pattern ? (word.startsWith("$") ? kind.replace(pattern, word).replaceAll("-", " ") : word) : oneLine(kind, 40), title: oneLine(kind, 80) };
     if (families.size >= MAX_KINDS) families.clear();
     families.set(kind, found);
   }
   return found;
+}
+
+/** What people call an operation: a call of a tool by its name, anything else by its method. @param {string} operation */
+export function operationText(operation) {
+  return operation.startsWith("tools/call:") ? operation.slice("tools/call:".length) : operation;
 }
 
 /** @param {import("../core/envelopes.js").Row} row */
@@ -120,7 +148,8 @@ export function drawRow(element, row, inGroup, me, more = "") {
   set(parts.tag, "title", title);
   setText(parts.tag, failed ? "failed" : word);
   if (parts.operation.hidden !== (row.operation === "")) parts.operation.hidden = row.operation === "";
-  setText(parts.operation, oneLine(row.operation, 80));
+  setText(parts.operation, oneLine(operationText(row.operation), 80));
+  set(parts.operation, "title", oneLine(row.operation, 160));
   setText(parts.summary, oneLine(row.summary, 200));
   return parts;
 }

@@ -3,9 +3,13 @@
 import { el, newId, replace } from "../core/dom.js";
 import { registerView } from "../core/router.js";
 import { inputDelay } from "../core/input-priority.js";
+import { Envelopes } from "../core/envelopes.js";
 import { envelopeDetails } from "./envelope-details.js";
 import { icon } from "./icons.js";
-import { isEmpty, parseFilter, Search } from "./timeline-filter.js";
+import { isEmpty, includesHousekeeping, parseFilter, Search } from "./timeline-filter.js";
+import { OlderSearch, RowsWithOlder } from "./older-search.js";
+import { OlderBar } from "./older-bar.js";
+import { TimelineViews } from "./timeline-views.js";
 import { Grouping } from "./timeline-groups.js";
 import { drawHead, drawRow } from "./timeline-rows.js";
 import { VirtualList } from "./virtual-list.js";
@@ -23,13 +27,26 @@ const RUSH_MILLISECONDS = 100;
 const SCREENFUL = 24;
 const SCREENFUL_MILLISECONDS = 300;
 const LONGEST_MILLISECONDS = 1_000;
-const number = new Intl.NumberFormat("en");
+const MAX_LINKED = 100;
+const FILL_MILLISECONDS = 150;
+// So many lines from the top, the next older page is fetched.
+const NEAR_TOP_ROWS = 20;
+// The first step of an address that names a filter instead of a message.
+const FILTER_ROUTE = "~";
+const number = new Intl.NumberFormat();
 
 class Timeline {
   /** @param {HTMLElement} outlet @param {import("../app.js").Context} context */
   constructor(outlet, context) {
     this.context = context;
-    this.store = context.state.envelopes;
+    this.older = context.openSpace.older;
+    /** Whether housekeeping is shown too. */
+    this.showsAll = false;
+    /** @type {OlderSearch | null} */
+    this._olderSearch = null;
+    /** Old messages that a link led to. @type {Envelopes} */
+    this._linked = new Envelopes(MAX_LINKED, -3_000_000_000);
+    this.store = new RowsWithOlder(context.state.activity, () => this._olderSearch?.store ?? null);
     this.grouped = true;
     /** @type {Set<string>} conversations whose folding was turned */
     this._toggled = new Set();
@@ -37,7 +54,7 @@ class Timeline {
     /** @type {Search | null} */
     this._search = null;
     this._root = "";
-    this._grouping = new Grouping(this.store, (root) => this._isCollapsed(root));
+    this._grouping = new Grouping(/** @type {any} */ (this.store), (root) => this._isCollapsed(root));
     /** @type {Item[] | null} null: every row, one after the other */
     this._items = null;
     this._first = 0;
@@ -59,26 +76,40 @@ class Timeline {
     this.list.onFollow = () => this._drawCounts();
     this._details = el("aside", { class: "tl-details", hidden: true, "aria-label": "Details" });
     this._build(outlet);
+    this._olderBar = new OlderBar(() => this._loadOlder(), () => this._searchOlder());
+    this._main.prepend(this._olderBar.node);
+    this.list.node.addEventListener("scroll", () => this._scrolled(), { passive: true });
     this._stops = [
+      context.state.on("older", () => this._drawOlder()),
       context.state.on("envelopes", () => this._onEnvelopes()),
       context.state.on("roster", () => this._drawMembers()),
       this._keys(),
     ];
     this._drawMembers();
     this.rebuild();
+    // A page that was just opened has what the gateway keeps in memory; that may be a few lines.
+    if (this.store.size < NEAR_TOP_ROWS * 2) this._fillSoon();
   }
 
   /** @param {HTMLElement} outlet */
   _build(outlet) {
     const id = newId("filter");
-    this._field = el("input", { id, class: "field", type: "search", placeholder: "Filter: text, from:agent, kind:chat", autocomplete: "off", spellcheck: "false", on: { input: () => this._typed() } });
+    this._field = el("input", { id, class: "field", type: "search", placeholder: "Filter: text, from:agent, -kind:chat", autocomplete: "off", spellcheck: "false", on: { input: () => this._typed() } });
     this._who = el("select", { class: "field", "aria-label": "Member", on: { change: () => this._picked("with", this._who) } });
     this._kind = el("select", { class: "field", "aria-label": "Kind", on: { change: () => this._picked("kind", this._kind) } }, KINDS.map(([value, text]) => el("option", { value }, text)));
     this._groupButton = el("button", { type: "button", class: "button quiet", "aria-pressed": "true", "aria-keyshortcuts": "c", on: { click: () => this.toggleGroups() } }, "Conversations");
-    this._collapseButton = el("button", { type: "button", class: "button quiet", "aria-pressed": "false", on: { click: () => this._collapseAll() } }, "Collapse");
+    this._collapseButton = el("button", { type: "button", class: "button quiet tl-collapse", "aria-pressed": "false", on: { click: () => this._collapseAll() } }, "Collapse");
+    this._allButton = el("button", { type: "button", class: "button quiet", "aria-pressed": "false", "aria-keyshortcuts": "b", title: "Joins and leaves, receipts, lists of tools, questions of this page (b)", on: { click: () => this.toggleAll() } }, "Background");
+    this._views = new TimelineViews(this.context.state.space, {
+      current: () => this._field.value.trim(),
+      choose: (text) => this.context.go("timeline", ...(text ? [FILTER_ROUTE, text] : [])),
+      link: (text) => this.context.link("timeline", ...(text ? [FILTER_ROUTE, text] : [])),
+      notify: this.context.notify,
+    });
     this._count = el("span", { class: "faint tl-count", role: "status" });
     this._newer = el("button", { type: "button", class: "button primary small tl-newer", hidden: true, on: { click: () => this._toEnd() } });
-    this._empty = el("div", { class: "empty", hidden: true }, icon("timeline", 28), el("strong", {}, "No messages yet"), el("span", {}, "All messages of the space appear here."));
+    this._empty = el("div", { class: "empty", hidden: true }, icon("timeline", 28), el("strong", {}, "Nothing has happened yet"), el("span", {}, "What people, agents and tools say and do in this space appears here, and stays: proposals, calls and their results, chat, permissions."));
+    this._main = el("div", { class: "tl-main" }, this.list.node, this._empty, this._newer);
     outlet.append(
       el(
         "div",
@@ -86,9 +117,9 @@ class Timeline {
         el("h1", { class: "sr" }, "Timeline"),
         el("div", { class: "tl-search" }, icon("search", 16), el("label", { class: "sr", for: id }, "Filter the timeline"), this._field),
         el("div", { class: "tl-picks" }, this._who, this._kind),
-        el("div", { class: "tl-modes" }, this._groupButton, this._collapseButton, this._count),
+        el("div", { class: "tl-modes" }, this._views.node, this._groupButton, this._collapseButton, this._allButton, this._count),
       ),
-      el("div", { class: "tl-split" }, el("div", { class: "tl-main" }, this.list.node, this._empty, this._newer), this._details),
+      el("div", { class: "tl-split" }, this._main, this._details),
     );
   }
 
@@ -103,6 +134,7 @@ class Timeline {
       "[": ["Jump to the cause", () => this._jumpBy("cause")],
       "]": ["Jump to the result", () => this._jumpBy("effect")],
       G: ["Jump to end", () => this._toEnd()],
+      b: ["Background messages on or off", () => this.toggleAll()],
       x: ["Clear the filter", () => this.filter("")],
       Escape: ["Close details", () => this._closeDetails()],
     });
@@ -112,7 +144,10 @@ class Timeline {
     clearTimeout(this._later);
     clearTimeout(this._building);
     clearTimeout(this._older);
+    clearTimeout(this._filling);
     this._search?.stop();
+    this._olderSearch?.stop();
+    this._views.close();
     this.list.close();
     this._stops.forEach((stop) => stop());
   }
@@ -139,18 +174,90 @@ class Timeline {
   _apply() {
     this._search?.stop();
     this._search = null;
+    this._olderSearch?.stop();
+    this._olderSearch = null;
     const source = this._field.value;
     const root = /(?:^|\s)is-root:(\S+)/.exec(source);
     this._root = root?.[1] ?? "";
     const filter = parseFilter(source.replace(/(^|\s)is-root:\S+/, " "));
-    if (!isEmpty(filter)) this._search = new Search(this.store, filter, () => this._searched());
+    this._useStore(this.showsAll || this._root !== "" || includesHousekeeping(filter));
+    if (!isEmpty(filter)) this._search = new Search(this.store.loaded, filter, () => this._searched());
     this.list.following = true;
     this.rebuild();
     this.list.redraw();
+    this._drawOlder();
   }
 
-  /** Another slice was searched. Shown only from time to time, because the matches are sorted each time. */
-  _searched() {
+  /** @param {boolean} all whether housekeeping is among the rows */
+  _useStore(all) {
+    const rows = all ? this.context.state.envelopes : this.context.state.activity;
+    if (this.store.loaded === rows) return;
+    this.store = new RowsWithOlder(rows, () => this._olderSearch?.store ?? null);
+    this._grouping = new Grouping(/** @type {any} */ (this.store), (each) => this._isCollapsed(each));
+    this._first = this._next = this._seen = rows.first;
+    this.list.selected = -1;
+  }
+
+  toggleAll() {
+    this.showsAll = !this.showsAll;
+    this._allButton.setAttribute("aria-pressed", String(this.showsAll));
+    this._apply();
+    this.context.announce(this.showsAll ? "background messages shown" : "background messages hidden");
+  }
+
+  // What is older than the page
+
+  _scrolled() {
+    const top = this.list.node.scrollTop;
+    this._olderBar.setInSight(top < this.list.rowHeight);
+    if (top < NEAR_TOP_ROWS * this.list.rowHeight && !this.list.following && !this._search && !this._root && this.older.status !== "failed" && this.older.canLoad) void this._loadOlder();
+  }
+
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  _filling = undefined;
+
+  /** Once the connection is there: fetch a page, if the lines do not fill the view. */
+  _fillSoon() {
+    clearTimeout(this._filling);
+    this._filling = setTimeout(() => {
+      if (this.context.openSpace.connection.state !== "live") this._fillSoon();
+      else if (this.older.status === "unread" && this.store.size < NEAR_TOP_ROWS * 2) void this._loadOlder();
+    }, FILL_MILLISECONDS);
+  }
+
+  async _loadOlder() {
+    const before = this._items === null ? this._next - this._first : this._items.length;
+    const added = await this.older.load();
+    if (added === 0 || this._search || this._root) return;
+    const at = this.list.following;
+    this._grouping.rebuild(null);
+    this._first = this.store.first;
+    this._next = this.store.next;
+    if (this.grouped) this._items = this._grouping.items;
+    const after = this._items === null ? this._next - this._first : this._items.length;
+    this.list.dropped(before - after);
+    this.list.redraw();
+    if (at) this.list.follow();
+    this._empty.hidden = this._next > this._first;
+    this._drawCounts();
+  }
+
+  /** Look for what the filter wants in what is older than the loaded messages. */
+  _searchOlder() {
+    if (!this._search) return;
+    this._olderSearch?.stop();
+    this._olderSearch = new OlderSearch(this.context.openSpace, this._search.filter, () => this._searched(true));
+    this._drawOlder();
+  }
+
+  _drawOlder() {
+    const search = this._search ? { older: this._olderSearch, found: this._olderSearch?.store.size ?? 0 } : null;
+    this._olderBar.draw(this.older, search, this._root !== "");
+  }
+
+  /** @param {boolean} [older] it was searched in the journal. Another slice was searched. Shown only from time to time, because the matches are sorted each time. */
+  _searched(older = false) {
+    if (older) this._drawOlder();
     // The first slice is searched before `this` has the search.
     if (this._search && (this._search.done || performance.now() >= this._builtAt + this._pause)) this.rebuild();
   }
@@ -271,7 +378,8 @@ class Timeline {
       const within = new Set(rows);
       return this._search ? this._search.found().filter((n) => within.has(n)) : [...rows];
     }
-    return this._search ? this._search.found() : null;
+    if (!this._search) return null;
+    return this._olderSearch ? this._olderSearch.found(this.store.loaded).concat(this._search.found()) : this._search.found();
   }
 
   _drawCounts() {
@@ -281,7 +389,7 @@ class Timeline {
     const newer = added > 0 ? `${number.format(added)} new ↓` : "Newest ↓";
     if (this._newer.textContent !== newer) this._newer.textContent = newer;
     const total = number.format(this.store.size);
-    const found = this._search ? this._search.count : this._root ? (this.store.conversations.get(this._root)?.rows.length ?? 0) : undefined;
+    const found = this._search ? this._search.count + (this._olderSearch?.store.size ?? 0) : this._root ? (this.store.conversations.get(this._root)?.rows.length ?? 0) : undefined;
     const text = found === undefined ? `${total} ${this.store.size === 1 ? "message" : "messages"}` : `${number.format(found)} of ${total}${this._search && !this._search.done ? "…" : ""}`;
     if (this._count.textContent !== text) this._count.textContent = text;
   }
@@ -326,7 +434,7 @@ class Timeline {
     const length = this._items === null ? this._next - this._first : this._items.length;
     this.list.select(this.list.selected < 0 ? length - 1 : this.list.selected + step);
     const row = this._selectedRow();
-    if (!this._details.hidden && row) this._showDetails(row.n);
+    if (!this._details.hidden && row) this._showDetails(row);
   }
 
   /** @param {number} index @param {Event} [event] */
@@ -361,17 +469,47 @@ class Timeline {
     this.list.redraw();
   }
 
-  /** Open the envelope in the address. @param {string[]} rest */
+  /** Open the envelope in the address, or apply the filter in it. @param {string[]} rest */
   openRoute(rest) {
     const id = rest[0] ?? "";
-    this._chosen = id;
-    const row = id ? this.store.byId(id) : undefined;
-    if (!row) {
-      if (!id) this._hide();
+    if (id === FILTER_ROUTE || (id === "" && this._isRouted)) {
+      this._isRouted = id === FILTER_ROUTE;
+      this._hide();
+      if (this._field.value !== (rest[1] ?? "")) this.filter(rest[1] ?? "");
       return;
     }
-    this._showDetails(row.n);
-    this._selectRow(row.n);
+    this._chosen = id;
+    const row = id ? (this.store.byId(id) ?? this.context.state.envelopes.byId(id) ?? this._linked.byId(id)) : undefined;
+    if (row) this._openRow(row);
+    else if (!id) this._hide();
+    else void this._openOld(id);
+  }
+
+  /** Whether the filter came from the address. */
+  _isRouted = false;
+
+  /** @param {import("../core/envelopes.js").Row} row */
+  _openRow(row) {
+    this._showDetails(row);
+    const here = this.store.byId(row.id);
+    if (here) this._selectRow(here.n);
+  }
+
+  /** A message that this page does not have: the gateway may. @param {string} id */
+  async _openOld(id) {
+    try {
+      // It may arrive in a moment with what the gateway keeps in memory.
+      const raw = await this.older.find(id);
+      if (this._chosen !== id) return;
+      const known = this.context.state.envelopes.byId(id);
+      const row = raw === null ? null : this.context.state.readOlder(raw);
+      if (row && !known) this._linked.prepend([row]);
+      const found = known ?? this._linked.byId(id);
+      if (found) this._openRow(found);
+      else this.context.notify("The gateway has no message of this address that you may read. It may be too old.", "bad");
+    } catch {
+      if (this._chosen === id) this.context.notify("The message of this address could not be loaded. Try again.", "bad");
+    }
   }
 
   /** @param {number} n */
@@ -403,10 +541,8 @@ class Timeline {
     return find();
   }
 
-  /** @param {number} n */
-  _showDetails(n) {
-    const row = this.store.at(n);
-    if (!row) return;
+  /** @param {import("../core/envelopes.js").Row} row */
+  _showDetails(row) {
     this._chosen = row.id;
     // Before its content changes, which would force a layout.
     if (this._details.scrollTop > 0) this._details.scrollTop = 0;
@@ -438,7 +574,7 @@ class Timeline {
   _jumpBy(way) {
     const row = this.store.byId(this._chosen) ?? this._selectedRow();
     if (!row) return;
-    const id = way === "cause" ? this.store.causesOf(row).find((each) => each.row)?.id : this.store.effectsOf(row.id)[0]?.id;
+    const id = way === "cause" ? this.context.state.envelopes.causesOf(row).find((each) => each.row)?.id : this.context.state.envelopes.effectsOf(row.id)[0]?.id;
     if (id) this.context.go("timeline", id);
     else this.context.announce(way === "cause" ? "no known cause" : "no result yet");
   }

@@ -88,7 +88,7 @@ class ToolCatalogue {
       let cursor;
       for (let page = 0; page < MAX_PAGES && tools.length < MAX_TOOLS; page += 1) {
         /** @type {any} */
-        const result = await this._context.call(member, "tools/list", cursor === undefined ? undefined : { cursor }, { within: LIST_MILLISECONDS });
+        const result = await this._context.call(member, "tools/list", cursor === undefined ? undefined : { cursor }, { within: LIST_MILLISECONDS, background: true });
         tools.push(...toolsOf(result));
         cursor = result?.nextCursor;
         if (typeof cursor !== "string" || cursor === "") break;

@@ -1,0 +1,22 @@
+// @ts-check
+/**
+ * What a timeline hides until somebody asks for it: who comes and goes, receipts, lists of tools, and the questions that
+ * pages like this one ask by themselves.
+ *
+ * It goes by the kind and the method, never by a mark that a sender could put on a call to hide it: every call of a tool is
+ * shown to everybody. Only a page's own questions are hidden by their ids, in that page. What failed is never hidden.
+ */
+
+const KINDS = new Set(["system/presence", "system/welcome", "chat/acknowledge", "participant/status", "participant/request-status", "capability/grant-ack", "moot/list-proposals", "moot/roster"]);
+const OPERATIONS = new Set([
+  "tools/list", "resources/list", "resources/templates/list", "prompts/list", "ping",
+  "notifications/tools/list_changed", "notifications/resources/list_changed", "notifications/prompts/list_changed", "notifications/resources/updated", "notifications/progress",
+]);
+
+/** @param {import("./envelopes.js").Row} row @param {(id: string) => boolean} isOwn whether an id is of a question that this page asked by itself */
+export function isHousekeeping(row, isOwn) {
+  if (row.failed || row.type === "gap") return false;
+  if (KINDS.has(row.kind)) return true;
+  if (!row.kind.startsWith("mcp/request") && !row.kind.startsWith("mcp/response")) return false;
+  return OPERATIONS.has(row.operation) || isOwn(row.id) || row.about.some(isOwn);
+}
