@@ -158,7 +158,7 @@ def _click_about(page: Page, seconds: float) -> None:
     list_box = page.get_by_role("listbox", name="Timeline").bounding_box()
     assert list_box is not None
     left, top = list_box["x"] + 300, list_box["y"] + 40
-    order, fold = _middle(page, ".tl-modes button >> nth=0"), _middle(page, ".tl-modes button >> nth=1")
+    order, fold = _middle(page, ".tl-modes > button >> nth=0"), _middle(page, ".tl-modes > button >> nth=1")
     chat, timeline = _middle(page, ".nav-link[href$='/chat']"), _middle(page, ".nav-link[href$='/timeline']")
     end = time.perf_counter() + seconds
     rounds = 0

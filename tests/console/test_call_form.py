@@ -77,6 +77,15 @@ def field(page: Page, label: str) -> Locator:
     return page.locator(".call-form").get_by_label(label).first
 
 
+def tools(page: Page) -> Locator:
+    return page.get_by_role("navigation", name="Tools", exact=True)
+
+
+def confirm(page: Page) -> None:
+    """What declares that it is destructive is asked about first."""
+    page.get_by_role("dialog").get_by_role("button", name="Run", exact=True).click()
+
+
 def made(page: Page) -> Locator:
     return page.locator(".made").first
 
@@ -88,8 +97,8 @@ def test_a_form_is_made_from_the_schema_checked_at_its_fields_and_sent_as_a_requ
     given: list[Any] = []
     files.run(lambda space: offer_form(space, given))
     page = page_as("human", "call")
-    page.get_by_label("Member").select_option("files")
-    page.get_by_label("Tool", exact=True).select_option("order")
+    page.get_by_label("Search all tools").fill("order")
+    tools(page).get_by_role("link", name="order destructive").click()
     expect(page.locator(".call-about")).to_contain_text("Order <b>something</b>.")
     expect(page.locator(".call-about")).to_contain_text("destructive")
     expect(field(page, "count")).to_have_value("2")
@@ -127,6 +136,7 @@ def test_a_form_is_made_from_the_schema_checked_at_its_fields_and_sent_as_a_requ
     field(page, "days").fill("5")
     expect(page.locator(".call-way")).to_contain_text("Runs at once, in your name.")
     page.get_by_role("button", name="Send request").click()
+    confirm(page)
     expect(made(page)).to_contain_text("ordered Tea <script>")
     expect(made(page).locator(".tag")).to_have_text("done")
     assert given == [
@@ -165,6 +175,7 @@ def test_json_is_the_second_tab_and_both_hold_the_same(page_as: PageAs, member: 
     expect(field(page, "tags 1")).to_have_value("a")
     expect(field(page, "days")).to_have_value("2")
     page.keyboard.press("Control+Enter")
+    confirm(page)
     expect(made(page)).to_contain_text("ordered Milk")
     assert given == [{"title": "Milk", "count": 1, "exact": BIG, "tags": ["a"], "when": {"days": 2}}]
 
@@ -194,10 +205,9 @@ def test_who_may_only_propose_proposes_and_follows_it_to_its_result(
     # Who may not ask for tools knows them from others who did.
     second = member("second")
     page = page_as("agent", "call")
-    page.get_by_label("Member").select_option("files")
-    expect(page.get_by_label("Tool", exact=True)).to_contain_text("Tools unknown")
+    expect(tools(page)).to_contain_text("do not allow listing its tools")
     second.run(lambda space: space.request("files", "tools/list"))
-    page.get_by_label("Tool", exact=True).select_option("add")
+    tools(page).get_by_role("link", name="add").click()
     field(page, "a").fill("41")
     expect(page.locator(".call-way")).to_contain_text("your permissions do not allow the call itself")
     page.get_by_role("button", name="Propose").click()
@@ -266,9 +276,64 @@ def _propose_add(agent: Driven) -> None:
 def test_any_method_can_be_called_with_parameters_as_json(page_as: PageAs, member: MemberAs) -> None:
     member("files")
     page = page_as("human", "call")
-    page.get_by_label("Member").select_option("files")
-    page.get_by_label("Tool", exact=True).select_option(label="Other method…")
+    tools(page).get_by_role("link", name="Other method…").first.click()
     page.get_by_label("Method").fill("tools/list")
     page.get_by_role("button", name="Send request").click()
     expect(made(page).locator(".tag")).to_have_text("done")
     expect(made(page)).to_contain_text("read_file")
+
+
+def test_one_list_has_the_tools_of_everybody_and_can_be_searched(page_as: PageAs, member: MemberAs) -> None:
+    member("files")
+    member("second").run(lambda space: offer_form(space, []))
+    page = page_as("human", "call")
+    expect(page.locator(".tools-count")).to_have_text("5 tools")
+    page.keyboard.press("/")
+    page.keyboard.type("second")
+    expect(page.locator(".tools-count")).to_have_text("2 of 5 tools")
+    page.get_by_label("Search all tools").fill("replaces what was")
+    expect(tools(page).get_by_role("link")).to_have_count(1)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=2, name="write_file on files")).to_be_visible()
+    page.get_by_label("Search all tools").fill("no such tool")
+    expect(tools(page)).to_contain_text("No tool matches")
+
+
+def test_nothing_runs_with_an_empty_required_field_or_without_asking(
+    page_as: PageAs, member: MemberAs
+) -> None:
+    """By key, by button, and as JSON; an empty text can be meant, but has to be said."""
+    files = member("files")
+    ran: list[str] = []
+
+    def offer(space: JoinedSpace) -> None:
+        @space.tool
+        def delete_file(path: str) -> str:
+            ran.append(path)
+            return f"deleted {path!r}"
+
+    files.run(offer)
+    page = page_as("human", "call", "files", "delete_file")
+    field(page, "path").click()
+    page.keyboard.press("Control+Enter")
+    expect(page.locator(".call-form .fault:not(:empty)")).to_have_count(1)
+    expect(field(page, "path")).to_be_focused()
+    page.get_by_role("tab", name="JSON").click()
+    page.keyboard.press("Control+Enter")
+    expect(page.locator(".call-body")).to_contain_text("Not sent, because it does not match the schema")
+    page.get_by_role("tab", name="Form").click()
+    page.keyboard.press("Control+Enter")
+    page.get_by_role("button", name="Send an empty text").click()
+    page.keyboard.press("Control+Enter")
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("delete_file on files")
+    expect(dialog).to_contain_text('"path": ""')
+    # Enter does nothing that cannot be undone.
+    page.keyboard.press("Enter")
+    expect(dialog).to_have_count(0)
+    assert ran == []
+    field(page, "path").fill("a.txt")
+    page.keyboard.press("Control+Enter")
+    confirm(page)
+    expect(made(page)).to_contain_text("deleted 'a.txt'")
+    assert ran == ["a.txt"]

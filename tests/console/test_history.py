@@ -99,6 +99,7 @@ def test_what_was_said_before_one_was_a_member_is_said_to_be(page_as: PageAs, me
     second = member("second")
     second.run(lambda space: space.chat("a secret of the founders"))
     token = second.run(lambda space: space.admin.invite("zoe", [{"kind": "chat"}])).token
+    assert token is not None
     second.run(lambda space: space.chat("welcome, zoe"))
     page = page_as("human", "timeline")
     expect(rows(page, "a secret")).to_be_visible()

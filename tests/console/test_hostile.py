@@ -94,6 +94,7 @@ def test_huge_text_is_cut_and_can_be_shown(page_as: PageAs, hostile: Any) -> Non
 def test_odd_payloads_break_no_view(page_as: PageAs, hostile: Any) -> None:
     """Right envelopes with payloads of every wrong shape: each is listed, and can be opened."""
     page = page_as("human", "timeline")
+    page.get_by_role("button", name="Background").click()
     deep: Json = {}
     for _ in range(50):
         deep = {"d": deep}

@@ -186,4 +186,4 @@ def test_the_past_is_shown_to_whoever_comes_late(gateway: Running, page_as: Page
     agent = member("agent")
     agent.run(lambda space: space.propose("files", "tools/call", {"name": "early", "arguments": {}}))
     page = page_as("human", "timeline")
-    expect(page.get_by_role("option").filter(has_text="tools/call:early")).to_be_visible()
+    expect(page.get_by_role("option").filter(has_text="early")).to_be_visible()

@@ -113,15 +113,32 @@ function textField(schema, context, kind) {
   };
   const field = isLong ? el("textarea", { ...attributes, rows: "4" }) : el("input", { ...attributes, type: schema.format === "password" ? "password" : "text", inputmode: kind === "number" ? "decimal" : schema.format === "email" ? "email" : schema.format === "uri" ? "url" : null });
   const frame = fieldFrame(schema, context, field, bounds(schema, kind));
-  // An empty field counts as not set, unless the field is required or was filled with an empty text.
+  // An empty field counts as not set, unless it was filled with an empty text, or a person says that this is meant.
   let isGiven = false;
   field.addEventListener("input", () => (isGiven = false));
+  const empty = kind === "text" && context.required && !((schema.minLength ?? 0) > 0) ? button("Send an empty text", () => {
+    isGiven = true;
+    frame.clear();
+    empty?.remove();
+    field.setAttribute("placeholder", "(empty text)");
+    context.changed();
+    field.focus();
+  }, { class: "small" }) : null;
   const self = {
     ...frame,
+    fault: (/** @type {string[]} */ path, /** @type {string} */ message) => {
+      frame.fault(path, message);
+      if (empty && field.value === "" && !isGiven) frame.node.append(empty);
+      return true;
+    },
+    clear: () => {
+      frame.clear();
+      empty?.remove();
+    },
     text: () => {
       const value = field.value;
       if (kind === "number") return value.trim() === "" ? null : NUMBER.test(value.trim()) ? value.trim() : JSON.stringify(value);
-      return value === "" && !(context.required || isGiven) ? null : JSON.stringify(value);
+      return value === "" && !isGiven ? null : JSON.stringify(value);
     },
     fill: (/** @type {string | null} */ text) => {
       field.value = text === null ? "" : text.startsWith('"') ? JSON.parse(text) : text;

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * Calling a tool manually: choose the member and the tool, fill in a form made from the tool's schema, and send it as a
+ * Calling a tool manually: choose it from a list of all tools, fill in a form made from the tool's schema, and send it as a
  * request, or as a proposal if the permissions allow no more. The results are shown below.
  */
 import { button, el, newId, replace } from "../core/dom.js";
@@ -11,6 +11,10 @@ import { schemaForm } from "./call-form.js";
 import { callLogOf } from "./call-log.js";
 import { callPermissions } from "./capability-match.js";
 import { declaredHints, toolCatalogueOf } from "./tool-catalogue.js";
+import { ToolList } from "./tool-list.js";
+import { confirmCall, reasonsToAsk } from "./call-confirmation.js";
+import { icon } from "./icons.js";
+import { nameOf } from "../core/text.js";
 import { validate } from "./call-validation.js";
 
 /** @typedef {import("../app.js").Context} Context */
@@ -39,22 +43,25 @@ class CallView {
     this._stops = [
       context.state.on("roster", () => {
         this._catalogue.retry(this._member);
-        this._drawMembers();
+        this._list.load();
+        this._list.draw();
+        this._drawSendAs();
       }),
       context.state.on("tools", () => this._drawTools()),
       context.state.on(["requests", "proposals", "refusals"], () => this._calls.draw()),
-      context.keys.add("Call", { m: ["Choose a member", () => this._who.focus()], t: ["Choose a tool", () => this._what.focus()] }),
-      context.keys.add("Call", { "Ctrl+Enter": ["Send", () => this._send()] }, { whileTyping: true }),
+      context.keys.add("Tools", { "/": ["Search all tools", () => this._list.field.focus()] }),
+      context.keys.add("Tools", { "Ctrl+Enter": ["Send", () => this._send()] }, { whileTyping: true }),
     ];
-    this._drawMembers();
+    this._list.load();
     this._drawTools();
   }
 
   /** @param {HTMLElement} outlet */
   _build(outlet) {
-    const [who, what, json, method] = ["member", "tool", "json", "method"].map(newId);
-    this._who = el("select", { class: "field", id: who, on: { change: () => this._context.go("call", this._who.value) } });
-    this._what = el("select", { class: "field", id: what, on: { change: () => this._context.go("call", this._member, this._what.value) } });
+    const [json, method] = ["json", "method"].map(newId);
+    this._list = new ToolList(this._context, this._catalogue, OTHER);
+    this._title = el("h2", { class: "call-title" });
+    this._back = el("a", { class: "button quiet small call-back", href: this._context.link("call") }, "All tools");
     this._refresh = button("Refresh", () => void this._catalogue.load(this._member, { again: true }), { class: "small quiet" });
     this._about = el("div", { class: "call-about" });
     this._formHolder = el("div", { class: "call-form" });
@@ -67,40 +74,19 @@ class CallView {
     this._tabsHolder = el("div", { class: "tabs", role: "tablist", "aria-label": "Input mode" }, this._tabs);
     this._wayHolder = el("div", { class: "call-way" });
     this._sendButton = button("Send", () => this._send(), { class: "primary", shortcut: "Ctrl+Enter" });
-    this._body = el("div", { class: "call-body" }, this._about, this._tabsHolder, this._methodHolder, this._formHolder, this._jsonHolder, this._wayHolder);
-    outlet.append(
-      el("div", { class: "view-head" }, el("h1", {}, "Call a tool"), el("span", { class: "soft" }, "manually, in your name")),
-      el(
-        "div",
-        { class: "view-body call" },
-        el("div", { class: "call-main" }, el("div", { class: "call-choices" }, el("div", {}, el("label", { for: who }, "Member"), this._who), el("div", {}, el("label", { for: what }, "Tool"), this._what), this._refresh), this._body),
-        el("section", { class: "call-made", "aria-label": "Calls made here" }, el("h2", {}, "Results"), this._calls.node),
-      ),
-    );
-  }
-
-  _drawMembers() {
-    const { state } = this._context;
-    const present = state.roster.present().filter((each) => each.id !== state.me.id);
-    const names = present.map((each) => each.id);
-    const key = names.join("\n");
-    if (this._who.dataset.names !== key) {
-      this._who.dataset.names = key;
-      replace(this._who, el("option", { value: "" }, present.length > 0 ? "Choose a member…" : "No other members online"), present.map((each) => el("option", { value: each.id }, oneLine(each.id, 60))));
-    }
-    if (this._member && !names.includes(this._member)) this._who.append(el("option", { value: this._member }, `${oneLine(this._member, 60)} (offline)`));
-    this._who.value = this._member;
-    this._drawSendAs();
+    this._body = el("div", { class: "call-body" }, el("div", { class: "call-head" }, this._back, this._title, el("span", { class: "grow" }), this._refresh), this._about, this._tabsHolder, this._methodHolder, this._formHolder, this._jsonHolder, this._wayHolder);
+    this._empty = el("div", { class: "empty" }, icon("tools", 28), el("strong", {}, "Choose a tool"), el("span", {}, "You call it in your name: at once, if your permissions allow that, or as a proposal that somebody approves."));
+    this._made = el("section", { class: "call-made", "aria-label": "Calls made here" }, el("h2", {}, "Results"), this._calls.node);
+    this._layout = el("div", { class: "call" }, this._list.node, el("div", { class: "call-main" }, this._empty, this._body, this._made));
+    outlet.append(el("div", { class: "view-head" }, el("h1", {}, "Tools"), el("span", { class: "soft" }, "of everyone in this space")), this._layout);
   }
 
   _drawTools() {
     const known = this._catalogue.of(this._member);
-    const tools = known?.tools ?? [];
-    const first = !this._member ? "Choose a member first" : known?.status === "asking" ? "Loading tools…" : known?.status === "refused" || known?.status === "failed" ? "Tools unknown" : tools.length === 0 && known ? "No tools" : "Choose a tool…";
-    replace(this._what, el("option", { value: "" }, first), tools.map((each) => el("option", { value: each.name }, oneLine(each.name, 80))), this._member && el("option", { value: OTHER }, "Other method…"));
-    if (this._tool && this._tool !== OTHER && !tools.some((each) => each.name === this._tool)) this._what.append(el("option", { value: this._tool }, oneLine(this._tool, 80)));
-    this._what.value = this._tool;
-    this._what.disabled = !this._member;
+    this._list.choose(this._member, this._tool);
+    replace(this._title, this._tool === OTHER ? "Any method" : el("bdi", { class: "mono" }, oneLine(this._tool, 80)), el("span", { class: "soft" }, " on "), nameOf(this._member));
+    this._layout.dataset.chosen = String(this._tool !== "");
+    this._empty.hidden = this._tool !== "";
     this._refresh.hidden = !this._member || known?.status === "asking";
     this._drawForm();
   }
@@ -199,7 +185,8 @@ class CallView {
     if (hadFocus) /** @type {HTMLElement | null} */ (this._wayHolder.querySelector("input:checked"))?.focus();
   }
 
-  _send() {
+  /** @param {{anyway?: boolean}} [options] */
+  _send(options = {}) {
     if (!this._tool || !this._member) return;
     const tool = this._catalogue.tool(this._member, this._tool);
     this._form?.clear();
@@ -220,14 +207,22 @@ class CallView {
         this._focusFirstError();
         return;
       }
-      // In the JSON editor anything may be sent, because the tool validates it; a warning is shown.
-      if (faults.length > 0) replace(this._jsonFault, `Sent, although it does not match the schema: ${faults.slice(0, 3).map((each) => escapeHidden(`${each.path.join(".")} ${each.message}`)).join("; ")}`);
+      // In the JSON editor anything may be sent, because the tool has the last word, but not by mistake.
+      const problems = faults.slice(0, 3).map((each) => escapeHidden(`${each.path.join(".")} ${each.message}`)).join("; ");
+      if (faults.length > 0 && !options.anyway) {
+        replace(this._jsonFault, `Not sent, because it does not match the schema: ${problems}. `, button("Send anyway", () => this._send({ anyway: true }), { class: "small" }));
+        this._context.announce("Not sent: it does not match the schema.");
+        return;
+      }
     }
     if (!this._chosen) {
       this._context.notify("Your permissions allow neither calling nor proposing this.", "bad");
       return;
     }
-    this._calls.sendCall(this._member, call, this._chosen);
+    const [member, way] = [this._member, this._chosen];
+    const reasons = way === "request" ? reasonsToAsk(tool, call) : [];
+    if (reasons.length > 0) confirmCall(member, this._tool === OTHER ? call.method : this._tool, textAt(call.paramsText, ["arguments"]) ?? call.paramsText, reasons, () => this._calls.sendCall(member, call, way));
+    else this._calls.sendCall(member, call, way);
   }
 
   /** Focus the first field with an error. */
@@ -245,12 +240,13 @@ class CallView {
     const of = proposal ? this._context.state.proposals.byId.get(proposal) : undefined;
     this._given = of ? (textAt(of.call.bodyText, ["params", "arguments"]) ?? "") : "";
     if (member) void this._catalogue.load(member);
-    this._drawMembers();
     this._drawTools();
+    this._drawSendAs();
   }
 
   close() {
     this._stops.forEach((stop) => stop());
+    this._list.close();
   }
 }
 
