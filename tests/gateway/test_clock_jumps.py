@@ -163,6 +163,16 @@ async def test_what_was_granted_for_a_time_or_a_use_does_not_come_back_with_a_re
     assert [r.fields["clock_lost"] for r in read_records(journal) if r.kind == "restart"] == [False, True]
 
 
+async def test_uses_are_counted_on_the_fast_path_too(tmp_path: Path) -> None:
+    people = participants(alice=["*"], agent=["mcp/proposal"])
+    async with running_gateway(tmp_path, people) as room:
+        alice, agent = await room.join("alice"), await room.join("agent")
+        grant: Json = {"recipient": "agent", "capabilities": [{"kind": "chat"}], "max_uses": 3}
+        assert await alice.refused("capability/grant", grant) is None
+        said = [await agent.refused("chat", {"text": str(number)}) for number in range(5)]
+        assert said == [None, None, None, "capability_violation", "capability_violation"]
+
+
 async def test_a_grant_ends_on_time_and_everybody_hears_it(tmp_path: Path) -> None:
     people = participants(alice=["*"], agent=["chat"], other=["chat"])
     async with running_gateway(tmp_path, people) as room:

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from moot.protocol.operation import Json
+from moot.space.config import SessionId
 from moot.space.effects import Deliver
+from moot.space.fast_path_record import fast_path_record
 from moot.space.space import Space
 from tests.space.space_driver import CALL, SpaceDriver
 
@@ -100,6 +102,15 @@ def test_the_oldest_of_several_grants_is_used_first() -> None:
     grant(driver, id="g1", max_uses=1)
     grant(driver, id="g2", max_uses=2)
     assert [call(driver) for _ in range(4)] == [None, None, None, "capability_violation"]
+
+
+def test_a_grant_that_is_over_is_not_used_in_place_of_another() -> None:
+    driver = lab()
+    grant(driver, id="over", max_uses=5, expires_in_seconds=HOUR)
+    grant(driver, id="valid", max_uses=1)
+    driver.now += HOUR
+    assert [call(driver) for _ in range(2)] == [None, "capability_violation"]
+    assert "valid" not in driver.space.state.grants.by_id
 
 
 def test_one_message_does_not_use_two_grants_at_once() -> None:
@@ -198,6 +209,19 @@ def test_a_wall_clock_that_is_set_ahead_shows_that_a_time_is_over() -> None:
     assert call(driver) is None
     driver.space.note_wall_clock(driver.now + HOUR, driver.now, driver.mint)
     assert call(driver) == "capability_violation"
+
+
+def test_the_fast_path_is_not_for_what_ends_by_itself() -> None:
+    """It looks at no clock."""
+    driver = SpaceDriver(participants={"human": ["*"], "agent": ["mcp/proposal"]}, dialects=["mew"])
+    driver.enter("human", "agent")
+    state = driver.space.state
+    session = state.roster.sessions[SessionId("agent")]
+    grant(driver, {"kind": "chat"}, id="timed", expires_in_seconds=HOUR)
+    assert driver.says("agent", "chat", {"text": "hi"}) is None
+    assert fast_path_record(state, session, "chat") is None
+    grant(driver, {"kind": "chat"}, id="lasting")
+    assert fast_path_record(state, session, "chat") is not None
 
 
 def test_nothing_is_used_while_the_journal_cannot_be_written() -> None:
