@@ -166,6 +166,9 @@ def test_a_rejected_proposal_may_still_be_approved(lab: SpaceWithMembers, host: 
         "id"
     ]
     lab.told("reject", id, "--as", "bob")
+    assert lab.value("proposals", "--as", "bob")[0]["waits_for_you"] is False
+    assert "rejected by you: others can still decide" in lab.told("proposals", "--as", "bob")
+    assert lab.value("proposals")[0]["waits_for_you"] is True
     assert "a: 1" in lab.told("approve", id)
 
 

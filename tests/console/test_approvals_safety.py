@@ -187,7 +187,7 @@ def test_the_whole_desk_is_worked_with_the_keyboard_alone(page_as: PageAs, membe
     press("Enter")
     assert (outcome(agent, first).text, outcome(agent, third).text) == ("11", "31")
     press("?")
-    expect(page.locator("dialog")).to_contain_text("Approve (press twice)")
+    expect(page.locator("dialog")).to_contain_text("Yes: approve (press twice)")
     press("Escape")
     press("g")
     press("t")

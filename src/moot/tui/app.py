@@ -21,11 +21,12 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from moot.errors import MootError, UsageError
-from moot.participant import JoinedSpace, MissedMessages, StreamInfo
+from moot.participant import JoinedSpace, MissedMessages, SeenProposal, StreamInfo
 from moot.protocol.envelope import Envelope
 from moot.tui import manual
 from moot.tui.background_tasks import BackgroundTasks
 from moot.tui.bars import KeyBar, StatusBar
+from moot.tui.call_command import call_command
 from moot.tui.commands import command_table
 from moot.tui.completion import Completion, complete
 from moot.tui.decision_flow import DecisionFlow
@@ -41,6 +42,7 @@ from moot.tui.panes import PANES, ApprovalPane, ChatPane, CommandPane, Reasoning
 from moot.tui.row_layout import Line, line
 from moot.tui.rows import Rows
 from moot.tui.rule_commands import TrustCommands
+from moot.tui.take_back import TakeBack
 from moot.tui.terminal_escape import printable
 from moot.tui.theme import DEFAULT_THEME, THEMES
 from moot.tui.timeline import Timeline
@@ -73,6 +75,7 @@ class MootApp(App[int]):
         Binding("escape,i", "app.type", "Type"),
         Binding("slash", "app.type('/')", "Command"),
         Binding("f1,question_mark", "app.help", "Help"),
+        Binding("z", "app.take_back", "Take back", show=False),
         Binding("q,ctrl+q", "app.leave", "Quit", show=False),
         Binding("ctrl+c", "app.leave", "Quit", priority=True),
     ]  # fmt: skip
@@ -88,6 +91,7 @@ class MootApp(App[int]):
         verbose: bool = False,
         theme: str = DEFAULT_THEME,
         bell: bool = False,
+        take_back_seconds: int = 0,
         extra_commands: Iterable[UserOperation] = (),
     ) -> None:
         super().__init__()
@@ -109,9 +113,12 @@ class MootApp(App[int]):
             context, self.tools, panes.timeline, self.trust, lambda: self.available_themes
         )
         self.incoming = IncomingMessages(self.tools, self.trust, panes.members)
+        self.take_back = TakeBack(self._perform, take_back_seconds)
         self.decisions = DecisionFlow(
-            context, self.incoming.texts, show=self.push_screen, perform=self._perform
+            context, self.incoming.texts, show=self.push_screen, take_back=self.take_back
         )
+        # Whether it is known what was pending at the start, so that the terminal opened there or not.
+        self._has_opened = False
         self.details = DetailDialogs(
             space, timeline=panes.timeline, streams=panes.streams, trust=self.trust, show=self.push_screen
         )
@@ -191,14 +198,27 @@ class MootApp(App[int]):
         self._is_stale = False
         before = self.panes.counts["approvals"]
         self.panes.show(self.context, self.trust)
+        if not self._has_opened and self.space.proposals.known:
+            self._open_pending()
         if self._bell and self.panes.counts["approvals"] > before:
             self.bell()
         self.panes.show_tabs(self.screen_stack[0].focused, is_narrow=self.size.width < WIDE_COLUMNS)
         if isinstance(self.screen, DetailDialog):
             self.screen.refill()
 
+    def _open_pending(self) -> None:
+        """Begin with what waits for a decision, unless the person has begun with something else."""
+        self._has_opened = True
+        is_idle = self.screen_stack[0].focused is self.input_line and not self.input_line.value
+        if self.panes.counts["approvals"] and is_idle and len(self.screen_stack) == 1:
+            self.action_pane("approvals")
+
     def _show_status(self) -> None:
+        # A dialog that closes gives the focus back without telling.
+        self.key_bar.show_keys()
         extra: list[str] = []
+        if held := self.take_back.status():
+            extra.append(held)
         if self.context.default_to:
             extra.append(f"to {', '.join(self.context.default_to)}")
         if self.panes.timeline.filter:
@@ -326,6 +346,10 @@ class MootApp(App[int]):
     def action_leave(self) -> None:
         self.leave()
 
+    def action_take_back(self) -> None:
+        self.note(line((self.take_back.take_back(), "note")))
+        self._show_status()
+
     def action_help(self) -> None:
         self.show_help(None)
 
@@ -360,6 +384,16 @@ class MootApp(App[int]):
                 self.decisions.grant(seen)
             case "vote":
                 self.decisions.vote(seen)
+            case "edit":
+                self._edit_and_call(seen)
+
+    def _edit_and_call(self, seen: SeenProposal) -> None:
+        """Write the call into the input line, to be changed and made by oneself."""
+        command = call_command(seen)
+        if command is None:
+            self._note_error("only a call of a tool with one host and plain arguments can be edited here")
+        else:
+            self.type_in_line(command)
 
     def on_reasoning_pane_stop_requested(self, event: ReasoningPane.StopRequested) -> None:
         async def stop() -> Sequence[str]:
@@ -410,7 +444,14 @@ class MootApp(App[int]):
     # What commands of the terminal do (`commands.Terminal`)
 
     def leave(self) -> None:
+        self.take_back.drop_all()
         self.exit(EXIT_DISCONNECTED if self.space.close_reason is not None else 0)
+
+    def take_decision_back(self, seconds: int | None) -> str:
+        if seconds is None:
+            return self.take_back.take_back()
+        self.take_back.choose(seconds)
+        return f"decisions wait {seconds} s before they are sent" if seconds else "decisions are sent at once"
 
     def filter_by(self, text: str) -> None:
         self.panes.timeline.set_filter(read_filter(text))

@@ -80,12 +80,16 @@ class KeyBar(Static):
 
     def __init__(self) -> None:
         super().__init__(Content(""), id="keys", markup=False)
+        self._found: dict[str, str] = {}
 
     def show_keys(self) -> None:
         found: dict[str, str] = {}
         for _, binding, is_enabled, _ in self.app.screen.active_bindings.values():
             if binding.show and is_enabled and binding.description:
                 found.setdefault(binding.description, self.app.get_key_display(binding))
+        if found == self._found:
+            return
+        self._found = found
         parts: list[Content | tuple[str, str]] = []
         for text, key in found.items():
             parts += [(key, "bold $accent"), (f" {text}  ", "")]

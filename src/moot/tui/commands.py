@@ -16,6 +16,7 @@ from moot.tui.detail_dialogs import DetailDialogs
 from moot.tui.operations import OPERATIONS
 from moot.tui.operations.operation import ClientContext, OperationResult, Run, UserOperation, no_arguments
 from moot.tui.panes import PANES
+from moot.tui.take_back import CHOICES
 
 
 class Terminal(Protocol):
@@ -26,6 +27,7 @@ class Terminal(Protocol):
     def use_theme(self, name: str) -> None: ...
     def open_pane(self, name: str) -> None: ...
     def show_help(self, command: str | None) -> None: ...
+    def take_decision_back(self, seconds: int | None) -> str: ...
 
 
 def command_table(
@@ -97,6 +99,12 @@ def _terminal_commands(
             _runs(lambda args: terminal.open_pane(args.pane)),
         ),
         (
+            "take-back",
+            "take the latest decision back before it is sent, or set the seconds for that",
+            _seconds,
+            _prints(lambda args: [terminal.take_decision_back(args.seconds)]),
+        ),
+        (
             "theme",
             "set the colour theme; Tab lists the names",
             _one("theme", "NAME", "such as moot-light or moot-contrast"),
@@ -114,6 +122,13 @@ def _terminal_commands(
     return tuple(
         UserOperation(name=name, help=help, arguments=arguments, run=run, interactive_only=True)
         for name, help, arguments, run in rows
+    )
+
+
+def _seconds(parser: argparse.ArgumentParser) -> None:
+    choices = ", ".join(map(str, CHOICES))
+    parser.add_argument(
+        "--seconds", type=int, metavar="SECONDS", help=f"how long decisions wait: {choices}; 0 is off"
     )
 
 
@@ -141,8 +156,12 @@ def _optional(dest: str, metavar: str, help: str) -> Callable[[argparse.Argument
 
 
 def _rest(dest: str, metavar: str, help: str) -> Callable[[argparse.ArgumentParser], None]:
-    # A condition may begin with a minus, which argparse would take for an option.
-    return lambda parser: _add(parser, dest, nargs=argparse.REMAINDER, metavar=metavar, help=help)
+    def arguments(parser: argparse.ArgumentParser) -> None:
+        # A condition may begin with a minus, which is no option here.
+        parser.prefix_chars = "\0"
+        _add(parser, dest, nargs="*", metavar=metavar, help=help)
+
+    return arguments
 
 
 def _choice(dest: str, choices: Sequence[str]) -> Callable[[argparse.ArgumentParser], None]:

@@ -60,6 +60,7 @@ class Dialog(ModalScreen[Json]):
         self._hint = hint
         self._opened: float | None = None
         self.rows = Rows(id="dialog-rows", empty="")
+        self.rows.copies_all = True
 
     def compose(self) -> ComposeResult:
         with Vertical(id="dialog"):
@@ -179,23 +180,6 @@ class ProposalDialog(Dialog):
         return True
 
 
-class ApproveDialog(ProposalDialog):
-    """Approve once? `y` does it; the result is the `ShownProposal`."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "approve", "Approve once"),
-        Binding("n", "leave", "Cancel"),
-    ]
-
-    def __init__(self, seen: SeenProposal, texts: KnownTexts) -> None:
-        title = f"Approve once: {title_of(seen)} on {host_of(seen)}?"
-        super().__init__(title, "y approve exactly this, once · n cancel · x raw bytes", seen, texts)
-
-    def action_approve(self) -> None:
-        if self.is_ready():
-            self.dismiss(self.shown)
-
-
 @dataclass(frozen=True, slots=True)
 class RejectChoice:
     """A rejection and its reason."""
@@ -203,6 +187,37 @@ class RejectChoice:
     shown: ShownProposal
     reason: str
     explanation: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RejectRequest:
+    """The person wants to choose a reason and write something about it."""
+
+
+class ApproveDialog(ProposalDialog):
+    """Approve once? `y` yes: the `ShownProposal`; `n` no: a `RejectChoice`; `r`: a `RejectRequest`."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "approve", "Yes, once"),
+        Binding("n", "reject", "No"),
+        Binding("r", "reject_with_words", "No, with words"),
+    ]
+
+    def __init__(self, seen: SeenProposal, texts: KnownTexts) -> None:
+        title = f"Approve once: {title_of(seen)} on {host_of(seen)}?"
+        hint = "y yes, exactly this, once · n no · r no, with words · x raw bytes · Esc leave it open"
+        super().__init__(title, hint, seen, texts)
+
+    def action_approve(self) -> None:
+        if self.is_ready():
+            self.dismiss(self.shown)
+
+    def action_reject(self) -> None:
+        if self.is_ready(read_to_end=False):
+            self.dismiss(RejectChoice(self.shown, "disagree", None))
+
+    def action_reject_with_words(self) -> None:
+        self.dismiss(RejectRequest())
 
 
 class RejectDialog(ProposalDialog):

@@ -18,6 +18,7 @@ from moot.tui.capability_text import in_words
 from moot.tui.envelope_view import clock
 from moot.tui.operations.operation import ClientContext, short_id
 from moot.tui.proposal_lines import summary_lines
+from moot.tui.proposal_queue import others_note, split_by_decider
 from moot.tui.row_layout import Line, PaneRow, Part, Tone, line
 from moot.tui.rows import Rows
 from moot.tui.terminal_escape import printable
@@ -63,9 +64,10 @@ class ApprovalPane(CommandPane):
     """Pending proposals, oldest first. No key here approves: they open a dialog that asks."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("a", "decide('approve')", "Approve once"),
+        Binding("a", "decide('approve')", "Decide"),
         Binding("r", "decide('reject')", "Reject"),
         Binding("g", "decide('grant')", "Approve and grant"),
+        Binding("e", "decide('edit')", "Edit and call"),
         Binding("v", "decide('vote')", "Vote"),
         Binding("w", "write('/withdraw {}')", "Withdraw", show=False),
     ]
@@ -86,19 +88,25 @@ class ApprovalPane(CommandPane):
             self.post_message(self.DecisionRequested(self.selected.key, decision))
 
     def show(self, context: ClientContext) -> int:
-        """Fill the pane; returns how many proposals are pending. Unknown outcomes stand below them."""
-        proposals = context.space.proposals
-        found = proposals.open()
+        """Fill the pane; returns how many proposals wait for this person.
+
+        Below them: unknown outcomes, and what others can still decide.
+        """
+        space, proposals = context.space, context.space.proposals
+        mine, others = split_by_decider(space, proposals.open())
         self.empty_text = {
             "known": "No pending proposals",
             "asking": "Loading proposals …",
             "not_known": "The gateway has not said what is pending",
         }[proposals.knowledge]
         self.replace(
-            PaneRow(seen.id, summary_lines(seen, context.number(seen.id)), indent=3)
-            for seen in (*found, *proposals.unknown_outcomes())
+            PaneRow(seen.id, summary_lines(seen, context.number(seen.id), note=note), indent=3)
+            for seen, note in (
+                *((seen, "") for seen in (*mine, *proposals.unknown_outcomes())),
+                *((seen, others_note(space, seen)) for seen in others),
+            )
         )
-        return len(found)
+        return len(mine)
 
 
 class MemberPane(CommandPane):

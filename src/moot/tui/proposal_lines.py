@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
@@ -13,6 +14,10 @@ from moot.participant import SeenProposal
 from moot.protocol.operation import Json
 from moot.tui.row_layout import Line, Part, Tone, line
 from moot.tui.text_diff import KnownTexts, difference, edits_in, pair_in, whole_text_in
+
+# In a list: about two lines of eighty columns, none of them one argument alone.
+_SUMMARY_CHARS: Final = 160
+_ARGUMENT_CHARS: Final = 60
 
 
 def title_of(seen: SeenProposal) -> str:
@@ -46,13 +51,32 @@ def _votes(count: int) -> str:
     return f"{count} {'vote' if count == 1 else 'votes'}"
 
 
-def summary_lines(seen: SeenProposal, number: int) -> tuple[Line, ...]:
-    """Two lines for a list of them."""
+def arguments_text(seen: SeenProposal) -> str:
+    """The arguments in one line, cut where it gets long: the dialog shows all of them."""
+    arguments = seen.params.get("arguments")
+    if not isinstance(arguments, dict):
+        return ""
+    parts = []
+    for name, value in arguments.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        first = text.split("\n", 1)[0]
+        cut = first[:_ARGUMENT_CHARS]
+        parts.append(f"{name}={cut}{'…' if cut != text else ''}")
+    text = "  ".join(parts)
+    return text if len(text) <= _SUMMARY_CHARS else f"{text[:_SUMMARY_CHARS]}…"
+
+
+def summary_lines(seen: SeenProposal, number: int, *, note: str = "") -> tuple[Line, ...]:
+    """Two or three lines for a list of them; `note` says why it waits for others."""
     state, tone = state_of(seen)
+    if note:
+        state, tone = note, "dim"
+    arguments = arguments_text(seen)
     rejections = f" · rejected by {', '.join(each.by for each in seen.rejections)}" if seen.rejections else ""
     votes = f" · {_votes(len(seen.votes))}" if seen.votes else ""
     return (
         line((f"#{number} ", "dim"), (title_of(seen), "strong"), (" on ", "dim"), (host_of(seen), "name")),
+        *([line(f"   {arguments}")] if arguments else []),
         line(
             (f"   {seen.proposer}", "name"), (f" · {age(seen)} · ", "dim"), (state, tone), rejections, votes
         ),

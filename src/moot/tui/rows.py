@@ -19,7 +19,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from moot.tui.row_layout import Line, PaneRow, Tone, wrap_row
+from moot.tui.row_layout import Line, PaneRow, Tone, escape_line, wrap_row
 
 # What one pane keeps. The oldest are dropped in blocks, so that not every new row moves all others.
 MAX_ROWS: Final = 10_000
@@ -49,6 +49,7 @@ class Rows(ScrollView, can_focus=True):
         Binding("home", "first", "First", show=False),
         Binding("end,G", "last", "Last", show=False),
         Binding("enter", "open", "Open", show=False),
+        Binding("C", "copy", "Copy", show=False),
     ]
 
     class Opened(Message):
@@ -81,6 +82,8 @@ class Rows(ScrollView, can_focus=True):
         self.is_always_marked = False
         # How many lines from the top have been drawn.
         self._drawn_to = 0
+        # Whether copying means everything, as in a text that is split into rows.
+        self.copies_all = False
 
     # Looking
 
@@ -101,6 +104,17 @@ class Rows(ScrollView, can_focus=True):
     def has_shown_all(self) -> bool:
         """Whether the last line has been on the screen, at this width."""
         return self._drawn_to >= self._starts[-1]
+
+    def action_copy(self) -> None:
+        """Put the selected row, or the whole text, into the clipboard of the terminal (OSC 52).
+
+        As it is shown: what a terminal would interpret is escaped, so that nothing runs when it is pasted.
+        """
+        chosen = self._rows if self.copies_all else [row for row in (self.selected,) if row is not None]
+        lines = ["".join(text for text, _ in escape_line(each)) for row in chosen for each in row.lines]
+        if lines:
+            self.app.copy_to_clipboard("\n".join(lines))
+            self.app.notify(f"copied {len(lines)} line{'s' if len(lines) > 1 else ''}", timeout=2)
 
     # Filling
 

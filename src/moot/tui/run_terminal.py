@@ -27,6 +27,7 @@ async def run_terminal(
     verbose: bool = False,
     theme: str = DEFAULT_THEME,
     bell: bool = False,
+    take_back_seconds: int = 0,
     extra_commands: Iterable[UserOperation] = (),
 ) -> int:
     """Run until the person leaves; returns the exit code."""
@@ -41,6 +42,7 @@ async def run_terminal(
             verbose=verbose,
             theme=theme,
             bell=bell,
+            take_back_seconds=take_back_seconds,
             extra_commands=extra_commands,
         )
         for number in _EXIT_SIGNALS:

@@ -79,6 +79,8 @@ def add_command(commands: Any, name: str) -> None:
     add("--plain", action="store_true", help="lines of text, for pipes and scripts; no full screen")
     add("--theme", metavar="NAME", help="full screen: how it looks, such as moot-light or moot-contrast")
     add("--bell", action="store_true", help="full screen: ring when something waits for a decision")
+    waits = "full screen: seconds in which a decision can be taken back before it is sent (0, 5 or 10)"
+    add("--take-back", type=int, choices=(0, 5, 10), default=0, metavar="SECONDS", help=waits)
     add_connect_options(parser)
     parser.set_defaults(run=run)
 
@@ -145,6 +147,7 @@ async def _full_screen(
         verbose=options.all,
         theme=options.theme or DEFAULT_THEME,
         bell=options.bell,
+        take_back_seconds=options.take_back,
     )
     if space.close_reason is not None:
         words = f"the connection ended: {space.close_reason.code} {space.close_reason.reason}".rstrip()

@@ -2,8 +2,9 @@
 /**
  * The possible decisions about the shown proposal. States:
  *
- *     ready ──approve, vote, withdraw──▶ armed ──the same again──▶ sending ──▶ ready, with a message about the outcome
- *       └────reject, grant──(a dialog)──────────────────────────▶ sending
+ *     ready ──approve, reject, vote, withdraw──▶ armed ──the same again──▶ sending ──▶ ready, with a message about the outcome
+ *       ├─────reject with words, grant──(a dialog)───────────────────────▶ sending
+ *       └─────any of them, if the person chose time to take it back──▶ held ──time is over──▶ sending
  *
  * Armed ends after a timeout, by Escape, when another proposal is shown, and when somebody else decides first.
  */
@@ -13,11 +14,16 @@ import { isAllowed, callPermissions } from "./capability-match.js";
 import { approve, approveAndGrant, settledText, reject, reviewedProposal, titleOf, vote, obstacleText, withdraw } from "./proposal-decisions.js";
 import { SETTLE_MILLISECONDS, rejectDialog, settleDialog, summaryOf } from "./approvals-dialogs.js";
 import { grantDialog } from "./grant-dialog.js";
+import { hold, secondsLeft, takeBack, takeBackSeconds } from "./take-back.js";
 import { icon } from "./icons.js";
 
 /** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
 /** @typedef {import("./proposal-decisions.js").Outcome} Outcome */
 
+/** @typedef {"approve" | "reject" | "vote" | "withdraw"} Confirmed what takes two presses */
+
+// What a rejection without words says (MEW 3.3.3).
+const PLAIN_NO = "disagree";
 // Long enough to read it again; after that it takes two presses again.
 const ARMED_MILLISECONDS = 8_000;
 
@@ -32,7 +38,7 @@ export class ApprovalActions {
     this._shown = null;
     this._isPartlyHidden = () => false;
     this._guardedUntil = 0;
-    /** @type {{for: "approve" | "vote" | "withdraw", at: number} | null} */
+    /** @type {{for: Confirmed, at: number} | null} */
     this._armed = null;
     /** @type {any} */
     this._timer = undefined;
@@ -76,7 +82,7 @@ export class ApprovalActions {
     const able = { approve: rights !== "no", reject: isAllowed(state, "mcp/reject", {}, [proposal.from]), grant: rights !== "no" && isAllowed(state, "capability/grant", { recipient: proposal.from }, [proposal.from]), vote: isAllowed(state, "moot/approve"), withdraw: isAllowed(state, "mcp/withdraw") };
     const hosts = proposal.to.length === 0 ? state.roster.present().filter((each) => each.id !== state.me.id).map((each) => each.id).join("\n") : "";
     const outcome = this._outcomes.get(proposal.id);
-    const now = JSON.stringify([proposal.id, proposal.status, this._armed?.for, this._sending.get(proposal.id), outcome?.message, able, hosts, this._host, proposal.status === "open" ? "" : settledText(proposal, state.me.id), state.proposals.toDecide(state.me.id).length > 0, this.isArmed && this._isPartlyHidden()]);
+    const now = JSON.stringify([proposal.id, proposal.status, this._armed?.for, this._sending.get(proposal.id), outcome?.message, able, hosts, this._host, proposal.status === "open" ? "" : settledText(proposal, state.me.id), state.proposals.toDecide(state.me.id).length > 0, this.isArmed && this._isPartlyHidden(), secondsLeft(this._context, proposal.id)]);
     if (now === this._drawnFor) return;
     this._drawnFor = now;
     const hadFocus = this.node.contains(document.activeElement);
@@ -95,6 +101,8 @@ export class ApprovalActions {
     if (proposal.status !== "open") {
       return el("div", { class: "action-row" }, el("p", { class: "settled-text" }, escapeHidden(capitalize(settledText(proposal, state.me.id)))), state.proposals.toDecide(state.me.id).length > 0 && button("Next pending", this._next, { class: "small", data: { first: "true" } }));
     }
+    const seconds = secondsLeft(this._context, proposal.id);
+    if (seconds > 0) return el("div", { class: "action-row" }, el("p", { class: "grow soft" }, `Decided. It is sent in ${seconds} s, unless you close this page.`), button("Take back", () => takeBack(proposal.id), { class: "primary", shortcut: "z", data: { first: "true" } }));
     if (this._armed) return this._confirmation(proposal, this._armed.for);
     if (isOwn) return el("div", { class: "action-row" }, el("p", { class: "soft grow" }, "This is your own proposal; others decide."), button("Withdraw", () => this.withdraw(), { class: "danger", shortcut: "w", disabled: !able.withdraw, data: { first: "true" } }));
     return [
@@ -105,7 +113,8 @@ export class ApprovalActions {
         proposal.to.length === 0 && this._hostChoice(),
         button("Approve once", () => this.approve(false), { class: "good", shortcut: "a", disabled: !able.approve, data: { first: "true" } }),
         button("Approve and grant…", () => this.grant(), { shortcut: "A", disabled: !able.grant, title: able.grant ? undefined : "Your permissions do not allow this grant" }),
-        button("Reject…", () => this.reject(), { class: "danger", shortcut: "r", disabled: !able.reject }),
+        button("Reject", () => this.rejectPlainly(), { class: "danger", shortcut: "n", disabled: !able.reject }),
+        button("Reject with a reason…", () => this.reject(), { class: "danger quiet", shortcut: "r", disabled: !able.reject }),
         able.vote && button("Vote for it", () => this.vote(), { class: "quiet", shortcut: "v", title: "Counts where the space requires several votes before a proposal can be approved" }),
       ),
     ];
@@ -122,23 +131,25 @@ export class ApprovalActions {
     ];
   }
 
-  /** @param {Proposal} proposal @param {"approve" | "vote" | "withdraw"} what */
+  /** @param {Proposal} proposal @param {Confirmed} what */
   _confirmation(proposal, what) {
     const call = el("bdi", { class: "mono" }, oneLine(titleOf(proposal), 60));
     const question = {
       approve: ["Run ", call, " on ", this._hosts().map((id, index) => [index > 0 && ", ", nameOf(id)]), " once, exactly as shown?"],
+      reject: ["Reject ", call, "? Everyone sees it; others can still approve it."],
       vote: ["Vote for ", call, " exactly as shown?"],
       withdraw: ["Withdraw ", call, "?"],
     }[what];
     const [text, shortcut, tone, act] = /** @type {[string, string, string, () => void]} */ ({
       approve: ["Yes, approve", "a", "good", () => this.approve(false)],
+      reject: ["Yes, reject", "n", "danger", () => this.rejectPlainly()],
       vote: ["Yes, vote", "v", "good", () => this.vote()],
       withdraw: ["Yes, withdraw", "w", "danger", () => this.withdraw()],
     }[what]);
     return el(
       "div",
       { class: "action-row armed" },
-      el("p", { class: "grow", role: "status" }, icon("warning", 16), el("span", {}, question, what !== "withdraw" && this._isPartlyHidden() && el("strong", { class: "unread" }, " Part of it is still hidden."))),
+      el("p", { class: "grow", role: "status" }, icon("warning", 16), el("span", {}, question, (what === "approve" || what === "vote") && this._isPartlyHidden() && el("strong", { class: "unread" }, " Part of it is still hidden."))),
       button("Cancel", () => this.disarm(), { class: "quiet", shortcut: "Esc" }),
       button(text, act, { class: tone, shortcut, data: { first: "true" } }),
     );
@@ -164,7 +175,7 @@ export class ApprovalActions {
 
   /** Whether a press counts; shows the reason if not. */
   _acceptsPress() {
-    if (!this._proposal || !this._shown || this._sending.has(this._proposal.id)) return false;
+    if (!this._proposal || !this._shown || this._sending.has(this._proposal.id) || secondsLeft(this._context, this._proposal.id) > 0) return false;
     const late = obstacleText(this._context, this._shown);
     if (late) {
       this._context.notify(escapeHidden(late), "bad");
@@ -183,11 +194,14 @@ export class ApprovalActions {
   }
 
   /**
-   * The first press arms, the second confirms.
-   * @param {"approve" | "vote" | "withdraw"} what @param {string} text @param {(shown: import("./proposal-decisions.js").ReviewedProposal) => Promise<Outcome>} act
+   * The first press arms, the second confirms; with time to take it back, one press is enough.
+   * @param {Confirmed} what @param {string} text @param {(shown: import("./proposal-decisions.js").ReviewedProposal) => Promise<Outcome>} act
    */
   _confirmThenRun(what, text, act) {
-    if (this._armed?.for !== what) {
+    if (takeBackSeconds() > 0 && what !== "withdraw") {
+      this.disarm();
+      void this._decide(text, act);
+    } else if (this._armed?.for !== what) {
       this.disarm();
       this._armed = { for: what, at: performance.now() };
       this._timer = setTimeout(() => this.disarm(), ARMED_MILLISECONDS);
@@ -206,6 +220,12 @@ export class ApprovalActions {
     clearTimeout(this._timer);
     if (was) this.draw();
     return was;
+  }
+
+  /** No, without words. */
+  rejectPlainly() {
+    if (!this._acceptsPress() || !this._proposal || this._proposal.from === this._context.state.me.id || !isAllowed(this._context.state, "mcp/reject", {}, [this._proposal.from])) return;
+    this._confirmThenRun("reject", "Rejecting", (shown) => reject(this._context, shown, PLAIN_NO, ""));
   }
 
   reject() {
@@ -235,7 +255,15 @@ export class ApprovalActions {
   /** @param {string} text @param {(shown: import("./proposal-decisions.js").ReviewedProposal) => Promise<Outcome>} act */
   async _decide(text, act) {
     const shown = this._shown;
-    if (!shown) return;
+    const proposal = this._proposal;
+    if (!shown || !proposal) return;
+    const hidden = text.startsWith("Approv") && this._isPartlyHidden() ? " (part of it was not shown)" : "";
+    if (text !== "Withdrawing" && hold(this._context, shown.id, `${text} ${oneLine(titleOf(proposal), 60)}${hidden}`, () => this._send(shown, text, act))) this.draw();
+    else await this._send(shown, text, act);
+  }
+
+  /** @param {import("./proposal-decisions.js").ReviewedProposal} shown @param {string} text @param {(shown: import("./proposal-decisions.js").ReviewedProposal) => Promise<Outcome>} act */
+  async _send(shown, text, act) {
     this._sending.set(shown.id, text);
     this._outcomes.delete(shown.id);
     this.draw();

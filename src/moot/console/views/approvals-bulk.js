@@ -11,6 +11,7 @@ import { callPermissions } from "./capability-match.js";
 import { approve, reject, reviewedProposal, obstacleText } from "./proposal-decisions.js";
 import { afterDelay, rejectDialog, summaryOf, watchProposals } from "./approvals-dialogs.js";
 import { openDialog } from "./dialog.js";
+import { hold } from "./take-back.js";
 
 /** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
 /** @typedef {import("../app.js").Context} Context */
@@ -55,7 +56,8 @@ export function approveSelected(context, proposals, finished) {
   const act = afterDelay(async () => {
     if (yes.disabled) return;
     dialog.close();
-    report(context, "approved", await Promise.all(shown.map((each) => approve(context, each))), proposals.length);
+    const send = async () => report(context, "approved", await Promise.all(shown.map((each) => approve(context, each))), proposals.length);
+    if (!hold(context, "", `Approving ${shown.length === 1 ? "1 call" : `${shown.length} calls`}`, send)) await send();
     finished(shown.map((each) => each.id));
   });
   const yes = button("Approve", act, { class: "good" });

@@ -18,6 +18,7 @@ import { settledText, titleOf, toldText } from "./proposal-decisions.js";
 import { ProposalList } from "./approvals-list.js";
 import { proposalView } from "./proposal-view.js";
 import { proposalHistory } from "./proposal-history.js";
+import { onHeldChange, takeBackChoice } from "./take-back.js";
 import { icon } from "./icons.js";
 
 /** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
@@ -47,14 +48,14 @@ class ApprovalsView {
     this._actions = new ApprovalActions(context, () => this.move(1, "wait"));
     this._count = el("span", { class: "soft" });
     this._bulk = el("div", { class: "approvals-bulk", role: "group", "aria-label": "Selected proposals", hidden: true });
-    this._body = el("div", { class: "approvals-body", on: { scroll: () => this._drawFold() } });
+    this._body = el("div", { class: "approvals-body", on: { scroll: () => this._drawFold(), "moot:grant": () => this._actions.grant() } });
     this._fold = el("button", { type: "button", class: "approvals-fold", hidden: true, on: { click: () => this._body.scrollBy({ top: this._body.clientHeight * 0.9 }) } });
     this._sizes = new ResizeObserver(() => this._drawFold());
     this._sizes.observe(this._body);
     this._detail = el("section", { class: "approvals-detail", "aria-label": "Proposal" }, el("div", { class: "approvals-back" }, button("All proposals", () => context.go("approvals"), { class: "quiet small", icon: icon("up", 16) })), this._body, this._fold, this._actions.node);
     this._root = el("div", { class: "approvals" }, el("div", { class: "approvals-side" }, this._list.node), this._detail);
     outlet.append(
-      el("div", { class: "view-head" }, el("h1", {}, "Inbox"), this._count, el("span", { class: "grow" }), alertSwitches(context)),
+      el("div", { class: "view-head" }, el("h1", {}, "Inbox"), this._count, el("span", { class: "grow" }), takeBackChoice(), alertSwitches(context)),
       this._bulk,
       this._root,
     );
@@ -67,14 +68,17 @@ class ApprovalsView {
         this._shown?.view.refresh();
         this._actions.draw();
       }),
+      onHeldChange(() => this._actions.draw()),
       context.session.on("spaces", () => this._list.draw(this._listed(), this.selected)),
       context.keys.add("Approvals", {
         j: ["Next", () => this.move(1)],
         k: ["Previous", () => this.move(-1)],
         ArrowDown: ["Next", () => this.move(1)],
         ArrowUp: ["Previous", () => this.move(-1)],
-        a: ["Approve (press twice), or approve the selected ones", (event) => this._approve(event)],
-        r: ["Reject with a reason, or reject the selected ones", () => this._reject()],
+        a: ["Yes: approve (press twice), or approve the selected ones", (event) => this._approve(event)],
+        y: ["Yes, the same", (event) => this._approve(event)],
+        n: ["No: reject (press twice), or reject the selected ones", (event) => this._rejectPlainly(event)],
+        r: ["No, with words: reject with a reason, or reject the selected ones", () => this._reject()],
         A: ["Approve and grant", () => this._actions.grant()],
         "g g": ["Approve and grant", () => this._actions.grant()],
         v: ["Vote for it (press twice)", (event) => event.repeat || this._actions.vote()],
@@ -180,6 +184,13 @@ class ApprovalsView {
 
   _reject() {
     if (this._selectedForBulk().length === 0) this._actions.reject();
+    else this._decideSelected(rejectSelected);
+  }
+
+  /** @param {KeyboardEvent} event */
+  _rejectPlainly(event) {
+    if (event.repeat) return;
+    if (this._selectedForBulk().length === 0) this._actions.rejectPlainly();
     else this._decideSelected(rejectSelected);
   }
 

@@ -1,27 +1,33 @@
 // @ts-check
 /** Beside a proposal: why it was made (the message it answers, the reasoning it belongs to), and how like ones were decided before. */
-import { el } from "../core/dom.js";
+import { button, el } from "../core/dom.js";
 import { escapeHidden, nameOf, oneLine } from "../core/text.js";
 import { ago } from "../core/time.js";
+import { approverStateOf, openSuggestions } from "./approver-state.js";
+import { mayAllow } from "./capability-covers.js";
+import { SUGGESTION_ACTIONS } from "./rule-suggestion.js";
 
 /** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
 /** @typedef {import("../app.js").Context} Context */
 
 const QUOTE_CHARACTERS = 400;
 const LATEST_THOUGHTS = 2;
-// After so many equal approvals by one person, a permission saves them the question.
-const OFTEN = 3;
+// After so many approvals by one person, of this tool or of this exact call, a rule or a permission saves them the question.
+const OFTEN = 5;
+const OFTEN_EQUAL = 3;
 
 /** @param {Context} context @param {Proposal} proposal @returns {HTMLElement | null} */
 export function reasonsView(context, proposal) {
   const quotes = [...chatQuotes(context, proposal), ...thoughtQuotes(context, proposal)];
   const before = pastText(context, proposal);
-  if (quotes.length === 0 && !before) return null;
+  const offer = offerView(context, proposal);
+  if (quotes.length === 0 && !before && !offer) return null;
   return el(
     "section",
     { class: "proposal-reasons", "aria-label": "Background" },
     quotes.length > 0 && [el("h3", {}, "Why"), quotes],
     before && el("p", { class: "soft proposal-past" }, before),
+    offer,
   );
 }
 
@@ -54,8 +60,7 @@ function quote(context, from, verb, text, id) {
 
 /** How calls of this tool by this proposer were decided before. @param {Context} context @param {Proposal} proposal */
 function pastText(context, proposal) {
-  const me = context.state.me.id;
-  const before = [...context.state.proposals.byId.values()].filter((each) => each.id !== proposal.id && each.from === proposal.from && each.call.method === proposal.call.method && each.call.name === proposal.call.name && each.to.join() === proposal.to.join());
+  const before = alike(context, proposal);
   if (before.length === 0) return null;
   const count = (/** @type {(each: Proposal) => boolean} */ holds) => before.filter(holds).length;
   const counts = /** @type {[number, string][]} */ ([
@@ -67,11 +72,38 @@ function pastText(context, proposal) {
     [count((each) => each.status === "open" && each.rejections.length === 0), "also pending"],
   ]).filter(([number]) => number > 0);
   const latest = before.reduce((a, b) => (a.at > b.at ? a : b));
-  const equal = count((each) => each.fulfilledBy === me && each.call.bodyText === proposal.call.bodyText);
   return [
     `${oneLine(proposal.call.name || proposal.call.method, 60)} by `, nameOf(proposal.from), ` before: ${counts.map(([number, text]) => `${number} ${text}`).join(", ")}; the latest `,
     el("a", { href: context.link("approvals", latest.id) }, ago(latest.at)), ".",
-    equal >= OFTEN && el("strong", {}, ` You approved this exact call ${equal} times: “Approve and grant” (A) stops the question, `),
-    equal >= OFTEN && el("a", { href: context.link("rules") }, "or make it a rule."),
   ];
+}
+
+/** @param {Context} context @param {Proposal} proposal */
+function alike(context, proposal) {
+  return [...context.state.proposals.byId.values()].filter((each) => each.id !== proposal.id && each.from === proposal.from && each.call.method === proposal.call.method && each.call.name === proposal.call.name && each.to.join() === proposal.to.join());
+}
+
+/**
+ * After many equal answers: an end to the question, from here. Shown only while this person has rejected none of them.
+ * @param {Context} context @param {Proposal} proposal
+ */
+function offerView(context, proposal) {
+  const me = context.state.me.id;
+  const before = alike(context, proposal);
+  if (proposal.status !== "open" || proposal.from === me || before.some((each) => each.rejections.some((rejection) => rejection.by === me))) return null;
+  const mine = before.filter((each) => each.fulfilledBy === me);
+  const equal = mine.filter((each) => each.call.bodyText === proposal.call.bodyText).length;
+  if (equal < OFTEN_EQUAL && mine.length < OFTEN) return null;
+  const what = equal >= OFTEN_EQUAL ? `this exact call ${equal} times` : `${oneLine(proposal.call.name || proposal.call.method, 60)} from ${oneLine(proposal.from, 40)} ${mine.length} times`;
+  // The approver is asked, visibly for everyone, only if it suggested something.
+  const approver = openSuggestions(context.state) > 0 ? approverStateOf(context) : null;
+  const suggestion = [...(approver?.record?.suggestions.values() ?? [])].find((each) => each.rule?.proposer === proposal.from && each.rule?.tool === proposal.call.name && each.rule?.decision !== "reject");
+  const accept = SUGGESTION_ACTIONS[0];
+  return el("div", { class: "proposal-offer", role: "note" },
+    el("p", {}, el("strong", {}, `You approved ${what} and rejected none. `), suggestion ? ["A rule is suggested: ", el("bdi", {}, escapeHidden(suggestion.words)), "."] : "Stop being asked?"),
+    el("div", { class: "action-row" },
+      approver && suggestion && mayAllow(context.state.me.capabilities, "trust/accept") && button("Make it a rule…", () => accept.run(context, approver, suggestion), { class: "small" }),
+      suggestion && el("a", { href: context.link("rules") }, "Compare in Rules"),
+      el("button", { type: "button", class: "button small", on: { click: (/** @type {Event} */ event) => event.currentTarget?.dispatchEvent(new CustomEvent("moot:grant", { bubbles: true })) } }, "Approve and grant…"),
+      !suggestion && el("a", { href: context.link("rules") }, "Rules")));
 }

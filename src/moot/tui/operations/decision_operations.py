@@ -10,6 +10,7 @@ from moot.errors import ApprovalRequired, UsageError
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.tui.operations.operation import ClientContext, OperationResult, UserOperation, list_result, short_id
+from moot.tui.proposal_queue import others_note, split_by_decider
 from moot.tui.text_table import TextTable
 
 if TYPE_CHECKING:
@@ -24,12 +25,18 @@ def _proposals_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def _proposals(context: ClientContext, args: argparse.Namespace) -> OperationResult:
     ledger = context.space.proposals
-    found = list(ledger) if args.all else [*ledger.open(), *ledger.unknown_outcomes()]
+    mine, others = split_by_decider(context.space, ledger.open())
+    found = list(ledger) if args.all else [*mine, *ledger.unknown_outcomes(), *others]
     headings = ("ID", "PROPOSER", "TO", "CALL", "PROPOSED", "STATUS")
     table = TextTable(headings, [_row(context, seen) for seen in found], [_details(seen) for seen in found])
     # Nobody is told that nothing is pending unless the gateway said so.
     nothing = "no pending proposals" if ledger.known else "the gateway did not say what is pending: try again"
-    return list_result([record(seen) for seen in found], table, nothing)
+    return list_result([record(seen) | _for_whom(context, seen) for seen in found], table, nothing)
+
+
+def _for_whom(context: ClientContext, seen: SeenProposal) -> dict[str, Json]:
+    """Whether a pending one waits for whoever asks; what they rejected waits for others."""
+    return {"waits_for_you": seen.status == "pending" and not others_note(context.space, seen)}
 
 
 def record(seen: SeenProposal) -> dict[str, Json]:
@@ -54,6 +61,8 @@ def _row(context: ClientContext, seen: SeenProposal) -> tuple[str, ...]:
     id = f"#{context.number(seen.id)} {short_id(seen.id)}" if context.is_interactive else short_id(seen.id)
     proposed = seen.created[:16].replace("T", " ")
     status = f"{seen.status} by {seen.fulfilled_by}" if seen.fulfilled_by else seen.status
+    if seen.status == "pending" and (note := others_note(context.space, seen)):
+        status = note
     if seen.outcome is not None:
         status += f", outcome {seen.outcome}"
     return (id, seen.proposer, ", ".join(seen.to) or "anyone", operation(seen), proposed, status)

@@ -125,13 +125,18 @@ def _grant_arguments(parser: argparse.ArgumentParser) -> None:
     add("--uses", type=int, metavar="NUMBER", help="how many messages it allows; 1 allows one call")
 
 
+def _read_seconds(text: str) -> float:
+    """`90s`, `1h`, or a plain number of seconds."""
+    return read_duration(f"{text}s" if text.isdecimal() else text, "--for")
+
+
 async def _grant(context: ClientContext, args: argparse.Namespace) -> OperationResult:
     wanted = [read_capability_text(text) for text in args.capabilities]
     given = await context.space.admin.grant(
         args.member,
         wanted,
         reason=args.reason,
-        expires_in_seconds=None if args.lasts is None else read_duration(args.lasts, "--for"),
+        expires_in_seconds=None if args.lasts is None else _read_seconds(args.lasts),
         max_uses=args.uses,
         ack_timeout_seconds=context.timeout_seconds or 2.0,
     )
