@@ -44,6 +44,7 @@ EVERYTHING = """
       joins_per_second: 23
       sign_in_link_seconds: 24
       max_sign_in_links: 25
+      max_minted_token_seconds: 41
       max_connections_per_address: 0
       max_connections: 2
       max_header_bytes: 3

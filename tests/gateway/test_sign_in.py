@@ -20,6 +20,7 @@ import msgspec
 import pytest
 import websockets
 
+from moot.cli import main
 from moot.config import hash_token, load
 from moot.gateway.oidc.sign_in_service import SignInService
 from moot.gateway.space_host import SpaceHost
@@ -279,6 +280,22 @@ async def test_after_a_restart_the_provider_decides_anew_and_the_audit_says_who_
         # The same token, a gateway that believes nobody any more.
         async with running_gateway(tmp_path, participants(root=["*"])) as room:
             assert (await refusal(room, token))[0] == 401
+
+
+async def test_an_explanation_tells_how_the_people_of_a_decision_had_signed_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rule = person(capabilities=["chat", "mcp/*"], participant="{preferred_username}")
+    async with signing_in(tmp_path, rule) as (room, provider):
+        ana = await enter(room, provider.token())
+        call = {"method": "tools/call", "params": {"name": "t", "arguments": {}}}
+        proposal = await ana.ask("mcp/proposal", call, to=["root"])
+        journal = room.journal()
+        await room.post("root", fields("chat", {"text": "on disk"}))
+    command = ["proposal", "explain", proposal["id"], "--data", str(journal.parents[2])]
+    assert await asyncio.to_thread(main, command) == 0
+    told = capsys.readouterr().out
+    assert f"ana signed in at {provider.issuer} as u-ana with console (rule 1 of gateway.oidc)" in told
 
 
 async def test_the_journal_alone_gives_the_same_members_tokens_and_sign_outs(tmp_path: Path) -> None:

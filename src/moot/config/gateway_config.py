@@ -165,6 +165,8 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     sign_in_link_seconds: Seconds = 600
     # Links that wait to be redeemed; of more, the oldest become void.
     max_sign_in_links: Positive = 256
+    # The longest life of a token of `moot member token`: a day; for longer ones there are lasting tokens.
+    max_minted_token_seconds: Seconds = 86_400
     # Eight members with eight windows each behind one address; 0 lifts it, as a proxy in front needs.
     max_connections_per_address: Count = 64
     # Twice what the benchmark holds; at 32 KiB each, 640 MiB.

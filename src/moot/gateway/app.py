@@ -403,6 +403,7 @@ def _http_settings(config: GatewayConfig) -> HttpSettings:
         metrics=http.metrics,
         console=http.console,
         max_body_bytes=config.max_body_bytes,
+        max_minted_token_seconds=config.max_minted_token_seconds,
         history_pages_per_second=config.history_pages_per_second,
     )
 

@@ -45,6 +45,7 @@ from moot.gateway.oidc.sign_in_service import SignInService
 from moot.gateway.public_pages import STATUS_PAGE, openapi
 from moot.gateway.push_routes import PushRoutes
 from moot.gateway.readiness import Readiness
+from moot.gateway.short_lived_tokens import mint_token, read_token_request
 from moot.gateway.sign_in_links import SignInLinks
 from moot.gateway.sign_in_routes import SignInRoutes
 from moot.gateway.space_host import SpaceHost
@@ -72,6 +73,7 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     metrics: bool = True
     console: bool = True
     max_body_bytes: int = 2 << 20
+    max_minted_token_seconds: float = 86_400
     history_pages_per_second: float = 10
 
 
@@ -142,6 +144,8 @@ class Endpoints:
             self._route("/admin/participants/{id}/capabilities", self.capabilities, "POST"),
             self._route("/admin/participants/{id}/restore", self.restore, "POST"),
             self._route("/admin/participants/{id}/token", self.rotate, "POST"),
+            self._route("/participants/{id}/tokens", self.mint_own, "POST"),
+            self._route("/admin/participants/{id}/tokens", self.mint, "POST"),
             self._route("/admin/connections", self.connections, "GET"),
         ]
         if self.settings.poll:
@@ -395,6 +399,38 @@ class Endpoints:
         who, keep = request.path_params["id"], body.get("keep", False)
         token = await self._rotation.rotate(host, who, admin, keep=keep)
         return json_response(200, {"participant_id": who, "token": token})
+
+    async def mint(self, request: Request) -> Response:
+        """Give a participant a short-lived token, shown once."""
+        self._administered(request)
+        check_json(request)
+        seconds, only = read_token_request(await object_of(request, self.settings.max_body_bytes))
+        host, admin = self._administered(request)
+        most, who = self.settings.max_minted_token_seconds, request.path_params["id"]
+        made = await mint_token(host, who, admin, seconds=seconds, only=only, max_seconds=most)
+        return json_response(201, made)
+
+    async def mint_own(self, request: Request) -> Response:
+        """A short-lived token with no more than the caller's own, shown once."""
+        identity = self._participant(request)
+        if isinstance(identity, AccessDenied):
+            return denied(identity)
+        check_json(request)
+        seconds, only = read_token_request(await object_of(request, self.settings.max_body_bytes))
+        # Again: it may be void by the time that the whole body is here.
+        identity = self._participant(request)
+        if isinstance(identity, AccessDenied):
+            return denied(identity)
+        made = await mint_token(
+            identity.host,
+            identity.name,
+            identity.name,
+            seconds=seconds,
+            only=only,
+            max_seconds=self.settings.max_minted_token_seconds,
+            own_token=identity.token,
+        )
+        return json_response(201, made)
 
     async def connections(self, request: Request) -> Response:
         """MEW 10.1: what the gateway keeps of each connection."""

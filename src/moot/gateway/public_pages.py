@@ -62,6 +62,17 @@ def _parameter(name: str, place: str, words: str) -> Json:
 _SPACE: Final = _parameter("space", "query", "the space; may be left out when there is only one")
 _DIALECT: Final = _parameter("dialect", "query", "mew (default), mcpx or m3p")
 _ID: Final = _parameter("id", "path", "the participant's name or id")
+_MINT_BODY: Final[Json] = {
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "required": ["seconds"],
+                "properties": {"seconds": {"type": "number"}, "only": {"type": "array"}},
+            }
+        }
+    }
+}
 _ADMIN_DENIED: Final[Json] = {
     "403": _answer("not an administrator", _ERROR),
     "404": _answer("no such space or participant", _ERROR),
@@ -433,6 +444,35 @@ def _everything(version: str) -> Json:
                     "responses": {
                         "200": _answer("the token, shown once"),
                         "400": _answer("bad body", _ERROR),
+                        "415": _answer("not application/json", _ERROR),
+                    }
+                    | _ADMIN_DENIED,
+                }
+            },
+            "/participants/{id}/tokens": {
+                "post": {
+                    "summary": "a short-lived token with no more than your own",
+                    "security": secured,
+                    "parameters": [_ID, _SPACE],
+                    "requestBody": _MINT_BODY,
+                    "responses": {
+                        "201": _answer("the token, shown once, and for how many seconds"),
+                        "400": _answer("bad body, or too long a time", _ERROR),
+                        "401": _answer("no token", _ERROR),
+                        "415": _answer("not application/json", _ERROR),
+                    }
+                    | _DENIED,
+                }
+            },
+            "/admin/participants/{id}/tokens": {
+                "post": {
+                    "summary": "a short-lived token for a participant",
+                    "security": secured,
+                    "parameters": [_ID, _SPACE],
+                    "requestBody": _MINT_BODY,
+                    "responses": {
+                        "201": _answer("the token, shown once, and for how many seconds"),
+                        "400": _answer("bad body, or too long a time", _ERROR),
                         "415": _answer("not application/json", _ERROR),
                     }
                     | _ADMIN_DENIED,

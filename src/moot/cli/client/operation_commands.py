@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from moot.cli import program
 from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
+from moot.cli.client.member_token import add_token_command
 from moot.tui.operations import OPERATIONS
 from moot.tui.operations.operation import UserOperation
 
@@ -23,6 +24,7 @@ _MEMBER_EXAMPLES: Final = """\
   moot member invite bob chat mcp/proposal --token-out bob.token
   moot member grant agent mcp/request:tools/call:read_file
   moot member pause agent --for 300
+  moot member token --for 1h --only chat     a short-lived token for a program
   moot members                               lists who is here
 """
 _MESSAGE_EXAMPLES: Final = """\
@@ -46,6 +48,7 @@ def add_command(commands: Any, name: str) -> None:
                 examples=_MEMBER_EXAMPLES,
             )
             add_operations(group, name)
+            add_token_command(group)
         case "message":
             group = program.add_group(
                 commands,

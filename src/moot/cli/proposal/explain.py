@@ -33,6 +33,9 @@ def add_command(commands: Any, name: str) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from dataclasses import replace
+
+    from moot.cli.proposal.sign_in_notes import sign_in_notes
     from moot.trust.explain import explain
     from moot.trust.ledger_reader import read_ledger
     from moot.trust.offline_verdict import judge_offline
@@ -61,6 +64,7 @@ def run(options: argparse.Namespace) -> int:
             asked_because=judged.asked_because,
             notes=judged.notes,
         )
+    found = replace(found, notes=(*found.notes, *sign_in_notes(journal, decision)))
     if options.json:
         told = found.as_json()
         fields = {"id": told.pop("proposal"), "reason": told.pop("why"), **told}

@@ -1,0 +1,118 @@
+"""`moot member token`: a token that ends by itself and carries little, for a program."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from moot.cli import program
+from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
+from moot.cli.time_argument import parse_duration
+from moot.errors import Refused, UsageError
+
+if TYPE_CHECKING:
+    from moot.config.connect_settings import ConnectSettings
+    from moot.protocol.operation import Json
+
+_ABOUT = f"""\
+Makes a short-lived token of your own for a program: it ends by itself, and with --only it carries no more
+than these capabilities. It never carries more than your own token, and lasts no longer if yours ends by
+itself. An administrator makes one for any member with --admin-token-file. Replacing the member's token voids
+it.
+
+{CONNECT_HELP}"""
+_EXAMPLES = """\
+  moot member token --for 1h --only chat                     print it
+  moot member token --for 15m --token-out ci.token           write it to a file for its owner alone
+  moot member token agent --for 8h --admin-token-file .moot/admin/root.token
+"""
+
+
+def add_token_command(group: Any) -> None:
+    parser = program.add_command(
+        group, "token", help="make a short-lived token with few rights", about=_ABOUT, examples=_EXAMPLES
+    )
+    add = parser.add_argument
+    add("member", nargs="?", metavar="NAME", help="whose token, for administrators (default: yours)")
+    add("--for", dest="seconds", type=parse_duration, required=True, metavar="TIME", help="such as 15m or 1h")
+    add("--only", action="append", metavar="CAPABILITY", help="carry only this; may be given several times")
+    add("--token-out", type=Path, metavar="FILE", help="write the token there instead of printing it")
+    add("--admin-token-file", type=Path, metavar="FILE", help="the token of an administrator")
+    add_connect_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    from moot.cli.client.operation_output import print_error
+    from moot.cli.output_file import open_new_file
+    from moot.errors import MootError
+
+    try:
+        settings = connect_settings_of(options)
+        made = _ask_for_token(settings, options)
+        if options.token_out is None:
+            print(made["token"], flush=True)
+        else:
+            with open_new_file(str(options.token_out)) as file:
+                file.write(f"{made['token']}\n".encode())
+    except MootError as fault:
+        return print_error(fault, as_json=False)
+    carries = ", ".join(options.only or ()) or "all of its rights"
+    print(f"{made['participant_id']}: {carries}, for {options.seconds:g} s", file=sys.stderr)
+    return 0
+
+
+def _ask_for_token(settings: ConnectSettings, options: argparse.Namespace) -> dict[str, Json]:
+    from urllib.parse import quote
+
+    from moot.config.connect_settings import read_token
+
+    body: dict[str, Json] = {"seconds": options.seconds}
+    if options.only:
+        body["only"] = options.only
+    params = {"space": settings.space} if settings.space else {}
+    if options.admin_token_file is None:
+        if options.member is not None:
+            raise UsageError("a token of somebody else needs --admin-token-file FILE")
+        token = settings.token
+        who = settings.participant or _own_name(settings)
+        path = f"participants/{quote(who, safe='')}/tokens"
+    else:
+        token = read_token(options.admin_token_file)
+        who = options.member or settings.participant or _own_name(settings)
+        path = f"admin/participants/{quote(who, safe='')}/tokens"
+    return _request("POST", settings, path, token.reveal(), params=params, json=body)
+
+
+def _own_name(settings: ConnectSettings) -> str:
+    spaces = _request("GET", settings, "spaces", settings.token.reveal())["spaces"]
+    names = [each["participant"] for each in spaces if not settings.space or each["name"] == settings.space]
+    if not names:
+        raise UsageError(f"this token opens no space {settings.space} there")
+    return str(names[0])
+
+
+def _request(method: str, settings: ConnectSettings, path: str, token: str, **more: Any) -> dict[str, Any]:
+    import httpx2
+
+    # ws:// and wss:// name the same gateway.
+    base = f"http{settings.url[2:]}" if settings.url.startswith("ws") else settings.url
+    address = f"{base.rstrip('/')}/{path}"
+    try:
+        headers = {"Authorization": f"Bearer {token}"}
+        answer = httpx2.request(method, address, headers=headers, timeout=10, **more)
+    except httpx2.HTTPError as fault:
+        raise UsageError(
+            f"no gateway answers at {address} ({type(fault).__name__}); is it running?"
+        ) from None
+    is_json = answer.headers.get("content-type", "").startswith("application/json")
+    body = answer.json() if is_json else {}
+    if answer.status_code not in (200, 201):
+        said = (
+            body.get("message") or body.get("error") or f"the gateway replied with HTTP {answer.status_code}"
+        )
+        raise Refused(str(said))
+    found: dict[str, Any] = body
+    return found

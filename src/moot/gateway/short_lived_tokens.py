@@ -1,0 +1,74 @@
+"""Short-lived tokens that the gateway makes: for a program that should act for an hour, and do little.
+
+Whoever has a token can have a shorter-lived one with less: never more than their own carries, and never for
+longer than their own lasts, if that ends by itself. An administrator can have one for every member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from moot.errors import CapabilityViolation, InvalidRequest
+from moot.gateway.mint import FreshMint
+from moot.gateway.space_host import SpaceHost
+from moot.protocol.operation import Json
+from moot.protocol.patterns import Capability, covered_by, read_capabilities
+from moot.space.roster import capability_pairs
+from moot.space.sign_in import check_lifetime
+from moot.space.temporary_tokens import TemporaryToken
+
+
+def read_token_request(body: dict[str, Any]) -> tuple[float, tuple[Capability, ...] | None]:
+    """For how many seconds, and with which rights alone; raises Refused."""
+    seconds, only = body.get("seconds"), body.get("only")
+    if set(body) - {"seconds", "only"} or isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise InvalidRequest('the body is {"seconds": 3600} or {"seconds": 3600, "only": ["chat"]}')
+    if only is None:
+        return float(seconds), None
+    if not isinstance(only, list) or not only:
+        raise InvalidRequest("only is a list of capabilities")
+    are_strings = all(isinstance(each, str) for each in only)
+    return float(seconds), read_capabilities(only, place="mcpx" if are_strings else "mew")
+
+
+async def mint_token(
+    host: SpaceHost,
+    who: str,
+    by: str,
+    *,
+    seconds: float,
+    only: Sequence[Capability] | None,
+    max_seconds: float,
+    own_token: str | None = None,
+) -> dict[str, Json]:
+    """A token for a member, shown once; `own_token` is the hash of theirs if they ask for it themselves.
+
+    Raises Refused.
+    """
+    check_lifetime(seconds, max_seconds)
+    state, now = host.space.state, host.journaled.clock()
+    member = state.roster.find(who)
+    parent = None if own_token is None else state.temporary_tokens.get(own_token)
+    if parent is not None and now + seconds > parent.expires_at:
+        left = max(0.0, parent.expires_at - now)
+        raise InvalidRequest(f"your own token ends in {left:.0f} s: ask for a shorter time, or sign in again")
+    limit = None if own_token is None else state.token_limit(own_token)
+    held = member.rights.capabilities if limit is None else limit
+    for right in only or ():
+        if not covered_by(right, held):
+            raise CapabilityViolation(f"{who} cannot hand on {right.original!r}, which is not theirs")
+    carried = only if only is not None else limit
+    token = FreshMint().token()
+    await host.add_token(
+        TemporaryToken(
+            hash=token.hash,
+            member=member.name,
+            expires_at=now + seconds,
+            limited_to=None if carried is None else capability_pairs(carried),
+            keys=() if parent is None else parent.keys,
+            issued_at=0.0 if parent is None else parent.issued_at,
+        ),
+        by,
+    )
+    return {"participant_id": member.name, "token": token.secret, "expires_seconds": seconds}
