@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from tests.bridge.conformance_soak import run_conformance
+from tests.console.firefox_soak import run_firefox
 from tests.gateway.crash_soak import run_gateway_crashes
 from tests.gateway.execution_soak import run_execution_kills
 from tests.gateway.lost_files_soak import run_lost_files
@@ -35,6 +36,7 @@ SOAKS: dict[str, tuple[Callable[[int, int], str], int]] = {
     "grammars": (run_grammar_soak, 20_000),
     "schema_suite": (run_schema_suite, 1),
     "conformance": (run_conformance, 3),
+    "firefox": (run_firefox, 1),
 }
 
 

@@ -15,6 +15,7 @@ from moot.gateway.console import Console
 from tests.console.conftest import MemberAs, Watched, sign_in
 from tests.console.gateway_and_members import Loop, Running
 from tests.console.prefix_proxy import PrefixProxy
+from tests.console.test_accessibility import issues
 from tests.gateway.test_notifications import CALL
 from tests.waiting import until_seen
 
@@ -128,6 +129,7 @@ def test_without_a_gateway_it_says_so_and_shows_nothing_as_pending(
     gateway.stop()
     page.reload()
     expect(page.get_by_role("heading", name="Not connected")).to_be_visible()
+    assert issues(page) == []
     expect(page.get_by_text("write_file")).to_have_count(0)
     expect(page.get_by_text("Nothing")).to_have_count(0)
     assert "(1)" not in page.title()
@@ -162,3 +164,27 @@ def test_an_upgraded_gateway_shows_its_own_page_at_once_and_offline_too(
     page.reload()
     expect(page.get_by_text("Another version")).to_be_visible()
     until_seen(lambda: is_whole(kept_files(page), versions=2))
+    until_seen(lambda: page.evaluate(TAKEN_OVER))
+    gateway.stop()
+    page.reload()
+    expect(page.get_by_role("heading", name="Not connected")).to_be_visible()
+    assert f"console/{changed_console.version}/" in page.content()
+
+
+def test_behind_a_path_prefix_it_keeps_to_its_own_path(
+    gateway: Running, proxied: PrefixProxy, watched: Watched
+) -> None:
+    page = watched.page(service_workers="allow")
+    page.goto(proxied.url)
+    controlled(page)
+    assert page.evaluate("navigator.serviceWorker.ready.then((found) => found.scope)") == proxied.url
+    (paths,) = kept_files(page).values()
+    assert all(path.startswith("/moot/") for path in paths)
+    sign_in(page, "t-human")
+    # The proxy answers 502 now, and who is not signed in any more reads what that means.
+    gateway.stop()
+    page.reload()
+    expect(page.get_by_role("heading", name="Not connected")).to_be_visible()
+    gateway.start()
+    # It looks by itself.
+    expect(page.get_by_label("Token", exact=True)).to_be_visible()

@@ -17,6 +17,7 @@ from playwright.sync_api import CDPSession, Page, Route, Worker, expect
 
 from tests.console.conftest import Watched, sign_in
 from tests.console.gateway_and_members import Driven, Loop, Running, spaces
+from tests.console.test_accessibility import issues
 from tests.console.test_installed import controlled
 from tests.gateway.push_browser import PushBrowser
 from tests.gateway.receivers import Receiver, receiver
@@ -124,6 +125,7 @@ def test_a_person_turns_them_on_is_told_opens_the_proposal_and_signs_out(
     dialog.get_by_role("button", name="Turn on").click()
     expect(dialog.locator(".push-state")).to_contain_text("On.")
     expect(dialog.get_by_label("Quiet from")).to_have_value("03:00")
+    assert issues(page) == []
     devices = gateway.gateway.notifier.devices
     (device,) = devices._devices.values()
     key = device.key
