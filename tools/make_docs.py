@@ -52,6 +52,7 @@ from moot.protocol.envelope import EnvelopeLimits
 from moot.protocol.kinds import KINDS, OPERATION_KINDS
 from moot.protocol.operation import Operation
 from moot.space.config import SpaceLimits
+from moot.trust.approver_metrics import APPROVER_METRICS
 from moot.xprotocol.source_overrides import SourceSettings
 from tools.rulings import link_rulings
 from tools.sdk_reference import sdk_page
@@ -299,6 +300,7 @@ def metrics_page() -> str:
         "How to scrape them: [deploy a gateway](../how-to/deploy-a-gateway.md#metrics).",
         _metrics_table("Gateway", GATEWAY_METRICS),
         _metrics_table("XProtocol adapter", ADAPTER_METRICS),
+        _metrics_table("Approver", APPROVER_METRICS),
     ]
     return "\n\n".join(parts) + "\n"
 

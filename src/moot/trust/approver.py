@@ -22,7 +22,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -38,7 +38,7 @@ from moot.protocol.operation import Json
 from moot.resilience.steady_clock import SteadyClock
 from moot.trust.accepted_calls import AcceptedCalls, note_rejection, rejected_calls
 from moot.trust.approver_settings import ApproverSettings
-from moot.trust.approver_status import ApproverStatus
+from moot.trust.approver_status import ApproverStatus, is_decided
 from moot.trust.backtest import back_test
 from moot.trust.budgets import UseTally
 from moot.trust.decision_ledger import RULE_CONTEXT, Decision, DecisionLedger
@@ -46,11 +46,13 @@ from moot.trust.learner import LearningSettings, suggest
 from moot.trust.people import people_among
 from moot.trust.proposal_case import Case
 from moot.trust.rule_commands import RuleCommands
+from moot.trust.rule_history import RuleHistory
 from moot.trust.rule_store import RuleStore
 from moot.trust.rules import Rule, RuleVerdict, evaluate
 from moot.trust.shadow import Shadow
 from moot.trust.tool_watcher import ToolWatcher
 from moot.trust.tripwires import (
+    Complaint,
     Event,
     MemberKicked,
     PersonDecided,
@@ -96,7 +98,8 @@ class Approver:
         self.store = store
         self.ledger = ledger
         self.settings = settings or ApproverSettings()
-        self.shadow = Shadow()
+        self.history = RuleHistory.open(store.folder)
+        self.shadow = Shadow(self.history)
         self.tally = UseTally()
         ledger.on_change = self._observe_decision
         self.wall_clock = clock
@@ -151,6 +154,7 @@ class Approver:
                     helper.cancel()
         finally:
             self.store.save()
+            self.history.close()
 
     # Observing
 
@@ -169,6 +173,9 @@ class Approver:
         self._accepted = self._accepted_calls()
         self._rejected = rejected_calls(self.ledger)
         for decision in list(self.ledger):
+            self._count(decision)
+            # Predicted before a restart, and decided while we were away.
+            self.shadow.compare(decision)
             envelopes = (decision.envelope, *(each.envelope for each in decision.rejections))
             # By their order: of what happened while we were away no clock says whether it was reviewed.
             was_missed = not is_new and any(each in missed for each in envelopes)
@@ -246,6 +253,7 @@ class Approver:
 
     def _observe_decision(self, decision: Decision) -> None:
         """Somebody decided, or a result arrived."""
+        self._count(decision)
         if decision.status == "open" or decision.automated:
             return
         if decision.by in self.store.people:
@@ -255,6 +263,11 @@ class Approver:
             self._compare_with_rules(decision, at=None)
         self.shadow.compare(decision)
         self._learning.set()
+
+    def _count(self, decision: Decision) -> None:
+        """Count who decided, for the report; what nobody decided is not counted."""
+        if is_decided(decision) and decision.at is not None:
+            self.history.count_decision(decision.id, decision.at, rule=decision.rule)
 
     def _compare_with_rules(self, decision: Decision, *, at: float | None) -> None:
         """Suspend the rules that a decision contradicts, once: its result is not another decision."""
@@ -290,7 +303,9 @@ class Approver:
             return RuleVerdict("ask", None, why)
         return found
 
-    def _evaluate(self, case: Case, now: float, draw: float) -> RuleVerdict:
+    def _evaluate(
+        self, case: Case, now: float, draw: float, *, suspended: Mapping[str, str] | None = None
+    ) -> RuleVerdict:
         store = self.store
         return evaluate(
             store.rules,
@@ -298,7 +313,7 @@ class Approver:
             now,
             [self.space.name, *(member.name for member in self.space.roster.values())],
             self.tally.times(),
-            suspended=suspension_reasons(store.suspensions),
+            suspended=suspension_reasons(store.suspensions) if suspended is None else suspended,
             me=self.space.name,
             draw=draw,
             times_now=self.uses_clock(),
@@ -325,7 +340,9 @@ class Approver:
             return
         if self.settings.shadow:
             self._note_asked(case.id, "the approver runs in shadow mode and decides nothing")
-            self.shadow.predict(case.id, verdict)
+            if self.store.fault is None and self.store.stopped is None:
+                # As if no disagreement had suspended a rule: people want to know how often there is one.
+                self.shadow.predict(case.id, self._evaluate(case, self.wall_clock(), 1.0, suspended={}))
             return
         if verdict.decision == "ask":
             self._note_asked(case.id, verdict.why)
@@ -406,6 +423,9 @@ class Approver:
             suspension = check_tripwires(rule, event, now, deciding_rules=self._deciding_rules)
             if suspension is not None:
                 self._suspend(suspension)
+                self.history.count("tripped", now, rule=rule.name)
+                if isinstance(event, PersonDecided | Complaint):
+                    self.history.count("wrong", now, rule=rule.name)
                 count += 1
         return count
 

@@ -15,15 +15,18 @@ from moot.trust.decision_ledger import Decision, DecisionLedger
 from moot.trust.explain import explain
 from moot.trust.learner import LearningSettings
 from moot.trust.proposal_case import Case
+from moot.trust.rule_history import RuleHistory
 from moot.trust.rule_store import RuleStore
 from moot.trust.rule_words import describe_rule
 from moot.trust.rule_yaml import rule_as_json
 from moot.trust.rules import RuleVerdict
-from moot.trust.shadow import Shadow
+from moot.trust.shadow import Shadow, rule_version
 
 _DAY = 86_400.0
 # More than are decided while an answer is under way.
 _MAX_LATEST = 50
+# As many as people look at; the history has more.
+MAX_REPORTED_DAYS = 60
 
 
 class StatusSource(Protocol):
@@ -37,6 +40,8 @@ class StatusSource(Protocol):
     def settings(self) -> ApproverSettings: ...
     @property
     def shadow(self) -> Shadow: ...
+    @property
+    def history(self) -> RuleHistory: ...
     @property
     def tally(self) -> UseTally: ...
 
@@ -115,10 +120,13 @@ class ApproverStatus:
 
     def report(self) -> dict[str, Json]:
         approver = self._approver
-        rules = {compared.rule for compared in approver.shadow.comparisons}
+        history = approver.history
+        versions = {rule.name: rule_version(rule) for rule in approver.store.rules}
         shadow: dict[str, Json] = {}
-        for name in sorted(rules):
-            record = approver.shadow.record(name)
+        for name in history.rules():
+            record = approver.shadow.record(name, version=versions.get(name))
+            if not record.agreements + record.conflicts:
+                continue
             shadow[name] = {
                 "agreements": record.agreements,
                 "conflicts": record.conflicts,
@@ -129,6 +137,8 @@ class ApproverStatus:
             # Included in `days`, though whoever asks may receive these decisions later than the report.
             "counted": [each.id for each in approver.ledger if is_decided(each)][-_MAX_LATEST:],
             "shadow": shadow,
+            "history": history.days(MAX_REPORTED_DAYS),
+            "rule_history": history.rule_days(MAX_REPORTED_DAYS),
             "approvals": approver.settings.learning.min_approvals,
             "people": sorted(approver.learning_settings().people or ()),
         }

@@ -1,17 +1,24 @@
-"""Shadow mode: rules predict, people decide, and the two are compared. No rule decides."""
+"""Shadow mode: rules predict, people decide, and the two are compared. No rule decides.
+
+It goes on after a disagreement, so that people learn how often a rule is wrong, and over restarts:
+predictions and results are in the history of rules.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Final
 
 from moot.protocol.operation import Json
 from moot.trust.bounds import upper_bound
+from moot.trust.conditions import canonical
 from moot.trust.decision_ledger import Decision
-from moot.trust.rules import RuleVerdict
+from moot.trust.rule_history import Prediction, RuleHistory, What
+from moot.trust.rule_yaml import rule_as_json
+from moot.trust.rules import Rule, RuleVerdict
 
-# Predictions without a decision yet, and comparisons that are kept; the oldest are dropped first.
-MAX_PREDICTIONS: Final = 10_000
+# Comparisons that are kept; the oldest are dropped first.
 MAX_COMPARISONS: Final = 10_000
 
 
@@ -57,35 +64,45 @@ class ShadowRecord:
 class Shadow:
     """Predictions of one space, compared as decisions come."""
 
-    def __init__(self) -> None:
-        self._predictions: dict[str, RuleVerdict] = {}
+    def __init__(self, history: RuleHistory | None = None) -> None:
+        self._history = history or RuleHistory()
+        # Of this run.
         self.comparisons: list[Comparison] = []
 
     def predict(self, proposal: str, verdict: RuleVerdict) -> None:
         """Keep what the rules would have decided; `ask` is no prediction."""
-        if verdict.rule is None or verdict.decision == "ask":
+        if verdict.rule is None or verdict.decision == "ask" or self._history.find_prediction(proposal):
             return
-        self._predictions[proposal] = verdict
-        while len(self._predictions) > MAX_PREDICTIONS:
-            del self._predictions[next(iter(self._predictions))]
+        found = Prediction(verdict.rule.name, rule_version(verdict.rule), verdict.decision)
+        self._history.keep_prediction(proposal, found)
 
     def compare(self, decision: Decision) -> Comparison | None:
         """Compare a decision with its prediction; None if there is none, or nobody decided."""
-        if decision.status == "open":
-            return None
-        verdict = self._predictions.get(decision.id)
         lesson = decision.lesson
-        if verdict is None or verdict.rule is None or lesson is None:
+        if decision.status == "open" or lesson is None:
             return None
-        del self._predictions[decision.id]
-        compared = Comparison(
-            decision.id, verdict.rule.name, verdict.decision, lesson, decision.by, decision.at
-        )
+        found = self._history.take_prediction(decision.id)
+        if found is None:
+            return None
+        compared = Comparison(decision.id, found.rule, found.decision, lesson, decision.by, decision.at)
+        at = decision.case.at if decision.at is None else decision.at
+        what: What = "agreements" if compared.agrees else "conflicts"
+        self._history.count(what, at, rule=found.rule, version=found.version)
         self.comparisons.append(compared)
         del self.comparisons[:-MAX_COMPARISONS]
         return compared
 
-    def record(self, rule: str) -> ShadowRecord:
-        of_rule = [compared for compared in self.comparisons if compared.rule == rule]
-        agreements = sum(1 for compared in of_rule if compared.agrees)
-        return ShadowRecord(agreements, len(of_rule) - agreements)
+    def record(self, rule: str, *, version: str | None = None) -> ShadowRecord:
+        """The results of a rule; of its present version alone, if that is given."""
+        total = self._history.total
+        return ShadowRecord(
+            total("agreements", rule, version=version), total("conflicts", rule, version=version)
+        )
+
+
+def rule_version(rule: Rule) -> str:
+    """Tells a rule from another one that had its name, whose results say nothing about it."""
+    fields = rule_as_json(rule)
+    for key in ("words", "origin", "limits"):
+        fields.pop(key, None)
+    return hashlib.sha256(canonical(fields)).hexdigest()[:12]

@@ -103,6 +103,20 @@ def share_lines(days: Sequence[Json]) -> list[str]:
     return lines
 
 
+def outcome_lines(days: Sequence[Json]) -> list[str]:
+    """What became of each rule: its decisions, those that people contradicted, and its suspensions."""
+    sums: dict[str, list[int]] = {}
+    for day in days:
+        counts = [day.get(key) for key in ("automatic", "wrong", "tripped")]
+        known = sums.setdefault(str(day.get("rule")), [0, 0, 0])
+        for at, count in enumerate(counts):
+            known[at] += count if isinstance(count, int) else 0
+    return [
+        f"{rule}  {automatic} automatic, {wrong} wrong, suspended {tripped} times"
+        for rule, (automatic, wrong, tripped) in sorted(sums.items(), key=lambda each: -each[1][0])
+    ]
+
+
 def bar(share: float, cells: int = _BAR_CELLS) -> str:
     eighths = round(max(0.0, min(1.0, share)) * cells * 8)
     whole, rest = divmod(eighths, 8)

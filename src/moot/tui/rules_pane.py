@@ -10,6 +10,7 @@ from moot.protocol.operation import Json
 from moot.tui.panes import CommandPane
 from moot.tui.row_layout import Line, PaneRow, Tone, line
 from moot.tui.rule_lines import (
+    outcome_lines,
     rule_head,
     rule_lines,
     rule_yaml,
@@ -22,6 +23,7 @@ from moot.tui.trust_log import RuleEntry, SuggestionEntry, TrustLog
 
 _SHARE_KEY: Final = "share"
 _STATUS_KEY: Final = "status"
+_OUTCOMES_KEY: Final = "outcomes"
 _TONES: Final[dict[str, Tone]] = {"active": "good", "suspended": "warn"}
 
 
@@ -57,6 +59,10 @@ class RulesPane(CommandPane):
         if days:
             head = line(("automatic decisions per day", "note"))
             rows.append(PaneRow(_SHARE_KEY, (head, *(line(each) for each in days)), indent=2))
+        outcomes = outcome_lines(log.report.rule_days) if log.report is not None else []
+        if outcomes:
+            head = line(("rules in the last 60 days", "note"))
+            rows.append(PaneRow(_OUTCOMES_KEY, (head, *(line(each) for each in outcomes)), indent=2))
         self.replace(rows)
         return len(suggestions)
 

@@ -67,6 +67,8 @@ class ApproverReport:
     shadow: bool = False
     days: list[Json] = field(default_factory=list)
     people: list[str] = field(default_factory=list)
+    # Decisions, contradictions and suspensions of each rule, by day.
+    rule_days: list[Json] = field(default_factory=list)
 
 
 class TrustLog:
@@ -182,6 +184,7 @@ class TrustLog:
             rules.get("shadow") is True,
             _objects(report.get("days")),
             [str(each) for each in _list(report.get("people"))],
+            _objects(report.get("rule_history")),
         )
         self._rules = OrderedDict(
             (name, each) for name, each in self._rules.items() if each.sender != approver

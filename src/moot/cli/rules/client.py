@@ -201,11 +201,22 @@ async def _report(space: JoinedSpace, options: argparse.Namespace) -> Any:
     found = await _ask(space, options, "trust_report")
     if not options.json:
         print_table(shares_table(found["days"]))
+        if found.get("rule_history"):
+            print_table(_outcomes_table(found["rule_history"]))
         for name, record in found["shadow"].items():
             total = record["agreements"] + record["conflicts"]
             said = f"agrees with {record['agreements']} of {total} decisions"
             print(printable(f"{name} in shadow mode: {said}; error rate up to {record['error_bound']:.0%}"))
     return found
+
+
+def _outcomes_table(days: list[Any]) -> TextTable:
+    """Decisions, contradictions and suspensions of each rule, by day, the latest last."""
+    rows = [
+        (each["day"], each["rule"], *(str(each[key]) for key in ("automatic", "wrong", "tripped")))
+        for each in days
+    ]
+    return TextTable(("DAY", "RULE", "AUTOMATIC", "WRONG", "SUSPENDED"), rows, right={2, 3, 4})
 
 
 async def _accept(space: JoinedSpace, options: argparse.Namespace) -> Any:

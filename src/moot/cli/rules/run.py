@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +15,7 @@ from moot.cli.client.connect_options import add_connect_options, connect_setting
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
+    from moot.trust.approver import Approver
     from moot.trust.approver_settings import ApproverSettings
     from moot.trust.budgets import Budget
     from moot.trust.decision_ledger import DecisionLedger
@@ -70,6 +74,13 @@ def add_command(commands: Any, name: str) -> None:
     )
     add("--no-suggestions", action="store_true", help="apply rules, suggest none")
     add("--call-seconds", type=float, default=300.0, metavar="N", help="longest call (default 300)")
+    add(
+        "--metrics-port",
+        type=int,
+        metavar="PORT",
+        help="serve counts for Prometheus at /metrics (default: no)",
+    )
+    add("--metrics-host", default="127.0.0.1", metavar="HOST", help="where (default 127.0.0.1)")
     add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="(default info)")
     add_connect_options(parser)
     parser.set_defaults(run=run)
@@ -102,10 +113,24 @@ async def _stay(options: argparse.Namespace) -> int:
             f"{len(store.rules)} rules in {store.rules_file}, {len(ledger)} decisions known",
             flush=True,
         )
-        await approver.run()
+        async with _metrics(options, approver):
+            await approver.run()
         ending = await space.stay()
     print(f"left: {ending.reason or ending.code}")
     return 0 if ending.code == 1000 else 1
+
+
+@asynccontextmanager
+async def _metrics(options: argparse.Namespace, approver: Approver) -> AsyncIterator[None]:
+    from moot.trust.approver_metrics import expose_metrics, serve_metrics
+
+    if options.metrics_port is None:
+        yield
+        return
+    read = partial(expose_metrics, approver.store, approver.history)
+    async with serve_metrics(read, options.metrics_host, options.metrics_port) as port:
+        print(f"metrics: http://{options.metrics_host}:{port}/metrics", flush=True)
+        yield
 
 
 def _settings(options: argparse.Namespace) -> ApproverSettings:

@@ -40,6 +40,7 @@ import { mayAllow } from "./capability-covers.js";
  *
  * @typedef {{proposal: string, id: string, n: number, rule: string, at: number, from: string, tool: string, approved: boolean}} RuleDecision
  * @typedef {{day: string, people: number, rules: number}} Day
+ * @typedef {{day: string, rule: string, automatic: number, wrong: number, tripped: number}} RuleDay
  */
 
 const RULES_TOOL = "trust_rules";
@@ -67,6 +68,8 @@ class RuleRecord {
     this.shadow = false;
     /** @type {Day[]} */
     this.days = [];
+    /** Outcomes of each rule by day. @type {RuleDay[]} */
+    this.ruleDays = [];
     /** @type {Record<string, {agreements: number, conflicts: number, error_bound: number}>} */
     this.shadows = {};
     /** @type {string[]} */
@@ -330,6 +333,7 @@ export class ApproverState {
         if (payload.state === "active") this._refreshSoon();
         break;
       case "suspended":
+        this._refreshSoon();
         record.rules.set(name, { ...(known ?? { hits: 0, left: null }), rule: rule ?? known?.rule ?? { name }, words: String(rule?.words ?? known?.words ?? ""), state: "suspended", why: error });
         break;
       case "removed":
@@ -351,6 +355,7 @@ export class ApproverState {
     this._decided.set(proposal.id, rule ? "rules" : "people");
     trimMap(this._decided, MAX_ACTS);
     if (first && record && record.status === "known" && !record.reported.has(proposal.id)) count(record.days, new Date(row.at).toISOString().slice(0, 10), rule ? "rules" : "people");
+    if (first && rule && record && record.status === "known" && !record.reported.has(proposal.id)) countOutcome(record.ruleDays, new Date(row.at).toISOString().slice(0, 10), rule);
     if (!rule) return first;
     if (record && !record.included.has(proposal.id)) countOne(record.counted, rule);
     this.ruleDecisions.set(proposal.id, { proposal: proposal.id, id: row.id, n: this._next, rule, at: row.at, from: row.from, tool: proposal.call.name || proposal.call.method, approved: row.kind === "mcp/request" });
@@ -384,6 +389,7 @@ export class ApproverState {
   _takeReport(record, known) {
     record.reported = new Set(list(known.counted).map(String));
     record.days = list(known.days).filter(isObject).map((each) => ({ day: String(each.day), people: number(each.people), rules: number(each.rules) }));
+    record.ruleDays = list(known.rule_history).filter(isObject).map((each) => ({ day: String(each.day), rule: String(each.rule), automatic: number(each.automatic), wrong: number(each.wrong), tripped: number(each.tripped) }));
     record.shadows = isObject(known.shadow) ? known.shadow : {};
     record.people = list(known.people).map(String);
     record.approvals = number(known.approvals);
@@ -422,6 +428,13 @@ function count(days, day, by) {
   let last = days.findLast((each) => each.day === day);
   if (!last) days.push((last = { day, people: 0, rules: 0 }));
   last[by] += 1;
+}
+
+/** @param {RuleDay[]} days @param {string} day @param {string} rule */
+function countOutcome(days, day, rule) {
+  let last = days.findLast((each) => each.day === day && each.rule === rule);
+  if (!last) days.push((last = { day, rule, automatic: 0, wrong: 0, tripped: 0 }));
+  last.automatic += 1;
 }
 
 /** @param {any} given @returns {given is Suggestion} */

@@ -12,6 +12,7 @@ import { icon } from "./icons.js";
 import { runCommand } from "./rule-commands.js";
 import { automationChart } from "./automation-chart.js";
 import { hitCount, recentDecisions, ruleCard } from "./rule-list.js";
+import { ruleOutcomes } from "./rule-outcomes.js";
 import { approverStateOf, openSuggestions } from "./approver-state.js";
 import { SUGGESTION_ACTIONS, suggestionCard } from "./rule-suggestion.js";
 import { explanationDialog } from "./explanation-dialog.js";
@@ -33,12 +34,13 @@ class RulesView {
     this._suggestions = el("div", {});
     this._rules = el("div", {});
     this._plot = el("div", {});
+    this._outcomes = el("div", {});
     this._decisions = el("div", {});
     this._grants = el("div", {});
     outlet.append(
       el("div", { class: "view-head" }, el("h1", {}, "Rules"), this._status, el("span", { class: "grow" }), button("Refresh", () => void this.approverState.refresh(), { class: "quiet small", shortcut: "r" }), this._switch),
       el("div", { class: "rules-body", tabindex: "-1" }, this._state,
-        el("div", { class: "rules-columns" }, el("div", { class: "rules-main" }, this._suggestions, this._rules), el("div", { class: "rules-side" }, this._plot, this._decisions, this._grants))),
+        el("div", { class: "rules-columns" }, el("div", { class: "rules-main" }, this._suggestions, this._rules), el("div", { class: "rules-side" }, this._plot, this._outcomes, this._decisions, this._grants))),
     );
     this._stops = [this.state.on(["trust", "roster", "grants"], () => this.show()), this._keys()];
     this.show();
@@ -77,6 +79,7 @@ class RulesView {
       redraw(node, [hits], () => hitCount(hits));
     }
     redraw(this._plot, [record?.days], () => record && el("section", { class: "rules-part", "aria-label": "Automation" }, el("h2", {}, "Automation"), automationChart(record.days)));
+    redraw(this._outcomes, [record?.ruleDays], () => record && record.ruleDays.length > 0 && el("section", { class: "rules-part", "aria-label": "Rules over time" }, el("h2", {}, "Rules over time"), ruleOutcomes(record.ruleDays)));
     redraw(this._decisions, [approverState.latest(MAX_ACTS).map((each) => each.id), approverState.isOnline, mine], () => approver && el("section", { class: "rules-part", "aria-label": "Recent decisions by rules" }, el("h2", {}, "Recent decisions by rules"), recentDecisions(this.context, approverState, { may: (kind) => this._may(kind), max: MAX_ACTS, why: (id) => this._explain(id) }), this._explainForm()));
     const grants = this._suggestedGrants();
     redraw(this._grants, [grants.map((each) => [each.id, each.capabilities]), mine], () => grants.length > 0 && this._grantNodes(grants));
