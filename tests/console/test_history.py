@@ -183,3 +183,23 @@ def test_times_and_numbers_have_the_digits_of_the_language(page_as: PageAs, memb
     member("agent").run(lambda space: space.chat("مرحبا"))
     expect(rows(page, "مرحبا").locator("time")).to_have_text(re.compile("[٠-٩]{2}:[٠-٩]{2}:[٠-٩]{2}"))
     expect(page.locator(".tl-count")).to_contain_text("١")
+
+
+def test_the_chat_reaches_back_too(page_as: PageAs, member: MemberAs) -> None:
+    agent = member("agent")
+    agent.run(_talk)
+    page = page_as("human", "chat")
+    log = page.get_by_role("log", name="Chat")
+    expect(log).to_contain_text(f"hay {OLD - 1}")
+    expect(page.locator(".nav-link[href$='/chat'] .badge").first).to_be_visible()
+    waiting = page.locator(".nav-link[href$='/chat'] .badge").first.inner_text()
+    for _ in range(OLD):
+        earlier = log.locator(".chat-earlier button")
+        if earlier.count() == 0:
+            break
+        earlier.click()
+        expect(log.locator(".chat-earlier")).not_to_contain_text("Loading")
+    expect(log).to_contain_text("This is the beginning of the space.")
+    expect(log).to_contain_text("a Needle in the hay")
+    # What is old waits for nobody.
+    expect(page.locator(".nav-link[href$='/chat'] .badge").first).to_have_text(waiting)

@@ -54,7 +54,7 @@ export class Envelopes {
     this._byId = new Map();
     /** @type {Map<string, number[]>} effects: who correlates to an id */
     this._effects = new Map();
-    /** Conversations by root; the most recently active one is the last. @type {Map<string, {root: string, rows: number[]}>} */
+    /** Conversations by root, in no order. @type {Map<string, {root: string, rows: number[]}>} */
     this.conversations = new Map();
     /** @type {Map<string, import("./envelope-fields.js").Operation>} */
     this._operations = new Map();
@@ -124,8 +124,6 @@ export class Envelopes {
   prepend(older) {
     const added = older.filter((row) => !this._byId.has(row.id)).slice(-Math.max(0, this.max - this.size)).map((row) => ({ ...row }));
     if (added.length === 0) return 0;
-    const before = this.conversations;
-    this.conversations = new Map();
     added.forEach((row, index) => {
       row.n = this.first - added.length + index;
       this._byId.set(row.id, row.n);
@@ -135,31 +133,30 @@ export class Envelopes {
     this._rows = added.concat(this._rows.slice(this._start));
     this._start = 0;
     this.first -= added.length;
+    /** @type {Map<string, number[]>} */
+    const joined = new Map();
     for (const row of added) {
       row.root = this._rootOf(row);
-      this._join(row);
+      const rows = joined.get(row.root) ?? [];
+      joined.set(row.root, rows);
+      rows.push(row.n);
+      // What was rooted in it, while it was not known, belongs to its conversation.
+      const orphans = row.root === row.id ? undefined : this.conversations.get(row.id);
+      if (!orphans) continue;
+      for (const n of orphans.rows) /** @type {Row} */ (this.at(n)).root = row.root;
+      rows.push(...orphans.rows);
+      this.conversations.delete(row.id);
     }
-    // What was rooted in one of them belongs to its conversation; the order by last activity stays.
-    for (const [root, conversation] of before) {
-      const known = this._byId.get(root);
-      const now = known === undefined ? root : /** @type {Row} */ (this.at(known)).root;
-      const earlier = this.conversations.get(now);
-      if (now !== root) for (const n of conversation.rows) /** @type {Row} */ (this.at(n)).root = now;
-      this.conversations.delete(now);
-      this.conversations.set(now, { root: now, rows: earlier ? earlier.rows.concat(conversation.rows) : conversation.rows });
-    }
+    for (const [root, rows] of joined) this.conversations.set(root, { root, rows: rows.concat(this.conversations.get(root)?.rows ?? []).sort((a, b) => a - b) });
     for (const row of added.toReversed()) for (const id of row.about) this._effects.set(id, [row.n, ...(this._effects.get(id) ?? [])]);
     return added.length;
   }
 
-  /** The map is ordered by last activity. @param {Row} row */
+  /** @param {Row} row */
   _join(row) {
     const conversation = this.conversations.get(row.root);
-    if (conversation) {
-      this.conversations.delete(row.root);
-      conversation.rows.push(row.n);
-      this.conversations.set(row.root, conversation);
-    } else this.conversations.set(row.root, { root: row.root, rows: [row.n] });
+    if (conversation) conversation.rows.push(row.n);
+    else this.conversations.set(row.root, { root: row.root, rows: [row.n] });
   }
 
   /** A row that is in no store yet. @param {any} envelope @param {string} raw @param {number} receivedAt @returns {Row} */

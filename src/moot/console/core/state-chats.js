@@ -39,11 +39,7 @@ export class Chats {
     const payload = envelope.payload ?? {};
     if (envelope.kind === "chat") {
       if (typeof payload.text !== "string") return null;
-      /** @type {Chat} */
-      const chat = {
-        id: row.id, n: row.n, from: row.from, to: row.to, about: row.about, context: row.context, text: payload.text,
-        format: payload.format === "markdown" ? "markdown" : "plain", at: row.at, acknowledged: [], cancelled: null,
-      };
+      const chat = chatOf(row, payload);
       this._add(chat);
       const isMine = row.from === state.me.id;
       if (isMine) addBounded(this.ours, chat, MAX_UNACKNOWLEDGED);
@@ -71,6 +67,19 @@ export class Chats {
     return topic;
   }
 
+  /**
+   * Messages from before all others, oldest first. Nobody waits for an acknowledgement of them.
+   * @param {{row: import("./envelopes.js").Row, payload: any}[]} older with the numbers that they have in the store
+   */
+  addOlder(older) {
+    const room = Math.max(0, MAX_CHATS - this.all.length);
+    const chats = older.filter(({ row, payload }) => typeof payload?.text === "string" && !this.byId.has(row.id)).map(({ row, payload }) => chatOf(row, payload));
+    const added = room > 0 ? chats.slice(-room) : [];
+    if (added.length === 0) return;
+    this.all = [...added, ...this.all];
+    this.byId = new Map(this.all.map((chat) => [chat.id, chat]));
+  }
+
   /** The index of the first chat after row `n`. @param {number} n */
   indexAfter(n) {
     let low = 0;
@@ -92,6 +101,11 @@ export class Chats {
     this.all.push(chat);
     if (this.all.length > this.byId.size) this.all.splice(0, this.all.length - this.byId.size);
   }
+}
+
+/** @param {import("./envelopes.js").Row} row @param {any} payload @returns {Chat} */
+function chatOf(row, payload) {
+  return { id: row.id, n: row.n, from: row.from, to: row.to, about: row.about, context: row.context, text: payload.text, format: payload.format === "markdown" ? "markdown" : "plain", at: row.at, acknowledged: [], cancelled: null };
 }
 
 /** @param {Map<string, Chat>} chats @param {Chat} chat @param {number} max */

@@ -106,6 +106,9 @@ export class State {
     const rows = raws.map((raw) => this.readOlder(raw)).filter((row) => row !== null);
     const added = this.envelopes.prepend(rows);
     this.activity.prepend(rows.filter((row) => !isHousekeeping(row, this.isOwnQuestion)));
+    const chats = rows.filter((row) => row.kind === "chat").map((row) => this.envelopes.byId(row.id)).filter((row) => row !== undefined);
+    this.chats.addOlder(chats.map((row) => ({ row, payload: this.envelopes.envelope(row).payload })));
+    if (chats.length > 0) this.changes.publish("chats");
     return added;
   }
 

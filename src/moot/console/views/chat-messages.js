@@ -3,12 +3,14 @@
  * The chat messages, as a window: a page of the newest that follows the end, or an older part that stays as it is
  * while somebody reads it. Twenty thousand messages are never laid out together; what is drawn is not drawn again.
  */
-import { arrange, button, el } from "../core/dom.js";
+import { arrange, button, el, redraw } from "../core/dom.js";
+import { END_TEXTS } from "../core/older-messages.js";
 import { inputDelay } from "../core/input-priority.js";
 import { markdown } from "../core/markdown.js";
 import { textBlock, nameOf, oneLine } from "../core/text.js";
 import { isoTime, formatTime } from "../core/time.js";
 import { icon } from "./icons.js";
+import { familyOf, operationText } from "./timeline-rows.js";
 
 // A screen shows about 24.
 const PAGE = 30;
@@ -45,11 +47,11 @@ export class ChatMessages {
     this._later = undefined;
     this._items = el("ol", {});
     this._list = el("div", { class: "chat-list", role: "log", "aria-label": "Chat", "aria-live": "off", tabindex: "0", on: { scroll: () => this._scrolled() } }, this._items);
-    this._earlier = el("li", {}, el("button", { type: "button", class: "button quiet small chat-earlier", on: { click: () => this._showEarlier() } }, "Show earlier"));
+    this._earlier = el("li", { class: "chat-earlier", role: "status" });
     this._newer = el("button", { type: "button", class: "button primary small chat-newer", hidden: true, on: { click: () => this.follow() } });
-    this._empty = el("div", { class: "empty" }, icon("chat", 28), el("strong", {}, "No messages yet"), el("span", {}, "Everyone in the space can read this chat."));
+    this._empty = el("div", { class: "empty" }, icon("chat", 28), el("strong", {}, "Nobody has said anything yet"), el("span", {}, "Write to everyone, or to one member. Agents answer here, and everyone in the space can read along."));
     this.node = el("section", { class: "chat-main", "aria-label": "Messages" }, this._list, this._empty, this._newer);
-    this._stop = context.state.on(["chats"], () => this._changed());
+    this._stop = context.state.on(["chats", "older"], () => this._changed());
     this._sizes = new ResizeObserver(() => this._until === Infinity && this._toEnd());
     this._sizes.observe(this._list);
   }
@@ -123,16 +125,40 @@ export class ChatMessages {
     this._drawn = drawn;
     // Buttons that appear on hover are added after the first frame.
     if (!this._opening) for (const chat of shown) this._equip(chat, drawn.get(chat.id));
-    arrange(this._items, [...(start > 0 ? [this._earlier] : []), ...[...drawn.values()].map((each) => each.node)]);
+    this._drawEarlier(start > 0);
+    arrange(this._items, [this._earlier, ...[...drawn.values()].map((each) => each.node)]);
     this._empty.hidden = all.length > 0;
     const newer = all.length - end;
     this._newer.hidden = this._until === Infinity;
-    this._newer.textContent = newer > 0 ? `${newer.toLocaleString("en")} newer ↓` : "Newest ↓";
+    this._newer.textContent = newer > 0 ? `${newer.toLocaleString()} newer ↓` : "Newest ↓";
     if (this._until === Infinity) this._toEnd();
     this._drawnAt = performance.now();
     // Includes the layout, because the scroll position was read. Drawing takes at most a tenth of the time on a slow machine, but happens at least once a second.
     const rushing = before.size >= PAGE && [...drawn.keys()].every((id) => !before.has(id));
     this._pause = this._opening ? 0 : Math.max(rushing ? RUSH_MILLISECONDS : REDRAW_MILLISECONDS, Math.min(LONGEST_MILLISECONDS, (this._drawnAt - begun) * 10));
+  }
+
+  /** What stands above the first message: the way to earlier ones, or why there are none. @param {boolean} isLoaded whether there are some in this page */
+  _drawEarlier(isLoaded) {
+    const { older } = this.context.openSpace;
+    redraw(this._earlier, [isLoaded, older.status, older.reason].join("\n"), () => {
+      if (isLoaded) return [button("Show earlier", () => this._showEarlier(), { class: "quiet small" })];
+      if (older.status === "loading") return [el("span", { class: "soft" }, "Loading earlier messages…")];
+      if (older.status === "end") return [el("span", { class: "soft" }, END_TEXTS[older.reason] ?? "")];
+      if (older.status === "failed") return [el("span", { class: "fault" }, `Earlier messages could not be loaded: ${oneLine(older.reason, 120)}`), button("Retry", () => void this._loadEarlier(), { class: "small" })];
+      return [button("Load earlier messages", () => void this._loadEarlier(), { class: "quiet small" })];
+    });
+  }
+
+  /** Read on in the journal until there is something that was said. */
+  async _loadEarlier() {
+    const before = this.chats.all.length;
+    if (this._until === Infinity) this._freeze();
+    while (this.context.openSpace.older.canLoad && this.chats.all.length === before) {
+      await this.context.openSpace.older.load();
+      if (this.context.openSpace.older.status === "failed") return;
+    }
+    if (this.chats.all.length > before) this._showEarlier();
   }
 
   /** True until more than the first messages are drawn. */
@@ -227,8 +253,8 @@ export class ChatMessages {
   /** The message that it replies to, if it is known here. @param {Chat} chat */
   _quote(chat) {
     const id = chat.about.find((each) => this.context.state.envelopes.has(each));
-    if (!id) return chat.about.length > 0 ? el("div", { class: "chat-quote soft" }, "a reply to a message from before you joined") : null;
+    if (!id) return chat.about.length > 0 ? el("a", { class: "chat-quote soft", href: this.context.link("timeline", chat.about[0]) }, "a reply to an older message") : null;
     const row = /** @type {import("../core/envelopes.js").Row} */ (this.context.state.envelopes.byId(id));
-    return el("a", { class: "chat-quote", href: this.chats.byId.has(id) ? this.context.link("chat", id) : this.context.link("timeline", id) }, nameOf(row.from), " ", el("bdi", {}, oneLine(row.kind === "chat" ? row.summary : `${row.kind} ${row.operation || row.summary}`, 100)));
+    return el("a", { class: "chat-quote", href: this.chats.byId.has(id) ? this.context.link("chat", id) : this.context.link("timeline", id) }, nameOf(row.from), " ", el("bdi", {}, oneLine(row.kind === "chat" ? row.summary : `${familyOf(row.kind).word} ${operationText(row.operation) || row.summary}`, 100)));
   }
 }

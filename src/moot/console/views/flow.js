@@ -6,7 +6,7 @@ import { oneLine } from "../core/text.js";
 import { icon } from "./icons.js";
 import { operationGraph } from "./operation-graph.js";
 import { memberGraph } from "./member-graph.js";
-import { kindTag } from "./timeline-rows.js";
+import { kindTag, operationText } from "./timeline-rows.js";
 
 const REDRAW_MILLISECONDS = 1000;
 const LATEST = 30;
@@ -69,7 +69,7 @@ class FlowView {
     this._shown = key;
     replace(
       this._operations,
-      operations.map((row) => el("li", {}, el("a", { class: "cause", href: this.context.link("flow", row.id), "aria-current": row.id === id ? "true" : null }, kindTag(row), el("bdi", { class: "grow mono" }, oneLine(row.operation || row.kind, 60)), el("bdi", { class: "soft" }, oneLine(row.from, 30))))),
+      operations.map((row) => el("li", {}, el("a", { class: "cause", href: this.context.link("flow", row.id), "aria-current": row.id === id ? "true" : null }, kindTag(row), el("bdi", { class: "grow mono" }, oneLine(operationText(row.operation) || row.kind, 60)), el("bdi", { class: "soft" }, oneLine(row.from, 30))))),
     );
   }
 
@@ -77,7 +77,7 @@ class FlowView {
 
   /** Proposals, and requests that fulfil none, newest first. @returns {import("../core/envelopes.js").Row[]} */
   _latest() {
-    const store = this.context.state.envelopes;
+    const store = this.context.state.activity;
     const found = [];
     // Looking further back would cost more than it shows.
     for (let n = store.next - 1; n >= Math.max(store.first, store.next - 5000) && found.length < LATEST; n -= 1) {

@@ -6,7 +6,7 @@
 import { el, svg } from "../core/dom.js";
 import { hue, nameOf, oneLine } from "../core/text.js";
 import { duration } from "../core/time.js";
-import { familyOf, kindTag } from "./timeline-rows.js";
+import { familyOf, kindTag, operationText } from "./timeline-rows.js";
 
 /** @typedef {import("../core/envelopes.js").Row} Row */
 
@@ -92,7 +92,7 @@ function box(row, position, after, isCurrent, open) {
     svg("text", { x: "10", y: "19", class: "path-kind" }, oneLine(row.failed && family === "response" ? "failed" : word, 18)),
     svg("text", { x: String(BOX.wide - 10), y: "19", "text-anchor": "end", class: "path-after" }, after > 0 ? `+${duration(after)}` : ""),
     svg("text", { x: "10", y: "35", class: `path-name hue-text-${hue(row.from)}` }, oneLine(row.from, 22)),
-    svg("text", { x: "10", y: "50", class: "path-text" }, oneLine(row.kind === "mcp/response" || !row.operation ? row.summary : row.operation, 21)),
+    svg("text", { x: "10", y: "50", class: "path-text" }, oneLine(row.kind === "mcp/response" || !row.operation ? row.summary : operationText(row.operation), 21)),
   );
   node.addEventListener("click", () => open(row.id));
   node.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
@@ -106,7 +106,7 @@ function box(row, position, after, isCurrent, open) {
 /** A one-sentence summary. @param {Row} start @param {Row[]} rows @param {import("../app.js").Context} context */
 function statusLine(start, rows, context) {
   const proposed = rows.map((row) => context.state.proposals.get(row.id)).find((each) => each !== undefined);
-  if (!proposed) return [kindTag(start), " ", el("bdi", { class: "mono" }, oneLine(start.operation || start.kind, 60)), " by ", nameOf(start.from)];
+  if (!proposed) return [kindTag(start), " ", el("bdi", { class: "mono" }, oneLine(operationText(start.operation) || start.summary, 60)), " by ", nameOf(start.from)];
   const text = {
     open: proposed.rejections.length > 0 ? "rejected, still pending" : "pending",
     fulfilled: "approved, no result yet",

@@ -87,9 +87,15 @@ export class Grouping {
     this._older = null;
     this._first = found === null ? this._envelopes.first : -1;
     this._next = this._envelopes.next;
+    if (found === null) {
+      /** @type {{items: Item[], at: number}} */
+      const all = { items: [], at: this._next };
+      this._back(all, () => false);
+      this.items = all.items.reverse();
+      return;
+    }
     this.items = [];
-    const groups = found === null ? this._envelopes.conversations.values() : grouped(this._envelopes, found);
-    for (const group of groups) this._append(group);
+    for (const group of grouped(this._envelopes, found)) this._append(group);
   }
 
   /** Add the rows that arrived since; only without a filter. */
