@@ -8,6 +8,7 @@ get the reason. Needs `MOOT_ACP_AGENTS`, a folder with the packages (see CONTRIB
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 import tempfile
@@ -22,6 +23,19 @@ from tests.acp.scripted_model import ScriptedModel, scripted_model
 from tests.gateway.running_gateway import participants, running_gateway
 from tests.waiting import until
 
+CODEX = json.dumps(
+    {
+        "model": "gpt-5",
+        "model_providers": {
+            "fake": {
+                "name": "fake",
+                "base_url": "MODEL/v1",
+                "wire_api": "responses",
+                "env_key": "OPENAI_API_KEY",
+            }
+        },
+    }
+)
 AGENTS: dict[str, tuple[list[str], dict[str, str]]] = {
     "claude": (
         ["{folder}/claude/node_modules/.bin/claude-agent-acp"],
@@ -37,7 +51,7 @@ AGENTS: dict[str, tuple[list[str], dict[str, str]]] = {
     ),
     "codex": (
         ["{folder}/codex/node_modules/.bin/codex-acp"],
-        {"OPENAI_API_KEY": "none-at-all", "OPENAI_BASE_URL": "{model}/v1"},
+        {"OPENAI_API_KEY": "none-at-all", "MODEL_PROVIDER": "fake", "CODEX_CONFIG": CODEX},
     ),
 }
 
@@ -59,7 +73,10 @@ async def try_agent(name: str, packages: Path, model: ScriptedModel, folder: Pat
             space="lab",
             token="t-agent",
             inherited={"PATH": path, "HOME": str(folder / "nobody")},
-            env={key: value.format(**fill) for key, value in variables.items()},
+            env={
+                key: value.replace("{model}", model.url).replace("MODEL/", f"{model.url}/")
+                for key, value in variables.items()
+            },
             state_folder=folder / "state",
             probe=True,
             accept_unasked=True,

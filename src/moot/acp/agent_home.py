@@ -30,6 +30,10 @@ def prepare_home(home: Path, profile: AgentProfile) -> None:
     except OSError as fault:
         raise UsageError(f"the home of the agent, {home}, cannot be emptied: {fault.strerror}") from None
     use_folder(home, what="the home of the agent", option="--state DIR")
+    for value in profile.environment.values():
+        if value.startswith("{home}/"):
+            # Codex does not start if its folder is not there.
+            (home / value.removeprefix("{home}/")).mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def _remove_all_but(home: Path, inner: Path, kept: list[Path]) -> None:

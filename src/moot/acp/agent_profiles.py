@@ -65,6 +65,7 @@ PROFILES: Final = (
         mode="read-only",
         variables=(*_OPENAI, "CODEX_API_KEY"),
         environment={"CODEX_HOME": "{home}/.codex", "INITIAL_AGENT_MODE": "read-only"},
+        sign_in={"OPENAI_API_KEY": "api-key", "CODEX_API_KEY": "api-key"},
         kept=(".codex/sessions",),
         project_files=(".codex",),
         allow_once_ids=("approved", "allow-once", "allow_once"),

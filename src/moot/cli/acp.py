@@ -35,6 +35,10 @@ without asking". Permission requests are the only gate: what an agent does witho
 prevented.
 
 An agent that ends is started again. Its session is restored if it can be; nothing is prompted twice.
+
+The other way round, `moot acp --serve` shows a space to an editor that speaks ACP (Zed, JetBrains, Neovim) as
+an agent: prompts are chats to a member or to everybody, and proposals that you may decide are permission
+requests to you. Configure it in the editor as the command of an agent, with your own token.
 """
 
 _EXAMPLES: Final = """\
@@ -44,6 +48,8 @@ _EXAMPLES: Final = """\
       --cwd ~/project -- gemini --acp
   moot acp --gateway http://localhost:8080 --space lab --token-file other.token --env OTHER_KEY \\
       -- some-agent --acp
+
+  moot acp --serve --gateway http://localhost:8080 --space lab --token-file me.token --to claude
 
 What the agent's participant needs: chat, chat/acknowledge, mcp/proposal, mcp/withdraw, reasoning/*, and
 participant/status. A grant of mcp/request for one of its own tools (edit, execute, …) takes the place of the
@@ -56,7 +62,7 @@ def add_command(commands: Any, name: str) -> None:
         commands,
         name,
         help="let an agent that speaks ACP take part in a space",
-        usage="moot acp --gateway URL --token-file FILE [options] -- COMMAND ARGS",
+        usage="moot acp --gateway URL --token-file FILE [options] (-- COMMAND ARGS | --serve)",
         about=_ABOUT,
         examples=_EXAMPLES,
     )
@@ -75,12 +81,20 @@ def add_command(commands: Any, name: str) -> None:
     add("--no-probe", action="store_true", help="do not check at the start that it asks")
     add("--accept-unasked", action="store_true", help="let it join although it acts without asking")
     add("--answers", choices=("named", "all"), default="named", help="whose chats it gets (default: named)")
+    add("--serve", action="store_true", help="show the space to an editor as an agent, over stdin and stdout")
+    add("--to", default="", metavar="MEMBER", help="with --serve: who gets prompts (default: everybody)")
     add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="(default: info)")
     add("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ARGS", help="how to start the agent")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.serve:
+        if options.command:
+            raise UsageError("--serve shows a space to an editor; it starts no agent: leave the command out")
+        return run_service(_serve_editor(options))
+    if options.to:
+        raise UsageError("--to goes with --serve")
     with own_children():
         settings = _settings(options, os.environ)
         return run_service(_stay(settings, options.log_level))
@@ -98,6 +112,36 @@ async def _stay(settings: AcpSettings, log_level: Any) -> int:
     print(f"left the space: {ending.code} {printable(ending.reason)}".rstrip(), flush=True)
     # A shutdown is no failure; being removed is.
     return 0 if ending.code == SHUT_DOWN else 1
+
+
+async def _serve_editor(options: argparse.Namespace) -> int:
+    import asyncio
+
+    from moot import logs
+    from moot.acp.editor_server import EditorServer
+    from moot.acp.editor_stdio import EditorLines
+    from moot.participant import connect, name_from, token_from
+
+    token, name = token_from(options.token_file), name_from(options.token_file)
+    stdout = os.dup(1)
+    # Nothing but messages goes to the editor, whoever prints.
+    os.dup2(2, 1)
+    logs.set_up(options.log_level, "text", None)
+    async with connect(options.gateway, options.space, token, name=name) as space:
+        lines = EditorLines()
+        server = EditorServer(space, lines.write, to=options.to)
+        await server.start()
+        await lines.open(0, stdout, server.peer.feed)
+        leaving = asyncio.ensure_future(space.stay())
+        gone = asyncio.ensure_future(lines.ended.wait())
+        try:
+            await asyncio.wait([leaving, gone], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await server.close()
+            lines.close()
+            gone.cancel()
+            leaving.cancel()
+        return 0 if lines.ended.is_set() else 1
 
 
 def _print_joined(member: AcpMember, me: str) -> None:
