@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from tests.bridge.conformance_soak import run_conformance
+from tests.cluster.cluster_soak import run_cluster_faults
 from tests.console.firefox_soak import run_firefox
 from tests.gateway.crash_soak import run_gateway_crashes
 from tests.gateway.execution_soak import run_execution_kills
@@ -30,6 +31,7 @@ SOAKS: dict[str, tuple[Callable[[int, int], str], int]] = {
     "journal": (run_journal_crashes, 100),
     "gateway": (run_gateway_crashes, 100),
     "executions": (run_execution_kills, 60),
+    "cluster": (run_cluster_faults, 200),
     "lost_files": (run_lost_files, 1_000),
     "rules": (run_probes, 100_000),
     "events": (run_event_soak, 1_000_000),

@@ -39,8 +39,10 @@ async def connect(
     """Join a space for the length of a block: `async with connect(url, "lab", token) as space:`.
 
     `url` is the gateway's, http(s) or ws(s), with the path that a proxy gave it; `space` may be left out
-    where there is only one. `participant` asks for a runtime id other than our name. `name` is our name, for
-    a gateway that does not know whose token it is; the reference implementation's makes one up otherwise.
+    where there is only one. For a cluster, `url` has the addresses of several gateways, separated by commas:
+    when one does not answer, or a connection drops, the next one is tried at once. `participant` asks for a
+    runtime id other than our name. `name` is our name, for a gateway that does not know whose token it is;
+    the reference implementation's makes one up otherwise.
     A connection that breaks is opened again, unless `reconnect` is false or the gateway says not to.
     `passive` sends and receives, but answers nothing by itself: for a second connection beside the one that
     does.

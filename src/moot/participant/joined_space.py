@@ -491,7 +491,7 @@ class JoinedSpace:
 
         Its history is bounded and may be turned off. Nothing of it is handled or checked here.
         """
-        return await fetch_history(self._parts.options, self.me, since) or []
+        return await fetch_history(self._parts.options, self._session.link.url, self.me, since) or []
 
     async def recall(self, since: float = 0.0) -> list[Envelope]:
         """Learn from the history what was sent before we joined: proposals, chats and reasoning.

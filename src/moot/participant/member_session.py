@@ -125,7 +125,7 @@ class MemberSession:
         parts = self._parts
         if len(parts.proposals):
             since = self._lost_at - parts.options.limits.history_margin_seconds
-            history = await fetch_history(parts.options, parts.sender.me, since)
+            history = await fetch_history(parts.options, self.link.url, parts.sender.me, since)
             self.router.replay_decisions(history or [], self._known_before_loss)
         await parts.proposal_sync.refresh()
 

@@ -19,7 +19,8 @@ _MAX_NAMES: Final = 8
 
 def console_address(gateway: str) -> str:
     """The web console of a gateway, from the address at which clients join it."""
-    parts = urlsplit(gateway)
+    # Of a cluster's gateways the first one.
+    parts = urlsplit(gateway.split(",")[0].strip())
     scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
     return urlunsplit((scheme, parts.netloc, parts.path.rstrip("/").removesuffix("/ws"), "", ""))
 

@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
 def _ask_for_link(settings: ConnectSettings) -> dict[str, Json]:
     import httpx2
 
-    page = f"{settings.url.rstrip('/')}/"
+    page = f"{settings.url.split(',')[0].strip().rstrip('/')}/"
     try:
         answer = httpx2.post(
             f"{page}sign-in-links",

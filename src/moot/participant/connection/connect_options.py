@@ -25,6 +25,7 @@ Echo = bool | Literal["unanswered"]
 class ConnectOptions:
     """The options of `connect`, checked. Raises UsageError for an unknown dialect or a wrong address."""
 
+    # Several, separated by commas, for the gateways of a cluster.
     url: str
     space: str = ""
     token: str | None = field(default=None, repr=False)
@@ -41,9 +42,17 @@ class ConnectOptions:
     def __post_init__(self) -> None:
         if self.dialect not in DIALECTS:
             raise UsageError(f"a space speaks {', '.join(DIALECTS)}; not {self.dialect!r}")
-        self.websocket_url()
+        if not self.urls:
+            raise UsageError("the address of a gateway is missing")
+        for url in self.urls:
+            self.websocket_url(url)
 
-    def websocket_url(self) -> str:
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The addresses of the gateways of a cluster, one for a gateway that is alone."""
+        return tuple(each for url in self.url.split(",") if (each := url.strip()))
+
+    def websocket_url(self, url: str) -> str:
         """MEW connects with `?space=`, the older dialects with `?topic=`; frames are asked for there."""
         query: dict[str, str] = {}
         if self.dialect == "mew":
@@ -53,11 +62,11 @@ class ConnectOptions:
             query = {"topic": self.space, "dialect": self.dialect, "streams": "1"}
         if self.echo is not True:
             query["echo"] = self.echo or "0"
-        return websocket_url(self.url, "/ws", query)
+        return websocket_url(url, "/ws", query)
 
-    def history_url(self, participant: str, since: float) -> str:
-        """Where the gateway lists what a participant was sent since then (seconds since 1970)."""
-        parts = urlsplit(self.url)
+    def history_url(self, url: str, participant: str, since: float) -> str:
+        """Where the gateway at `url` lists what a participant was sent since then (seconds since 1970)."""
+        parts = urlsplit(url)
         scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
         prefix = parts.path.rstrip("/").removesuffix("/ws")
         query = {"since": repr(since), "dialect": self.dialect}

@@ -22,13 +22,13 @@ class _HistoryPage(msgspec.Struct):
 _page_decoder = msgspec.json.Decoder(_HistoryPage)
 
 
-async def fetch_history(options: ConnectOptions, me: str, since: float) -> list[Envelope] | None:
-    """What we were sent since then (seconds since 1970), oldest first; None if the gateway has no history."""
+async def fetch_history(options: ConnectOptions, url: str, me: str, since: float) -> list[Envelope] | None:
+    """What the gateway at `url` sent us since then (seconds since 1970), oldest first; None without any."""
     if options.token is None:
         return None
     try:
         status, body = await fetch(
-            options.history_url(me, since),
+            options.history_url(url, me, since),
             headers={"Authorization": f"Bearer {options.token}"},
             timeout_seconds=options.limits.confirm_seconds,
             max_bytes=options.limits.max_history_bytes,

@@ -59,6 +59,8 @@ class Link:
     def __init__(self, options: ConnectOptions, receiver: EnvelopeReceiver) -> None:
         self.phase: Phase = "dialling"
         self.reconnect = options.reconnect
+        # Of the gateway that we are connected to, or try next.
+        self.url = options.urls[0]
         self._options = options
         self._limits = options.limits
         self._receiver = receiver
@@ -75,6 +77,8 @@ class Link:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limits.connect_seconds
         has_joined = False
+        # Gateways that may answer at once: after one has failed, each of the others is tried without a wait.
+        untried = len(self._options.urls) - 1
         try:
             while True:
                 fault = await self._run_once()
@@ -84,6 +88,7 @@ class Link:
                     if final is not None:
                         return self._end(final)
                     backoff.reset()
+                    untried = len(self._options.urls) - 1
                     deadline = loop.time() + self._limits.reconnect_seconds
                 elif isinstance(fault, NotAdmitted) or loop.time() >= deadline:
                     if not has_joined:
@@ -91,11 +96,20 @@ class Link:
                     return self._end(_close_reason_of(fault))
                 if self.leaving is not None:
                     return self._end(self.leaving)
+                self._choose_next()
+                if untried > 0:
+                    untried -= 1
+                    continue
                 await self._wait_before_retry(min(backoff.next_delay(), max(0.01, deadline - loop.time())))
         finally:
             self.phase = "closed"
             if self._socket is not None:
                 self._socket.abort()
+
+    def _choose_next(self) -> None:
+        """Go to the next gateway of the cluster, if there is another."""
+        urls = self._options.urls
+        self.url = urls[(urls.index(self.url) + 1) % len(urls)]
 
     async def _wait_before_retry(self, seconds: float) -> None:
         """Leaving ends the wait."""
@@ -123,17 +137,17 @@ class Link:
         self._set_phase("dialling")
         try:
             socket = await dial(
-                self._options.websocket_url(),
+                self._options.websocket_url(self.url),
                 self,
                 headers=self._options.headers(),
                 limits=self._limits.dial,
                 tls=self._options.tls,
             )
         except UpgradeRefused as fault:
-            url = self._options.url
+            url = self.url
             return Unreachable(f"{url}: {fault}") if fault.is_temporary else explain_not_admitted(url, fault)
         except Unreachable as fault:
-            return explain_unreachable(self._options.url, fault)
+            return explain_unreachable(self.url, fault)
         await self._wait_while_phase("joining", self._limits.welcome_seconds)
         if self.phase == "joining":
             socket.abort()
