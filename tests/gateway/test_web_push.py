@@ -24,6 +24,7 @@ from tests.gateway.push_browser import PushBrowser, decoded, encoded
 from tests.gateway.receivers import Receiver, receiver
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway, space_settings
 from tests.gateway.test_notifications import PEOPLE, propose
+from tests.gateway.test_short_lived_tokens import mint
 from tests.waiting import until
 
 LOCAL: dict[str, Json] = {
@@ -298,6 +299,26 @@ async def test_a_token_that_is_replaced_takes_its_devices_with_it(tmp_path: Path
             assert len(service.requests) == 1
             assert (await devices.add(PushBrowser(service.url))).status_code == 401
             await until(lambda: kept(room) == [])
+
+
+async def test_a_token_that_ends_by_itself_turns_nothing_on(tmp_path: Path) -> None:
+    """It would be on for an hour, and its person would think that it still is."""
+    async with (
+        receiver(status=201) as service,
+        running_gateway(tmp_path, PEOPLE, notifications=quick()) as room,
+    ):
+        short = (await mint(room, "maria", "t-maria", seconds=60)).json()["token"]
+        headers = {"Authorization": f"Bearer {short}"}
+        body = PushBrowser(service.url).subscription
+        refused = await room.http.post("/push-subscriptions", json=body, headers=headers)
+        assert refused.status_code == 403
+        assert "ends by itself" in refused.json()["message"]
+        assert (await room.http.get("/push-subscriptions", headers=headers)).json()["subscriptions"] == []
+        assert service.requests == []
+        host = room.gateway.directory.hosts["lab"]
+        late = host.journaled.clock() + 61
+        host.journaled.clock = lambda: late
+        assert (await room.http.get("/push-subscriptions", headers=headers)).status_code == 401
 
 
 async def test_who_is_kicked_is_told_nothing_more(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ class SpaceDirectory:
     def holder_of(self, space: str, token_hash: str) -> str | None:
         """Whose token this is in that space, if it lets anybody in."""
         host = self.hosts.get(space)
-        name = None if host is None else host.space.find_token_owner(token_hash)
+        name = None if host is None else host.find_token_owner(token_hash)
         return None if host is None or name is None or self._is_excluded(host, name) else name
 
     def _create_for(self, name: str | None, token: str | None) -> SpaceHost | AccessDenied | None:

@@ -71,6 +71,15 @@ class PushRoutes:
     async def add(self, request: Request) -> Response:
         """Turn notifications on for a device, which is sent a first one before this answers."""
         token, devices = self._caller(request)
+        if TokenHolder(self._directory, token).ends_by_itself():
+            # It would be on for an hour, and then silently off.
+            raise RequestRefused(
+                AccessDenied(
+                    403,
+                    "this sign-in ends by itself, and notifications would end with it unnoticed: sign in with"
+                    " a token of your own to turn them on, or ask for a receiver in the configuration",
+                )
+            )
         check_json(request)
         body = await object_of(request, _MAX_BODY_BYTES)
         wait = self._subscribes.take(token, self._clock())

@@ -61,6 +61,11 @@ class TokenHolder:
         found = ((space, self.participant_in(space)) for space in self._directory.hosts)
         return {space: name for space, name in found if name is not None}
 
+    def ends_by_itself(self) -> bool:
+        """Whether the token was given for a time, as by a sign-in with a provider of identities."""
+        states = (self._directory.hosts[space].space.state for space in self.spaces())
+        return any(state.temporary_tokens.get(self.owner) is not None for state in states)
+
     def check(self) -> None:
         if not self.spaces():
             raise ReceiverGone
