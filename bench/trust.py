@@ -98,8 +98,19 @@ class Simulation:
             self.acts.setdefault(verdict.rule.name, []).append(wrong)
             self.approvals += verdict.decision == "approve"
             self.wrong_approvals += wrong and verdict.decision == "approve"
-            self.after_contradiction += wrong and verdict.rule.name in self.suspended
+            self.after_contradiction += wrong and self._was_contradicted(verdict.rule)
             self.wrong_rejections += wrong and verdict.decision == "reject"
+
+    def _was_contradicted(self, rule: Rule) -> bool:
+        """Whether a person decided otherwise about a call that the rule covers, before it decided this one.
+
+        Judged by the decisions alone, not by what is suspended: a rule that goes on, comes back, or was
+        accepted against what people had decided is found by it.
+        """
+        return any(
+            decision.lesson not in (None, rule.decision) and rule.covers_call(decision.case, decision.case.at)
+            for decision in self.history
+        )
 
     def _asked(self, case: Case, *, said: bool) -> None:
         at = case.at + 30.0

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from bench import trust, trust_report
 from bench.trust_people import EXPRESSIBLE, INEXPRESSIBLE
 from bench.trust_worlds import READABLE, UNKNOWABLE
+
+from moot.trust.rules import Rule
+from tests.trust.history import history
 
 
 @pytest.mark.parametrize("policy", EXPRESSIBLE)
@@ -34,6 +39,18 @@ def test_where_nobody_could_know_a_rule_ends_with_the_first_contradiction(world:
     run = trust.simulate(world, 1, 600)
     assert run.after_contradiction == 0
     assert run.wrong_approvals <= 0.1 * run.approvals
+
+
+def test_a_rule_that_goes_on_after_a_contradiction_is_found_whatever_is_suspended() -> None:
+    rng = random.Random(1)
+    simulation = trust.Simulation(trust.POLICIES["drift"](rng), 1)
+    fine = [{"path": f"/team/notes/n{number}.md"} for number in range(3)]
+    rule = Rule("r", "approve", arguments={"path": "/team/*"})
+    simulation.history = history(fine)
+    assert not simulation._was_contradicted(rule)
+    simulation.history += history([{"path": "/team/plans/x.md"}], lambda _: False)
+    assert simulation._was_contradicted(rule)
+    assert not simulation._was_contradicted(Rule("r", "approve", arguments={"path": "/team/notes/*"}))
 
 
 def test_the_simple_way_is_wrong_where_ours_is_not() -> None:

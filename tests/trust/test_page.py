@@ -50,8 +50,8 @@ async def test_the_page_goes_from_approvals_to_a_rule_to_a_trip_wire(tmp_path: P
 def test_every_key_of_a_rule_is_explained_and_the_example_is_one() -> None:
     text = text_of(TOPIC).partition("## The rules file")[2].partition("\n## ")[0]
     explained = set(re.findall(r"^\| `([\w.]+)` \|", text, re.MULTILINE))
-    keys = {*rule_yaml._RULE_KEYS} - {"limits", "origin"}
-    keys |= {f"limits.{key}" for key in rule_yaml._LIMIT_KEYS}
+    keys = {*rule_yaml.RULE_KEYS} - {"limits", "origin"}
+    keys |= {f"limits.{key}" for key in rule_yaml.LIMIT_KEYS}
     keys |= {f"origin.{key}" for key in rule_yaml._ORIGIN_KEYS}
     assert explained == keys
     example, tests = (block.code for block in blocks_of(text) if block.info == "yaml")

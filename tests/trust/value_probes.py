@@ -1,7 +1,8 @@
 """An adversary that earns rules and probes their edges: fuzzed shells, paths, URLs, addresses, SQL and types.
 
 What was earned is said here once more by an oracle of its own for each kind: Python's `shlex`, `posixpath`,
-`urllib`, expressions written by hand. An approval that the oracle does not share is a fault.
+`urllib`, expressions written by hand; and by the words of the suggestion, read as a person would
+(`word_oracle`). An approval that one of the two does not share is a fault.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from moot.protocol.operation import Json
 from moot.trust.learner import suggest
 from moot.trust.rules import Rule, evaluate
 from tests.trust.history import START, call, history
+from tests.trust.word_oracle import allowed_by_words
 
 NOW = START + 86_400.0
 _NAMES = [
@@ -197,5 +199,9 @@ def run_probes(count: int, seed: int) -> str:
         given += 1
         assert arguments == {each.argument: text}
         assert each.allows(text), (each.argument, text)
+        # SQL is said by its form alone, which the other oracle reads.
+        if each.argument != "sql":
+            said = [rule.words for rule in each.rules]
+            assert any(allowed_by_words(words, each.argument, text) for words in said), (text, said)
     assert given > 0
     return f"{count:,} probes, {given:,} approved, none beyond what was earned"

@@ -44,7 +44,7 @@ MAX_ACCEPTING_PEOPLE: Final = 10
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _DURATION: Final = re.compile(r"(\d{1,6})(s|m|h|d|w)", re.ASCII)
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
-_RULE_KEYS: Final = (
+RULE_KEYS: Final = (
     "name",
     "decision",
     "words",
@@ -64,7 +64,7 @@ _RULE_KEYS: Final = (
     "limits",
     "origin",
 )
-_LIMIT_KEYS: Final = ("count", "per", "expires", "while_present", "check")
+LIMIT_KEYS: Final = ("count", "per", "expires", "while_present", "check")
 _ORIGIN_KEYS: Final = ("suggestion", "accepted_by", "accepted", "seconded_by")
 
 T = TypeVar("T")
@@ -108,7 +108,7 @@ def _accepting_people(top: Mapping[str, Json]) -> int:
 
 def rule_of_json(value: Json, where: str = "rule") -> Rule:
     """Read one rule from YAML or from an envelope; raises UsageError with the place of the mistake."""
-    fields = _mapping(value, where, _RULE_KEYS)
+    fields = _mapping(value, where, RULE_KEYS)
     name = fields.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise _error(f"{where}.name", "must be 1 to 64 letters, digits, dots, dashes or underscores")
@@ -154,7 +154,7 @@ def rule_of_json(value: Json, where: str = "rule") -> Rule:
 def _limits(value: Json, where: str) -> RuleLimits:
     if value is None:
         return RuleLimits()
-    fields = _mapping(value, where, _LIMIT_KEYS)
+    fields = _mapping(value, where, LIMIT_KEYS)
     count = fields.get("count")
     if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
         raise _error(f"{where}.count", "must be a whole number of at least 1")

@@ -14,6 +14,7 @@ from moot.errors import UsageError
 from moot.participant import JoinedSpace, SentEnvelope
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
+from moot.trust.rule_yaml import LIMIT_KEYS, RULE_KEYS
 from moot.trust.values.kinds import KINDS
 from moot.tui.operations.operation import ClientContext, OperationResult, Run, UserOperation, no_arguments
 from moot.tui.rule_lines import (
@@ -29,24 +30,9 @@ from moot.tui.trust_log import TrustLog, call_approver
 
 # The approver answers at once unless it is busy learning.
 ANSWER_SECONDS: Final = 5.0
-# Fields of a rule; anything else that is set is an argument.
-_FIELDS: Final = frozenset(
-    {
-        "proposer",
-        "to",
-        "method",
-        "tool",
-        "arguments",
-        "range",
-        "equals",
-        "hours",
-        "seen_hours",
-        "after",
-        "before",
-    }
-    | {"limits"}
-)
-_LIMITS: Final = frozenset({"count", "per", "expires", "while_present", "check"})
+# Fields of a rule; anything else that is set is an argument, also one that is called like a kind of value.
+_FIELDS: Final = frozenset(RULE_KEYS) - {"name", "decision", "words", "extra_arguments", "origin", *KINDS}
+_LIMITS: Final = frozenset(LIMIT_KEYS)
 
 
 class TrustCommands:
