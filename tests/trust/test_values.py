@@ -167,6 +167,10 @@ def test_statements_widen_by_what_they_do_to_which_tables() -> None:
         "WITH x AS (DELETE FROM orders RETURNING *) SELECT name FROM x WHERE id = 1",
         "UPDATE orders SET status = 'paid'",
         "UPDATE orders SET status = 'paid' WHERE 1 = 1",
+        # To MySQL, and to SQLite where there is no such column, a text: they hold for every row.
+        "SELECT name FROM orders WHERE \"x\" = 'x'",
+        "UPDATE orders SET status = 'paid' WHERE \"id\" = 'id'",
+        'SELECT name FROM orders "o WHERE id = 1" WHERE id = 1',
         "UPDATE orders SET status = 'paid' WHERE id > 0",
         "UPDATE orders SET total = 0 WHERE id = 1",
         "DELETE FROM orders WHERE id = 1",
