@@ -108,7 +108,12 @@ async def _sign_in(browser: Browser, access: SceneAccess, size: str, scheme: str
 
 
 async def _views(page: Page) -> list[str]:
-    script = "async () => (await import('/console/core/router.js')).registeredViews().map((each) => each.id)"
+    # From the modules that the page runs: the same file at another address is another module.
+    script = """async () => {
+        const app = document.querySelector('script[type="module"]').src;
+        const { registeredViews } = await import(new URL("core/router.js", app).href);
+        return registeredViews().map((each) => each.id);
+    }"""
     found: list[str] = await page.evaluate(script)
     return found
 

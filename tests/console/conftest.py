@@ -136,6 +136,19 @@ def page_as(gateway: Running, watched: Watched) -> PageAs:
     return open_page
 
 
+def view_ids(page: Page) -> list[str]:
+    """The views of the page, from the modules that it runs: one file at two addresses is two modules."""
+    found: list[str] = page.evaluate(
+        """async () => {
+            const app = document.querySelector('script[type="module"]').src;
+            const { registeredViews } = await import(new URL("core/router.js", app).href);
+            return registeredViews().map((each) => each.id);
+        }"""
+    )
+    assert "timeline" in found
+    return found
+
+
 def sign_in(page: Page, token: str, *, remember: bool = False) -> None:
     """Type the token and wait until the line stands."""
     page.get_by_label("Token", exact=True).fill(token)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.console.conftest import MemberAs, PageAs, Watched
+from tests.console.conftest import MemberAs, PageAs, Watched, view_ids
 from tests.console.gateway_and_members import Running
 
 AXE = Path(__file__).parents[2] / ".node/node_modules/axe-core/axe.min.js"
@@ -60,10 +60,7 @@ def test_no_view_has_a_serious_issue(
     rejected = page.get_by_role("listbox", name="Timeline").get_by_role("option").filter(has_text="unsafe")
     expect(rejected).to_be_visible()
     found = {}
-    views: list[str] = page.evaluate(
-        "async () => (await import('/console/core/router.js')).registeredViews().map((each) => each.id)"
-    )
-    for view in views:
+    for view in view_ids(page):
         page.evaluate(f"location.hash = '#/lab/{view}'")
         expect(page.locator(f".view-{view}")).to_be_visible()
         page.wait_for_function("document.fonts.status === 'loaded'")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.console.conftest import PageAs
+from tests.console.conftest import PageAs, view_ids
 
 PHONE = {"width": 390, "height": 844}
 NAMES = ["Inbox", "Timeline", "Chat", "Tools", "Members", "Rules"]
@@ -54,10 +54,7 @@ def test_a_phone_has_five_items_and_reaches_every_view(page_as: PageAs) -> None:
 def test_every_view_fits(page_as: PageAs, size: tuple[int, int]) -> None:
     width, height = size
     page = page_as("human", viewport={"width": width, "height": height})
-    ids = page.evaluate(
-        "async () => (await import('/console/core/router.js')).registeredViews().map((each) => each.id)"
-    )
-    for view in ids:
+    for view in view_ids(page):
         page.evaluate(f"location.hash = '#/lab/{view}'")
         expect(page.locator(f".view-{view}")).to_be_visible()
         wider = page.evaluate(

@@ -47,7 +47,8 @@ export class ChatMessages {
     this._later = undefined;
     this._items = el("ol", {});
     this._list = el("div", { class: "chat-list", role: "log", "aria-label": "Chat", "aria-live": "off", tabindex: "0", on: { scroll: () => this._scrolled() } }, this._items);
-    this._earlier = el("li", { class: "chat-earlier", role: "status" });
+    this._earlierParts = el("div", { class: "chat-earlier", role: "status" });
+    this._earlier = el("li", {}, this._earlierParts);
     this._newer = el("button", { type: "button", class: "button primary small chat-newer", hidden: true, on: { click: () => this.follow() } });
     this._empty = el("div", { class: "empty" }, icon("chat", 28), el("strong", {}, "Nobody has said anything yet"), el("span", {}, "Write to everyone, or to one member. Agents answer here, and everyone in the space can read along."));
     this.node = el("section", { class: "chat-main", "aria-label": "Messages" }, this._list, this._empty, this._newer);
@@ -141,7 +142,7 @@ export class ChatMessages {
   /** What stands above the first message: the way to earlier ones, or why there are none. @param {boolean} isLoaded whether there are some in this page */
   _drawEarlier(isLoaded) {
     const { older } = this.context.openSpace;
-    redraw(this._earlier, [isLoaded, older.status, older.reason].join("\n"), () => {
+    redraw(this._earlierParts, [isLoaded, older.status, older.reason].join("\n"), () => {
       if (isLoaded) return [button("Show earlier", () => this._showEarlier(), { class: "quiet small" })];
       if (older.status === "loading") return [el("span", { class: "soft" }, "Loading earlier messages…")];
       if (older.status === "end") return [el("span", { class: "soft" }, END_TEXTS[older.reason] ?? "")];
