@@ -347,6 +347,36 @@ async def test_a_rule_decides_what_waited_for_the_comparison_of_unchanged_tools(
         assert asked > before
 
 
+async def test_a_rule_decides_again_when_an_absent_host_is_back_with_the_same_tools(tmp_path: Path) -> None:
+    """D-100: the approval of what nobody could do was refused; it is neither wasted nor done twice."""
+    async with office(tmp_path) as here:
+        name = await here.accepted()
+        await until(lambda: "files/write_file" in here.store.definitions)
+        assert await here.write("reports/day-29.md") == "by approver"
+        listed = await here.alice.list_all("files", "tools", timeout_seconds=HANG_SECONDS)
+        await here.files.close()
+        await until(lambda: "files" not in here.approver.space.roster)
+        proposing = asyncio.create_task(here.write("reports/day-28.md"))
+        await until(lambda: len(here.alice.proposals.open()) == 1)
+        (waiting,) = here.alice.proposals.open()
+        await until(lambda: here.approver.asked_because(waiting.id) is not None)
+        assert here.approver.asked_because(waiting.id) == (
+            f"rule {name} would approve this, but its host is not connected"
+        )
+        calls = []
+        other = await here.party.join("files")
+
+        async def handle(request: IncomingRequest) -> dict[str, Json] | None:
+            if request.method == "tools/list":
+                return {"tools": listed}
+            calls.append(request.method)
+            return {"content": []}
+
+        other.server.use_handler(handle)
+        assert await proposing == "by approver"
+        assert calls == ["tools/call"]
+
+
 async def test_in_the_shadow_nothing_is_done_and_predictions_are_compared(tmp_path: Path) -> None:
     async with office(tmp_path, ApproverSettings(shadow=True, learning=LEARNING)) as here:
         name = await here.accepted()

@@ -29,7 +29,7 @@ from typing import Final
 
 import msgspec
 
-from moot.errors import ApprovalRequired, MootError, NotAllowed, ProposalSettled
+from moot.errors import ApprovalRequired, MootError, NotAllowed, ProposalSettled, TargetAbsent
 from moot.participant import MissedMessages
 from moot.participant.connection.roster import PresenceEvent
 from moot.participant.joined_space import JoinedSpace
@@ -351,8 +351,10 @@ class Approver:
         # Counted before it is sent, so that a burst cannot exceed a limit.
         self._deciding_rules[case.id] = verdict.rule.name
         self.tally.record(verdict.rule.name, self.uses_clock())
-        decide = self._fulfil if verdict.decision == "approve" else self._reject
-        self.space.spawn(decide(case, verdict.rule))
+        if verdict.decision == "approve":
+            self.space.spawn(self._fulfil(case, verdict.rule, draw))
+        else:
+            self.space.spawn(self._reject(case, verdict.rule))
 
     def _note_asked(self, id: str, why: str) -> None:
         """Note why people are asked, for those who want to know later; the first reason stays."""
@@ -373,13 +375,19 @@ class Approver:
         self._note_asked(case.id, f"rule {rule.name} matched, but was stopped before it decided")
         return False
 
-    async def _fulfil(self, case: Case, rule: Rule) -> None:
+    async def _fulfil(self, case: Case, rule: Rule, draw: float) -> None:
         if not self._may_still_decide(case, rule):
             return
         try:
             await self.space.approve(
                 case.id, timeout_seconds=self.settings.call_seconds, context=RULE_CONTEXT + rule.name
             )
+        except TargetAbsent:
+            # It stays open (D-100): rules decide again when its host is back and its tools were compared.
+            self._deciding_rules.pop(case.id, None)
+            self._note_asked(case.id, f"rule {rule.name} would approve this, but its host is not connected")
+            if len(self._deferred) < MAX_DEFERRED:
+                self._deferred[case.id] = (case, draw)
         except (ProposalSettled, ApprovalRequired) as fault:
             # Somebody else decided first, or several votes are required (D-28).
             log.info("not decided", extra={"proposal": case.id, "why": str(fault)})
