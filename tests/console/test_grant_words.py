@@ -12,7 +12,7 @@ from moot.errors import NotAllowed
 from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from tests.console.approvals_page import SETTLED, detail, dialog_button, outcome, propose, shown
+from tests.console.approvals_page import SETTLED, approve, detail, dialog_button, outcome, propose, shown
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.gateway_and_members import Driven, gathered
 from tests.console.test_approvals import heard
@@ -121,3 +121,26 @@ def test_what_leads_out_of_its_folder_is_no_folder(page_as: PageAs, member: Memb
     propose(member("agent"), "write_file", path=path, content="x")
     page = page_as("human", "approvals")
     expect(open_dialog(page).get_by_label("This folder")).to_be_disabled()
+
+
+def test_numbers_are_the_same_to_the_last_digit_in_words_and_in_results(
+    page_as: PageAs, member: MemberAs
+) -> None:
+    """9007199254740993 is no number of JavaScript."""
+    member("files")
+    agent = member("agent")
+    proposal = propose(agent, "add", a=9007199254740993, b=1)
+    page = page_as("human", "approvals")
+    shown(page, "add")
+    page.keyboard.press("Shift+A")
+    dialog = page.locator("dialog")
+    expect(dialog.locator(".capability-description")).to_contain_text("exactly a=9007199254740993")
+    page.keyboard.press("Escape")
+    agent.run(lambda space: proposal.withdraw())
+    proposal = propose(agent, "add", a=9007199254740992, b=1)
+    page.get_by_role("list", name="Pending proposals").get_by_text("a=9007199254740992").click()
+    shown(page, "add")
+    approve(page)
+    outcome(agent, proposal)
+    page.get_by_text("Structured data").click()
+    expect(detail(page).locator(".history-result .json-number")).to_have_text("9007199254740993")

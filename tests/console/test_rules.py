@@ -91,6 +91,13 @@ def test_an_accepted_rule_decides_is_counted_and_says_why(page_as: PageAs, offic
         assert office.write(f"reports/day-{day}.md") == "by approver"
     expect(rule(page).locator(".rule-hits")).to_have_text("3decisions")
     expect(rule(page)).to_contain_text("accepted by human")
+    # What is left of its limit is counted with its decisions, as the approver counts it.
+    (accepted,) = office.store.rules
+    left = office.approver.tally.remaining(accepted, office.approver.uses_clock())
+    assert left == (accepted.limits.count or 0) - 3
+    expect(rule(page).locator("[data-left]")).to_have_text(f"{left} left")
+    # Bars have their own axis: a share of decisions is no number of them.
+    expect(page.locator(".plot-counts span")).to_have_text(["14", "7", "0"])
     expect(page.locator(".plot figcaption")).to_contain_text("21 % of 14 decisions were automatic")
     outcome = page.locator("[data-outcome^=write_file-agent-] td")
     expect(outcome.nth(0)).to_have_text("3")

@@ -264,8 +264,12 @@ def test_the_payload_is_shown_to_the_digit(page_as: PageAs, member: MemberAs) ->
     """D-28: 9007199254740993 must not be shown as …992."""
     page = page_as("human", "timeline")
     agent = member("agent")
-    params = {"name": "pay", "arguments": {"amount": 9007199254740993, "other": 12345678901234567890}}
+    params = {
+        "name": "pay",
+        "arguments": {"amount": 9007199254740993, "other": 12345678901234567890, "x": 1.0},
+    }
     agent.run(lambda space: space.propose("files", "tools/call", params, timeout_seconds=60))
+    expect(rows(page, "pay")).to_contain_text("amount=9007199254740993 other=12345678901234567890 x=1.0")
     rows(page, "pay").click()
     details = page.get_by_role("complementary", name="Details")
     expect(details).to_contain_text("9007199254740993")

@@ -71,6 +71,12 @@ def test_the_demo_proposes_and_the_printed_line_approves_it(demo: subprocess.Pop
         "Authorization": f"Bearer {Path(token[1]).read_text().strip()}",
         "Content-Type": "application/json",
     }
+    # A question of the console is no decision: the agent goes on waiting for one.
+    tools = {"jsonrpc": "2.0", "id": 7, "method": "tools/list"}
+    question = {"kind": "mcp/request", "to": ["notes"], "payload": tools}
+    asked = httpx.post(url[0], json=question, headers=headers, timeout=HANG_SECONDS)
+    assert asked.json()["status"] == "accepted"
+    assert "note 2" not in lines_until(demo, "mcp/response")
     answer = httpx.post(url[0], content=body[1], headers=headers, timeout=HANG_SECONDS)
     assert answer.json()["status"] == "accepted"
     lines_until(demo, "mcp/response")

@@ -5,6 +5,8 @@
  * `mcp.response.tools/call:read_file`, or `x_origin.kind` of a translated copy); otherwise it is looked up.
  */
 
+import { membersOf, textAt } from "./json-text.js";
+
 /** @typedef {{base: string, method: string, name: string}} Operation */
 
 const SLASHED = /^(mcp\/(?:request|response|proposal)):([^:]+)(?::([\s\S]+))?$/;
@@ -80,15 +82,15 @@ export function reasoningText(payload) {
   return "";
 }
 
-/** A one-line summary of an envelope. @param {any} envelope @param {Operation} operation */
-export function summary(envelope, operation) {
+/** A one-line summary of an envelope. @param {any} envelope @param {Operation} operation @param {string} [raw] as it was received */
+export function summary(envelope, operation, raw = "") {
   const payload = envelope.payload ?? {};
   const kind = envelope.kind;
   const text = (/** @type {any} */ each) => (typeof each === "string" ? each : "");
   if (kind === "chat") return text(payload.text);
   if (kind.startsWith("reasoning/")) return reasoningText(payload);
   if (kind === "mcp/response") return payload.error ? `error: ${text(payload.error.message) || payload.error.code}` : resultSummary(payload.result);
-  if (kind.startsWith("mcp/") && operation.method && payload.params !== undefined) return argumentsSummary(payload.params);
+  if (kind.startsWith("mcp/") && operation.method && payload.params !== undefined) return argumentsSummary(payload.params, raw);
   if (/^mcp\/(request|proposal)/.test(kind) && operation.method) return "";
   if (kind === "system/presence") return `${payload.participant?.id ?? "someone"} ${{ join: "joined", leave: "left", invited: "was invited" }[String(payload.event)] ?? payload.event}${payload.reason ? `: ${text(payload.reason)}` : ""}`;
   if (kind === "system/error") return `${text(payload.error)}: ${text(payload.message)}`;
@@ -120,12 +122,26 @@ function resultSummary(result) {
   return JSON.stringify(result).slice(0, 400);
 }
 
-/** @param {any} params */
-function argumentsSummary(params) {
+// Numbers that `JSON.parse` may change: long ones, 1.0, 1e400.
+const FRAGILE = /\d{16}|\d\.\d*0(?!\d)|\d[eE][-+]?\d/;
+// Looking for them in more text than this would take longer than a summary is worth.
+const MAX_EXACT = 20_000;
+
+/** The texts of arguments with such numbers, by name. @param {any} params @param {string} raw @returns {Map<string, string>} */
+function fragileTexts(params, raw) {
+  const at = raw.indexOf('"params"');
+  if (at < 0 || raw.length - at > MAX_EXACT || !FRAGILE.test(raw.slice(at))) return new Map();
+  const text = textAt(raw, params?.arguments === undefined ? ["payload", "params"] : ["payload", "params", "arguments"]);
+  return text?.startsWith("{") ? new Map(membersOf(text).map((each) => [each.key, each.text])) : new Map();
+}
+
+/** @param {any} params @param {string} raw */
+function argumentsSummary(params, raw) {
   const given = params?.arguments ?? params;
   if (given === null || typeof given !== "object") return JSON.stringify(given) ?? "";
+  const exact = fragileTexts(params, raw);
   return Object.entries(given)
     .filter(([key]) => key !== "name" || params?.arguments !== undefined)
-    .map(([key, value]) => `${key}=${typeof value === "string" ? value.slice(0, 200) : (JSON.stringify(value) ?? "").slice(0, 200)}`)
+    .map(([key, value]) => `${key}=${typeof value === "string" ? value.slice(0, 200) : (exact.get(key) ?? JSON.stringify(value) ?? "").slice(0, 200)}`)
     .join(" ");
 }

@@ -176,7 +176,7 @@ export class Envelopes {
       operation: formatOperation(operation),
       about,
       context: typeof envelope.context === "string" ? envelope.context : "",
-      summary: summary(envelope, operation).slice(0, MAX_SUMMARY_CHARACTERS),
+      summary: summary(envelope, operation, raw).slice(0, MAX_SUMMARY_CHARACTERS),
       raw,
       root: "",
       failed: envelope.kind === "system/error" || envelope.kind === "mcp/reject" || Boolean(payload.error) || payload.result?.isError === true,

@@ -167,3 +167,22 @@ export function parseJson(text) {
 export function isObject(value) {
   return value !== null && typeof value === "object" && !Array.isArray(value);
 }
+
+/** A number as it was written, where `JSON.parse` would change it: 9007199254740993, 1.0, 1e400. */
+export class NumberText {
+  /** @param {string} text */
+  constructor(text) {
+    this.text = text;
+  }
+}
+
+/** The parsed value for showing it: numbers that would be changed are `NumberText`. Throws SyntaxError. @param {string} text @returns {any} */
+export function parseForDisplay(text) {
+  const trimmed = text.trim();
+  if (/^[{[]/.test(trimmed)) {
+    const parts = membersOf(trimmed);
+    return trimmed.startsWith("[") ? parts.map((each) => parseForDisplay(each.text)) : Object.fromEntries(parts.map((each) => [each.key, parseForDisplay(each.text)]));
+  }
+  const value = JSON.parse(trimmed);
+  return typeof value === "number" && String(value) !== trimmed ? new NumberText(trimmed) : value;
+}

@@ -86,6 +86,12 @@ class RuleRecord {
     this.error = "";
   }
 
+  /** What is left of its limit: as reported, less what it decided since. @param {string} name @returns {number | null} */
+  left(name) {
+    const reported = this.rules.get(name)?.left ?? null;
+    return reported === null ? null : Math.max(0, reported - (this.counted.get(name) ?? 0));
+  }
+
   /** @param {string} name */
   hits(name) {
     return (this.rules.get(name)?.hits ?? 0) + (this.counted.get(name) ?? 0);

@@ -1,6 +1,7 @@
 // @ts-check
 /** The result of a call: its progress while it runs, then its content. */
 import { el } from "../core/dom.js";
+import { textAt } from "../core/json-text.js";
 import { textBlock, oneLine, escapeHidden } from "../core/text.js";
 import { jsonTree } from "./json-tree.js";
 
@@ -38,29 +39,33 @@ export function progressView(progress) {
   );
 }
 
-/** An answer: a JSON-RPC error, or a result with content. @param {{result?: any, error?: any}} answer */
-export function answerView(answer) {
+/**
+ * An answer: a JSON-RPC error, or a result with content.
+ * @param {{result?: any, error?: any}} answer @param {string} [raw] its envelope as it was received, if it is still kept: digits as they are
+ */
+export function answerView(answer, raw = "") {
+  const text = (/** @type {any} */ value, /** @type {string[]} */ ...path) => (raw && textAt(raw, ["payload", ...path])) || (JSON.stringify(value) ?? "null");
   if (answer.error) {
     const { code, message, data } = answer.error;
-    return el("div", { class: "answer" }, el("p", { class: "fault" }, escapeHidden(`${message ?? "The call failed."}${code === undefined ? "" : ` (${code})`}`)), data !== undefined && jsonTree(JSON.stringify(data), { label: "details" }));
+    return el("div", { class: "answer" }, el("p", { class: "fault" }, escapeHidden(`${message ?? "The call failed."}${code === undefined ? "" : ` (${code})`}`)), data !== undefined && jsonTree(text(data, "error", "data"), { label: "details" }));
   }
   const result = answer.result;
   const content = Array.isArray(result?.content) ? result.content : null;
-  if (!content) return el("div", { class: "answer" }, result === undefined ? el("p", { class: "soft" }, "Empty result.") : jsonTree(JSON.stringify(result), { label: "result" }));
+  if (!content) return el("div", { class: "answer" }, result === undefined ? el("p", { class: "soft" }, "Empty result.") : jsonTree(text(result, "result"), { label: "result" }));
   return el(
     "div",
     { class: "answer" },
     content.length === 0 && !result.structuredContent && el("p", { class: "soft" }, "Empty result."),
-    content.slice(0, MAX_PARTS).map(partView),
+    content.slice(0, MAX_PARTS).map((/** @type {any} */ part, /** @type {number} */ index) => partView(part, () => text(part, "result", "content", String(index)))),
     content.length > MAX_PARTS && el("p", { class: "soft" }, `and ${content.length - MAX_PARTS} more`),
-    result.structuredContent !== undefined && el("details", {}, el("summary", {}, "Structured data"), jsonTree(JSON.stringify(result.structuredContent), { label: "data" })),
+    result.structuredContent !== undefined && el("details", {}, el("summary", {}, "Structured data"), jsonTree(text(result.structuredContent, "result", "structuredContent"), { label: "data" })),
   );
 }
 
-/** @param {any} part */
-function partView(part) {
+/** @param {any} part @param {() => string} text */
+function partView(part, text) {
   if (typeof part?.text === "string") return textBlock(part.text, { label: "result" });
   if (typeof part?.resource?.text === "string") return el("div", {}, el("p", { class: "soft mono" }, oneLine(part.resource.uri ?? "", 200)), textBlock(part.resource.text, { label: "result" }));
   if (typeof part?.data === "string") return el("p", { class: "soft" }, `${oneLine(part.type ?? "data", 20)}, ${oneLine(part.mimeType ?? "unknown type", 60)}, about ${Math.round((part.data.length * 3) / 4).toLocaleString("en")} bytes`);
-  return jsonTree(JSON.stringify(part ?? null), { label: "part" });
+  return jsonTree(text(), { label: "part" });
 }

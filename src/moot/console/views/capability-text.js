@@ -3,7 +3,7 @@
  * Capabilities as plain text where that is possible; the exact JSON is shown on demand. The
  * terminal uses the same texts (moot/tui/capability_text.py).
  */
-import { isObject, parseJson } from "../core/json-text.js";
+import { NumberText, isObject, parseJson } from "../core/json-text.js";
 import { mayAllow } from "./capability-covers.js";
 
 /** @type {Record<string, string>} */
@@ -80,6 +80,7 @@ function text(value) {
 
 /** JSON with a space after each comma and colon, which is easier to read. @param {any} value @returns {string} */
 function spacedJson(value) {
+  if (value instanceof NumberText) return value.text;
   if (Array.isArray(value)) return `[${value.map(spacedJson).join(", ")}]`;
   if (isObject(value)) return `{${Object.entries(value).map(([key, each]) => `${JSON.stringify(key)}: ${spacedJson(each)}`).join(", ")}}`;
   return JSON.stringify(value) ?? "";

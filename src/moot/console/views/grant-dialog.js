@@ -4,7 +4,7 @@
  * Exactly the capability that the dialog shows (folded, as JSON) is granted.
  */
 import { button, el, newId, replace } from "../core/dom.js";
-import { formatJson } from "../core/json-text.js";
+import { formatJson, parseForDisplay } from "../core/json-text.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";
 import { describeCapability } from "./capability-text.js";
 import { obstacleText } from "./proposal-decisions.js";
@@ -63,7 +63,7 @@ export function grantDialog(context, proposal, shown, summary, decide) {
     const late = obstacleText(context, shown);
     replace(fault, escapeHidden(late || wrong));
     editor.setAttribute("aria-invalid", String(wrong !== ""));
-    replace(meaning, wrong ? null : meaningOf(context, proposal, JSON.parse(editor.value), term));
+    replace(meaning, wrong ? null : meaningOf(context, proposal, editor.value, term));
     yes.disabled = wrong !== "" || late !== "";
   };
   editor.addEventListener("input", () => {
@@ -93,16 +93,17 @@ export function grantDialog(context, proposal, shown, summary, decide) {
   return dialog;
 }
 
-/** What it allows and what not, in a sentence and with calls much like this one. @param {import("../app.js").Context} context @param {Proposal} proposal @param {any} capability @param {import("./grant-terms.js").GrantTerm} term */
-function meaningOf(context, proposal, capability, term) {
+/** What it allows and what not, in a sentence and with calls much like this one. @param {import("../app.js").Context} context @param {Proposal} proposal @param {string} text of the capability @param {import("./grant-terms.js").GrantTerm} term */
+function meaningOf(context, proposal, text, term) {
   const now = Date.now();
+  const capability = JSON.parse(text);
   const { allowed, refused } = grantExamples(context, proposal, capability);
   const after = term.after(now);
   // What ends it belongs to the first things to know.
   const asks = after ? [after, ...refused].slice(0, Math.max(1, refused.length)) : refused;
   const list = (/** @type {string} */ title, /** @type {string[]} */ items, /** @type {"check" | "close"} */ sign) => items.length > 0 && el("div", { class: ["grant-examples", sign === "check" ? "allowed" : "asks"] }, el("h3", {}, title), el("ul", {}, items.map((each) => el("li", {}, icon(sign, 14), el("bdi", {}, escapeHidden(each))))));
   return [
-    el("p", { class: "capability-description" }, nameOf(proposal.from), " will be able to ", el("bdi", {}, escapeHidden(describeCapability(capability))), ` ${term.text(now)}.`),
+    el("p", { class: "capability-description" }, nameOf(proposal.from), " will be able to ", el("bdi", {}, escapeHidden(describeCapability(parseForDisplay(text)))), ` ${term.text(now)}.`),
     el("div", { class: "grant-lists" }, list("Runs without asking", allowed, "check"), list("Still asks", asks, "close")),
     capability.kind !== "mcp/request" && caution("This allows more than calls."),
     !coveredBy(capability, context.state.me.capabilities) && caution("You may not have all of these permissions; you can grant only what you have."),

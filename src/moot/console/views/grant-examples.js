@@ -44,7 +44,8 @@ function similarCalls(context, proposal) {
   if (path !== undefined) for (const value of otherPaths(given[path])) change(path, value, `${path} = ${short(value)}`);
   for (const [key, value] of Object.entries(given)) {
     if (key === path) continue;
-    if (typeof value === "number") change(key, value + 1, `${key} = ${value + 1}`);
+    // Beyond that, one more is not what it seems.
+    if (Number.isSafeInteger(value)) change(key, value + 1, `${key} = ${value + 1}`);
     else if (typeof value === "boolean") change(key, !value, `${key} = ${!value}`);
     else if (typeof value === "string") change(key, `${value} (changed)`, TEXTS.includes(key) || value.length > MAX_TEXT ? `another ${short(key)}` : `another value for ${short(key)}`);
   }

@@ -65,7 +65,7 @@ function byRule(context, proposal) {
 /** @param {import("../core/state.js").State} state @param {Proposal} proposal */
 function resultView(state, proposal) {
   const answer = state.proposals.requests.get(proposal.requestId)?.answer;
-  return answer ? el("div", { class: "history-result" }, el("h4", {}, "Result"), answerView(answer)) : null;
+  return answer ? el("div", { class: "history-result" }, el("h4", {}, "Result"), answerView(answer, state.envelopes.byId(answer.id)?.raw)) : null;
 }
 
 /** @param {import("../app.js").Context} context @param {string} tone @param {number} at @param {string} id @param {any[]} text @param {Proposal} proposal */

@@ -23,6 +23,11 @@ export function hitCount(hits) {
   return [el("strong", {}, hits.toLocaleString("en")), el("span", { class: "faint" }, hits === 1 ? "decision" : "decisions")];
 }
 
+/** @param {number} left */
+export function leftText(left) {
+  return `${left.toLocaleString("en")} left`;
+}
+
 /** @param {Context} context @param {ApproverState} approverState @param {RuleState} shown @param {{may: (kind: string) => boolean, at: number}} options */
 export function ruleCard(context, approverState, shown, options) {
   const rule = shown.rule;
@@ -40,7 +45,7 @@ export function ruleCard(context, approverState, shown, options) {
       el("div", { class: "rule-hits", data: { hits: name } }, hitCount(hits))),
     shown.state === "suspended" && el("p", { class: "suspension-reason" }, icon("warning", 16), el("span", {}, "Suspended: ", el("bdi", {}, escapeHidden(shown.why)))),
     el("p", { class: "soft small-text" }, [
-      limits?.count !== undefined && `at most ${limits.count} per ${limits.per}${shown.left !== null ? `, ${shown.left} left` : ""}`,
+      limits?.count !== undefined && [`at most ${limits.count} per ${limits.per}`, shown.left !== null && [", ", el("span", { data: { left: name } }, leftText(record?.left(name) ?? shown.left))]],
       limits?.check > 0 && `${percent(limits.check)} left to people as a sample`,
       limits?.while_present?.length > 0 && `only while ${oneLine(limits.while_present.join(" and "), 80)} ${limits.while_present.length === 1 ? "is" : "are"} online`,
       limits?.expires && `until ${oneLine(limits.expires, 20).slice(0, 10)}`,

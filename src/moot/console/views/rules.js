@@ -11,7 +11,7 @@ import { revokeDialog } from "./grants.js";
 import { icon } from "./icons.js";
 import { runCommand } from "./rule-commands.js";
 import { automationChart } from "./automation-chart.js";
-import { hitCount, recentDecisions, ruleCard } from "./rule-list.js";
+import { hitCount, leftText, recentDecisions, ruleCard } from "./rule-list.js";
 import { ruleOutcomes } from "./rule-outcomes.js";
 import { approverStateOf, openSuggestions } from "./approver-state.js";
 import { SUGGESTION_ACTIONS, suggestionCard } from "./rule-suggestion.js";
@@ -77,6 +77,10 @@ class RulesView {
     for (const node of /** @type {NodeListOf<HTMLElement>} */ (this._rules.querySelectorAll("[data-hits]"))) {
       const hits = record?.hits(node.dataset.hits ?? "") ?? 0;
       redraw(node, [hits], () => hitCount(hits));
+    }
+    for (const node of /** @type {NodeListOf<HTMLElement>} */ (this._rules.querySelectorAll("[data-left]"))) {
+      const left = record?.left(node.dataset.left ?? "") ?? null;
+      if (left !== null) redraw(node, [left], () => leftText(left));
     }
     redraw(this._plot, [record?.days], () => record && el("section", { class: "rules-part", "aria-label": "Automation" }, el("h2", {}, "Automation"), automationChart(record.days)));
     redraw(this._outcomes, [record?.ruleDays], () => record && record.ruleDays.length > 0 && el("section", { class: "rules-part", "aria-label": "Rules over time" }, el("h2", {}, "Rules over time"), ruleOutcomes(record.ruleDays)));
