@@ -31,6 +31,8 @@ MIN_SERVER_VERSION: Final = (2, 14, 3)
 _PING_SECONDS: Final = 0.5
 _RECONNECT_SECONDS: Final = 0.1
 _REQUEST_SECONDS: Final = 3.0
+# While JetStream elects a leader, up to 9 s, it answers nothing.
+_TRIES: Final = 10
 # JetStream's own codes.
 _NO_PEERS: Final = frozenset({10005, 10074})
 _OVERLAP: Final = 10065
@@ -117,14 +119,14 @@ async def use_stream(
         metadata=meta,
     )
     try:
-        info = await _retry(lambda: context.stream_info(stream))
+        info = await retry(lambda: context.stream_info(stream))
     except nats.js.errors.NotFoundError:
         try:
-            info = await _retry(lambda: context.add_stream(wanted))
+            info = await retry(lambda: context.add_stream(wanted))
         except nats.js.errors.APIError as fault:
             if fault.err_code == 10058:
                 # Another gateway was quicker, with an identity of its own.
-                info = await _retry(lambda: context.stream_info(stream))
+                info = await retry(lambda: context.stream_info(stream))
             else:
                 raise _stream_fault(fault, config, stream) from None
     found = info.config.metadata or {}
@@ -163,18 +165,18 @@ async def use_snapshots(connection: ClusterConnection, config: ClusterConfig) ->
     bucket = f"{config.name}-snapshots"
     context = connection.context
     try:
-        return await _retry(lambda: context.object_store(bucket))
+        return await retry(lambda: context.object_store(bucket))
     except (nats.js.errors.BucketNotFoundError, nats.js.errors.NotFoundError):
         wanted = ObjectStoreConfig(bucket=bucket, replicas=config.replicas, storage=StorageType.FILE)
         try:
-            return await _retry(lambda: context.create_object_store(bucket, wanted))
+            return await retry(lambda: context.create_object_store(bucket, wanted))
         except nats.js.errors.APIError as fault:
             if fault.err_code == 10058:
-                return await _retry(lambda: context.object_store(bucket))
+                return await retry(lambda: context.object_store(bucket))
             raise _stream_fault(fault, config, f"OBJ_{bucket}") from None
 
 
-async def _retry(ask: Callable[[], Awaitable[T]], tries: int = 10) -> T:
+async def retry(ask: Callable[[], Awaitable[T]], tries: int = _TRIES) -> T:
     """JetStream answers nothing while it elects a leader."""
     for left in range(tries, 0, -1):
         try:
@@ -220,23 +222,27 @@ def _check_version(client: Client, where: str) -> None:
 
 
 async def _check_jetstream(context: JetStreamContext, where: str) -> None:
-    try:
-        await context.account_info()
-    except (
-        nats.errors.NoRespondersError,
-        nats.js.errors.ServiceUnavailableError,
-        nats.js.errors.NotFoundError,
-    ):
-        raise UsageError(
-            f"the NATS server at {where} has no JetStream for this account: start it with --jetstream, or "
-            "enable it in the account"
-        ) from None
-    except nats.js.errors.APIError as fault:
-        raise UsageError(f"JetStream at {where}: {fault.description}") from None
-    except nats.errors.TimeoutError:
-        raise UsageError(
-            f"JetStream at {where} does not answer: too few NATS servers run to agree on anything"
-        ) from None
+    for left in range(_TRIES, 0, -1):
+        try:
+            await context.account_info()
+            return
+        except nats.errors.TimeoutError:
+            # Servers that were just started, or that elect a leader, answer a little later.
+            if left == 1:
+                raise UsageError(
+                    f"JetStream at {where} does not answer: too few NATS servers run to agree on anything"
+                ) from None
+        except (
+            nats.errors.NoRespondersError,
+            nats.js.errors.ServiceUnavailableError,
+            nats.js.errors.NotFoundError,
+        ):
+            raise UsageError(
+                f"the NATS server at {where} has no JetStream for this account: start it with --jetstream, "
+                "or enable it in the account"
+            ) from None
+        except nats.js.errors.APIError as fault:
+            raise UsageError(f"JetStream at {where}: {fault.description}") from None
 
 
 async def _give_up(client: Client) -> None:

@@ -18,7 +18,7 @@ import nats.js.errors
 from moot.cluster.batch import Batch, decode_batch
 from moot.cluster.log_reader import LogReader
 from moot.cluster.log_writer import LogWriter, PendingInput
-from moot.cluster.nats_connection import ClusterConnection
+from moot.cluster.nats_connection import ClusterConnection, retry
 from moot.config.cluster_config import ClusterConfig
 from moot.errors import UsageError
 
@@ -85,7 +85,7 @@ class SharedLog:
     async def begin(self, epoch: int) -> None:
         """Write from now on, as the process of this number."""
         try:
-            last = await self._context.get_last_msg(self._stream, self._subject)
+            last = await retry(lambda: self._context.get_last_msg(self._stream, self._subject))
             self.writer.last = int(last.seq or 0)
         except nats.js.errors.NotFoundError:
             self.writer.last = 0

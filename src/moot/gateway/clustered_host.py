@@ -10,6 +10,7 @@ one that holds the connection answers.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -32,13 +33,12 @@ from moot.gateway.mint import FreshMint
 from moot.gateway.own_connections import invite_ack, tell_own_connections
 from moot.gateway.refusal_log import RefusalLimits
 from moot.gateway.space_host import SpaceHost, StartedPost, space_member
-from moot.gateway.space_records import RecordEncoder, StoredInput
+from moot.gateway.space_records import RecordEncoder, StoredInput, apply_act
 from moot.protocol import strict_json
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName
 from moot.protocol.frames import Frame, read_frame
 from moot.protocol.operation import Json
-from moot.protocol.patterns import read_capabilities
 from moot.space.config import SessionId
 from moot.space.config_json import load_config
 from moot.space.effects import Deliver, Effect, Reply, Token
@@ -148,9 +148,10 @@ class ClusteredHost(SpaceHost):
                     self.delivery.detach(session)
                 reject(outcome)
 
+        # Whether its token is valid is decided in the log's order: a sign-in may be on its way there.
         facts: dict[str, Json] = {"session": session, "who": who, "dialect": dialect}
+        facts["options"] = msgspec.to_builtins(options)
         try:
-            facts["options"] = msgspec.to_builtins(self._check_token(who, options))
             self._edge.submit(self.name, "join", facts, done)
         except Refused as refusal:
             reject(refusal)
@@ -203,7 +204,6 @@ class ClusteredHost(SpaceHost):
             done(refusal)
 
     async def post(self, who: str, dialect: DialectName, body: bytes, options: Options) -> CarriedOut | Reply:
-        options = self._check_token(who, options)
         config = self.space.state.config
         self._check_rate(who, len(body))
         envelope = DIALECTS[dialect].decode(
@@ -327,7 +327,7 @@ class ClusteredHost(SpaceHost):
                             session, stored.who, stored.dialect, input.raw, stored.options
                         )
                     case _:
-                        return self._perform_act(stored)
+                        return self._perform_act(stored, input.head)
             except Refused as refusal:
                 return refusal
         return None
@@ -353,35 +353,24 @@ class ClusteredHost(SpaceHost):
                 sessions=list(sessions),
             )
 
-    def _perform_act(self, stored: SharedInput) -> CarriedOut | None:
+    def _perform_act(self, stored: SharedInput, head: bytes) -> CarriedOut | None:
+        if stored.input == "expire":
+            # Its deadlines have acted before it.
+            return None
         space, journaled, now = self.space, self.journaled, self.journaled.clock()
         mint = journaled.next_mint()
-        facts: dict[str, Json] = {"who": stored.who, "by": stored.by}
-        effects: list[Effect]
-        match stored.input:
-            case "capabilities":
-                add, remove = read_capabilities(stored.add), read_capabilities(stored.remove)
-                effects = space.change_capabilities(stored.who, add, remove, stored.by, now, mint)
-                facts |= {"add": stored.add, "remove": stored.remove}
-            case "restore":
-                effects = space.restore_member(stored.who, mint)
-            case "rotate":
-                token = Token(stored.tokens[0])
-                effects = space.rotate_credential(stored.who, token, now, mint, keep=stored.keep)
-                facts |= {"keep": stored.keep, "tokens": stored.tokens}
-            case "temporary_token" if stored.temporary_token is not None:
-                effects = space.add_token(stored.temporary_token)
-                facts |= {"temporary_token": msgspec.to_builtins(stored.temporary_token)}
-            case "reload" if stored.config is not None:
-                known = set(space.state.roster.members)
-                effects = space.reload(load_config(stored.config), now, mint)
-                for name in space.state.roster.members:
-                    if name not in known:
-                        self.delivery.history.hide_before(name, now)
-                facts = {"config": stored.config}
-            case _:
-                # `expire`, whose deadlines have acted before it.
-                return None
+        effects: list[Effect] | None
+        if stored.input == "reload" and stored.config is not None:
+            known = set(space.state.roster.members)
+            effects = space.reload(load_config(stored.config), now, mint)
+            for name in space.state.roster.members:
+                if name not in known:
+                    self.delivery.history.hide_before(name, now)
+        else:
+            effects = apply_act(space, stored, now, mint)
+        if effects is None:
+            raise UsageError(f"a cluster does not know the input {stored.input!r}")
+        facts = {name: value for name, value in json.loads(head).items() if name not in ("space", "t", "in")}
         return journaled.perform_act(stored.input, effects, now, facts)
 
 

@@ -23,7 +23,7 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
 from moot.space.config import SessionId, SpaceConfig
 from moot.space.config_json import load_config
-from moot.space.effects import Deliver, Effect, Reply, Token
+from moot.space.effects import Deliver, Effect, Mint, Reply, Token
 from moot.space.roster import Options
 from moot.space.space import Space
 from moot.space.temporary_tokens import SignIn, TemporaryToken
@@ -197,6 +197,13 @@ def _apply(space: Space, record: StoredInput, config: SpaceConfig) -> list[Effec
             return []
         case "health":
             return space.health(journal_writable=record.able)
+        case _:
+            return apply_act(space, record, now, mint) or []
+
+
+def apply_act(space: Space, record: StoredInput, now: float, mint: Mint) -> list[Effect] | None:
+    """What an operator or a provider of identities did, applied; None for any other input."""
+    match record.input:
         case "capabilities":
             add, remove = read_capabilities(record.add), read_capabilities(record.remove)
             return space.change_capabilities(record.who, add, remove, record.by, now, mint)
@@ -218,9 +225,9 @@ def _apply(space: Space, record: StoredInput, config: SpaceConfig) -> list[Effec
                 mint=mint,
             )
         case "renew":
-            return space.renew(session, record.tokens[0])
+            return space.renew(SessionId(record.session), record.tokens[0])
         case _:
-            return []
+            return None
 
 
 class SavedState(NamedTuple):

@@ -1,0 +1,66 @@
+"""What operators do on one gateway holds on all of them."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+from types import ModuleType
+
+from moot.gateway import clustered_host, space_host, space_records
+from tests.cluster.conftest import StartGateway
+from tests.gateway.running_gateway import LocalGateway
+from tests.waiting import until
+
+# What only a gateway without a cluster does, or what the log does by itself.
+ALONE = {"restart", "state", "health"}
+
+
+def test_every_input_of_a_host_is_known_to_the_log() -> None:
+    """One that is not would be answered and change nothing."""
+    steps = _first_words(space_host, ("step", "step_durably"))
+    assert {"sign_out", "rotate", "capabilities"} <= steps
+    known = _matched(space_records.apply_act) | _matched(clustered_host.ClusteredHost.perform) | {"reload"}
+    assert steps - known - ALONE == set()
+
+
+async def test_a_short_lived_token_of_one_gateway_is_valid_on_the_other(start: StartGateway) -> None:
+    async with start("a") as a, start("b") as b:
+        made = await a.admin("POST", "participants/bob/tokens", {"seconds": 3600}, space="lab")
+        assert made.status_code == 201, made.text
+        await until(lambda: _tokens(b))
+        assert await b.status("/ws?space=lab", token=made.json()["token"]) == 101
+
+
+async def test_capabilities_change_on_all_gateways(start: StartGateway) -> None:
+    async with start("a") as a, start("b") as b:
+        bob = await b.join("bob")
+        gone = await a.admin(
+            "POST", "participants/bob/capabilities", {"remove": [{"kind": "*"}]}, space="lab"
+        )
+        assert gone.status_code == 200, gone.text
+        await bob.hear("system/welcome")
+        assert await bob.refused("chat", {"text": "no"}) == "capability_violation"
+
+
+def _tokens(room: LocalGateway) -> bool:
+    return bool(room.gateway.directory.hosts["lab"].space.state.temporary_tokens)
+
+
+def _first_words(module: ModuleType, methods: tuple[str, ...]) -> set[str]:
+    calls = (each for each in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(each, ast.Call))
+    return {
+        str(call.args[0].value)
+        for call in calls
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr in methods
+        and call.args
+        and isinstance(call.args[0], ast.Constant)
+    }
+
+
+def _matched(function: Callable[..., object]) -> set[str]:
+    source = textwrap.dedent(inspect.getsource(function))
+    values = (each for each in ast.walk(ast.parse(source)) if isinstance(each, ast.MatchValue))
+    return {str(each.value.value) for each in values if isinstance(each.value, ast.Constant)}
