@@ -33,6 +33,7 @@ DATA_ONLY = {"wordllama"}
 # Where a module of an extra may be imported; everywhere else only what a plain installation brings.
 ROOMS_OF = {
     "cluster": {"cluster"},
+    "keyring": {"config"},
     "rules": {"trust/values"},
     "search": {"xprotocol/search"},
     "tui": {"tui"},

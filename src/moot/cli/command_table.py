@@ -38,7 +38,7 @@ manage       member      invite, grant, revoke, pause, resume, kick, status, …
              proposal    vote, withdraw, explain, history
              rules       let rules decide: suggestions, accept, list, stop, …
              journal     read, search, export and verify the journal
-also         xp (XProtocol relay and store), message, conformance, completion
+also         login, logout, xp (XProtocol), message, conformance, completion
 """
 
 _ABOUT: Final = """
@@ -58,6 +58,8 @@ COMMANDS: Final = {
     "serve": "serve",
     "demo": "demo",
     "open": "client.open_console",
+    "login": "client.login",
+    "logout": "client.login",
     "join": "client.join",
     "send": "client.operation_commands",
     "tail": "client.tail",

@@ -11,6 +11,7 @@ from moot.errors import MootError
 # `cryptography` is no mark of XProtocol: the MCP SDK brings it too, in whatever version it likes.
 EXTRAS: Final = {
     "cluster": ("nats",),
+    "keyring": ("keyring",),
     "rules": ("sqlglot", "tree_sitter", "tree_sitter_bash"),
     "search": ("numpy", "safetensors", "tokenizers", "wordllama"),
     "tui": ("rich", "textual"),

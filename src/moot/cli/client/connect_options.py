@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from moot.cli.program import RefuseToken
 
 if TYPE_CHECKING:
-    from moot.config.connect_settings import ConnectSettings
+    from moot.config.connect_settings import CliOverrides, ConnectSettings
 
 # For the end of a help text.
 CONNECT_HELP: Final = """\
@@ -42,4 +42,26 @@ def connect_settings_of(options: argparse.Namespace) -> ConnectSettings:
         name=options.participant,
         config=options.config,
     )
-    return connect_settings(overrides, environ=os.environ, folder=Path())
+    return _signed_in(overrides) or connect_settings(overrides, environ=os.environ, folder=Path())
+
+
+def _signed_in(asked: CliOverrides) -> ConnectSettings | None:
+    """Where a gateway was named and no token: as whom `moot login` signed in there, if it did."""
+    from moot.config.connect_settings import SPACE, TOKEN, TOKEN_FILE, URL, ConnectSettings
+    from moot.config.secret import Secret
+
+    url = asked.gateway or os.environ.get(URL)
+    has_token = asked.token_file or os.environ.get(TOKEN_FILE) or os.environ.get(TOKEN)
+    if url is None or has_token or asked.name is not None:
+        return None
+    from moot.config.sign_in_store import open_sign_ins
+
+    store = open_sign_ins(os.environ)
+    from moot.cli.client.device_sign_in import current_token, normal_url
+
+    gateway = normal_url(url)
+    token = current_token(store, gateway)
+    if token is None:
+        return None
+    space = asked.space or os.environ.get(SPACE) or ""
+    return ConnectSettings(url=url, space=space, token=Secret(token))

@@ -1,0 +1,87 @@
+"""`moot login` and `moot logout`: signing in at the provider of a gateway, from a terminal."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Any
+
+from moot.cli import program
+
+_LOGIN_ABOUT = """\
+Signs you in at the identity provider of a gateway: open the address that is printed, in any browser on any
+device, and confirm the code. From then on commands with --gateway URL (or MOOT_URL) need no token file. The
+sign-in is kept in the system's keyring if there is one, else in a file that only you can read, and renewed as
+long as the provider allows.
+"""
+_LOGOUT_ABOUT = """\
+Ends everything that you have signed in for at this gateway, on all devices, and forgets the sign-in here.
+"""
+
+
+def add_command(commands: Any, name: str) -> None:
+    if name == "login":
+        help, about = "sign in at a gateway's identity provider", _LOGIN_ABOUT
+        examples = "  moot login https://moot.example.org\n"
+    else:
+        help, about = "sign out of a gateway, on all devices", _LOGOUT_ABOUT
+        examples = "  moot logout https://moot.example.org\n"
+    parser = program.add_command(commands, name, help=help, about=about, examples=examples)
+    parser.add_argument("gateway", metavar="URL", help="the gateway, such as https://moot.example.org")
+    parser.set_defaults(run=log_in if name == "login" else log_out)
+
+
+def log_in(options: argparse.Namespace) -> int:
+    from moot.cli.browser import has_display, open_browser
+    from moot.cli.client.device_sign_in import check_secure, find_provider, normal_url, sign_in
+    from moot.config.sign_in_store import open_sign_ins
+    from moot.tui.terminal_escape import printable
+
+    gateway = normal_url(options.gateway)
+    check_secure(gateway, "the gateway")
+    # Before anybody signs in: what cannot be kept would be lost.
+    store = open_sign_ins(os.environ)
+    with store.lock():
+        store.load(gateway)
+    provider = find_provider(gateway)
+    print(f"Signing in at {printable(provider['issuer'])} for {gateway}", flush=True)
+
+    def show(address: str, code: str) -> None:
+        print(f"Open {printable(address)}\nand confirm the code {printable(code)}", flush=True)
+        if has_display():
+            open_browser(address)
+
+    signed_in = sign_in(provider, show)
+    with store.lock():
+        store.save(gateway, signed_in)
+    print(f"Signed in; kept in {store.place}.", flush=True)
+    return 0
+
+
+def log_out(options: argparse.Namespace) -> int:
+    import httpx2
+
+    from moot.cli.client.device_sign_in import current_token, normal_url
+    from moot.config.sign_in_store import open_sign_ins
+    from moot.errors import MootError
+
+    gateway = normal_url(options.gateway)
+    store = open_sign_ins(os.environ)
+    if store.load(gateway) is None:
+        print(f"not signed in at {gateway}", file=sys.stderr)
+        return 1
+    told = False
+    try:
+        token = current_token(store, gateway)
+        headers = {"Authorization": f"Bearer {token}"}
+        told = httpx2.post(f"{gateway}/oidc/sign-out", headers=headers, timeout=10).status_code == 200
+    except (MootError, httpx2.HTTPError):
+        pass
+    with store.lock():
+        store.save(gateway, None)
+    if told:
+        print("Signed out.")
+        return 0
+    print("Forgotten here; the gateway could not be told: open connections last until their token ends.")
+    return 1
