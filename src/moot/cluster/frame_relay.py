@@ -96,11 +96,12 @@ class FrameRelay:
         else:
             self._deliver(head, raw)
 
-    def release(self, space: str) -> None:
+    def release(self) -> None:
         """The log was read further: deliver what waited for that."""
-        held = self._held.get(space)
-        if held is None:
-            return
+        for space in list(self._held):
+            self._release_space(space, self._held[space])
+
+    def _release_space(self, space: str, held: deque[RelayedFrame]) -> None:
         position, late = self._position_of(space), time.monotonic() - _MAX_HELD_SECONDS
         while held and (held[0].head.position <= position or held[0].at < late):
             frame = held.popleft()

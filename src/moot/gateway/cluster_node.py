@@ -372,8 +372,7 @@ class ClusterNode:
         if shard.counted >= self.config.snapshot_inputs:
             self._take_snapshot(shard, sequence)
         if self._frames is not None:
-            for space in shard.hosts:
-                self._frames.release(space)
+            self._frames.release()
 
     def _apply_input(
         self, shard: Shard, gateway: str, input: LoggedInput, seed: bytes, pending: PendingInput | None
