@@ -31,6 +31,10 @@ may use them. A call that you may not make becomes a proposal; somebody in the s
 and the client is notified in the best way it supports (tasks, a dialog, or a PENDING result and the tool
 moot_status). It adds the tools moot_chat, moot_participants and moot_find_tools.
 
+With --operator it serves decisions instead, to the assistant of a person who may decide: it lists and
+explains what is pending, rejects, and stops everything. To approve, the person confirms each call in a dialog
+of the client, or in the console; the assistant cannot. The token is the person's own.
+
 It supports both MCP eras: 2024-11-05 to 2025-11-25 (initialize) and 2026-07-28 (stateless).
 """
 _EXAMPLES: Final = """\
@@ -40,6 +44,9 @@ To paste into a client's configuration:
 By hand, over stdio (the client starts it) and over HTTP (for several clients):
   moot mcp --gateway http://localhost:8080 --space lab --token-file me.token
   moot mcp --gateway http://localhost:8080 --space lab --token-file me.token --http 127.0.0.1:8090
+
+For your own assistant, to decide what agents may do:
+  moot mcp --operator --gateway http://localhost:8080 --space lab --token-file you.token
 
 --gateway, --space and --token-file default to MOOT_URL, MOOT_SPACE and MOOT_TOKEN_FILE; MOOT_TOKEN holds a
 token itself. Over stdio only MCP is written to stdout; errors go to stderr.
@@ -121,6 +128,21 @@ def add_command(commands: Any, name: str) -> None:
         help="more tools than this are not listed, but found with moot_find_tools (default 131072)",
     )
     add("--no-word-vectors", action="store_true", help="search tools by words alone (see moot[search])")
+    add("--operator", action="store_true", help="serve decisions on proposals to your own assistant")
+    add(
+        "--assistant",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="with --operator: a member that the assistant acts as; what it proposes is not decided here",
+    )
+    add(
+        "--skip-confirmation",
+        action="append",
+        default=[],
+        metavar="PROPOSER:HOST:TOOL",
+        help="with --operator: the assistant may approve this without you; exact names, at most 32 times",
+    )
     add(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
@@ -141,6 +163,10 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--decision-seconds must be more than 0")
     if options.max_listed_bytes < 0:
         raise UsageError("--max-listed-bytes must not be less than 0")
+    if options.operator:
+        _check_operator(options)
+    elif options.assistant or options.skip_confirmation:
+        raise UsageError("--assistant and --skip-confirmation are for --operator")
     # Here and not above: `moot --help` should not wait for servers to be imported.
     from moot.config.connect_settings import CliOverrides, connect_settings
 
@@ -158,6 +184,17 @@ def run(options: argparse.Namespace) -> int:
     return run_service(_serve(options, where, os.environ))
 
 
+def _check_operator(options: argparse.Namespace) -> None:
+    """Raises UsageError for options that do not go with --operator."""
+    from moot.bridge.operator_server.operator_settings import parse_unconfirmed
+
+    if options.http:
+        raise UsageError("--operator is served over stdio only: whoever reaches a port could decide as you")
+    if options.person_token_file is not None:
+        raise UsageError("--operator already acts as the person: leave out --person-token-file")
+    parse_unconfirmed(options.skip_confirmation)
+
+
 async def _serve(options: argparse.Namespace, where: ConnectSettings, environ: Mapping[str, str]) -> int:
     from moot import logs
     from moot.bridge.space_server.late_backend import LateBackend
@@ -166,8 +203,14 @@ async def _serve(options: argparse.Namespace, where: ConnectSettings, environ: M
 
     logs.set_up(options.log_level, "text", None)
     late = LateBackend(where.url)
+    join = _stay_joined
+    if options.operator:
+        from moot.bridge.operator_server.operator_tools import list_operator_tools
+        from moot.cli.mcp_operator import stay_joined
+
+        late, join = LateBackend(where.url, tools=list_operator_tools), stay_joined
     # In a task of its own: a client does not start us again because its gateway was started after it.
-    joining = asyncio.ensure_future(_stay_joined(options, where, environ, late))
+    joining = asyncio.ensure_future(join(options, where, environ, late))
     is_serving = False
     try:
         # Longer than an attempt takes to fail, or clients would be told the reason by chance.
@@ -444,6 +487,10 @@ def _arguments(options: argparse.Namespace, overrides: CliOverrides, environ: Ma
         made += ["--person-token-file", str(options.person_token_file.resolve())]
     if options.wait_for_others:
         made += ["--wait-for-others"]
+    if options.operator:
+        made += ["--operator"]
+        made += [part for name in options.assistant for part in ("--assistant", name)]
+        made += [part for call in options.skip_confirmation for part in ("--skip-confirmation", call)]
     if options.names_file:
         made += ["--names-file", options.names_file]
     if options.calls_file:

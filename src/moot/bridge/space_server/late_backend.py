@@ -33,8 +33,16 @@ WAIT_SECONDS: Final = 5.0
 class LateBackend:
     """Passes everything to a backend that comes later."""
 
-    def __init__(self, gateway: str, *, wait_seconds: float = WAIT_SECONDS) -> None:
+    def __init__(
+        self,
+        gateway: str,
+        *,
+        wait_seconds: float = WAIT_SECONDS,
+        tools: Callable[[], list[JsonObject]] = list_own_tools,
+    ) -> None:
+        """`tools` are those that are listed from the start."""
         self._gateway = gateway
+        self._tools = tools
         self._wait_seconds = wait_seconds
         self._backend: Backend | None = None
         self._attached = asyncio.Event()
@@ -82,7 +90,7 @@ class LateBackend:
     async def offers(self, kind: OfferKind) -> list[JsonObject]:
         if (backend := await self._wait()) is not None:
             return await backend.offers(kind)
-        return list_own_tools() if kind == "tools" else []
+        return self._tools() if kind == "tools" else []
 
     def tool(self, name: str) -> JsonObject | None:
         return None if self._backend is None else self._backend.tool(name)

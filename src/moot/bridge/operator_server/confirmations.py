@@ -1,0 +1,49 @@
+"""Questions to the person whether one proposal is to be approved, until they are answered, once."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from moot.participant.decisions.proposal_list import SeenProposal
+
+# How the person was asked: by a form with the exact call, or by the address of a page.
+Question = Literal["form", "page"]
+
+
+class _Asked(NamedTuple):
+    proposal_id: str
+    fingerprint: str
+    question: Question
+    asked_at: float
+
+
+class Confirmations:
+    """The open questions. A state cannot be guessed, counts for one proposal, once, and for a time."""
+
+    def __init__(
+        self, max_open: int, kept_seconds: float, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._max_open = max_open
+        self._kept_seconds = kept_seconds
+        self._clock = clock
+        self._open: dict[str, _Asked] = {}
+
+    def ask(self, seen: SeenProposal, *, is_form: bool) -> str:
+        """The state of a new question; the oldest is forgotten where there are too many."""
+        while len(self._open) >= self._max_open:
+            del self._open[next(iter(self._open))]
+        state = f"operator-{secrets.token_hex(16)}"
+        question: Question = "form" if is_form else "page"
+        self._open[state] = _Asked(seen.id, seen.fingerprint(), question, self._clock())
+        return state
+
+    def take(self, state: str, seen: SeenProposal) -> Question | None:
+        """How the person was asked about exactly this proposal; None if they were not. Uses the state up."""
+        asked = self._open.pop(state, None)
+        if asked is None or self._clock() - asked.asked_at > self._kept_seconds:
+            return None
+        is_same = (asked.proposal_id, asked.fingerprint) == (seen.id, seen.fingerprint())
+        return asked.question if is_same else None
