@@ -173,6 +173,18 @@ async def test_uses_are_counted_on_the_fast_path_too(tmp_path: Path) -> None:
         assert said == [None, None, None, "capability_violation", "capability_violation"]
 
 
+async def test_a_post_uses_a_grant_as_a_socket_does(tmp_path: Path) -> None:
+    people = participants(alice=["*"], agent=["chat"])
+    async with running_gateway(tmp_path, people) as room:
+        alice, agent = await room.join("alice"), await room.join("agent")
+        grant: Json = {"recipient": "agent", "capabilities": [{"kind": "vendor/note"}], "max_uses": 2}
+        assert await alice.refused("capability/grant", grant) is None
+        assert (await room.post("agent", fields("vendor/note"))).status_code == 200
+        assert await agent.refused("vendor/note", {}) is None
+        refused = await room.post("agent", fields("vendor/note"))
+        assert refused.json()["error"] == "capability_violation"
+
+
 async def test_a_grant_ends_on_time_and_everybody_hears_it(tmp_path: Path) -> None:
     people = participants(alice=["*"], agent=["chat"], other=["chat"])
     async with running_gateway(tmp_path, people) as room:
