@@ -14,7 +14,7 @@ from tests.console.conftest import MemberAs, PageAs
 from tests.console.gateway_and_members import Loop, Running, spaces
 from tests.console.test_timeline import lines, narrow, rows
 
-OLD = 330
+OLD = 230
 
 
 @pytest.fixture

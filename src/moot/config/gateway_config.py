@@ -213,7 +213,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_history_page_messages: Positive = 500
     # 1 MiB: a page ends with the message that reaches it.
     max_history_page_bytes: Positive = 1 << 20
-    # 8 MiB of the journal are read for one page at most: some 15,000 records, searched in 30 ms.
+    # 8 MiB of the journal are read for one page at most: some 15,000 records.
     max_history_scan_bytes: Positive = 8 << 20
     # Twice the largest envelope, so that one a bit too large is told by the ladder and not by the parser.
     max_body_bytes: Positive = 2 << 20
