@@ -178,7 +178,11 @@ def test_who_counts_on_it_reads_that_it_has_stopped_and_a_service_that_refuses_i
     page.goto(gateway.url)
     sign_in(page, "t-human")
     service.status = 403
+    page.set_viewport_size({"width": 320, "height": 640})
     dialog = open_settings(page)
+    dialog.get_by_label("Quiet hours").check()
+    expect(dialog.get_by_label("Quiet until")).to_be_visible()
+    assert dialog.locator(".dialog-body").evaluate("(body) => body.scrollWidth <= body.clientWidth")
     dialog.get_by_role("button", name="Turn on").click()
     expect(dialog.get_by_role("alert")).to_contain_text(
         "does not take messages from this gateway (status 403)"
