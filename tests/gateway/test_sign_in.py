@@ -250,6 +250,16 @@ async def test_logout_at_the_provider_ends_live_sessions_and_voids_the_token_als
             assert (await refusal(room, second))[0] == 403
 
 
+async def test_a_logout_token_that_comes_again_ends_no_newer_session(tmp_path: Path) -> None:
+    async with signing_in(tmp_path) as (room, provider):
+        form = {"logout_token": provider.logout_token(sub="u-ana", iat=int(time.time()) - 10)}
+        for _ in range(2):
+            ana = await enter(room, provider.token())
+            assert (await room.http.post("/oidc/backchannel-logout", data=form)).status_code == 200
+            assert await ana.refused("chat", {"text": "still here"}) is None
+        assert (await refusal(room, provider.token(iat=int(time.time()) - 20)))[0] == 403
+
+
 async def test_who_signs_out_is_out_everywhere_and_may_sign_in_again(tmp_path: Path) -> None:
     async with signing_in(tmp_path) as (room, provider):
         token = provider.token(iat=int(time.time()) - 5)
@@ -351,9 +361,9 @@ async def test_every_forged_expired_or_foreign_token_is_refused_with_a_clear_mes
 
         typed, id_token = {"typ": "at+jwt", "kid": kid}, {"typ": "JWT"}
         attacks = {
-            "alg none": (forge(typed | {"alg": "none"}, claims, lambda _: b""), "signed with"),
-            "alg None": (forge(typed | {"alg": "None"}, claims, lambda _: b""), "signed with"),
-            "hs256 with the public key": (forge(typed | {"alg": "HS256"}, claims, hs256), "signed with"),
+            "alg none": (forge(typed | {"alg": "none"}, claims, lambda _: b""), "has to be signed"),
+            "alg None": (forge(typed | {"alg": "None"}, claims, lambda _: b""), "has to be signed"),
+            "hs256 with the public key": (forge(typed | {"alg": "HS256"}, claims, hs256), "has to be signed"),
             "not the key's algorithm": (forge(typed | {"alg": "RS256"}, claims, hs256), "key that"),
             "another key": (provider.token(key=Key(kid)), "not signed by its provider"),
             "a key in the header": (provider.token(key=Key(), header={"jwk": Key().public}), "key"),

@@ -127,7 +127,9 @@ class SignInService:
         verified = self._verifier.verify(token, self._wall())
         if isinstance(verified, AccessDenied):
             return verified
-        await self._end(keys_of(verified.claims)[:1], "themselves", verified)
+        # A token of this very second is meant as well.
+        before = max(self._wall(), verified.issued)
+        await self._end(keys_of(verified.claims)[:1], "themselves", verified, before)
         return None
 
     async def take_logout(self, logout_token: str) -> AccessDenied | None:
@@ -138,12 +140,11 @@ class SignInService:
         claims = verified.claims
         # With a session, that one alone; a person may be signed in on several devices.
         keys = [_key("sid", claims, "sid")] if "sid" in claims else keys_of(claims)[:1]
-        await self._end(keys, verified.provider.issuer, verified)
+        # Until then, and no later: a logout token that comes again ends no newer session.
+        await self._end(keys, verified.provider.issuer, verified, verified.issued)
         return None
 
-    async def _end(self, keys: Sequence[str], by: str, verified: VerifiedToken) -> None:
-        # A token of this very second is meant as well; one that the next sign-in brings is not.
-        before = max(self._wall(), verified.issued)
+    async def _end(self, keys: Sequence[str], by: str, verified: VerifiedToken, before: float) -> None:
         keep = verified.provider.max_token_seconds + 2 * verified.provider.skew_seconds
         for host in self._hosts.values():
             await host.sign_out(keys, by, issued_before=before, keep_seconds=keep)
