@@ -485,8 +485,17 @@ class Approver:
         store, now = self.store, self.wall_clock()
         history = list(self.ledger)[-MAX_LEARNED_DECISIONS:]
         unwanted = (*store.dismissed, *(each.rule for each in store.granted.values()))
+        await self._tool_watcher.load_schemas(
+            dict.fromkeys(host for each in history for host in each.case.to)
+        )
         found = await asyncio.to_thread(
-            suggest, history, store.rules, dismissed=unwanted, now=now, settings=self.learning_settings()
+            suggest,
+            history,
+            store.rules,
+            dismissed=unwanted,
+            now=now,
+            settings=self.learning_settings(),
+            schemas=dict(self._tool_watcher.schemas),
         )
         fresh = {each.id: each.as_json() for each in found}
         for id in [id for id in store.suggestions if id not in fresh]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from moot.errors import InvalidPattern
@@ -56,6 +56,11 @@ class CaseKind:
     method: str
     tool: str | None
     shape: tuple[tuple[Path, str], ...]
+    # What the tool's schema says about texts, such as `uri`; it tells no proposals apart.
+    formats: tuple[tuple[Path, str], ...] = field(default=(), compare=False)
+
+    def format_of(self, path: Path) -> str | None:
+        return next((format for of, format in self.formats if of == path), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +131,10 @@ def generalise(
         shown = path_text(path)
         match type:
             case "text":
-                cover = cover_texts(values, name=path[-1], tool=kind.tool, exact=exact, pool=pools.get(path))
+                schema = {"format": kind.format_of(path)}
+                cover = cover_texts(
+                    values, name=path[-1], tool=kind.tool, schema=schema, exact=exact, pool=pools.get(path)
+                )
                 if cover is None:
                     return None
                 if cover.values is None:

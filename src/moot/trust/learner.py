@@ -34,6 +34,7 @@ from moot.trust.rule_grants import RuleGrant, grant_of, why_no_grant
 from moot.trust.rule_words import count_text, describe_rule, join_names
 from moot.trust.rule_yaml import rule_as_json
 from moot.trust.rules import Rule, RuleLimits, RuleOrigin
+from moot.trust.tool_schemas import NO_SCHEMAS, ToolSchemas, formats_of
 from moot.trust.value_products import ranges_are_independent, split_touched, split_uneven
 
 
@@ -153,14 +154,16 @@ def suggest(
     dismissed: Sequence[Rule] = (),
     now: float,
     settings: LearningSettings = DEFAULTS,
+    schemas: ToolSchemas = NO_SCHEMAS,
 ) -> list[Suggestion]:
     """Suggest rules from the history, those that cover the most decisions first. Pure and deterministic.
 
-    `dismissed` are rules that people did not want: nothing is suggested that adds little to them.
+    `dismissed` are rules that people did not want: nothing is suggested that adds little to them. `schemas`
+    are those of the tools' arguments, as far as they are known.
     """
     history = list(decisions)
     lessons = [decision for decision in history if _counts(decision, settings)]
-    kinds = _kinds(lessons[-settings.max_decisions :])
+    kinds = _kinds(lessons[-settings.max_decisions :], schemas)
     search = _search_cells(kinds, settings)
     alive = tuple(rule for rule in rules if rule.limits.expires is None or now < rule.limits.expires)
     known = (*alive, *dismissed)
@@ -203,7 +206,7 @@ def _counts(decision: Decision, settings: LearningSettings) -> bool:
     )
 
 
-def _kinds(history: Iterable[Decision]) -> dict[CaseKind, _Lessons]:
+def _kinds(history: Iterable[Decision], schemas: ToolSchemas) -> dict[CaseKind, _Lessons]:
     kinds: dict[CaseKind, _Lessons] = {}
     pools: dict[tuple[str, _Scope], dict[Lesson, dict[Path, list[str]]]] = {}
     for decision in history:
@@ -212,6 +215,8 @@ def _kinds(history: Iterable[Decision]) -> dict[CaseKind, _Lessons]:
         if lesson is None or known is None:
             continue
         kind, example = known
+        if kind not in kinds and schemas:
+            kind = replace(kind, formats=formats_of(kind, schemas))
         pool = pools.setdefault((kind.proposer, _scope(kind)), {"approve": {}, "reject": {}})
         kinds.setdefault(kind, _Lessons(pools=pool)).of(lesson).append(example)
         for path, value in example.values.items():

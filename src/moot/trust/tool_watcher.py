@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 LIST_CHANGED: Final = "notifications/tools/list_changed"
 # How long a host has to list its tools; without an answer it is asked another time.
 LIST_SECONDS: Final = 15.0
+# Hosts that are listed at once to learn from their schemas.
+MAX_SCHEMA_HOSTS: Final = 20
 
 
 class ToolWatcher:
@@ -55,6 +57,9 @@ class ToolWatcher:
         self._compared: set[str] = set()
         # How often each host may have changed: a comparison counts only if it is the same before and after.
         self._versions: Counter[str] = Counter()
+        # The schemas of arguments by host and tool, as they were last listed, and the hosts that were listed.
+        self.schemas: dict[tuple[str, str], Json] = {}
+        self._listed: set[str] = set()
         space.roster.on_change(self._observe_presence)
         space.on_reconnected(self._expire_all)
 
@@ -90,6 +95,11 @@ class ToolWatcher:
                 if is_reviewed or key not in self._store.definitions:
                     self._store.definitions[key] = digest
             self._apply(host, tools, version)
+
+    async def load_schemas(self, hosts: Iterable[str]) -> None:
+        """List the tools of hosts whose schemas are not known; one that does not answer is asked once."""
+        missing = [host for host in hosts if host not in self._listed][:MAX_SCHEMA_HOSTS]
+        await asyncio.gather(*(self._tools(host) for host in missing))
 
     def observe(self, envelope: Envelope) -> None:
         if envelope.payload.get("method") == LIST_CHANGED:
@@ -140,6 +150,7 @@ class ToolWatcher:
             self._expire(host)
 
     def _expire(self, host: str) -> None:
+        self._listed.discard(host)
         self._versions[host] += 1
         self._compared.discard(host)
         self._enqueue(host)
@@ -153,11 +164,14 @@ class ToolWatcher:
         """A hash of each definition by name; empty if they cannot be listed."""
         if host not in self._space.roster or not self._space.may_request(host, "tools/list"):
             return {}
+        self._listed.add(host)
         try:
             listed = await self._space.list_all(host, "tools", timeout_seconds=LIST_SECONDS)
         except MootError as fault:
             log.info("tools not listed", extra={"host": host, "why": str(fault)})
             return {}
+        self.schemas = {key: schema for key, schema in self.schemas.items() if key[0] != host}
+        self.schemas |= {(host, str(tool.get("name"))): tool.get("inputSchema") for tool in listed}
         return {str(tool.get("name")): digest_of(tool) for tool in listed}
 
 
