@@ -121,13 +121,13 @@ class ClusteredSpace(JournaledSpace):
     @contextmanager
     def performing(self, mint: FreshMint) -> Iterator[None]:
         """Apply an input of the log: whatever happens in here happens on all gateways."""
-        self.is_performing, self._mint = True, mint
+        self.is_performing, self.mint = True, mint
         self.journal.skips = self.clock() <= self.copied_until
         try:
             yield
         finally:
             self.journal.skips = False
-            self.is_performing, self._mint = False, FreshMint()
+            self.is_performing, self.mint = False, FreshMint()
 
     def step(self, input: str, act: Input, *, waits: bool = False, **facts: Json) -> list[Result]:
         if self.is_performing:
@@ -151,7 +151,7 @@ class ClusteredSpace(JournaledSpace):
         self, input: str, effects: list[Effect], now: float, facts: dict[str, Json]
     ) -> CarriedOut:
         """Record what an operator or the log itself did, and carry it out."""
-        number = self.record(input, now, self._mint, **facts)
+        number = self.record(input, now, self.mint, **facts)
         self.snapshots.mark_rights_change(number)
         return self.hold_until_durable(effects, number, now).result()
 

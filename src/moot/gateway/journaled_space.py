@@ -123,7 +123,8 @@ class JournaledSpace:
         self._committed = 0
         self._retry_timer: asyncio.TimerHandle | None = None
         self._is_stopping = False
-        self._mint = FreshMint()
+        # For the next input, unless it has drawn something: then `next_mint` makes another.
+        self.mint = FreshMint()
         # How far the wall clock was ahead of the space's when that was last recorded.
         self._wall_ahead = 0.0
         self._wall_timer: asyncio.TimerHandle | None = None
@@ -133,9 +134,9 @@ class JournaledSpace:
 
     def next_mint(self) -> FreshMint:
         """The mint for the next input. Most inputs draw nothing, so that one mint does for many."""
-        mint = self._mint
+        mint = self.mint
         if mint.ids or mint.tokens:
-            mint = self._mint = FreshMint()
+            mint = self.mint = FreshMint()
         return mint
 
     def step(self, input: str, act: Input, *, waits: bool = False, **facts: Json) -> list[Result]:

@@ -322,7 +322,9 @@ class SpaceHost:
         row = KINDS.get(envelope.kind, UNKNOWN)
         if not (self.journal.writable or row.shrinks_rights) and self._has_no_room(session, envelope, data):
             return
-        mint = journaled.next_mint()
+        mint = journaled.mint
+        if mint.ids or mint.tokens:
+            mint = journaled.next_mint()
         effects = space.receive(session, envelope, now, mint)
         self._received += 1
         only = effects[0] if len(effects) == 1 else None
