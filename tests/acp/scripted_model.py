@@ -45,6 +45,8 @@ class ScriptedModel:
                 if name in names:
                     return name, {"file_path": last[1], "content": "probe"}
             patch = f"*** Begin Patch\n*** Add File: {last[1]}\n+probe\n*** End Patch\n"
+            if "exec_command" in names:
+                return "exec_command", {"cmd": f"apply_patch <<'EOF'\n{patch}EOF\n"}
             return "apply_patch", {"input": patch}
         command = f"touch {last[1]}"
         for name in ("Bash", "run_shell_command", "shell", "exec_command"):

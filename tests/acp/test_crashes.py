@@ -29,6 +29,7 @@ from tests.acp.agent_space import (
 from tests.acp.test_permissions import edit
 from tests.gateway.running_gateway import participants
 from tests.gateway.served import Served, started
+from tests.participant.gateway_with_members import away
 from tests.waiting import bounded, until, until_told
 
 
@@ -235,3 +236,20 @@ async def test_the_gateway_is_killed_while_people_decide(tmp_path: Path) -> None
                 assert (tmp_path / "work" / "a.txt").read_text() == "hello"
                 received = (tmp_path / "received.jsonl").read_text()
                 assert received.count('"once"') == 1
+
+
+async def test_a_chat_that_comes_while_the_connection_is_lost_is_a_prompt_afterwards(tmp_path: Path) -> None:
+    async with agent_space(tmp_path) as here:
+        await here.ask("first")
+        await here.hear("chat", "Fine.")
+        space = here.member._space
+        assert space is not None
+        async with away(space):
+            await until(lambda: "agent" not in here.alice.roster)
+            await here.alice.chat("agent, are you there?")
+        await until(lambda: len(here.prompts()) == 2)
+        await until(lambda: len([e for e in here.of("chat") if e.payload["text"] == "Fine."]) == 2)
+        assert here.prompts()[1].endswith("> agent, are you there?")
+        await here.idle()
+        # And only once.
+        assert len(here.prompts()) == 2

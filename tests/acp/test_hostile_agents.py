@@ -156,3 +156,30 @@ async def test_odd_paths_are_outside(tmp_path: Path, content: list[Any]) -> None
         await here.ask()
         arguments = (await here.proposal()).payload["params"]["arguments"]
         assert arguments["outside_folder"] == [content[0]["path"]]
+
+
+async def test_an_agent_that_asks_in_vain_on_and_on_is_stopped(tmp_path: Path) -> None:
+    limits = AcpLimits(max_refusals=4, max_proposal_bytes=10, **QUIET)
+    asks = [{"ask": {"toolCallId": f"c{number}", "kind": "edit"}} for number in range(10)]
+    async with agent_space(tmp_path, [*asks, {"await_cancel": True}], settings={"limits": limits}) as here:
+        await here.ask()
+        await here.hear("chat", "I stopped: 4 of its permissions came to nothing (max_refusals).")
+        assert len(here.outcomes()) <= 10
+        assert not here.of("mcp/proposal")
+
+
+async def test_messages_that_are_nested_too_deep_harm_nobody(tmp_path: Path) -> None:
+    deep = "[" * 500 + "]" * 500
+    call = f'{{"toolCallId":"d","kind":"edit","rawInput":{deep}}}'
+    params = f'{{"sessionId":"session-1","toolCall":{call},"options":[]}}'
+    lines = [
+        f'{{"jsonrpc":"2.0","id":77,"method":"session/request_permission","params":{params}}}',
+        '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"session-1","update":'
+        f'{{"sessionUpdate":"tool_call","toolCallId":"d","rawInput":{deep}}}}}}}',
+    ]
+    async with agent_space(tmp_path, [*({"line": line} for line in lines), {"say": "Still here."}]) as here:
+        await here.ask()
+        await here.hear("chat", "Still here.")
+        assert here.member._agent().peer.ignored == 2
+        await here.idle()
+        assert [each["error"]["code"] for each in here.received() if each.get("id") == 77] == [-32601]

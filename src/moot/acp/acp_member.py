@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from moot.acp.acp_controls import AcpControls
@@ -43,6 +44,7 @@ log = logging.getLogger(__name__)
 
 _MAX_COUNTED_MEMBERS: Final = 10_000
 _MAX_REMARKS: Final = 20
+_MAX_SEEN_CHATS: Final = 10_000
 _MAX_REJECTIONS: Final = 1_000
 # How long an agent is not read when too much of it waits to be sent.
 _PAUSE_SECONDS: Final = 0.2
@@ -110,6 +112,10 @@ class AcpMember:
         self._rejections: list[Rejection] = []
         self._rejection_ids: dict[str, None] = {}
         self._remarks: list[Envelope] = []
+        self._refusals = 0
+        # Chats that were handled, and when the last one was sent: for those that come while we are away.
+        self._seen_chats: dict[str, None] = {}
+        self._last_ts = ""
 
     # The agent's process
 
@@ -206,12 +212,13 @@ class AcpMember:
         relay = self._relay = UpdateRelay(space, settings.limits)
         relay.secrets = SecretFilter(self._agent().secrets())
         self._permissions = Permissions(
-            space, relay, self.profile, settings.folder, settings.limits, self._rejections.append
+            space, relay, self.profile, settings.folder, settings.limits, self._add_rejection
         )
         self._offer_tools(space)
         space.on("chat")(self._handle_chat)
         space.on("chat/cancel")(self._handle_chat_cancel)
         space.on("mcp/reject")(self._note_rejection)
+        space.on_reconnected(self._catch_up)
         async with asyncio.TaskGroup() as group:
             work = [
                 group.create_task(relay.run()),
@@ -296,10 +303,31 @@ class AcpMember:
             await relay.chat(text, Turn(chat_id=chat.id, sender=chat.sender))
         with suppress(MootError):
             for proposal in await space.resume_proposals(wait_for_others=True):
-                if proposal.state == "pending" and proposal.seen.params.get("name") in KINDS:
+                is_ours = self._permissions is not None and self._permissions.knows(proposal.id)
+                if proposal.state == "pending" and not is_ours:
                     await proposal.withdraw()
 
+    def _add_rejection(self, rejection: Rejection) -> None:
+        """Keep it for the next prompt. An agent that asks on and on is stopped."""
+        limits = self.settings.limits
+        self._refusals += 1
+        if len(self._rejections) < limits.max_refusals:
+            self._rejections.append(rejection)
+        if self._refusals >= limits.max_refusals:
+            self._stop_turn(f"{self._refusals} of its permissions came to nothing (max_refusals)")
+
     # Chats
+
+    async def _catch_up(self) -> None:
+        """Take in chats that came while the connection was lost, as far as the gateway still has them."""
+        space = self._space
+        if space is None or not self._last_ts:
+            return
+        with suppress(MootError, ValueError):
+            since = datetime.fromisoformat(self._last_ts).timestamp() - space.limits.history_margin_seconds
+            for envelope in await space.recall(since):
+                if envelope.kind == "chat" and envelope.sender != space.me:
+                    await self._handle_chat(envelope)
 
     def _note_rejection(self, envelope: Envelope) -> None:
         if len(self._rejection_ids) >= _MAX_REJECTIONS:
@@ -308,7 +336,13 @@ class AcpMember:
 
     async def _handle_chat(self, chat: Envelope) -> None:
         space, relay = self._space, self._relay
-        if space is None or relay is None or not self._is_for_us(space, chat):
+        if space is None or relay is None or chat.id in self._seen_chats:
+            return
+        self._last_ts = chat.ts
+        self._seen_chats[chat.id] = None
+        while len(self._seen_chats) > _MAX_SEEN_CHATS:
+            del self._seen_chats[next(iter(self._seen_chats))]
+        if not self._is_for_us(space, chat):
             return
         if any(id in self._rejection_ids or space.proposals.get(id) for id in chat.correlation_id):
             # About a decision: the agent is told with the decision, or with the next prompt.
@@ -388,6 +422,7 @@ class AcpMember:
         relay = self._relay
         assert relay is not None  # noqa: S101  # made by `run`
         self.turns += 1
+        self._refusals = 0
         self._stop.clear()
         self._stop_why, self._is_paused_turn = "", False
         turn = Turn(chat_id=chat.id, sender=chat.sender)

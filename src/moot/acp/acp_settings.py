@@ -37,6 +37,8 @@ class AcpLimits:
     max_turns_per_minute: int = 20
     # Rejections after which the agent is not prompted again by itself: then somebody has to talk to it.
     max_rejections: int = 3
+    # Permissions of one turn that come to nothing; then it is cancelled.
+    max_refusals: int = 30
     # Permission requests that are open at once; more are refused.
     max_open_permissions: int = 16
     # Tool calls, and characters of messages and thoughts, of one turn; beyond that it is cancelled.

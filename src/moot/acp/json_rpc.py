@@ -30,6 +30,8 @@ REQUEST_CANCELLED: Final = -32800
 CANCEL_REQUEST: Final = "$/cancel_request"
 # Requests of the peer that wait for an answer; an agent has a few, a flood is refused.
 _MAX_OPEN_REQUESTS: Final = 256
+# Nesting of one message: real ones have about ten levels, and what comes after us walks through all of them.
+_MAX_DEPTH: Final = 64
 
 
 class RpcError(MootError):
@@ -136,6 +138,12 @@ class JsonRpcPeer:
         if not isinstance(message, dict):
             self.ignored += 1
             return
+        if _is_too_deep(line, message):
+            self.ignored += 1
+            log.warning("a message is nested too deep")
+            if not isinstance(id := message.get("id"), str | int) or "method" not in message:
+                return
+            message = {"method": "", "id": id}
         method, id = message.get("method"), message.get("id")
         if not isinstance(method, str):
             self._resolve(message)
@@ -154,7 +162,8 @@ class JsonRpcPeer:
         call = IncomingCall(method, given, id, self)
         if id is None or id in self._open or len(self._open) >= _MAX_OPEN_REQUESTS:
             why = "too many requests are open" if id not in self._open else "this id is in use"
-            call.fail(INVALID_REQUEST, why if id is not None else "a request needs an id")
+            with suppress(PeerGone):
+                call.fail(INVALID_REQUEST, why if id is not None else "a request needs an id")
             return
         self._open[id] = call
         self._on_request(call)
@@ -200,7 +209,24 @@ class JsonRpcPeer:
         call = self._open.get(id) if isinstance(id, str | int) else None
         if call is None:
             return
-        with_handler = call.on_cancel
-        call.fail(REQUEST_CANCELLED, "cancelled")
-        if with_handler is not None:
-            with_handler()
+        with suppress(PeerGone):
+            call.fail(REQUEST_CANCELLED, "cancelled")
+        if call.on_cancel is not None:
+            call.on_cancel()
+
+
+def _is_too_deep(line: bytes, message: Json) -> bool:
+    # Most messages have too few brackets to be deep.
+    if line.count(b"[") + line.count(b"{") <= _MAX_DEPTH:
+        return False
+    level: list[Any] = [message]
+    for _ in range(_MAX_DEPTH):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return False
+    return True

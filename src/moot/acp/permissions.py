@@ -170,6 +170,10 @@ class Permissions:
             )
         return ""
 
+    def knows(self, proposal_id: str) -> bool:
+        """Whether a proposal is one of this run."""
+        return proposal_id in self._by_proposal
+
     async def _decide(self, permission: Permission) -> None:
         space = self._space
         try:

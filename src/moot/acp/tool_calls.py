@@ -31,6 +31,8 @@ KINDS: Final = (
 )
 # Kinds that say that nothing changes; evidence of a command or of a diff counts more.
 _HARMLESS: Final = frozenset({"read", "search", "think", "fetch", "switch_mode", "other"})
+# A command of a page: the proposal has all of it.
+_MAX_LINE_CHARS: Final = 2_000
 _FIELDS: Final = ("title", "kind", "status", "content", "locations", "rawInput", "rawOutput")
 _COMMAND_NAMES: Final = ("command", "cmd", "script", "shell")
 _PATH_WORDS: Final = ("path", "file", "dir", "folder", "cwd")
@@ -193,7 +195,11 @@ class ToolCall:
         return not is_running or not {change["path"] for change in self.changes} <= known
 
     def describe(self) -> str:
-        """One line: what it does, in our words where that can be seen."""
+        """One line: what it does, in our words where that can be seen; long ones are cut."""
+        text = self._describe()
+        return text if len(text) <= _MAX_LINE_CHARS else f"{text[:_MAX_LINE_CHARS]}…"
+
+    def _describe(self) -> str:
         if self.command is not None:
             shown = self.command if isinstance(self.command, str) else str(self.command)
             return f"{self.kind}: {shown}"
