@@ -100,6 +100,15 @@ class AgentSpace:
         ]
         return [text for text in texts if "probe-" not in text]
 
+    async def decided(self, *options: str) -> None:
+        """The agent has read these answers to its permission requests, and no others; "" is cancelled."""
+        expected = [
+            {"outcome": "selected", "optionId": option} if option else {"outcome": "cancelled"}
+            for option in options
+        ]
+        await until(lambda: len(self.outcomes()) >= len(expected))
+        assert self.outcomes() == expected
+
     def outcomes(self) -> list[Any]:
         """Our answers to permission requests."""
         return [line["result"]["outcome"] for line in self.received() if "outcome" in line.get("result", {})]

@@ -133,6 +133,7 @@ async def test_a_second_answer_of_ours_never_reaches_the_agent(tmp_path: Path) -
         proposal = await here.proposal()
         go.touch()
         assert list((await here.hear("mcp/withdraw")).correlation_id) == [proposal.id]
+        await until(lambda: [each for each in here.received() if each.get("id") == 1001])
         answers = [each for each in here.received() if each.get("id") == 1001]
         assert [each["error"]["code"] for each in answers] == [-32800]
 
@@ -182,4 +183,5 @@ async def test_messages_that_are_nested_too_deep_harm_nobody(tmp_path: Path) -> 
         await here.hear("chat", "Still here.")
         assert here.member._agent().peer.ignored == 2
         await here.idle()
+        await until(lambda: [each for each in here.received() if each.get("id") == 77])
         assert [each["error"]["code"] for each in here.received() if each.get("id") == 77] == [-32601]

@@ -52,7 +52,7 @@ async def test_an_approved_permission_is_released_once_and_the_edit_lands(tmp_pa
         assert outcome.text.startswith("The agent reports: edit:")
         await here.hear("chat", "Written.")
         # Never the option that outlives the session.
-        assert here.outcomes() == [{"outcome": "selected", "optionId": "once"}]
+        await here.decided("once")
         with pytest.raises(McpError, match="nothing waits for this call"):
             await here.alice.call("agent", "edit", proposal.payload["params"]["arguments"])
 
@@ -63,7 +63,7 @@ async def test_a_rejection_reaches_the_agent_and_its_reason_is_the_next_prompt(t
         proposal = await here.proposal()
         await here.alice.reject(proposal.id, "unsafe", explanation="not on Sundays")
         await here.hear("chat", "I see.")
-        assert here.outcomes() == [{"outcome": "selected", "optionId": "no"}]
+        await here.decided("no")
         prompt = here.prompts()[1]
         assert "a.txt" in prompt
         assert "alice rejected it (reason: unsafe) and wrote:\n> not on Sundays" in prompt
@@ -146,7 +146,7 @@ async def test_a_call_that_changes_while_it_is_decided_is_not_released(tmp_path:
         await here.hear(
             "chat", "the agent changed the call while it was being decided. Now: execute: rm -rf /"
         )
-        assert here.outcomes() == [{"outcome": "selected", "optionId": "no"}]
+        await here.decided("no")
 
 
 async def test_doing_another_thing_than_was_approved_is_said_loudly(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ async def test_a_grant_in_the_space_takes_the_place_of_always(tmp_path: Path) ->
         request = await here.hear("mcp/request", "tools/call")
         assert list(request.to) == ["agent"]
         await here.hear("mcp/response", "The agent reports")
-        assert here.outcomes() == [{"outcome": "selected", "optionId": "once"}]
+        await here.decided("once")
 
 
 async def test_a_cancelled_turn_withdraws_what_it_asked(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ async def test_a_cancelled_turn_withdraws_what_it_asked(tmp_path: Path) -> None:
         await here.alice.chats.cancel(asked)
         withdrawn = await here.hear("mcp/withdraw")
         assert list(withdrawn.correlation_id) == [proposal.id]
-        assert here.outcomes() == [{"outcome": "cancelled"}]
+        await here.decided("")
 
 
 async def test_a_change_too_large_to_be_shown_is_refused_and_the_agent_is_told(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ async def test_an_agent_without_the_right_to_propose_is_refused_and_it_is_told(t
     async with agent_space(tmp_path, edit(tmp_path), rights=["chat", "reasoning/*"]) as here:
         await here.ask()
         await here.hear("chat", "Not done (your rights in this space do not allow mcp/proposal")
-        assert here.outcomes()[0] == {"outcome": "selected", "optionId": "no"}
+        await here.decided("no")
 
 
 def options(*pairs: tuple[str, str]) -> list[dict[str, str]]:
@@ -253,4 +253,4 @@ async def test_of_two_approvals_one_releases_it_and_the_other_comes_too_late(tmp
                 bob.approve(proposal.id), here.alice.approve(proposal.id), return_exceptions=True
             )
         assert sum(isinstance(each, ProposalSettled) for each in results) == 1
-        assert here.outcomes() == [{"outcome": "selected", "optionId": "once"}]
+        await here.decided("once")

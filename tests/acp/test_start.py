@@ -19,7 +19,7 @@ from moot.acp.agent_profiles import PROFILES, UNKNOWN, AgentProfile, profile_of
 from moot.acp.asking_probe import ProbeResult
 from moot.errors import UsageError
 from tests.acp.agent_space import agent_space, settings_for, write_script
-from tests.waiting import bounded
+from tests.waiting import bounded, until
 
 ASKING = AgentProfile(name="Scripted", mode="default", unasked=("reads files",))
 
@@ -105,6 +105,7 @@ async def test_an_agent_that_changes_its_mode_is_stopped_and_set_back(tmp_path: 
         await here.hear(
             "chat", "I stopped: it changed to the mode 'yolo', in which it may act without asking."
         )
+        await until(lambda: here.received("session/set_mode"))
         assert here.received("session/set_mode")[-1]["params"]["modeId"] == "default"
 
 
