@@ -43,6 +43,8 @@ def test_every_configuration_that_a_page_shows_can_be_run(page: str, tmp_path: P
         file.write_text(block.code, "utf-8")
         file.chmod(0o600)
         environ = {name: f"secret-{name}" for name in re.findall(r"\w+_env: (\w+)", block.code)}
+        for name in re.findall(r"credentials_file: (\S+)", block.code):
+            (folder / name).touch(mode=0o600)
         lines = check(file, environ=environ)
         assert not [line for line in lines if "not known here" in line], f"{page}:{block.line}"
         assert load(file, environ=environ).spaces

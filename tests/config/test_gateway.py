@@ -374,3 +374,16 @@ def test_listed_hosts_and_origins_stand_in_place_of_the_default() -> None:
     assert gateway.hosts(80) == {"moot.example", "moot.example:80", "other:8443", "[::1]", "[::1]:80"}
     assert gateway.origins(80) == {"https://moot.example"}
     assert GatewayConfig(allowed_hosts=()).hosts(80) == frozenset()
+
+
+def test_the_key_to_the_log_of_a_cluster_is_for_its_owner_alone(tmp_path: Path) -> None:
+    credentials = tmp_path / "moot.creds"
+    credentials.touch(mode=0o600)
+    text = "gateway: {cluster: {servers: [nats://n], credentials_file: moot.creds}}\nspaces: {lab: {}}\n"
+    assert loaded(tmp_path, text).gateway.cluster is not None
+    credentials.chmod(0o644)
+    with pytest.raises(UsageError, match=r"gateway\.cluster\.credentials_file: others may read or write"):
+        loaded(tmp_path, text)
+    credentials.unlink()
+    with pytest.raises(UsageError, match=r"moot\.creds is not there"):
+        loaded(tmp_path, text)

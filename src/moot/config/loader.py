@@ -55,6 +55,7 @@ from moot.config.space_reader import SPACE_KEYS, participant_name, read_setting
 from moot.config.strict_yaml import read_yaml
 from moot.config.token_source import TokenSource
 from moot.errors import UsageError
+from moot.private_files import read_secret
 from moot.protocol.operation import Json
 from moot.space.config import SpaceConfig
 
@@ -228,6 +229,14 @@ def _cluster(value: Json, path: str, folder: Path) -> ClusterConfig | None:
     for name, file in files.items():
         if not file.is_file():
             raise UsageError(f"{path}.{name}: {file} is not there")
+    if "credentials_file" in files:
+        # Whoever may write to the log may do everything.
+        try:
+            read_secret(files["credentials_file"], max_bytes=0, what="the key to the cluster's log")
+        except OSError as fault:
+            raise UsageError(f"{path}.credentials_file: {fault.strerror}") from None
+        except UsageError as fault:
+            raise UsageError(f"{path}.credentials_file: {fault}") from None
     return msgspec.structs.replace(cluster, **files)
 
 
