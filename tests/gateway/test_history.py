@@ -154,6 +154,26 @@ async def test_a_search_finds_old_messages_by_text_kind_sender_and_id(tmp_path: 
         assert (await page(room, text='"in":"receive"'))["messages"] == []
 
 
+async def test_a_kind_of_many_asterisks_costs_what_any_other_does(tmp_path: Path) -> None:
+    """In a way of matching that goes back and forth, the second search ends after some years."""
+    async with running_gateway(tmp_path, PEOPLE, history_pages_per_second=0) as room:
+        alice = await room.join("alice")
+        await alice.ask("chat", {"text": "hay"})
+        await alice.ask("mcp/proposal", {"method": "tools/call", "params": {"name": "needle"}}, to=["bob"])
+        for kind, found in [
+            ("*" * 199 + "l", ["mcp/proposal"]),
+            ("*" * 199 + "q", []),
+            ("*p*p*p*", ["mcp/proposal"]),
+            ("*p*p*p*p*", []),
+            ("C*T", ["chat"]),
+            ("*C*", ["chat", "mcp/proposal"]),
+            ("cha", []),
+            ("MCP/", []),
+        ]:
+            page_of_kind = await asyncio.wait_for(page(room, kind=kind), 60)
+            assert [each["kind"] for each in page_of_kind["messages"]] == found, kind
+
+
 async def test_a_page_is_bounded_in_messages_bytes_and_reading(tmp_path: Path) -> None:
     async with running_gateway(
         tmp_path,
