@@ -71,6 +71,7 @@ COMMANDS: Final = {
     "reject": "client.operation_commands",
     "agent": "agent",
     "acp": "acp",
+    "hook": "hook",
     "bridge": "bridge",
     "mcp": "mcp",
     "member": "client.operation_commands",

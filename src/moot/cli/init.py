@@ -16,6 +16,9 @@ and the files that they need. Nothing is overwritten. `moot up` then runs it.
 With --from it takes the MCP servers of another program's configuration instead of a template: mcp.json,
 claude_desktop_config.json, ~/.claude.json, and those of VS Code, Cursor, Windsurf, Zed, Gemini CLI and Codex.
 All calls to them are proposals then. Keys go into files that only you can read and Git ignores.
+
+With claude-code, codex or gemini in place of a template it makes no space: it adds `moot hook` to the
+settings of that agent in DIR, so that a space decides on its calls. Other settings stay, a copy is kept.
 """
 _EXAMPLES = """\
   moot init                          an agent that proposes changes to files; you decide (no model needed)
@@ -23,6 +26,7 @@ _EXAMPLES = """\
   moot init research-team team --base-url http://localhost:11434/v1 --model qwen3 --key-env OLLAMA_KEY
   moot init --list
   moot init --from                   lists the configurations of your MCP clients
+  moot init claude-code ~/project --gateway http://localhost:8080 --space lab --token-file claude.token
   moot init --from .cursor/mcp.json lab      puts their servers into a space, behind approval
 """
 
@@ -40,7 +44,7 @@ def add_command(commands: Any, name: str) -> None:
         "template",
         nargs="?",
         metavar="TEMPLATE",
-        help="filesystem (default), coder, coding-agent, research-team or empty",
+        help="filesystem (default), coder, coding-agent, research-team, empty; or claude-code, codex, gemini",
     )
     add("folder", nargs="?", type=Path, default=Path(), metavar="DIR", help="the folder (default: this one)")
     add("--list", action="store_true", help="show the templates and what they are for")
@@ -56,6 +60,9 @@ def add_command(commands: Any, name: str) -> None:
     add("--base-url", metavar="URL", help="of the model's API (default: https://api.openai.com/v1)")
     add("--model", metavar="NAME", help="which model agents use (default: gpt-5-mini)")
     add("--key-env", metavar="NAME", help="the variable with the API key (default: OPENAI_API_KEY)")
+    add("--gateway", metavar="URL", help="for an agent's hook: the gateway")
+    add("--token-file", type=Path, metavar="FILE", help="for an agent's hook: the token of its member")
+    add("--print", dest="print_only", action="store_true", help="for an agent's hook: only print it")
     add("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
 
@@ -71,6 +78,10 @@ def run(options: argparse.Namespace) -> int:
         from moot.cli.init_from import run_from
 
         return run_from(options)
+    if options.template in ("claude-code", "codex", "gemini"):
+        from moot.cli.init_hooks import run_hooks
+
+        return run_hooks(options, options.template)
     if options.list:
         found = scaffold.templates()
         if options.json:

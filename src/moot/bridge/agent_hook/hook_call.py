@@ -1,0 +1,81 @@
+"""What a coding agent tells its hook about a call, and how the hook answers, in the form of each agent.
+
+An agent goes on when its hook fails in most ways. Two things stop it for certain: exit status 2 with a reason
+on stderr, and a decision on stdout with status 0. So everything that is no approval ends with status 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from moot.errors import MalformedEnvelope, UsageError
+from moot.protocol import strict_json
+from moot.protocol.operation import Json
+
+AgentName = Literal["claude-code", "codex", "gemini"]
+
+# Agent → the event at which it asks.
+EVENTS: Final[dict[AgentName, str]] = {
+    "claude-code": "PreToolUse",
+    "codex": "PermissionRequest",
+    "gemini": "BeforeTool",
+}
+# What a call may be at most: more cannot be proposed, and nobody could read it.
+MAX_CALL_BYTES: Final = 512 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class HookCall:
+    """One call that an agent is about to make."""
+
+    tool: str
+    input: dict[str, Json]
+    folder: str
+
+    @property
+    def params(self) -> dict[str, Json]:
+        """The params of the proposal: exactly this call, and where; no ids, so that a retry is the same."""
+        return {"name": self.tool, "arguments": {"input": self.input, "folder": self.folder}}
+
+
+def read_call(agent: AgentName, data: bytes) -> HookCall:
+    """The call that an agent asks about; raises UsageError for everything else."""
+    if len(data) > MAX_CALL_BYTES:
+        raise UsageError(f"the call has more than {MAX_CALL_BYTES} bytes; do it in smaller parts")
+    try:
+        told: Json = strict_json.parse(data)
+    except MalformedEnvelope as fault:
+        raise UsageError(f"the hook got no JSON: {fault}") from None
+    if not isinstance(told, dict) or told.get("hook_event_name") != EVENTS[agent]:
+        event = told.get("hook_event_name") if isinstance(told, dict) else None
+        raise UsageError(f"this hook is for {EVENTS[agent]} of {agent}, and was called for {event!r}")
+    tool, given, folder = told.get("tool_name"), told.get("tool_input"), told.get("cwd")
+    if not isinstance(tool, str) or not tool or not isinstance(given, dict) or not isinstance(folder, str):
+        raise UsageError("the agent did not tell tool_name, tool_input and cwd; the call cannot be shown")
+    return HookCall(tool, given, folder)
+
+
+def allow_answer(agent: AgentName, by: str) -> str:
+    """What the hook prints so that the agent makes this one call."""
+    reason = f"approved by {by}"
+    answer: Json
+    match agent:
+        case "claude-code":
+            answer = {
+                "hookSpecificOutput": {
+                    "hookEventName": "PreToolUse",
+                    "permissionDecision": "allow",
+                    "permissionDecisionReason": reason,
+                }
+            }
+        case "codex":
+            answer = {
+                "hookSpecificOutput": {
+                    "hookEventName": "PermissionRequest",
+                    "decision": {"behavior": "allow"},
+                }
+            }
+        case "gemini":
+            answer = {"decision": "allow", "reason": reason}
+    return strict_json.encode(answer).decode()

@@ -1,0 +1,83 @@
+"""Puts the hook into the settings of a coding agent, beside what is there already."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from pathlib import Path
+from typing import Any, Final
+
+from moot.bridge.agent_hook.hook_call import EVENTS, AgentName
+from moot.errors import UsageError
+
+# Below the folder of the project.
+FILES: Final[dict[AgentName, str]] = {
+    "claude-code": ".claude/settings.json",
+    "codex": ".codex/hooks.json",
+    "gemini": ".gemini/settings.json",
+}
+# The agent kills a hook after this; the hook itself denies earlier.
+AGENT_SECONDS: Final = 3_600
+WAIT_SECONDS: Final = 3_500
+
+
+def hook_group(agent: AgentName, argv: list[str]) -> dict[str, Any]:
+    """The entry of this hook, for every tool."""
+    # A shell turns a command that cannot be started into 127, with which agents go on: 2 stops them.
+    hook: dict[str, Any] = {"type": "command", "command": f"{shlex.join(argv)} || exit 2"}
+    # Gemini CLI counts milliseconds.
+    hook["timeout"] = AGENT_SECONDS * 1_000 if agent == "gemini" else AGENT_SECONDS
+    if agent == "claude-code":
+        hook["onFailure"] = "block"
+    return {"matcher": ".*" if agent == "gemini" else "*", "hooks": [hook]}
+
+
+def merge_settings(agent: AgentName, text: str, argv: list[str]) -> str:
+    """The settings with the hook in them, once; raises UsageError if they cannot be read."""
+    try:
+        settings = json.loads(text) if text.strip() else {}
+    except ValueError as fault:
+        raise UsageError(
+            f"the settings are no plain JSON ({fault}): nothing was changed. Use --print, and add it by hand"
+        ) from None
+    event = EVENTS[agent]
+    hooks = settings.setdefault("hooks", {}) if isinstance(settings, dict) else None
+    groups = hooks.setdefault(event, []) if isinstance(hooks, dict) else None
+    if not isinstance(groups, list):
+        raise UsageError(f"the settings have no list at hooks.{event}: nothing was changed. Use --print")
+    made = hook_group(agent, argv)
+    groups[:] = [each for each in groups if not _is_ours(each, agent)] + [made]
+    return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+
+
+def _is_ours(group: Any, agent: AgentName) -> bool:
+    """Whether this is a group of an earlier run: one hook, which runs `moot hook`."""
+    hooks = group.get("hooks") if isinstance(group, dict) else None
+    if not isinstance(hooks, list) or len(hooks) != 1 or not isinstance(hooks[0], dict):
+        return False
+    return f" hook {agent} " in str(hooks[0].get("command"))
+
+
+def write_settings(path: Path, agent: AgentName, argv: list[str]) -> Path | None:
+    """Add the hook to a file, whole or not at all; returns the copy of what was there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    before = path.read_text("utf-8") if path.exists() else ""
+    after = merge_settings(agent, before, argv)
+    if after == before:
+        return None
+    backup = None
+    if before:
+        backup = next(
+            each
+            for number in range(1, 10_000)
+            if not (each := path.with_name(f"{path.name}.before-moot-{number}")).exists()
+        )
+        backup.write_text(before, "utf-8")
+    temporary = path.with_name(f".{path.name}.moot-{os.getpid()}")
+    temporary.write_text(after, "utf-8")
+    if path.exists():
+        temporary.chmod(path.stat().st_mode & 0o777)
+    # Through a link to the file that it names.
+    temporary.replace(path.resolve())
+    return backup

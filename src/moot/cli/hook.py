@@ -1,0 +1,100 @@
+"""`moot hook`: what a coding agent runs before each call, so that the call is decided in a space."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from contextlib import ExitStack
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from moot.cli import program
+from moot.cli.program import RefuseToken
+from moot.errors import MootError
+
+if TYPE_CHECKING:
+    from moot.bridge.agent_hook.hook_call import AgentName, HookCall
+
+_ABOUT: Final = """\
+Reads a call from stdin as Claude Code, Codex and Gemini CLI tell it to their hooks, proposes exactly that
+call to the space, and waits for the decision. Approved: prints the agent's form of "allow", and the agent
+makes the call itself, once. Everything else (rejected, too late, no gateway, a bad token) ends with status 2,
+which stops the call, and the reason on stderr. `moot init claude-code` puts it into the agent's settings.
+"""
+_EXAMPLES: Final = """\
+  moot hook claude-code --gateway http://localhost:8080 --space lab --token-file claude.token
+"""
+# A gateway that does not answer by then counts as gone.
+_CONNECT_SECONDS: Final = 5.0
+# The status with which every one of these agents stops a call.
+_BLOCKED: Final = 2
+
+
+def add_command(commands: Any, name: str) -> None:
+    parser = program.add_command(
+        commands, name, help="let a space decide on a coding agent's calls", about=_ABOUT, examples=_EXAMPLES
+    )
+    add = parser.add_argument
+    add("agent", choices=("claude-code", "codex", "gemini"), help="whose hook this is")
+    add("--gateway", required=True, metavar="URL", help="the gateway, such as http://localhost:8080")
+    add("--space", default="", metavar="NAME", help="the space (default: the one the gateway chooses)")
+    add("--token-file", required=True, type=Path, metavar="FILE", help="the file with the agent's token")
+    add("--token", action=RefuseToken)
+    wait_help = "how long to wait for a decision (default 3500)"
+    add("--wait-seconds", type=float, default=3_500.0, metavar="N", help=wait_help)
+    state_help = "keeps which proposals are waited for (default: below ~/.local/state)"
+    add("--state", type=Path, metavar="DIR", help=state_help)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    try:
+        from moot.bridge.agent_hook.hook_call import allow_answer, read_call
+
+        call = read_call(options.agent, sys.stdin.buffer.read(1 << 20))
+        by = asyncio.run(_wait(options, options.agent, call))
+        print(allow_answer(options.agent, by), flush=True)
+    except MootError as fault:
+        from moot.bridge.agent_hook.hook_gate import describe_refusal
+        from moot.tui.terminal_escape import printable
+
+        print(f"Not allowed by the Moot space: {printable(describe_refusal(fault))}", file=sys.stderr)
+        return _BLOCKED
+    # Any other status lets the agent go on: a fault of ours, or Ctrl+C, must stop the call, too.
+    except BaseException as fault:  # noqa: BLE001
+        print(f"Not allowed: the hook failed ({type(fault).__name__})", file=sys.stderr)
+        return _BLOCKED
+    return 0
+
+
+async def _wait(options: argparse.Namespace, agent: AgentName, call: HookCall) -> str:
+    from moot.bridge.agent_hook.hook_gate import HookGate
+    from moot.participant import ParticipantLimits, connect, name_from, token_from
+    from moot.private_files import use_folder
+
+    state = options.state or _state_folder(options, agent)
+    use_folder(state, what="the state folder", option="--state DIR")
+    limits = ParticipantLimits(connect_seconds=_CONNECT_SECONDS)
+    with ExitStack() as stack:
+        # Passive: several hooks of one agent run at once, and each answers for its own call only.
+        async with connect(
+            options.gateway,
+            options.space,
+            token_from(options.token_file),
+            name=name_from(options.token_file),
+            passive=True,
+            limits=limits,
+        ) as space:
+            return await HookGate(space, state, stack).wait_for_release(call.params, options.wait_seconds)
+
+
+def _state_folder(options: argparse.Namespace, agent: str) -> Path:
+    import os
+
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    which = sha256(
+        "\0".join([options.gateway.rstrip("/"), options.space, str(options.token_file.resolve())]).encode()
+    )
+    return state / "moot" / "hook" / f"{agent}-{which.hexdigest()[:16]}"
