@@ -100,6 +100,31 @@ async def test_a_token_that_is_removed_takes_its_own_connections_along_and_no_ot
         await alice.hear(lambda each: each["payload"].get("event") == "leave")
 
 
+async def test_short_lived_tokens_end_when_one_that_may_have_made_them_is_replaced_or_narrowed(
+    tmp_path: Path,
+) -> None:
+    """Else a thief would go on for a day after the configuration has named another token."""
+
+    async def mint(room: LocalGateway, token: str) -> tuple[str, Client]:
+        headers = {"Authorization": f"Bearer {token}"}
+        answer = await room.http.post("/participants/bob/tokens", json={"seconds": 600}, headers=headers)
+        made = str(answer.json()["token"])
+        return made, await come(room, made)
+
+    async with running_gateway(tmp_path, people("t-bob")) as room:
+        made, client = await mint(room, "t-bob")
+        # Nothing that was there is less: it stays.
+        reload(room, people("t-bob", {"token": "t-phone"}, rights=("chat",)))
+        assert await client.refused("chat") is None
+        reload(room, people("t-bob", PHONE))
+        assert await client.closed() == VOID
+        assert await room.status("/ws?space=lab", token=made) == 401
+        made, client = await mint(room, "t-bob")
+        reload(room, people("t-new", PHONE))
+        assert await client.closed() == VOID
+        assert await room.status("/ws?space=lab", token=made) == 401
+
+
 async def test_a_token_that_is_narrowed_narrows_its_connections_and_tells_them(tmp_path: Path) -> None:
     """Also where the fast path had its verdict on the kind."""
     full: Json = {"token": "t-phone"}

@@ -228,9 +228,10 @@ class Space:
             elif impostor.anonymous or impostor.name != name:
                 effects += self._disconnect_member(impostor, f"the name {name} is taken now", now, mint)
         effects += self._configure_guests(config, now, mint)
+        limits_before = state.config.token_limits
         state.configure(config)
         for name, participant in config.participants.items():
-            effects += self._configure(Name(name), participant, now, mint)
+            effects += self._configure(Name(name), participant, limits_before, now, mint)
         limited = self._limit_sessions()
         changed = state.revoke_unsupported()
         effects += state.welcome_again(changed, now, mint)
@@ -263,7 +264,14 @@ class Space:
             self.state.verdicts_changed()
         return limited
 
-    def _configure(self, name: Name, participant: ParticipantConfig, now: float, mint: Mint) -> list[Effect]:
+    def _configure(
+        self,
+        name: Name,
+        participant: ParticipantConfig,
+        limits_before: Mapping[str, tuple[Capability, ...]],
+        now: float,
+        mint: Mint,
+    ) -> list[Effect]:
         """Apply what the configuration newly says about one participant."""
         member = self.state.roster.members.get(name)
         if member is None:
@@ -274,11 +282,29 @@ class Space:
         if before is None or before.capabilities != participant.capabilities:
             member.static_capabilities = participant.capabilities
         member.exclusive = participant.exclusive
-        if member.kicked or (before is not None and _are_in_force(before, participant, member.credentials)):
+        if member.kicked:
             return []
-        member.credentials = participant.credentials
-        effects: list[Effect] = [Credential(name, member.credentials)]
+        effects: list[Effect] = []
+        held = member.credentials
+        if before is None or not _are_in_force(before, participant, held):
+            member.credentials = participant.credentials
+            effects.append(Credential(name, member.credentials))
+        limits = self.state.config.token_limits
+        is_less = any(
+            token not in member.credentials or limits.get(token) != limits_before.get(token) for token in held
+        )
+        if is_less:
+            self._void_minted(member)
+        if not effects and not is_less:
+            return []
         return effects + membership.remove_void_sessions(self.state, member, now, mint)
+
+    def _void_minted(self, member: SpaceMember) -> None:
+        """Void a member's short-lived tokens: whoever replaces or narrows a token means all it has made."""
+        minted = [
+            token.hash for token in self.state.temporary_tokens.of(member.name) if token.source == "minted"
+        ]
+        self.state.temporary_tokens.remove(minted)
 
     def change_capabilities(
         self,
@@ -339,9 +365,7 @@ class Space:
         member.credentials = (*(member.credentials if keep else ()), token.hash)
         effects: list[Effect] = [Credential(member.name, member.credentials)]
         if not keep:
-            # Whoever replaces a token means all that it could have made.
-            minted = [t.hash for t in self.state.temporary_tokens.of(member.name) if t.source == "minted"]
-            self.state.temporary_tokens.remove(minted)
+            self._void_minted(member)
         return effects + membership.remove_void_sessions(self.state, member, now, mint)
 
     def _disconnect_member(self, member: SpaceMember, reason: str, now: float, mint: Mint) -> list[Effect]:
