@@ -292,6 +292,35 @@ async def test_after_a_restart_the_provider_decides_anew_and_the_audit_says_who_
             assert (await refusal(room, token))[0] == 401
 
 
+async def test_who_signs_in_reads_nothing_that_was_said_before_also_after_a_restart(tmp_path: Path) -> None:
+    """By polling and in the pages of the history; a further token does not make them a member anew."""
+    async with running_provider() as provider:
+
+        async def read(room: LocalGateway) -> list[list[str]]:
+            headers = {"Authorization": f"Bearer {provider.token()}"}
+            polled = await room.http.get("/participants/ana/messages?space=lab", headers=headers)
+            page = await room.http.get("/spaces/lab/history", headers=headers)
+            found = [answer.json()["messages"] for answer in (polled, page)]
+            return [[each["payload"]["text"] for each in part if each["kind"] == "chat"] for part in found]
+
+        people, oidc = participants(root=["*"]), provider.rules()
+        async with running_gateway(tmp_path, people, oidc=oidc) as room:
+            await until(lambda: has_keys(room))
+            await room.post("root", fields("chat", {"text": "before"}))
+            assert await read(room) == [[], []]
+            await room.post("root", fields("chat", {"text": "between"}))
+            await enter(room, provider.token(iat=int(time.time()) - 5))
+            await room.post("root", fields("chat", {"text": "after"}))
+            assert await read(room) == [["between", "after"]] * 2
+        async with running_gateway(tmp_path, people, oidc=oidc) as room:
+            await until(lambda: has_keys(room))
+            assert await read(room) == [["between", "after"]] * 2
+        # With few messages for polling, the first time that they signed in is not among them.
+        async with running_gateway(tmp_path, people, oidc=oidc, poll_messages=3) as room:
+            await until(lambda: has_keys(room))
+            assert (await read(room))[1] == ["between", "after"]
+
+
 async def test_an_explanation_tells_how_the_people_of_a_decision_had_signed_in(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

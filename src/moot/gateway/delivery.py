@@ -53,6 +53,8 @@ class MessageHistory:
         # The fast path adds to `stored` itself and counts later: how many bytes it has added since.
         self.stored: deque[HistoryEntry] = deque()
         self.count_stored: Callable[[], int] = lambda: 0
+        # When the last record of earlier runs was written, if any were read.
+        self.restored_until = 0.0
         self._hidden_before: dict[str, float] = {}
 
     @property

@@ -22,23 +22,35 @@ from moot.store.journal_reader import last_records
 
 
 def restore_history(history: MessageHistory, folder: Path, config: SpaceConfig) -> None:
-    """Fill the history of a space with the latest messages of its journal."""
-    for at, envelope in _accepted_envelopes(folder, history.max_messages, config):
-        if envelope.kind == "space/invite":
-            history.hide_before(str(envelope.payload.get("participant_id")), at)
-        if is_for_everybody(envelope.kind, config):
-            history.add(at, Deliver((), envelope), None)
+    """Fill the history of a space with the latest messages of its journal, each for who was a member."""
+    for stored in _accepted_inputs(folder, history.max_messages):
+        history.restored_until = stored.t
+        if stored.input in ("rotate", "restore"):
+            history.hide_before(stored.who, stored.t)
+        elif stored.sign_in is not None and stored.sign_in.capabilities is not None:
+            # Whether it was the first time stands further back, perhaps; the pages of the history know.
+            if not history.visible_since(stored.who):
+                history.hide_before(stored.who, stored.t)
+        elif stored.input in ("receive", "post") and bytes(stored.raw):
+            try:
+                envelope = envelope_of(stored, config)
+            except MootError:
+                # Under other rules than today's; whoever wants it finds it in the journal.
+                continue
+            if envelope.kind == "space/invite":
+                history.hide_before(str(envelope.payload.get("participant_id")), stored.t)
+            if is_for_everybody(envelope.kind, config):
+                history.add(stored.t, Deliver((), envelope), None)
 
 
-def _accepted_envelopes(folder: Path, count: int, config: SpaceConfig) -> Iterator[tuple[float, Envelope]]:
+def _accepted_inputs(folder: Path, count: int) -> Iterator[StoredInput]:
     for record in last_records(folder, count):
         try:
             stored = read_input(record.line)
-            if stored.input in ("receive", "post") and stored.out == ACCEPTED and bytes(stored.raw):
-                yield stored.t, envelope_of(stored, config)
         except MootError:
-            # Under other rules than today's; whoever wants it finds it in the journal.
             continue
+        if stored.out == ACCEPTED:
+            yield stored
 
 
 def envelope_of(stored: StoredInput, config: SpaceConfig) -> Envelope:

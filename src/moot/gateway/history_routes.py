@@ -109,6 +109,9 @@ class HistoryRoutes:
             starts = await asyncio.to_thread(membership_starts, folder, host.opened_at_record)
             self._starts[host] = starts
         since = host.delivery.history.visible_since(identity.name)
+        if since <= host.delivery.history.restored_until:
+            # Of an earlier run; the journal knows it better than the few messages that were read then.
+            since = 0.0
         # Who is in no record was here when this run began, or `since` tells when it came.
         first = starts.get(identity.name, 0 if since else host.opened_at_record)
         reader = HistoryReader(first, since, dialect)

@@ -21,7 +21,16 @@ from moot.protocol.operation import Json
 from moot.store.journal_reader import read_blocks
 
 # A block without any of these concerns no membership, and is not taken apart.
-_SIGNS: Final = (b'"reload"', b'"state"', b'"repair"', b'"rotate"', b'"restore"', b"invite", b"kick")
+_SIGNS: Final = (
+    b'"reload"',
+    b'"state"',
+    b'"repair"',
+    b'"rotate"',
+    b'"restore"',
+    b'"sign_in"',
+    b"invite",
+    b"kick",
+)
 _MEMBERSHIP_KINDS: Final = frozenset({"space/invite", "space/kick"})
 _ANY_SIZE: Final = EnvelopeLimits(**dict.fromkeys(EnvelopeLimits.__struct_fields__, 1 << 62))
 
@@ -48,6 +57,9 @@ def membership_starts(folder: Path, opened_at: int) -> dict[str, int]:
             listed = credentials
         elif stored.input in ("rotate", "restore"):
             starts[stored.who] = number
+        elif stored.sign_in is not None:
+            # Of each further token there is a record, too: the first one made them a member.
+            starts.setdefault(stored.who, number)
         else:
             concerned = _concerned(stored)
             if concerned is not None:

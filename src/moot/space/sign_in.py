@@ -13,7 +13,7 @@ from moot.errors import InvalidRequest, ParticipantNotFound, ResourceLimit, Unau
 from moot.protocol.close_codes import POLICY, REMOVED
 from moot.space import membership
 from moot.space.config import SessionId
-from moot.space.effects import Disconnect, Effect, Mint
+from moot.space.effects import Credential, Disconnect, Effect, Mint
 from moot.space.roster import SpaceMember, load_capabilities, logical_name
 from moot.space.state import State
 from moot.space.temporary_tokens import SignIn, TemporaryToken
@@ -59,6 +59,8 @@ def sign_in(state: State, sign_in: SignIn, now: float, mint: Mint) -> list[Effec
             member = SpaceMember(token.member)
             member.subject = sign_in.subject
             state.roster.add(member)
+            # What was said before is not for them: they are a member from now on.
+            effects.append(Credential(member.name, ()))
         rights = load_capabilities(sign_in.capabilities)
         if rights != member.static_capabilities:
             member.static_capabilities = rights
