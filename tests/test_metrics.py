@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from moot.adapter.telemetry.adapter_metrics import ADAPTER_METRICS
 from moot.errors import UsageError
+from moot.gateway.cluster_metrics import CLUSTER_METRICS
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
 from moot.metrics import CONTENT_TYPE, SECONDS, Counter, Description, Gauge, Registry, measure_build
 from moot.metrics.process import measure_process
@@ -198,13 +199,14 @@ def test_a_description_is_registered_as_it_says_and_not_otherwise() -> None:
 
 def test_every_metric_that_we_describe_follows_the_conventions() -> None:
     """Base units, a suffix that says the unit or `_total`, few labels, and a help that is a sentence."""
-    for each in {*GATEWAY_METRICS, *ADAPTER_METRICS}:
+    for each in {*GATEWAY_METRICS, *CLUSTER_METRICS, *ADAPTER_METRICS}:
         assert re.fullmatch(r"(moot|process)_[a-z_]+", each.name)
         assert each.name.endswith("_total") == (each.type == "counter"), each.name
         assert each.type != "histogram" or each.name.endswith(("_seconds", "_bytes")), each.name
         assert not re.search(r"_(ms|milliseconds|minutes|kb|mb)(_|$)", each.name)
         assert each.help.endswith((".", ").")), each.help
-        assert set(each.labels) <= {"space", "code", "outcome", "source", "version", "python", "compiled"}
+        known = {"space", "shard", "code", "outcome", "source", "version", "python", "compiled"}
+        assert set(each.labels) <= known
 
 
 def test_the_process_tells_of_itself() -> None:

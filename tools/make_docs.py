@@ -41,6 +41,7 @@ from moot.config.gateway_config import (
 from moot.config.notification_config import NotificationsConfig, PushConfig, QuietHours, ReceiverConfig
 from moot.config.oidc_config import OidcConfig, SignInRule
 from moot.conformance import report
+from moot.gateway.cluster_metrics import CLUSTER_METRICS
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
 from moot.gateway.public_pages import openapi
 from moot.metrics import Description
@@ -299,6 +300,7 @@ def metrics_page() -> str:
         f"{_NOTE} `/metrics` gives them in Prometheus' text format; times are in seconds, sizes in bytes. "
         "How to scrape them: [deploy a gateway](../how-to/deploy-a-gateway.md#metrics).",
         _metrics_table("Gateway", GATEWAY_METRICS),
+        _metrics_table("Gateway of a cluster, in addition", CLUSTER_METRICS),
         _metrics_table("XProtocol adapter", ADAPTER_METRICS),
         _metrics_table("Approver", APPROVER_METRICS),
     ]

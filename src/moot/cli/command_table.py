@@ -28,17 +28,16 @@ take part    open        open the console in your browser, signed in
              tools       list the tools that members offer
              call        call a tool, or propose the call where you may not
 decide       proposals   list the proposals that wait for a decision
-             approve     approve a proposal: make exactly the proposed call
-             reject      reject a proposal
+             approve     make exactly the proposed call; `reject` rejects it
 connect      agent       let a language model take part
              bridge      let an MCP server take part
-             acp         let Claude Code, Codex, Gemini CLI, … take part, and ask
+             acp         let Claude Code, Codex, Gemini CLI, … take part
              mcp         let an MCP client (Claude Code, Cursor, …) take part
 manage       member      invite, grant, revoke, pause, resume, kick, status, …
              proposal    vote, withdraw, explain, history
              rules       let rules decide: suggestions, accept, list, stop, …
              journal     read, search, export and verify the journal
-also         login, logout, xp (XProtocol), message, conformance, completion
+also         login, logout, hook, cluster, xp, message, conformance, completion
 """
 
 _ABOUT: Final = """
@@ -78,6 +77,7 @@ COMMANDS: Final = {
     "proposal": "proposal",
     "rules": "rules",
     "journal": "journal",
+    "cluster": "cluster",
     "xp": "xp",
     "message": "client.operation_commands",
     "conformance": "conformance",

@@ -94,6 +94,11 @@ class LogWriter:
     def is_idle(self) -> bool:
         return not self.queued and not self.unread
 
+    @property
+    def pending_inputs(self) -> int:
+        """Inputs that wait, or are on their way and were not read back."""
+        return len(self.queued) + sum(map(len, self.unread.values()))
+
     def append(self, input: LoggedInput, on_done: OnDone | None = None) -> PendingInput:
         pending = PendingInput(input, on_done)
         self.queued.append(pending)

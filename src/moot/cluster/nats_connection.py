@@ -210,13 +210,18 @@ def _stream_fault(fault: nats.js.errors.APIError, config: ClusterConfig, stream:
     return UsageError(f"NATS does not make the stream {stream}: {fault.description} ({fault.err_code})")
 
 
+def server_version(client: Client) -> str:
+    """Of the server that a client is connected to."""
+    version = client.connected_server_version
+    return f"{version.major}.{version.minor}.{version.patch}"
+
+
 def _check_version(client: Client, where: str) -> None:
     version = client.connected_server_version
-    found = (version.major, version.minor, version.patch)
-    if found < MIN_SERVER_VERSION:
+    if (version.major, version.minor, version.patch) < MIN_SERVER_VERSION:
         needed = ".".join(map(str, MIN_SERVER_VERSION))
         raise UsageError(
-            f"the NATS server at {where} is version {'.'.join(map(str, found))}: {needed} or later is "
+            f"the NATS server at {where} is version {server_version(client)}: {needed} or later is "
             "needed, earlier ones can lose what they acknowledged"
         )
 

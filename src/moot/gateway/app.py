@@ -24,6 +24,7 @@ from moot.errors import MootError, UsageError
 from moot.gateway import fast_path
 from moot.gateway.access import HostOriginPolicy, SpaceDirectory
 from moot.gateway.access_limiter import AccessLimiter, AccessLimits
+from moot.gateway.cluster_metrics import watch_cluster
 from moot.gateway.gateway_metrics import GatewayMeasures
 from moot.gateway.http_routes import Endpoints, HttpSettings
 from moot.gateway.journal_history import HistoryLimits
@@ -172,6 +173,7 @@ class Gateway:
             sign_in=self.sign_in,
             metrics=self.metrics,
             connections=self.connections,
+            cluster=None if self.node is None else self.node.status.report,
             version=__version__,
         )
         config = uvicorn.Config(
@@ -196,6 +198,8 @@ class Gateway:
         factory.on_created = self.measures.watch_space
         self.measures.watch_connections(limiter)
         self.measures.watch_access(access_limiter)
+        if self.node is not None:
+            watch_cluster(self.measures.registry, self.node)
         for host in self.directory.hosts.values():
             self.measures.watch_space(host)
         self.measures.watch_notifications(self.notifier)

@@ -37,6 +37,7 @@ from moot.cluster.shared_log import SharedLog
 from moot.cluster.snapshot_store import SnapshotStore
 from moot.config.cluster_config import ClusterConfig
 from moot.errors import OutcomeUnknown, Unavailable, UsageError
+from moot.gateway.cluster_status import ClusterStatus
 from moot.gateway.clustered_host import ClusteredHost, encode_shared_input, read_shared_input
 from moot.gateway.clustered_space import LogClock
 from moot.gateway.mint import FreshMint
@@ -62,8 +63,10 @@ MakeHost = Callable[[str, Space, "Shard", bool], ClusteredHost]
 class Shard:
     """One stream of the log, and the spaces whose inputs are in it."""
 
-    def __init__(self, index: int, gone_beats: int) -> None:
+    def __init__(self, index: int, stream: str, gone_beats: int) -> None:
         self.index = index
+        # Its name in NATS.
+        self.stream = stream
         self.table = GatewayTable(gone_beats)
         self.clock = LogClock()
         self.hosts: dict[str, ClusteredHost] = {}
@@ -79,6 +82,9 @@ class Shard:
         # Hashes of our states where the latest snapshot was due, by space.
         self.hashes: dict[str, str] = {}
         self.hashed_at = 0
+        # The same where an operator last asked for them.
+        self.compared: dict[str, str] = {}
+        self.compared_at = 0
 
 
 class ClusterNode:
@@ -96,9 +102,9 @@ class ClusterNode:
     ) -> None:
         self.config = config
         self.name = config.gateway or default_name(port)
+        gone_beats = max(2, round(config.gone_seconds / config.heartbeat_seconds))
         self.shards = [
-            Shard(index, max(2, round(config.gone_seconds / config.heartbeat_seconds)))
-            for index in range(config.shards)
+            Shard(index, f"{config.name}-log-{index}", gone_beats) for index in range(config.shards)
         ]
         self._configs = configs
         self._make_host = make_host
@@ -113,8 +119,9 @@ class ClusterNode:
         # Done when this gateway cannot go on: why.
         self.failed: asyncio.Future[UsageError] = asyncio.get_running_loop().create_future()
         self._outgoing_frames: asyncio.Queue[tuple[FrameHead, bytes]] = asyncio.Queue(1_000)
-        # What differs between this gateway's file and what the cluster goes by.
-        self.differences: list[str] = []
+        # What differed between this gateway's file and what the cluster goes by, and the latter: by space.
+        self._differing: dict[str, tuple[list[str], SpaceConfig]] = {}
+        self.status = ClusterStatus(self)
 
     # Starting and stopping
 
@@ -133,6 +140,7 @@ class ClusterNode:
             deliver=self._deliver_frame,
         )
         await self._frames.start()
+        await self.status.start(connection)
         for shard in self.shards:
             self._check_versions(shard)
         before = [known.epoch for shard in self.shards if (known := shard.table.known.get(self.name))]
@@ -144,7 +152,7 @@ class ClusterNode:
         self._tasks.start(self._send_frames())
 
     async def _open_shard(self, connection: ClusterConnection, shard: Shard) -> None:
-        name = f"{self.config.name}-log-{shard.index}"
+        name = shard.stream
         subject = f"{self.config.name}.log.{shard.index}"
         info = await use_stream(connection, self.config, name, f"{subject}.*", secrets.token_hex(8))
         shard.identity = (info.config.metadata or {}).get("moot_stream", "")
@@ -225,7 +233,7 @@ class ClusterNode:
                 self._append(shard, name, "reload", {"config": save_config(config)}, None)
                 continue
             differ = [key for key in ours if ours[key] != theirs.get(key)]
-            self.differences.append(f"space {name}: {', '.join(differ)}")
+            self._differing[name] = (differ, host.space.state.config)
             log.warning(
                 "this configuration differs: the cluster's is in force, reload to change it everywhere",
                 extra={"space": name, "differs": differ, "others": others},
@@ -249,7 +257,8 @@ class ClusterNode:
             if hasattr(shard, "log"):
                 await shard.log.stop()
         if self._connection is not None:
-            with suppress(*NATS_FAULTS):
+            # Its client writes a last word also into a connection that is closed.
+            with suppress(*NATS_FAULTS, RuntimeError):
                 await asyncio.wait_for(self._connection.client.close(), 1)
 
     # What hosts ask
@@ -257,6 +266,15 @@ class ClusterNode:
     @property
     def is_first(self) -> bool:
         return self.shards[0].table.first == self.name
+
+    @property
+    def differences(self) -> list[str]:
+        """What this gateway's file said otherwise than the cluster; a reload since then has settled it."""
+        return [
+            f"space {name}: {', '.join(differ)}"
+            for name, (differ, config) in self._differing.items()
+            if self.shard_of(name).hosts[name].space.state.config is config
+        ]
 
     def shard_of(self, space: str) -> Shard:
         return self.shards[zlib.crc32(space.encode()) % len(self.shards)]
@@ -314,6 +332,11 @@ class ClusterNode:
             raise Unavailable("this gateway does not reach the log of its cluster: try again, or another one")
         if shard.log.writer.queued_bytes + size > self.config.max_pending_bytes:
             raise Unavailable("more waits to be written to the cluster's log than max_pending_bytes allows")
+
+    def request_hashes(self, shard: Shard, id: str, on_done: Callable[[object], None]) -> None:
+        """Let every gateway hash its states at one message of the log. Raises Unavailable."""
+        self._check_available(shard, 0)
+        self._append(shard, "", "compare", {"who": id}, on_done)
 
     def check_frames(self, space: str) -> None:
         if (
@@ -409,6 +432,11 @@ class ClusterNode:
             shard.table.note_stop(gateway)
         elif input == "snapshot":
             self._compare_snapshot(shard, gateway, strictly_decoded(logged.raw))
+        elif input == "compare" and shard.log.writer.epoch:
+            # Beside those of snapshots, which decide whether a gateway may go on. Nobody waits for those that
+            # were asked for before our start.
+            shard.compared = _hash_states(_save_states(shard))
+            shard.compared_at = shard.log.position
 
     def _drop_sessions(self, shard: Shard, gateway: str, before: int | None, seed: str) -> None:
         """Let the sessions leave that a gateway held, those of processes before this epoch or all."""
@@ -443,11 +471,8 @@ class ClusterNode:
         """Every gateway hashes its state here; one of them stores it and tells the others its hashes."""
         shard.counted = 0
         shard.snapshots += 1
-        states = {
-            name: host.space.save() | {"config": save_config(host.space.state.config)}
-            for name, host in shard.hosts.items()
-        }
-        shard.hashes = {name: hash_state(state) for name, state in states.items()}
+        states = _save_states(shard)
+        shard.hashes = _hash_states(states)
         shard.hashed_at = sequence
         if shard.table.first != self.name or shard.unknown or not shard.log.writer.epoch:
             return
@@ -472,8 +497,7 @@ class ClusterNode:
             raw = encode_shared_input("", "snapshot", hashes)
             shard.log.writer.append(LoggedInput(encode_shared_input("", "snapshot", {}), raw))
             if shard.purgeable:
-                stream = f"{self.config.name}-log-{shard.index}"
-                await self._connection.context.purge_stream(stream, seq=shard.purgeable + 1)
+                await self._connection.context.purge_stream(shard.stream, seq=shard.purgeable + 1)
             shard.purgeable = sequence
         except NATS_FAULTS as fault:
             log.warning("snapshot not stored", extra={"shard": shard.index, "why": repr(fault)})
@@ -543,6 +567,17 @@ class ClusterNode:
         for shard in self.shards:
             if hasattr(shard, "log"):
                 shard.log.writer.retry_now()
+
+
+def _save_states(shard: Shard) -> dict[str, dict[str, Json]]:
+    return {
+        name: host.space.save() | {"config": save_config(host.space.state.config)}
+        for name, host in shard.hosts.items()
+    }
+
+
+def _hash_states(states: Mapping[str, dict[str, Json]]) -> dict[str, str]:
+    return {name: hash_state(state) for name, state in states.items()}
 
 
 def default_name(port: int) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
 
 import msgspec
 import orjson
@@ -64,6 +65,12 @@ from moot.space.roster import Options
 log = logging.getLogger(__name__)
 
 
+class ReportCluster(Protocol):
+    """Tells the state of the cluster that a gateway is one of."""
+
+    async def __call__(self, *, compare: bool) -> dict[str, Json]: ...
+
+
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Which endpoints there are, and how large a body may be."""
 
@@ -96,6 +103,7 @@ class Endpoints:
         sign_in: SignInService | None,
         metrics: Callable[[], str],
         connections: Callable[[], list[dict[str, Json]]],
+        cluster: ReportCluster | None,
         version: str,
     ) -> None:
         self.directory = directory
@@ -106,6 +114,7 @@ class Endpoints:
         self._rotation = rotation
         self._metrics = metrics
         self._connections = connections
+        self._cluster = cluster
         self._version = version
         self._console = installed_console() if settings.console else None
         self._sign_in = SignInRoutes(directory, sign_in_links, self._refuse_token)
@@ -147,6 +156,7 @@ class Endpoints:
             self._route("/participants/{id}/tokens", self.mint_own, "POST"),
             self._route("/admin/participants/{id}/tokens", self.mint, "POST"),
             self._route("/admin/connections", self.connections, "GET"),
+            self._route("/admin/cluster", self.cluster, "GET"),
         ]
         if self.settings.poll:
             routes.append(self._route("/spaces/{space}/history", self._history.page, "GET"))
@@ -437,6 +447,21 @@ class Endpoints:
         if self._administrator(request) is None:
             return denied(AccessDenied(403, "an administrator's token is needed"))
         return json_response(200, {"connections": self._connections()})
+
+    async def cluster(self, request: Request) -> Response:
+        """The gateways of the cluster, the log, and what is wrong; with `compare=true` their states, too."""
+        if self._administrator(request) is None:
+            return denied(AccessDenied(403, "an administrator's token is needed"))
+        if self._cluster is None:
+            return denied(AccessDenied(404, "this gateway is alone: gateway.cluster is not configured"))
+        compare = request.query_params.get("compare", "false")
+        if compare not in ("true", "false"):
+            raise InvalidRequest("compare is true or false")
+        found = await self._cluster(compare=compare == "true")
+        # It may have taken a while.
+        if self._administrator(request) is None:
+            return denied(AccessDenied(403, "an administrator's token is needed"))
+        return json_response(200, found)
 
     def _administrator(self, request: Request) -> str | None:
         """Who administers with the token of this request; raises RequestRefused after too many wrong ones."""

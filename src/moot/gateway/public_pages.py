@@ -478,6 +478,21 @@ def _everything(version: str) -> Json:
                     | _ADMIN_DENIED,
                 }
             },
+            "/admin/cluster": {
+                "get": {
+                    "summary": "the gateways of this cluster, their log, and what is wrong",
+                    "security": secured,
+                    "parameters": [
+                        _parameter("compare", "query", "true: hash all states now, at one message")
+                    ],
+                    "responses": {
+                        "200": _answer("gateways, nats and problems, which is empty while all is well"),
+                        "400": _answer("compare is neither true nor false", _ERROR),
+                        "403": _answer("not an administrator", _ERROR),
+                        "404": _answer("this gateway is in no cluster", _ERROR),
+                    },
+                }
+            },
             "/admin/connections": {
                 "get": {
                     "summary": "who is connected",

@@ -1,0 +1,194 @@
+"""`moot cluster`: what operators ask of several gateways that serve the same spaces."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from moot.cli import program
+from moot.cli.exit_codes import EXIT_FAILED, EXIT_OK
+from moot.cli.program import RefuseToken
+from moot.errors import MootError, Refused, UsageError
+
+if TYPE_CHECKING:
+    from moot.protocol.operation import Json
+
+_ABOUT = """\
+Asks one gateway of a cluster for the state of all: which of them serve, how old their heartbeats are, how far
+each has read the log and what it lags behind, whether NATS keeps all copies, what differs between their
+configurations, and hashes of their states. With several addresses the first that answers is asked.
+
+The exit code is 0 if nothing is wrong, and 1 if something is; the problems are listed at the end.
+"""
+_EXAMPLES = """\
+  moot cluster status --gateway https://a.example,https://b.example --admin-token-file root.token
+  moot cluster status --compare              hash all states now, at one message of the log
+  moot cluster status --json | jq .problems
+"""
+
+
+def add_command(commands: Any, name: str) -> None:
+    group = program.add_group(
+        commands,
+        name,
+        help="show the state of a cluster of gateways",
+        about="What operators ask of several gateways that serve the same spaces.",
+        examples="  moot cluster status --gateway http://localhost:8080 --admin-token-file root.token\n",
+    )
+    parser = program.add_command(
+        group,
+        "status",
+        help="show gateways, log and NATS, and what is wrong",
+        about=_ABOUT,
+        examples=_EXAMPLES,
+    )
+    add = parser.add_argument
+    add("--gateway", metavar="URL", help="one or several, separated by commas (default: MOOT_URL)")
+    add(
+        "--admin-token-file",
+        type=Path,
+        metavar="FILE",
+        help="the token of an administrator (default: MOOT_ADMIN_TOKEN_FILE)",
+    )
+    add("--token", action=RefuseToken)
+    add("--compare", action="store_true", help="hash the states of all gateways now, at one message")
+    add("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    from moot.cli.client.operation_output import print_error
+
+    try:
+        status = _ask(options)
+    except MootError as fault:
+        return print_error(fault, as_json=options.json)
+    if options.json:
+        print(json.dumps(status, indent=2), flush=True)
+    else:
+        _print_status(status)
+    return EXIT_FAILED if status["problems"] else EXIT_OK
+
+
+def _ask(options: argparse.Namespace) -> dict[str, Any]:
+    """Raises UsageError, Refused, or Unreachable when no gateway answers."""
+    from moot.config.connect_settings import URL, read_token
+    from moot.errors import Unreachable
+
+    given = options.gateway or os.environ.get(URL) or ""
+    urls = [each for url in given.split(",") if (each := url.strip())]
+    if not urls:
+        raise UsageError("--gateway URL is missing: the address of a gateway, or set MOOT_URL")
+    file = options.admin_token_file or os.environ.get("MOOT_ADMIN_TOKEN_FILE")
+    if not file:
+        raise UsageError("--admin-token-file FILE is missing: the token of an administrator of the gateway")
+    token = read_token(Path(file)).reveal()
+    missed: list[str] = []
+    for url in urls:
+        try:
+            return _request(url, token, compare=options.compare)
+        except Unreachable as fault:
+            missed.append(str(fault))
+    raise Unreachable("\n".join(missed))
+
+
+def _request(url: str, token: str, *, compare: bool) -> dict[str, Any]:
+    import httpx2
+
+    from moot.errors import Unreachable
+
+    # ws:// and wss:// name the same gateway.
+    base = f"http{url[2:]}" if url.startswith("ws") else url
+    address = f"{base.rstrip('/')}/admin/cluster"
+    try:
+        answer = httpx2.get(
+            address,
+            headers={"Authorization": f"Bearer {token}"},
+            params={"compare": "true"} if compare else {},
+            timeout=15,
+        )
+    except (httpx2.HTTPError, httpx2.InvalidURL) as fault:
+        raise Unreachable(f"no gateway answers at {url} ({type(fault).__name__}); is it running?") from None
+    try:
+        body = answer.json()
+    except ValueError:
+        body = None
+    if not isinstance(body, dict) or answer.status_code >= 500:
+        said = body.get("message") if isinstance(body, dict) else "that is no gateway of ours"
+        raise Unreachable(f"{url} answered with HTTP {answer.status_code}: {said}")
+    if answer.status_code != 200:
+        raise Refused(str(body.get("message") or f"{url} answered with HTTP {answer.status_code}"))
+    return body
+
+
+# For people
+
+
+def _print_status(status: dict[str, Json]) -> None:
+    from moot.cli.table_output import print_table
+    from moot.tui.terminal_escape import printable
+    from moot.tui.text_table import TextTable
+
+    nats, gateways = status["nats"], status["gateways"]
+    print(f"cluster {printable(status['cluster'])}, asked gateway {printable(status['answered_by'])}")
+    where = (
+        f"connected to {nats['server']}, version {nats['version']}" if nats["connected"] else "not connected"
+    )
+    print(f"NATS: {printable(where)}\n")
+    columns = ("GATEWAY", "STATE", "VERSION", "HEARTBEAT", "LAG", "PENDING")
+    print_table(TextTable(columns, [_gateway_row(each) for each in gateways], right=(3, 4, 5)))
+    print()
+    told = [each for each in gateways if each["shards"]]
+    heads = ("SHARD", "LEADER", "COPIES", "LAST", *(f"READ BY {each['name']}" for each in told))
+    rows = [_stream_row(stream, told) for stream in nats["streams"]]
+    print_table(TextTable(heads, rows, right=range(3, len(heads))))
+    print()
+    states = list(_state_rows(told))
+    if states:
+        print_table(TextTable(("SPACE", "HASHED AT", "STATE", "GATEWAYS"), states, right=(1,)))
+    else:
+        print("no state was hashed since these gateways started; --compare hashes all of them now")
+    print()
+    for problem in status["problems"]:
+        print(f"problem: {printable(problem)}")
+    if not status["problems"]:
+        print("no problem found")
+
+
+def _gateway_row(gateway: dict[str, Json]) -> Sequence[str]:
+    shards, age = gateway["shards"], gateway["heartbeat_age_seconds"]
+    lags = [each["lag"] for each in shards]
+    return (
+        str(gateway["name"]),
+        str(gateway["state"]),
+        str(gateway["version"] or "?"),
+        "?" if age is None else f"{age:.1f} s ago",
+        str(max(lags)) if lags and None not in lags else "?",
+        str(sum(each["pending_inputs"] for each in shards)) if shards else "?",
+    )
+
+
+def _stream_row(stream: dict[str, Json], gateways: Iterable[dict[str, Json]]) -> Sequence[str]:
+    positions = [
+        next((str(each["position"]) for each in gateway["shards"] if each["shard"] == stream["shard"]), "?")
+        for gateway in gateways
+    ]
+    if not stream["answers"]:
+        return (str(stream["shard"]), "no answer", "?", "?", *positions)
+    copies = f"{stream['current_copies']} of {stream['copies']}"
+    return (str(stream["shard"]), str(stream["leader"] or "–"), copies, str(stream["last"]), *positions)
+
+
+def _state_rows(gateways: Iterable[dict[str, Json]]) -> Iterable[Sequence[str]]:
+    """A row for each state that was hashed; two of one space behind the same message are a fault."""
+    found: dict[tuple[str, int, str], list[str]] = {}
+    for gateway in gateways:
+        for shard in gateway["shards"]:
+            for space, hash in shard["hashes"].items():
+                found.setdefault((space, shard["hashed_at"], hash), []).append(gateway["name"])
+    for (space, position, hash), names in sorted(found.items()):
+        yield space, str(position), hash[:12], ", ".join(names)

@@ -1,0 +1,83 @@
+"""What a gateway of a cluster tells on `/metrics` beside the rest; one that is alone has none of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from moot.metrics import Description, Registry
+
+if TYPE_CHECKING:
+    from moot.gateway.cluster_node import ClusterNode, Shard
+
+SERVING: Final = Description(
+    "moot_cluster_serving", "gauge", "1 while this gateway serves; 0 while it is cut off from the log."
+)
+NATS_CONNECTED: Final = Description(
+    "moot_cluster_nats_connected", "gauge", "1 while this gateway is connected to a NATS server."
+)
+GATEWAYS: Final = Description(
+    "moot_cluster_gateways", "gauge", "Gateways that live, as far as this one has read the log."
+)
+DIFFERENCES: Final = Description(
+    "moot_cluster_configuration_differences",
+    "gauge",
+    "Spaces whose configuration in this gateway's file was another than the cluster's when it started.",
+)
+LOG_AGE: Final = Description(
+    "moot_cluster_log_age_seconds",
+    "gauge",
+    "Age of this gateway's heartbeat that came back last through the log.",
+    ("shard",),
+)
+LOG_POSITION: Final = Description(
+    "moot_cluster_log_position", "gauge", "The last message of the log that was applied.", ("shard",)
+)
+PENDING_INPUTS: Final = Description(
+    "moot_cluster_pending_inputs",
+    "gauge",
+    "Inputs that wait to be written to the log or to come back from it.",
+    ("shard",),
+)
+PENDING_BYTES: Final = Description(
+    "moot_cluster_pending_bytes",
+    "gauge",
+    "Bytes that wait to be written to the log (max_pending_bytes).",
+    ("shard",),
+)
+READER_STARTS: Final = Description(
+    "moot_cluster_reader_starts_total",
+    "counter",
+    "How often this gateway began to read the log: at its start, and after gaps and silence.",
+    ("shard",),
+)
+
+CLUSTER_METRICS: Final = (
+    SERVING,
+    NATS_CONNECTED,
+    GATEWAYS,
+    DIFFERENCES,
+    LOG_AGE,
+    LOG_POSITION,
+    PENDING_INPUTS,
+    PENDING_BYTES,
+    READER_STARTS,
+)
+
+
+def watch_cluster(registry: Registry, node: ClusterNode) -> None:
+    """Register the metrics of a gateway's place in its cluster; it has started."""
+    SERVING.gauge(registry).read = lambda: not (node.is_stale or node.failed.done())
+    NATS_CONNECTED.gauge(registry).read = lambda: node.status.is_connected
+    GATEWAYS.gauge(registry).read = lambda: len(node.shards[0].table.living())
+    DIFFERENCES.gauge(registry).read = lambda: len(node.differences)
+    for shard in node.shards:
+        _watch_shard(registry, shard)
+
+
+def _watch_shard(registry: Registry, shard: Shard) -> None:
+    shared, writer, index = shard.log, shard.log.writer, str(shard.index)
+    LOG_AGE.gauge(registry, shard=index).read = lambda: round(shared.age_seconds, 3)
+    LOG_POSITION.gauge(registry, shard=index).read = lambda: shared.position
+    PENDING_INPUTS.gauge(registry, shard=index).read = lambda: writer.pending_inputs
+    PENDING_BYTES.gauge(registry, shard=index).read = lambda: writer.queued_bytes
+    READER_STARTS.counter(registry, shard=index).read = lambda: shared.reader.restarts
