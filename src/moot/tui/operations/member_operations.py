@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from moot.errors import MootError, UsageError
 from moot.protocol.operation import Json
-from moot.trust.rule_yaml import read_duration
 from moot.tui.capability_text import in_words
 from moot.tui.operations.operation import (
     CAPABILITIES,
@@ -127,6 +126,9 @@ def _grant_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _read_seconds(text: str) -> float:
     """`90s`, `1h`, or a plain number of seconds."""
+    # Only here: rules take longer to load than most commands take in all.
+    from moot.trust.rule_yaml import read_duration
+
     return read_duration(f"{text}s" if text.isdecimal() else text, "--for")
 
 
