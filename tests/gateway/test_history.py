@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from moot.gateway.history_routes import HistoryRoutes
 from moot.gateway.membership_start import membership_starts
 from tests.gateway.running_gateway import (
     LocalGateway,
@@ -288,6 +289,33 @@ async def test_members_talk_while_the_history_is_read(tmp_path: Path) -> None:
         await alice.ask("chat", {"text": "meanwhile"})
         assert {(await each).status_code for each in pages} == {200}
         assert texts(await page(room, limit=1)) == ["meanwhile"]
+
+
+async def test_whoever_asks_for_many_pages_at_once_keeps_nobody_else_from_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[HistoryRoutes] = []
+
+    class KeptRoutes(HistoryRoutes):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            made.append(self)
+
+    monkeypatch.setattr("moot.gateway.http_routes.HistoryRoutes", KeptRoutes)
+    async with running_gateway(tmp_path, PEOPLE, history_pages_per_second=0) as room:
+        alice = await room.join("alice")
+        await alice.ask("chat", {"text": "hello"})
+        (routes,) = made
+        async with routes._turn:
+            many = [asyncio.create_task(fetch(room)) for _ in range(40)]
+            await until(lambda: sum(each.done() for each in many) == 8)
+            bob = asyncio.create_task(fetch(room, "t-bob"))
+            await until(lambda: ("lab", "bob") in routes._readers)
+        assert (await bob).status_code == 200
+        # The first page of alice was before bob's; the others were not.
+        assert sum(each.done() for each in many) < 8 + 16
+        assert sorted([(await each).status_code for each in many]) == [200] * 32 + [429] * 8
+        assert routes._readers == {}
 
 
 async def test_who_joined_before_the_journal_was_cut_is_known_since_the_cut(tmp_path: Path) -> None:

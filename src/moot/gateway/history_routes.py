@@ -1,15 +1,16 @@
 """`GET /spaces/{space}/history`: what was said in a space, back to the beginning of its journal.
 
 Members read it a page at a time, each within its rate, and one page at a time is read for the whole gateway:
-whoever is connected has priority over whoever looks something up.
+whoever is connected has priority over whoever looks something up. Members take turns: whoever asks for many
+pages at once waits for their own, and others wait for one of them at most.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -33,13 +34,17 @@ _MAX_TEXTS: Final = 8
 # Participants whose rate is remembered.
 _MAX_KEYS: Final = 10_000
 _BURST_SECONDS: Final = 2
-# Pages that wait for the one that is read; of more, one is told to come again.
+# Pages of one member that wait for the one that is read; of more, one is told to come again.
 _MAX_WAITING: Final = 32
+# Members that wait: each of them for about a page of all others.
+_MAX_READERS: Final = 256
 # An fsync takes some milliseconds.
 _SETTLE_SECONDS: Final = 0.5
 _PARAMETERS: Final = frozenset({"before", "limit", "text", "kind", "from", "id", "dialect"})
 
 RefuseToken = Callable[[AccessDenied, Request], AccessDenied]
+# A space, and who reads there.
+Reader = tuple[str, str]
 
 
 class HistoryRoutes:
@@ -60,7 +65,8 @@ class HistoryRoutes:
         self._clock = clock
         self._rates = token_buckets(pages_per_second, pages_per_second * _BURST_SECONDS, max_keys=_MAX_KEYS)
         self._turn = asyncio.Lock()
-        self._waiting = 0
+        # Whoever has one in hand or waits for it.
+        self._readers: dict[Reader, _OwnTurn] = {}
         self._starts: WeakKeyDictionary[SpaceHost, dict[str, int]] = WeakKeyDictionary()
 
     async def page(self, request: Request) -> Response:
@@ -77,18 +83,34 @@ class HistoryRoutes:
             raise InvalidRequest(f"unknown: {', '.join(sorted(unknown))[:100]}; give some of {known}")
         before, wanted, dialect = _before_of(request), _query_of(request), _dialect_of(request)
         limits = self._limits._replace(max_messages=_limit_of(request, self._limits.max_messages))
-        if self._waiting >= _MAX_WAITING:
-            return denied(AccessDenied(503, "others are reading the history: try again", retry_after=1))
-        self._waiting += 1
-        try:
-            async with self._turn:
-                page = await self._read(identity, before, wanted, dialect, limits)
-        finally:
-            self._waiting -= 1
+        async with self._turn_of((host.name, identity.name)):
+            page = await self._read(identity, before, wanted, dialect, limits)
         # It may have taken a while: a token that is void by now gets nothing.
         self._identify(request)
         messages = [orjson.Fragment(each) for each in page.messages]
         return json_response(200, {"messages": messages, "before": page.before, "end": page.end})
+
+    @asynccontextmanager
+    async def _turn_of(self, reader: Reader) -> AsyncIterator[None]:
+        """Wait for this member's turn; raises RequestRefused when too many wait already."""
+        own = self._readers.get(reader)
+        if own is None:
+            if len(self._readers) >= _MAX_READERS:
+                text = "others are reading the history: try again"
+                raise RequestRefused(AccessDenied(503, text, retry_after=1))
+            own = self._readers[reader] = _OwnTurn()
+        elif own.pages >= _MAX_WAITING:
+            text = f"{_MAX_WAITING} pages that you asked for are still to be read: wait for them"
+            raise RequestRefused(AccessDenied(429, text, retry_after=1))
+        own.pages += 1
+        try:
+            # In this order: of each member, one page at most waits for those of others.
+            async with own.lock, self._turn:
+                yield
+        finally:
+            own.pages -= 1
+            if not own.pages:
+                del self._readers[reader]
 
     async def _read(
         self,
@@ -130,6 +152,14 @@ class HistoryRoutes:
         # Whoever was removed reads nothing.
         identity.host.space.state.roster.find(identity.name)
         return identity
+
+
+class _OwnTurn:
+    """The pages that one member waits for."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.pages = 0
 
 
 async def _settle(host: SpaceHost) -> None:

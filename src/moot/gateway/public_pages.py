@@ -336,7 +336,7 @@ def _everything(version: str) -> Json:
                         ),
                         "400": _answer("a parameter that is unknown or wrong", _ERROR),
                         "401": _answer("no or unknown token", _ERROR),
-                        "429": _answer("more than gateway.history_pages_per_second", _ERROR),
+                        "429": _answer("more than gateway.history_pages_per_second, or 32 at once", _ERROR),
                         "503": _answer("others are reading: Retry-After", _ERROR),
                     }
                     | _DENIED,
