@@ -27,15 +27,20 @@ import pytest
 import yaml
 
 from moot.config import load
+from moot.errors import Refused, UsageError
 from moot.gateway import fast_path
 from moot.gateway.app import Gateway
 from moot.gateway.delivery import encode_entry
 from moot.gateway.error_reply_limiter import ErrorReplyLimiter
 from moot.gateway.space_host import SpaceHost
+from moot.gateway.space_records import replay
 from moot.net.upgrade_request import Upgrade, UpgradeRefusal
 from moot.net.websocket_frame import CLOSE
 from moot.net.websocket_server import Handler, ServerSocket, SocketLimits, WebSocketServer
 from moot.protocol.operation import Json
+from moot.space.config import SpaceConfig
+from moot.space.space import Space
+from moot.space.state_hash import hash_state
 from moot.store.journal_reader import read_records, verify
 from tests.gateway.running_gateway import write_config
 
@@ -214,6 +219,7 @@ class SocketlessGateway:
         # What came of steps that are answered otherwise than by a message.
         self.notes: list[str] = []
         self._with_fast_path = with_fast_path
+        self._first_config: SpaceConfig | None = None
         self.gateway: Gateway
 
     async def open(self) -> None:
@@ -221,6 +227,7 @@ class SocketlessGateway:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(fast_path, "COMPILED", self._with_fast_path and fast_path.COMPILED)
             await self.gateway.start()
+        self._first_config = self._first_config or self.host.space.state.config
         # How often a mistake is answered depends on the clock, and nothing here does.
         self.host.stream_error_replies = ErrorReplyLimiter(1e6)
 
@@ -293,6 +300,24 @@ class SocketlessGateway:
         lines += [f"refused {sorted(host.refusals.items())}", f"next {host.journal.next_number}"]
         lines.append(f"silent {host.error_replies.suppressed}")
         return hidden(lines)
+
+    def check_replay(self) -> None:
+        """The whole journal, from its first record on, gives the very state that there is."""
+        host = self.host
+        if not host.journal.is_written:
+            return
+        assert self._first_config is not None
+        again = Space(self._first_config)
+        for number, record in enumerate(read_records(self.journal), 1):
+            assert record.number == number
+            try:
+                replay(again, record.line, self._first_config)
+            except (Refused, UsageError) as fault:
+                raise AssertionError(f"record {number} cannot be replayed: {record.line!r}") from fault
+        found, live = again.save(), host.space.save()
+        differing = [table for table in live if table != "window" and found[table] != live[table]]
+        assert not differing, [(table, found[table], live[table]) for table in differing]
+        assert hash_state(found) == hash_state(live)
 
     def records(self) -> list[dict[str, Any]]:
         return [record.fields for record in read_records(self.journal)]

@@ -16,12 +16,16 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import pytest
 
+from moot.config import hash_token
 from moot.errors import Refused
+from moot.gateway.short_lived_tokens import mint_token
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
+from moot.space.config import Name
 from moot.space.effects import Reply
-from moot.space.roster import Options
+from moot.space.roster import Options, capability_pairs
+from moot.space.temporary_tokens import SignIn, TemporaryToken
 from tests.gateway.running_gateway import CALL, gateway_settings, participants, space_settings
 from tests.gateway.socketless_gateway import (
     ODD,
@@ -53,6 +57,9 @@ PEOPLE: Final = {
     "carol": ["chat", {"kind": "reasoning/*", "payload": {"text": "this*"}}, "capability/*", "space/*"],
     "dora": [{"kind": "chat", "to": ["alice"]}, "reasoning/thought", "mcp/proposal"],
 }
+SIGNED_IN: Final = ("ana", "abe")
+# Of a grant.
+SOON: Final[dict[str, Json]] = {"expires_in_seconds": 0.2}
 # Rates that nobody comes near.
 FREELY: Final[dict[str, Json]] = {
     "messages_per_second": 1e6,
@@ -138,10 +145,36 @@ class Hurry(NamedTuple):
 
 
 class Time(NamedTuple):
-    """Until pauses and last words that have an end have ended, and whoever was made to go has gone."""
+    """Until pauses, grants and last words that end soon have ended, and whoever was made to go has gone."""
 
 
-Step: TypeAlias = Join | Leave | Say | Frame | Post | Operator | Reload | Hurry | Time
+class Mint(NamedTuple):
+    """A short-lived token, for all that its member may or for one right; `token` is what others call it."""
+
+    token: str
+    name: str
+    only: str
+
+
+class Identify(NamedTuple):
+    """Somebody signs in elsewhere; None: as a participant of the configuration."""
+
+    token: str
+    name: str
+    rights: tuple[str, ...] | None
+
+
+class Renew(NamedTuple):
+    token: str
+
+
+class SignOut(NamedTuple):
+    name: str
+
+
+Step: TypeAlias = (
+    Join | Leave | Say | Frame | Post | Operator | Reload | Hurry | Time | Mint | Identify | Renew | SignOut
+)
 
 
 class Author:
@@ -161,6 +194,7 @@ class Author:
         self.ruled = ruled
         self._queries = queries
         self._number = 0
+        self._tokens = 0
         # What later steps speak of: ids of requests, proposals, grants.
         self._open: list[str] = ["nothing"]
 
@@ -175,7 +209,7 @@ class Author:
 
     def _scene(self) -> list[Step]:
         chance, session = self._chance, self._chance.randrange(8)
-        match chance.choices(range(9), (24, 8, 6, 4, 2, 2, 1, 2, 1))[0]:
+        match chance.choices(range(10), (24, 8, 6, 4, 2, 2, 1, 2, 1, 4))[0]:
             case 0:
                 # A run of ordinary ones by one member: the first opens the fast path.
                 kind, rests = chance.choice(PLAIN_KINDS), chance.random() < 0.3
@@ -206,9 +240,27 @@ class Author:
                 name, what = chance.choice(NAMES), chance.choice(("add", "remove", "restore", "post"))
                 right = chance.choice(RIGHTS)
                 return [Post(name, self._odd()) if what == "post" else Operator(name, what, right)]
+            case 8:
+                return self._token_scene()
             case _:
                 hurried = tuple(Say(session, self._ordinary("chat")) for _ in range(5))
                 return [Hurry(self.ruled(limits=chance.choice(PACES)), hurried), Reload(self.ruled())]
+
+    def _token_scene(self) -> list[Step]:
+        """Somebody comes in with a token that ends by itself, and speaks."""
+        chance = self._chance
+        known = f"short-{chance.randrange(max(1, self._tokens))}"
+        self._tokens += 1
+        token, name = f"short-{self._tokens}", chance.choice((*NAMES, *SIGNED_IN))
+        rights = None if name in NAMES else tuple(chance.sample(RIGHTS, 2))
+        said = [Say(-1, self._ordinary("chat")) for _ in range(3)]
+        coming: Step = Mint(token, name, chance.choice(("", "chat", "reasoning/*")))
+        if chance.random() < 0.6:
+            coming = Identify(token, name, rights)
+        then: Step = chance.choice(
+            (Renew(token), Renew(known), SignOut(name), Leave(-1), Join(name, "", known))
+        )
+        return [coming, Join(name, chance.choice(self._queries), token), *said[:2], then, *said[2:]]
 
     # What is said
 
@@ -255,6 +307,8 @@ class Author:
                 ("mcp/withdraw", {}, {"correlation_id": about}),
                 ("mcp/reject", {}, {"correlation_id": about}),
                 ("capability/grant", {"recipient": who, "capabilities": right}, {}),
+                ("capability/grant", {"recipient": who, "capabilities": right, "max_uses": 2}, {}),
+                ("capability/grant", {"recipient": who, "capabilities": right} | SOON, {}),
                 ("capability/revoke", {"recipient": who, "capabilities": right}, {}),
                 ("capability/revoke", {"recipient": who, "grant_id": about[0]}, {}),
                 ("capability/grant-ack", {"status": "accepted"}, {"correlation_id": about}),
@@ -272,7 +326,9 @@ class Author:
         )
         self._open.append(f"e-{self._number + 1}")
         # What ends by itself is followed up within the tick: later might be too late, on a slow disk.
-        ends = kind == "participant/shutdown" or "timeout_seconds" in payload
+        ends = (
+            kind == "participant/shutdown" or "timeout_seconds" in payload or SOON.items() <= payload.items()
+        )
         rests = not ends and chance.random() < 0.5
         return Say(session, self._line(kind, payload, **more), rest=rests)
 
@@ -281,7 +337,7 @@ async def _played(step: Step, home: SocketlessGateway) -> str:
     host = home.host
     match step:
         case Join():
-            came = home.try_join(*step[:2], token=step.token)
+            came = home.try_join(*step[:2], token=home.tokens.get(step.token, step.token))
             await home.rest()
             return "" if isinstance(came, SocketlessSession) else f"{step} {came}"
         case Leave():
@@ -335,8 +391,45 @@ async def _played(step: Step, home: SocketlessGateway) -> str:
                 lambda: not any(m.pause is not None and m.pause.until is not None for m in state.roster)
             )
             await until(lambda: not any(s.closing_at is not None for s in state.roster.sessions.values()))
+            await until(lambda: not any(g.expires is not None for g in state.grants.by_id.values()))
+            await home.rest()
+        case Mint() | Identify() | Renew() | SignOut():
+            try:
+                await _use_token(step, home)
+            except Refused as refusal:
+                return f"{step} {refusal.code}"
             await home.rest()
     return ""
+
+
+async def _use_token(step: Mint | Identify | Renew | SignOut, home: SocketlessGateway) -> None:
+    host = home.host
+    now, tokens = host.journaled.clock(), host.space.state.temporary_tokens
+    match step:
+        case Mint():
+            only = read_capabilities([{"kind": step.only}]) if step.only else None
+            made = await mint_token(host, step.name, "root", seconds=900, only=only, max_seconds=900)
+            home.tokens[step.token] = str(made["token"])
+        case Identify():
+            rights = None
+            if step.rights is not None:
+                rights = capability_pairs(read_capabilities([{"kind": kind} for kind in step.rights]))
+            token = TemporaryToken(
+                hash=hash_token(step.token),
+                member=Name(step.name),
+                expires_at=now + 900,
+                source="sign_in",
+                keys=(f"sub-{step.name}", f"sid-{step.token}"),
+                issued_at=now,
+            )
+            host.sign_in(SignIn(token=token, capabilities=rights))
+        case Renew():
+            sessions = host.space.state.roster.sessions.values()
+            admitted = [each.id for each in sessions if tokens.get(each.options.token or "") is not None]
+            if admitted:
+                host.renew(admitted[-1], hash_token(home.tokens.get(step.token, step.token)))
+        case SignOut():
+            await host.sign_out([f"sub-{step.name}"], "root", issued_before=now, keep_seconds=900)
 
 
 def _forget_debts(home: SocketlessGateway) -> None:
@@ -372,6 +465,8 @@ async def lived(folder: Path, author: Author) -> tuple[int, int]:
             received += len(story)
             heard += fast.host.fast_paths.accepted - before
             await check_same(fast, slow, f"after {received} steps")
+            fast.check_replay()
+            slow.check_replay()
         assert slow.host.fast_paths.accepted == 0
     return received, heard
 

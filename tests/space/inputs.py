@@ -88,6 +88,16 @@ def feed(space: Space, given: Input, mint: Mint) -> list[Effect]:
             timed: tuple[Any, ...] = (mint,)
         case "health":
             return space.health(journal_writable=arguments[0])
+        case "add_token" | "renew":
+            timed = ()
+        case "rotate_credential":
+            name, token, keep = arguments
+            return space.rotate_credential(name, token, now, mint, keep=keep)
+        case "sign_out":
+            keys, before, forget_at = arguments
+            return space.sign_out(keys, issued_before=before, forget_at=forget_at, now=now, mint=mint)
+        case "restart":
+            return space.restart(now, mint, clock_lost=arguments[0])
         case _:
             timed = (now, mint)
     effects: list[Effect] = getattr(space, given.what)(*arguments, *timed)

@@ -105,9 +105,10 @@ def nobody_does_what_no_capability_allows(model: ReferenceModel) -> None:
     allowed = all(
         any(
             right.matches(said.kind, said.payload, step.to, asked=operation, claim=said.claim)
-            for right in step.rights
+            for right in rights
         )
         for operation in operations
+        for rights in (step.rights, step.held)
     )
     assert allowed or (said.kind in OWED and said.correlation_id), f"{said.kind} without a right to it"
 
@@ -162,6 +163,7 @@ def a_kicked_member_is_nowhere(model: ReferenceModel) -> None:
         assert not member.rights.capabilities
         assert all(session.member.name != name for session in state.roster.sessions.values())
         assert all(name not in (g.granter, g.recipient) for g in state.grants.by_id.values())
+        assert all(token.member != name for token in state.temporary_tokens.by_hash.values())
         for stream in state.streams.open.values():
             assert name not in (stream.owner, *stream.writers, *stream.granted, *(stream.target or ()))
         assert all(p.proposer != name or p.state != "open" for p in state.ledger.proposals.values())
@@ -316,6 +318,8 @@ def time_moves_on(model: ReferenceModel) -> None:
         *(member.pause.until for member in state.roster if member.pause is not None),
         *(proposal.expires for proposal in state.ledger.proposals.values() if proposal.state == "open"),
         *(record.expires for record in state.window.pinned.values() if record.owed),
+        *(grant.expires for grant in state.grants.by_id.values()),
+        *(token.expires_at for token in state.temporary_tokens.by_hash.values()),
     ]
     assert all(end is None or end > now for end in ends)
 
@@ -349,7 +353,9 @@ def no_change_of_a_verdict_is_missed(model: ReferenceModel) -> None:
     if step is None:
         return
     assert state.verdict_epoch > step.epoch or verdicts(state) == step.verdicts
-    if step.envelope is not None and not KINDS.get(step.envelope.kind, UNKNOWN).changes_verdict:
+    used_up = any(notice.kind == "capability/revoke" for notice in _notices(step.effects))
+    changes = step.envelope is not None and KINDS.get(step.envelope.kind, UNKNOWN).changes_verdict
+    if step.envelope is not None and not changes and not used_up:
         assert state.verdict_epoch == step.epoch, f"{step.envelope.kind} began an epoch"
 
 
@@ -364,6 +370,8 @@ def tables_agree(model: ReferenceModel) -> None:
         waiting = asking[member.name]
         assert member.open_requests == waiting, f"{member.name}: {member.open_requests} != {waiting}"
         for id, session in member.sessions.items():
+            token = session.options.token
+            assert token is None or token in (*member.credentials, *state.temporary_tokens.by_hash), token
             assert roster.sessions[id] is session
             assert session.member is member
         assert member.sessions or member.id == member.name

@@ -18,6 +18,7 @@ from moot.protocol.patterns import read_capability
 from moot.space.config import SessionId
 from moot.space.roster import Options
 
+from . import random_tokens
 from .inputs import SETTINGS
 from .reference_model import ReferenceModel
 
@@ -35,7 +36,7 @@ Move = Callable[[ReferenceModel, Draw], None]
 CONFIGURED: Final = ("human", "boss", "agent", "tool", "scribe", "dot")
 INVITED: Final = ("ivy", "ian")
 GUESTS: Final = ("gus", "gil")
-EVERYBODY: Final = (*CONFIGURED, *INVITED, *GUESTS)
+EVERYBODY: Final = (*CONFIGURED, *INVITED, *GUESTS, *random_tokens.SIGNED_IN)
 RUNTIME_IDS: Final = (None, None, None, None, "agent-7f", "boss:desk", "human", "gateway", "ivy", "gus")
 BODIES: Final[tuple[Json, ...]] = (
     {"method": "tools/call", "params": {"name": "read_file", "arguments": {"n": 1}}},
@@ -55,6 +56,16 @@ RIGHTS: Final[tuple[Json, ...]] = (
     {"kind": "space/invite"},
     {"kind": "chat"},
     {"kind": "*"},
+)
+# Most grants end by themselves, or nobody would meet the end of one.
+GRANT_LIMITS: Final[tuple[Json, ...]] = (
+    {},
+    {},
+    {"expires_in_seconds": 4},
+    {"expires_in_seconds": 40},
+    {"max_uses": 1},
+    {"max_uses": 2, "expires_in_seconds": 40},
+    {"max_uses": 0},
 )
 
 
@@ -247,7 +258,22 @@ def grant(model: ReferenceModel, draw: Draw) -> None:
     if session := _session(model, draw, "human", "boss"):
         rights = [draw.one(RIGHTS) for _ in range(draw.one((1, 2)))]
         payload = {"recipient": _somebody(model, draw), "capabilities": rights}
-        model.send(session, "capability/grant", payload)
+        model.send(session, "capability/grant", payload | draw.one(GRANT_LIMITS))
+
+
+def use_grant(model: ReferenceModel, draw: Draw) -> None:
+    """By somebody who holds one that ends by itself."""
+    state = model.space.state
+    holders = [state.roster.members[g.recipient] for g in state.grants.by_id.values() if g.is_limited]
+    sessions = [session for member in holders for session in member.sessions]
+    if sessions:
+        model.send(draw.one(sessions), "mcp/request", BODIES[0], to=_addressees(model, draw))
+
+
+def restart(model: ReferenceModel, draw: Draw) -> None:
+    """With a clock that can be believed or not; then everybody comes back."""
+    model.put("restart", draw.one((True, False)))
+    populate(model, draw)
 
 
 def revoke_by_id(model: ReferenceModel, draw: Draw) -> None:
@@ -289,7 +315,7 @@ def reload(model: ReferenceModel, draw: Draw) -> None:
     settings: Json = copy.deepcopy(dict(SETTINGS))
     left_out = draw.one((None, None, "agent", "tool", "boss"))
     settings["participants"].pop(left_out, None)
-    added = draw.one((None, "gus", "agent-7f"))
+    added = draw.one((None, "gus", "agent-7f", "ana"))
     if added is not None:
         settings["participants"][added] = ["mcp/*", "chat"]
     model.put("reload", read_space("lab", settings))
@@ -373,6 +399,7 @@ MOVES: Final[dict[str, Move]] = {
     "reject": decide("mcp/reject"),
     "approve": decide("moot/approve"),
     "grant": grant,
+    "use_grant": use_grant,
     "revoke_by_id": revoke_by_id,
     "revoke_by_pattern": revoke_by_pattern,
     "invite": invite,
@@ -391,4 +418,14 @@ MOVES: Final[dict[str, Move]] = {
     "revoke_write": use_stream("stream/revoke-write"),
     "transfer": use_stream("stream/transfer-ownership"),
     "write_to_stream": write_to_stream,
+    "sign_in": random_tokens.sign_in,
+    "mint_token": random_tokens.mint_token,
+    "join_with_token": random_tokens.join_with_token,
+    "renew": random_tokens.renew,
+    "sign_out": seldom(random_tokens.sign_out),
+    "rotate": seldom(random_tokens.rotate),
+    "be_late": random_tokens.be_late,
+    "set_clock": seldom(random_tokens.set_clock),
+    "lose_gateway": seldom(random_tokens.lose_gateway),
+    "restart": seldom(restart),
 }

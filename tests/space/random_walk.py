@@ -76,6 +76,7 @@ def remove_everybody(model: ReferenceModel) -> None:
     assert left == state.ledger.proposals.keys() | unanswered, f"left pinned: {left}"
     assert not state.streams.open
     assert not state.grants.by_id
+    assert not state.temporary_tokens.by_hash
     assert not any(member.open_requests for member in state.roster)
     assert all(proposal.state != "open" for proposal in state.ledger.proposals.values())
     assert model.space.next_deadline() is None

@@ -19,8 +19,9 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by
 from moot.space.config import SessionId, SpaceConfig
 from moot.space.effects import Effect, Reply, Result
-from moot.space.roster import Options
+from moot.space.roster import Options, load_capabilities
 from moot.space.space import Space
+from moot.space.temporary_tokens import SignIn
 
 from .client_encoding import body_of, encode_envelope
 from .inputs import APPROVALS_FOR_DELETING, CONFIG, Input, RecordingMint, feed
@@ -73,7 +74,9 @@ class Step:
     envelope: Envelope | None = None
     accepted: bool = False
     to: tuple[str, ...] = ()
+    # All that it may do at that time, and all that its member may.
     rights: tuple[Capability, ...] = ()
+    held: tuple[Capability, ...] = ()
     paused: bool = False
     closing_at: float | None = None
     seen: bool = False
@@ -192,8 +195,15 @@ class ReferenceModel:
 
     def _look_at_speaker(self, step: Step, session: str) -> None:
         step.speaker = speaker = step.listeners[session]
-        member = self.space.state.roster.sessions[SessionId(session)].member
-        step.rights = member.rights.capabilities
+        state, live = self.space.state, self.space.state.roster.sessions[SessionId(session)]
+        member = live.member
+        held = [*state.static_of(member.name)]
+        for grant in state.grants.to(member.name):
+            held += () if grant.is_over(self.now) else grant.capabilities
+        # As much as the token carries that it came with.
+        limit = live.options.limited_to
+        step.rights = tuple(held if limit is None else load_capabilities(limit))
+        step.held = tuple(held)
         until = self.pauses.get(speaker.member, 0.0)
         step.paused = speaker.member in self.pauses and (until is None or until > self.now)
         step.closing_at = self.closing.get(session)
@@ -245,6 +255,10 @@ class ReferenceModel:
                 held = self.static_capabilities[self.name(name)]
                 held -= set(remove)
                 held |= set(add)
+            case "sign_in" if step.refusal is None:
+                who: SignIn = step.given.arguments[0]
+                if who.capabilities is not None:
+                    self.static_capabilities[who.token.member] = set(load_capabilities(who.capabilities))
             case "expire":
                 waiting = [id for id, proposal in self.proposals.items() if proposal.state == "open"]
                 for id in waiting:

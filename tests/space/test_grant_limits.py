@@ -284,3 +284,17 @@ def test_members_of_other_dialects_are_held_to_it_and_told(dialect: str) -> None
     assert driver.says("agent", kind, CALL, to=["files"]) is None
     assert ("capability.revoke" if dotted else "capability/revoke") in driver.kinds("agent")
     assert driver.says("agent", kind, CALL, to=["files"]) == "capability_violation"
+
+
+def test_a_late_timer_that_ends_a_guest_and_its_grant_ends_the_rest_too() -> None:
+    """The guest is shut down, its grant goes with it, and whatever else is due still comes to its end."""
+    driver = lab(anonymous=["chat"])
+    driver.enter("gus", anonymous=True)
+    assert driver.says("human", "participant/shutdown", {}, to=["gus"]) is None
+    assert grant(driver, {"kind": "chat"}, who="gus", expires_in_seconds=60) is None
+    assert grant(driver, id="g2", expires_in_seconds=90) is None
+    driver.heard = driver.wait(HOUR)
+    assert [told["payload"]["grant_id"] for told in revocations(driver)] == ["g2"]
+    assert not driver.space.state.grants.by_id
+    assert driver.space.state.roster.resolve("gus") is None
+    assert driver.space.next_deadline() is None

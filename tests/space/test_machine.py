@@ -93,9 +93,9 @@ class SpaceMachine(RuleBasedStateMachine):
     def decide(self, data: st.DataObject, name: str) -> None:
         self._move(name, data)
 
-    @rule(data=st.data())
-    def grant(self, data: st.DataObject) -> None:
-        self._move("grant", data)
+    @rule(data=st.data(), name=st.sampled_from(["grant", "use_grant"]))
+    def grant(self, data: st.DataObject, name: str) -> None:
+        self._move(name, data)
 
     @rule(data=st.data(), name=st.sampled_from(["revoke_by_id", "revoke_by_pattern"]))
     def revoke(self, data: st.DataObject, name: str) -> None:
@@ -126,6 +126,18 @@ class SpaceMachine(RuleBasedStateMachine):
         name=st.sampled_from(["close_stream", "grant_write", "revoke_write", "transfer", "write_to_stream"]),
     )
     def use_stream(self, data: st.DataObject, name: str) -> None:
+        self._move(name, data)
+
+    @rule(data=st.data(), name=st.sampled_from(["sign_in", "mint_token", "join_with_token", "renew"]))
+    def use_token(self, data: st.DataObject, name: str) -> None:
+        self._move(name, data)
+
+    @rule(data=st.data(), name=st.sampled_from(["sign_out", "rotate"]))
+    def void_token(self, data: st.DataObject, name: str) -> None:
+        self._move(name, data)
+
+    @rule(data=st.data(), name=st.sampled_from(["be_late", "set_clock", "lose_gateway", "restart"]))
+    def go_wrong(self, data: st.DataObject, name: str) -> None:
         self._move(name, data)
 
     # What must hold

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from moot.errors import ResourceLimit, Unauthorized
@@ -119,3 +120,31 @@ def test_members_that_sign_in_have_a_number() -> None:
     with pytest.raises(ResourceLimit) as refused:
         room.sign_in(person("bob", token="t-3"), 10.0, FreshMint())
     assert refused.value.details["limit"] == "max_signed_in_members"
+
+
+def test_a_sign_in_that_is_refused_changes_nothing() -> None:
+    """It is in no journal, so that a restart would not know of it."""
+    room = space()
+    room.sign_in(person(), 10.0, FreshMint())
+    for number in range(MAX_TOKENS_PER_MEMBER - 1):
+        room.add_token(TemporaryToken(hash=f"m-{number}", member=Name("ana"), expires_at=100.0))
+    join(room, "ana", "t-1")
+    before = room.save()
+    more = capability_pairs(read_capabilities([{"kind": "*"}]))
+    with pytest.raises(ResourceLimit) as refused:
+        room.sign_in(msgspec.structs.replace(person(token="t-2"), capabilities=more), 20.0, FreshMint())
+    assert refused.value.details["limit"] == "max_tokens_per_member"
+    assert room.save() == before
+
+
+def test_a_token_never_becomes_another_members() -> None:
+    """Its connections would stay with the member that it was given up by."""
+    room = space()
+    room.sign_in(person(), 10.0, FreshMint())
+    join(room, "ana", "t-1")
+    before = room.save()
+    with pytest.raises(Unauthorized, match="another participant's"):
+        room.sign_in(person("bob", token="t-1"), 20.0, FreshMint())
+    with pytest.raises(Unauthorized, match="another participant's"):
+        room.add_token(TemporaryToken(hash="t-1", member=Name("root"), expires_at=100.0))
+    assert room.save() == before

@@ -154,11 +154,11 @@ def replay(space: Space, line: bytes, config: SpaceConfig) -> list[Effect]:
     record = read_input(line)
     if record.out != ACCEPTED:
         return []
-    space.state.replaying = True
+    space.state.set_replaying(True)
     try:
         return _apply(space, record, config)
     finally:
-        space.state.replaying = False
+        space.state.set_replaying(False)
 
 
 def _apply(space: Space, record: StoredInput, config: SpaceConfig) -> list[Effect]:

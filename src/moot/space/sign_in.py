@@ -27,6 +27,8 @@ def check_sign_in(state: State, sign_in: SignIn) -> None:
     token = sign_in.token
     state.temporary_tokens.check_valid(token)
     member = state.roster.members.get(token.member)
+    # Before anything changes: what is refused is in no journal.
+    state.temporary_tokens.find_room(token, () if member is None else _tokens_in_use(member))
     if member is not None and member.kicked:
         raise Unauthorized(f"{token.member} was removed from this space: an administrator can restore them")
     if sign_in.capabilities is None:
@@ -72,8 +74,12 @@ def sign_in(state: State, sign_in: SignIn, now: float, mint: Mint) -> list[Effec
 def add_token(state: State, token: TemporaryToken) -> None:
     """Let a token admit its member until it ends. Raises Refused."""
     member = state.roster.find(token.member)
-    state.temporary_tokens.add(token, {session.options.token for session in member.sessions.values()})
+    state.temporary_tokens.add(token, _tokens_in_use(member))
     state.schedule(token.expires_at, "token", token.hash)
+
+
+def _tokens_in_use(member: SpaceMember) -> set[str | None]:
+    return {session.options.token for session in member.sessions.values()}
 
 
 def end_tokens(state: State, hashes: list[str], reason: str, now: float, mint: Mint) -> list[Effect]:

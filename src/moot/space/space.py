@@ -172,7 +172,9 @@ class Space:
                 if member is not None and member.pause is not None and member.pause_is_over(now):
                     control.lift_pause(state, member)
             elif what == "grant":
-                effects += grant_limits.end_grants(state, [state.grants.by_id[key]], "expired", now, mint)
+                # None: an earlier deadline removed the guest who held it.
+                grant = state.grants.by_id.get(key)
+                effects += grant_limits.end_grants(state, [grant] if grant else [], "expired", now, mint)
             elif what == "token":
                 effects += sign_in.end_tokens(state, [key], sign_in.ENDED, now, mint)
             elif what == "shutdown":

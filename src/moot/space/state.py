@@ -39,7 +39,7 @@ class State:
     def __init__(self, config: SpaceConfig) -> None:
         self.config = config
         self.limits = config.limits
-        self.send_rate = SendRate.of(config.limits)
+        self._configured_rate = self.send_rate = SendRate.of(config.limits)
         self._rate_at_edge = False
         self.roster = SpaceRoster()
         self.grants = GrantTable()
@@ -71,13 +71,23 @@ class State:
         """Let every message pass step 2: whoever calls has counted it. What was counted is no part of the
         saved state, so gateways that share a space would come to different verdicts."""
         self._rate_at_edge = True
-        self.send_rate = UNLIMITED
+        self._set_send_rate()
+
+    def set_replaying(self, replaying: bool) -> None:
+        """Call before and after a record is played again. What was counted then is not known any more: a
+        restart forgets it, and the journal does not. So no rate is held against what was accepted."""
+        self.replaying = replaying
+        self._set_send_rate()
+
+    def _set_send_rate(self) -> None:
+        self.send_rate = UNLIMITED if self._rate_at_edge or self.replaying else self._configured_rate
 
     def configure(self, config: SpaceConfig) -> None:
         """Take new rules and limits over."""
         self.config = config
         self.limits = config.limits
-        self.send_rate = UNLIMITED if self._rate_at_edge else SendRate.of(config.limits)
+        self._configured_rate = SendRate.of(config.limits)
+        self._set_send_rate()
         self.window.resize(config.limits.max_recent_ids)
         self.ledger.max_settled = config.limits.max_settled_proposals
         for member in self.roster:

@@ -81,22 +81,35 @@ class TemporaryTokens:
     def of(self, name: Name) -> list[TemporaryToken]:
         return [token for token in self.by_hash.values() if token.member == name]
 
-    def add(self, token: TemporaryToken, in_use: Collection[str | None]) -> None:
-        """Add a token; of too many of one member, the one that ends first and is not `in_use` goes."""
-        if token.hash in self.by_hash:
-            self.by_hash[token.hash] = token
-            return
+    def find_room(self, token: TemporaryToken, in_use: Collection[str | None]) -> str | None:
+        """The token that has to go if this one is added; changes nothing. Raises Refused if it cannot be.
+
+        Of too many of one member it is the one that ends first and is not `in_use`.
+        """
+        known = self.by_hash.get(token.hash)
+        if known is not None:
+            if known.member != token.member:
+                # Its connections are that member's.
+                raise Unauthorized("this token is another participant's")
+            return None
         if len(self.by_hash) >= MAX_TOKENS:
             raise ResourceLimit("this space has as many short-lived tokens as it may", limit="max_tokens")
         own = self.of(token.member)
-        if len(own) >= MAX_TOKENS_PER_MEMBER:
-            idle = [each for each in own if each.hash not in in_use and each.source == token.source]
-            if not idle:
-                raise ResourceLimit(
-                    f"{token.member} has {MAX_TOKENS_PER_MEMBER} short-lived tokens: wait until one ends",
-                    limit="max_tokens_per_member",
-                )
-            del self.by_hash[min(idle, key=lambda each: each.expires_at).hash]
+        if len(own) < MAX_TOKENS_PER_MEMBER:
+            return None
+        idle = [each for each in own if each.hash not in in_use and each.source == token.source]
+        if not idle:
+            raise ResourceLimit(
+                f"{token.member} has {MAX_TOKENS_PER_MEMBER} short-lived tokens: wait until one ends",
+                limit="max_tokens_per_member",
+            )
+        return min(idle, key=lambda each: each.expires_at).hash
+
+    def add(self, token: TemporaryToken, in_use: Collection[str | None]) -> None:
+        """Add a token. Raises Refused as `find_room` does."""
+        replaced = self.find_room(token, in_use)
+        if replaced is not None:
+            del self.by_hash[replaced]
         self.by_hash[token.hash] = token
 
     def remove(self, hashes: Sequence[str]) -> None:
