@@ -137,6 +137,20 @@ async def test_the_first_rule_that_matches_decides_and_without_one_nobody_comes_
             assert (status, "no rule" in message) == (403, True), claims
 
 
+async def test_a_long_claim_costs_nothing_whatever_pattern_it_is_held_against(tmp_path: Path) -> None:
+    rule = person(match={"nickname": "x*a*a*a*a*-z"}, participant="ana")
+    async with signing_in(tmp_path, rule) as (room, provider):
+        for nickname, status in [
+            ("x" + "a" * 4_000, 403),
+            ("x" + "a" * 4_000 + "-z", 101),
+            ("xaaaa-z", 101),
+            ("xaaa-z", 403),
+            ("yaaaa-z", 403),
+            ("xaaaa-z\n", 403),
+        ]:
+            assert (await refusal(room, provider.token(nickname=nickname)))[0] == status, status
+
+
 async def test_a_name_belongs_to_who_had_it_first_and_never_to_somebody_who_only_calls_themselves_so(
     tmp_path: Path,
 ) -> None:

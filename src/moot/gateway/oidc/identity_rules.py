@@ -68,8 +68,24 @@ def _is_meant(value: Any, pattern: str | bool) -> bool:
         return False
     if "*" not in pattern:
         return value == pattern
-    pieces = (re.escape(piece) for piece in pattern.split("*"))
-    return re.fullmatch(".*?".join(pieces), value, re.DOTALL) is not None
+    return _fits(value, *pattern.split("*"))
+
+
+def _fits(value: str, first: str, *others: str) -> bool:
+    """Whether a value is these pieces with anything between them.
+
+    Not `re`: with some `*` it would try for hours what somebody has written into a long claim.
+    """
+    *middle, last = others
+    at, end = len(first), len(value) - len(last)
+    if at > end or not value.startswith(first) or not value.endswith(last):
+        return False
+    for piece in middle:
+        at = value.find(piece, at, end)
+        if at < 0:
+            return False
+        at += len(piece)
+    return True
 
 
 def _name(template: str, claims: Mapping[str, Any]) -> str | None:
