@@ -198,6 +198,23 @@ async def test_the_local_journal_has_every_input_once(start: StartGateway) -> No
     assert texts == ["before", "between", "after"]
 
 
+async def test_journals_are_closed_whatever_leaving_the_cluster_comes_to(
+    start: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(RuntimeError, match="not expected"):  # noqa: PT012  # it ends with the block
+        async with start("a") as a:
+            node, journal = a.gateway.node, a.gateway.directory.hosts["lab"].journal
+            assert node is not None
+            leave = node.stop
+
+            async def fail() -> None:
+                await leave()
+                raise RuntimeError("not expected")
+
+            monkeypatch.setattr(node, "stop", fail)
+    assert not journal.writable
+
+
 def _shard(room: LocalGateway) -> Shard:
     assert room.gateway.node is not None
     return room.gateway.node.shards[0]

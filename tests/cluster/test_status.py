@@ -15,6 +15,7 @@ from nats.js.api import StreamInfo
 
 from moot import __version__
 from moot.cli import main
+from moot.cluster.stream_health import StreamHealth, read_stream_info
 from moot.config import load
 from moot.gateway.cluster_metrics import CLUSTER_METRICS
 from moot.gateway.cluster_status import stream_problems
@@ -157,17 +158,18 @@ async def test_without_nats_a_gateway_tells_what_it_knows_and_no_password(tmp_pa
 
 
 def test_copies_that_are_not_current_are_named_by_their_server() -> None:
-    def info(*late: str) -> StreamInfo:
+    def info(*late: str) -> StreamHealth:
         peers = [{"name": each, "current": each not in late, "active": 1} for each in ("n1", "n2")]
-        found: StreamInfo = StreamInfo.from_response(
+        info = StreamInfo.from_response(
             {
                 "config": {"name": "moot-log-0"},
                 "state": {"messages": 1, "bytes": 1, "first_seq": 1, "last_seq": 1, "consumer_count": 0},
                 "cluster": {"name": "c", "leader": "n0", "replicas": peers},
             }
         )
-        return found
+        return read_stream_info(info)
 
+    assert info("n1").current_copies == 2
     assert list(stream_problems({0: info(), 1: info()})) == []
     assert list(stream_problems({0: info("n2"), 1: None, 2: info("n1", "n2")})) == [
         "JetStream does not answer for shard 1: it elects a leader, or too few NATS servers run",

@@ -140,7 +140,6 @@ class ClusterNode:
             deliver=self._deliver_frame,
         )
         await self._frames.start()
-        await self.status.start(connection)
         for shard in self.shards:
             self._check_versions(shard)
         before = [known.epoch for shard in self.shards if (known := shard.table.known.get(self.name))]
@@ -150,6 +149,8 @@ class ClusterNode:
         await asyncio.gather(*(self._announce(shard) for shard in self.shards))
         self._tasks.start(self._watch())
         self._tasks.start(self._send_frames())
+        # Only now: whoever answers serves.
+        await self.status.start(connection)
 
     async def _open_shard(self, connection: ClusterConnection, shard: Shard) -> None:
         name = shard.stream

@@ -80,8 +80,11 @@ class ClusterSpaceFactory(SpaceFactory):
             log.info("space open", extra={"space": name, "position": self.node.shard_of(name).log.position})
 
     async def close(self) -> None:
-        await self.node.stop()
-        await super().close()
+        try:
+            await self.node.stop()
+        finally:
+            # Whatever NATS does, the journals go to disk.
+            await super().close()
 
     def _make_host(self, name: str, space: Space, shard: Shard, is_ours: bool) -> ClusteredHost:
         settings = self._configuration.spaces[name]

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from nats.js.api import StreamInfo
 
 from moot import __version__
-from moot.cluster.nats_connection import NATS_FAULTS, ClusterConnection, server_version
+from moot.cluster.nats_connection import ClusterConnection, server_version
 from moot.cluster.status_exchange import GatewayState, GatewayStatus, ShardStatus, StatusExchange
+from moot.cluster.stream_health import StreamHealth, ask_stream
 from moot.errors import MootError, Unavailable
 from moot.protocol.operation import Json
 
@@ -38,7 +38,7 @@ _SETTINGS: Final = (
     "max_pending_bytes",
 )
 
-Streams = dict[int, StreamInfo | None]
+Streams = dict[int, StreamHealth | None]
 Statuses = dict[str, GatewayStatus]
 
 
@@ -170,17 +170,11 @@ class ClusterStatus:
             await asyncio.sleep(_COMPARE_AGAIN_SECONDS)
 
     async def _ask_streams(self) -> Streams:
-        found = await asyncio.gather(*(self._ask_stream(shard) for shard in self._node.shards))
-        return dict(found)
-
-    async def _ask_stream(self, shard: Shard) -> tuple[int, StreamInfo | None]:
-        if self._connection is None or not self.is_connected:
-            return shard.index, None
-        try:
-            asking = self._connection.context.stream_info(shard.stream)
-            return shard.index, await asyncio.wait_for(asking, _ANSWER_SECONDS)
-        except NATS_FAULTS:
-            return shard.index, None
+        assert self._connection is not None  # noqa: S101  # started
+        connection, shards = self._connection, self._node.shards
+        asking = (ask_stream(connection, shard.stream, _ANSWER_SECONDS) for shard in shards)
+        found = await asyncio.gather(*asking)
+        return {shard.index: health for shard, health in zip(shards, found, strict=True)}
 
     def _living(self) -> list[str]:
         return sorted({name for shard in self._node.shards for name in shard.table.living()})
@@ -243,27 +237,14 @@ def _describe_gateway(status: GatewayStatus, streams: Streams) -> dict[str, Json
     shards: list[dict[str, Json]] = fields["shards"]
     for shard in shards:
         info = streams.get(shard["shard"])
-        shard["lag"] = None if info is None else max(0, info.state.last_seq - shard["position"])
+        shard["lag"] = None if info is None else max(0, info.last - shard["position"])
     age = max((each.age_seconds for each in status.shards), default=0.0)
     return {"name": fields.pop("gateway"), **fields, "heartbeat_age_seconds": round(age, 1)}
 
 
-def _describe_stream(shard: Shard, info: StreamInfo | None, wanted: int) -> dict[str, Json]:
-    if info is None:
-        return {"shard": shard.index, "stream": shard.stream, "answers": False}
-    peers = (info.cluster.replicas if info.cluster else None) or []
-    return {
-        "shard": shard.index,
-        "stream": shard.stream,
-        "answers": True,
-        "leader": info.cluster.leader if info.cluster else None,
-        "copies": wanted,
-        # The leader has one itself.
-        "current_copies": 1 + sum(1 for peer in peers if peer.current and not peer.offline),
-        "messages": info.state.messages,
-        "bytes": info.state.bytes,
-        "last": info.state.last_seq,
-    }
+def _describe_stream(shard: Shard, health: StreamHealth | None, wanted: int) -> dict[str, Json]:
+    fields: dict[str, Json] = {"shard": shard.index, "stream": shard.stream, "answers": health is not None}
+    return fields if health is None else fields | {"copies": wanted} | msgspec.to_builtins(health)
 
 
 def stream_problems(streams: Streams) -> Iterator[str]:
@@ -275,9 +256,8 @@ def stream_problems(streams: Streams) -> Iterator[str]:
         )
     late: dict[str, list[str]] = defaultdict(list)
     for index, info in streams.items():
-        for peer in (info.cluster.replicas if info is not None and info.cluster else None) or ():
-            if peer.offline or not peer.current:
-                late[peer.name or "?"].append(str(index))
+        for server in info.late_servers if info is not None else ():
+            late[server].append(str(index))
     for name, shards in sorted(late.items()):
         yield f"NATS server {name} is away or behind (shard {', '.join(shards)})"
 
