@@ -1,11 +1,11 @@
 // A provider of OpenID Connect that others wrote and had certified, with three clients of ours: `console` signs people
 // in with a code and PKCE, `cli` with a code on another device, `robot` is a program with a secret.
-// Arguments: the port, the audience, the address that codes go back to. POST /test/rotate gives it another key.
+// Arguments: the port, the audience, the address that codes go back to, for how many seconds tokens are valid. POST /test/rotate gives it another key.
 import { createServer } from 'node:http';
 import { generateKeyPairSync, randomUUID } from 'node:crypto';
 import { Provider, errors } from 'oidc-provider';
 
-const [port, audience, redirect] = process.argv.slice(2);
+const [port, audience, redirect, seconds] = process.argv.slice(2);
 const issuer = `http://127.0.0.1:${port}`;
 const store = new Map();
 const names = new Map();
@@ -48,7 +48,7 @@ const enabled = { enabled: true };
 function makeProvider(keys) {
   return new Provider(issuer, {
     adapter: Storage, clients, jwks: { keys }, cookies: { keys: ['only for tests'] },
-    pkce: { required: () => true }, rotateRefreshToken: true, scopes: ['openid', 'offline_access'],
+    clientBasedCORS: () => true, pkce: { required: () => true }, rotateRefreshToken: true, scopes: ['openid', 'offline_access'],
     findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id }) }),
     extraTokenClaims: (_, token) => ({ preferred_username: token.accountId, groups: ['staff'] }),
     features: {
@@ -57,7 +57,7 @@ function makeProvider(keys) {
         ...enabled, defaultResource: () => audience, useGrantedResource: () => true,
         getResourceServerInfo: (_, resource) => {
           if (resource !== audience) throw new errors.InvalidTarget();
-          return { scope: '', audience, accessTokenTTL: 60, accessTokenFormat: 'jwt', jwt: { sign: { alg: 'ES256' } } };
+          return { scope: '', audience, accessTokenTTL: Number(seconds), accessTokenFormat: 'jwt', jwt: { sign: { alg: 'ES256' } } };
         },
       },
     },

@@ -16,7 +16,9 @@ AUDIENCE = "https://moot.example"
 
 
 @asynccontextmanager
-async def foreign_provider(folder: Path, redirect: str = "http://127.0.0.1:1/back") -> AsyncIterator[str]:
+async def foreign_provider(
+    folder: Path, redirect: str = "http://127.0.0.1:1/back", token_seconds: int = 60
+) -> AsyncIterator[str]:
     """Its issuer, once it answers."""
     with held_port() as port:
         # Packages are found beside the script.
@@ -29,6 +31,7 @@ async def foreign_provider(folder: Path, redirect: str = "http://127.0.0.1:1/bac
             str(port),
             AUDIENCE,
             redirect,
+            str(token_seconds),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
             env=os.environ | {"NODE_ENV": "test"},

@@ -51,6 +51,8 @@ class Provider:
         self.fetched = 0
         self.issuer = ""
         self.discovery_issuer: str | None = None
+        # Further fields of the discovery document.
+        self.discovery: dict[str, Any] = {}
         self._server: asyncio.Server | None = None
 
     def rules(self, *rules: Json, **more: Json) -> dict[str, Json]:
@@ -95,7 +97,7 @@ class Provider:
             else:
                 issuer = self.discovery_issuer or self.issuer
                 body = {"issuer": issuer, "jwks_uri": f"{self.issuer}/keys"}
-                body |= {"token_endpoint": f"{self.issuer}/token"}
+                body |= {"token_endpoint": f"{self.issuer}/token"} | self.discovery
             raw = json.dumps(body).encode()
             head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(raw)}\r\n\r\n"
             writer.write(head.encode() + raw)

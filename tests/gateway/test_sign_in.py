@@ -527,6 +527,51 @@ async def test_a_provider_that_calls_itself_otherwise_is_not_believed(tmp_path: 
             assert provider.fetched == 0
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://id.example.org/token",
+        "https://id.example.org; script-src *",
+        "https://me@id.example.org/token",
+        "https://id.example.org,x/token",
+        "ftp://127.0.0.1/token",
+        "https://[/token",
+        7,
+    ],
+)
+async def test_an_address_of_the_provider_that_is_not_secure_is_neither_told_nor_allowed(
+    tmp_path: Path, address: Json
+) -> None:
+    async with running_provider() as provider, httpx.AsyncClient() as http:
+        sound = "https://tokens.example.org:8443/revoke"
+        provider.discovery = {"token_endpoint": address, "revocation_endpoint": sound}
+        async with running_gateway(tmp_path, participants(root=["*"]), oidc=provider.rules()) as room:
+            await until(lambda: has_keys(room))
+            told = (await http.get(f"{room.url}/oidc")).json()["providers"][0]
+            assert "token_endpoint" not in told
+            assert told["revocation_endpoint"] == sound
+            policy = (await http.get(room.url)).headers["content-security-policy"]
+            (allowed,) = [part for part in policy.split("; ") if part.startswith("connect-src")]
+            assert allowed.split()[4:] == ["https://tokens.example.org:8443"]
+            assert policy.count("script-src") == 1
+
+
+async def test_the_list_of_spaces_says_what_is_wrong_with_a_token_of_the_provider(tmp_path: Path) -> None:
+    rule = person(match={"groups": "staff"})
+    async with signing_in(tmp_path, rule) as (room, provider), httpx.AsyncClient() as http:
+
+        async def answer(token: str) -> tuple[int, str]:
+            got = await http.get(f"{room.url}/spaces", headers={"Authorization": f"Bearer {token}"})
+            return got.status_code, got.text
+
+        assert (await answer(provider.token(groups=["staff"])))[0] == 200
+        status, text = await answer(provider.token("u-ben"))
+        assert (status, "no rule of this gateway" in text) == (403, True)
+        status, text = await answer(provider.token(groups=["staff"], key=Key()))
+        assert (status, "looking for a new key" in text) == (503, True)
+        assert "unknown token" in (await answer("t-nobody"))[1]
+
+
 def session_tokens(room: LocalGateway) -> list[str | None]:
     host: SpaceHost = room.gateway.directory.hosts["lab"]
     return [session.options.token for session in host.space.state.roster.sessions.values()]

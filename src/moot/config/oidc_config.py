@@ -43,7 +43,7 @@ class OidcConfig(msgspec.Struct, frozen=True, kw_only=True):
     audience: Texts
     # Who sees to it that somebody is let in, first match wins; whoever matches nothing is refused.
     people: tuple[SignInRule, ...]
-    # The public client with which `moot login` signs people in; without one they need tokens.
+    # The public client with which the console and `moot login` sign people in; without one they need tokens.
     client_id: str | None = None
     # What they ask the provider for.
     scopes: Texts = ("openid", "profile", "offline_access")

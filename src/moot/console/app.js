@@ -2,6 +2,7 @@
 /** Where the console starts: sign in, then the shell around one view at a time. */
 import { replace } from "./core/dom.js";
 import { registerWorker } from "./core/installation.js";
+import { finishSignIn, hasAnswer, takeAnswer } from "./core/provider-sign-in.js";
 import { currentRoute, onNavigation } from "./core/router.js";
 import { Session } from "./core/session.js";
 import { isReachable, offlinePage } from "./views/offline.js";
@@ -60,6 +61,12 @@ function show() {
 
 applyTheme();
 let showing = false;
+// A provider's answer in a tab that is already here belongs to no sign-in of this tab: no view and no history gets its code.
+addEventListener("hashchange", () => {
+  if (!hasAnswer()) return;
+  takeAnswer(session.base);
+  showProblem("This answer of a provider belongs to no sign-in of this tab. Sign in again.");
+});
 onNavigation(() => {
   if (session.logins.length === 0) return;
   // If a view navigates while it is being mounted, the mounting is finished first.
@@ -87,18 +94,36 @@ async function redeemLink() {
   }
 }
 
+/** Somebody comes back from a provider. @param {import("./core/provider-sign-in.js").Answer | null} answer */
+async function finishAtProvider(answer) {
+  if (!answer || session.isUnreachable) return "";
+  try {
+    await session.signInAtProvider(await finishSignIn(session.base, answer));
+    return "";
+  } catch (fault) {
+    return fault instanceof Error ? fault.message : "Sign-in failed.";
+  }
+}
+
+// Before anything else: the code leaves the address bar and the history.
+const answer = takeAnswer(session.base);
+/** @param {string} problem what went wrong, for somebody who is not signed in */
+function showProblem(problem) {
+  const shown = root.querySelector(".sign-in-form .fault");
+  if (shown) shown.textContent = problem;
+}
+
 registerWorker(session.base);
-const problem = await redeemLink();
-const isSignedIn = await session.restore();
+const linkProblem = await redeemLink();
+await session.restore();
+const problem = (await finishAtProvider(answer)) || linkProblem;
+const isSignedIn = session.logins.length > 0;
 const showOffline = () => replace(root, offlinePage(session.base));
 if (session.isUnreachable) showOffline();
 else show();
 // A page that a service worker had kept: it came without the gateway, perhaps.
 if (!isSignedIn && !problem && !session.isUnreachable && navigator.serviceWorker?.controller && !(await isReachable(session.base)) && session.logins.length === 0) showOffline();
-if (problem) {
-  const shown = root.querySelector(".sign-in-form .fault");
-  if (shown) shown.textContent = problem;
-}
+if (problem) showProblem(problem);
 // A link that is opened in a tab that is already here.
 addEventListener("hashchange", () => {
   if (location.hash.startsWith("#sign-in=")) location.reload();

@@ -18,7 +18,7 @@ import gzip
 import hashlib
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -76,25 +76,31 @@ class Console:
         # Compressed when they are first asked for.
         self._compressed: dict[str, bytes] = {}
 
-    def answer(self, request: Request, path: str) -> Response | None:
-        """The file at this path; 304 for a browser that has it already; None when there is none."""
+    def answer(self, request: Request, path: str, connect_to: Sequence[str] = ()) -> Response | None:
+        """The file at this path; 304 for a browser that has it already; None when there is none.
+
+        `connect_to` are the origins that the page may ask beside this gateway: those of providers.
+        """
         version, _, rest = path.partition("/")
         is_versioned = version == self.version
         name = rest if is_versioned else path
         found = self.files.get(name)
         if found is None:
             return None
-        headers = _headers(request.headers.get("host", "")) | {"ETag": found.etag, "Vary": "Accept-Encoding"}
+        # Another policy is another page: a browser would keep the policy that it knows.
+        etag = _etag(" ".join((found.etag, *connect_to)).encode()) if connect_to else found.etag
+        headers = _headers(request.headers.get("host", ""), connect_to)
+        headers |= {"ETag": etag, "Vary": "Accept-Encoding"}
         if is_versioned:
             headers["Cache-Control"] = f"public, max-age={_YEAR_SECONDS}, immutable"
-        if found.etag in _tags(request.headers.get("if-none-match", "")):
+        if etag in _tags(request.headers.get("if-none-match", "")):
             return Response(status_code=304, headers=headers)
         content = found.content
         if len(content) >= _LEAST_COMPRESSED_BYTES and _takes_gzip(request) and _is_text(found):
             content = self._compress(name, content)
             headers["Content-Encoding"] = "gzip"
             # Other bytes under the same tag: the tag says that they mean the same.
-            headers["ETag"] = f"W/{found.etag}"
+            headers["ETag"] = f"W/{etag}"
         return Response(content, media_type=found.media_type, headers=headers)
 
     def _compress(self, name: str, content: bytes) -> bytes:
@@ -179,13 +185,14 @@ def _tags(header: str) -> set[str]:
     return {tag.strip().removeprefix("W/") for tag in header.split(",")}
 
 
-def _headers(host: str) -> dict[str, str]:
+def _headers(host: str, connect_to: Sequence[str]) -> dict[str, str]:
     """`host` is one of the hosts that this gateway answers to, so it is safe to repeat (D-84)."""
+    others = "".join(f" {origin}" for origin in connect_to)
     # 'self' means the page's own scheme in some browsers; the socket of the same host is named beside it.
     sockets = f" ws://{host} wss://{host}" if host else ""
     policy = (
         "default-src 'none'; script-src 'self'; style-src 'self'; "
-        f"connect-src 'self'{sockets}; img-src 'self' data:; manifest-src 'self'; base-uri 'none'; "
+        f"connect-src 'self'{sockets}{others}; img-src 'self' data:; manifest-src 'self'; base-uri 'none'; "
         "frame-ancestors 'none'; form-action 'none'"
     )
     return {

@@ -202,7 +202,9 @@ class Endpoints:
 
     async def page(self, request: Request) -> Response:
         """The console; the status page where it is turned off."""
-        answer = self._console.answer(request, PAGE) if self._console is not None else None
+        if self._console is None:
+            return await self.status_page(request)
+        answer = self._console.answer(request, PAGE, self._oidc.origins())
         return answer if answer is not None else await self.status_page(request)
 
     async def console(self, request: Request) -> Response:
@@ -248,18 +250,19 @@ class Endpoints:
         token = bearer(request.headers.get("authorization"))
         if not token:
             return denied(AccessDenied(401, "a token is needed: send Authorization: Bearer …"))
-        found = [
-            {
-                "name": host.name,
-                "participant": identity.name,
-                "dialects": sorted(host.space.state.config.dialects),
-            }
-            for host in self.directory.hosts.values()
-            if isinstance(identity := self.directory.identify(host.name, token), TokenIdentity)
-        ]
+        found: list[Json] = []
+        refusal = AccessDenied(401, "unknown token")
+        for host in self.directory.hosts.values():
+            identity = self.directory.identify(host.name, token)
+            if isinstance(identity, TokenIdentity):
+                dialects: list[Json] = [*sorted(host.space.state.config.dialects)]
+                found.append({"name": host.name, "participant": identity.name, "dialects": dialects})
+            elif self._oidc.takes(token):
+                # Of a provider: what is wrong with it, or with the account, or that its key is looked for.
+                refusal = identity
         if found:
             return json_response(200, {"spaces": found})
-        return denied(self._refuse_token(AccessDenied(401, "unknown token"), request))
+        return denied(self._refuse_token(refusal, request))
 
     async def messages(self, request: Request) -> Response:
         identity = self._participant(request)

@@ -187,6 +187,8 @@ def _everything(version: str) -> Json:
                     "responses": {
                         "200": _answer("their names"),
                         "401": _answer("no or unknown token", _ERROR),
+                        "403": _answer("an account of a provider that no rule lets in", _ERROR),
+                        "503": _answer("the key of a provider's token is looked for", _ERROR),
                     },
                 }
             },
@@ -194,7 +196,9 @@ def _everything(version: str) -> Json:
                 "get": {
                     "summary": "the providers at which people sign in; none without gateway.oidc",
                     "responses": {
-                        "200": _answer("providers: issuer, client_id, scopes, resource, and its endpoints"),
+                        "200": _answer(
+                            "providers: issuer, client_id, scopes, resource, endpoints, abilities"
+                        ),
                     }
                     | _DENIED,
                 }

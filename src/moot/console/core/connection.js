@@ -31,6 +31,8 @@ const FINAL_CLOSE_CODES = {
   4002: "you were shut down; reconnect when someone asks you to",
   4003: "you were removed from the space; this token is no longer valid",
 };
+// A connection ends so with its token, and is refused so when it comes with one that has ended.
+const ENDED_WITH_TOKEN = [1008, 4003];
 
 /**
  * @typedef {object} Handlers
@@ -42,7 +44,7 @@ const FINAL_CLOSE_CODES = {
 
 export class Connection {
   /**
-   * @param {{base: URL, space: string, token: string, participant: string}} target
+   * @param {{base: URL, space: string, token: string, participant: string, grant?: object}} target
    * @param {Handlers} handlers
    */
   constructor(target, handlers) {
@@ -62,6 +64,8 @@ export class Connection {
     /** @type {WebSocket | null} */
     this._socket = null;
     this._retryMilliseconds = FIRST_RETRY_MILLISECONDS;
+    /** How the last socket was closed. */
+    this._closeCode = 0;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this._timer = undefined;
     /** @type {string[] | null} */
@@ -220,8 +224,11 @@ export class Connection {
     this._socket = null;
     this._buffered = null;
     if (wasLive) this._lostAt = Date.now();
+    this._closeCode = code;
     if (code in FINAL_CLOSE_CODES) {
-      this._setState("ended", reason && code === 1008 ? reason : FINAL_CLOSE_CODES[code]);
+      // Who signed in at a provider was not removed: the token has ended, or they signed out elsewhere.
+      const isExplained = code === 1008 || (code === 4003 && this._target.grant !== undefined);
+      this._setState("ended", reason && isExplained ? reason : FINAL_CLOSE_CODES[code]);
       return;
     }
     const wait = this._retryMilliseconds * (0.75 + Math.random() / 2);
@@ -252,6 +259,16 @@ export class Connection {
     socket.onmessage = null;
     socket.close();
     this._onClose(1006, "no reply");
+  }
+
+  /**
+   * Go on with a newer token of the same person, on the same socket.
+   * @param {string} token @param {boolean} wasLate the one before had ended, and with it the connection
+   */
+  renewToken(token, wasLate) {
+    this._target.token = token;
+    if (this._socket?.readyState === WebSocket.OPEN) this._socket.send(JSON.stringify({ type: "join", space: this._target.space, token, dialect: "mew" }));
+    else if (wasLate && ENDED_WITH_TOKEN.includes(this._closeCode)) this.retryNow();
   }
 
   /** Reconnect now instead of waiting. */

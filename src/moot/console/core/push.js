@@ -80,9 +80,9 @@ export async function turnOff(base, logins) {
 }
 
 /** Signing out: nobody is told here any more. @param {URL} base @param {Login[]} logins */
-export function stopOnSignOut(base, logins) {
+export async function stopOnSignOut(base, logins) {
   if (whyImpossible() || !remembered(base).length) return;
-  void turnOff(base, logins).catch(() => {
+  await turnOff(base, logins).catch(() => {
     // Not connected: the gateway stops when the push service says that this browser is gone.
   });
 }

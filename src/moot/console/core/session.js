@@ -1,7 +1,8 @@
 // @ts-check
 /**
  * Who is signed in where. A token is kept in memory; only if the person asks for it does it survive a reload, in
- * this tab's session storage. It is never put into a URL, a cookie or local storage.
+ * this tab's session storage. It is never put into a URL, a cookie or local storage. Tokens of a provider are never
+ * stored at all.
  */
 import { Connection } from "./connection.js";
 import { ChangeFeed } from "./change-feed.js";
@@ -10,6 +11,7 @@ import { Heartbeat } from "./heartbeat.js";
 import { OlderMessages } from "./older-messages.js";
 import { ProposalSync, fetchProposal } from "./proposal-sync.js";
 import { stopOnSignOut } from "./push.js";
+import { SignInError } from "./sign-in-error.js";
 import { State } from "./state.js";
 
 // Where this tab keeps tokens; behind a proxy, two gateways may share one origin and differ in their path.
@@ -20,13 +22,20 @@ const MAX_ROSTER_PAGES = 1_000;
 // A gateway allows 64 connections for each address; further spaces are connected when they are shown.
 const MAX_CONNECTED_SPACES = 16;
 
-/** @typedef {{space: string, participant: string, token: string}} Login */
+// The gateway may have to look for a new key of the provider first.
+const MAX_KEY_ATTEMPTS = 5;
+const KEY_MILLISECONDS = 1_000;
 
-/** Sign-in failed; the message says what to do. */
-export class SignInError extends Error {}
+/** @typedef {import("./provider-grant.js").ProviderGrant} ProviderGrant */
+/** `grant`: of a provider, which renews the token. @typedef {{space: string, participant: string, token: string, grant?: ProviderGrant}} Login */
+
+export { SignInError };
 
 /** Nobody knows whether the token is right: the gateway did not answer. */
 class GatewayUnreachable extends SignInError {}
+
+/** The gateway is still looking for the key that a token of a provider is signed with. */
+class KeyNotKnown extends SignInError {}
 
 /** An open space: its state, its connection and its sender. */
 export class OpenSpace {
@@ -136,6 +145,43 @@ export class Session {
    * @returns {Promise<Login[]>}
    */
   async signIn(token, remember) {
+    const found = await this._addLogins(token);
+    this.remembers = remember;
+    if (remember) this._storeTokens();
+    else sessionStorage.removeItem(this._storageKey);
+    this.changes.publish("logins");
+    return found;
+  }
+
+  /**
+   * Sign in with what a provider gave; it stays in memory and is renewed. Throws SignInError.
+   * @param {ProviderGrant} grant
+   */
+  async signInAtProvider(grant) {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        await this._addLogins(grant.token, grant);
+        break;
+      } catch (fault) {
+        if (!(fault instanceof KeyNotKnown) || attempt === MAX_KEY_ATTEMPTS) {
+          void grant.end();
+          throw fault;
+        }
+        await new Promise((go) => setTimeout(go, KEY_MILLISECONDS));
+      }
+    }
+    grant.onRenewed = (wasLate) => {
+      for (const login of this.logins.filter((each) => each.grant === grant)) {
+        login.token = grant.token;
+        this.openSpaces.get(login.space)?.connection.renewToken(grant.token, wasLate);
+      }
+    };
+    grant.start();
+    this.changes.publish("logins");
+  }
+
+  /** @param {string} token @param {ProviderGrant} [grant] @returns {Promise<Login[]>} */
+  async _addLogins(token, grant) {
     const given = token.trim();
     if (!given) throw new SignInError("Enter the token that you were given.");
     // A header cannot contain line breaks or special characters; fetch would fail without a reason.
@@ -151,21 +197,19 @@ export class Session {
     } catch {
       throw new GatewayUnreachable("The gateway does not respond. Is it running?");
     }
+    if (grant && answer.status === 503) throw new KeyNotKnown(`The gateway cannot check the provider’s token yet: ${(await readJson(answer))?.message ?? "try again in a moment"}`);
     if (answer.status >= 502) throw new GatewayUnreachable(`The gateway does not respond (HTTP ${answer.status}). Is it running?`);
+    if (grant && !answer.ok) throw new SignInError(`The provider signed you in, but the gateway does not let you in: ${(await readJson(answer))?.message ?? `HTTP ${answer.status}`}`);
     if (answer.status === 401) throw new SignInError("Unknown token. A token is shown once, when someone is invited; it may also be in .moot/tokens/NAME.token.");
     if (!answer.ok) throw new SignInError(`The gateway replied with HTTP ${answer.status}: ${(await readJson(answer))?.message ?? "no reason given"}`);
     const body = await readJson(answer);
     /** @type {Login[]} */
     const found = (Array.isArray(body?.spaces) ? body.spaces : [])
       .filter((/** @type {any} */ each) => typeof each?.name === "string" && (each.dialects ?? ["mew"]).includes("mew"))
-      .map((/** @type {any} */ each) => ({ space: each.name, participant: String(each.participant ?? ""), token: given }));
+      .map((/** @type {any} */ each) => ({ space: each.name, participant: String(each.participant ?? ""), token: given, ...(grant ? { grant } : {}) }));
     if (found.length === 0) throw new SignInError("This token gives access to no space that supports MEW, which the console requires.");
     this.logins = [...this.logins.filter((login) => !found.some((each) => each.space === login.space)), ...found];
     for (const login of found) if (this.openSpaces.get(login.space)?.login.token !== given) this._closeSpace(login.space);
-    this.remembers = remember;
-    if (remember) this._storeTokens();
-    else sessionStorage.removeItem(this._storageKey);
-    this.changes.publish("logins");
     return found;
   }
 
@@ -265,12 +309,23 @@ export class Session {
 
   /** Leave every space and forget every token. */
   signOut() {
-    stopOnSignOut(this.base, this.logins);
+    const stopped = stopOnSignOut(this.base, this.logins);
+    for (const grant of new Set(this.logins.map((login) => login.grant))) if (grant) void this._endGrant(grant, stopped);
     sessionStorage.removeItem(this._storageKey);
     for (const name of [...this.openSpaces.keys()]) this._closeSpace(name);
     this.logins = [];
     this.current = null;
     this.changes.publish("logins");
+  }
+
+  /** Tell the gateway and the provider that a person has signed out. @param {ProviderGrant} grant @param {Promise<void>} stopped what needs the token still */
+  async _endGrant(grant, stopped) {
+    const { token } = grant;
+    const revoked = grant.end();
+    await stopped;
+    const headers = { Authorization: `Bearer ${token}` };
+    // Without an answer the token is valid for its last minutes, but nobody has it.
+    await Promise.allSettled([revoked, fetch(new URL("oidc/sign-out", this.base), { method: "POST", headers, cache: "no-store", credentials: "omit", keepalive: true })]);
   }
 
   /** @param {string} space */
@@ -282,7 +337,7 @@ export class Session {
   }
 
   _storeTokens() {
-    const tokens = [...new Set(this.logins.map((login) => login.token))];
+    const tokens = [...new Set(this.logins.filter((login) => !login.grant).map((login) => login.token))];
     sessionStorage.setItem(this._storageKey, JSON.stringify(tokens));
   }
 }

@@ -9,6 +9,11 @@ import { icon } from "./icons.js";
 export function deviceDialog(session, context) {
   const login = session.current?.login;
   if (!login) return;
+  if (login.grant) {
+    // A provider's token stays in the tab that it was given to.
+    const refusal = openDialog("Sign in on another device", [el("p", {}, "Open ", el("bdi", { class: "mono" }, session.base.href), " there and sign in at the provider, as you did here.")], { actions: [button("Close", () => refusal.close(), { class: "quiet" })] });
+    return;
+  }
   const body = el("div", { class: "device-link", "aria-live": "polite" }, el("p", { class: "soft" }, "Making a link…"));
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;

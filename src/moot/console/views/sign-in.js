@@ -1,7 +1,9 @@
 // @ts-check
-/** Signing in with a token. It is typed or pasted here and sent only in a header. */
+/** Signing in: at a provider, or with a token that is typed or pasted here and sent only in a header. */
 import { el, newId } from "../core/dom.js";
+import { beginSignIn, fetchProviders } from "../core/provider-sign-in.js";
 import { SignInError } from "../core/session.js";
+import { oneLine } from "../core/text.js";
 import { icon } from "./icons.js";
 
 /**
@@ -13,9 +15,30 @@ export function signInPage(session, done) {
   return el(
     "main",
     { class: "sign-in" },
-    el("div", { class: "sign-in-card" }, el("div", { class: "brand" }, logo(), el("h1", {}, "Moot")), el("p", { class: "lead" }, "People, agents and tools in one space. Nothing runs without approval."), signInForm(session, done)),
+    el("div", { class: "sign-in-card" }, el("div", { class: "brand" }, logo(), el("h1", {}, "Moot")), el("p", { class: "lead" }, "People, agents and tools in one space. Nothing runs without approval."), providerButtons(session.base), signInForm(session, done)),
     el("p", { class: "sign-in-foot" }, "No token? Ask a member of the space to invite you, or look in ", el("code", {}, ".moot/tokens"), " next to the configuration file."),
   );
+}
+
+/** A button for each provider, once it is known whether there are any. @param {URL} base */
+function providerButtons(base) {
+  const place = el("div", { class: "sign-in-providers", hidden: true });
+  const fault = el("p", { class: "fault", role: "alert" });
+  const press = (/** @type {import("../core/provider-sign-in.js").Provider} */ provider) =>
+    beginSignIn(base, provider).catch((error) => {
+      fault.textContent = error instanceof SignInError ? error.message : "The provider’s page cannot be opened.";
+    });
+  void fetchProviders(base).then(
+    (providers) => {
+      if (providers.length === 0) return;
+      const buttons = providers.map((each) => el("button", { type: "button", class: "button primary wide", on: { click: () => void press(each) } }, "Sign in at ", el("bdi", {}, oneLine(new URL(each.issuer).host, 60))));
+      place.append(...buttons, fault, el("p", { class: "soft" }, "or with a token:"));
+      place.hidden = false;
+    },
+    // The form is there; it says so when it is used.
+    () => undefined,
+  );
+  return place;
 }
 
 /**

@@ -8,15 +8,17 @@ POST /oidc/backchannel-logout    the provider tells that a session has ended
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from typing import Final
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from moot.gateway.access import AccessDenied, bearer
 from moot.gateway.http_replies import body_of, denied, json_response
+from moot.gateway.oidc.provider_keys import ProviderKeys, check_same_security
 from moot.gateway.oidc.sign_in_service import SignInService
 from moot.protocol.operation import Json
 
@@ -25,7 +27,18 @@ log = logging.getLogger(__name__)
 # A logout token in a form: some KiB.
 _MAX_BODY_BYTES: Final = 16_384
 # What a client that signs in needs of the discovery document.
-_ENDPOINTS: Final = ("authorization_endpoint", "token_endpoint", "device_authorization_endpoint")
+_ENDPOINTS: Final = (
+    "authorization_endpoint",
+    "token_endpoint",
+    "device_authorization_endpoint",
+    "revocation_endpoint",
+)
+# Those that the console's page asks itself.
+_ASKED_BY_PAGE: Final = ("token_endpoint", "revocation_endpoint")
+# An origin as it may stand in a policy: nothing that would end it.
+_ORIGIN: Final = re.compile(
+    r"https?://[A-Za-z0-9.\-]+(:[0-9]{1,5})?|https?://\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?"
+)
 
 RefuseToken = Callable[[AccessDenied, Request], AccessDenied]
 
@@ -36,6 +49,19 @@ class OidcRoutes:
     def __init__(self, service: SignInService | None, refuse_token: RefuseToken) -> None:
         self._service = service
         self._refuse_token = refuse_token
+
+    def takes(self, token: str) -> bool:
+        return self._service is not None and self._service.takes(token)
+
+    def origins(self) -> list[str]:
+        """The origins that the console's page asks for tokens."""
+        found: dict[str, None] = {}
+        for keys in self._service.keys if self._service is not None else ():
+            if keys.config.client_id is not None:
+                endpoints = _endpoints(keys)
+                for address in (endpoints[name] for name in _ASKED_BY_PAGE if name in endpoints):
+                    found[_origin(address)] = None
+        return list(found)
 
     async def providers(self, _request: Request) -> Response:
         """Where people sign in; an empty list where they do so with a token alone."""
@@ -51,7 +77,14 @@ class OidcRoutes:
             }
             if config.resource is not None:
                 entry["resource"] = config.resource
-            entry |= {name: keys.discovered[name] for name in _ENDPOINTS if name in keys.discovered}
+            entry |= _endpoints(keys)
+            if keys.discovered.get("authorization_response_iss_parameter_supported") is True:
+                entry["names_issuer"] = True
+            modes = keys.discovered.get("response_modes_supported")
+            if isinstance(modes, list):
+                entry["response_modes"] = [mode for mode in modes if isinstance(mode, str)]
+            if config.accept_id_tokens:
+                entry["id_tokens"] = True
             found.append(entry)
         return json_response(200, {"providers": found})
 
@@ -83,3 +116,23 @@ class OidcRoutes:
         if fault is not None:
             return denied(self._refuse_token(fault, request))
         return json_response(200, {"status": "signed out"})
+
+
+def _endpoints(keys: ProviderKeys) -> dict[str, str]:
+    """Addresses of the discovery document; those that are less secure than the issuer's are left out."""
+    found: dict[str, str] = {}
+    for name in _ENDPOINTS:
+        address = keys.discovered.get(name)
+        try:
+            if not isinstance(address, str) or _ORIGIN.fullmatch(_origin(address)) is None:
+                continue
+            check_same_security(keys.config.issuer, address)
+        except ValueError:
+            continue
+        found[name] = address
+    return found
+
+
+def _origin(address: str) -> str:
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc}"
