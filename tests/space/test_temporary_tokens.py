@@ -148,3 +148,18 @@ def test_a_token_never_becomes_another_members() -> None:
     with pytest.raises(Unauthorized, match="another participant's"):
         room.add_token(TemporaryToken(hash="t-1", member=Name("root"), expires_at=100.0))
     assert room.save() == before
+
+
+def test_when_the_wall_clock_is_set_ahead_tokens_end_that_are_over_by_it() -> None:
+    """As grants for a time do: a machine may have started with an old time. Set back, it changes nothing."""
+    room = space()
+    room.sign_in(person(ends=100.0), 10.0, FreshMint())
+    room.add_token(TemporaryToken(hash="t-m", member=Name("root"), expires_at=100.5))
+    join(room, "ana", "t-1")
+    assert room.note_wall_clock(1.0, 20.0, FreshMint()) == []
+    assert room.note_wall_clock(99.9, 20.0, FreshMint()) == []
+    (first, *_) = room.note_wall_clock(100.0, 20.0, FreshMint())
+    assert isinstance(first, Disconnect)
+    assert room.find_token_owner("t-1") is None
+    assert room.find_token_owner("t-m") == "root"
+    assert not room.state.roster.sessions

@@ -189,14 +189,19 @@ class Space:
         return effects
 
     def note_wall_clock(self, wall: float, now: float, mint: Mint) -> list[Effect]:
-        """The wall clock was set. Whatever was granted until a time that has passed by now ends.
+        """The wall clock was set. Grants and tokens until a time that has passed by now end.
 
         A machine without a battery starts with an old time and is told the right one later: a stop may
         have lasted longer than it seemed.
         """
         state = self.state
-        over = [grant for grant in state.grants.by_id.values() if grant.is_over(max(wall, now))]
-        return grant_limits.end_grants(state, over, "expired", now, mint)
+        latest = max(wall, now)
+        over = [grant for grant in state.grants.by_id.values() if grant.is_over(latest)]
+        effects = grant_limits.end_grants(state, over, "expired", now, mint)
+        ended = [
+            token.hash for token in state.temporary_tokens.by_hash.values() if token.expires_at <= latest
+        ]
+        return effects + sign_in.end_tokens(state, ended, sign_in.ENDED, now, mint)
 
     # What operators do
 
