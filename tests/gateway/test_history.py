@@ -129,6 +129,9 @@ async def test_nobody_reads_what_was_said_before_they_were_a_member(tmp_path: Pa
         assert await everything(room) == (["one", "two", "three", "four", "five", "six"], "beginning")
     async with running_gateway(tmp_path, file=file) as room:
         assert await everything(room, "t-dan") == (["six"], "not_a_member")
+        headers = {"Authorization": "Bearer t-dan"}
+        polled = await room.http.get("/participants/dan/messages?space=lab", headers=headers)
+        assert texts(polled.json()) == ["six"]
 
 
 async def test_what_was_private_or_refused_is_in_no_page(tmp_path: Path) -> None:

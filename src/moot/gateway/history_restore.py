@@ -7,11 +7,12 @@ presence and frames do not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from moot.errors import MootError
 from moot.gateway.delivery import MessageHistory
+from moot.gateway.membership_start import participants_of
 from moot.gateway.space_records import ACCEPTED, StoredInput, read_input
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope, fill_missing, rfc3339
@@ -23,9 +24,15 @@ from moot.store.journal_reader import last_records
 
 def restore_history(history: MessageHistory, folder: Path, config: SpaceConfig) -> None:
     """Fill the history of a space with the latest messages of its journal, each for who was a member."""
+    listed: Collection[str] | None = None
     for stored in _accepted_inputs(folder, history.max_messages):
         history.restored_until = stored.t
-        if stored.input in ("rotate", "restore"):
+        participants = participants_of(stored)
+        if participants is not None:
+            for name in participants.keys() - set(participants if listed is None else listed):
+                history.hide_before(name, stored.t)
+            listed = participants.keys()
+        elif stored.input in ("rotate", "restore"):
             history.hide_before(stored.who, stored.t)
         elif stored.sign_in is not None and stored.sign_in.capabilities is not None:
             # Whether it was the first time stands further back, perhaps; the pages of the history know.

@@ -46,7 +46,7 @@ def membership_starts(folder: Path, opened_at: int) -> dict[str, int]:
     starts: dict[str, int] = {}
     listed: dict[str, Json] | None = None
     for number, stored in _membership_records(folder):
-        participants = _participants_of(stored)
+        participants = participants_of(stored)
         if participants is not None:
             credentials = {name: one.get("credentials") for name, one in participants.items()}
             # Nobody knows what was before the first list, except at the very beginning.
@@ -81,7 +81,8 @@ def _membership_records(folder: Path) -> Iterator[tuple[int, StoredInput]]:
                     yield record.number, stored
 
 
-def _participants_of(stored: StoredInput) -> _Participants | None:
+def participants_of(stored: StoredInput) -> _Participants | None:
+    """Whom a record lists with the configuration, if it does."""
     config = stored.config
     if config is None and stored.input in ("state", "repair") and bytes(stored.state):
         config = msgspec.json.decode(stored.state).get("config")
