@@ -15,8 +15,8 @@ BIN := $(VENV)/bin
 # The demo's own environment: what a user installs, nothing for tests.
 DEMO := .venv-demo
 NODE := .node
-# More than cores: most tests wait for processes, sockets and browsers.
-JOBS ?= 4
+# More than cores: most tests wait for processes, sockets and browsers. With four, a quarter of two cores was idle.
+JOBS ?= 6
 
 .PHONY: test coverage run bench soak acp-agents docs screenshots lint rewritten package clean
 

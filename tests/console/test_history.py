@@ -193,9 +193,11 @@ def test_the_chat_reaches_back_too(page_as: PageAs, member: MemberAs) -> None:
     expect(log).to_contain_text(f"hay {OLD - 1}")
     expect(page.locator(".nav-link[href$='/chat'] .badge").first).to_be_visible()
     waiting = page.locator(".nav-link[href$='/chat'] .badge").first.inner_text()
+    earlier, beginning = log.locator(".chat-earlier button"), log.get_by_text("This is the beginning")
     for _ in range(OLD):
-        earlier = log.locator(".chat-earlier button")
-        if earlier.count() == 0:
+        # Either is there once the page has drawn what it has loaded.
+        expect(earlier.or_(beginning).first).to_be_visible()
+        if beginning.count():
             break
         earlier.click()
         expect(log.locator(".chat-earlier")).not_to_contain_text("Loading")

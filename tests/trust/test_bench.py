@@ -29,9 +29,9 @@ def test_what_rules_cannot_say_stays_with_people(policy: str) -> None:
 
 @pytest.mark.parametrize("world", READABLE)
 def test_in_worlds_that_a_person_could_read_nothing_wrong_is_approved(world: str) -> None:
-    run = trust.simulate(world, 1, 600)
+    run = trust.simulate(world, 1, 350)
     assert run.wrong_approvals == 0
-    assert run.approvals > 60
+    assert run.approvals > 20
 
 
 @pytest.mark.parametrize("world", UNKNOWABLE)
