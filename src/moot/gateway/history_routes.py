@@ -176,7 +176,7 @@ def _before_of(request: Request) -> int | None:
     if given is None:
         return None
     if not given.isascii() or not given.isdigit() or len(given) > 18 or int(given) < 1:
-        raise InvalidRequest("before is the number that `before` said on the page after it")
+        raise InvalidRequest("before must be a positive whole number: what `before` was in an earlier answer")
     return int(given)
 
 
