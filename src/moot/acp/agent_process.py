@@ -116,7 +116,9 @@ class AgentProcess:
                 limits.start_seconds,
             )
         except RpcError as fault:
-            raise AgentUnusable(f"the agent refused to start: {fault.message}") from None
+            raise AgentUnusable(
+                f"the program answered `initialize` with an error: {fault.message}; is it an ACP agent?"
+            ) from None
         version = answer.get("protocolVersion")
         if version != PROTOCOL_VERSION:
             raise AgentUnusable(
