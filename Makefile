@@ -4,6 +4,7 @@
 # make package    the wheel and the sdist, in dist/, checked
 # make bench  cost per decision and per message, beside something outside; writes docs/performance.md
 # make acp-agents  real coding agents from npm against a scripted model
+# make a2a-agents  the official JavaScript SDK of A2A, from npm, as caller and as agent
 # make soak   the long counts: fuzzing and random comparison by the million
 # make docs   writes the reference pages and docs/conformance.md from the code, then builds and checks the site in build/site
 # make screenshots   takes docs/pictures of a running space, in Chromium
@@ -18,7 +19,7 @@ NODE := .node
 # More than cores: most tests wait for processes, sockets and browsers. With four, a quarter of two cores was idle.
 JOBS ?= 6
 
-.PHONY: test coverage run bench soak acp-agents docs screenshots lint rewritten package clean
+.PHONY: test coverage run bench soak acp-agents a2a-agents docs screenshots lint style types tests rewritten package clean system
 
 # Where this is set, each of the thousand processes that tests start would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -27,20 +28,27 @@ unexport PYTHONDONTWRITEBYTECODE
 COMPILED := $(wildcard src/moot/*/*.pyx src/moot/*/*.pxd)
 BUILT_FROM := pyproject.toml setup.py $(COMPILED)
 
-$(VENV)/installed: $(BUILT_FROM) tools/environment.py tools/system-packages.txt tools/system_packages.sh
+# Programs that tests start, and npm.
+system:
 	@tools/system_packages.sh
+
+$(VENV)/installed: $(BUILT_FROM) tools/environment.py tools/system-packages.txt tools/system_packages.sh | system
 	@python=`tools/find_python.sh $(PYTHON)` && "$$python" tools/environment.py $(VENV) --newest-pip \
 		$(BUILT_FROM:%=--watch %) -- --editable ".[all]" --group test
 
-lint: $(VENV)/installed
+lint: style types
+
+style: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(VENV)/installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 # MCP servers, clients and judges of others, in Node.js: pinned by the lock file, and no install script is run.
 # Not `npm ci`: it refuses where a registry lacks one of the optional binaries for other platforms.
-$(NODE)/installed: tools/node/package.json tools/node/package-lock.json $(VENV)/installed
+$(NODE)/installed: tools/node/package.json tools/node/package-lock.json | system
 	mkdir -p $(NODE)
 	cp tools/node/package.json tools/node/package-lock.json $(NODE)/
 	@echo "· Fetching the MCP servers and clients of others that tests talk to, into $(NODE)"
@@ -51,12 +59,17 @@ $(NODE)/installed: tools/node/package.json tools/node/package-lock.json $(VENV)/
 rewritten: $(VENV)/installed
 	@$(BIN)/pytest --collect-only --quiet > /dev/null || true
 
-test: $(VENV)/installed
-	$(MAKE) --jobs=3 lint rewritten $(NODE)/installed
+tests: rewritten $(NODE)/installed
 	$(BIN)/pytest -n $(JOBS)
 
+# mypy has one core for a minute: beside it the tests begin. Whatever fails, `make test` fails.
+test:
+	$(MAKE) --jobs=2 $(VENV)/installed $(NODE)/installed
+	$(MAKE) style
+	$(MAKE) --jobs=2 types tests
+
 # Apart from `test`: to measure costs half as much again as to run.
-coverage: $(NODE)/installed
+coverage: $(VENV)/installed $(NODE)/installed
 	$(BIN)/pytest -n $(JOBS) --cov --cov-report=term --cov-fail-under=90
 
 # Nothing is compiled for it: a demo is fast enough without, and a compiler may be missing.
@@ -83,6 +96,14 @@ $(DOCS_VENV)/installed: pyproject.toml $(VENV)/installed
 # @agentclientprotocol/claude-agent-acp` and so on. Together half a gigabyte, so not a part of the tests.
 acp-agents: $(VENV)/installed
 	MOOT_ACP_AGENTS=$(MOOT_ACP_AGENTS) $(BIN)/python -m tests.acp.real_agents $(AGENTS)
+
+# The other side of `moot a2a`, in JavaScript: one version, so that a failure is ours.
+A2A_PACKAGES := build/a2a-agents
+A2A_JS := 1.3.0
+
+a2a-agents: $(VENV)/installed
+	npm install --prefix $(A2A_PACKAGES) --ignore-scripts --no-audit --no-fund --loglevel=error @a2a-js/sdk@$(A2A_JS) express@5
+	MOOT_A2A_PACKAGES=$(A2A_PACKAGES) $(BIN)/python -m tests.a2a.js_agents
 
 docs: $(VENV)/installed $(DOCS_VENV)/installed
 	$(BIN)/python -m tools.make_docs

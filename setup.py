@@ -43,4 +43,5 @@ def extensions(folder: str) -> list[Extension]:
 
 # Not ./build: what an earlier build left there would be packed as well, long after it was removed.
 with TemporaryDirectory(prefix="moot-build-") as folder:
-    setup(ext_modules=extensions(folder), options={"build": {"build_base": folder}})
+    options = {"build": {"build_base": folder}, "build_ext": {"parallel": len(COMPILED)}}
+    setup(ext_modules=extensions(folder), options=options)

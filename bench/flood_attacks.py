@@ -251,6 +251,28 @@ class Flood:
         while self.is_on:
             time.sleep(0.05)
 
+    def polls(self) -> None:
+        """A member reads all that the gateway keeps for polling, again and again, on many connections."""
+        writing = self.member()
+        if writing is not None:
+            # A mebibyte each: as much as is kept, or as is there by then.
+            text = json.dumps({"text": "x" * (MIB - 1_000)})
+            for _ in range(7):
+                writing.sendall(frame(TEXT, envelope("chat", text)))
+        request = (
+            f"GET /participants/flooder/messages?space={SPACE} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n"
+            f"Authorization: Bearer {token_of('flooder')}\r\n\r\n"
+        ).encode()
+        connections = [self.connect() for _ in range(_CONNECTIONS)]
+        for one in connections:
+            threading.Thread(target=_drain, args=(one,), daemon=True).start()
+        while self.is_on:
+            for one in connections:
+                with suppress(OSError):
+                    one.sendall(request * 10)
+                    self.done += 10
+            time.sleep(0.1)
+
 
 FLOODS: Final[dict[str, Callable[[Flood], None]]] = {
     name: getattr(Flood, name)
@@ -270,6 +292,7 @@ FLOODS: Final[dict[str, Callable[[Flood], None]]] = {
         "reconnects",
         "refused_messages",
         "many_streams",
+        "polls",
     )
 }
 

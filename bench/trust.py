@@ -1,8 +1,9 @@
 """Progressive automation, simulated: how much rules take over, and how often they are wrong.
 
 `python -m bench.trust [--json] [--write-docs]`. Made-up people (`bench.trust_people`) decide on proposals by
-policies that nobody told the learner. Whatever it suggests, they accept. The learner, the rules, their
-limits, spot checks and trip-wires are the product's own, with the settings that it comes with.
+policies that nobody told the learner. Whatever it suggests, they accept, and what they are asked to review,
+they review at once. The learner, the rules, their limits, spot checks, reviews and trip-wires are the
+product's own, with the settings that it comes with.
 
 A *wrong approval* is an automatic approval of something that the person does not want. Beside it run simple
 ways (`bench.trust_baselines`): an exact list, a list of prefixes, a tool after ten approvals, and to ask
@@ -30,9 +31,10 @@ from bench.trust_worlds import READABLE, UNKNOWABLE
 from moot.protocol.operation import Json
 from moot.trust.accepted_calls import note_rejection
 from moot.trust.budgets import UseTally
-from moot.trust.decision_ledger import Decision, RejectionRecord
+from moot.trust.decision_ledger import OBJECTION, Decision, RejectionRecord
 from moot.trust.learner import DEFAULTS, Suggestion, add_rule, suggest
 from moot.trust.proposal_case import Case
+from moot.trust.rule_reviews import RuleReviews
 from moot.trust.rules import Rule, RuleOrigin, evaluate
 from moot.trust.tripwires import PersonDecided, check_tripwires
 
@@ -75,6 +77,10 @@ class Simulation:
         self.shown = 0
         self.after_contradiction = 0
         self.wrong_approvals = self.wrong_rejections = self.approvals = 0
+        self.reviews = RuleReviews()
+        self.review_rounds = 0
+        # What the person would find wrong, of each automatic approval that nobody has reviewed.
+        self._unseen: dict[str, tuple[Case, bool]] = {}
         self._look_at = LOOK
 
     def run(self, count: int) -> None:
@@ -88,6 +94,7 @@ class Simulation:
                 suspended=self.suspended,
                 draw=self.draws.random(),
                 rejected=self.rejected,
+                paused=self.reviews.pause_reasons(self.rules),
             )
             self.automatic.append(verdict.decision != "ask")
             if verdict.decision == "ask" or verdict.rule is None:
@@ -100,6 +107,23 @@ class Simulation:
             self.wrong_approvals += wrong and verdict.decision == "approve"
             self.after_contradiction += wrong and self._was_contradicted(verdict.rule)
             self.wrong_rejections += wrong and verdict.decision == "reject"
+            self.reviews.note(verdict.rule, case.id, case.at)
+            # Nobody objects by mistake, which takes two steps; who slips overlooks a wrong one.
+            self._unseen[case.id] = (case, wrong and not said)
+            if self.reviews.is_due(verdict.rule):
+                self._review(verdict.rule, case.at + 30.0)
+
+    def _review(self, rule: Rule, at: float) -> None:
+        """The person looks at what a rule decided, and objects to what they do not want."""
+        self.review_rounds += 1
+        ids = self.reviews.unreviewed(rule.name)
+        objections = [self._unseen[id][0] for id in ids if self._unseen[id][1]]
+        self.reviews.confirm(id for id in ids if not self._unseen.pop(id)[1])
+        for case in objections:
+            self.reviews.object_to(case.id)
+            decision = Decision(case, "fulfilled", "approver", case.at, f"{case.id}-d", rule=rule.name)
+            decision.rejections.append(RejectionRecord(PERSON, OBJECTION, at, f"{case.id}-o"))
+            self._learn_from(decision, at)
 
     def _was_contradicted(self, rule: Rule) -> bool:
         """Whether a person decided otherwise about a call that the rule covers, before it decided this one.
@@ -117,6 +141,9 @@ class Simulation:
         decision = Decision(case, "fulfilled" if said else "rejected", PERSON, at, f"{case.id}-d")
         if not said:
             decision.rejections.append(RejectionRecord(PERSON, "disagree", at, f"{case.id}-d"))
+        self._learn_from(decision, at)
+
+    def _learn_from(self, decision: Decision, at: float) -> None:
         self.history.append(decision)
         note_rejection(self.rejected, decision)
         for rule in self.rules:
@@ -126,8 +153,9 @@ class Simulation:
         if len(self.history) >= self._look_at:
             seen = len(self.history)
             self._look_at = seen + LOOK
-            active = [rule for rule in self.rules if rule.name not in self.suspended]
-            for suggestion in suggest(self.history, active, now=at, settings=DEFAULTS):
+            for suggestion in suggest(
+                self.history, self.rules, suspended=self.suspended, now=at, settings=DEFAULTS
+            ):
                 taken = replace(suggestion.rule, origin=RuleOrigin(suggestion.id, PERSON, at))
                 self.rules = add_rule(self.rules, taken, replaces=suggestion.replaces)
                 self.suspended.pop(suggestion.rule.name, None)
@@ -180,6 +208,7 @@ def simulate(policy: str, seed: int, proposals: int = PROPOSALS) -> SimulationRu
         simulation.shown,
         simulation.false_suggestions(),
         simulation.after_contradiction,
+        simulation.review_rounds,
     )
 
 
@@ -279,6 +308,7 @@ def as_json(runs: dict[str, list[SimulationRun]], seeds: Sequence[int], seconds:
                 "wrong_rejections": sum(run.wrong_rejections for run in of_policy),
                 "error_bound": round(max(run.bound for run in of_policy), 4),
                 "suggestions_per_run": round(mean(run.shown for run in of_policy), 2),
+                "reviews_per_run": round(mean(run.reviews for run in of_policy), 2),
                 "false_suggestions": sum(run.false_suggestions for run in of_policy),
                 "suspended_rules": sum(run.suspended for run in of_policy),
                 "baselines": {

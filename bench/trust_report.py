@@ -29,11 +29,11 @@ def lines(
     yield ""
     yield (
         f"{'':24}{'automatic after 300':>22}{'wrong':>12}{'wrong':>12}{'largest':>9}{'shown':>8}"
-        f"{'prefix list':>18}{'tool after 10':>18}"
+        f"{'reviews':>8}{'prefix list':>18}{'tool after 10':>18}"
     )
     yield (
         f"{'policy':24}{'mean':>11}{'worst':>11}{'approvals':>12}{'rejections':>12}{'bound':>9}{'a run':>8}"
-        f"{'automatic':>10}{'wrong':>8}{'automatic':>10}{'wrong':>8}"
+        f"{'a run':>8}{'automatic':>10}{'wrong':>8}{'automatic':>10}{'wrong':>8}"
     )
     for policy, of_policy in runs.items():
         bound = max(run.bound for run in of_policy)
@@ -43,7 +43,7 @@ def lines(
             f"{sum(run.wrong_approvals for run in of_policy):>12,}"
             f"{sum(run.wrong_rejections for run in of_policy):>12,}"
             f"{f'{bound:.0%}' if bound else '':>9}"
-            f"{mean(run.shown for run in of_policy):>8.1f}"
+            f"{mean(run.shown for run in of_policy):>8.1f}{mean(run.reviews for run in of_policy):>8.1f}"
             f"{_baseline_text(of_policy, 'prefix_list')}{_baseline_text(of_policy, 'tool_after_k')}"
         )
     yield f"{'always ask':24}{0:>11.0%}{0:>11.0%}{0:>12}{0:>12}"

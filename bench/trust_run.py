@@ -29,3 +29,5 @@ class SimulationRun:
     shown: int
     false_suggestions: int
     after_contradiction: int
+    # How often the person was asked to look at what a rule had decided.
+    reviews: int = 0

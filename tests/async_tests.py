@@ -5,7 +5,8 @@ shared by the tests of a module, say) has a method `run_test`; a test that asks 
 
 No test lasts for ever: after `seconds` (the mark `@pytest.mark.seconds(n)`, otherwise the number below) it
 fails with the stacks of the tasks that still waited. The bound catches hangs and measures no speed, so it is
-far above what any test needs.
+far above what any test needs. What hangs where no loop can tell (a thread, a fixture, a task that does not
+end) is ended by `faulthandler_timeout` of pyproject.toml, with the stacks of all threads.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from typing import Any, Protocol, runtime_checkable
 import pytest
 import uvloop
 
-DEFAULT_SECONDS = 300.0
+from moot.resilience.task_set import end_other_tasks
+from tests.waiting import bounded
+
+DEFAULT_SECONDS = 600.0
 
 
 @runtime_checkable
@@ -80,5 +84,16 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         owner.run_test(test)
         return True
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(test)
+        try:
+            runner.run(test)
+        finally:
+            runner.run(_end_rest())
     return True
+
+
+async def _end_rest() -> None:
+    try:
+        async with bounded():
+            await end_other_tasks()
+    except TimeoutError:
+        pytest.fail(f"tasks that do not end:\n{describe_tasks()}", pytrace=False)

@@ -8,9 +8,13 @@ from collections.abc import Callable
 
 from tests.bridge.conformance_soak import run_conformance
 from tests.cluster.cluster_soak import run_cluster_faults
+from tests.cluster.spread_soak import run_spread_vectors
 from tests.console.firefox_soak import run_firefox
+from tests.examples import run_properties
+from tests.gateway.conformance_command_soak import run_conformance_command
 from tests.gateway.crash_soak import run_gateway_crashes
 from tests.gateway.execution_soak import run_execution_kills
+from tests.gateway.fault_soak import run_clock_jumps, run_disk_faults, run_floods
 from tests.gateway.lost_files_soak import run_lost_files
 from tests.protocol.decoder_soak import run_decoder_soak
 from tests.protocol.pattern_soak import run_pattern_soak
@@ -30,15 +34,21 @@ SOAKS: dict[str, tuple[Callable[[int, int], str], int]] = {
     "space": (run_space_walk, 300_000),
     "journal": (run_journal_crashes, 100),
     "gateway": (run_gateway_crashes, 100),
+    "conformance_command": (run_conformance_command, 2),
     "executions": (run_execution_kills, 60),
     "cluster": (run_cluster_faults, 200),
+    "spread_vectors": (run_spread_vectors, 1),
     "lost_files": (run_lost_files, 1_000),
+    "disks": (run_disk_faults, 200),
+    "clocks": (run_clock_jumps, 200),
+    "floods": (run_floods, 60),
     "rules": (run_probes, 100_000),
     "events": (run_event_soak, 1_000_000),
     "grammars": (run_grammar_soak, 20_000),
     "schema_suite": (run_schema_suite, 1),
     "conformance": (run_conformance, 3),
     "firefox": (run_firefox, 1),
+    "properties": (run_properties, 50),
 }
 
 

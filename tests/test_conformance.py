@@ -11,19 +11,31 @@ from moot.conformance.expectation import difference, filled
 from moot.conformance.manifest import load_manifest
 from moot.conformance.pure_driver import PureDriver
 from moot.conformance.runner import Failed, run_vector
-from moot.conformance.vectors import Vector, load_vectors, read_vectors
+from moot.conformance.vectors import Vector, read_vectors
 from moot.errors import UsageError
 from moot.protocol.operation import Json
+from tests.conformance_vectors import FILES, all_vectors, play_all, vectors_in
+from tests.rows import for_each_row
 
-VECTORS = list(load_vectors())
 
-
-@pytest.mark.parametrize(
-    ("source", "vector"), VECTORS, ids=[f"{source.removesuffix('.yaml')}:{v.name}" for source, v in VECTORS]
-)
-def test_vector(source: str, vector: Vector) -> None:
+@for_each_row("file", FILES)
+def test_the_vectors_of_a_file(file: str) -> None:
     """Each vector on the pure space."""
-    run_vector(vector, PureDriver(vector.space))
+    play_all(file, lambda _, vector: run_vector(vector, PureDriver(vector.space)))
+
+
+def test_a_file_with_a_vector_that_fails_names_it_and_plays_the_others() -> None:
+    played: list[int] = []
+
+    def play(number: int, vector: Vector) -> None:
+        played.append(number)
+        if number == 1:
+            raise Failed("it was not so", [])
+
+    with pytest.raises(ExceptionGroup, match="1 of") as told:
+        play_all(FILES[0], play)
+    assert told.value.exceptions[0].__notes__ == [f"vector {vectors_in(FILES[0])[1].name!r}"]
+    assert played == list(range(len(vectors_in(FILES[0]))))
 
 
 def test_every_row_of_a_room_that_is_built_is_shown() -> None:
@@ -36,6 +48,9 @@ def test_every_row_of_a_room_that_is_built_is_shown() -> None:
 
 def test_vectors_and_marks_name_only_rows_that_exist() -> None:
     assert sorted(set(shown()) - set(load_manifest())) == []
+    of_steps = [step.rows or [] for _, vector in all_vectors() for step in vector.steps]
+    named = {row for rows in of_steps for row in (rows.values() if isinstance(rows, dict) else rows)}
+    assert sorted(named - set(load_manifest())) == []
 
 
 def test_the_manifest_holds_every_row_once_with_words_of_its_own() -> None:
@@ -46,11 +61,11 @@ def test_the_manifest_holds_every_row_once_with_words_of_its_own() -> None:
 
 
 def test_vector_names_are_unique() -> None:
-    names = [vector.name for _, vector in VECTORS]
-    assert len(names) == len(set(names))
+    names = [vector.name for _, vector in all_vectors()]
+    assert len(names) == len(set(names)) >= 480
 
 
-@pytest.mark.parametrize("page", PAGES)
+@for_each_row("page", PAGES)
 @pytest.mark.requirement("MEW-0-1")
 def test_generated_page_is_what_the_code_says(page: str) -> None:
     """`make docs` writes it again; the report of conformance groups rows by MUST, SHOULD and MAY."""
@@ -106,7 +121,7 @@ def test_a_malformed_vector_is_refused_with_its_place(text: str) -> None:
         read_vectors(text, "somewhere")
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("expected", "actual", "same"),
     [
         ({"a": 1}, {"a": 1, "b": 2}, True),

@@ -26,6 +26,7 @@ from moot.config.participant_reader import PARTICIPANT_KEYS
 from moot.config.space_reader import read_space
 from moot.errors import UsageError
 from moot.xprotocol.quality import quality_of
+from tests.rows import for_each_row
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "moot"
@@ -143,7 +144,7 @@ def run_block(block: Block, page: str, names: dict[str, object]) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("page", WITH_CODE)
+@for_each_row("page", WITH_CODE)
 def test_every_python_block_of_a_page_runs_and_gives_what_it_shows(page: str) -> None:
     names: dict[str, object] = {"__name__": "page"}
     wrong: list[str] = []
@@ -153,13 +154,13 @@ def test_every_python_block_of_a_page_runs_and_gives_what_it_shows(page: str) ->
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("page", WRITTEN)
-def test_a_python_block_that_does_not_run_says_why(page: str) -> None:
+def test_a_python_block_that_does_not_run_says_why() -> None:
     """The line above it gives the reason, in words that begin with "Not run:"."""
-    for block in blocks_of(text_of(page)):
-        if block.info.startswith("python") and (block.info != "python" or page not in WITH_CODE):
-            assert block.info == "python no-run", f"{page}:{block.line}: fence {block.info!r}"
-            assert block.before.startswith("Not run: "), f"{page}:{block.line}: no reason given"
+    for page in WRITTEN:
+        for block in blocks_of(text_of(page)):
+            if block.info.startswith("python") and (block.info != "python" or page not in WITH_CODE):
+                assert block.info == "python no-run", f"{page}:{block.line}: fence {block.info!r}"
+                assert block.before.startswith("Not run: "), f"{page}:{block.line}: no reason given"
 
 
 def test_the_harness_notices_a_result_that_differs() -> None:
@@ -173,6 +174,7 @@ LINK = re.compile(r"(?<!!)\[(?:[^\]\[]|\[[^\]]*\])*\]\(([^)\s]+)\)")
 ANCHOR = re.compile(r'<a id="([^"]+)">')
 
 
+@cache
 def anchors_of(page: str) -> set[str]:
     """The anchors that a reader's browser knows: headings, the way GitHub spells them, and explicit ones."""
     prose = prose_of(text_of(page))
@@ -187,10 +189,8 @@ def anchors_of(page: str) -> set[str]:
     return anchors
 
 
-@pytest.mark.parametrize("page", PAGE_NAMES)
-def test_every_relative_link_and_anchor_resolves(page: str) -> None:
+def broken_links(page: str) -> Iterator[str]:
     prose = re.sub(r"`[^`\n]*`", "", prose_of(text_of(page)))
-    broken = []
     for target in LINK.findall(prose):
         if re.match(r"[a-z][a-z0-9+.-]*:", target):
             continue
@@ -198,10 +198,14 @@ def test_every_relative_link_and_anchor_resolves(page: str) -> None:
         there = (ROOT / page).parent / path if path else ROOT / page
         name = str(there.resolve().relative_to(ROOT))
         if name not in PAGES and not there.exists():
-            broken.append(f"{target}: no such file")
+            yield f"{page}: {target}: no such file"
         elif anchor and anchor not in anchors_of(name):
-            broken.append(f"{target}: no such heading")
-    assert not broken, f"{page}: {'; '.join(broken)}"
+            yield f"{page}: {target}: no such heading"
+
+
+def test_every_relative_link_and_anchor_resolves() -> None:
+    broken = [fault for page in PAGE_NAMES for fault in broken_links(page)]
+    assert not broken, "\n".join(broken)
 
 
 def test_every_page_can_be_reached_from_the_readme() -> None:
@@ -266,21 +270,19 @@ def command_in(words: list[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-@pytest.mark.parametrize("page", WRITTEN)
-def test_every_make_target_that_a_page_names_exists(page: str) -> None:
-    named = [match[1] for line in commands_in(page) if (match := re.match(r"make ([a-z][\w-]*)", line))]
-    assert set(named) <= make_targets()
+def test_every_make_target_that_a_page_names_exists() -> None:
+    for page in WRITTEN:
+        named = [match[1] for line in commands_in(page) if (match := re.match(r"make ([a-z][\w-]*)", line))]
+        assert set(named) <= make_targets(), page
 
 
-@pytest.mark.parametrize("page", WRITTEN)
-def test_every_moot_command_and_option_that_a_page_names_exists(page: str) -> None:
-    for line in commands_in(page):
+def test_every_moot_command_and_option_that_a_page_names_exists() -> None:
+    named = [(page, line) for page in WRITTEN for line in commands_in(page)]
+    for page, line in named:
         called = re.match(r"(?:\.venv/bin/)?moot((?: [\w./-]+)*)", line)
         if called is None or not called[1]:
             continue
-        words = called[1].split()
-        command = command_in(words)
-        printed = help_of(*command)
+        printed = help_of(*command_in(called[1].split()))
         assert printed is not None, f"{page}: {line!r}: no such command"
         for option in re.findall(r"(?<=\s)--[a-z-]+", line.partition("#")[0]):
             assert option in printed, f"{page}: {line!r}: no option {option}"
@@ -293,11 +295,10 @@ def test_the_help_lists_the_commands_that_these_tests_find() -> None:
     assert help_of("no-such-command") is None
 
 
-@pytest.mark.parametrize("page", WRITTEN)
-def test_every_source_file_that_a_page_names_exists(page: str) -> None:
+def test_every_source_file_that_a_page_names_exists() -> None:
     """Files are named from the root, or from src/moot."""
-    named = re.findall(r"`([\w./-]+\.py)`", text_of(page))
-    missing = [file for file in named if not (PACKAGE / file).exists() and not (ROOT / file).exists()]
+    named = [(page, file) for page in WRITTEN for file in re.findall(r"`([\w./-]+\.py)`", text_of(page))]
+    missing = [each for each in named if not (PACKAGE / each[1]).exists() and not (ROOT / each[1]).exists()]
     assert not missing
 
 

@@ -135,6 +135,27 @@ def test_make_run_wants_nothing_that_only_tests_need() -> None:
         assert word not in planned.stdout
 
 
+def test_make_test_looks_at_the_style_first_and_at_types_beside_all_tests() -> None:
+    planned = run("make", "-n", "test", "VENV=nowhere", "NODE=nowhere-else")
+    assert planned.returncode == 0, planned.stderr
+    places = [
+        planned.stdout.index(step)
+        for step in (
+            "tools/system_packages.sh",
+            "tools/environment.py nowhere",
+            "nowhere/bin/ruff check .\nnowhere/bin/ruff format --check .\n",
+            "--jobs=2 types tests\n",
+            "nowhere/bin/mypy\nnowhere/bin/lint-imports\n",
+            "nowhere/bin/pytest --collect-only",
+            "nowhere/bin/pytest -n 6\n",
+        )
+    ]
+    assert places == sorted(places)
+    assert planned.stdout.index("npm install") < planned.stdout.index("nowhere/bin/ruff")
+    # The one is not left out, and does not pass, because the other failed.
+    assert "|| true" not in planned.stdout.replace("--collect-only --quiet > /dev/null || true", "")
+
+
 LIST = """\
 # a comment
 

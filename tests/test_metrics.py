@@ -16,6 +16,7 @@ from moot.gateway.cluster_metrics import CLUSTER_METRICS
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
 from moot.metrics import CONTENT_TYPE, SECONDS, Counter, Description, Gauge, Registry, measure_build
 from moot.metrics.process import measure_process
+from tests.rows import for_each_row
 
 LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*"'
 SAMPLE = re.compile(
@@ -111,7 +112,7 @@ def test_a_gauge_can_be_read_when_it_is_asked_for() -> None:
     assert registry.exposition().endswith("x 2\n")
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("value", "text"),
     [
         (math.inf, "+Inf"),

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import moot
+from tests.rows import for_each_row
 from tests.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,7 +40,7 @@ def test_dir_shows_the_public_names_and_nothing_else() -> None:
     assert dir(moot) == sorted(moot.__all__)
 
 
-@pytest.mark.parametrize("name", moot.__all__)
+@for_each_row("name", moot.__all__)
 def test_every_public_name_resolves_to_what_its_home_calls_so(name: str) -> None:
     found = getattr(moot, name)
     home = import_module(moot._HOMES[name])
@@ -74,7 +75,7 @@ def test_a_first_use_loads_what_the_name_needs() -> None:
     assert "moot.space.space" not in modules_after("import moot; moot.Refused")
 
 
-@pytest.mark.parametrize("name", moot.__all__)
+@for_each_row("name", moot.__all__)
 def test_every_public_name_is_mentioned_in_the_readme_or_the_docs(name: str) -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     assert any(re.search(rf"\b{name}\b", page.read_text("utf-8")) for page in pages)

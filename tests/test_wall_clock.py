@@ -15,6 +15,8 @@ AGO: Final = "how long ago, of a time that somebody wrote"
 HEADER: Final = "dates in headers of HTTP and mail"
 FILES: Final = {
     "agent/model.py": HEADER,
+    "agent/question_inbox.py": "how far back the gateway is asked for questions that were missed",
+    "agent/spending_file.py": "how long ago it was spent, if the machine was restarted since",
     "cli/rules/file_commands.py": "hours and dates of a rule",
     "cli/rules/compare_commands.py": "the times at which rules are compared, and until when a journal counts",
     "gateway/notifications/channels.py": HEADER,
@@ -60,7 +62,7 @@ FILES: Final = {
     "relay/relay_server.py": SIGNED,
     "resilience/steady_clock.py": "read once, at the start",
     "store/event_store.py": SIGNED,
-    "store/journal.py": "of the record that stands for lost ones; replay and restart pass over it",
+    "store/file_journal.py": "of the record that stands for lost ones; replay and restart pass over it",
     "trust/approver.py": "hours and dates of a rule; its limits go by another clock",
     "trust/approver_status.py": "hours and dates of a rule",
     "tui/grant_term.py": "what is granted for today ends at a person's midnight",

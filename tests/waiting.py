@@ -18,7 +18,7 @@ import pytest
 
 T = TypeVar("T")
 
-HANG_SECONDS = 120.0
+HANG_SECONDS = 300.0
 # Between two looks: small beside what is waited for, large beside what a look costs.
 _LOOK_SECONDS = 0.005
 

@@ -39,7 +39,7 @@ from moot.config.gateway_config import (
     TlsConfig,
 )
 from moot.config.notification_config import NotificationsConfig, PushConfig, QuietHours, ReceiverConfig
-from moot.config.oidc_config import OidcConfig, SignInRule
+from moot.config.oidc_config import McpResource, OidcConfig, SignInRule
 from moot.conformance import report
 from moot.gateway.cluster_metrics import CLUSTER_METRICS
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
@@ -201,6 +201,7 @@ def gateway_page() -> str:
         "gateway.tls": TlsConfig,
         "gateway.oidc": OidcConfig,
         "gateway.oidc.people": SignInRule,
+        "gateway.oidc.mcp": McpResource,
         "gateway.smtp": SmtpConfig,
         "gateway.notifications": NotificationsConfig,
         "gateway.notifications.receivers.NAME": ReceiverConfig,

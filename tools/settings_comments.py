@@ -12,7 +12,7 @@ def comments_of(source: str) -> Mapping[str, str]:
     above: list[str] = []
     for line in source.splitlines():
         text = line.strip()
-        field = re.match(r"(\w+): [^=#]+(?: = [^#]*)?(?:#\s*(.*))?$", text)
+        field = re.match(r"(\w+): [^#]+(?:#\s*(.*))?$", text)
         if text.startswith("#"):
             above.append(text.lstrip("# "))
         elif field:

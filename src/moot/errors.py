@@ -31,6 +31,7 @@
     │   ├── OutcomeUnknown          outcome_unknown          over HTTP only, after the ladder
     │   └── ResourceLimit           resource_limit           step 13
     ├── UsageError              we were misused: a caller's mistake, a bad configuration
+    │   └── FolderInUse         another process works in this folder
     └── (taking part)           what a member of a space meets; drawn at the end of this file
 
 Each `Refused` carries the word that the wire uses (`code`), a sentence for a person
@@ -49,6 +50,10 @@ class MootError(Exception):
 
 class UsageError(MootError):
     """Moot was called or configured in a way that cannot work; the text says what to change."""
+
+
+class FolderInUse(UsageError):
+    """Another process works in this folder; the text names the folder, and says what to do."""
 
 
 class Refused(MootError):

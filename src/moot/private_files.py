@@ -111,3 +111,23 @@ def _check_secret(path: Path, found: os.stat_result, what: str, is_read_only: bo
 
 def _is_trusted(owner: int) -> bool:
     return owner in (os.geteuid(), 0) or os.geteuid() == 0
+
+
+def token_from(path: str | Path) -> str:
+    """The token in a file, which holds nothing else; raises UsageError, also when others may read it."""
+    file = Path(path)
+    try:
+        words = read_secret(file).decode("ascii").split()
+    except (OSError, UnicodeDecodeError) as fault:
+        why = fault.strerror if isinstance(fault, OSError) else "it is no text"
+        raise UsageError(f"no token can be read from {file}: {why}") from None
+    if len(words) != 1 or not words[0].isprintable():
+        found = "other characters" if len(words) == 1 else f"{len(words)} words"
+        raise UsageError(f"{file} must hold one token of visible characters and nothing else; it has {found}")
+    return words[0]
+
+
+def name_from(path: str | Path) -> str | None:
+    """Whose token a file holds, where it is called NAME.token as Moot and the reference call theirs."""
+    file = Path(path)
+    return file.stem if file.suffix == ".token" and file.stem else None

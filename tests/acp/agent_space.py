@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from moot.acp.acp_member import AcpMember
 from moot.acp.acp_settings import AcpLimits, AcpSettings
+from moot.acp.turn_runner import TurnRunner
 from moot.participant import JoinedSpace, connect
 from moot.protocol.envelope import Envelope
 from moot.resilience.restart_loop import RestartPolicy
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
-from tests.waiting import bounded, until
+from tests.participant.watched_agent import WatchedAgent, running_member
+from tests.waiting import until
 
 AGENT = Path(__file__).with_name("scripted_agent.py")
 RIGHTS: list[Any] = [
@@ -45,38 +45,23 @@ def diff(path: str, old: str | None, new: str) -> dict[str, Any]:
     return {"type": "diff", "path": path, "oldText": old, "newText": new}
 
 
-@dataclass(slots=True)
-class AgentSpace:
-    """The agent's member, `alice` who may do everything, and all that she got."""
+class AgentSpace(WatchedAgent):
+    """The agent's member, and `alice` who may do everything."""
 
-    gateway: LocalGateway
-    folder: Path
-    settings: AcpSettings
-    member: AcpMember
-    alice: JoinedSpace
-    stack: AsyncExitStack
-    heard: list[Envelope] = field(default_factory=list)
-
-    async def hear(self, kind: str, contains: str = "", sender: str = "agent") -> Envelope:
-        """The first envelope of this kind that contains a text, now or later."""
-
-        def found() -> Envelope | None:
-            return next((each for each in self.heard if fits(each)), None)
-
-        def fits(each: Envelope) -> bool:
-            is_from = not sender or each.sender == sender
-            return each.kind == kind and is_from and contains in json.dumps(each.payload, ensure_ascii=False)
-
-        heard = await until(found, lambda: "\n".join(f"{e.sender} {e.kind} {e.payload}" for e in self.heard))
-        assert heard is not None
-        return heard
-
-    def of(self, kind: str, sender: str = "agent") -> list[Envelope]:
-        return [each for each in self.heard if each.kind == kind and each.sender == sender]
-
-    async def ask(self, text: str = "do it") -> str:
-        """Say something to the agent; returns the id of the chat."""
-        return (await self.alice.chat(text, to="agent")).id
+    def __init__(
+        self,
+        gateway: LocalGateway,
+        folder: Path,
+        settings: AcpSettings,
+        alice: JoinedSpace,
+        stack: AsyncExitStack,
+    ) -> None:
+        super().__init__(alice, "agent")
+        self.gateway = gateway
+        self.folder = folder
+        self.settings = settings
+        self.stack = stack
+        self.member = AcpMember(settings)
 
     async def proposal(self, number: int = 1) -> Envelope:
         await until(lambda: len(self.of("mcp/proposal")) >= number)
@@ -84,7 +69,13 @@ class AgentSpace:
 
     async def idle(self) -> None:
         """The agent has no turn."""
-        await until(lambda: self.member._current is None and self.member._queue.empty())
+        turns = self.turns
+        await until(lambda: turns.current is None and not turns.inbox.waiting)
+
+    @property
+    def turns(self) -> TurnRunner:
+        assert self.member.turns is not None
+        return self.member.turns
 
     def received(self, method: str = "") -> list[dict[str, Any]]:
         """What the agent's process got from us."""
@@ -123,6 +114,7 @@ def write_script(folder: Path, *turns: list[dict[str, Any]], **options: Any) -> 
 def settings_for(gateway: str, folder: Path, **more: Any) -> AcpSettings:
     work = folder / "work"
     work.mkdir(exist_ok=True)
+    (folder / "state").mkdir(mode=0o700, exist_ok=True)
     given: dict[str, Any] = {
         "argv": (sys.executable, "-I", "-S", str(AGENT), str(folder / "script.json")),
         "folder": work,
@@ -135,33 +127,6 @@ def settings_for(gateway: str, folder: Path, **more: Any) -> AcpSettings:
         "limits": AcpLimits(explanation_seconds=0.05, cancel_seconds=2.0),
     }
     return AcpSettings(**(given | more))
-
-
-@asynccontextmanager
-async def agent_in(settings: AcpSettings) -> AsyncIterator[AcpMember]:
-    """The agent as a member, while the block runs."""
-    member = AcpMember(settings)
-    settings.state_folder.mkdir(mode=0o700, exist_ok=True)
-    try:
-        await member.start()
-        async with connect(
-            settings.gateway,
-            settings.space,
-            settings.token,
-            controls=member.controls,
-            limits=settings.member,
-        ) as space:
-            work = asyncio.create_task(member.run(space))
-            await asyncio.sleep(0)
-            try:
-                yield member
-            finally:
-                work.cancel()
-                await asyncio.wait([work])
-                if not work.cancelled() and (fault := work.exception()) is not None:
-                    raise fault
-    finally:
-        await member.stop()
 
 
 @asynccontextmanager
@@ -180,8 +145,6 @@ async def agent_space(
     async with running_gateway(folder / "gateway", everybody) as gateway, AsyncExitStack() as stack:
         made = settings_for(gateway.url, folder, **(settings or {}))
         alice = await stack.enter_async_context(connect(gateway.url, "lab", "t-alice"))
-        heard: list[Envelope] = []
-        alice.on("*")(heard.append)
-        async with bounded():
-            member = await stack.enter_async_context(agent_in(made))
-        yield AgentSpace(gateway, folder, made, member, alice, stack, heard)
+        space = AgentSpace(gateway, folder, made, alice, stack)
+        await stack.enter_async_context(running_member(space.member, made))
+        yield space

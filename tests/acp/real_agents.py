@@ -15,12 +15,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from moot.acp.acp_member import AcpMember
 from moot.acp.acp_settings import AcpSettings
 from moot.participant import connect
 from moot.protocol.envelope import Envelope
-from tests.acp.agent_space import RIGHTS, agent_in
+from tests.acp.agent_space import RIGHTS
 from tests.acp.scripted_model import ScriptedModel, scripted_model
 from tests.gateway.running_gateway import participants, running_gateway
+from tests.participant.watched_agent import running_member
 from tests.waiting import until
 
 CODEX = json.dumps(
@@ -81,11 +83,12 @@ async def try_agent(name: str, packages: Path, model: ScriptedModel, folder: Pat
             probe=True,
             accept_unasked=True,
         )
+        settings.state_folder.mkdir(mode=0o700, exist_ok=True)
         async with connect(gateway.url, "lab", "t-alice") as alice:
             heard: list[Envelope] = []
             alice.on("*")(heard.append)
-            async with agent_in(settings) as member:
-                print(f"{name}: {member._agent().title}: {member.asks}", flush=True)
+            async with running_member(AcpMember(settings), settings) as member:
+                print(f"{name}: {member.agent.process.title}: {member.agent.asks}", flush=True)
                 await decide(alice, heard, work)
             show(heard)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from moot.acp.acp_member import AcpMember
 from moot.errors import MootError
 from moot.participant import ParticipantLimits, connect
 from moot.protocol.envelope import Envelope
@@ -20,7 +21,6 @@ from tests.acp.agent_space import (
     AGENT,
     RIGHTS,
     AgentSpace,
-    agent_in,
     agent_space,
     settings_for,
     tool_update,
@@ -30,6 +30,7 @@ from tests.acp.test_permissions import edit
 from tests.gateway.running_gateway import participants
 from tests.gateway.served import Served, started
 from tests.participant.gateway_with_members import away
+from tests.participant.watched_agent import running_member
 from tests.waiting import bounded, until, until_told
 
 
@@ -37,17 +38,17 @@ async def test_an_agent_that_is_killed_while_people_decide_leaves_an_approval_un
     async with agent_space(tmp_path, edit(tmp_path), load=True) as here:
         await here.ask()
         proposal = await here.proposal()
-        os.kill(here.member._agent().child._process.pid, signal.SIGKILL)  # type: ignore[union-attr]
-        await here.hear("mcp/withdraw")
-        await here.hear("chat", "was ended by SIGKILL while it worked on this.")
+        os.kill(here.member.agent.process.child._process.pid, signal.SIGKILL)  # type: ignore[union-attr]
+        await here.wait_for("mcp/withdraw")
+        await here.wait_for("chat", "was ended by SIGKILL while it worked on this.")
         with pytest.raises(MootError, match="withdrawn"):
             await here.alice.approve(proposal.id)
-        await here.hear("chat", "The agent runs again.")
+        await here.wait_for("chat", "The agent runs again.")
         assert not (tmp_path / "work" / "a.txt").exists()
         # The message is not prompted again by itself; the next one goes to the same session.
         assert len(here.prompts()) == 1
         await here.ask("again, please")
-        await here.hear("chat", "Fine.")
+        await here.wait_for("chat", "Fine.")
         assert here.received("session/load")
 
 
@@ -56,7 +57,7 @@ async def test_an_agent_that_is_killed_after_the_approval_has_an_unknown_outcome
         await here.ask()
         proposal = await here.proposal()
         approving = asyncio.create_task(here.alice.approve(proposal.id))
-        await here.hear("chat", "This was allowed, and whether it was done is not known")
+        await here.wait_for("chat", "This was allowed, and whether it was done is not known")
         # Never "failed", which would invite a second time: there is no answer at all.
         assert not here.of("mcp/response")
         approving.cancel()
@@ -82,7 +83,7 @@ async def test_a_call_whose_approver_stops_waiting_is_settled_when_it_is_over(tm
         approving.cancel()
         assert await until_told(lambda: outcome_of(here.alice, proposal.id)) == "unknown"
         go.touch()
-        await here.hear("chat", "Late.")
+        await here.wait_for("chat", "Late.")
 
         async def is_done() -> bool:
             return await outcome_of(here.alice, proposal.id) == "done"
@@ -96,14 +97,13 @@ async def test_a_session_survives_a_lost_connection_and_a_pending_permission_too
         proposal = await here.proposal()
         await lose_connection(here)
         await here.alice.approve(proposal.id)
-        await here.hear("chat", "Written.")
+        await here.wait_for("chat", "Written.")
         await here.decided("once")
 
 
 async def lose_connection(here: AgentSpace) -> None:
     """Cut the member's connection, and wait until it is back."""
-    space = here.member._space
-    assert space is not None
+    space = here.turns.space
     before = space.counts.reconnects
     space._sender.socket._drop()
     await until(lambda: space.counts.reconnects > before and space.state == "joined")
@@ -119,8 +119,7 @@ async def test_an_approval_that_got_lost_is_told_to_be_unused(tmp_path: Path) ->
     async with agent_space(tmp_path, edit(tmp_path), settings={"member": limits}) as here:
         await here.ask()
         proposal = await here.proposal()
-        space = here.member._space
-        assert space is not None
+        space = here.turns.space
 
         async def lose(_: object) -> None:
             """The request gets lost on its way to the member."""
@@ -129,7 +128,9 @@ async def test_an_approval_that_got_lost_is_told_to_be_unused(tmp_path: Path) ->
         approving = asyncio.create_task(here.alice.approve(proposal.id))
         await until(lambda: proposal_status(here, proposal.id) == "fulfilled")
         await lose_connection(here)
-        await here.hear("chat", "Not done (the approval by alice did not reach me, and was not used): edit")
+        await here.wait_for(
+            "chat", "Not done (the approval by alice did not reach me, and was not used): edit"
+        )
         await here.decided("no")
         approving.cancel()
 
@@ -218,10 +219,11 @@ async def test_the_gateway_is_killed_while_people_decide(tmp_path: Path) -> None
     write_script(tmp_path, edit(tmp_path))
     async with lab(tmp_path) as (file, gateways):
         url = gateways[0].url
-        async with agent_in(settings_for(url, tmp_path)) as member:
+        settings = settings_for(url, tmp_path)
+        async with running_member(AcpMember(settings), settings) as member:
             async with connect(url, "lab", "t-alice") as alice:
                 await alice.chat("do it", to="agent")
-                await until(lambda: member._permissions is not None and member._permissions.open == 1)
+                await until(lambda: member.turns is not None and member.turns.permissions.open == 1)
                 await until(lambda: alice.proposals.open())
                 (proposal,) = alice.proposals.open()
             await gateways[0].end(signal.SIGKILL)
@@ -241,9 +243,8 @@ async def test_the_gateway_is_killed_while_people_decide(tmp_path: Path) -> None
 async def test_a_chat_that_comes_while_the_connection_is_lost_is_a_prompt_afterwards(tmp_path: Path) -> None:
     async with agent_space(tmp_path) as here:
         await here.ask("first")
-        await here.hear("chat", "Fine.")
-        space = here.member._space
-        assert space is not None
+        await here.wait_for("chat", "Fine.")
+        space = here.turns.space
         async with away(space):
             await until(lambda: "agent" not in here.alice.roster)
             await here.alice.chat("agent, are you there?")

@@ -25,7 +25,7 @@ async def test_forged_session_ids_show_and_ask_nothing(tmp_path: Path) -> None:
     ]
     async with agent_space(tmp_path, turn) as here:
         await here.ask()
-        await here.hear("chat", "Done.")
+        await here.wait_for("chat", "Done.")
         assert not here.of("mcp/proposal")
         assert not [each for each in here.of("chat") if "another" in each.payload["text"]]
         assert here.member.refused == 2
@@ -67,7 +67,7 @@ async def test_nonsense_lines_are_ignored_and_the_turn_goes_on(tmp_path: Path) -
     ]
     async with agent_space(tmp_path, [*({"line": line} for line in lines), {"say": "Still here."}]) as here:
         await here.ask()
-        await here.hear("chat", "Still here.")
+        await here.wait_for("chat", "Still here.")
 
 
 async def test_a_flood_of_updates_of_one_call_is_joined(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ async def test_a_flood_of_updates_of_one_call_is_joined(tmp_path: Path) -> None:
     ]
     async with agent_space(tmp_path, turn) as here:
         await here.ask()
-        await here.hear("chat", "Done.")
+        await here.wait_for("chat", "Done.")
         assert len(here.of("reasoning/thought")) <= 4
         assert here.of("reasoning/thought")[-1].payload["tool_call"]["status"] == "completed"
 
@@ -96,7 +96,7 @@ async def test_a_flood_of_calls_or_text_stops_the_turn(tmp_path: Path) -> None:
         limits = AcpLimits(max_tool_calls=5, max_turn_chars=10_000, **QUIET)
         async with agent_space(folder, [*turn, {"await_cancel": True}], settings={"limits": limits}) as here:
             await here.ask()
-            await here.hear("chat", f"({name}).")
+            await here.wait_for("chat", f"({name}).")
             assert here.received("session/cancel")
 
 
@@ -105,8 +105,8 @@ async def test_a_line_that_never_ends_ends_the_agent(tmp_path: Path) -> None:
     turn: list[dict[str, Any]] = [{"line": "x", "times": 20_000}, {"hang": True}]
     async with agent_space(tmp_path, turn, settings={"limits": limits}) as here:
         await here.ask()
-        await here.hear("chat", "The agent wrote a line of 20000 bytes while it worked on this")
-        await here.hear("chat", "The agent runs again.")
+        await here.wait_for("chat", "The agent wrote a line of 20000 bytes while it worked on this")
+        await here.wait_for("chat", "The agent runs again.")
 
 
 async def test_an_agent_that_floods_without_being_asked_is_ended(tmp_path: Path) -> None:
@@ -115,11 +115,13 @@ async def test_an_agent_that_floods_without_being_asked_is_ended(tmp_path: Path)
     after = [{"say": "Bye."}, {"stop": "end_turn"}]
     async with agent_space(tmp_path, after, settings={"limits": limits}) as here:
         await here.ask()
-        await here.hear("chat", "Bye.")
+        await here.wait_for("chat", "Bye.")
         await here.idle()
         for _ in range(20):
-            here.member._on_notification("session/update", {"sessionId": here.member.session, "update": text})
-        await here.hear("chat", "without being asked, and was ended")
+            here.member._on_notification(
+                "session/update", {"sessionId": here.member.agent.session, "update": text}
+            )
+        await here.wait_for("chat", "without being asked, and was ended")
 
 
 async def test_a_second_answer_of_ours_never_reaches_the_agent(tmp_path: Path) -> None:
@@ -132,7 +134,7 @@ async def test_a_second_answer_of_ours_never_reaches_the_agent(tmp_path: Path) -
         await here.ask()
         proposal = await here.proposal()
         go.touch()
-        assert list((await here.hear("mcp/withdraw")).correlation_id) == [proposal.id]
+        assert list((await here.wait_for("mcp/withdraw")).correlation_id) == [proposal.id]
         await until(lambda: [each for each in here.received() if each.get("id") == 1001])
         answers = [each for each in here.received() if each.get("id") == 1001]
         assert [each["error"]["code"] for each in answers] == [-32800]
@@ -145,9 +147,9 @@ async def test_keys_of_the_agent_are_withheld_everywhere(tmp_path: Path) -> None
     async with agent_space(tmp_path, turn, settings={"env": {"X_API_KEY": key}}) as here:
         await here.ask()
         proposal = await here.proposal()
-        await here.hear("chat", "[key withheld]")
+        await here.wait_for("chat", "[key withheld]")
         assert "[key withheld]" in proposal.payload["params"]["arguments"]["input"]["command"]
-        assert key not in str([each.raw for each in here.heard])
+        assert key not in str([each.raw for each in here.envelopes])
 
 
 @pytest.mark.parametrize("content", [[diff("a\x00b", None, "x")], [diff("/etc/passwd", "a", "b")]])
@@ -164,7 +166,7 @@ async def test_an_agent_that_asks_in_vain_on_and_on_is_stopped(tmp_path: Path) -
     asks = [{"ask": {"toolCallId": f"c{number}", "kind": "edit"}} for number in range(10)]
     async with agent_space(tmp_path, [*asks, {"await_cancel": True}], settings={"limits": limits}) as here:
         await here.ask()
-        await here.hear("chat", "I stopped: 4 of its permissions came to nothing (max_refusals).")
+        await here.wait_for("chat", "I stopped: 4 of its permissions came to nothing (max_refusals).")
         assert len(here.outcomes()) <= 10
         assert not here.of("mcp/proposal")
 
@@ -180,8 +182,8 @@ async def test_messages_that_are_nested_too_deep_harm_nobody(tmp_path: Path) -> 
     ]
     async with agent_space(tmp_path, [*({"line": line} for line in lines), {"say": "Still here."}]) as here:
         await here.ask()
-        await here.hear("chat", "Still here.")
-        assert here.member._agent().peer.ignored == 2
+        await here.wait_for("chat", "Still here.")
+        assert here.member.agent.process.peer.ignored == 2
         await here.idle()
         await until(lambda: [each for each in here.received() if each.get("id") == 77])
         assert [each["error"]["code"] for each in here.received() if each.get("id") == 77] == [-32601]

@@ -50,7 +50,7 @@ async def test_an_approved_permission_is_released_once_and_the_edit_lands(tmp_pa
         assert Path(file).read_text() == "hello"
         assert not outcome.is_error
         assert outcome.text.startswith("The agent reports: edit:")
-        await here.hear("chat", "Written.")
+        await here.wait_for("chat", "Written.")
         # Never the option that outlives the session.
         await here.decided("once")
         with pytest.raises(McpError, match="nothing waits for this call"):
@@ -62,7 +62,7 @@ async def test_a_rejection_reaches_the_agent_and_its_reason_is_the_next_prompt(t
         await here.ask()
         proposal = await here.proposal()
         await here.alice.reject(proposal.id, "unsafe", explanation="not on Sundays")
-        await here.hear("chat", "I see.")
+        await here.wait_for("chat", "I see.")
         await here.decided("no")
         prompt = here.prompts()[1]
         assert "a.txt" in prompt
@@ -142,8 +142,8 @@ async def test_a_call_that_changes_while_it_is_decided_is_not_released(tmp_path:
         await here.ask()
         proposal = await here.proposal()
         go.touch()
-        assert list((await here.hear("mcp/withdraw")).correlation_id) == [proposal.id]
-        await here.hear(
+        assert list((await here.wait_for("mcp/withdraw")).correlation_id) == [proposal.id]
+        await here.wait_for(
             "chat", "the agent changed the call while it was being decided. Now: execute: rm -rf /"
         )
         await here.decided("no")
@@ -157,7 +157,7 @@ async def test_doing_another_thing_than_was_approved_is_said_loudly(tmp_path: Pa
         outcome = await here.alice.approve((await here.proposal()).id)
         assert outcome.is_error
         assert outcome.text.startswith("WARNING: the agent reports another call than the one that was")
-        await here.hear("chat", "WARNING: the agent reports another call")
+        await here.wait_for("chat", "WARNING: the agent reports another call")
 
 
 async def test_a_grant_in_the_space_takes_the_place_of_always(tmp_path: Path) -> None:
@@ -166,14 +166,14 @@ async def test_a_grant_in_the_space_takes_the_place_of_always(tmp_path: Path) ->
             "agent",
             [{"kind": "mcp/request", "payload": {"method": "tools/call", "params": {"name": "edit"}}}],
         )
-        await until(lambda: here.member._space is not None and here.member._space.rights is not None)
+        await until(lambda: here.turns.space.rights is not None)
         await here.ask()
-        await here.hear("chat", "Written.")
+        await here.wait_for("chat", "Written.")
         assert not here.of("mcp/proposal")
         # Seen and journaled like any other request, and answered with what came of it.
-        request = await here.hear("mcp/request", "tools/call")
+        request = await here.wait_for("mcp/request", "tools/call")
         assert list(request.to) == ["agent"]
-        await here.hear("mcp/response", "The agent reports")
+        await here.wait_for("mcp/response", "The agent reports")
         await here.decided("once")
 
 
@@ -182,7 +182,7 @@ async def test_a_cancelled_turn_withdraws_what_it_asked(tmp_path: Path) -> None:
         asked = await here.ask()
         proposal = await here.proposal()
         await here.alice.chats.cancel(asked)
-        withdrawn = await here.hear("mcp/withdraw")
+        withdrawn = await here.wait_for("mcp/withdraw")
         assert list(withdrawn.correlation_id) == [proposal.id]
         await here.decided("")
 
@@ -192,7 +192,7 @@ async def test_a_change_too_large_to_be_shown_is_refused_and_the_agent_is_told(t
     ask = {"toolCallId": "c1", "kind": "edit", "content": [diff("a", None, "x" * 1000)]}
     async with agent_space(tmp_path, [{"ask": ask}], settings={"limits": limits}) as here:
         await here.ask()
-        await here.hear("chat", "max_proposal_bytes")
+        await here.wait_for("chat", "max_proposal_bytes")
         await until(lambda: len(here.prompts()) == 2)
         assert "in smaller parts" in here.prompts()[1]
         assert not here.of("mcp/proposal")
@@ -204,14 +204,14 @@ async def test_requests_beyond_the_limit_are_refused(tmp_path: Path) -> None:
     first = {"ask": {"toolCallId": "c1", "kind": "edit"}, "meanwhile": [second]}
     async with agent_space(tmp_path, [first], settings={"limits": limits}) as here:
         await here.ask()
-        await here.hear("chat", "max_open_permissions")
+        await here.wait_for("chat", "max_open_permissions")
         assert len(here.of("mcp/proposal")) == 1
 
 
 async def test_an_agent_without_the_right_to_propose_is_refused_and_it_is_told(tmp_path: Path) -> None:
     async with agent_space(tmp_path, edit(tmp_path), rights=["chat", "reasoning/*"]) as here:
         await here.ask()
-        await here.hear("chat", "Not done (your rights in this space do not allow mcp/proposal")
+        await here.wait_for("chat", "Not done (your rights in this space do not allow mcp/proposal")
         await here.decided("no")
 
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-import acp.schema as schema
-from pydantic import BaseModel
-
 from tests.acp.agent_space import agent_space, tool_call
+from tests.acp.official_schema import model_of
 from tests.acp.test_permissions import edit
 from tests.waiting import until
 
-REQUESTS: Final[dict[str, type[BaseModel]]] = {
-    "initialize": schema.InitializeRequest,
-    "session/new": schema.NewSessionRequest,
-    "session/load": schema.LoadSessionRequest,
-    "session/set_mode": schema.SetSessionModeRequest,
-    "session/prompt": schema.PromptRequest,
-    "session/cancel": schema.CancelNotification,
+REQUESTS: Final[dict[str, str]] = {
+    "initialize": "InitializeRequest",
+    "session/new": "NewSessionRequest",
+    "session/load": "LoadSessionRequest",
+    "session/set_mode": "SetSessionModeRequest",
+    "session/prompt": "PromptRequest",
+    "session/cancel": "CancelNotification",
 }
 
 
@@ -26,7 +24,7 @@ def judge(message: dict[str, Any]) -> str:
     """What kind of message it is; raises ValidationError if it is not a valid one."""
     assert message["jsonrpc"] == "2.0"
     if "method" in message:
-        model = REQUESTS[message["method"]]
+        model = model_of(REQUESTS[message["method"]])
         model.model_validate(message["params"])
         # Fields that the schema does not know would be a mistake of ours.
         known = {field.alias or name for name, field in model.model_fields.items()}
@@ -35,7 +33,7 @@ def judge(message: dict[str, Any]) -> str:
     if "error" in message:
         assert isinstance(message["error"]["code"], int)
         return "error"
-    schema.RequestPermissionResponse.model_validate(message["result"])
+    model_of("RequestPermissionResponse").model_validate(message["result"])
     return "permission"
 
 
@@ -54,9 +52,9 @@ async def test_every_message_that_an_agent_gets_is_valid(tmp_path: Path) -> None
         start = await until(lambda: here.of("reasoning/start"))
         await until(lambda: len(here.prompts()) >= 3)
         await here.alice.cancel_reasoning(start[0].id)
-        await here.hear("chat", "I stopped")
+        await here.wait_for("chat", "I stopped")
         await here.alice.admin.restart("agent")
-        await here.hear("chat", "The agent runs again.")
+        await here.wait_for("chat", "The agent runs again.")
         judged = {judge(message) for message in here.received()}
         assert judged == {
             "initialize", "session/new", "session/load", "session/prompt", "session/cancel", "permission",

@@ -28,20 +28,20 @@ async def start(folder: Path, profile: AgentProfile = UNKNOWN, **options: Any) -
     """Start an agent as the command does, and end it."""
     settings = {name: options.pop(name) for name in list(options) if name in ("probe", "accept_unasked")}
     write_script(folder, **options)
-    member = AcpMember(settings_for("http://127.0.0.1:9", folder, **settings))
-    member.profile = profile
-    member.settings.state_folder.mkdir(mode=0o700)
+    member = AcpMember(settings_for("http://127.0.0.1:9", folder, **settings), profile)
     try:
         async with bounded():
-            await member.start()
+            await member.agent.start()
     finally:
-        await member.stop()
+        await member.agent.stop()
     return member
 
 
 async def test_an_agent_that_asks_is_verified_by_what_it_did(tmp_path: Path) -> None:
     member = await start(tmp_path, probe=True)
-    assert member.asks == ("verified at the start: asks before writing a file and before running a command")
+    assert member.agent.asks == (
+        "verified at the start: asks before writing a file and before running a command"
+    )
     received = [json.loads(line) for line in (tmp_path / "received.jsonl").read_text().splitlines()]
     outcomes = [each["result"]["outcome"] for each in received if "outcome" in each.get("result", {})]
     assert outcomes == [{"outcome": "selected", "optionId": "no"}] * 2
@@ -61,17 +61,16 @@ async def test_an_agent_that_acts_without_asking_is_not_let_in(tmp_path: Path) -
 async def start_acting(folder: Path, **settings: Any) -> AcpMember:
     write_script(folder, probe="act")
     member = AcpMember(settings_for("http://127.0.0.1:9", folder, **({"probe": True} | settings)))
-    member.settings.state_folder.mkdir(mode=0o700)
     try:
-        await member.start()
+        await member.agent.start()
     finally:
-        await member.stop()
+        await member.agent.stop()
     return member
 
 
 async def test_an_agent_that_acts_without_asking_joins_only_marked(tmp_path: Path) -> None:
     member = await start_acting(tmp_path, accept_unasked=True)
-    assert member.asks.startswith("acts without asking: writing a file and running a command")
+    assert member.agent.asks.startswith("acts without asking: writing a file and running a command")
 
 
 async def test_an_agent_that_was_not_probed_or_did_nothing_is_unverified(tmp_path: Path) -> None:
@@ -79,7 +78,7 @@ async def test_an_agent_that_was_not_probed_or_did_nothing_is_unverified(tmp_pat
         "unverified: may act without asking (it asked before writing a file)"
     )
     async with agent_space(tmp_path) as here:
-        said = await here.hear("chat", "unverified: may act without asking (it was not probed)")
+        said = await here.wait_for("chat", "unverified: may act without asking (it was not probed)")
         assert "I am scripted 1, and work in" in said.payload["text"]
         status = await here.alice.admin.request_status("agent")
         assert "unverified" in status["asks"]
@@ -99,10 +98,10 @@ async def test_the_mode_that_asks_is_set_or_the_agent_is_not_used(tmp_path: Path
 async def test_an_agent_that_changes_its_mode_is_stopped_and_set_back(tmp_path: Path) -> None:
     change = {"update": {"sessionUpdate": "current_mode_update", "currentModeId": "yolo"}}
     async with agent_space(tmp_path, [change, {"await_cancel": True}]) as here:
-        here.member.profile = ASKING
-        here.member._agent().profile = ASKING
+        here.member.agent.profile = ASKING
+        here.member.agent.process.profile = ASKING
         await here.ask()
-        await here.hear(
+        await here.wait_for(
             "chat", "I stopped: it changed to the mode 'yolo', in which it may act without asking."
         )
         await until(lambda: here.received("session/set_mode"))
@@ -165,13 +164,12 @@ async def test_an_agent_gets_its_own_home_and_only_the_variables_that_it_needs(t
             argv=(sys.executable, str(show), str(out)),
             inherited=inherited,
             env={"LISTED": "1"},
-        )
+        ),
+        profile,
     )
-    member.profile = profile
-    member.settings.state_folder.mkdir(mode=0o700)
     with pytest.raises(Exception, match="exit code 0"):
-        await member.start()
-    await member.stop()
+        await member.agent.start()
+    await member.agent.stop()
     got = json.loads(out.read_text())
     assert got["HOME"] == str(tmp_path / "state" / "home")
     assert (got["X_KEY"], got["X_MODE"], got["LISTED"]) == ("k", "ask", "1")

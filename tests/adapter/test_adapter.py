@@ -19,6 +19,7 @@ from moot.adapter.operations.control_socket import send_control_request
 from moot.errors import MootError, UsageError
 from moot.identity import keyfile
 from moot.mcp.downstream.backend import BackendCall, PendingCall
+from moot.xprotocol.revocation import revoke
 from tests.adapter.adapter_environment import (
     NAMESPACE,
     READ,
@@ -269,6 +270,12 @@ async def test_both_directions_run_at_once_through_one_instance(tmp_path: Path) 
                 )
                 assert announce.sender == middle.key
                 assert announce.payload["xprotocol_sources"][0]["name"] == "far"
+                assert middle.health()["status"] == "ok"
+                # An endpoint that is revoked is a problem to know of, and no reason to call us no more.
+                await here.alice.send(revoke(far_adapter.identity, far_adapter.key, now=time.time()))
+                await until(lambda: middle.health()["status"] == "degraded")
+                assert middle.health()["problems"] == ["endpoint far is revoked"]
+                assert middle.health()["ready"] is True
 
 
 async def called(adapter: Adapter, tool: str, arguments: dict[str, Any]) -> str:

@@ -19,7 +19,7 @@ from tests.adapter.adapter_environment import notes_server
 from tests.adapter.command_runner import run_program, start_adapter
 from tests.adapter.test_adapter_commands import config
 from tests.adapter.test_devserver import devserver
-from tests.waiting import HANG_SECONDS, until_told
+from tests.waiting import HANG_SECONDS, bounded, until_told
 
 SECRET = "s3cret-of-the-database"
 # Fails as programs do, and says a secret as some do. A shell, since it is there at once.
@@ -106,7 +106,7 @@ def file(tmp_path: Path) -> Path:
 async def stopped(child: asyncio.subprocess.Process) -> str:
     """End an adapter as people do, so that it ends the server that hangs; what it said on stderr since."""
     child.terminate()
-    async with asyncio.timeout(HANG_SECONDS):
+    async with bounded():
         return (await child.communicate())[1].decode()
 
 
@@ -114,7 +114,7 @@ async def test_start_says_why_servers_failed_and_what_they_wrote_last(file: Path
     async with start_adapter("--config", file) as child:
         assert child.stderr is not None
         said, wanted = "", ("  | waiting for a lock", "no such table", "source missing is down")
-        async with asyncio.timeout(HANG_SECONDS):
+        async with bounded():
             while not ("exit code 7" in said and all(words in said for words in wanted)):
                 line = (await child.stderr.readline()).decode()
                 assert line, said
@@ -159,8 +159,7 @@ async def test_a_server_that_comes_up_is_not_quoted(tmp_path: Path) -> None:
     control = load_settings(file, environ={}).control
     async with start_adapter("--config", file) as child:
         assert child.stderr is not None
-        async with asyncio.timeout(HANG_SECONDS):
-            while b"running: key" not in await child.stderr.readline():
-                pass
+        async with bounded():
+            await child.stderr.readuntil(b"running: key")
         status = await send_control_request(control, "status")
         assert [(each["state"], each["stderr"]) for each in status["sources"]] == [("up", [])]

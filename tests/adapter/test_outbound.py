@@ -427,6 +427,14 @@ async def test_an_endpoint_that_revoked_its_key_is_called_no_more(tmp_path: Path
         with pytest.raises(McpError, match="XProtocol endpoint unavailable") as caught:
             await out.call("weather_current_get", location="Bern")
         assert "was revoked by its owner" in caught.value.data["detail"]
+        # Nor is it listed, announced or said to be fine, whatever it announces next.
+        assert (await out.names(), out.outward.mirrored()) == ([], [])
+        assert out.changes == [ListChanged("tools")]
+        await out.far.announce()
+        with pytest.raises(Unreachable, match="was revoked by its owner"):
+            await out.outward.refresh("weather-service", timeout_seconds=HANG_SECONDS)
+        assert (out.health()["state"], out.health()["tools"]) == ("revoked", 0)
+        assert await out.names() == []
 
 
 async def test_an_endpoint_that_its_parent_revoked_is_called_no_more(tmp_path: Path) -> None:
@@ -519,7 +527,7 @@ async def test_an_endpoint_that_announces_all_the_time_is_not_fetched_all_the_ti
         begun, before = time.monotonic(), len(out.far.served)
         for n in range(12):
             await out.far.announce(schemas_digest=f"new {n}")
-            # Heard, and time for a fetch if it wanted one.
+            # ReceivedMessages, and time for a fetch if it wanted one.
             await asyncio.sleep(0.25)
         await until(lambda: len(out.far.served) > before)
         most = 2 + FETCH_BURST + (time.monotonic() - begun) / FETCH_SECONDS

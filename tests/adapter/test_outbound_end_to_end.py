@@ -180,7 +180,6 @@ async def use(server: Any, mode: Any, folder: Path) -> None:
 
 
 @pytest.mark.requirement("XP-0-4", "XP-0-5", "XP-2.2-12", "XP-5.2-4", "XP-9-2", "XP-1.1-1")
-@pytest.mark.seconds(600)
 async def test_real_servers_are_called_by_stock_clients_through_two_adapters_and_a_relay(
     tmp_path: Path,
 ) -> None:

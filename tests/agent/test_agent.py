@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from moot.agent.agent import Agent
 from moot.agent.agent_settings import AgentLimits, AgentSettings, Api, ModelSettings
 from moot.agent.model import Model
+from moot.agent.model_agent import Agent
 from moot.offers.search_settings import SearchSettings
 from moot.participant import JoinedSpace, connect
 from moot.protocol.envelope import Envelope
@@ -24,6 +24,7 @@ from tests.participant.gateway_with_members import (
     TOOL_HOST,
     GatewayWithMembers,
     ReceivedEnvelopes,
+    away,
     gateway_with,
 )
 from tests.waiting import until
@@ -47,6 +48,15 @@ class Scene:
         self.agent = agent
         self.model = model
         self.received = ReceivedEnvelopes(alice)
+
+    @property
+    def waiting(self) -> int:
+        """Questions that wait for their turn."""
+        return self.agent.inbox.waiting if self.agent.inbox is not None else 0
+
+    @property
+    def remarks(self) -> int:
+        return len(self.agent.inbox.remarks) if self.agent.inbox is not None else 0
 
     @staticmethod
     def is_said(envelope: Envelope) -> bool:
@@ -72,7 +82,9 @@ async def scene(
     settings = settings or AgentSettings()
     async with (
         endpoint(*script) as model,
-        gateway_with(folder, alice=["*"], bob=["*"], calculator=TOOL_HOST, agent=rights) as gateway,
+        gateway_with(
+            folder, alice=["*"], bob=["*"], calculator=TOOL_HOST, late=TOOL_HOST, agent=rights
+        ) as gateway,
         Model(ModelSettings(base_url=model.url, model="scripted", api=api), settings.limits) as client,
     ):
         alice, calculator = await gateway.join("alice"), await gateway.join("calculator")
@@ -82,23 +94,31 @@ async def scene(
             """Add two numbers."""
             return a + b
 
-        agent = Agent(client, settings)
-        join = connect(
-            gateway.url,
-            "lab",
-            "t-agent",
-            limits=QUICK,
-            controls=agent.controls,
-            transcript=agent.transcript,
-        )
-        async with join as space:
-            running = asyncio.create_task(agent.run(space))
-            await asyncio.sleep(0)  # it listens from here on
-            try:
-                yield Scene(gateway, alice, agent, model)
-            finally:
-                running.cancel()
-                await asyncio.wait({running})
+        async with running_agent(gateway, client, settings) as agent:
+            yield Scene(gateway, alice, agent, model)
+
+
+@asynccontextmanager
+async def running_agent(
+    gateway: GatewayWithMembers, client: Model, settings: AgentSettings
+) -> AsyncIterator[Agent]:
+    agent = Agent(client, settings)
+    join = connect(
+        gateway.url,
+        "lab",
+        "t-agent",
+        limits=QUICK,
+        controls=agent.controls,
+        transcript=agent.transcript,
+    )
+    async with join as space:
+        running = asyncio.create_task(agent.run(space))
+        await asyncio.sleep(0)  # it listens from here on
+        try:
+            yield agent
+        finally:
+            running.cancel()
+            await asyncio.wait({running})
 
 
 async def test_it_calls_a_tool_that_it_may_call_and_answers(tmp_path: Path) -> None:
@@ -186,10 +206,10 @@ async def test_a_cancelled_chat_gets_no_answer(tmp_path: Path) -> None:
         first = await here.alice.chat("first", to="agent")
         await until(lambda: len(here.model.asked) == 1)
         second = await here.alice.chat("second", to="agent")
-        await until(lambda: here.agent._turns.qsize() == 1)
+        await until(lambda: here.waiting == 1)
         await here.alice.chats.cancel(first.id)
         await here.alice.chats.cancel(second.id)
-        await until(lambda: here.agent._current is None and here.agent._turns.qsize() == 0)
+        await until(lambda: here.agent._current is None and here.waiting == 0)
         here.model.hold.set()
         here.model.hold = None
         await here.answer("third")
@@ -286,7 +306,7 @@ async def test_a_model_that_fails_is_told_of_in_the_space(tmp_path: Path) -> Non
 
 
 async def test_a_model_that_calls_for_ever_is_stopped(tmp_path: Path) -> None:
-    settings = AgentSettings(limits=AgentLimits(steps=3))
+    settings = AgentSettings(limits=AgentLimits(max_steps=3))
     script = [call("add", a=1, b=1)] * 10
     async with scene(tmp_path, *script, settings=settings) as here:
         assert "3 steps" in await here.answer("go on")
@@ -303,7 +323,7 @@ async def test_nonsense_of_the_model_comes_back_to_it_in_words(tmp_path: Path) -
 
 
 async def test_two_agents_do_not_talk_each_other_into_the_ground(tmp_path: Path) -> None:
-    settings = AgentSettings(limits=AgentLimits(turns_per_minute=2))
+    settings = AgentSettings(limits=AgentLimits(max_turns_per_minute=2))
     async with scene(tmp_path, settings=settings) as here:
         for _ in range(2):
             await here.answer("hello")
@@ -336,3 +356,14 @@ async def test_it_finds_a_tool_by_meaning_where_vectors_are_and_says_how_it_sear
         )
         status = await here.agent.controls.on_status(None)
         assert status["search"] == ("lexical + vectors" if word_vectors else "lexical")
+
+
+async def test_a_question_that_came_while_the_connection_was_lost_is_answered_once(tmp_path: Path) -> None:
+    async with scene(tmp_path, "Here.", "Back again.") as here:
+        assert await here.answer("are you there?") == "Here."
+        space = here.agent._space
+        assert space is not None
+        async with away(space):
+            await here.alice.chat("and now?", to="agent")
+        await here.received.wait(lambda each: each.payload.get("text") == "Back again.")
+        assert here.agent.status.turns == 2

@@ -77,7 +77,7 @@ async def test_a_process_joins_answers_and_leaves_on_ctrl_c(tmp_path: Path) -> N
         (["--prices", "1"], "--prices is IN/OUT"),
         (["--prices", "nan/1"], "--prices is IN/OUT"),
         (["--tokens-per-day", "0"], "--tokens-per-day is a number above 0"),
-        (["--steps", "0"], "--steps is a number above 0"),
+        (["--max-steps", "0"], "--max-steps is a number above 0"),
         (["--instructions", "no/such/file"], "cannot be read"),
     ],
 )

@@ -122,6 +122,23 @@ async def test_two_equal_calls_are_two_calls() -> None:
         assert len(reply.calls) == 2, ids
 
 
+async def test_calls_without_arguments_stay_apart() -> None:
+    """No ids, no arguments: with an index for all, with none, and with empty arguments."""
+    for more in ({"index": 0, "type": "function"}, {"type": "function"}, {"arguments": ""}):
+        arguments = more.get("arguments")
+        rest = {key: value for key, value in more.items() if key != "arguments"}
+        parts = [tools(piece(name, arguments, **rest)) for name in ("now", "later")]
+        reply, _ = await asked(events(*deltas(*parts)))
+        assert [(each.name, each.arguments) for each in reply.calls] == [("now", "{}"), ("later", "{}")], more
+    # A name in two parts is one name.
+    reply, _ = await asked(
+        events(
+            *deltas(tools(piece("la", index=0, id="x")), tools(piece("ter", index=0)), finish="tool_calls")
+        )
+    )
+    assert [each.name for each in reply.calls] == ["later"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "meant"),
     [

@@ -16,7 +16,9 @@ from moot.agent.model_reply import ModelFailed, ModelReply
 from tests.agent.endpoint import Endpoint, Line, call, endpoint
 from tests.waiting import HANG_SECONDS
 
-LIMITS = AgentLimits(retries=2, retry_seconds=0.01, silence_seconds=HANG_SECONDS, answer_seconds=HANG_SECONDS)
+LIMITS = AgentLimits(
+    max_retries=2, retry_seconds=0.01, silence_seconds=HANG_SECONDS, answer_seconds=HANG_SECONDS
+)
 KEY = "sk-very-secret"
 HELLO = [{"role": "user", "content": "hello"}]
 

@@ -29,7 +29,7 @@ async def test_a_model_that_never_takes_no_is_stopped_after_two_rejections(tmp_p
         assert answer.startswith("I stopped: 2 proposals came to nothing (rejected by alice: unsafe; ")
         # Time for a turn that an explanation would begin.
         await here.alice.chats.cancel((await here.alice.chat("never mind", to="agent")).id)
-        await until(lambda: here.agent._current is None and here.agent._turns.empty())
+        await until(lambda: here.agent._current is None and here.waiting == 0)
         rejecting.cancel()
         assert len(here.received.of("mcp/proposal")) == 2
         assert here.agent.status.turns <= 2
@@ -86,7 +86,7 @@ async def test_a_late_explanation_begins_no_turn_and_is_remembered(tmp_path: Pat
 
 async def test_calls_and_tokens_of_a_turn_are_bounded_and_it_says_so(tmp_path: Path) -> None:
     for limits, words in (
-        (AgentLimits(tool_calls=3), "3 calls were made"),
+        (AgentLimits(max_tool_calls=3), "3 calls were made"),
         (AgentLimits(turn_tokens=30), "36 tokens were used"),
     ):
         folder = tmp_path / words.split()[0]
@@ -106,7 +106,7 @@ async def test_a_turn_ends_when_its_asker_has_left_and_what_it_proposed_is_withd
         asked = await bob.chat("add 1 and 2", to="agent")
         proposal = await here.received.wait("mcp/proposal")
         await bob.chat("and something else", to="agent")
-        await until(lambda: here.agent._turns.qsize() == 1)
+        await until(lambda: here.waiting == 1)
         await bob.close()
         said = await here.received.wait(lambda e: e.kind == "chat" and e.sender == "agent")
         assert said.payload["text"] == "I stopped: bob, who asked, has left."
@@ -146,7 +146,7 @@ async def test_an_empty_answer_is_told_of(tmp_path: Path) -> None:
 
 
 async def test_who_asks_too_often_is_told_once(tmp_path: Path) -> None:
-    settings = AgentSettings(limits=AgentLimits(turns_per_minute=1))
+    settings = AgentSettings(limits=AgentLimits(max_turns_per_minute=1))
     async with scene(tmp_path, settings=settings) as here:
         assert await here.answer("hello") == "Fine."
         assert "1 questions a minute" in await here.answer("hello again")
@@ -163,7 +163,7 @@ async def test_a_question_that_waited_stands_last_in_the_prompt(tmp_path: Path) 
         first = asyncio.create_task(here.answer("first question"))
         await until(lambda: len(here.model.asked) == 1)
         second = asyncio.create_task(here.answer("second question"))
-        await until(lambda: here.agent._turns.qsize() == 1)
+        await until(lambda: here.waiting == 1)
         here.model.hold.set()
         assert (await first, await second) == ("One.", "Two.")
         assert here.model.last[-1] == {
@@ -177,7 +177,7 @@ async def test_a_remark_on_a_pending_proposal_is_read_in_the_same_turn(tmp_path:
         asking = asyncio.create_task(here.answer("add 1 and 2"))
         proposal = await here.received.wait("mcp/proposal")
         await here.alice.chat("use larger numbers next time", to="agent", about=proposal.id)
-        await until(lambda: len(here.agent._remarks) == 1)
+        await until(lambda: here.remarks == 1)
         await here.alice.approve(proposal.id)
         assert await asking == "Noted."
         assert here.model.last[-1]["content"] == (

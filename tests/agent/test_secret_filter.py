@@ -15,9 +15,9 @@ from urllib.parse import quote
 import pytest
 from starlette.responses import JSONResponse
 
-from moot.agent.agent import Agent
 from moot.agent.agent_settings import AgentLimits, AgentSettings, ModelSettings
 from moot.agent.model import Model
+from moot.agent.model_agent import Agent
 from moot.agent.secret_filter import WITHHELD, FilteredStream, SecretFilter
 from moot.participant import connect
 from moot.participant.conversation.stream import StreamInfo
@@ -25,6 +25,7 @@ from moot.protocol.envelope import Envelope
 from tests.agent.endpoint import deltas, endpoint, events
 from tests.agent.test_agent import CAUTIOUS
 from tests.participant.gateway_with_members import QUICK, TOOL_HOST, ReceivedEnvelopes, gateway_with
+from tests.rows import for_each_row
 
 KEY = "sk-proj-9fQx7LbZ2mTt4Vw8Ks3Yh6Rc1Nd5"
 PARTS = ("9fQx7LbZ", "2mTt4Vw8", "Ks3Yh6Rc")
@@ -50,7 +51,7 @@ FORMS: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@for_each_row("form", FORMS)
 def test_every_form_of_a_key_is_withheld(form: str) -> None:
     secrets = SecretFilter([KEY])
     leaked = FORMS[form](KEY)
@@ -63,8 +64,8 @@ def test_every_form_of_a_key_is_withheld(form: str) -> None:
     assert len(left) <= 7, left
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("size", [1, 3, 7, 50])
+@for_each_row("form", FORMS)
+@for_each_row("size", [1, 3, 7, 50])
 def test_a_key_in_pieces_is_withheld_as_well(form: str, size: int) -> None:
     secrets = SecretFilter([KEY])
     text = f"before the key {FORMS[form](KEY)} after the key"

@@ -68,6 +68,16 @@ where it speaks that, so that all members of a space share one state.
 The official SDK's client calls the tools of five servers (npm `server-everything`, `server-filesystem`, `server-memory`;
 PyPI `mcp-server-time`, `mcp-server-git`) through a space in both eras, and `mcp-inspector --cli` lists and calls in all
 three of its settings. Both are part of `make test`.
+
+By hand, with `mcp-inspector --cli` 2.12.0 and the three npm servers in a space made by `moot init --from mcp.json`:
+
+| | `--protocol-era` | methods |
+|---|---|---|
+| `moot mcp --http` | `legacy`, `auto`, `modern` | `tools/list`, `tools/call`, `resources/list`, `resources/templates/list`, `resources/read`, `prompts/list`, `prompts/get` |
+| `moot mcp` | `legacy`, `modern` | `tools/list`, `tools/call`, `resources/list`, `prompts/list` |
+
+All of them worked. In the same space the official clients of Python and TypeScript called tools that needed an approval,
+and a proposal outlived a gateway that was killed while the Python client waited for it.
 """
 
 

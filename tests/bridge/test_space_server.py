@@ -14,7 +14,8 @@ from mcp import MCPError
 from moot.bridge.space_server.own_tools import OWN_NAMES
 from moot.errors import McpError
 from moot.mcp.eras import LISTS as LISTS_OF
-from moot.participant import IncomingRequest
+from moot.mcp.eras import OfferKind
+from moot.participant import IncomingRequest, JoinedSpace
 from tests.bridge.served_space import ServedMember, offer_files, served_space, text_of
 from tests.waiting import until
 
@@ -288,6 +289,42 @@ async def test_a_name_that_several_offer_does_not_go_to_whoever_answers_first(tm
         shown = await room.serve("bob")
         async with shown.client() as client:
             assert [tool.name for tool in (await client.list_tools()).tools][-2:] == ["pay", "notes__pay"]
+
+
+async def test_whose_a_name_is_is_the_same_for_every_client_and_after_a_restart(tmp_path: Path) -> None:
+    """For tools, prompts and resources: shown to one client, it is settled for all."""
+
+    def offer_pay(space: JoinedSpace) -> None:
+        space.tool(name="pay")(lambda: space.me)
+        space.prompt(name="pay")(lambda: space.me)
+        space.resource("x://pay")(lambda: space.me)
+
+    async def see(shown: ServedMember) -> dict[str, str]:
+        await until(lambda: len(shown.backend.offer_table.all("prompts")) == 2)
+        table = shown.backend.offer_table
+        kinds: list[OfferKind] = ["tools", "prompts", "resources"]
+        return {f"{kind} {offer.shown}": offer.owner for kind in kinds for offer in table.all(kind)}
+
+    expected = {f"{kind} pay": "notes" for kind in ("tools", "prompts")} | {"resources x://pay": "notes"}
+    expected |= {f"{kind} files__pay": "files" for kind in ("tools", "prompts")}
+    expected |= {"resources moot://files/x://pay": "files"}
+    async with served_space(tmp_path) as room:
+        notes = await room.join("notes")
+        offer_pay(notes)
+        early = await room.serve("bob")
+        await until(lambda: early.backend.offer_table.find("prompts", "pay"))
+        # It comes before notes in the configuration and in the alphabet, and later than the name was shown.
+        offer_pay(await room.join("files"))
+        assert await see(early) == expected
+        late = await room.serve("alice")
+        assert await see(late) == expected
+    async with served_space(tmp_path) as room:
+        offer_pay(await room.join("files"))
+        alone = await room.serve("bob")
+        await until(lambda: alone.backend.offer_table.find("prompts", "files__pay"))
+        assert alone.backend.offer_table.find("tools", "pay") is None
+        offer_pay(await room.join("notes"))
+        assert await see(alone) == expected
 
 
 async def test_the_same_uri_of_two_members_is_told_apart_and_read_from_each(tmp_path: Path) -> None:

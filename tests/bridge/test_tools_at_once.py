@@ -13,9 +13,11 @@ import anyio
 import pytest
 import yaml
 
+from moot.bridge.people_server.people_settings import PeopleSettings
 from moot.bridge.space_server.own_tools import CALL_TOOL, OWN_NAMES
 from moot.bridge.space_server.space_backend import BackendSettings
-from moot.cli import mcp
+from moot.cli.mcp.defaults import IDLE_SECONDS, LISTED_BYTES, MAX_CONNECTIONS_PER_ADDRESS, MAX_PEOPLE
+from moot.net.http_protocol import ConnectionLimits
 from moot.participant import IncomingRequest
 from moot.tui.operations.call_operations import _tools
 from moot.tui.operations.operation import ClientContext
@@ -76,7 +78,10 @@ FEW = BackendSettings(max_listed_bytes=1_000)
 
 
 def test_the_command_lists_as_many_tools_as_the_settings_say() -> None:
-    assert BackendSettings().max_listed_bytes == mcp._LISTED_BYTES
+    assert BackendSettings().max_listed_bytes == LISTED_BYTES
+    people = PeopleSettings()
+    assert (people.max_people, people.idle_seconds) == (MAX_PEOPLE, IDLE_SECONDS)
+    assert ConnectionLimits().max_connections_per_address == MAX_CONNECTIONS_PER_ADDRESS
 
 
 @pytest.mark.parametrize("mode", ERAS)

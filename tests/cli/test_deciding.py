@@ -202,11 +202,49 @@ def test_a_call_without_the_right_waits_for_a_decision(lab: SpaceWithMembers, ho
     deciding.result(HANG_SECONDS)
 
 
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_a_call_that_waits_says_so_once_with_its_id_and_who_can_decide(
+    lab: SpaceWithMembers, host: JoinedSpace, more: tuple[str, ...]
+) -> None:
+    """On stderr, while it waits: bob decides when he has read it. stdout is the result alone."""
+    bob = lab.join("bob")
+    said: list[str] = []
+
+    async def decide() -> None:
+        await until(lambda: bool(said))
+        await bob.approve(bob.proposals.open()[0])
+
+    def listen(line: str) -> None:
+        said.append(line)
+
+    deciding = lab.begin(decide())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("moot.cli.client.operation_output.complain", listen)
+        printed = lab.told("call", "host", "write", "path=x", "text=y", "--as", "agent", *more)
+    deciding.result(HANG_SECONDS)
+    (id,) = [seen.id for seen in bob.proposals]
+    assert said[0] == f"moot: proposed as {id}; waiting for a decision"
+    assert "It can be approved by bob." in said[1]
+    assert f"/approvals/{id}, or in a shell with `moot approve {id}` or `moot reject {id}`." in said[1]
+    assert said[2] == "moot: Ctrl-C withdraws it."
+    assert len(said) == 3
+    assert printed.startswith("{" if more else "bob approved it\n")
+    assert "proposed as" not in printed
+
+
+def test_a_call_that_needs_no_decision_says_nothing_of_one(
+    lab: SpaceWithMembers, host: JoinedSpace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert lab.type("call", "host", "write", "path=x", "text=y", "--as", "bob") == 0
+    assert capsys.readouterr() == ("x: 1\n", "")
+
+
 def test_a_call_that_nobody_decides_on_times_out_with_4_and_is_withdrawn(
     lab: SpaceWithMembers, host: JoinedSpace
 ) -> None:
     code, words = lab.fails("call", "host", "write", "path=x", "text=y", "--as", "agent", "--timeout", "0.3")
     assert (code, "withdrawn" in words) == (4, True)
+    assert "\nmoot: Ctrl-C withdraws it. So do 0.3 s without a decision.\n" in words
     assert lab.value("proposals") == []
 
 
@@ -219,5 +257,6 @@ def test_a_call_that_is_rejected_is_exit_code_3(lab: SpaceWithMembers, host: Joi
 
     deciding = lab.begin(decide())
     code, words = lab.fails("call", "host", "write", "path=x", "text=y", "--as", "agent")
-    assert (code, words) == (3, "moot: bob rejected the proposal: policy\n")
+    assert code == 3
+    assert words.endswith("\nmoot: bob rejected the proposal: policy\n")
     deciding.result(HANG_SECONDS)

@@ -17,7 +17,8 @@ from textwrap import dedent
 
 import pytest
 
-from moot.cli.interruption import Interruption
+from moot.cli.interruption import Interruption, run_errand
+from moot.resilience import task_set
 from tests.mcp.upstreams import wait_until_gone
 from tests.waiting import bounded, until
 
@@ -329,3 +330,25 @@ async def test_ending_the_server_of_commands_ends_what_it_runs(tmp_path: Path) -
     call.cancel()
     await asyncio.wait([call])
     await wait_until_gone(int(pid.read_text()))
+
+
+def test_a_task_that_loses_its_cancellation_keeps_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_set, "_ASK_AGAIN_SECONDS", 0.01)
+    asked = 0
+    left: list[asyncio.Task[None]] = []
+
+    async def lose_one() -> None:
+        nonlocal asked
+        while asked < 2:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                asked += 1
+
+    async def command() -> str:
+        left.append(asyncio.create_task(lose_one()))
+        await asyncio.sleep(0)
+        return "done"
+
+    assert run_errand(command()) == "done"
+    assert left[0].done()

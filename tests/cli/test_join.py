@@ -175,7 +175,7 @@ def test_the_gateways_end_is_exit_code_5(lab: SpaceWithMembers) -> None:
 def test_on_a_terminal_what_others_say_stands_above_the_line_being_typed(lab: SpaceWithMembers) -> None:
     bob = lab.join("bob")
     with terminal(lab.folder, "join", "--plain") as (screen, process):
-        screen.until(lambda shown: "you are alice in lab; here: bob" in shown and shown.endswith("> "))
+        screen.until(lambda shown: "joined lab as alice; also here: bob" in shown and shown.endswith("> "))
         screen.type("half a sen")
         screen.until(lambda shown: shown.endswith("half a sen"))
         lab.do(bob.chat("a word from bob"))

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from moot.participant import JoinedSpace
+from moot.protocol.operation import Json
 from tests.cli.space_with_members import SpaceWithMembers
-from tests.waiting import until
+from tests.waiting import until, until_seen
 
 
 @pytest.fixture
@@ -126,6 +127,32 @@ def test_a_grant_for_one_use_or_a_time_ends_by_itself(lab: SpaceWithMembers, hos
     assert lab.fails(*call)[0] == 3
     code, words = lab.fails("member", "grant", "agent", "mcp/request", "--for", "soon")
     assert (code, "90s, 15m, 1h or 7d" in words) == (2, True), words
+
+
+def test_a_grant_is_limited_to_a_part_of_the_web_or_a_folder(lab: SpaceWithMembers) -> None:
+    agent = lab.join("agent")
+    fetch = ("member", "grant", "agent", "mcp/request:tools/call:fetch")
+    lab.told(*fetch, "--below", "url=https://a.example/docs/", "--below", "path=notes/")
+
+    def may(url: str, path: str) -> bool:
+        arguments: Json = {"url": url, "path": path}
+        return agent.may_request("host", "tools/call", {"name": "fetch", "arguments": arguments})
+
+    until_seen(lambda: may("https://a.example/docs/x", "notes/a"))
+    assert not may("https://a.example.evil.net/docs/x", "notes/a")
+    assert not may("https://a.example/docs/%2e%2e/x", "notes/a")
+    assert not may("https://a.example/docs/x", "notes/../a")
+    for wrong, said in (
+        ("url=https://a.example", "is not the beginning of an address"),
+        ("url=javascript:alert(1)", "is not the beginning of an address"),
+        ("url=javascript:alert(1)/", "is not the beginning of an address"),
+        ("path=notes", "is not a folder"),
+        ("path=*/", "is not a folder"),
+        ("notes/", "NAME=PLACE"),
+    ):
+        code, words = lab.fails(*fetch, "--below", wrong)
+        assert (code, said in words) == (2, True), words
+    assert lab.fails("member", "grant", "agent", "chat", "--below", "path=notes/")[0] == 2
 
 
 def test_a_revocation_that_removes_nothing_says_so_and_fails(lab: SpaceWithMembers) -> None:

@@ -34,6 +34,7 @@ from moot.tui.envelope_view import lines_of
 from moot.tui.operations import OPERATIONS
 from moot.tui.operations.decision_operations import argument_lines
 from moot.tui.operations.operation import SlashParser, error_code, read_capability_text, read_tool_arguments
+from tests.rows import for_each_row
 from tests.waiting import HANG_SECONDS
 
 
@@ -66,7 +67,7 @@ def test_capabilities_have_a_short_form() -> None:
         read_capability_text(":x")
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("fault", "code", "word"),
     [
         (CapabilityViolation("no"), 3, "capability_violation"),
@@ -116,7 +117,7 @@ def envelope(kind: str, payload: Json, **more: Json) -> Envelope:
     return DIALECTS["mew"].decode(encode(fields | more))
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("said", "words"),
     [
         (envelope("chat", {"text": "hi"}, to=["a", "b"]), "bob → a, b: hi"),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -228,3 +231,25 @@ def test_a_mistake_in_the_call_is_told_by_the_command(
         main(words)
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_command_looks_for_no_garbage_while_it_loads_and_does_so_later() -> None:
+    """In its own process; who calls one from a program of theirs keeps their settings."""
+    script = (
+        "import gc, sys\nfrom moot.cli import main\n"
+        "seen = []\n"
+        "class Watch:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        seen.append((name, gc.isenabled()))\n"
+        "sys.meta_path.insert(0, Watch())\n"
+        "sys.argv = ['moot', 'journal']\n"
+        "code = main()\n"
+        "assert ('moot.cli.journal', False) in seen, seen\n"
+        "sys.exit(code or (0 if gc.isenabled() and gc.get_freeze_count() else 'no longer'))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.returncode == 0, done.stderr
+    frozen = gc.get_freeze_count()
+    assert main(["journal"]) == 0
+    assert gc.isenabled()
+    assert gc.get_freeze_count() <= frozen

@@ -22,8 +22,8 @@ def test_the_table_fits_the_terminal_and_obeys_nobody() -> None:
     ]
     lines = table("lab  http://…", rows, 75.0, width=72, height=24, several=False)
     assert lines[0] == "lab  http://…"
-    assert lines[1].split() == ["NAME", "WHAT", "STATE", "HERE", "FOR", "RESTARTS", "SAYS"]
-    assert lines[2].startswith("agent  member  running  yes   1:05  3         \\x1b[2Jxxx")
+    assert lines[1].split() == ["NAME", "KIND", "STATE", "JOINED", "TIME", "RESTARTS", "MESSAGE"]
+    assert lines[2].startswith("agent  member  running  yes     1:05  3         \\x1b[2Jxxx")
     assert lines[3].split() == ["you", "person", "yes"]
     assert all(len(line) <= 72 for line in lines)
     assert len(lines) == 4

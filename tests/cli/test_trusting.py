@@ -155,6 +155,24 @@ def test_a_suggestion_is_named_by_its_beginning_and_becomes_a_rule_once(office: 
     assert lab.told("rules", "resume", rule.name) == f"rule {rule.name} decides again\n"
 
 
+def test_what_a_rule_decided_is_shown_and_confirmed_up_to_what_was_shown(office: SpaceWithApprover) -> None:
+    lab, name = office.lab, office.suggested()
+    lab.told("rules", "accept", name)
+    (rule,) = office.book.rules
+    assert lab.told("rules", "review") == "there is nothing to review\n"
+    reviews = office.approver.reviews
+    for id in ("p-1", "p-2", "p-3"):
+        reviews.note(rule, id, 0.0)
+    told = lab.told("rules", "review", rule.name)
+    assert [line.split()[0] for line in told.splitlines() if line.startswith("p-")] == ["p-1", "p-2", "p-3"]
+    assert f"moot rules review {rule.name} --confirm p-3" in told
+    assert "p-4 does not wait for a review" in lab.fails("rules", "review", "--confirm", "p-4")[1]
+    # Decided since it was shown: the person has not seen it.
+    reviews.note(rule, "p-9", 0.0)
+    assert lab.told("rules", "review", "--confirm", "p-3") == "reviewed 3 decisions\n"
+    assert reviews.unreviewed(rule.name) == ("p-9",)
+
+
 def test_suggestions_are_a_table_with_what_speaks_for_each_below(office: SpaceWithApprover) -> None:
     assert office.lab.told("rules", "suggestions") == "nothing is suggested\n"
     name = office.suggested()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 from collections.abc import Iterator
@@ -14,15 +15,18 @@ from moot.config import load
 from moot.config.configuration import Configuration
 from moot.errors import UsageError
 from moot.gateway.app import Gateway
-from moot.gateway.cluster_node import Shard
+from moot.gateway.cluster_shard import Shard
 from moot.protocol.operation import Json
+from moot.space.config import Name
 from moot.space.state_hash import hash_state
+from moot.store.file_journal import FileJournal
 from tests.cluster.conftest import PEOPLE, StartGateway
 from tests.cluster.nats_servers import NatsServers
-from tests.gateway.running_gateway import LocalGateway, running_gateway
+from tests.gateway.running_gateway import CALL, LocalGateway, running_gateway
 from tests.gateway.served import served
 from tests.waiting import bounded, until
 
+GRANT: Json = {"recipient": "carol", "capabilities": [{"kind": "chat"}]}
 QUICK: dict[str, Json] = {"heartbeat_seconds": 0.1, "gone_seconds": 0.6}
 
 
@@ -180,6 +184,36 @@ async def test_files_of_another_past_are_refused(
         with pytest.raises(UsageError, match="holds a space 'lab' of its own"):
             async with running_gateway(tmp_path, PEOPLE, cluster=settings | {"gateway": "b"}):
                 pass
+
+
+async def test_a_space_whose_disk_had_failed_is_not_held_up_in_the_cluster(
+    settings: dict[str, Json], tmp_path: Path
+) -> None:
+    async with running_gateway(tmp_path, PEOPLE) as alone:
+        alone.gateway.directory.hosts["lab"].journaled._report_health(writable=False)
+        alice = await alone.join("alice")
+        assert await alice.refused("mcp/proposal", CALL) == "unavailable"
+    async with running_gateway(tmp_path, PEOPLE, cluster=settings | {"gateway": "a"}) as a:
+        alice = await a.join("alice")
+        assert await alice.refused("mcp/proposal", CALL) is None
+
+
+async def test_a_gateway_whose_own_disk_fails_goes_on_by_the_log(start: StartGateway) -> None:
+    async with start("a") as a, start("b") as b:
+        journal = b.gateway.directory.hosts["lab"].journal
+        assert isinstance(journal, FileJournal)
+        journal._fail(OSError(errno.ENOSPC, "no space left on device"))
+        assert journal._retry_timer is not None
+        journal._retry_timer.cancel()
+        alice, bob = await a.join("alice"), await b.join("bob")
+        proposal = await bob.say("mcp/proposal", CALL, to=["alice"])
+        assert (await alice.hear("mcp/proposal"))["id"] == proposal
+        assert await bob.refused("capability/grant", GRANT) is None
+        # Who polls there counts as present on all of them.
+        await b.poll("carol", space="lab")
+        members = a.gateway.directory.hosts["lab"].space.state.roster.members
+        await until(lambda: members[Name("carol")].polling_until > 0)
+        assert not journal.writable
 
 
 async def test_the_local_journal_has_every_input_once(start: StartGateway) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from moot.cluster import log_writer
-from moot.cluster.batch import Batch, LoggedInput
+from moot.cluster.batch import LogBatch, LoggedInput
 from moot.cluster.log_writer import PendingInput
 from moot.cluster.nats_connection import connect, use_stream
 from moot.cluster.shared_log import SharedLog
@@ -77,11 +77,11 @@ async def written_under_cuts(nats: NatsServers) -> tuple[list[str], list[str], l
         await use_stream(direct, config, name, f"{name}.*", "x")
         read: list[str] = []
 
-        def note(_sequence: int, _at: float, batch: Batch, own: Any) -> None:
+        def note(_sequence: int, _at: float, batch: LogBatch, own: Any) -> None:
             read.extend(each.head.decode() for each in batch.inputs)
             assert not own
 
-        def told(_sequence: int, _at: float, _batch: Batch, own: Any) -> None:
+        def told(_sequence: int, _at: float, _batch: LogBatch, own: Any) -> None:
             for pending in own:
                 pending.on_done(None)
 

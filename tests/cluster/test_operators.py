@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Callable
 from types import ModuleType
 
-from moot.gateway import clustered_host, space_host, space_records
+from moot.gateway import clustered_host, rights_changes, space_host, space_records
 from tests.cluster.conftest import StartGateway
 from tests.gateway.running_gateway import LocalGateway
 from tests.waiting import until
@@ -19,7 +19,8 @@ ALONE = {"restart", "state", "health"}
 
 def test_every_input_of_a_host_is_known_to_the_log() -> None:
     """One that is not would be answered and change nothing."""
-    steps = _first_words(space_host, ("step", "step_durably"))
+    inputs = ("step", "step_durably")
+    steps = _first_words(space_host, inputs) | _first_words(rights_changes, inputs)
     assert {"sign_out", "rotate", "capabilities"} <= steps
     known = _matched(space_records.apply_act) | _matched(clustered_host.ClusteredHost.perform) | {"reload"}
     assert steps - known - ALONE == set()

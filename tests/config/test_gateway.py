@@ -26,6 +26,7 @@ from moot.config.notification_config import NotificationsConfig, PushConfig, Qui
 from moot.config.oidc_config import OidcConfig, SignInRule
 from moot.errors import UsageError
 from tests.config.files import NO_ENVIRONMENT, loaded, written
+from tests.rows import for_each_row
 
 ONE_SPACE = "spaces: {lab: {participants: {alice: {tokens: [a], capabilities: [chat]}}}}\n"
 
@@ -44,7 +45,9 @@ EVERYTHING = """
       joins_per_second: 23
       sign_in_link_seconds: 24
       max_sign_in_links: 25
+      sign_in_links_per_minute: 26
       max_minted_token_seconds: 41
+      minted_tokens_per_minute: 42
       max_connections_per_address: 0
       max_connections: 2
       max_header_bytes: 3
@@ -89,7 +92,8 @@ EVERYTHING = """
                 frame_stale_seconds: 35, unavailable_seconds: 36, stale_seconds: 37, max_batch_inputs: 38,
                 max_pending_bytes: 39, snapshot_inputs: 40}
       tls: {certificate: c, key: k, client_ca: a, check_seconds: 5, local_port: 7}
-      smtp: {host: mail, port: 25, from: m@x, starttls: false, user: u, password_env: PW, timeout_seconds: 1}
+      smtp: {host: mail, port: 25, from: m@x, starttls: false, user: u, password_env: PW, timeout_seconds: 1,
+             max_invitations_per_minute: 3}
       log: {level: debug, format: json, file: moot.log, file_bytes: 19, max_old_files: 20}
       http: {inject: false, poll: false, admin: false, metrics: false, console: false}
 """
@@ -140,7 +144,7 @@ SECTIONS = [
 ]
 
 
-@pytest.mark.parametrize("section", SECTIONS)
+@for_each_row("section", SECTIONS)
 def test_every_setting_says_why_above_itself(section: type[msgspec.Struct]) -> None:
     """The reference page is written from these comments."""
     lines = inspect.getsource(section).splitlines()

@@ -224,6 +224,10 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, text: str, fault: s
 def test_a_file_that_is_not_there_or_not_text_says_so(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no such file; `moot init`"):
         load(tmp_path / "moot.yaml", environ=NO_ENVIRONMENT)
+    (tmp_path / ".mew").mkdir()
+    (tmp_path / ".mew" / "nowhere.yaml").write_text("space: {id: x}")
+    with pytest.raises(UsageError, match=r"there is no such file; there is .*\.mew/nowhere\.yaml"):
+        load(tmp_path / "nowhere.yaml", environ=NO_ENVIRONMENT)
     path = written(tmp_path, "")
     path.write_bytes(b"\xff")
     with pytest.raises(UsageError, match="is not UTF-8 text"):

@@ -102,3 +102,44 @@ def test_a_variable_sets_it_and_a_cluster_excludes_it(tmp_path: Path) -> None:
     both = {"MOOT_GATEWAY__OIDC": text, "MOOT_GATEWAY__CLUSTER": "{servers: ['nats://127.0.0.1']}"}
     with pytest.raises(UsageError, match="does not work together with"):
         load(tmp_path / "moot.yaml", environ=both, dry=True)
+
+
+MCP: dict[str, Json] = {"space": "lab", "server": "ana", "resource": "https://moot.example/mcp"}
+
+
+def test_an_mcp_server_for_many_people_is_one_section_or_several(tmp_path: Path) -> None:
+    scopes = {"read_scope": "moot:read", "call_scope": "moot:call"}
+    (one,) = read(tmp_path, GOOD | {"mcp": MCP | scopes})
+    assert one.mcp[0].audiences == ("https://moot.example/mcp",)
+    assert one.mcp[0].scopes == ("moot:read", "moot:call")
+    other = MCP | {"audience": "api://moot"}
+    first, second = read(
+        tmp_path, [GOOD | {"mcp": [MCP]}, GOOD | {"issuer": "https://b.example", "mcp": other}]
+    )
+    assert (first.mcp[0].audiences, second.mcp[0].audiences) == (
+        ("https://moot.example/mcp",),
+        ("api://moot",),
+    )
+    with pytest.raises(UsageError, match="its clients are told of one"):
+        read(tmp_path, [GOOD | {"mcp": MCP | scopes}, GOOD | {"issuer": "https://b.example", "mcp": MCP}])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"audience": "moot"}, "the gateway's own"),
+        ({"audience": ["x", "moot"]}, "the gateway's own"),
+        ({"space": "hall"}, "no space hall"),
+        ({"server": "bob"}, "no participant bob"),
+        ({"resource": "http://moot.example/mcp"}, "must begin with https://"),
+        ({"resource": "https://moot.example/mcp/"}, "no slash"),
+        ({"resource": "https://moot.example/mcp?x=1"}, "no query"),
+        ({"read_scope": 'a" b'}, "one word"),
+        ({"call_scope": "moot:call"}, "read_scope: is missing"),
+    ],
+)
+def test_an_mcp_server_that_would_take_tokens_of_others_is_refused(
+    tmp_path: Path, change: dict[str, Json], words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        read(tmp_path, GOOD | {"mcp": MCP | change})

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from moot.config import BUILT_IN, TokenGrant, hash_token
-from moot.config.profiles import LIST_OFFERS
+from moot.config.profiles import LIST_OFFERS, WITHDRAW_OWN
 from moot.conformance.pure_driver import PureDriver
 from moot.protocol.operation import Operation
 from moot.protocol.patterns import Rights, read_capabilities
@@ -63,10 +63,12 @@ def test_proposal_only_proposes_and_answers_but_never_requests() -> None:
     assert allowed("proposal-only") == {"chat", "mcp/proposal", *ALL_RESPONSES}
 
 
-def test_a_participant_that_only_proposes_may_list_what_there_is_to_propose(tmp_path: Path) -> None:
+def test_a_participant_that_only_proposes_may_list_what_it_can_propose_and_withdraw_it(
+    tmp_path: Path,
+) -> None:
     people = "participants: {a: {profile: proposal-only}, b: {profile: initial}, c: {capabilities: [chat]}}"
     given = lab(tmp_path, people).config.participants
-    assert given["a"].capabilities == (*BUILT_IN["proposal-only"], *LIST_OFFERS)
+    assert given["a"].capabilities == (*BUILT_IN["proposal-only"], *LIST_OFFERS, *WITHDRAW_OWN)
     assert given["b"].capabilities == BUILT_IN["initial"]
     assert given["c"].capabilities == read_capabilities(["chat"])
     rights = Rights(LIST_OFFERS)

@@ -7,6 +7,7 @@ import pytest
 from moot.config.space_reader import read_space
 from moot.errors import UsageError
 from moot.protocol.operation import Json
+from tests.rows import for_each_row
 
 
 def test_every_setting_is_read() -> None:
@@ -52,7 +53,7 @@ def test_every_setting_is_read() -> None:
     assert config.connection_url == "ws://localhost/participants/{id}/ws"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("settings", "path"),
     [
         ({"participant": {}}, "space.participant: unknown key"),

@@ -14,7 +14,6 @@ from moot.config.connect_settings import (
     ConnectSettings,
     connect_settings,
     find_config,
-    read_token,
     token_of,
 )
 from moot.config.gateway_config import Secret
@@ -148,17 +147,6 @@ def test_whose_token_it_is_cannot_be_said_twice(tmp_path: Path) -> None:
 def test_without_a_space_the_way_to_one_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="`moot init` makes one"):
         found(tmp_path)
-
-
-@pytest.mark.parametrize("text", ["", "two words", "a\nb", "\x00", "caf\u00e9"])
-def test_a_file_without_a_token_is_told(tmp_path: Path, text: str) -> None:
-    file = tmp_path / "t"
-    file.write_text(text, "utf-8")
-    file.chmod(0o600)
-    with pytest.raises(UsageError, match="holds no token"):
-        read_token(file)
-    with pytest.raises(UsageError, match="cannot be read"):
-        read_token(tmp_path / "none")
 
 
 def test_configurations_are_looked_for_in_order(tmp_path: Path) -> None:

@@ -6,27 +6,34 @@ After every test: the page reported no broken policy, no error, and no traceback
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.console.gateway_and_members import Driven, Loop, Running, offer_tools, spaces
+from tests.console.kept_pages import KeptPages, new_context
+from tests.ports import held_port
 from tests.waiting import HANG_SECONDS
 
-_WATCH_POLICY = """
-window.__broken = [];
-addEventListener("securitypolicyviolation", (event) => window.__broken.push(
-  `${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber}`));
-"""
+
+class NewPage(Protocol):
+    """An empty page: that of an earlier test, cleared; new if it is to be `alone` or has unusual options."""
+
+    def __call__(self, *, alone: bool = False, **options: Any) -> Page: ...
 
 
 class PageAs(Protocol):
-    """A page signed in as somebody. `view` and `rest` are where it goes; `options` are a new context's."""
+    """A page signed in as somebody; `view` and `rest` are where it goes.
 
-    def __call__(self, name: str, view: str = "", *rest: str, space: str = "lab", **options: Any) -> Page: ...
+    `script` runs before anything of the page. For the rest see `NewPage`.
+    """
+
+    def __call__(
+        self, name: str, view: str = "", *rest: str, space: str = "lab", script: str = "", **options: Any
+    ) -> Page: ...
 
 
 class MemberAs(Protocol):
@@ -42,10 +49,24 @@ def loop() -> Iterator[Loop]:
     loop.close()
 
 
+@pytest.fixture(scope="session")
+def origin_port() -> Iterator[int]:
+    """Where the gateways of a worker listen, one after the other: what a page has loaded is theirs."""
+    with held_port() as held:
+        yield held
+
+
+@pytest.fixture(scope="session")
+def kept_pages(browser: Browser) -> Iterator[KeptPages]:
+    kept = KeptPages(browser)
+    yield kept
+    kept.close()
+
+
 @pytest.fixture
-def gateway(tmp_path: Path, loop: Loop) -> Iterator[Running]:
+def gateway(tmp_path: Path, loop: Loop, origin_port: int) -> Iterator[Running]:
     """The space `lab`: human and second (all rights), agent (proposals), files (tools), watcher (chat)."""
-    running = Running(tmp_path, loop, spaces())
+    running = Running(tmp_path, loop, spaces(), port=origin_port)
     yield running
     running.stop()
 
@@ -72,27 +93,22 @@ class Watched:
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
-        self._contexts: list[BrowserContext] = []
         self._pages: list[Page] = []
+        self._closing: list[Callable[[], None]] = []
         self.errors: list[str] = []
         # A test that breaks the line itself expects the browser to complain about it.
         self.expected: tuple[str, ...] = ("WebSocket connection to", "Failed to load resource")
 
     def page(self, **options: Any) -> Page:
-        # Each page would keep a hundred files; tests of the service worker say `allow`.
-        options = {
-            "reduced_motion": "reduce",
-            "viewport": {"width": 1280, "height": 800},
-            "service_workers": "block",
-        } | options
-        context = self._browser.new_context(**options)
-        context.set_default_timeout(HANG_SECONDS * 1000)
-        context.add_init_script(_WATCH_POLICY)
-        page = context.new_page()
+        """A page of its own context, which nobody had before and nobody has afterwards."""
+        context = new_context(self._browser, **options)
+        return self.watch(context.new_page(), context.close)
+
+    def watch(self, page: Page, close: Callable[[], None]) -> Page:
         page.on("pageerror", lambda fault: self.errors.append(str(fault)))
         page.on("console", lambda message: self._said(message.type, message.text))
-        self._contexts.append(context)
         self._pages.append(page)
+        self._closing.append(close)
         return page
 
     def _said(self, kind: str, text: str) -> None:
@@ -104,8 +120,8 @@ class Watched:
         return [each for page in self._pages if not page.is_closed() for each in _broken(page)]
 
     def close(self) -> None:
-        for context in self._contexts:
-            context.close()
+        for close in self._closing:
+            close()
 
 
 def _broken(page: Page) -> list[str]:
@@ -125,9 +141,24 @@ def watched(browser: Browser) -> Iterator[Watched]:
 
 
 @pytest.fixture
-def page_as(gateway: Running, watched: Watched) -> PageAs:
-    def open_page(name: str, view: str = "", *rest: str, space: str = "lab", **options: Any) -> Page:
-        page = watched.page(**options)
+def new_page(watched: Watched, kept_pages: KeptPages) -> NewPage:
+    def open_page(*, alone: bool = False, **options: Any) -> Page:
+        if alone or not options.keys() <= {"viewport", "color_scheme", "permissions"}:
+            return watched.page(**options)
+        kept = kept_pages.take()
+        return watched.watch(kept.lend(**options), lambda: kept_pages.give_back(kept))
+
+    return open_page
+
+
+@pytest.fixture
+def page_as(gateway: Running, new_page: NewPage) -> PageAs:
+    def open_page(
+        name: str, view: str = "", *rest: str, space: str = "lab", script: str = "", **options: Any
+    ) -> Page:
+        page = new_page(**options)
+        if script:
+            page.add_init_script(script)
         where = "/".join([space, view, *rest]).rstrip("/")
         page.goto(f"{gateway.url}/#/{where}")
         sign_in(page, gateway.token(name))

@@ -84,11 +84,13 @@ class Loop:
 class Running:
     """A gateway with `lab` and `attic`, where `human` is too; it can be stopped and come back."""
 
-    def __init__(self, folder: Path, loop: Loop, spaces: Mapping[str, Json], **settings: Json) -> None:
+    def __init__(
+        self, folder: Path, loop: Loop, spaces: Mapping[str, Json], *, port: int = 0, **settings: Json
+    ) -> None:
         self._loop = loop
         self._file = write_config(folder, gateway_settings(spaces, **settings))
         self._gateway: Gateway | None = None
-        self.port = 0
+        self.port = port
         self.start()
 
     @property

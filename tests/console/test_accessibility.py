@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, ViewportSize, expect
 
-from tests.console.conftest import MemberAs, PageAs, Watched, view_ids
+from tests.console.conftest import MemberAs, NewPage, PageAs, view_ids
 from tests.console.gateway_and_members import Running
 
 AXE = Path(__file__).parents[2] / ".node/node_modules/axe-core/axe.min.js"
-WIDE = {"width": 1280, "height": 800}
-PHONE = {"width": 390, "height": 844}
+WIDE: ViewportSize = {"width": 1280, "height": 800}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+_LOOKS: tuple[tuple[Literal["dark", "light"], ViewportSize], ...] = (("dark", PHONE), ("light", WIDE))
 
 
 def issues(page: Page) -> list[str]:
@@ -50,13 +52,24 @@ def busy(member: MemberAs) -> None:
     second.run(lambda space: space.reject(no.id, "unsafe"))
 
 
-# Both schemes and both widths; colours do not depend on the width, nor the layout on colours.
-@pytest.mark.parametrize(("scheme", "size"), [("light", WIDE), ("dark", PHONE)], ids=["wide", "phone"])
-def test_no_view_has_a_serious_issue(
-    gateway: Running, page_as: PageAs, member: MemberAs, scheme: str, size: dict[str, int]
-) -> None:
+def in_both(page: Page, *checks: Callable[[Page], list[str]]) -> list[str]:
+    """What is found in dark and on a phone, and then in light and wide, as the page was.
+
+    Both schemes and both widths: colours do not depend on the width, nor the layout on colours.
+    """
+    found = []
+    for scheme, size in _LOOKS:
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size(size)
+        # What the page itself does when its size has changed is done in a frame.
+        page.evaluate("new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))")
+        found += [f"{scheme}, {size['width']}: {each}" for check in checks for each in check(page)]
+    return found
+
+
+def test_no_view_has_a_serious_issue(page_as: PageAs, member: MemberAs) -> None:
     busy(member)
-    page = page_as("human", "timeline", color_scheme=scheme, viewport=size)
+    page = page_as("human", "timeline")
     rejected = page.get_by_role("listbox", name="Timeline").get_by_role("option").filter(has_text="unsafe")
     expect(rejected).to_be_visible()
     found = {}
@@ -64,18 +77,18 @@ def test_no_view_has_a_serious_issue(
         page.evaluate(f"location.hash = '#/lab/{view}'")
         expect(page.locator(f".view-{view}")).to_be_visible()
         page.wait_for_function("document.fonts.status === 'loaded'")
-        found[view] = issues(page)
+        found[view] = in_both(page, issues)
     page.evaluate("location.hash = '#/lab/timeline'")
     rejected.click()
-    found["details"] = issues(page)
+    found["details"] = in_both(page, issues)
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_be_visible()
-    found["help"] = issues(page)
+    found["help"] = in_both(page, issues)
     assert "\n".join(f"{view}: {each}" for view, all_ in found.items() for each in all_) == ""
 
 
-def test_signing_in_has_no_serious_issue(gateway: Running, watched: Watched) -> None:
-    page = watched.page()
+def test_signing_in_has_no_serious_issue(gateway: Running, new_page: NewPage) -> None:
+    page = new_page()
     page.goto(gateway.url)
     expect(page.get_by_label("Token", exact=True)).to_be_focused()
     assert issues(page) == []
@@ -95,7 +108,7 @@ def test_nothing_is_wider_than_a_phone(page_as: PageAs, member: MemberAs) -> Non
             assert min(box["width"], box["height"]) >= 40
 
 
-def test_everything_is_reached_by_keys_alone(page_as: PageAs, member: MemberAs) -> None:
+def test_everything_is_reached_by_keys_alone_and_nothing_moves(page_as: PageAs, member: MemberAs) -> None:
     busy(member)
     page = page_as("human", "timeline")
     page.keyboard.press("g")
@@ -118,10 +131,7 @@ def test_everything_is_reached_by_keys_alone(page_as: PageAs, member: MemberAs) 
     expect(page.get_by_label("Filter the timeline")).to_have_value("from:second")
     first = page.evaluate("document.activeElement.tagName")
     assert first == "INPUT"
-
-
-def test_motion_stops_where_it_is_not_wanted(page_as: PageAs) -> None:
-    page = page_as("human", "timeline", reduced_motion="reduce")
+    # Motion stops where it is not wanted.
     durations = page.evaluate(
         "[...document.querySelectorAll('#app *')].map((e) => getComputedStyle(e).transitionDuration)"
     )

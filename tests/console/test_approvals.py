@@ -323,6 +323,13 @@ def test_a_file_change_is_shown_as_a_difference(page_as: PageAs, member: MemberA
     detail(page).get_by_role("button", name="Compare with current file").click()
     expect(detail(page).locator(".diff-line")).to_have_text(["1 first line", "2-second line", "2+2nd line"])
     expect(detail(page)).to_contain_text("compared with the file on files now")
+    # What a tool says of its failure is not what stands in the file.
+    propose(agent, "write_file", path="new.txt", content="new\n")
+    page.keyboard.press("j")
+    expect(detail(page).locator(".diff-line")).to_have_text(["1+new"])
+    detail(page).get_by_role("button", name="Compare with current file").click()
+    expect(detail(page)).to_contain_text("not compared, the file could not be read: there is no new.txt")
+    expect(detail(page).locator(".diff-line")).to_have_text(["1+new"])
 
 
 def test_who_may_not_make_the_call_is_told_so(page_as: PageAs, member: MemberAs) -> None:

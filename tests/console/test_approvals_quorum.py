@@ -14,11 +14,11 @@ from tests.console.gateway_and_members import Loop, Running, spaces
 
 
 @pytest.fixture
-def gateway(tmp_path: Path, loop: Loop) -> Iterator[Running]:
+def gateway(tmp_path: Path, loop: Loop, origin_port: int) -> Iterator[Running]:
     """The same space, where calls of tools need a vote before anybody may fulfil them."""
     lab = spaces()
     lab["lab"]["quorum"] = [{"payload": {"method": "tools/call"}, "approvals_needed": 1}]
-    running = Running(tmp_path, loop, lab)
+    running = Running(tmp_path, loop, lab, port=origin_port)
     yield running
     running.stop()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from moot.participant import JoinedSpace
@@ -23,7 +22,7 @@ from tests.console.approvals_page import (
 )
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.gateway_and_members import Driven
-from tests.console.test_accessibility import issues
+from tests.console.test_accessibility import in_both, issues
 
 HOSTILE = "<script>window.owned = 1</script><img src=x onerror='window.owned = 1'>"
 TURNED = "invoice\u202egpj.exe\u200b\x07"
@@ -297,17 +296,15 @@ def test_a_megabyte_of_argument_is_cut_said_so_and_approved_whole(page_as: PageA
     assert outcome(agent, proposal).text == "960000 characters written to big.txt"
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_axe_finds_nothing_serious_at_the_desk(page_as: PageAs, member: MemberAs, width: int) -> None:
+def test_axe_finds_nothing_serious_at_the_desk(page_as: PageAs, member: MemberAs) -> None:
     """Each dialog and the confirmation, too; the rest of the console is in test_accessibility.py."""
     member("files")
     agent = member("agent")
     propose(agent, "write_file", path="notes.txt", content="first line\n2nd\n")
-    page = page_as("human", "approvals", viewport={"width": width, "height": 800})
+    page = page_as("human", "approvals")
     waiting(page).first.get_by_role("button").click()
     page.wait_for_timeout(SETTLED)
-    keys = ("a", "r", "Shift+A") if width == 1280 else ("a",)
-    for key in keys:
+    for key in ("a", "r", "Shift+A"):
         page.keyboard.press(key)
-        assert issues(page) == []
+        assert (in_both(page, issues) if key == "a" else issues(page)) == []
         page.keyboard.press("Escape")

@@ -15,6 +15,7 @@ from tests.console.approvals_page import SETTLED, approve, shown
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.gateway_and_members import Driven, gathered
 from tests.console.test_accessibility import issues
+from tests.waiting import until_seen
 
 BIG = 9007199254740993
 
@@ -264,7 +265,8 @@ def test_a_changed_version_of_a_proposal_is_ones_own_call(page_as: PageAs, membe
     page.wait_for_timeout(SETTLED)
     page.get_by_role("button", name="Send request").click()
     expect(made(page)).to_contain_text("16")
-    (call,) = [each for each in requests if each.payload["method"] == "tools/call"]
+    # The page may have the answer before this handler was called.
+    (call,) = until_seen(lambda: [each for each in requests if each.payload["method"] == "tools/call"])
     assert list(call.correlation_id) == []
 
 

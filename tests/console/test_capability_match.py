@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import jsonschema_rs
-from playwright.sync_api import Page, expect
 
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
 from moot.protocol.patterns.globs import glob
-from tests.console.conftest import PageAs
+from tests.console.in_node import each_in_node, in_node
 
 SEED = 20261115
 
@@ -21,16 +19,7 @@ CALL: dict[str, Json] = {
 }
 
 
-def asked(page: Page, module: str, expression: str, cases: Json) -> list[Any]:
-    """Run a function of the console's over many cases at once."""
-    load = f"const m = await import('/console/views/{module}')"
-    answers: list[Any] = page.evaluate(
-        f"async (cases) => {{ {load}; return cases.map({expression}); }}", cases
-    )
-    return answers
-
-
-def test_globs_match_in_the_browser_as_at_the_gateway(page_as: PageAs) -> None:
+def test_globs_match_in_the_browser_as_at_the_gateway() -> None:
     """D-11, on 4,000 pairs drawn from few signs so that many match."""
     draw = random.Random(SEED)
 
@@ -38,8 +27,7 @@ def test_globs_match_in_the_browser_as_at_the_gateway(page_as: PageAs) -> None:
         return "".join(draw.choice(signs) for _ in range(draw.randint(0, most)))
 
     pairs: list[Json] = [[text("a/.*?", 6), text("a/.", 6)] for _ in range(4000)]
-    page = page_as("watcher", "call")
-    answers = asked(page, "capability-match.js", "([g, t]) => m.globMatches(g, t)", pairs)
+    answers = each_in_node("views/capability-match.js", "([g, t]) => m.globMatches(g, t)", pairs)
     expected = [glob(pattern).matches(words) for pattern, words in pairs]
     assert [pair for pair, got, want in zip(pairs, answers, expected, strict=True) if got != want] == []
     assert 200 < sum(expected) < 3800
@@ -49,7 +37,7 @@ def exactly(arguments: Json) -> dict[str, Json]:
     return {"kind": "mcp/request", "payload": {"params": {"arguments": {"$exact": arguments}}}}
 
 
-def test_a_right_is_never_said_to_allow_what_the_gateway_refuses(page_as: PageAs) -> None:
+def test_a_right_is_never_said_to_allow_what_the_gateway_refuses() -> None:
     """ "perhaps" is allowed only where a pattern searches or an expression is not tried here."""
     cases: list[tuple[dict[str, Json], list[str], bool]] = [
         ({"kind": "*"}, ["files"], False),
@@ -89,10 +77,8 @@ def test_a_right_is_never_said_to_allow_what_the_gateway_refuses(page_as: PageAs
         ({"kind": "mcp/request", "payload": {"$.params.name": "read_file"}}, ["files"], True),
         ({"kind": "mcp/request", "payload": {"**": {"name": "read_file"}}}, ["files"], True),
     ]
-    page = page_as("watcher", "call")
-    answers = asked(
-        page,
-        "capability-match.js",
+    answers = each_in_node(
+        "views/capability-match.js",
         "([c, p, to]) => m.matches(c, 'mcp/request', p, to)",
         [[capability, CALL, to] for capability, to, _ in cases],
     )
@@ -101,7 +87,7 @@ def test_a_right_is_never_said_to_allow_what_the_gateway_refuses(page_as: PageAs
         assert answer == ("perhaps" if searches else "yes" if allows else "no"), (capability, to)
 
 
-def test_arguments_fit_a_schema_in_the_browser_as_they_do_elsewhere(page_as: PageAs) -> None:
+def test_arguments_fit_a_schema_in_the_browser_as_they_do_elsewhere() -> None:
     schemas: list[dict[str, Json]] = [
         {"type": "integer", "minimum": 2, "maximum": 9},
         {"type": "number", "exclusiveMinimum": 0, "multipleOf": 0.5},
@@ -132,13 +118,12 @@ def test_arguments_fit_a_schema_in_the_browser_as_they_do_elsewhere(page_as: Pag
         {"v": 1, "next": {}},
     ]  # fmt: skip
     cases: list[Json] = [[schema, value] for schema in schemas for value in values]
-    page = page_as("watcher", "call")
-    answers = asked(page, "call-validation.js", "([s, v]) => m.validate(s, v).length === 0", cases)
+    answers = each_in_node("views/call-validation.js", "([s, v]) => m.validate(s, v).length === 0", cases)
     expected = [jsonschema_rs.is_valid(schema, value) for schema in schemas for value in values]
     assert [case for case, got, want in zip(cases, answers, expected, strict=True) if got != want] == []
 
 
-def test_no_pattern_of_a_stranger_stalls_the_page(page_as: PageAs) -> None:
+def test_no_pattern_of_a_stranger_stalls_the_page() -> None:
     text = "a" * 1999 + "!"
     evil = [
         "^(a|a)*$",
@@ -149,20 +134,17 @@ def test_no_pattern_of_a_stranger_stalls_the_page(page_as: PageAs) -> None:
         "(.*a){20}",
         "^(a{1,500}){1,500}$",
     ]
-    page = page_as("watcher", "call")
     rights: list[Json] = [[{"kind": "x", "payload": {"p": f"/{each}/"}}, {"p": text}] for each in evil]
     schemas: list[Json] = [[{"type": "string", "pattern": each}, text] for each in evil]
-    # Any one of them alone would take longer than a life: not awaited here, but below, where a wait ends.
-    page.evaluate(
-        """([rights, schemas]) => {
-            setTimeout(async () => {
-                const { matches } = await import("/console/views/capability-match.js");
-                const { validate } = await import("/console/views/call-validation.js");
-                for (const [right, payload] of rights) matches(right, "x", payload, []);
-                for (const [schema, value] of schemas) validate(schema, value);
-                document.documentElement.dataset.tried = String(rights.length + schemas.length);
-            }, 0);
+    # Any one of them alone would take longer than a life; the process is ended before.
+    tried = in_node(
+        """async (bring, [rights, schemas]) => {
+            const { matches } = await bring("views/capability-match.js");
+            const { validate } = await bring("views/call-validation.js");
+            for (const [right, payload] of rights) matches(right, "x", payload, []);
+            for (const [schema, value] of schemas) validate(schema, value);
+            return rights.length + schemas.length;
         }""",
         [rights, schemas],
     )
-    expect(page.locator("html")).to_have_attribute("data-tried", str(2 * len(evil)))
+    assert tried == 2 * len(evil)

@@ -8,7 +8,7 @@ from typing import Any
 from moot.protocol.operation import Json
 from moot.protocol.patterns import covers, read_capability
 from moot.tui.capability_text import in_words
-from tests.console.conftest import PageAs
+from tests.console.in_node import each_in_node
 
 CALL = "tools/call"
 
@@ -40,20 +40,12 @@ RIGHTS: list[Json] = [
     request(method=CALL, params={"name": "add", "arguments": {"a": 1, "b": True}}),
 ]
 
-_COVERED = """async (rights) => {
-  const { covers } = await import("/console/views/capability-covers.js");
-  return rights.map((held) => rights.map((wanted) => covers(held, wanted)));
-}"""
-_WORDS = """async (rights) => {
-  const { describeCapability } = await import("/console/views/capability-text.js");
-  return rights.map(describeCapability);
-}"""
 
-
-def test_rights_are_compared_as_the_gateway_compares_them(page_as: PageAs) -> None:
+def test_rights_are_compared_as_the_gateway_compares_them() -> None:
     """D-16: what is shown as covered certainly is, and what the gateway can prove of these is shown."""
-    page = page_as("human", "members")
-    shown: list[list[bool]] = page.evaluate(_COVERED, RIGHTS)
+    shown: list[list[bool]] = each_in_node(
+        "views/capability-covers.js", "(held, _, all) => all.map((wanted) => m.covers(held, wanted))", RIGHTS
+    )
     read = [read_capability(each) for each in RIGHTS]
     differ: list[Any] = [
         (RIGHTS[held], RIGHTS[wanted], shown[held][wanted])
@@ -70,11 +62,31 @@ def _is_negated_or_expression(held: Any) -> bool:
     return name.startswith(("!", "/"))
 
 
-def test_rights_are_worded_as_in_the_terminal(page_as: PageAs) -> None:
+def test_rights_are_worded_as_in_the_terminal() -> None:
     """One product, one language."""
-    page = page_as("human", "members")
     more: list[Json] = ["*", "chat", {"kind": "trust/*"}, {"kind": "chat", "to": ["maria"]}, request(x=1)]
     every = [*RIGHTS, *more]
-    assert page.evaluate(_WORDS, every) == [in_words(each) for each in every]
+    words = each_in_node("views/capability-text.js", "(each) => m.describeCapability(each)", every)
+    assert words == [in_words(each) for each in every]
     assert in_words(RIGHTS[-2]) == "call read_file with path=notes/**"
     assert in_words({"kind": "mcp/request", "to": ["files"]}) == "call anything on files"
+
+
+def test_a_list_says_what_a_member_can_do_and_no_more() -> None:
+    roles: list[tuple[list[Json], str]] = [
+        ([{"kind": "*"}], "full rights"),
+        ([{"kind": "mcp/*"}], "decides"),
+        ([{"kind": "mcp/request"}, {"kind": "chat"}], "calls tools"),
+        ([request(method="tools/*")], "calls tools"),
+        ([request(method=["*/list", CALL])], "calls tools"),
+        ([{"kind": "mcp/request", "to": ["files"]}], "calls some tools"),
+        ([request(method=CALL, params={"name": "read_file"}), {"kind": "mcp/proposal"}], "calls some tools"),
+        ([request(method="/^tools/")], "calls some tools"),
+        ([{"kind": "mcp/request", "payload": {"$.method": CALL}}], "calls some tools"),
+        ([request(method="*/list"), {"kind": "mcp/proposal"}], "proposes"),
+        ([request(method="sampling/createMessage"), {"kind": "mcp/response"}], "answers"),
+        ([{"kind": "chat"}], "chats"),
+        ([], "read-only"),
+    ]
+    found = each_in_node("views/capability-text.js", "(each) => m.roleOf(each)", [each for each, _ in roles])
+    assert list(zip(found, roles, strict=True)) == [(role, (each, role)) for each, role in roles]

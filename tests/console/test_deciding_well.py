@@ -19,7 +19,7 @@ from tests.console.approvals_page import (
 )
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.gateway_and_members import Driven
-from tests.console.test_capability_match import asked
+from tests.console.in_node import each_in_node
 from tests.waiting import HANG_SECONDS
 
 RISKY: list[tuple[str, dict[str, Json], str]] = [
@@ -48,12 +48,11 @@ HARMLESS: list[tuple[str, dict[str, Json]]] = [
 ]
 
 
-def test_risks_are_found_and_nothing_else_is_called_one(page_as: PageAs) -> None:
-    page = page_as("watcher", "call")
+def test_risks_are_found_and_nothing_else_is_called_one() -> None:
     cases: list[Any] = [
         {"name": name, "params": {"arguments": given}} for name, given, *_ in [*RISKY, *HARMLESS]
     ]
-    found = asked(page, "call-risks.js", "(call) => m.risksOf(call).map((each) => each.text)", cases)
+    found = each_in_node("views/call-risks.js", "(call) => m.risksOf(call).map((each) => each.text)", cases)
     for (_, given, expected), risks in zip(RISKY, found, strict=False):
         assert any(expected in text for text in risks), (given, risks)
     assert found[len(RISKY) :] == [[]] * len(HARMLESS)
@@ -63,14 +62,13 @@ MEASURE = "(call) => { const at = performance.now(); m.risksOf(call); return per
 HOSTILE = ("a", "rm ", "update a set ", "-", "eyJ", "curl ", "git push ", "delete from ", "../", "https://")
 
 
-def test_looking_for_risks_in_a_hostile_megabyte_ends(page_as: PageAs) -> None:
+def test_looking_for_risks_in_a_hostile_megabyte_ends() -> None:
     """No text makes an expression look far ahead from each of many starts."""
-    page = page_as("watcher", "call")
     cases: list[Any] = [
         {"name": "shell", "params": {"arguments": {"command": (text * 1_000_000)[:1_000_000]}}}
         for text in HOSTILE
     ]
-    took = asked(page, "call-risks.js", MEASURE, cases)
+    took = each_in_node("views/call-risks.js", MEASURE, cases)
     assert max(took) < HANG_SECONDS * 1000 / 2, took
 
 

@@ -115,10 +115,9 @@ def test_exactly_these_arguments_means_no_others(page_as: PageAs, member: Member
     expect(dialog.locator(".allowed")).to_contain_text("path = elsewhere/a.txt")
 
 
-@pytest.mark.parametrize("path", ["notes/../etc/x", "https://example.org/a/b"])
-def test_what_leads_out_of_its_folder_is_no_folder(page_as: PageAs, member: MemberAs, path: str) -> None:
+def test_what_leads_out_of_its_folder_is_no_folder(page_as: PageAs, member: MemberAs) -> None:
     member("files")
-    propose(member("agent"), "write_file", path=path, content="x")
+    propose(member("agent"), "write_file", path="notes/../etc/x", content="x")
     page = page_as("human", "approvals")
     expect(open_dialog(page).get_by_label("This folder")).to_be_disabled()
 

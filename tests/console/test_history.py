@@ -18,9 +18,11 @@ OLD = 230
 
 
 @pytest.fixture
-def gateway(tmp_path: Path, loop: Loop) -> Iterator[Running]:
+def gateway(tmp_path: Path, loop: Loop, origin_port: int) -> Iterator[Running]:
     """A gateway that keeps few messages in memory, and gives small pages."""
-    running = Running(tmp_path, loop, spaces(), poll_messages=30, max_history_page_messages=100)
+    running = Running(
+        tmp_path, loop, spaces(), port=origin_port, poll_messages=30, max_history_page_messages=100
+    )
     yield running
     running.stop()
 

@@ -80,17 +80,28 @@ def test_chromium_finds_nothing_that_keeps_it_from_being_installed(
         context.close()
 
 
-def test_only_the_page_and_its_files_are_kept(gateway: Running, watched: Watched, member: MemberAs) -> None:
-    """No answer of the gateway, no token and nothing that anybody said."""
+_NOT_KEPT = ("index.html", "service-worker.js", "manifest.webmanifest")
+
+
+def test_only_the_page_is_kept_and_without_a_gateway_it_says_so_and_shows_nothing_as_pending(
+    gateway: Running, watched: Watched, member: MemberAs
+) -> None:
+    """No answer of the gateway, no token and nothing that anybody said.
+
+    Who was signed in still is when the gateway is back, and is told then what is pending.
+    """
+    watched.expected += ("Failed to fetch",)
     agent = member("agent")
     page = watched.page(service_workers="allow")
     page.goto(gateway.url)
     controlled(page)
     sign_in(page, "t-human", remember=True)
     agent.run(lambda space: space.propose("files", "tools/call", CALL["params"]))
-    expect(page.locator(".nav-link", has_text="Inbox").locator(".badge")).to_have_text("1")
+    badge = page.locator(".nav-link", has_text="Inbox").locator(".badge")
+    expect(badge).to_have_text("1")
     page.reload()
     expect(page.locator(".top .pill")).to_have_text("Live")
+    expect(badge).to_have_text("1")
     version = Console().version
     (paths,) = kept_files(page).values()
     assert sorted(paths) == sorted(
@@ -108,24 +119,6 @@ def test_only_the_page_and_its_files_are_kept(gateway: Running, watched: Watched
         }"""
     )
     assert "t-human" not in text
-
-
-_NOT_KEPT = ("index.html", "service-worker.js", "manifest.webmanifest")
-
-
-def test_without_a_gateway_it_says_so_and_shows_nothing_as_pending(
-    gateway: Running, watched: Watched, member: MemberAs
-) -> None:
-    """Who was signed in still is when it is back, and is told then what is pending."""
-    watched.expected += ("Failed to fetch",)
-    agent = member("agent")
-    agent.run(lambda space: space.propose("files", "tools/call", CALL["params"]))
-    page = watched.page(service_workers="allow")
-    page.goto(gateway.url)
-    controlled(page)
-    sign_in(page, "t-human", remember=True)
-    badge = page.locator(".nav-link", has_text="Inbox").locator(".badge")
-    expect(badge).to_have_text("1")
     gateway.stop()
     page.reload()
     expect(page.get_by_role("heading", name="Not connected")).to_be_visible()

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from moot.participant import Control, Controls, JoinedSpace
 from moot.protocol.operation import Json
 from tests.console.conftest import MemberAs, PageAs
-from tests.console.test_accessibility import PHONE, WIDE, issues
+from tests.console.test_accessibility import in_both, issues
 from tests.console.test_members import detail
 from tests.waiting import HANG_SECONDS
 
@@ -47,39 +46,31 @@ def too_wide(page: Page) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("scheme", "size"), [("light", WIDE), ("dark", PHONE)], ids=["light and wide", "dark and on a phone"]
-)
-def test_nothing_in_these_views_is_hard_to_use_or_dangerous(
-    page_as: PageAs, member: MemberAs, scheme: str, size: dict[str, int]
-) -> None:
+def test_nothing_in_these_views_is_hard_to_use_or_dangerous(page_as: PageAs, member: MemberAs) -> None:
     """Every state of the three views with the most hostile words that a member can say (D-86)."""
     human, agent = member("human"), member("agent", controls=Telling())
     over = asyncio.Event()
     thinking = agent.start(lambda space: busy(space, over))
     human.run(lambda space: space.admin.grant("agent", [READ, {"kind": "capability/grant"}], reason=HOSTILE))
     human.run(lambda space: space.admin.pause("agent", reason=HOSTILE, timeout_seconds=600))
-    page = page_as("human", "members", "agent", color_scheme=scheme, viewport=size)
+    page = page_as("human", "members", "agent")
     page.keyboard.press("s")
     expect(detail(page)).to_contain_text("Last status")
     page.keyboard.press("x")
     expect(detail(page)).to_contain_text("⟨U+202E⟩gnp⟨U+202C⟩⟨U+0007⟩⟨U+001B⟩[31m")
-    found = {"members": issues(page)}
-    wide = {"members": too_wide(page)}
-    for key in ("i", "r") if size is WIDE else ("i",):
+    found = {"members": in_both(page, issues, too_wide)}
+    for key in ("i", "r"):
         page.keyboard.press(key)
         expect(page.get_by_role("dialog")).to_be_visible()
-        found[f"dialog {key}"] = issues(page)
+        found[f"dialog {key}"] = in_both(page, issues) if key == "i" else issues(page)
         page.keyboard.press("Escape")
         expect(page.get_by_role("dialog")).to_be_hidden()
     for view in ("reasoning", "streams"):
         page.evaluate(f"location.hash = '#/lab/{view}'")
         page.locator(".panes-list .member-row").first.click()
         expect(page.locator(".panes-detail")).to_contain_text("⟨U+202E⟩gnp")
-        found[view] = issues(page)
-        wide[view] = too_wide(page)
+        found[view] = in_both(page, issues, too_wide)
     assert {name: each for name, each in found.items() if each} == {}
-    assert {name: each for name, each in wide.items() if each} == {}
     assert page.evaluate("window.__owned") is None
     assert page.locator("main img").count() == 0
     agent.run(lambda _: over.set())

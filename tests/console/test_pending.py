@@ -15,7 +15,7 @@ from playwright.sync_api import Page, expect
 
 from moot.participant import JoinedSpace
 from tests.console.approvals_page import approve, detail, for_others, propose, row, shown, waiting
-from tests.console.conftest import MemberAs, PageAs, Watched, sign_in
+from tests.console.conftest import MemberAs, NewPage, PageAs, Watched, sign_in
 from tests.console.gateway_and_members import PEOPLE, Driven, Loop, Running, offer_tools, spaces
 from tests.console.test_reconnect import WATCH_SOCKETS, find, lose
 from tests.gateway.running_gateway import gateway_settings, space_settings, write_config
@@ -41,9 +41,9 @@ window.WebSocket = class extends Real {
 
 
 @pytest.fixture
-def forgetful(tmp_path: Path, loop: Loop) -> Iterator[Running]:
+def forgetful(tmp_path: Path, loop: Loop, origin_port: int) -> Iterator[Running]:
     """A gateway whose message history reaches back five messages."""
-    running = Running(tmp_path, loop, spaces(), poll_messages=5)
+    running = Running(tmp_path, loop, spaces(), port=origin_port, poll_messages=5)
     yield running
     running.stop()
 
@@ -70,7 +70,7 @@ def joined(forgetful: Running, loop: Loop) -> Iterator[Callable[[str], Driven]]:
 
 
 def test_a_newcomer_sees_what_was_proposed_long_ago(
-    forgetful: Running, watched: Watched, joined: Callable[[str], Driven]
+    forgetful: Running, new_page: NewPage, joined: Callable[[str], Driven]
 ) -> None:
     """Beyond the message history, and after a restart of the gateway."""
     files, agent = joined("files"), joined("agent")
@@ -78,7 +78,7 @@ def test_a_newcomer_sees_what_was_proposed_long_ago(
     old = propose(agent, "write_file", path="old.txt", content="12345678901234567890")
     agent.run(say_much)
     forgetful.restart()
-    page = watched.page()
+    page = new_page()
     page.goto(f"{forgetful.url}/#/lab/approvals")
     sign_in(page, "t-human")
     expect(waiting(page)).to_have_count(1)
@@ -109,12 +109,9 @@ def test_a_proposal_too_large_for_a_page_of_the_answer_is_shown_whole(
 
 
 def test_nothing_is_said_to_be_missing_until_the_gateway_has_answered(
-    gateway: Running, watched: Watched, member: MemberAs
+    page_as: PageAs, member: MemberAs
 ) -> None:
-    page = watched.page()
-    page.add_init_script(HOLD_ANSWERS)
-    page.goto(f"{gateway.url}/#/lab/approvals")
-    sign_in(page, "t-human")
+    page = page_as("human", "approvals", script=HOLD_ANSWERS)
     expect(page.locator(".approvals-list")).to_contain_text("Loading what is pending")
     expect(page.locator(".approvals-detail")).to_contain_text("Loading")
     expect(page.get_by_text("No pending proposals")).to_have_count(0)
@@ -138,12 +135,12 @@ def test_without_a_connection_it_is_not_known_what_is_pending(gateway: Running, 
 
 
 def test_what_was_decided_while_the_page_was_away_is_no_longer_pending(
-    forgetful: Running, watched: Watched, joined: Callable[[str], Driven]
+    forgetful: Running, new_page: NewPage, joined: Callable[[str], Driven]
 ) -> None:
     """Withdrawn during the outage, and the history does not say so: the gateway does."""
     agent = joined("agent")
     kept, gone = propose(agent, "add", a=1), propose(agent, "add", a=2)
-    page = watched.page()
+    page = new_page()
     page.add_init_script(WATCH_SOCKETS)
     page.goto(f"{forgetful.url}/#/lab/approvals")
     sign_in(page, "t-human")
@@ -292,7 +289,7 @@ def test_an_unknown_outcome_is_shown_as_such_and_settled_by_somebody_who_looked(
 
 
 def test_a_link_to_a_settled_proposal_says_what_became_of_it(
-    forgetful: Running, watched: Watched, joined: Callable[[str], Driven]
+    forgetful: Running, new_page: NewPage, joined: Callable[[str], Driven]
 ) -> None:
     """Also to somebody who was not there; and of a wrong one it says that it is not known."""
     files, agent, human = joined("files"), joined("agent"), joined("human")
@@ -302,7 +299,7 @@ def test_a_link_to_a_settled_proposal_says_what_became_of_it(
     human.run(lambda space: space.approve(proposal.id))
     agent.run(lambda space: proposal.outcome())
     agent.run(say_much)
-    page = watched.page()
+    page = new_page()
     page.goto(f"{forgetful.url}/#/lab/approvals/{proposal.id}")
     sign_in(page, "t-second")
     expect(detail(page)).to_contain_text("human approved it; it was carried out")

@@ -18,7 +18,7 @@ import pytest
 from playwright.sync_api import Page, Request, Route, WebSocket, expect
 
 from moot.protocol.operation import Json
-from tests.console.conftest import Watched, sign_in
+from tests.console.conftest import NewPage, sign_in
 from tests.console.gateway_and_members import Loop, Running, spaces
 from tests.gateway.foreign_provider import AUDIENCE, foreign_provider
 from tests.waiting import until_seen
@@ -35,12 +35,12 @@ def issuer(tmp_path_factory: pytest.TempPathFactory, loop: Loop) -> Iterator[str
 
 
 @pytest.fixture
-def gateway(tmp_path: Path, loop: Loop, issuer: str) -> Iterator[Running]:
+def gateway(tmp_path: Path, loop: Loop, issuer: str, origin_port: int) -> Iterator[Running]:
     rule: Json = {"match": {"groups": "staff"}, "participant": "{preferred_username}"}
     rule |= {"profile": "full", "spaces": ["lab"]}
     oidc: Json = {"issuer": issuer, "audience": AUDIENCE, "people": [rule], "client_id": "console"}
     oidc |= {"resource": AUDIENCE, "scopes": ["openid", "offline_access"]}
-    running = Running(tmp_path, loop, spaces(), oidc=oidc)
+    running = Running(tmp_path, loop, spaces(), port=origin_port, oidc=oidc)
     until_seen(lambda: "token_endpoint" in httpx.get(f"{running.url}/oidc").text)
     yield running
     running.stop()
@@ -100,9 +100,9 @@ def history_of(page: Page) -> list[str]:
 
 
 def test_a_person_signs_in_at_the_provider_is_renewed_and_signs_out(
-    gateway: Running, issuer: str, watched: Watched
+    gateway: Running, issuer: str, new_page: NewPage
 ) -> None:
-    page = watched.page()
+    page = new_page()
     seen = Seen(page)
     page.goto(f"{gateway.url}/#/lab/chat")
     page.get_by_role("button", name="Sign in at 127.0.0.1").click()
@@ -159,23 +159,21 @@ def _status(gateway: Running, token: str) -> int:
     return httpx.get(f"{gateway.url}/spaces", headers={"Authorization": f"Bearer {token}"}).status_code
 
 
-def test_an_answer_with_another_state_is_not_used(gateway: Running, issuer: str, watched: Watched) -> None:
-    page = watched.page()
+def test_an_answer_with_another_state_is_not_used(gateway: Running, issuer: str, new_page: NewPage) -> None:
+    page = new_page()
     seen = Seen(page)
     leave_for_provider(page, gateway)
     page.goto(answer_address(gateway, code="stolen-code", state="x" * 43, iss=issuer))
     _expect_refused(page, seen, gateway, "belongs to another sign-in")
 
 
-@pytest.mark.parametrize("named", [{"iss": "https://evil.example"}, {}])
-def test_an_answer_of_another_issuer_or_of_none_is_not_used(
-    gateway: Running, watched: Watched, named: dict[str, str]
-) -> None:
-    page = watched.page()
+def test_an_answer_of_another_issuer_or_of_none_is_not_used(gateway: Running, new_page: NewPage) -> None:
+    page = new_page()
     seen = Seen(page)
-    leave_for_provider(page, gateway)
-    page.goto(answer_address(gateway, code="stolen-code", state=seen.state(), **named))
-    _expect_refused(page, seen, gateway, "comes from another provider")
+    for named in ({"iss": "https://evil.example"}, {}):
+        leave_for_provider(page, gateway)
+        page.goto(answer_address(gateway, code="stolen-code", state=seen.state(), **named))
+        _expect_refused(page, seen, gateway, "comes from another provider")
 
 
 def _expect_refused(page: Page, seen: Seen, gateway: Running, words: str, asked: int = 0) -> None:
@@ -187,8 +185,8 @@ def _expect_refused(page: Page, seen: Seen, gateway: Running, words: str, asked:
     assert seen.joins == []
 
 
-def test_an_id_token_with_another_nonce_is_refused(gateway: Running, watched: Watched) -> None:
-    page = watched.page()
+def test_an_id_token_with_another_nonce_is_refused(gateway: Running, new_page: NewPage) -> None:
+    page = new_page(alone=True)
     seen = Seen(page)
 
     def change(route: Route) -> None:
@@ -202,8 +200,8 @@ def test_an_id_token_with_another_nonce_is_refused(gateway: Running, watched: Wa
     _expect_refused(page, seen, gateway, "belongs to another sign-in", asked=1)
 
 
-def test_a_code_that_comes_again_is_refused(gateway: Running, issuer: str, watched: Watched) -> None:
-    page = watched.page()
+def test_a_code_that_comes_again_is_refused(gateway: Running, issuer: str, new_page: NewPage) -> None:
+    page = new_page()
     seen = Seen(page)
     leave_for_provider(page, gateway)
     confirm(page, "cyd")
@@ -218,7 +216,7 @@ def test_a_code_that_comes_again_is_refused(gateway: Running, issuer: str, watch
     exchanges = [each for each in seen.asked("/token") if "authorization_code" in (each.post_data or "")]
     assert len(exchanges) == 1
     # In a tab that has not begun anything: not sent either.
-    new = watched.page()
+    new = new_page()
     seen_new = Seen(new)
     new.goto(used)
     _expect_refused(new, seen_new, gateway, "used already")

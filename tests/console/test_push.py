@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from playwright.sync_api import CDPSession, Page, Route, Worker, expect
 
@@ -199,6 +200,24 @@ def test_who_counts_on_it_reads_that_it_has_stopped_and_a_service_that_refuses_i
     page.reload()
     sign_in(page, "t-human")
     expect(page.locator(".notice-text")).to_contain_text("Notifications on this device have stopped")
+
+
+def test_who_signed_in_for_a_time_reads_why_there_are_none(gateway: Running, watched: Watched) -> None:
+    """As everybody does who signs in at a provider: nobody is asked for a permission that is of no use."""
+    answer = httpx.post(
+        f"{gateway.url}/participants/human/tokens",
+        params={"space": "lab"},
+        json={"seconds": 600},
+        headers={"Authorization": "Bearer t-human"},
+        trust_env=False,
+    )
+    page = watched.page(service_workers="allow")
+    page.goto(gateway.url)
+    controlled(page)
+    sign_in(page, answer.json()["token"])
+    dialog = open_settings(page)
+    expect(dialog.locator(".caution")).to_contain_text("this sign-in ends by itself")
+    expect(dialog.get_by_role("button", name="Turn on")).to_have_count(0)
 
 
 def test_over_plain_http_the_page_says_why_there_are_none(gateway: Running, watched: Watched) -> None:

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from moot.protocol.operation import Json
-from tests.console.conftest import MemberAs, PageAs, Watched, sign_in
+from tests.console.conftest import MemberAs, NewPage, PageAs, sign_in
 from tests.console.gateway_and_members import Loop, Running, spaces
 
 
@@ -76,10 +76,7 @@ window.WebSocket = class extends Real { constructor(...all) { super(...all); win
 
 def test_what_was_said_meanwhile_is_fetched_and_no_gap_is_shown(gateway: Running, page_as: PageAs) -> None:
     """Nothing twice, nothing missing, and in order."""
-    page = page_as("watcher", "timeline")
-    page.add_init_script(WATCH_SOCKETS)
-    page.reload()
-    sign_in(page, "t-watcher")
+    page = page_as("watcher", "timeline", script=WATCH_SOCKETS)
     say(gateway, "agent", "before the loss")
     expect(page.get_by_role("option").filter(has_text="before the loss")).to_be_visible()
     lose(page)
@@ -113,16 +110,18 @@ def test_it_comes_back_after_the_gateway_restarts(gateway: Running, page_as: Pag
 
 
 @pytest.fixture
-def forgetful(tmp_path: Path, loop: Loop) -> Iterator[Running]:
+def forgetful(tmp_path: Path, loop: Loop, origin_port: int) -> Iterator[Running]:
     """A gateway that remembers five messages."""
-    running = Running(tmp_path, loop, spaces(), poll_messages=5)
+    running = Running(tmp_path, loop, spaces(), port=origin_port, poll_messages=5)
     yield running
     running.stop()
 
 
-def test_a_gap_is_shown_where_the_past_does_not_reach_back(forgetful: Running, watched: Watched) -> None:
-    """In its place, with what is known around it. What is pending the gateway tells all the same."""
-    page = watched.page()
+def test_what_the_gateway_does_not_remember_comes_from_the_journal(
+    forgetful: Running, new_page: NewPage
+) -> None:
+    """Between what is known around it. If the journal cannot be read a gap is shown, and loaded later."""
+    page = new_page(alone=True)
     page.add_init_script(WATCH_SOCKETS)
     page.goto(f"{forgetful.url}/#/lab/timeline")
     sign_in(page, "t-watcher")
@@ -130,26 +129,55 @@ def test_a_gap_is_shown_where_the_past_does_not_reach_back(forgetful: Running, w
     say(forgetful, "agent", "before the loss")
     post(forgetful, "agent", {"kind": "mcp/proposal", "payload": call})
     expect(page.get_by_role("option").filter(has_text="read_file")).to_be_visible()
-    lose(page)
-    expect(page.locator(".top .pill")).to_have_text("Offline")
-    for number in range(9):
-        say(forgetful, "agent", f"missed {number}")
-    find(page)
+
+    def miss(words: str) -> None:
+        lose(page)
+        expect(page.locator(".top .pill")).to_have_text("Offline")
+        for number in range(9):
+            say(forgetful, "agent", f"{words} {number}")
+        find(page)
+        expect(page.locator(".top .pill")).to_have_text("Live")
+
+    def shown_in_order(*words: str) -> None:
+        order = in_order(rows(page, ""))
+        places = [next(index for index, text in enumerate(order) if each in text) for each in words]
+        assert places == sorted(places)
+
+    miss("missed")
+    expect(rows(page, "missed")).to_have_count(9)
+    expect(page.locator(".gap-row")).to_have_count(0)
+    shown_in_order("before the loss", *(f"missed {number}" for number in range(9)))
+
+    page.route("**/history*", lambda route: route.fulfill(status=500, body="{}"))
+    miss("lost")
     expect(page.locator(".gap-row")).to_have_count(1)
-    expect(page.locator(".gap-row")).to_contain_text("no longer has all messages")
-    expect(rows(page, "missed 8")).to_have_count(1)
-    order = in_order(rows(page, ""))
-    places = [
-        next(index for index, text in enumerate(order) if words in text)
-        for words in ("before the loss", "Gap", "missed 8")
-    ]
-    assert places == sorted(places)
+    expect(page.locator(".gap-row")).to_contain_text("could not be loaded: open this line to load them")
+    expect(rows(page, "lost 0")).to_have_count(0)
+    shown_in_order("missed 8", "Gap", "lost 8")
     page.evaluate("location.hash = '#/lab/approvals'")
     expect(page.get_by_text("1 pending", exact=True)).to_be_visible()
     expect(page.locator(".approvals-detail")).not_to_contain_text("this may already be decided")
     page.evaluate("location.hash = '#/lab/timeline'")
     page.locator(".gap-row").click()
-    expect(page.get_by_role("complementary", name="Details")).to_contain_text("may be missing")
+    details = page.get_by_role("complementary", name="Details")
+    expect(details).to_contain_text("may be missing")
+    page.unroute("**/history*")
+    details.get_by_role("button", name="Load missing messages").click()
+    expect(rows(page, "lost")).to_have_count(9)
+    expect(page.locator(".gap-row")).to_have_count(0)
+    expect(rows(page, "before the loss")).to_have_count(1)
+    shown_in_order("before the loss", "missed 0", "missed 8", *(f"lost {number}" for number in range(9)))
+    # The chat has them too, in their order.
+    page.evaluate("location.hash = '#/lab/chat'")
+    texts = page.locator(".chat-message .text-block")
+    expect(texts).to_contain_text(["before the loss", *(f"missed {n}" for n in range(9)), "lost 0"])
+
+    page.route("**/history*", lambda route: route.fulfill(status=404, body="{}"))
+    page.evaluate("location.hash = '#/lab/timeline'")
+    expect(rows(page, "lost 8")).to_be_visible()
+    miss("gone")
+    expect(page.locator(".gap-row")).to_contain_text("no longer has all messages")
+    expect(page.locator(".gap-row")).not_to_contain_text("open this line")
 
 
 def test_somebody_who_was_removed_is_told_and_does_not_knock_again(

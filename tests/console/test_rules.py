@@ -15,14 +15,14 @@ from moot.protocol.operation import Json
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.gateway_and_members import Loop, Running
 from tests.console.rules_page import ApproverScene, card, dialog, notice, rule, trusting_spaces
-from tests.console.test_accessibility import PHONE, WIDE, issues
+from tests.console.test_accessibility import in_both, issues
 from tests.console.test_members_page import HOSTILE, too_wide
 
 
 @pytest.fixture
-def gateway(tmp_path: Path, loop: Loop) -> Iterator[Running]:
+def gateway(tmp_path: Path, loop: Loop, origin_port: int) -> Iterator[Running]:
     """As everywhere, with a participant for the approver and a guest who may not accept anything."""
-    running = Running(tmp_path, loop, trusting_spaces())
+    running = Running(tmp_path, loop, trusting_spaces(), port=origin_port)
     yield running
     running.stop()
 
@@ -288,24 +288,19 @@ def test_who_may_not_accept_sees_and_may_object_and_nobody_else_can_suggest(
     expect(rule(page)).to_have_count(0)
 
 
-@pytest.mark.parametrize(
-    ("scheme", "size"), [("light", WIDE), ("dark", PHONE)], ids=["light and wide", "dark and on a phone"]
-)
-def test_nothing_of_it_is_hard_to_use_or_dangerous(
-    page_as: PageAs, office: ApproverScene, scheme: str, size: dict[str, int]
-) -> None:
+def test_nothing_of_it_is_hard_to_use_or_dangerous(page_as: PageAs, office: ApproverScene) -> None:
     """Every state of the view, with the most hostile words that people and rules can hold (D-86)."""
-    page = page_as("human", "rules", color_scheme=scheme, viewport=size)
-    found, wide = {"empty": issues(page)}, {"empty": too_wide(page)}
+    page = page_as("human", "rules")
+    found = {"empty": in_both(page, issues, too_wide)}
     office.teach()
     expect(card(page)).to_have_count(1)
     for summary in card(page).locator("summary").all():
         summary.click()
-    found["suggested"], wide["suggested"] = issues(page), too_wide(page)
+    found["suggested"] = in_both(page, issues, too_wide)
     for key in ("a", "n", "e", "d"):
         page.keyboard.press(key)
         expect(page.get_by_role("dialog")).to_be_visible()
-        found[f"dialog {key}"] = issues(page)
+        found[f"dialog {key}"] = in_both(page, issues)
         page.keyboard.press("Escape")
         expect(page.get_by_role("dialog")).to_be_hidden()
     accept(page)
@@ -322,8 +317,35 @@ def test_nothing_of_it_is_hard_to_use_or_dangerous(
     office.second.run(lambda space: space.send("trust/stop", {"reason": HOSTILE}))
     expect(page.locator(".rules-box")).to_contain_text("⟨U+202E⟩gnp")
     page.locator("summary", has_text="Table").click()
-    found["stopped"], wide["stopped"] = issues(page), too_wide(page)
+    found["stopped"] = in_both(page, issues, too_wide)
     assert {name: each for name, each in found.items() if each} == {}
-    assert {name: each for name, each in wide.items() if each} == {}
     assert page.evaluate("window.__owned") is None
     assert page.locator("main img").count() == 0
+
+
+def test_what_a_rule_decided_is_reviewed_with_one_button_or_objected_to(
+    page_as: PageAs, office: ApproverScene
+) -> None:
+    page = page_as("human", "rules")
+    office.teach()
+    accept(page)
+    office.mood = "leave"
+    for day in range(30, 36):
+        assert office.write(f"reports/day-{day}.md") == "by approver"
+    expect(rule(page)).to_contain_text("Please review what it decided")
+    page.get_by_role("button", name="Review 6 decisions").click()
+    shown = page.get_by_role("dialog").locator(".review-list li")
+    expect(shown).to_have_count(6)
+    expect(shown.first).to_contain_text("reports/day-30.md")
+    assert issues(page) == []
+    page.get_by_role("button", name="All correct").click()
+    expect(notice(page, "Reviewed")).to_be_visible()
+    expect(rule(page)).not_to_contain_text("Please review")
+    (name,) = [each.name for each in office.store.rules]
+    assert office.approver.reviews.unreviewed(name) == ()
+    assert office.write("reports/day-40.md") == "by approver"
+    page.get_by_role("button", name="Refresh").click()
+    page.get_by_role("button", name="Review 1 decision").click()
+    page.get_by_role("dialog").get_by_role("button", name="Object to").click()
+    dialog(page, "Object to this decision?").get_by_role("button", name="Object", exact=True).click()
+    expect(rule(page)).to_contain_text("Suspended: human complained")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from playwright.sync_api import Page, Request, expect
 
-from tests.console.conftest import MemberAs, PageAs, Watched, sign_in
+from tests.console.conftest import MemberAs, NewPage, PageAs, sign_in
 from tests.console.gateway_and_members import Running
 
 
-def test_a_token_opens_its_spaces_and_stands_in_no_address(gateway: Running, watched: Watched) -> None:
-    page = watched.page()
+def test_a_token_opens_its_spaces_and_stands_in_no_address(gateway: Running, new_page: NewPage) -> None:
+    page = new_page()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(_address(request)))
     page.on("websocket", lambda socket: asked.append(socket.url))
@@ -27,8 +27,8 @@ def _address(request: Request) -> str:
     return request.url
 
 
-def test_a_wrong_token_is_told_what_to_do(gateway: Running, watched: Watched) -> None:
-    page = watched.page()
+def test_a_wrong_token_is_told_what_to_do(gateway: Running, new_page: NewPage) -> None:
+    page = new_page()
     page.goto(gateway.url)
     field = page.get_by_label("Token", exact=True)
     for token, words in (("t-nobody", "Unknown token"), ("two words", "Not a valid token")):
@@ -38,8 +38,8 @@ def test_a_wrong_token_is_told_what_to_do(gateway: Running, watched: Watched) ->
     expect(field).to_be_focused()
 
 
-def test_a_reload_forgets_the_token_unless_it_was_to_be_kept(gateway: Running, watched: Watched) -> None:
-    page = watched.page()
+def test_a_reload_forgets_the_token_unless_it_was_to_be_kept(gateway: Running, new_page: NewPage) -> None:
+    page = new_page()
     page.goto(gateway.url)
     sign_in(page, "t-human")
     page.reload()
@@ -102,7 +102,7 @@ def test_keys_are_listed_and_theme_is_remembered(page_as: PageAs) -> None:
 
 
 def test_a_link_from_a_signed_in_session_signs_in_another_device_once(
-    gateway: Running, page_as: PageAs, watched: Watched
+    gateway: Running, page_as: PageAs, new_page: NewPage
 ) -> None:
     page = page_as("human", "approvals")
     page.get_by_role("button", name="Space: lab").click()
@@ -113,14 +113,14 @@ def test_a_link_from_a_signed_in_session_signs_in_another_device_once(
     link = dialog.get_by_label("One-time link").input_value()
     assert link.startswith(f"{gateway.url}/#sign-in=")
     assert "t-human" not in link
-    phone = watched.page(viewport={"width": 390, "height": 800})
+    phone = new_page(viewport={"width": 390, "height": 800})
     phone.goto(link)
     expect(phone.locator(".top .pill")).to_have_text("Live")
     # The code is gone from the address and from the history, and the session outlives a reload.
     assert "sign-in" not in phone.url
     phone.reload()
     expect(phone.locator(".top .pill")).to_have_text("Live")
-    third = watched.page()
+    third = new_page()
     third.goto(link)
     expect(third.get_by_role("alert")).to_contain_text("used already")
     assert "sign-in" not in third.url

@@ -94,7 +94,7 @@ def test_a_held_yes_is_sent_when_its_time_is_over_and_not_if_the_page_slept(
     agent = member("agent")
     propose(agent, "add", a=1, b=2)
     proposal = propose(agent, "add", a=3, b=4)
-    page = page_as("human", "approvals")
+    page = page_as("human", "approvals", alone=True)
     shown(page, "add")
     expect(waiting(page)).to_have_count(2)
     choose(page, "5")

@@ -13,8 +13,10 @@ from websockets.asyncio.client import connect
 
 from moot.errors import MootError
 from moot.participant import JoinedSpace
-from tests.console.conftest import MemberAs, PageAs, sign_in
+from moot.protocol.operation import Json
+from tests.console.conftest import MemberAs, PageAs
 from tests.console.gateway_and_members import Loop, Running
+from tests.console.in_node import in_node
 from tests.waiting import HANG_SECONDS
 
 READ = {"name": "read_file", "arguments": {"path": "notes.txt"}}
@@ -161,12 +163,11 @@ def test_fifty_calls_at_once_stay_tellable_apart(page_as: PageAs, member: Member
 
 
 @pytest.mark.requirement("D002-4")
-def test_a_response_is_labelled_when_its_request_has_been_let_go(page_as: PageAs) -> None:
+def test_a_response_is_labelled_when_its_request_has_been_let_go() -> None:
     """In the store itself: the row of the request is gone, its operation is remembered."""
-    page = page_as("human", "timeline")
-    label = page.evaluate(
-        """async () => {
-            const { Envelopes } = await import("/console/core/envelopes.js");
+    label = in_node(
+        """async (bring) => {
+            const { Envelopes } = await bring("core/envelopes.js");
             const store = new Envelopes(1000);
             const put = (fields) => store.add({ from: "a", ...fields }, JSON.stringify(fields), 0);
             put({ id: "q", kind: "mcp/request", payload: { method: "tools/call", params: { name: "dig" } } });
@@ -285,13 +286,12 @@ def test_a_tool_that_fails_is_seen_to_fail(page_as: PageAs, member: MemberAs) ->
     expect(page.get_by_role("complementary", name="Details")).to_contain_text("Why did this fail?")
 
 
-def test_conversations_taken_in_one_by_one_stand_as_if_ordered_at_once(page_as: PageAs) -> None:
+def test_conversations_taken_in_one_by_one_stand_as_if_ordered_at_once() -> None:
     """The quick way and the plain way agree, for random conversations, folding and eviction."""
-    page = page_as("human", "timeline")
-    differ = page.evaluate(
-        """async () => {
-            const { Envelopes } = await import("/console/core/envelopes.js");
-            const { Grouping } = await import("/console/views/timeline-groups.js");
+    differ = in_node(
+        """async (bring) => {
+            const { Envelopes } = await bring("core/envelopes.js");
+            const { Grouping } = await bring("views/timeline-groups.js");
             let seed = 7;
             const random = (most) => { seed = (seed * 1103515245 + 12345) % 2147483648; return seed % most; };
             for (let round = 0; round < 40; round += 1) {
@@ -315,13 +315,12 @@ def test_conversations_taken_in_one_by_one_stand_as_if_ordered_at_once(page_as: 
     assert differ is None
 
 
-def test_an_order_made_in_slices_is_the_one_made_at_once(page_as: PageAs) -> None:
+def test_an_order_made_in_slices_is_the_one_made_at_once() -> None:
     """The newest lines come first, the older ones while more is said and old conversations wake up."""
-    page = page_as("human", "timeline")
-    found = page.evaluate(
-        """async () => {
-            const { Envelopes } = await import("/console/core/envelopes.js");
-            const { Grouping } = await import("/console/views/timeline-groups.js");
+    found = in_node(
+        """async (bring) => {
+            const { Envelopes } = await bring("core/envelopes.js");
+            const { Grouping } = await bring("views/timeline-groups.js");
             let seed = 11;
             const random = (most) => {
                 seed = (seed * 1103515245 + 12345) % 2147483648;
@@ -373,10 +372,7 @@ window.WebSocket = class extends Real {
 
 def in_a_rush(page_as: PageAs, member: MemberAs) -> tuple[Page, int]:
     """A timeline that has just heard thousands at once, and how many messages it holds."""
-    page = page_as("watcher", "timeline")
-    page.add_init_script(_SOCKET)
-    page.reload()
-    sign_in(page, "t-watcher")
+    page = page_as("watcher", "timeline", script=_SOCKET)
     # What comes of joining is heard when this is, and from then on nobody else speaks.
     member("agent").run(lambda space: space.chat("all are here"))
     expect(rows(page, "all are here")).to_be_visible()
@@ -396,7 +392,7 @@ def in_a_rush(page_as: PageAs, member: MemberAs) -> tuple[Page, int]:
 
 
 def test_a_rush_is_taken_in_whole_and_the_newest_stays_in_sight(page_as: PageAs, member: MemberAs) -> None:
-    """Thousands at once, another order and back: none is missing, and the list is at its end."""
+    """Thousands at once, another order and back: none is missing, the end is in sight, Home is the oldest."""
     page, count = in_a_rush(page_as, member)
     modes = page.get_by_role("button", name="Conversations", exact=True)
     for pressed in ("false", "true"):
@@ -409,13 +405,9 @@ def test_a_rush_is_taken_in_whole_and_the_newest_stays_in_sight(page_as: PageAs,
     page.keyboard.press("Home")
     expect(rows(page, "rush 0").first).to_be_in_viewport()
     assert page.evaluate("document.querySelector('.vl-inner').offsetHeight") == count * 32
-
-
-def test_home_is_the_oldest_though_the_newest_have_only_just_been_put_in_order(
-    page_as: PageAs, member: MemberAs
-) -> None:
-    """Pressed in the very turn in which another order was asked for: older lines come in slices after it."""
-    page, count = in_a_rush(page_as, member)
+    # Pressed in the very turn in which another order was asked for: older lines come in slices after it.
+    page.keyboard.press("End")
+    expect(rows(page, "rush 5999")).to_be_in_viewport()
     page.evaluate(
         """() => {
             const modes = document.querySelector(".tl-modes button");
@@ -433,3 +425,26 @@ def test_home_is_the_oldest_though_the_newest_have_only_just_been_put_in_order(
 
 def _count(page: Page) -> int:
     return int(page.locator(".tl-count").inner_text().split()[0].replace(",", ""))
+
+
+def test_what_failed_is_hidden_only_if_this_page_asked_by_itself() -> None:
+    rows: list[Json] = [
+        {"id": id, "kind": kind, "operation": operation, "about": about, "failed": failed}
+        for id, kind, operation, about, failed in [
+            ("own", "mcp/request", "tools/call", [], False),
+            ("1", "mcp/response", "tools/call", ["own"], True),
+            ("2", "mcp/response", "tools/call", ["other"], True),
+            ("3", "mcp/response", "tools/list", ["other"], True),
+            ("4", "mcp/response", "tools/list", ["other"], False),
+            ("5", "system/error", "", ["own"], True),
+            ("6", "chat", "", ["own"], False),
+        ]
+    ]
+    hidden = in_node(
+        """async (bring, rows) => {
+            const { isHousekeeping } = await bring("core/housekeeping.js");
+            return rows.filter((row) => isHousekeeping(row, (id) => id === "own")).map((row) => row.id);
+        }""",
+        rows,
+    )
+    assert hidden == ["own", "1", "4"]

@@ -8,8 +8,8 @@ from playwright.sync_api import Page, expect
 from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
 from tests.console.approvals_page import SETTLED, approve, detail, outcome, propose, row, shown, waiting
-from tests.console.conftest import MemberAs, PageAs, Watched, sign_in
-from tests.console.gateway_and_members import Running, gathered
+from tests.console.conftest import MemberAs, PageAs
+from tests.console.gateway_and_members import gathered
 
 # Hold back what a page hears, as a slow line would: its person then decides without knowing of the other.
 _DEAF = """
@@ -47,17 +47,14 @@ def arm(page: Page) -> None:
 
 @pytest.mark.requirement("MEW-3.2.1-4")
 def test_of_two_who_approve_at_once_one_wins_and_the_other_is_told_by_whom(
-    page_as: PageAs, member: MemberAs, watched: Watched, gateway: Running
+    page_as: PageAs, member: MemberAs
 ) -> None:
     member("files")
     agent, watcher = member("agent"), member("watcher")
     ran: list[Envelope] = []
     watcher.run(lambda space: executions(space, ran))
     proposal = propose(agent, "add", a=1)
-    first, second = page_as("human", "approvals"), watched.page()
-    second.add_init_script(_DEAF)
-    second.goto(f"{gateway.url}/#/lab/approvals")
-    sign_in(second, gateway.token("second"))
+    first, second = page_as("human", "approvals"), page_as("second", "approvals", script=_DEAF)
     for page in (first, second):
         shown(page, "add")
         arm(page)

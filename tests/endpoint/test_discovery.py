@@ -42,6 +42,7 @@ from tests.endpoint.web_and_dns_servers import (
     no_lookup,
     serving_pages,
 )
+from tests.rows import for_each_row
 from tests.waiting import HANG_SECONDS
 from tests.xprotocol.people import ALICE, BOB
 
@@ -312,7 +313,7 @@ async def test_a_catalogue_elsewhere_is_not_fetched_and_a_plain_relay_not_used(t
             await discover(name, replace(public, seconds=0.5), no_lookup)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "text",
     [
         "https://weather.example",

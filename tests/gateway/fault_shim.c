@@ -18,12 +18,16 @@
 struct control {
     long long sync_fault;  /* 0: none; -1: hangs; otherwise the errno */
     long long sync_passes; /* so many fsyncs still work */
-    long long write_room;  /* -1: no bound; otherwise so many bytes are still taken, then ENOSPC */
+    long long write_room;  /* -1: no bound; otherwise so many bytes are still taken, then `write_fault` */
+    long long write_fault; /* 0: ENOSPC; otherwise the errno */
     long long forgets;     /* a failed fsync zeroes what the last good one did not cover */
     long long database;    /* the faults are those of the database, not of the journal */
     long long clock_shift; /* nanoseconds that the wall clock is off */
     long long syncs_failed;
     long long syncs_hanging;
+    long long writes_failed;
+    long long sync_delay;  /* microseconds that each fsync takes longer */
+    char target[64];       /* the faults are those of files with this in their path; empty: as `database` says */
 };
 
 static volatile struct control *control;
@@ -45,6 +49,8 @@ static int concerns(int file, char *path) {
     ssize_t size = readlink(link, path, PATH_MAX - 1);
     if (size <= 0) return 0;
     path[size] = 0;
+    const char *target = (const char *) control->target;
+    if (*target) return strstr(path, target) != NULL;
     return strstr(path, control->database ? "moot.sqlite" : ".jsonl") != NULL;
 }
 
@@ -95,6 +101,7 @@ static int sync_with(int (*real)(int), int file) {
             return -1;
         }
     }
+    if (control->sync_delay > 0) usleep((useconds_t) control->sync_delay);
     if (fstat(file, &before) != 0) before.st_size = 0;
     int done = real(file);
     if (done == 0 && control->forgets) note_synced(path, before.st_size);
@@ -117,7 +124,8 @@ static ssize_t room_for(int file, size_t size) {
     char path[PATH_MAX];
     if (!control || control->write_room < 0 || !concerns(file, path)) return (ssize_t) size;
     if (control->write_room == 0) {
-        errno = ENOSPC;
+        control->writes_failed++;
+        errno = control->write_fault ? (int) control->write_fault : ENOSPC;
         return -1;
     }
     size_t taken = size < (size_t) control->write_room ? size : (size_t) control->write_room;
@@ -137,6 +145,11 @@ ssize_t pwrite64(int file, const void *bytes, size_t size, off64_t at) {
     if (!real) real = (ssize_t(*)(int, const void *, size_t, off64_t)) dlsym(RTLD_NEXT, "pwrite64");
     ssize_t room = room_for(file, size);
     return room < 0 ? -1 : real(file, bytes, (size_t) room, at);
+}
+
+/* The same on 64-bit systems, under the name that a library may have been linked with. */
+ssize_t pwrite(int file, const void *bytes, size_t size, off_t at) {
+    return pwrite64(file, bytes, size, (off64_t) at);
 }
 
 ssize_t writev(int file, const struct iovec *parts, int count) {

@@ -24,12 +24,17 @@ _FIELDS: Final = (
     "sync_fault",
     "sync_passes",
     "write_room",
+    "write_fault",
     "forgets",
     "database",
     "clock_shift",
     "syncs_failed",
     "syncs_hanging",
+    "writes_failed",
+    "sync_delay",
 )
+_TARGET_BYTES: Final = 64
+_SIZE: Final = 8 * len(_FIELDS) + _TARGET_BYTES
 HANGS: Final = -1
 _SOURCE: Final = Path(__file__).with_suffix(".c")
 
@@ -50,9 +55,9 @@ class FaultShim:
 
     def __init__(self, folder: Path) -> None:
         control = folder / "fault_shim.control"
-        control.write_bytes(bytes(8 * len(_FIELDS)))
+        control.write_bytes(bytes(_SIZE))
         with control.open("r+b") as file:
-            self._control = mmap.mmap(file.fileno(), 8 * len(_FIELDS))
+            self._control = mmap.mmap(file.fileno(), _SIZE)
         self.environ = {"LD_PRELOAD": str(_library(folder)), "FAULT_SHIM": str(control)}
         self.set(write_room=-1)
 
@@ -60,12 +65,18 @@ class FaultShim:
         for name, value in values.items():
             struct.pack_into("=q", self._control, 8 * _FIELDS.index(name), value)
 
+    def aim(self, target: str) -> None:
+        """The faults are those of files with this text in their path, and of no others."""
+        raw = target.encode("ascii")
+        assert len(raw) < _TARGET_BYTES
+        self._control[8 * len(_FIELDS) : _SIZE] = raw.ljust(_TARGET_BYTES, b"\0")
+
     def get(self, name: str) -> int:
         (value,) = struct.unpack_from("=q", self._control, 8 * _FIELDS.index(name))
         return int(value)
 
     def heal(self) -> None:
-        self.set(sync_fault=0, sync_passes=0, write_room=-1)
+        self.set(sync_fault=0, sync_passes=0, write_room=-1, write_fault=0, sync_delay=0)
 
 
 def cut_power(folder: Path) -> None:

@@ -1,11 +1,12 @@
-// A provider of OpenID Connect that others wrote and had certified, with three clients of ours: `console` signs people
-// in with a code and PKCE, `cli` with a code on another device, `robot` is a program with a secret.
-// Arguments: the port, the audience, the address that codes go back to, for how many seconds tokens are valid. POST /test/rotate gives it another key.
+// A provider of OpenID Connect that others wrote and had certified, with four clients of ours: `console` signs people
+// in with a code and PKCE, as does `editor`, `cli` with a code on another device, `robot` is a program with a secret.
+// Arguments: the port, the audience, the address that codes go back to, for how many seconds tokens are valid, and
+// addresses of MCP servers, whose clients may register themselves. POST /test/rotate gives it another key.
 import { createServer } from 'node:http';
 import { generateKeyPairSync, randomUUID } from 'node:crypto';
 import { Provider, errors } from 'oidc-provider';
 
-const [port, audience, redirect, seconds] = process.argv.slice(2);
+const [port, audience, redirect, seconds, ...servers] = process.argv.slice(2);
 const issuer = `http://127.0.0.1:${port}`;
 const store = new Map();
 const names = new Map();
@@ -38,6 +39,7 @@ const signed = { id_token_signed_response_alg: 'ES256' };
 const open = { token_endpoint_auth_method: 'none', application_type: 'native', ...signed };
 const clients = [
   { client_id: 'console', ...open, redirect_uris: [redirect], grant_types: ['authorization_code', 'refresh_token'] },
+  { client_id: 'editor', ...open, redirect_uris: [redirect], grant_types: ['authorization_code', 'refresh_token'] },
   { client_id: 'cli', ...open, redirect_uris: [], response_types: [],
     grant_types: ['urn:ietf:params:oauth:grant-type:device_code', 'refresh_token'] },
   { client_id: 'robot', client_secret: 'robot-secret', redirect_uris: [], response_types: [],
@@ -48,16 +50,17 @@ const enabled = { enabled: true };
 function makeProvider(keys) {
   return new Provider(issuer, {
     adapter: Storage, clients, jwks: { keys }, cookies: { keys: ['only for tests'] },
-    clientBasedCORS: () => true, pkce: { required: () => true }, rotateRefreshToken: true, scopes: ['openid', 'offline_access'],
+    clientBasedCORS: () => true, pkce: { required: () => true }, rotateRefreshToken: true, scopes: ['openid', 'offline_access', 'moot:read', 'moot:call'], clientDefaults: signed,
     findAccount: (_, id) => ({ accountId: id, claims: () => ({ sub: id }) }),
     extraTokenClaims: (_, token) => ({ preferred_username: token.accountId, groups: ['staff'] }),
     features: {
-      devInteractions: enabled, deviceFlow: enabled, clientCredentials: enabled, revocation: enabled,
+      devInteractions: enabled, deviceFlow: enabled, clientCredentials: enabled, revocation: enabled, registration: { enabled: servers.length > 0 },
       resourceIndicators: {
         ...enabled, defaultResource: () => audience, useGrantedResource: () => true,
         getResourceServerInfo: (_, resource) => {
-          if (resource !== audience) throw new errors.InvalidTarget();
-          return { scope: '', audience, accessTokenTTL: Number(seconds), accessTokenFormat: 'jwt', jwt: { sign: { alg: 'ES256' } } };
+          if (resource !== audience && !servers.includes(resource)) throw new errors.InvalidTarget();
+          const scope = resource === audience ? '' : 'moot:read moot:call';
+          return { scope, audience: resource, accessTokenTTL: Number(seconds), accessTokenFormat: 'jwt', jwt: { sign: { alg: 'ES256' } } };
         },
       },
     },

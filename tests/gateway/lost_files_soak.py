@@ -60,7 +60,7 @@ async def history(folder: Path, seed: int) -> Path:
         elif act == 3:
             if room.host.space.state.roster.resolve(name) is not None:
                 narrowed = read_capabilities([{"kind": "mcp/request"}])
-                await room.host.change_capabilities(name, (), narrowed, "root")
+                await room.host.rights.change_capabilities(name, (), narrowed, "root")
         else:
             say(alice, "chat", {"text": "x" * rng.randrange(300)})
         if rng.random() < 0.4:
@@ -176,12 +176,16 @@ async def lose_files(folder: Path, rounds: int, seed: int) -> dict[str, int]:
         rng = random.Random(f"{seed} {round}")
         copy = folder / f"round{round}"
         shutil.copytree(file.parent, copy)
-        done = [damage(copy, rng) for _ in range(rng.choice([1, 1, 1, 2]))]
+        done = [damage(copy, rng) for _ in range(rng.choice([1, 1, 1, 2, 2]))]
+        if rng.random() < 0.2:
+            (copy / "data" / "spaces" / "lab" / "position.json").unlink(missing_ok=True)
+            done.append("position.json: remove")
         what = f"seed {seed} round {round}: {', '.join(done)}"
         known = widest_known(copy / file.name)
         try:
-            # After two losses there may be no witness left; after one there is.
-            check_not_wider(await start(copy / file.name), truth if len(done) == 1 else known, what)
+            # After one loss there is a witness left, and while the database is whole; otherwise perhaps none.
+            is_witnessed = len(done) == 1 or not any("moot.sqlite" in each for each in done)
+            check_not_wider(await start(copy / file.name), truth if is_witnessed else known, what)
             outcomes["started"] += 1
         except UsageError as refusal:
             outcomes["refused"] += 1

@@ -53,6 +53,9 @@ class Provider:
         self.discovery_issuer: str | None = None
         # Further fields of the discovery document.
         self.discovery: dict[str, Any] = {}
+        # Served instead of the keys, or beside them.
+        self.raw_keys: bytes | None = None
+        self.other_keys: list[Json] = []
         self._server: asyncio.Server | None = None
 
     def rules(self, *rules: Json, **more: Json) -> dict[str, Json]:
@@ -93,12 +96,14 @@ class Provider:
                 return
             if path == "/keys":
                 self.fetched += 1
-                body: Json = {"keys": [key.public for key in self.keys]}
+                body: Json = {"keys": [*self.other_keys, *(key.public for key in self.keys)]}
             else:
                 issuer = self.discovery_issuer or self.issuer
                 body = {"issuer": issuer, "jwks_uri": f"{self.issuer}/keys"}
                 body |= {"token_endpoint": f"{self.issuer}/token"} | self.discovery
             raw = json.dumps(body).encode()
+            if path == "/keys" and self.raw_keys is not None:
+                raw = self.raw_keys
             head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(raw)}\r\n\r\n"
             writer.write(head.encode() + raw)
             await writer.drain()

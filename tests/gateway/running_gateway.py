@@ -233,6 +233,7 @@ class GatewayUnderTest:
             proxy=None,
             compression=None,
             ping_interval=None,
+            open_timeout=HANG_SECONDS,
             max_size=None,
             max_queue=None,
         )
@@ -298,9 +299,13 @@ class LocalGateway(GatewayUnderTest):
         await until(lambda: not (clients and self.gateway.connections()))
 
 
+# libyaml's is ten times quicker; an unusual build of PyYAML may be without.
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
 def write_config(folder: Path, settings: Json, name: str = "moot.yaml") -> Path:
     path = folder / name
-    path.write_text(yaml.safe_dump(settings, sort_keys=False), "utf-8")
+    path.write_text(yaml.dump(settings, Dumper=_DUMPER, sort_keys=False), "utf-8")
     path.chmod(0o600)
     return path
 

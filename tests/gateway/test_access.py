@@ -122,7 +122,8 @@ async def test_a_token_can_stand_for_rights_or_a_profile_of_its_own(tmp_path: Pa
         client = await room.open("/ws?space=lab", token="t-profile")
         await client.hear("system/welcome")
         assert await client.refused("mcp/request", CALL) == "capability_violation"
-        assert await client.refused("mcp/proposal", CALL) is None
+        assert await client.refused("mcp/proposal", CALL, id="p1") is None
+        assert await client.refused("mcp/withdraw", {}, correlation_id=["p1"]) is None
 
 
 @pytest.mark.requirement("MEW-4.1-19", "MCPX-4.1-13", "MCPX-7.1-1", "MEW-7.3-1")

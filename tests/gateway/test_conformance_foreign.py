@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import itertools
 import json
+import socket
+import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -22,11 +26,11 @@ from websockets.http11 import Request, Response
 from websockets.sync.server import Server, ServerConnection, serve
 
 from moot.cli import main
-from moot.conformance.vectors import load_vectors
+from moot.conformance.blocking_client import GatewayAddress
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
-
-VECTORS = {vector.name: vector for _, vector in load_vectors()}
+from tests.conformance_vectors import all_vectors
+from tests.waiting import HANG_SECONDS
 
 
 class ForeignGateway:
@@ -39,15 +43,27 @@ class ForeignGateway:
         self.numbers = itertools.count(1)
         # The payload of every welcome is this, if it is not None.
         self.odd_welcome: Json = None
+        # What every welcome lists besides the rights that were given.
+        self.extra_rights: list[Json] = []
+        # How long a grant is on its way, when everything else has been said.
+        self.grant_seconds = 0.0
+        # How many connections it takes before it stops answering.
+        self.max_connections: int | None = None
         # How long it takes from telling one member of a departure to telling the next.
         self.leave_seconds = 0.0
 
     def serve(self, socket: ServerConnection) -> None:
         join = json.loads(socket.recv())
+        if self.max_connections is not None:
+            self.max_connections -= 1
+            if self.max_connections < 0:
+                with suppress(ConnectionClosed):
+                    socket.recv()
+                return
         me, rights = join.get("participantId", "somebody"), self.rights.get(join.get("token"), [])
         with self.lock:
             others = [{"id": each, "capabilities": []} for each in self.sockets]
-            you = {"id": me, "capabilities": rights}
+            you = {"id": me, "capabilities": rights + self.extra_rights}
             welcome = {"you": you, "participants": others, "active_streams": []}
             self.tell(socket, "system/welcome", self.odd_welcome or welcome)
             news = {"event": "join", "participant": you}
@@ -91,8 +107,17 @@ class ForeignGateway:
                 for each in self.sockets.values():
                     self.tell(each, "stream/open", {**payload, **opened, "authorized_writers": [me]}, sent)
             filled = {"protocol": "mew/v0.4", "id": "x", "ts": "2026-11-16T09:00:00Z", "from": me} | sent
+            if kind == "capability/grant" and self.grant_seconds:
+                later = threading.Timer(self.grant_seconds, self.relay, [filled])
+                later.daemon = True
+                later.start()
+            else:
+                self.relay(filled)
+
+    def relay(self, envelope: Json) -> None:
+        with self.lock:
             for each in self.sockets.values():
-                self.send(each, filled)
+                self.send(each, envelope)
 
     def tell(self, socket: ServerConnection, kind: str, payload: Json, about: Json = None) -> None:
         envelope: dict[str, Json] = {
@@ -137,7 +162,7 @@ def report(url: str, folder: Path, capsys: pytest.CaptureFixture[str], only: str
     token.chmod(0o600)
     assert main(["conformance", url, "--token-file", str(token), "--json", "--only", only]) in (0, 1)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    wanted = [name for name, each in VECTORS.items() if any(row.startswith(only) for row in each.rows)]
+    wanted = [each.name for _, each in all_vectors() if any(row.startswith(only) for row in each.rows)]
     # Whole, whatever happened on the way.
     assert [line["name"] for line in lines] == wanted
     assert all(line["message"] for line in lines if line["passed"] is not True)
@@ -176,6 +201,158 @@ def test_a_rule_that_is_broken_is_blamed_with_what_was_heard(
     forged = report(url, tmp_path, capsys, "MEW-4.1-1")
     assert any(line["passed"] is False for line in forged.values())
     assert all("no answer" not in str(line["message"]) for line in forged.values()), told(forged)
+
+
+def test_what_a_story_only_uses_is_blamed_by_its_own_row(
+    gateway: tuple[ForeignGateway, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """This gateway enforces no pause, lists a right too much, and lets everybody in."""
+    foreign, url = gateway
+    addressed = report(url, tmp_path, capsys, "MEW-3-7")
+    story = addressed["a control without to, or with an empty one, means everybody else"]
+    assert (story["passed"], story["breaks"]) == (False, ["MEW-3.9.1-4"]), story
+    assert "is not refused with participant_paused" in story["message"]
+    strangers = report(url, tmp_path, capsys, "MEW-3-23")[
+        "nobody comes in uninvited, and nobody forges an invite-ack"
+    ]
+    assert strangers["breaks"] == ["MEW-5.2-2"], strangers
+    closing = report(url, tmp_path, capsys, "MEW-3.10.4-3")["a close that names no open stream is refused"]
+    assert closing["breaks"] == ["MEW-3.10.4-3"], closing
+    foreign.extra_rights = [{"kind": "mcp/response"}]
+    arrivals = report(url, tmp_path, capsys, "MEW-3.7-5")
+    assert {row for line in arrivals.values() for row in line["breaks"]} == {"MEW-5.2-4"}, told(arrivals)
+    # In the table the other rows of a broken story are not judged, and it says what they would need.
+    token = str(tmp_path / "root.token")
+    assert main(["conformance", url, "--token-file", token, "--only", "MEW-3.7-5"]) == 1
+    table = capsys.readouterr().out
+    assert "failed        MEW-5.2-4" in table
+    assert "not runnable  MEW-3.7-5" in table
+    assert "needs MEW-5.2-4: " in table
+
+
+def test_what_comes_late_has_come(
+    gateway: tuple[ForeignGateway, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """MEW does not say how soon an envelope is relayed, or that streams of who left are closed."""
+    foreign, url = gateway
+    foreign.grant_seconds = 0.1
+    seen = report(url, tmp_path, capsys, "MEW-3.6.1-12")
+    line = seen["everyone sees who grants what to whom, and why"]
+    assert "does not hear {'id': 'g1" not in str(line["message"]), line
+
+
+def test_a_gateway_that_falls_silent_is_not_asked_for_ever(
+    gateway: tuple[ForeignGateway, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    foreign, url = gateway
+    monkeypatch.setattr("moot.cli.conformance.GatewayAddress", partial(GatewayAddress, seconds=0.3))
+    foreign.max_connections = 1
+    lines = report(url, tmp_path, capsys, "MEW-3.6.1")
+    asked = [line["message"] for line in lines.values() if "needs " not in line["message"]]
+    assert all("was not welcomed within 0.3 s" in message for message in asked[:3])
+    assert len(asked) > 4
+    assert all("not tried: the gateway did not answer" in message for message in asked[3:])
+
+
+class QuietHandler(BaseHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """It says nothing on the stderr that is looked at."""
+
+
+def serve_http() -> tuple[str, Callable[[], None]]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), QuietHandler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    def stop() -> None:
+        server.shutdown()
+        server.server_close()
+
+    return f"http://127.0.0.1:{server.server_port}", stop
+
+
+def serve_silence() -> tuple[str, Callable[[], None]]:
+    listener = socket.create_server(("127.0.0.1", 0))
+    return f"http://127.0.0.1:{listener.getsockname()[1]}", listener.close
+
+
+def serve_reset() -> tuple[str, Callable[[], None]]:
+    """As a port with TLS answers plain HTTP."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                connection.recv(16)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                connection.close()
+
+    thread = threading.Thread(target=accept, daemon=True)
+    thread.start()
+
+    def stop() -> None:
+        # Closing alone does not wake a thread that waits in accept.
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join(HANG_SECONDS)
+        listener.close()
+        assert not thread.is_alive()
+
+    return f"http://127.0.0.1:{listener.getsockname()[1]}", stop
+
+
+def serve_websocket(handler: Callable[[ServerConnection], None]) -> tuple[str, Callable[[], None]]:
+    server = serve(handler, "127.0.0.1", 0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return f"http://127.0.0.1:{server.socket.getsockname()[1]}", server.shutdown
+
+
+def echo(connection: ServerConnection) -> None:
+    with suppress(ConnectionClosed):
+        for message in connection:
+            connection.send(message)
+
+
+def close_after_join(connection: ServerConnection) -> None:
+    with suppress(ConnectionClosed):
+        connection.recv()
+        connection.close(1008, "not today")
+
+
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [
+        (serve_http, "does not let us in: HTTP 501"),
+        (serve_silence, "no answer within 0.3 s. Is this a MEW gateway?"),
+        (serve_reset, "If it has TLS, use https://"),
+        (lambda: serve_websocket(echo), "Is this a MEW gateway?"),
+        (lambda: serve_websocket(close_after_join), "not today"),
+    ],
+)
+def test_what_is_no_gateway_is_told_in_one_line_without_the_token(
+    start: Callable[[], tuple[str, Callable[[], None]]],
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("moot.cli.conformance.GatewayAddress", partial(GatewayAddress, seconds=0.3))
+    token = tmp_path / "root.token"
+    token.write_text("t-very-secret")
+    token.chmod(0o600)
+    url, stop = start()
+    try:
+        assert main(["conformance", url, "--token-file", str(token)]) in (1, 2)
+    finally:
+        stop()
+    told = capsys.readouterr().err
+    assert words in told
+    assert len(told.splitlines()) == 1
+    assert "<" not in told
+    assert "t-very-secret" not in told
+    assert "should not have happened" not in told
 
 
 def test_odd_answers_end_no_report(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import resource
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from moot.config import load
 from moot.errors import UsageError
 from moot.protocol.operation import Json
+from tests.gateway.fault_shim import FaultShim
 from tests.gateway.running_gateway import (
     GatewayUnderTest,
     gateway_settings,
@@ -18,6 +20,7 @@ from tests.gateway.running_gateway import (
     space_settings,
     write_config,
 )
+from tests.gateway.served import served
 from tests.waiting import until_told
 
 PEOPLE = participants(alice=["*"], bob=["chat"])
@@ -144,3 +147,15 @@ def test_the_model_is_a_space_of_the_configuration(tmp_path: Path) -> None:
     for wrong in ("labb", True):
         with pytest.raises(UsageError, match=r"auto_create_spaces: names the space.*: lab, vault"):
             load(configured(tmp_path, auto_create_spaces=wrong), environ={})
+
+
+async def test_a_space_whose_mark_is_not_on_disk_is_not_created(tmp_path: Path) -> None:
+    """Without the mark it would be gone after a power cut, with all that was said there."""
+    shim = FaultShim(tmp_path)
+    async with served(configured(tmp_path, auto_create_spaces="lab"), environ=shim.environ) as gateway:
+        shim.set(sync_fault=errno.EIO)
+        shim.aim("like")
+        assert await gateway.status("/ws?space=garden", token="t-alice") == 503
+        assert not (tmp_path / "data" / "spaces" / "garden").exists()
+        shim.heal()
+        assert await gateway.status("/ws?space=garden", token="t-alice") == 101

@@ -25,8 +25,8 @@ from tests.gateway.running_gateway import (
     space_settings,
     write_config,
 )
-from tests.gateway.served import served, started
-from tests.waiting import HANG_SECONDS, bounded, until
+from tests.gateway.served import Finished, served, started
+from tests.waiting import HANG_SECONDS, bounded, until, until_told
 
 PEOPLE = participants(alice=["*"], bob=["*"], carol=["chat"])
 GRANT: Json = {"recipient": "carol", "capabilities": [{"kind": "mcp/request"}]}
@@ -55,7 +55,7 @@ async def ids_of(gateway: GatewayUnderTest, id: str) -> list[str]:
     return [each["id"] for each in (await gateway.poll("alice", id=id))["messages"]]
 
 
-@pytest.mark.parametrize("fault", ["fsync", "write", "hang"])
+@pytest.mark.parametrize("fault", ["fsync", "full", "write", "hang"])
 @pytest.mark.parametrize("mode", ["on", "strict"])
 async def test_a_post_that_waits_when_the_journal_fails_is_unknown_and_then_can_be_looked_up(
     tmp_path: Path, mode: str, fault: str
@@ -68,8 +68,10 @@ async def test_a_post_that_waits_when_the_journal_fails_is_unknown_and_then_can_
         match fault:
             case "fsync":
                 shim.set(sync_fault=errno.EIO)
-            case "write":
+            case "full":
                 shim.set(write_room=40)
+            case "write":
+                shim.set(write_room=40, write_fault=errno.EIO)
             case "hang":
                 shim.set(sync_fault=HANGS)
         answer = await gateway.post("bob", fields("chat", id="lost?"))
@@ -124,6 +126,89 @@ async def test_a_grant_is_withheld_until_it_is_on_disk_and_a_kick_is_not(tmp_pat
         await healthy(gateway, "ok")
         assert carol.kinds().count("system/welcome") == 2
     assert {"g1", "c1", "r1", "k1"} <= set(accepted_ids(tmp_path))
+
+
+async def test_a_disk_that_fails_beside_the_journal_gives_no_rights_back_and_is_made_up_for(
+    tmp_path: Path,
+) -> None:
+    """EIO when snapshots, positions and tokens are written: each in turn, and then after a restart."""
+    shim = FaultShim(tmp_path)
+    people = PEOPLE | {"dora": {"capabilities": [{"kind": "chat"}]}}
+    file = write_config(
+        tmp_path,
+        gateway_settings({"lab": space_settings(people)}, snapshot_records=10, journal={"mode": "on"}),
+    )
+    position = tmp_path / "data" / "spaces" / "lab" / "position.json"
+    tokens = tmp_path / "data" / "tokens"
+    metric = 'moot_snapshots_saved{space="lab"} '
+
+    async def says(gateway: GatewayUnderTest, value: str) -> bool:
+        return metric + value in (await gateway.http.get("/metrics")).text
+
+    def fail_writing(what: str) -> None:
+        shim.heal()
+        shim.aim(what)
+        shim.set(write_room=0, write_fault=errno.EIO)
+
+    # A token that is cut short could be guessed: none is made.
+    fail_writing("/tokens/")
+    shim.set(write_room=7)
+    with pytest.raises(Finished) as ended:
+        await started(file, environ=shim.environ)
+    assert (ended.value.code, "Input/output error" in ended.value.stderr) == (2, True)
+    assert not list(tokens.glob("*.token"))
+    shim.heal()
+    async with served(file, environ=shim.environ) as gateway:
+        alice = await gateway.join("alice")
+        fail_writing("moot.sqlite")
+        for number in range(12):
+            assert (await gateway.post("bob", fields("chat", id=f"c{number}"))).status_code == 200
+        await until_told(lambda: says(gateway, "0.0"))
+        # The journal has all of it, so that nobody has to wait.
+        await healthy(gateway, "ok")
+        before = position.read_bytes()
+        assert (await gateway.post("alice", fields("capability/grant", GRANT, id="g1"))).status_code == 200
+        await until(lambda: position.read_bytes() != before)
+        fail_writing("position.json")
+        before = position.read_bytes()
+        kick: Json = {"participant_id": "carol"}
+        failed = shim.get("writes_failed")
+        assert (await gateway.post("alice", fields("space/kick", kick, id="k1"))).status_code == 200
+        await until(lambda: shim.get("writes_failed") > failed)
+        assert position.read_bytes() == before
+        shim.heal()
+        # Though nobody changes rights again.
+        await until(lambda: position.read_bytes() != before)
+        for number in range(12):
+            assert (await gateway.post("bob", fields("chat", id=f"d{number}"))).status_code == 200
+        await until_told(lambda: says(gateway, "1.0"))
+        fail_writing("/tokens/")
+        rotated = (await gateway.admin("POST", "participants/dora/token", {})).json()
+        assert "valid until the gateway starts again" in rotated["message"]
+        assert not (tokens / "dora.token").exists()
+        dora = await gateway.open("/ws?space=lab", token=rotated["token"])
+        await dora.hear("system/welcome")
+        shim.heal()
+        assert await alice.refused("chat", {"text": "still here"}) is None
+    assert {"c11", "g1", "k1", "d11"} <= set(accepted_ids(tmp_path))
+    async with served(file, environ=shim.environ) as gateway:
+        assert await gateway.status("/ws?space=lab", token="t-carol") == 401
+        assert await gateway.status("/ws?space=lab", token=rotated["token"]) == 401
+        assert await gateway.status("/ws?space=lab", token=(tokens / "dora.token").read_text().strip()) == 101
+
+
+async def test_a_slow_disk_has_its_time_at_the_end_of_many_spaces(tmp_path: Path) -> None:
+    """Each has a snapshot and a position to write; that they are many is no reason to give up."""
+    shim = FaultShim(tmp_path)
+    spaces = {f"s{number}": space_settings(PEOPLE) for number in range(12)}
+    gateway = await started(write_config(tmp_path, gateway_settings(spaces)), environ=shim.environ)
+    await gateway.close()
+    shim.aim("/data/")
+    shim.set(sync_delay=15_000)
+    code, _ = await gateway.end(signal.SIGTERM)
+    assert code == 0
+    assert "not closed" not in gateway.stderr()
+    assert "not saved" not in gateway.stderr()
 
 
 async def test_a_hanging_fsync_shows_in_log_and_metrics_and_lets_the_gateway_stop(tmp_path: Path) -> None:

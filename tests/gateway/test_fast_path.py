@@ -110,7 +110,7 @@ async def _reload_rate(one: SocketlessGateway, alice: SocketlessSession) -> str:
 
 
 async def _administer(one: SocketlessGateway, alice: SocketlessSession) -> str:
-    await one.host.change_capabilities("bob", (), read_capabilities([{"kind": "chat"}]), "root")
+    await one.host.rights.change_capabilities("bob", (), read_capabilities([{"kind": "chat"}]), "root")
     return "capability_violation"
 
 

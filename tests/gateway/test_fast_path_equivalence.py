@@ -365,10 +365,10 @@ async def _played(step: Step, home: SocketlessGateway) -> str:
             rights = read_capabilities([{"kind": step.right}])
             try:
                 if step.act == "restore":
-                    done = await host.restore_member(step.name, "root")
+                    done = await host.rights.restore_member(step.name, "root")
                 else:
                     add, remove = (rights, ()) if step.act == "add" else ((), rights)
-                    done = await host.change_capabilities(step.name, add, remove, "root")
+                    done = await host.rights.change_capabilities(step.name, add, remove, "root")
             except Refused as refusal:
                 return f"{step} {refusal.code}"
             if step.act == "restore":
@@ -422,14 +422,14 @@ async def _use_token(step: Mint | Identify | Renew | SignOut, home: SocketlessGa
                 keys=(f"sub-{step.name}", f"sid-{step.token}"),
                 issued_at=now,
             )
-            host.sign_in(SignIn(token=token, capabilities=rights))
+            host.rights.sign_in(SignIn(token=token, capabilities=rights))
         case Renew():
             sessions = host.space.state.roster.sessions.values()
             admitted = [each.id for each in sessions if tokens.get(each.options.token or "") is not None]
             if admitted:
-                host.renew(admitted[-1], hash_token(home.tokens.get(step.token, step.token)))
+                host.rights.renew(admitted[-1], hash_token(home.tokens.get(step.token, step.token)))
         case SignOut():
-            await host.sign_out([f"sub-{step.name}"], "root", issued_before=now, keep_seconds=900)
+            await host.rights.sign_out([f"sub-{step.name}"], "root", issued_before=now, keep_seconds=900)
 
 
 def _forget_debts(home: SocketlessGateway) -> None:

@@ -260,6 +260,25 @@ async def test_polling_speaks_the_dialect_that_is_asked_for(stage: SharedGateway
         assert kind in [each["kind"] for each in polled["messages"]]
 
 
+async def test_who_reads_more_than_it_may_send_is_told_when_to_come_again(tmp_path: Path) -> None:
+    """Each answer is made anew, up to megabytes: asked for in a loop, it would keep the loop from others."""
+    rules: Json = {"limits": {"bytes_per_second": 5_000}}
+    people = participants(alice=["chat"], bob=["chat"])
+    async with running_gateway(tmp_path, people, rules=rules) as room:
+        said = {"kind": "chat", "payload": {"text": "x" * 50_000}}
+        assert (await room.post("alice", said)).status_code == 200
+        assert (await room.poll("bob"))["messages"]
+        headers = {"Authorization": "Bearer t-bob"}
+        for path in ("/participants/bob/messages", "/spaces/lab/proposals", "/participants/bob/roster"):
+            refused = await room.http.get(path, headers=headers)
+            assert (refused.status_code, refused.json()["error"]) == (429, "rate_limited"), path
+            assert refused.json()["limit"] == "bytes_per_second"
+            assert int(refused.headers["Retry-After"]) >= 1
+        # Everybody has their own rate, and what was sent is counted apart.
+        assert (await room.poll("alice"))["messages"]
+        assert (await room.post("bob", {"kind": "chat", "payload": {"text": "hi"}})).status_code == 200
+
+
 async def test_nobody_polls_for_what_was_said_before_or_without_them(tmp_path: Path) -> None:
     """D-40: member at the time; an invitee, and somebody who was removed and is back."""
     async with running_gateway(tmp_path, PEOPLE) as room:

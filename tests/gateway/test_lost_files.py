@@ -20,8 +20,9 @@ import websockets
 from moot.cli import main
 from moot.errors import UsageError
 from moot.protocol.operation import Json
-from moot.store.database import stored_snapshots
+from moot.store.database import stored_marker, stored_snapshots
 from moot.store.journal_reader import read_records
+from moot.store.position_marker import read_marker
 from tests.gateway.running_gateway import (
     GatewayUnderTest,
     gateway_settings,
@@ -80,11 +81,14 @@ async def decide(tmp_path: Path, **gateway: Json) -> Path:
     await tell(room, 10)
     assert await alice.refused("capability/revoke", {"recipient": "bob", "grant_id": "g1"}) is None
     assert await alice.refused("space/kick", {"participant_id": "mallory"}) is None
+    # Now: where few segments are kept, its record may be removed soon.
+    kick = kick_number(tmp_path)
     await tell(room, 10)
     assert (await room.post("alice", {"kind": "chat", "payload": {}})).status_code == 200
     if (settings | gateway)["snapshot_records"] == SNAPSHOT_RECORDS:
         # Written beside everything else: a gateway on a busy machine may be killed before.
-        await until(lambda: last_snapshot(tmp_path) > kick_number(tmp_path))
+        await until(lambda: last_snapshot(tmp_path) > kick)
+    await until(lambda: noted_in_both(tmp_path) >= kick)
     await room.close()
     await room.end(signal.SIGKILL)
     return file
@@ -92,6 +96,12 @@ async def decide(tmp_path: Path, **gateway: Json) -> Path:
 
 def kick_number(folder: Path) -> int:
     return next(r.number for r in read_records(journal_of(folder)) if r.text("kind") == "space/kick")
+
+
+def noted_in_both(folder: Path) -> int:
+    """How far the space had come by the file and by its copy."""
+    copies = read_marker(journal_of(folder).parent), stored_marker(data_of(folder) / "moot.sqlite", "lab")
+    return min(0 if each is None else each.record for each in copies)
 
 
 def last_snapshot(folder: Path) -> int:
@@ -265,6 +275,24 @@ async def test_the_end_behind_the_last_snapshot_is_missed_as_well(tmp_path: Path
     cut(segments(tmp_path)[-1], kick.place.offset)
     said = await refuses(file)
     assert f"ends with record {kick.number - 1}" in said
+    # Its position is written down in two places: one of them may be lost together with the end.
+    marker = journal_of(tmp_path).parent / "position.json"
+    kept = marker.read_bytes()
+    marker.unlink()
+    said = await refuses(file, HERE)
+    assert f"ends with record {kick.number - 1}" in said
+    assert "moot.sqlite" in said
+    marker.write_bytes(kept)
+    with closing(sqlite3.connect(data_of(tmp_path) / "moot.sqlite")) as look, look:
+        look.execute("DELETE FROM positions")
+    await refuses(file, HERE)
+    marker.unlink()
+    with closing(sqlite3.connect(data_of(tmp_path) / "moot.sqlite")) as look, look:
+        look.execute("INSERT INTO positions VALUES ('lab', ?)", (kept,))
+    await repaired(file, HERE)
+    async with HERE.serve(file) as room:
+        # The repair knows of the end of the journal only that it is lost: its numbers are used again.
+        assert await room.status("/ws?space=lab", token="t-alice") == 101
 
 
 async def test_losing_the_snapshots_costs_nothing_while_the_journal_is_whole(decided: Path) -> None:

@@ -20,7 +20,7 @@ from tests.gateway.running_gateway import (
 )
 from tests.gateway.served import served
 from tests.gateway.smtp import mail_server
-from tests.waiting import HANG_SECONDS, until
+from tests.waiting import HANG_SECONDS, bounded, until
 
 PEOPLE = participants(alice=["*"], bob=["chat", "space/invite"]) | {
     "scribe": {"output_log": "scribe.jsonl", "capabilities": [], "tokens": ["t-scribe"]}
@@ -181,3 +181,51 @@ async def test_without_a_mail_server_the_inviter_still_gets_the_way_in(tmp_path:
             ack["payload"]["connection_url"].removeprefix(room.ws), token=ack["payload"]["token"]
         )
         assert (await client.hear("system/welcome"))["payload"]["you"]["id"] == "zoe"
+
+
+async def test_who_invites_in_a_loop_mails_no_more_than_its_rate_and_gets_the_tokens(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Otherwise whoever may invite could mail the whole world in the operator's name."""
+    settings_of = {"max_invitations_per_minute": 2}
+    async with (
+        mail_server() as mailbox,
+        running_gateway(tmp_path, PEOPLE, smtp=smtp(mailbox.port, **settings_of)) as room,
+    ):
+
+        async def invite(by: str, number: int) -> None:
+            payload = {"participant_id": f"{by}-{number}", "email": f"{by}{number}@example.net"}
+            answer = await room.post(by, {"kind": "space/invite", "payload": payload})
+            assert answer.json()["token"]
+
+        for number in range(4):
+            await invite("alice", number)
+        # Others have a rate of their own.
+        await invite("bob", 0)
+        await until(lambda: len(mailbox.recipients) == 3)
+    assert sorted(to for (to,) in mailbox.recipients) == [
+        "alice0@example.net",
+        "alice1@example.net",
+        "bob0@example.net",
+    ]
+    assert caplog.text.count("invitation not mailed") == 2
+
+
+async def test_a_mail_server_that_hangs_keeps_nobody_from_the_history_and_from_tokens(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its mails wait in a thread of their own: others are few, and files are read and written there."""
+    people = participants(alice=["*"]) | {"zoe": {"capabilities": [{"kind": "chat"}]}}
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        settings = smtp(silent.getsockname()[1], max_invitations_per_minute=0, timeout_seconds=60)
+        async with running_gateway(tmp_path, people, smtp=settings) as room:
+            for number in range(110):
+                payload = {"participant_id": f"p{number}", "email": f"p{number}@example.net"}
+                answer = await room.post("alice", {"kind": "space/invite", "payload": payload})
+                assert answer.status_code == 200
+            # Of so many, some are not even kept.
+            assert caplog.text.count("invitation not mailed") == 10
+            async with bounded():
+                page = await room.http.get("/spaces/lab/history", headers={"Authorization": "Bearer t-alice"})
+                assert page.status_code == 200
+                assert (await room.admin("POST", "participants/zoe/token", {})).status_code == 200

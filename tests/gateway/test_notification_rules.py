@@ -5,14 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-import pytest
-
 from moot.gateway.notifications.message import compose, describe, lines_of, title_of
 from moot.gateway.notifications.recipients import Subject
 from moot.gateway.notifications.safe_text import shown, without_markup
 from moot.gateway.notifications.schedule import QuietTimes, Schedule, ScheduleRules
 from moot.space.config import Name
 from moot.space.proposal_ledger import ProposalRecord
+from tests.rows import for_each_row
 
 
 def schedule(*, per_minute: int = 6, separate: int = 3) -> Schedule:
@@ -76,7 +75,7 @@ def test_what_became_due_in_quiet_hours_goes_out_together_afterwards() -> None:
     assert rules.next_messages({"a": morning, "b": morning}, now=0.0, wall=morning) == [["a"], ["b"]]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "seen"),
     [
         ("write_file", "write_file"),
@@ -99,7 +98,7 @@ def test_a_strangers_text_is_one_line_without_links_mentions_and_hidden_signs(te
     assert shown(text) == seen
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "seen"),
     [
         ("write_file", "write_file"),

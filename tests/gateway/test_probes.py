@@ -8,8 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from moot.cli.exit_codes import EXIT_FAILED, exit_code_of
 from moot.config import load
-from moot.errors import UsageError
+from moot.errors import FolderInUse
 from moot.gateway.app import Gateway
 from moot.gateway.space_factory import SpaceFactory
 from tests.gateway.running_gateway import (
@@ -118,8 +119,9 @@ async def test_a_start_that_fails_leaves_no_port_behind(tmp_path: Path) -> None:
     await first.start()
     try:
         second = Gateway(load(file, environ={}))
-        with pytest.raises(UsageError, match="another process writes the journal"):
+        with pytest.raises(FolderInUse, match="another process writes the journal") as refusal:
             await second.start()
+        assert exit_code_of(refusal.value) == EXIT_FAILED
         with pytest.raises(httpx.ConnectError):
             async with httpx.AsyncClient(trust_env=False) as client:
                 await client.get(f"{second.url}/livez")

@@ -224,6 +224,38 @@ async def test_an_output_log_member_is_a_file_that_hears_what_a_member_hears(tmp
     assert len(path.read_text("utf-8").splitlines()) > before
 
 
+async def test_an_output_log_member_is_welcomed_again_when_it_first_posts(tmp_path: Path) -> None:
+    """Without `auto_connect` the reference lets it join only then, and tells it of open streams."""
+    settings = json.loads(json.dumps(SPACE_YAML))
+    settings["participants"]["late"] = {"tokens": ["late-token"], "output_log": "logs/late.jsonl"}
+    async with running_gateway(tmp_path, file=write_config(tmp_path, settings, "space.yaml")) as room:
+        human = await come(room, "human")
+        await human.say("stream/request", {"direction": "upload", "description": "a picture"}, to=["gateway"])
+        opened = await human.hear("stream/open")
+        for name, text in (("late", "first"), ("rec", "first"), ("late", "second")):
+            member = "recorder" if name == "rec" else name
+            await room.http.post(
+                f"/participants/{member}/messages",
+                json={"kind": "chat", "payload": {"text": text}},
+                headers={"Authorization": f"Bearer {name}-token"},
+            )
+
+        def kinds_in(file: str) -> list[tuple[str, Any]]:
+            lines = [json.loads(line) for line in (tmp_path / "logs" / file).read_text("utf-8").splitlines()]
+            return [(line["kind"], line["payload"]) for line in lines]
+
+        await until(lambda: ("chat", {"text": "second"}) in kinds_in("late.jsonl"))
+        heard = kinds_in("late.jsonl")
+        streams = [payload["active_streams"] for kind, payload in heard if kind == "system/welcome"]
+        assert [len(each) for each in streams] == [0, 1]
+        assert streams[1][0]["stream_id"] == opened["payload"]["stream_id"]
+        assert streams[1][0]["description"] == "a picture"
+        # Before what it posted.
+        kinds = [kind for kind, _ in heard]
+        assert kinds.index("system/welcome", 1) < kinds.index("chat")
+        assert [kind for kind, _ in kinds_in("everything.jsonl")].count("system/welcome") == 1
+
+
 async def test_what_an_output_log_member_posts_is_answered_in_its_file(tmp_path: Path) -> None:
     """Its error and its invite-ack, as the reference's own checks read them there; nobody else hears them."""
     path = tmp_path / "logs" / "everything.jsonl"

@@ -12,7 +12,7 @@ import pytest
 from moot.gateway import app, journaled_space
 from moot.net import http_listener
 from moot.protocol.operation import Json
-from moot.store import journal
+from moot.store import file_journal
 from tests.gateway.disk import everything_under, file_mode
 from tests.gateway.raw import raw_client
 from tests.gateway.running_gateway import (
@@ -37,7 +37,7 @@ def settings(people: Json | None = None, **gateway: Json) -> Json:
 def test_what_stopping_waits_for_comes_to_5_seconds_at_most() -> None:
     """Peers that do not answer, requests that do not end, a disk that hangs: each has its share of them."""
     peers = app._GOODBYE_SECONDS + http_listener._SHUTDOWN_SECONDS
-    disk = journal._CLOSE_SECONDS + journaled_space._LAST_SNAPSHOT_SECONDS + app._DATABASE_SECONDS
+    disk = file_journal._CLOSE_SECONDS + journaled_space._LAST_SNAPSHOT_SECONDS + app._DATABASE_SECONDS
     assert peers + disk <= 5
 
 
@@ -157,7 +157,7 @@ async def test_a_port_or_data_folder_in_use_is_a_clear_error(tmp_path: Path) -> 
     async with served(file) as first:
         with pytest.raises(Finished) as ended:
             await started(file)
-        assert ended.value.code == 2
+        assert ended.value.code == 1
         assert "another process" in ended.value.stderr
         assert "Traceback" not in ended.value.stderr
         await first.join("alice")

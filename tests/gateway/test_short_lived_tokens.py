@@ -63,6 +63,9 @@ async def test_a_short_lived_token_carries_what_it_says_and_no_more_than_its_mak
         {"seconds": 5, "only": []},
         {"seconds": 5, "only": "chat"},
         {"seconds": 5, "keep": True},
+        # It took three seconds of everybody's time to compare so many.
+        {"seconds": 5, "only": [f"k{number}" for number in range(60_000)]},
+        {"seconds": 5, "only": ["chat"] * 65},
     ],
 )
 async def test_what_is_no_request_for_a_token_is_refused(tmp_path: Path, body: dict[str, Any]) -> None:
@@ -95,6 +98,24 @@ async def test_an_administrator_makes_one_for_anybody_and_a_member_only_their_ow
         headers = {"Authorization": "Bearer t-alice"}
         where = "/admin/participants/bob/tokens"
         assert (await room.http.post(where, json={"seconds": 1}, headers=headers)).status_code == 403
+
+
+async def test_tokens_are_made_at_a_rate_that_each_participant_has_for_itself(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path, PEOPLE, minted_tokens_per_minute=3) as room:
+        made = [await mint(room, "alice", "t-alice", seconds=60) for _ in range(3)]
+        assert [each.status_code for each in made] == [201] * 3
+        # A token that was made has no rate of its own: otherwise each would open the next three.
+        refused = await mint(room, "alice", made[0].json()["token"], seconds=30)
+        assert (refused.status_code, refused.json()["error"]) == (429, "denied")
+        assert 1 <= int(refused.headers["Retry-After"]) <= 20
+        assert "gateway.minted_tokens_per_minute 3 allows" in refused.json()["message"]
+        assert (await mint(room, "bob", "t-bob", seconds=60)).status_code == 201
+        by_admin = [
+            (await room.admin("POST", "participants/bob/tokens", {"seconds": 60})).status_code
+            for _ in range(4)
+        ]
+        assert by_admin == [201, 201, 201, 429]
+        assert (await room.admin("POST", "participants/alice/tokens", {"seconds": 60})).status_code == 201
 
 
 async def test_what_was_made_with_a_sign_in_ends_with_it(tmp_path: Path) -> None:

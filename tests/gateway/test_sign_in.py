@@ -19,9 +19,13 @@ import jwt
 import msgspec
 import pytest
 import websockets
+from jwt.algorithms import ECAlgorithm
 
 from moot.cli import main
 from moot.config import hash_token, load
+from moot.config.oidc_config import OidcConfig
+from moot.gateway.oidc import provider_keys
+from moot.gateway.oidc.provider_keys import KeysUnavailable, ProviderKey, ProviderKeys
 from moot.gateway.oidc.sign_in_service import SignInService
 from moot.gateway.space_host import SpaceHost
 from moot.gateway.space_records import replay
@@ -41,7 +45,7 @@ from tests.gateway.running_gateway import (
     space_settings,
     write_config,
 )
-from tests.waiting import bounded, until
+from tests.waiting import HANG_SECONDS, bounded, until, until_told
 
 
 @asynccontextmanager
@@ -213,7 +217,7 @@ async def test_a_connection_ends_with_its_token_unless_it_renews_it_in_time(tmp_
         found = host.space.state.temporary_tokens.get(hash_token(short))
         assert found is not None
         ending = msgspec.structs.replace(found, expires_at=host.journaled.clock() + 0.2, grace_seconds=0.2)
-        host.sign_in(SignIn(token=ending, capabilities=(("mew", {"kind": "chat"}),)), again=True)
+        host.rights.sign_in(SignIn(token=ending, capabilities=(("mew", {"kind": "chat"}),)), again=True)
         assert await ends.closed() == (4003, "the token of this connection has expired: sign in again")
         assert await renews.refused("chat", {"text": "still here"}) is None
 
@@ -505,6 +509,32 @@ async def test_new_keys_are_found_and_old_ones_end_and_junk_does_not_make_us_ask
         assert provider.fetched == asked
 
 
+async def test_a_document_of_keys_that_cannot_be_read_does_not_end_the_looking_for_keys(
+    tmp_path: Path,
+) -> None:
+    async with signing_in(tmp_path) as (room, provider):
+        for raw in (b"[" * 100_000, b'{"keys": 1}', b"\xff"):
+            provider.raw_keys, asked = raw, provider.fetched
+
+            async def is_asked(asked: int = asked) -> bool:
+                assert (await refusal(room, provider.token(key=Key())))[0] == 503
+                return provider.fetched > asked
+
+            await until_told(is_asked)
+        provider.raw_keys = None
+        # An algorithm that is none, and a key whose private part everybody can read.
+        leaked = Key()
+        private: dict[str, Any] = json.loads(ECAlgorithm.to_jwk(leaked.private))
+        provider.other_keys = [Key().public | {"alg": "none"}, private | {"kid": leaked.kid}]
+        provider.keys = [Key()]
+
+        async def is_in() -> bool:
+            return (await refusal(room, provider.token("u-new")))[0] == 101
+
+        await until_told(is_in)
+        assert (await refusal(room, provider.token(key=leaked)))[0] in (401, 503)
+
+
 async def test_a_provider_that_is_down_keeps_nobody_out_whose_key_is_known(tmp_path: Path) -> None:
     async with signing_in(tmp_path) as (room, provider):
         provider.is_down = True
@@ -516,6 +546,52 @@ async def test_a_provider_that_is_down_keeps_nobody_out_whose_key_is_known(tmp_p
         keys._fetched_at = -keys.config.keys_max_age_seconds * 10
         status, message = await refusal(room, provider.token("u-late"))
         assert (status, "cannot be fetched" in message) == (503, True)
+
+
+async def test_a_provider_that_comes_back_is_noticed_by_whoever_wants_to_sign_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its keys are fetched again after a pause that grows; nobody has to wait for all of it."""
+    for name in ("_FIRST_RETRY_SECONDS", "_MAX_RETRY_SECONDS"):
+        monkeypatch.setattr(provider_keys, name, 2 * HANG_SECONDS)
+    async with running_provider() as provider:
+        provider.is_down = True
+        async with running_gateway(tmp_path, participants(root=["*"]), oidc=provider.rules()) as room:
+            status, message = await refusal(room, provider.token())
+            assert (status, "cannot be fetched" in message) == (503, True)
+            provider.is_down = False
+
+            async def is_in() -> bool:
+                return (await refusal(room, provider.token()))[0] == 101
+
+            await until_told(is_in)
+
+
+async def test_a_key_that_is_asked_for_during_a_fetch_is_looked_for_behind_it() -> None:
+    """The fetch may have begun before the provider had that key."""
+    issuer = "https://id.example.org"
+    config = OidcConfig(issuer=issuer, audience=("moot",), people=(), keys_refresh_seconds=0.001)
+    keys = ProviderKeys(config)
+    fetched, go_on = 0, asyncio.Event()
+
+    async def fetch_keys() -> dict[str | None, ProviderKey]:
+        nonlocal fetched
+        fetched += 1
+        if fetched == 2:
+            await go_on.wait()
+        return {"new": ProviderKey("the key", None)} if fetched > 2 else {"old": ProviderKey("one", None)}
+
+    keys._fetch_keys = fetch_keys  # type: ignore[method-assign]
+    running = asyncio.create_task(keys.run())
+    await until(lambda: fetched == 2)
+    # From now on, only who asks makes it fetch again.
+    keys.config = msgspec.structs.replace(config, keys_refresh_seconds=3_600, keys_retry_seconds=3_600)
+    with pytest.raises(KeysUnavailable):
+        keys.find("new")
+    go_on.set()
+    await until(lambda: fetched == 3)
+    await until(lambda: "new" in keys._keys)
+    running.cancel()
 
 
 async def test_a_provider_that_calls_itself_otherwise_is_not_believed(tmp_path: Path) -> None:

@@ -79,11 +79,33 @@ async def test_strangers_get_no_link(tmp_path: Path, token: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["ftp://x/", "javascript:alert(1)", "http://x/?a", "http://x/#b", "/", 7, "http://" + "x" * 300]
+    "page",
+    [
+        "ftp://x/",
+        "http://[x/",
+        "javascript:alert(1)",
+        "http://x/?a",
+        "http://x/#b",
+        "/",
+        7,
+        "http://" + "x" * 300,
+    ],
 )
 async def test_a_link_leads_to_a_page_only(tmp_path: Path, page: object) -> None:
     async with running_gateway(tmp_path, PEOPLE) as gateway:
         assert (await post(gateway, "sign-in-links", {"page": page}, "t-alice")).status_code == 400
+
+
+async def test_links_are_made_at_a_rate_whichever_of_their_tokens_somebody_uses(tmp_path: Path) -> None:
+    """Otherwise one member voids the links of all others: of too many, the oldest are void."""
+    async with running_gateway(tmp_path, PEOPLE, sign_in_links_per_minute=3) as gateway:
+        other = (await post(gateway, "participants/bob/tokens", {"seconds": 60}, "t-bob")).json()["token"]
+        tokens = ["t-bob", "t-bob", other, other, "t-bob"]
+        made = [await post(gateway, "sign-in-links", {}, token) for token in tokens]
+        assert [each.status_code for each in made] == [201, 201, 201, 429, 429]
+        assert 1 <= int(made[-1].headers["Retry-After"]) <= 20
+        assert "sign_in_links_per_minute" in made[-1].json()["message"]
+        assert (await post(gateway, "sign-in-links", {}, "t-alice")).status_code == 201
 
 
 async def test_guessing_codes_is_limited_like_guessing_tokens(tmp_path: Path) -> None:

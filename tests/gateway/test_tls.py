@@ -77,8 +77,11 @@ async def test_https_and_wss_are_served_on_the_port_and_plain_http_only_on_loopb
             assert "<html" in page.text
             same = await http.get(f"{gateway.url}/health", headers={"Origin": gateway.url})
             assert same.status_code == 200
-            with pytest.raises(httpx.TransportError):
-                await http.get(f"http://127.0.0.1:{gateway.port}/health")
+            # As a browser without https:// gets it, with a body that is larger than one packet too.
+            plain = f"http://127.0.0.1:{gateway.port}/participants/alice/messages"
+            for told in (await http.get(plain), await http.post(plain, content=b" " * 50_000)):
+                assert (told.status_code, told.json()["error"]) == (400, "tls_required")
+                assert "https://" in told.json()["message"]
             assert gateway.local_url is not None
             assert (await http.get(f"{gateway.local_url}/health")).status_code == 200
         async with bounded(), join_space(gateway.url, "lab", "t-alice", tls=trusting(tmp_path)) as space:
@@ -184,6 +187,14 @@ async def test_whoever_connects_and_never_shakes_hands_is_counted_and_dropped(tm
     gateway = Gateway(load(write_config(tmp_path, settings), environ={}))
     await gateway.start()
     try:
+        # Told in plain HTTP, and counted no longer: there is room for three that say nothing.
+        for _ in range(4):
+            asked, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            async with bounded():
+                assert (await asked.read()).startswith(b"HTTP/1.1 400 ")
+            writer.close()
+            await until(lambda: "\nmoot_connections 0" in gateway.measures.registry.exposition())
         silent = [await asyncio.open_connection("127.0.0.1", gateway.port) for _ in range(3)]
         async with bounded():
             more, writer = await asyncio.open_connection("127.0.0.1", gateway.port)

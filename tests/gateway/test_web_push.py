@@ -313,7 +313,12 @@ async def test_a_token_that_ends_by_itself_turns_nothing_on(tmp_path: Path) -> N
         refused = await room.http.post("/push-subscriptions", json=body, headers=headers)
         assert refused.status_code == 403
         assert "ends by itself" in refused.json()["message"]
-        assert (await room.http.get("/push-subscriptions", headers=headers)).json()["subscriptions"] == []
+        listing = (await room.http.get("/push-subscriptions", headers=headers)).json()
+        assert listing["subscriptions"] == []
+        # Known before anybody is asked for a permission.
+        assert "ends by itself" in listing["refused"]
+        lasting = {"Authorization": "Bearer t-maria"}
+        assert (await room.http.get("/push-subscriptions", headers=lasting)).json()["refused"] is None
         assert service.requests == []
         host = room.gateway.directory.hosts["lab"]
         late = host.journaled.clock() + 61

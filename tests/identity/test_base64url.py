@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moot.identity import base64url
+from tests.rows import for_each_row
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
@@ -20,7 +21,7 @@ def test_what_is_encoded_decodes_and_is_what_the_standard_library_writes(raw: by
     assert base64url.decode(text) == raw
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "text",
     [
         "YQ==",  # padding

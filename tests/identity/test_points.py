@@ -32,6 +32,7 @@ from moot.identity.points import (
 )
 from tests.identity import curve
 from tests.identity.curve import P
+from tests.rows import for_each_row
 
 SMALL = curve.small_order_points()
 
@@ -81,7 +82,7 @@ def test_a_key_of_small_order_lets_one_signature_hold_for_every_message_elsewher
     assert not VerifyKey("", neutral).verifies(b"one message", fixed)
 
 
-@pytest.mark.parametrize("raw", SMALL_ORDER_ED25519, ids=bytes.hex)
+@for_each_row("raw", SMALL_ORDER_ED25519, ids=bytes.hex)
 def test_ed25519_keys_of_small_order_are_refused(raw: bytes) -> None:
     text = "ed25519:" + base64url.encode(raw)
     for check in (check_signing_point, check_signing_point_fully, VerifyKey.of):
@@ -92,7 +93,7 @@ def test_ed25519_keys_of_small_order_are_refused(raw: bytes) -> None:
             parse(text)
 
 
-@pytest.mark.parametrize("raw", SMALL_ORDER_X25519, ids=bytes.hex)
+@for_each_row("raw", SMALL_ORDER_X25519, ids=bytes.hex)
 def test_x25519_keys_of_small_order_are_refused(raw: bytes) -> None:
     text = "x25519:" + base64url.encode(raw)
     for refuses in (lambda: check_sealing_point(raw), lambda: SealingKey.of(raw)):
@@ -103,7 +104,7 @@ def test_x25519_keys_of_small_order_are_refused(raw: bytes) -> None:
             parse(text)
 
 
-@pytest.mark.parametrize("beyond", range(19))
+@for_each_row("beyond", range(19))
 def test_coordinates_that_have_a_smaller_spelling_are_refused(beyond: int) -> None:
     for sign in (0, 1):
         raw = (P + beyond | sign << 255).to_bytes(32, "little")

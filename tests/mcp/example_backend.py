@@ -28,7 +28,8 @@ from moot.mcp.downstream.backend import (
     ServerDescription,
     text_result,
 )
-from moot.mcp.eras import INVALID_PARAMS, JsonObject, OfferKind
+from moot.mcp.eras import JsonObject, OfferKind
+from moot.protocol.rpc_codes import INVALID_PARAMS
 from tests.waiting import bounded
 
 OBJECT: JsonObject = {"type": "object"}

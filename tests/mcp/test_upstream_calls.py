@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from moot.errors import McpError
-from moot.mcp.eras import INVALID_PARAMS, LOG_LEVEL_KEY, JsonObject
+from moot.mcp.eras import LOG_LEVEL_KEY, JsonObject
+from moot.protocol.rpc_codes import INVALID_PARAMS
 from tests.mcp.upstreams import QUICK, RecordedEvents, call, open_ready, script, text_of, value_of
 
 

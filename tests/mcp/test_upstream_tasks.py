@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from contextlib import suppress
+from pathlib import Path
 
 from moot.mcp.eras import CLIENT_CAPABILITIES_KEY, JsonObject, is_input_required
 from moot.mcp.stdio_child import Command
@@ -14,6 +16,40 @@ from tests.waiting import until_told
 
 TOOL = "simulate-research-query"
 EVERYTHING = StdioServer(command=Command(argv=(str(NODE / "mcp-server-everything"),)), inherited=os.environ)
+
+
+# As 2025-11-25 says, progress of a task names the token of the call that made it, until the task has ended.
+REPORTING = r"""
+import json, sys
+
+def say(*messages):
+    sys.stdout.write("".join(json.dumps({"jsonrpc": "2.0", **each}) + "\n" for each in messages))
+    sys.stdout.flush()
+
+def progress(step):
+    return {"method": "notifications/progress", "params": {"progressToken": token, "progress": step}}
+
+token = None
+for line in sys.stdin:
+    asked = json.loads(line)
+    id, method, params = asked.get("id"), asked["method"], asked.get("params") or {}
+    if method == "initialize":
+        about = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}, "tasks": {}},
+                 "serverInfo": {"name": "reporting", "version": "1"}}
+        say({"id": id, "result": about})
+    elif method == "tools/list":
+        tool = {"name": "dig", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}}
+        say({"id": id, "result": {"tools": [tool]}})
+    elif method == "tools/call":
+        token = params.get("_meta", {}).get("progressToken")
+        # In one breath: nobody waits for the result yet.
+        say({"id": id, "result": {"task": {"taskId": "t", "status": "working"}}}, progress(1))
+    elif method == "tasks/result":
+        done = {"content": [{"type": "text", "text": "dug"}]}
+        say(progress(2), progress(3), {"id": id, "result": done}, progress(4))
+    elif id is not None:
+        say({"id": id, "error": {"code": -32601, "message": "unknown"}})
+"""
 
 
 async def statuses(server: Upstream) -> list[str]:
@@ -54,3 +90,22 @@ async def test_giving_up_the_call_cancels_the_task() -> None:
             return await statuses(server) == ["cancelled"]
 
         await until_told(is_cancelled)
+
+
+async def test_its_progress_reaches_the_caller_under_the_callers_own_token(tmp_path: Path) -> None:
+    script = tmp_path / "reporting.py"
+    script.write_text(REPORTING)
+    command = Command(argv=(sys.executable, str(script)))
+    heard: list[tuple[object, object]] = []
+
+    def listen(_: str, params: JsonObject) -> None:
+        heard.append((params["progressToken"], params["progress"]))
+
+    async with open_ready(StdioServer(command=command, inherited=os.environ), limits=PATIENT) as server:
+        await server.list_all("tools/list")
+        for _ in range(2):
+            meta: JsonObject = {"progressToken": "mine"}
+            assert text_of(await call(server, "dig", meta=meta, listener=listen)) == "dug"
+        # What comes after the end belongs to nobody, and nobody who asked for none is told.
+        assert text_of(await call(server, "dig", listener=listen)) == "dug"
+    assert heard == [("mine", step) for step in (1, 2, 3, 1, 2, 3)]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from moot.errors import McpError
-from moot.mcp.eras import INTERNAL_ERROR, PARSE_ERROR, TIMED_OUT, UNREACHABLE, JsonObject
+from moot.mcp.eras import TIMED_OUT, UNREACHABLE, JsonObject
 from moot.mcp.stdio_child import ChildLimits
 from moot.mcp.upstream import (
     HttpServer,
@@ -21,6 +21,7 @@ from moot.mcp.upstream import (
     UpstreamOptions,
     open_upstream,
 )
+from moot.protocol.rpc_codes import INTERNAL_ERROR, PARSE_ERROR
 from moot.resilience.restart_loop import RestartPolicy
 from tests.mcp.upstreams import (
     QUICK,

@@ -10,6 +10,7 @@ from moot.mcp.eras import OfferKind
 from moot.offers.offer_check import fault_of
 from moot.offers.offer_table import MAX_ITEMS, OfferTable
 from moot.offers.uri_table import ResourceLocation, from_long_form, long_form, matches_template
+from tests.rows import for_each_row
 
 
 def tool(name: str, **more: Any) -> dict[str, Any]:
@@ -69,7 +70,7 @@ def test_prompts_have_names_of_their_own() -> None:
     assert names(offers, "prompts") == ["x"]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "bad",
     [
         None,
@@ -182,7 +183,7 @@ def test_what_fits_no_template_belongs_to_the_only_member_with_resources_or_to_n
     assert offers.locate("x://1") is None
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("template", "uri", "expected"),
     [
         ("note://{id}", "note://7", True),

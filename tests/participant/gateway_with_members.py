@@ -47,7 +47,8 @@ class GatewayWithMembers:
     async def join(self, name: str, **options: Any) -> JoinedSpace:
         """A member until the end of the test."""
         options.setdefault("limits", QUICK)
-        return await self._stack.enter_async_context(connect(self.url, "lab", f"t-{name}", **options))
+        space = options.pop("space", "lab")
+        return await self._stack.enter_async_context(connect(self.url, space, f"t-{name}", **options))
 
     async def raw(self, name: str, query: str = "") -> Client:
         """A peer that says whatever it is told to."""

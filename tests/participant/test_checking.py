@@ -21,6 +21,7 @@ from moot.participant.connection.violation_log import ViolationLog
 from moot.protocol.dialects import MEW
 from moot.protocol.kinds import KINDS
 from moot.protocol.operation import Json
+from tests.examples import examples
 from tests.participant.gateway_with_members import QUICK, ReceivedEnvelopes, gateway_with, settled
 from tests.participant.rogue_gateway import rogue_gateway
 
@@ -132,7 +133,10 @@ SHAPES: dict[str, tuple[list[Json], list[Json]]] = {
     ),
     "moot/proposals": ([{"proposals": []}], [{}, {"proposals": {}}]),
     "system/welcome": (
-        [{"you": {"id": "a"}}, {"you": {"id": "a"}, "participants": [], "active_streams": []}],
+        [
+            {"you": {"id": "a"}},
+            {"you": {"id": "a"}, "participants": [], "active_streams": [], "extensions": ["moot/roster"]},
+        ],
         [
             {},
             {"you": {}},
@@ -140,11 +144,21 @@ SHAPES: dict[str, tuple[list[Json], list[Json]]] = {
             {"you": {"id": "a"}, "participants": [{"name": "x"}]},
             {"you": {"id": "a"}, "active_streams": [{}]},
             {"you": {"id": "a", "capabilities": "x"}},
+            {"you": {"id": "a"}, "extensions": {}},
         ],
     ),
     "moot/roster-page": (
         [{}, {"participants": [{"id": "a", "capabilities": []}], "active_streams": [], "next": "p:a"}],
         [{"participants": {}}, {"participants": [{"name": "x"}]}, {"active_streams": [{}]}],
+    ),
+    "moot/owners": (
+        [{"owners": []}, {"owners": [{"participant": "a", "taken": {"tools": {"x": "b"}}}], "next": ["c"]}],
+        [
+            {},
+            {"owners": [{"participant": "a"}]},
+            {"owners": [{"participant": "a", "taken": {"tools": {"x": 1}}}]},
+            {"owners": [], "next": "c"},
+        ],
     ),
     "system/presence": (
         [{"event": "join", "participant": {"id": "a"}}],
@@ -172,6 +186,7 @@ def test_kinds_without_a_shape_are_those_that_say_nothing() -> None:
         "participant/restart",
         "participant/shutdown",
         "moot/approve",
+        "moot/list-owners",
         "moot/list-proposals",
         "moot/roster",
     }
@@ -384,7 +399,7 @@ _payloads = st.dictionaries(st.sampled_from(_words) | st.text(max_size=8), _json
 
 
 @pytest.mark.requirement("MEW-4.3-7", "MEW-7.2-7")
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from([*sorted(KINDS), "vendor/kind"]),
     _payloads,

@@ -31,6 +31,7 @@ from tests.participant.gateway_with_members import (
     settled,
 )
 from tests.participant.rogue_gateway import rogue_gateway
+from tests.rows import for_each_row
 from tests.waiting import HANG_SECONDS, until
 
 ALL = ["*"]
@@ -437,9 +438,9 @@ async def test_third_levels_of_the_gateways_kinds_are_understood() -> None:
 @pytest.mark.requirement(
     "MCPX-3.1-2", "MCPX-3.1-3", "D002-10", "D002-11", "D002-12", "D002-13", "D002-37", "M3P-54", "M3P-62"
 )
-@pytest.mark.parametrize("legacy", [MCPX, M3P], ids=["mcpx", "m3p"])
-@pytest.mark.parametrize("kind", ["mcp/request", "mcp/response", "mcp/proposal"])
-@pytest.mark.parametrize(
+@for_each_row("legacy", [MCPX, M3P], ids=["mcpx", "m3p"])
+@for_each_row("kind", ["mcp/request", "mcp/response", "mcp/proposal"])
+@for_each_row(
     ("method", "context"),
     [
         ("tools/call", "read_file"),

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from moot.errors import CallOutcomeUnknown, HostLeft, ProposalSettled, TargetAbsent
-from tests.gateway.running_gateway import CALL
+from moot.errors import CallOutcomeUnknown, HostLeft, ProposalSettled, Refused, TargetAbsent, UsageError
+from moot.participant import connect
+from moot.tui.operations.decision_operations import OPERATIONS
+from moot.tui.operations.operation import ClientContext
+from tests.gateway.running_gateway import CALL, fields
 from tests.participant.gateway_with_members import PROPOSER, away, gateway_with, settled
+from tests.participant.rogue_gateway import rogue_gateway
 from tests.waiting import until
 
 PEOPLE: dict[str, Any] = {"agent": PROPOSER, "human": ["*"], "host": [], "other": ["*"]}
@@ -48,22 +53,75 @@ async def test_what_is_open_is_known_after_recall_however_long_ago_it_was_propos
         assert seen.outcome == "done"
 
 
-async def test_nothing_is_known_of_a_gateway_that_does_not_answer_the_question(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another gateway refuses the kind, or hands it on to everybody."""
-    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+async def test_a_proposal_that_is_too_large_for_the_list_is_fetched_whole(tmp_path: Path) -> None:
+    """With the name of its space and without, in both dialects; what was decided meanwhile is told too."""
+    limits = {"limits": {"max_proposal_page_bytes": 2_000}}
+    async with gateway_with(tmp_path, rules=limits, **PEOPLE) as gateway:
+        agent = await gateway.join("agent")
+        call = {"name": "write", "arguments": {"text": "y" * 5_000}}
+        made = await agent.propose("host", "tools/call", call, wait_for_others=True)
         human = await gateway.join("human")
-        for kind in ("x-other/question", "system/question"):
-            monkeypatch.setattr("moot.participant.decisions.proposal_sync._KIND", kind)
-            if kind == "x-other/question":
-                human._session.router._routes = dict(human._session.router._routes) | {
-                    kind: human._parts.proposal_sync.handle_echo
-                }
-            else:
-                human._sender._check = lambda *_, **__: None  # type: ignore[method-assign]
-            assert not await human.refresh_proposals()
-            assert human.proposals.knowledge == "not_known"
+        for options in ({}, {"space": ""}, {"dialect": "mcpx"}):
+            other = await gateway.join("other", **options)
+            assert await other.refresh_proposals(), options
+            (seen,) = other.proposals.open()
+            assert seen.params["arguments"] == call["arguments"]
+            told = await other.look_up_proposal(made.id)
+            assert told is not None
+            assert b"yyyy" in bytes(told.envelope)
+        host = await gateway.join("host")
+        host.tool(lambda text: text, name="write")
+        await human.recall()
+        await human.approve(human.proposals.open()[0])
+        (seen,) = human.proposals
+        assert seen.outcome == "done"
+
+
+async def test_a_large_proposal_that_nobody_tells_leaves_the_list_unknown(tmp_path: Path) -> None:
+    limits = {"limits": {"max_proposal_page_bytes": 2_000}}
+    async with gateway_with(tmp_path, rules=limits, **PEOPLE) as gateway:
+        agent = await gateway.join("agent")
+        call = {"name": "write", "arguments": {"text": "y" * 5_000}}
+        made = await agent.propose("host", "tools/call", call)
+        human = await gateway.join("human")
+        elsewhere = human._session.link.url
+        human._session.link.url = "http://127.0.0.1:9"
+        assert not await human.refresh_proposals()
+        assert human.proposals.knowledge == "not_known"
+        human._session.link.url = elsewhere
+        await made.withdraw()
+        # It is over: nothing is left that could not be read.
+        assert await human.refresh_proposals()
+        assert human.proposals.open() == []
+
+
+async def test_a_gateway_whose_welcome_does_not_name_the_question_is_not_asked() -> None:
+    """The reference gateway relays what it does not know to everybody, and nobody needs our questions."""
+    async with rogue_gateway() as gateway, connect(gateway.url, "lab", "t") as human:
+        assert not await human.refresh_proposals()
+        assert str(human.proposals.knowledge) == "not_told"
+        # Asking again would not help, and nobody knows that none is pending.
+        context = ClientContext(human)
+        listing = next(each for each in OPERATIONS if each.name == "proposals")
+        said = "\n".join((await listing.run(context, Namespace(all=False))).lines)
+        with pytest.raises(UsageError) as unknown:
+            context.proposal("ea3b2d86")
+        for text in (said, str(unknown.value)):
+            assert "does not tell which proposals are pending" in text
+            assert "moot join" in text
+        with pytest.raises(Refused, match="does not tell"):
+            await human.look_up_proposal("p1")
+        await human.chat("the first")
+        assert (await gateway.received.get())["kind"] == "chat"
+        # One that names it is asked, and not believed if it is silent.
+        you = {"id": "me", "capabilities": [{"kind": "*"}]}
+        await gateway.emit("system/welcome", {"you": you, "extensions": ["moot/list-proposals"]}, to=["me"])
+        await gateway.fence()
+        asking = asyncio.create_task(human.refresh_proposals())
+        asked = await gateway.wait_for("moot/list-proposals")
+        await gateway.emit("system/error", {"error": "invalid_request"}, to=["me"], about=[asked["id"]])
+        assert not await asking
+        assert human.proposals.knowledge == "not_known"
 
 
 async def test_a_gap_is_closed_by_asking(tmp_path: Path) -> None:
@@ -141,3 +199,24 @@ async def test_an_absent_target_is_told_and_the_proposal_stays_open(tmp_path: Pa
             await human.approve(proposal.id)
         assert [seen.id for seen in human.proposals.open()] == [proposal.id]
         assert proposal.state == "pending"
+
+
+async def test_approving_a_call_of_a_host_that_polls_waits_for_its_answer(tmp_path: Path) -> None:
+    """It is in no roster, and the gateway said that it is reachable: nobody is told that nothing was done."""
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        agent, human = await gateway.join("agent"), await gateway.join("human")
+        await agent.propose("host", "tools/call", {"name": "x", "arguments": {}}, wait_for_others=True)
+        await until(lambda: human.proposals.open())
+        await gateway.room.poll("host")
+        approving = asyncio.create_task(human.approve(human.proposals.open()[0]))
+
+        async def polled() -> Any:
+            messages = (await gateway.room.poll("host"))["messages"]
+            return next((each for each in messages if each["kind"] == "mcp/request"), None)
+
+        while (request := await polled()) is None:
+            assert not approving.done()
+        result = {"result": {"content": [{"type": "text", "text": "done"}]}}
+        answer = fields("mcp/response", result, to=["human"], about=[request["id"]])
+        assert (await gateway.room.post("host", answer)).status_code == 200
+        assert (await approving).text == "done"

@@ -266,7 +266,7 @@ async def test_a_proposal_nobody_takes_is_withdrawn_at_its_time(tmp_path: Path) 
 
 
 async def test_a_proposal_that_cannot_be_withdrawn_is_not_called_withdrawn(tmp_path: Path) -> None:
-    """`proposal-only` has no right to withdraw: at its time the proposal stays open for others."""
+    """Without the right to withdraw: at its time the proposal stays open for others."""
     async with gateway_with(tmp_path, **{**PEOPLE, "agent": ["mcp/proposal", "mcp/response"]}) as gateway:
         agent, human, _ = [await gateway.join(name) for name in ("agent", "human", "host")]
         with pytest.raises(TimedOut, match="could not be withdrawn: it may still be approved"):

@@ -9,6 +9,7 @@ from moot.protocol.agreement import check_agreement
 from moot.protocol.envelope import DialectName
 from moot.protocol.operation import Json, Operation
 from tests.protocol.corpus import call, proposed, read
+from tests.rows import for_each_row
 
 READ_FILE = Operation("tools/call", "read_file")
 
@@ -47,9 +48,9 @@ GOOD: list[tuple[str, dict[str, Json]]] = [
 @pytest.mark.requirement(
     "MCPX-4.3-2", "MCPX-4.3-3", "M3P-14", "M3P-15", "M3P-17", "M3P-18", "M3P-9", "M3P-11"
 )
-@pytest.mark.parametrize("dialect", ["mcpx", "m3p"])
-@pytest.mark.parametrize("base", ["request", "proposal"])
-@pytest.mark.parametrize(("rest", "payload"), GOOD)
+@for_each_row("dialect", ["mcpx", "m3p"])
+@for_each_row("base", ["request", "proposal"])
+@for_each_row(("rest", "payload"), GOOD)
 def test_kind_and_payload_may_say_the_same(
     dialect: DialectName, base: str, rest: str, payload: dict[str, Json]
 ) -> None:
@@ -102,9 +103,9 @@ ATTACKS: list[tuple[str, str, dict[str, Json], list[str]]] = [
 
 @pytest.mark.requirement("M3P-43", "M3P-44", "M3P-45", "M3P-61", "M3P-14", "M3P-15", "MCPX-4.3-7")
 @pytest.mark.requirement("MCPX-4.3-2", "MCPX-4.3-3")
-@pytest.mark.parametrize("dialect", ["mcpx", "m3p"])
-@pytest.mark.parametrize("base", ["request", "proposal"])
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack[0])
+@for_each_row("dialect", ["mcpx", "m3p"])
+@for_each_row("base", ["request", "proposal"])
+@for_each_row("attack", ATTACKS, ids=lambda attack: attack[0])
 def test_a_kind_that_hides_another_operation_is_refused(
     dialect: DialectName, base: str, attack: tuple[str, str, dict[str, Json], list[str]]
 ) -> None:
@@ -123,8 +124,8 @@ def test_the_short_m3p_request_claims_nothing_that_could_be_wrong() -> None:
 
 
 @pytest.mark.requirement("D002-9", "D002-21", "M3P-28", "MCPX-3.1.2-3")
-@pytest.mark.parametrize("dialect", ["mcpx", "m3p"])
-@pytest.mark.parametrize(
+@for_each_row("dialect", ["mcpx", "m3p"])
+@for_each_row(
     ("rest", "asked"),
     [
         ("tools/call:read_file", READ_FILE),
@@ -144,8 +145,8 @@ def test_a_response_may_say_what_was_asked(dialect: DialectName, rest: str, aske
     )
 
 
-@pytest.mark.parametrize("dialect", ["mcpx", "m3p"])
-@pytest.mark.parametrize(
+@for_each_row("dialect", ["mcpx", "m3p"])
+@for_each_row(
     ("rest", "asked", "says"),
     [
         ("tools/list", READ_FILE, ["'tools/list'", "the request", "'tools/call'"]),

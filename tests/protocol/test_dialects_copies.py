@@ -13,6 +13,7 @@ from moot.protocol.dialects import DIALECTS, M3P, MCPX, MEW
 from moot.protocol.envelope import DialectName
 from moot.protocol.operation import Json, Operation
 from tests.protocol.corpus import REFUSALS, TS, call, proposed, read, text
+from tests.rows import for_each_row
 
 READ_FILE = Operation("tools/call", "read_file")
 LEGACY: list[DialectName] = ["mcpx", "m3p"]
@@ -81,8 +82,8 @@ def test_a_chat_with_two_correlations_and_a_context() -> None:
 
 
 @pytest.mark.requirement("M3P-53", "MCPX-3.1.2-6", "D002-24", "D002-8")
-@pytest.mark.parametrize("origin", DIALECTS)
-@pytest.mark.parametrize("other", DIALECTS)
+@for_each_row("origin", DIALECTS)
+@for_each_row("other", DIALECTS)
 def test_what_is_not_translated_keeps_its_bytes(origin: DialectName, other: DialectName) -> None:
     if origin == other:
         return
@@ -123,8 +124,8 @@ def test_a_proposals_correlation_stands_beside_in_legacy_copies(other: DialectNa
     assert DIALECTS[other].decode(raw).correlation_id == ids
 
 
-@pytest.mark.parametrize("dialect", LEGACY)
-@pytest.mark.parametrize(
+@for_each_row("dialect", LEGACY)
+@for_each_row(
     ("members", "ids"),
     [
         ({"correlation_id": "a", "x_correlation_ids": ["a", "b"]}, ["a", "b"]),
@@ -165,7 +166,7 @@ def test_only_the_gateway_says_where_a_copy_comes_from() -> None:
     assert told(MCPX.encode(envelope))["x_origin"] == {"protocol": "mew/v0.4", "kind": "chat"}
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("origin", "kind", "to", "proposer", "expected"),
     [
         ("mew", "mcp/response", ["human"], "agent", ["human", "agent"]),
@@ -284,8 +285,8 @@ def test_legacy_connections_refuse_what_is_no_envelope_too(dialect: DialectName)
             DIALECTS[dialect].decode(raw)
 
 
-@pytest.mark.parametrize("dialect", LEGACY)
-@pytest.mark.parametrize("value", [["a"], [], None, 5, {}])
+@for_each_row("dialect", LEGACY)
+@for_each_row("value", [["a"], [], None, 5, {}])
 @pytest.mark.requirement("MCPX-3-13")
 def test_a_legacy_correlation_is_one_string(dialect: DialectName, value: Json) -> None:
     with pytest.raises(InvalidEnvelope, match="correlation_id must be a string"):

@@ -64,6 +64,8 @@ ROWS = [
     ("moot/proposals", "moot/proposals", "moot.proposals"),
     ("moot/roster", "moot/roster", "moot.roster"),
     ("moot/roster-page", "moot/roster-page", "moot.roster-page"),
+    ("moot/list-owners", "moot/list-owners", "moot.list-owners"),
+    ("moot/owners", "moot/owners", "moot.owners"),
     ("trust/rule", "trust/rule", "trust.rule"),
     ("acme/b", "acme/b", "acme.b"),
     ("acme/b/c", "acme/b/c", "acme.b/c"),

@@ -9,10 +9,11 @@ from moot.protocol.dialects import MEW
 from moot.protocol.envelope import NO_PAYLOAD, EnvelopeLimits
 from moot.protocol.kinds import KINDS
 from tests.protocol.corpus import REFUSALS, TS, Refusal, call, read, text
+from tests.rows import for_each_row
 
 
 @pytest.mark.requirement("MEW-3-1", "MEW-3-2", "MEW-3-4", "MEW-3-6", "MEW-3-8", "MEW-3-9", "MEW-8.1-11")
-@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.name)
+@for_each_row("refusal", REFUSALS, ids=lambda refusal: refusal.name)
 def test_what_is_no_envelope_is_refused_by_name(refusal: Refusal) -> None:
     """Ladder step 1: one class and one sentence for each fault."""
     with pytest.raises(MalformedEnvelope) as caught:
@@ -111,7 +112,7 @@ def test_vendor_kinds_pass_whatever_they_look_like(kind: str) -> None:
     assert read("mew", kind).kind == kind
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@for_each_row("kind", KINDS)
 def test_every_kind_of_the_table_is_read(kind: str) -> None:
     assert read("mew", kind, payload={}).kind == kind
 

@@ -11,6 +11,7 @@ from moot.errors import CapabilityViolation
 from moot.protocol import payloads
 from moot.protocol.dialects import DIALECTS, M3P, MCPX, MEW
 from moot.protocol.envelope import DialectName
+from moot.protocol.kinds import EXTENSIONS
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
 from moot.protocol.payloads import GatewayNotice
@@ -69,6 +70,7 @@ def test_a_mew_welcome_has_names_objects_and_streams() -> None:
             "you": {"id": "bob-2", "name": "bob", "capabilities": [{"kind": "chat"}]},
             "participants": [{"id": "alice", "capabilities": [{"kind": "mcp/proposal"}]}],
             "active_streams": [{"stream_id": "stream-1"}],
+            "extensions": EXTENSIONS,
         },
     }
 
@@ -97,6 +99,7 @@ def test_a_legacy_welcome_has_ids_and_strings_only(
         "payload": {
             "you": {"id": "bob-2", "capabilities": [chat]},
             "participants": [{"id": "alice", "capabilities": [proposal]}],
+            "extensions": EXTENSIONS,
         },
     }
 

@@ -12,10 +12,11 @@ from moot.errors import InvalidEnvelope, MalformedEnvelope
 from moot.protocol.dialects import DIALECTS, M3P, MCPX, MEW, Dialect
 from moot.protocol.kinds import KINDS, OPERATION_KINDS, is_reserved
 from moot.protocol.operation import Json, Operation, operation_of
+from tests.examples import examples
 from tests.protocol.corpus import SEEDS, text
 from tests.protocol.decoder_soak import check_case, run_decoder_soak
 
-SOME = settings(max_examples=300, derandomize=True, deadline=None)
+SOME = settings(max_examples=examples(100), derandomize=True, deadline=None)
 
 dialects = st.sampled_from(list(DIALECTS.values()))
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

@@ -23,13 +23,14 @@ from moot.protocol.envelope import (
     rfc3339,
 )
 from tests.protocol.corpus import TS, read, text
+from tests.rows import for_each_row
 
 LIMITS = EnvelopeLimits()
 MISSING = ("protocol", "id", "ts", "from")
 ODD = b'{ "kind" : "chat" , "x" : 1.50 , "payload" : { "n" : 1E2, "t" : "\\u00e9" } }\n'
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "ts",
     [
         "2026-01-31T12:00:00Z",

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from moot.errors import InvalidJson
 from moot.protocol import strict_json
 from moot.protocol.fingerprint import fingerprint
+from tests.examples import examples
+from tests.rows import for_each_row
 
 
 def of(payload: str) -> str:
@@ -42,7 +44,7 @@ def test_bodies_that_make_the_same_call_are_equal(one: str, other: str) -> None:
     assert of(one) == of(other)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("one", "other"),
     [
         ('{"method":"m"}', '{"method":"M"}'),
@@ -61,7 +63,7 @@ def test_bodies_that_make_another_call_differ(one: str, other: str) -> None:
     assert of(one) != of(other)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("one", "other"),
     [
         ("1", "1.0"),
@@ -83,7 +85,7 @@ def test_one_value_has_many_spellings(one: str, other: str) -> None:
     assert of_argument(one) == of_argument(other)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("one", "other"),
     [
         ("1", "true"),
@@ -132,7 +134,7 @@ def _text(value: Any, **style: Any) -> str | None:
     return text
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@settings(derandomize=True, max_examples=examples(100), deadline=None)
 @given(value=json_values)
 def test_order_spaces_and_escapes_never_matter(value: Any) -> None:
     """D-28: whatever the value, and no accepted text makes the hash fail."""
@@ -155,7 +157,7 @@ def _exact(value: Any) -> Any:
 numbers = st.from_regex(r"-?(0|[1-9][0-9]{0,20})(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
 
 
-@settings(derandomize=True, max_examples=500, deadline=None)
+@settings(derandomize=True, max_examples=examples(170), deadline=None)
 @given(one=numbers, other=numbers | st.just("9007199254740993") | st.just("0"))
 def test_equal_fingerprints_mean_equal_numbers(one: str, other: str) -> None:
     """D-28: whoever computes in decimals runs what was reviewed too."""
@@ -166,7 +168,7 @@ def test_equal_fingerprints_mean_equal_numbers(one: str, other: str) -> None:
     assert not same or Decimal(one) == Decimal(other)
 
 
-@settings(derandomize=True, max_examples=300, deadline=None)
+@settings(derandomize=True, max_examples=examples(100), deadline=None)
 @given(one=json_values, other=json_values)
 def test_equal_fingerprints_mean_equal_values(one: Any, other: Any) -> None:
     """D-28: no two different bodies share a hash."""
@@ -180,7 +182,7 @@ def test_equal_fingerprints_mean_equal_values(one: Any, other: Any) -> None:
     st.from_regex(r"\A-?(0|[1-9][0-9]{0,16})(\.[0-9]{1,17})?([eE][+-]?(0|[1-9][0-9]?|[12][0-9]{2}))?\Z"),
     st.data(),
 )
-@settings(max_examples=400)
+@settings(max_examples=examples(130))
 def test_numbers_seen_at_a_glance_are_told_apart_as_by_arithmetic(text: str, data: st.DataObject) -> None:
     """Two spellings have one fingerprint if and only if they are one number, or one double with no other.
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from moot.errors import InvalidEnvelope, UsageError
 from moot.protocol.frames import Frame, is_frame, read_frame, write_frame
+from tests.rows import for_each_row
 
 MiB = 1 << 20
 
@@ -48,7 +49,7 @@ def test_text_stays_text_and_binary_stays_binary(binary: bool) -> None:
     assert write_frame("s", b"hi", binary=binary).binary is binary
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("raw", "binary", "says"),
     [
         (b"", True, "starts with #stream_id#"),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from moot.protocol.operation import Operation
 from moot.protocol.patterns import Capability, covered_by, covers, overlaps, read_capability
+from tests.rows import for_each_row
 
 Json = Any
 
@@ -134,14 +133,14 @@ NOT_COVERED: list[tuple[Json, Json]] = [
 ]
 
 
-@pytest.mark.parametrize(("held", "wanted"), COVERED)
+@for_each_row(("held", "wanted"), COVERED)
 def test_a_right_covers_what_it_certainly_contains(held: Json, wanted: Json) -> None:
     """D-16."""
     assert covers(right(held), right(wanted))
     assert overlaps(right(held), right(wanted))
 
 
-@pytest.mark.parametrize(("held", "wanted"), NOT_COVERED)
+@for_each_row(("held", "wanted"), NOT_COVERED)
 def test_a_right_does_not_cover_what_it_may_not_contain(held: Json, wanted: Json) -> None:
     """D-16: unprovable is refused."""
     assert not covers(right(held), right(wanted))
@@ -227,7 +226,7 @@ MEETING: list[tuple[Json, Json]] = [
 ]
 
 
-@pytest.mark.parametrize(("a", "b"), DISJOINT)
+@for_each_row(("a", "b"), DISJOINT)
 def test_rights_without_a_common_message_do_not_overlap(a: Json, b: Json) -> None:
     """D-18."""
     assert not overlaps(right(a), right(b))
@@ -235,7 +234,7 @@ def test_rights_without_a_common_message_do_not_overlap(a: Json, b: Json) -> Non
     assert not covers(right(a), right(b))
 
 
-@pytest.mark.parametrize(("a", "b"), MEETING)
+@for_each_row(("a", "b"), MEETING)
 def test_rights_that_may_meet_overlap(a: Json, b: Json) -> None:
     """D-18."""
     assert overlaps(right(a), right(b))

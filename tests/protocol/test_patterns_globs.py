@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
 from moot.protocol.patterns.globs import MAX_TEXT, glob, includes, overlap
+from tests.rows import for_each_row
 
 MATCHES = [
     ("*", "anything/at/all"),
@@ -58,13 +57,13 @@ REFUSES = [
 ]
 
 
-@pytest.mark.parametrize(("pattern", "text"), MATCHES)
+@for_each_row(("pattern", "text"), MATCHES)
 def test_a_glob_matches_the_whole_text(pattern: str, text: str) -> None:
     """D-11."""
     assert glob(pattern).matches(text)
 
 
-@pytest.mark.parametrize(("pattern", "text"), REFUSES)
+@for_each_row(("pattern", "text"), REFUSES)
 def test_a_glob_refuses_what_its_wildcards_may_not_take(pattern: str, text: str) -> None:
     """D-11."""
     assert not glob(pattern).matches(text)
@@ -118,18 +117,18 @@ NOT_INCLUDED = [
 ]
 
 
-@pytest.mark.parametrize(("wide", "narrow"), INCLUDED)
+@for_each_row(("wide", "narrow"), INCLUDED)
 def test_a_glob_includes_a_narrower_one(wide: str, narrow: str) -> None:
     assert includes(glob(wide), glob(narrow))
 
 
-@pytest.mark.parametrize(("wide", "narrow"), NOT_INCLUDED)
+@for_each_row(("wide", "narrow"), NOT_INCLUDED)
 def test_a_glob_does_not_include_what_it_might_refuse(wide: str, narrow: str) -> None:
     """The lone star matches `..`, no other wildcard does, so `a/*` has not all of `a/..*`."""
     assert not includes(glob(wide), glob(narrow))
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("one", "other", "common"),
     [
         ("a*", "*b", True),

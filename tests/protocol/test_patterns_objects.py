@@ -20,6 +20,7 @@ from moot.protocol.patterns import (
 from moot.protocol.patterns.capability import MAX_BYTES
 from moot.protocol.patterns.compiler import MAX_DEPTH, MAX_NODES, MAX_STRING_BYTES
 from moot.protocol.patterns.jsonpath import MAX_VISITS
+from tests.rows import for_each_row
 
 Json = Any
 
@@ -108,9 +109,7 @@ def test_a_negation_needs_a_string_that_does_not_match() -> None:
     assert not kind("!system/*", "system/error")
 
 
-@pytest.mark.parametrize(
-    "pattern", ["!", "!!", "!!chat", "! ", "! chat", "!chat ", "!\t", "!/chat/", "!*", "!**", ""]
-)
+@for_each_row("pattern", ["!", "!!", "!!chat", "! ", "! chat", "!chat ", "!\t", "!/chat/", "!*", "!**", ""])
 def test_a_pattern_that_says_nothing_matches_nothing(pattern: str) -> None:
     """Read as it stands, `!` would be a right to everything."""
     for text in ("chat", "mcp/request", "!", "!chat", " ", "system/error"):
@@ -132,7 +131,7 @@ def test_a_pattern_that_says_nothing_covers_nothing_and_overlaps_nothing() -> No
         assert not Rights([nothing]).allow_all("chat")
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "value",
     [
         *(None, "", {}, [], 0, True),
@@ -146,8 +145,8 @@ def test_a_capability_without_content_is_refused(value: Json) -> None:
         read_capability(value)
 
 
-@pytest.mark.parametrize("value", [" ", "!", "!chat", "/chat/"])
-@pytest.mark.parametrize("place", ["mcpx", "m3p"])
+@for_each_row("value", [" ", "!", "!chat", "/chat/"])
+@for_each_row("place", ["mcpx", "m3p"])
 def test_a_string_notation_takes_no_negation(value: str, place: Notation) -> None:
     if value.strip():
         with pytest.raises(InvalidPattern):
@@ -241,7 +240,7 @@ PATHS: list[tuple[str, Json, bool]] = [
 
 
 @pytest.mark.requirement("MEW-4.2-2")
-@pytest.mark.parametrize(("path", "pattern", "hit"), PATHS)
+@for_each_row(("path", "pattern", "hit"), PATHS)
 def test_a_json_path_matches_on_any_hit(path: str, pattern: Json, hit: bool) -> None:
     payload = {"a": {"b": "x"}, "list": ["p", "q", "r"], "it's": 1}
     assert matches({path: pattern}, payload) is hit
@@ -320,7 +319,7 @@ def test_a_legacy_spelling_inside_an_object_is_a_kind_that_nobody_sends() -> Non
 EXACT_CALL = {"name": "write", "arguments": {"$exact": {"path": "a*", "n": 1, "tags": ["x"]}}}
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("arguments", "expected"),
     [
         ({"path": "a*", "n": 1, "tags": ["x"]}, True),
@@ -436,7 +435,7 @@ REFUSED: list[tuple[Json, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "reason"), REFUSED)
+@for_each_row(("value", "reason"), REFUSED)
 def test_what_cannot_be_read_is_refused_with_the_part_named(value: Json, reason: str) -> None:
     """D-12, D-13."""
     with pytest.raises(InvalidPattern, match=reason):

@@ -9,6 +9,7 @@ import pytest
 from moot.errors import InvalidPattern
 from moot.protocol.operation import Operation
 from moot.protocol.patterns import Capability, Notation, Rights, read_capabilities, read_capability
+from tests.rows import for_each_row
 
 Json = Any
 Place = Literal["mew", "mcpx", "m3p"]
@@ -87,7 +88,7 @@ ROWS: list[tuple[str, str, list[Json]]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "dotted", "objects"), ROWS)
+@for_each_row(("text", "dotted", "objects"), ROWS)
 def test_each_row_of_the_table_reads_and_shows_as_printed(
     text: str, dotted: str, objects: list[Json]
 ) -> None:
@@ -100,7 +101,7 @@ def test_each_row_of_the_table_reads_and_shows_as_printed(
     assert m3p(dotted).view("m3p") == [dotted]
 
 
-@pytest.mark.parametrize(("text", "dotted", "objects"), [row for row in ROWS if len(row[2]) == 1])
+@for_each_row(("text", "dotted", "objects"), [row for row in ROWS if len(row[2]) == 1])
 def test_each_row_with_one_object_shows_as_the_strings_printed(
     text: str, dotted: str, objects: list[Json]
 ) -> None:
@@ -149,7 +150,7 @@ SHOWN: list[tuple[Json, list[str], list[str] | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("source", "texts", "dotted"), SHOWN)
+@for_each_row(("source", "texts", "dotted"), SHOWN)
 def test_an_object_shows_as_strings_that_say_the_same(
     source: Json, texts: list[str], dotted: list[str] | None
 ) -> None:
@@ -196,7 +197,7 @@ OMITTED: list[Json] = [
 ]
 
 
-@pytest.mark.parametrize("source", OMITTED)
+@for_each_row("source", OMITTED)
 def test_what_strings_cannot_say_is_omitted(source: Json) -> None:
     """D-53: under-reporting only leads to proposals, showing more would mislead."""
     right = read_capability(source)
@@ -217,7 +218,7 @@ def test_a_vendor_kind_that_looks_like_another_word_is_not_shown_as_it() -> None
     assert read_capability({"kind": "chat/message"}).view("m3p") == []
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "place", "notation"),
     [
         ("mcp.*", "mew", "m3p"),
@@ -291,13 +292,13 @@ BAD_M3P = [
 ]
 
 
-@pytest.mark.parametrize("text", BAD_MCPX)
+@for_each_row("text", BAD_MCPX)
 def test_a_malformed_mcpx_string_is_refused_with_a_hint(text: str) -> None:
     with pytest.raises(InvalidPattern, match="capability"):
         mcpx(text)
 
 
-@pytest.mark.parametrize("text", BAD_M3P)
+@for_each_row("text", BAD_M3P)
 def test_a_malformed_m3p_string_is_refused_with_a_hint(text: str) -> None:
     with pytest.raises(InvalidPattern, match="capability"):
         m3p(text)

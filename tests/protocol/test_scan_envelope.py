@@ -15,6 +15,7 @@ from moot.protocol.dialects.mew import MEW
 from moot.protocol.operation import Json
 from tests.protocol.corpus import REFUSALS, TS, Refusal
 from tests.protocol.scan_envelope_soak import SEEDS, check_case, in_payload, outcomes, said, with_payload
+from tests.rows import for_each_row
 
 SOME = settings(max_examples=200, derandomize=True, deadline=None)
 
@@ -231,17 +232,17 @@ def test_the_compiled_part_is_there(name: str) -> None:
     assert found.origin.endswith(tuple(EXTENSION_SUFFIXES))
 
 
-@pytest.mark.parametrize("raw", ORDINARY.values(), ids=ORDINARY)
+@for_each_row("raw", ORDINARY.values(), ids=ORDINARY)
 def test_what_clients_send_is_ordinary_and_decoded_alike(raw: bytes) -> None:
     assert check_case(raw) == "ordinary"
 
 
-@pytest.mark.parametrize("raw", NOT_ORDINARY.values(), ids=NOT_ORDINARY)
+@for_each_row("raw", NOT_ORDINARY.values(), ids=NOT_ORDINARY)
 def test_what_one_has_to_look_at_is_not_ordinary(raw: bytes) -> None:
     assert scan(raw) is None
 
 
-@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.name)
+@for_each_row("refusal", REFUSALS, ids=lambda refusal: refusal.name)
 def test_what_the_decoder_refuses_is_not_ordinary_or_left_to_the_caller(refusal: Refusal) -> None:
     assert check_case(refusal.raw) != "ordinary"
 
@@ -258,7 +259,7 @@ def test_no_envelope_is_ordinary_before_its_last_byte() -> None:
         assert [end for end in range(len(raw)) if scan(raw[:end]) is not None] == []
 
 
-@pytest.mark.parametrize("byte", [0, *range(1, 9), *range(0x0B, 0x0D), *range(0x0E, 0x20)])
+@for_each_row("byte", [0, *range(1, 9), *range(0x0B, 0x0D), *range(0x0E, 0x20)])
 def test_a_control_character_is_ordinary_nowhere(byte: int) -> None:
     for at in range(len(TIGHT) + 1):
         assert scan(TIGHT[:at] + bytes([byte]) + TIGHT[at:]) is None

@@ -12,6 +12,7 @@ from moot.errors import InvalidJson
 from moot.protocol import strict_json
 from moot.protocol.operation import Json
 from tests.protocol.corpus import NOT_JSON, Refusal
+from tests.rows import for_each_row
 
 FEW = settings(max_examples=200, derandomize=True, deadline=None)
 
@@ -25,7 +26,7 @@ values: st.SearchStrategy[Json] = st.recursive(
 
 
 @pytest.mark.requirement("MEW-3-1")
-@pytest.mark.parametrize("refusal", NOT_JSON, ids=lambda refusal: refusal.name)
+@for_each_row("refusal", NOT_JSON, ids=lambda refusal: refusal.name)
 def test_text_that_readers_could_disagree_on_is_refused_with_its_reason(refusal: Refusal) -> None:
     """D-83."""
     with pytest.raises(InvalidJson) as caught:

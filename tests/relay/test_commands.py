@@ -138,6 +138,6 @@ async def test_mistakes_get_words(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "64 hexadecimal" in said(capsys, "search", data, "--id", "abc", code=2)
     store = EventStore.open(tmp_path)
     try:
-        assert "another process" in said(capsys, "prune", data, code=2)
+        assert "another process" in said(capsys, "prune", data, code=1)
     finally:
         await store.close()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
 from moot.resilience.backoff import Backoff
 from moot.resilience.restart_loop import RestartPolicy, keep_running
+from tests.waiting import bounded
 
 POLICY = RestartPolicy(first_seconds=1, max_seconds=5, steady_seconds=60)
 
@@ -89,3 +92,24 @@ async def test_what_a_run_raises_ends_the_loop() -> None:
     with pytest.raises(RuntimeError):
         await runs.keep_running(until=9)
     assert runs.count == 1
+
+
+async def test_a_run_that_loses_its_cancellation_is_the_last() -> None:
+    began, runs = asyncio.Event(), 0
+
+    async def lose_it() -> None:
+        nonlocal runs
+        runs += 1
+        began.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(
+        keep_running(lose_it, POLICY, should_restart=lambda _: True, on_delay=lambda *_: None)
+    )
+    await began.wait()
+    task.cancel()
+    async with bounded():
+        await asyncio.wait([task])
+    assert task.cancelled()
+    assert runs == 1

@@ -88,7 +88,7 @@ def feed(space: Space, given: Input, mint: Mint) -> list[Effect]:
             timed: tuple[Any, ...] = (mint,)
         case "health":
             return space.health(journal_writable=arguments[0])
-        case "add_token" | "renew":
+        case "add_token":
             timed = ()
         case "rotate_credential":
             name, token, keep = arguments

@@ -11,6 +11,8 @@ import json
 
 import pytest
 
+from tests.rows import for_each_row
+
 from .space_driver import CALL, SpaceDriver
 
 
@@ -94,7 +96,7 @@ def test_the_same_value_may_be_spelled_otherwise(proposed: str, run: str) -> Non
     assert driver.says_raw("human", fulfilment) is None
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("proposed", "run"),
     [
         ("1", "true"),

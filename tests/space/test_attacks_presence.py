@@ -213,7 +213,7 @@ def test_a_request_cannot_say_what_only_the_gateway_says_about_a_stream() -> Non
     forged = {"stream_id": "stream-0", "owner": "human", "authorized_writers": ["pal"], "created": "never"}
     stream = driver.opens_stream("agent", **forged, participantId="human", encoding="odd", note="kept")
     driver.join("human/2", {"as": "human"})
-    shown = driver._heard["human/2"][0]["payload"]["active_streams"][0]
+    shown = driver._received["human/2"][0]["payload"]["active_streams"][0]
     assert shown["stream_id"] == stream != "stream-0"
     assert (shown["owner"], shown["authorized_writers"], shown["note"]) == ("agent", ["agent"], "kept")
     assert shown["created"] == driver.clock

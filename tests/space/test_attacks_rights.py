@@ -8,6 +8,7 @@ import pytest
 
 from moot.config.space_reader import read_space
 from moot.protocol.operation import Json
+from tests.rows import for_each_row
 
 from .space_driver import CALL, SpaceDriver
 
@@ -150,7 +151,7 @@ def test_nobody_grants_to_themselves_under_their_other_name() -> None:
     assert grant(driver, "human", "desk", READ) == "invalid_operation"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "id",
     [
         "gateway",
@@ -237,7 +238,7 @@ def test_a_participant_named_by_a_reload_takes_its_name_back_from_whoever_used_i
 
 
 @pytest.mark.requirement("MEW-4.1-8", "MEW-4.1-10", "MEW-7.1-3")
-@pytest.mark.parametrize(
+@for_each_row(
     ("dialect", "kind"),
     [
         ("mew", "system/welcome"),

@@ -76,7 +76,10 @@ SHOWING_SINCE = (
     "max_listed_member_bytes",
     "max_welcome_bytes",
     "max_proposal_page_bytes",
+    "max_announced_bytes_per_member",
+    "max_announced_bytes",
     "max_settle_note_chars",
+    "poll_presence_seconds",
     # Nobody said a time or a number of uses before there were these.
     "max_grant_expiry_seconds",
     "max_grant_uses",

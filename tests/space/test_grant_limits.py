@@ -12,6 +12,7 @@ from moot.space.config import SessionId
 from moot.space.effects import Deliver
 from moot.space.fast_path_record import fast_path_record
 from moot.space.space import Space
+from tests.rows import for_each_row
 from tests.space.space_driver import CALL, SpaceDriver
 
 READ = {"kind": "mcp/request", "payload": {"method": "tools/call", "params": {"name": "read_file"}}}
@@ -252,7 +253,7 @@ def test_a_kicked_member_has_no_grant_that_could_end() -> None:
     assert revocations(driver) == []
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "limits",
     [
         {"expires_in_seconds": 0},

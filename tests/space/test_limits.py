@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from moot.conformance.pure_driver import PureDriver
-from moot.conformance.runner import Heard
+from moot.conformance.runner import ReceivedMessages
 from moot.protocol.envelope import EnvelopeLimits
 from moot.protocol.operation import Json
 from moot.space.config import SpaceLimits
+from tests.rows import for_each_row
 
 
 def space(**limits: float) -> PureDriver:
@@ -21,7 +22,7 @@ def space(**limits: float) -> PureDriver:
     return driver
 
 
-def errors(heard: Heard, name: str = "alice") -> list[Json]:
+def errors(heard: ReceivedMessages, name: str = "alice") -> list[Json]:
     return [message["payload"] for message in heard[name] if message.get("kind") == "system/error"]
 
 
@@ -121,7 +122,7 @@ RESOURCES: dict[str, tuple[float, Callable[[PureDriver], list[Json]], Callable[[
 }
 
 
-@pytest.mark.parametrize("limit", RESOURCES)
+@for_each_row("limit", RESOURCES)
 def test_a_resource_limit_names_itself_and_refuses_only_what_exceeds_it(limit: str) -> None:
     most, within, beyond = RESOURCES[limit]
     driver = space(**{limit: most})
@@ -253,6 +254,29 @@ def test_a_page_of_proposals_has_so_many_bytes() -> None:
     assert after > 0, "they did not fit one page"
 
 
+@pytest.mark.parametrize("seconds", [0, 7])
+def test_who_polls_can_be_given_approved_calls_for_so_long(seconds: int) -> None:
+    driver = space(poll_presence_seconds=seconds)
+    call: Json = {"method": "tools/call", "params": {"name": "x"}}
+    approval: Json = {"kind": "mcp/request", "to": ["carol"], "correlation_id": ["p1"], "payload": call}
+    assert say(driver, "mcp/proposal", call, id="p1", to=["carol"]) == []
+    driver.space.note_poll("carol", driver.now)
+    if not seconds:
+        assert errors(driver.send("bob", approval), "bob")[0]["error"] == "target_absent"
+        return
+    driver.wait(6.9)
+    driver.space.note_poll("carol", driver.now)
+    driver.wait(6.9)
+    assert errors(driver.send("bob", approval), "bob") == []
+    (told,) = driver.wait(0.2)["bob"]
+    assert (told["kind"], told["payload"]["reason"]) == ("moot/outcome", "host_left")
+    assert say(driver, "mcp/proposal", call, id="p2", to=["carol"]) == []
+    assert (
+        errors(driver.send("bob", approval | {"correlation_id": ["p2"]}), "bob")[0]["error"]
+        == "target_absent"
+    )
+
+
 def test_the_note_of_a_settlement_has_so_many_characters() -> None:
     driver = space(max_settle_note_chars=10)
     call: Json = {"method": "tools/call", "params": {"name": "x"}}
@@ -344,6 +368,7 @@ def test_who_is_given_a_stream_has_room_for_it() -> None:
 def test_no_limit_is_without_a_test() -> None:
     """The names of this file's cases, against the names in the configuration."""
     here = __import__("pathlib").Path(__file__)
-    text = here.read_text("utf-8") + here.with_name("test_temporary_tokens.py").read_text("utf-8")
+    others = ("test_temporary_tokens.py", "test_offer_owners.py")
+    text = here.read_text("utf-8") + "".join(here.with_name(name).read_text("utf-8") for name in others)
     names = {*SpaceLimits.__struct_fields__, *EnvelopeLimits.__struct_fields__} - {"envelope"}
     assert sorted(name for name in names if text.count(name) == 0) == []

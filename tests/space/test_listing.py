@@ -58,7 +58,7 @@ def pages(driver: SpaceDriver, name: str = "new") -> list[Any]:
 def test_a_welcome_that_fits_is_as_it_always_was() -> None:
     driver = crowded(3, 2)
     payload = welcome(driver)["payload"]
-    assert payload.keys() == {"you", "participants", "active_streams"}
+    assert payload.keys() == {"you", "participants", "active_streams", "extensions"}
     assert [each["capabilities"] for each in payload["participants"][:3]] == [[right(0), right(1)]] * 3
 
 

@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from tests.examples import examples
+
 from . import invariants, random_moves
 from .random_moves import MOVES, T
 from .random_walk import remove_everybody, run_space_walk
@@ -229,7 +231,7 @@ class SpaceMachine(RuleBasedStateMachine):
 
 TestSpaceMachine = SpaceMachine.TestCase
 TestSpaceMachine.settings = settings(
-    max_examples=EXAMPLES or 40,
+    max_examples=EXAMPLES or examples(25),
     stateful_step_count=40,
     derandomize=not EXAMPLES,
     deadline=None,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from moot.protocol.operation import Json
 from moot.space.config import Name
 from moot.space.space import Space
+from tests.rows import for_each_row
 from tests.space.space_driver import CALL, SpaceDriver
 
 OTHER_CALL = {"method": "tools/call", "params": {"name": "rm"}}
@@ -96,9 +95,9 @@ OPEN: list[tuple[str, Json, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "payload", "more"), OPEN)
-@pytest.mark.parametrize("size", [0, 1, 2, 10_000])
-@pytest.mark.parametrize("reference_compat", [False, True])
+@for_each_row(("kind", "payload", "more"), OPEN)
+@for_each_row("size", [0, 1, 2, 10_000])
+@for_each_row("reference_compat", [False, True])
 def test_an_open_object_keeps_its_id_whatever_the_window_holds(
     kind: str, payload: Json, more: dict[str, Any], size: int, reference_compat: bool
 ) -> None:

@@ -95,6 +95,7 @@ STORIES: Final[dict[str, list[Said]]] = {
     ],
     "stream/transfer-ownership": [OPENED, said("alice", "stream/transfer-ownership", {"new_owner": "bob"})],
     "moot/roster": [said("bob", "moot/roster")],
+    "moot/list-owners": [said("bob", "moot/list-owners", {"participants": ["alice"]})],
     "moot/approve": [PROPOSED, said("alice", "moot/approve", about=["p1"])],
 }
 

@@ -15,8 +15,9 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from moot.store.journal import Journal, JournalSettings
+from moot.store.journal import JournalSettings
 from moot.store.journal_reader import read_records, verify
+from moot.store.open_journal import open_journal
 from tests.store.journals import folder_in, segments, value_record
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -86,7 +87,7 @@ def report(number: int, count: int) -> None:
 
 
 async def append_for_ever(folder: Path, round: int) -> None:
-    journal = Journal.open(folder, SETTINGS)
+    journal = open_journal(folder, SETTINGS)
     os.write(1, b"ready\n")
     rng = random.Random(round)
     count = 0

@@ -12,9 +12,18 @@ import resource
 import sys
 from pathlib import Path
 
-from moot.store.journal import KEEP_RECORDS, Journal, JournalSettings
+from moot.store.file_journal import KEEP_RECORDS
+from moot.store.journal import JournalSettings
 from moot.store.journal_reader import read_records
-from tests.store.journals import health_changes, open_journal, segments, value_record, values_in, wait_durable
+from moot.store.open_journal import open_journal
+from tests.store.journals import (
+    health_changes,
+    opened_journal,
+    segments,
+    value_record,
+    values_in,
+    wait_durable,
+)
 from tests.waiting import HANG_SECONDS
 
 SETTINGS = JournalSettings(retry_seconds=0.001, segment_bytes=2_000_000)
@@ -32,7 +41,7 @@ class Retries(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
         self.failed = asyncio.Event()
-        log = logging.getLogger("moot.store.journal")
+        log = logging.getLogger("moot.store.file_journal")
         log.setLevel(logging.DEBUG)
         log.addHandler(self)
 
@@ -43,7 +52,7 @@ class Retries(logging.Handler):
 
 async def recovers(folder: Path) -> None:
     """Full in the middle of a record; what was kept is written in order when there is room again."""
-    async with open_journal(folder, SETTINGS) as journal:
+    async with opened_journal(folder, SETTINGS) as journal:
         told, retries = health_changes(journal), Retries()
         await wait_durable(journal, journal.append(value_record(0)))
         allow(segments(folder)[0].stat().st_size + 534)
@@ -70,7 +79,7 @@ async def recovers(folder: Path) -> None:
 
 async def cannot_begin_a_segment(folder: Path) -> None:
     """No room for the first record of a new segment."""
-    async with open_journal(folder, JournalSettings(retry_seconds=0.001, segment_bytes=50)) as journal:
+    async with opened_journal(folder, JournalSettings(retry_seconds=0.001, segment_bytes=50)) as journal:
         told, retries = health_changes(journal), Retries()
         await wait_durable(journal, journal.append(value_record(0)))
         allow(0)
@@ -86,7 +95,7 @@ async def cannot_begin_a_segment(folder: Path) -> None:
 
 async def runs_out_of_memory_too(folder: Path) -> None:
     """Beyond the bound one record stands for those that found no room; vital ones find some."""
-    async with open_journal(folder, SETTINGS) as journal:
+    async with opened_journal(folder, SETTINGS) as journal:
         told = health_changes(journal)
         allow(0)
         journal.append(value_record(0))
@@ -113,7 +122,7 @@ async def runs_out_of_memory_too(folder: Path) -> None:
 
 async def closes_without_room(folder: Path) -> None:
     """Closing tries once more, and then ends."""
-    journal = Journal.open(folder, SETTINGS)
+    journal = open_journal(folder, SETTINGS)
     told = health_changes(journal)
     allow(0)
     journal.append(value_record(0))
@@ -121,7 +130,7 @@ async def closes_without_room(folder: Path) -> None:
     await journal.close()
     assert journal.durable == 0
     allow(-1)
-    journal = Journal.open(folder, SETTINGS)
+    journal = open_journal(folder, SETTINGS)
     told = health_changes(journal)
     allow(0)
     journal.append(value_record(1))

@@ -13,6 +13,7 @@ import orjson
 from moot.protocol.operation import Json
 from moot.store.journal import Journal, JournalSettings
 from moot.store.journal_reader import read_records
+from moot.store.open_journal import open_journal
 from tests.waiting import bounded
 
 SMALL = JournalSettings(segment_bytes=400, retry_seconds=0.001)
@@ -45,8 +46,8 @@ def envelope_record(
 
 
 @asynccontextmanager
-async def open_journal(folder: Path, settings: JournalSettings | None = None) -> AsyncIterator[Journal]:
-    journal = Journal.open(folder, settings or JournalSettings())
+async def opened_journal(folder: Path, settings: JournalSettings | None = None) -> AsyncIterator[Journal]:
+    journal = open_journal(folder, settings or JournalSettings())
     try:
         async with bounded():
             yield journal
@@ -56,7 +57,7 @@ async def open_journal(folder: Path, settings: JournalSettings | None = None) ->
 
 async def write(folder: Path, records: Sequence[bytes], settings: JournalSettings | None = None) -> None:
     """A journal with these records, one tick each, closed again."""
-    async with open_journal(folder, settings) as journal:
+    async with opened_journal(folder, settings) as journal:
         for record in records:
             await wait_durable(journal, journal.append(record))
 

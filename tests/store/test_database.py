@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import sqlite3
 import stat
 from collections.abc import AsyncIterator
@@ -87,3 +89,40 @@ def test_a_file_that_cannot_be_used_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="cannot use"):
         Database.open(tmp_path / "file" / "moot.sqlite")
+
+
+class BusyThread:
+    """A thread of which something gets done with every look, until there is no more to do."""
+
+    def __init__(self, work: asyncio.Future[str], calls: int) -> None:
+        self._work = work
+        self._calls = calls
+        self._looks = 0
+
+    @property
+    def finished(self) -> int:
+        self._looks += 1
+        if self._looks == self._calls:
+            self._work.set_result("done")
+        return min(self._looks, self._calls)
+
+
+async def test_a_database_that_answers_is_waited_for_and_one_that_does_not_is_not(tmp_path: Path) -> None:
+    """With many spaces a stop has much to write: how long that takes says nothing about the disk."""
+    loop = asyncio.get_running_loop()
+    async with database_at(tmp_path / "moot.sqlite") as database:
+        thread = database._thread
+        for calls, stop_by, expected in (
+            (40, math.inf, "done"),
+            (0, math.inf, "the disk does not answer"),
+            (10**9, 0.02, "there is no more time"),
+        ):
+            work: asyncio.Future[str] = loop.create_future()
+            database._thread = BusyThread(work, calls)  # type: ignore[assignment]
+            database.stop_by = loop.time() + stop_by
+            try:
+                assert await database.wait_answering(work, 0.001) == expected
+            except TimeoutError as fault:
+                assert str(fault) == expected  # noqa: PT017
+            assert work.done() == (expected == "done")
+        database._thread, database.stop_by = thread, math.inf

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import subprocess
 import sys
@@ -12,14 +13,15 @@ from pathlib import Path
 import pytest
 
 from moot.store import segment_writer
-from moot.store.journal import KEEP_BYTES, JournalSettings
+from moot.store.file_journal import KEEP_BYTES
+from moot.store.journal import JournalSettings
 from moot.store.journal_reader import verify
 from tests.store.crash_soak import ROOT, run_journal_crashes
 from tests.store.journals import (
     descriptor_of,
     folder_in,
     health_changes,
-    open_journal,
+    opened_journal,
     segments,
     value_record,
     values_in,
@@ -55,7 +57,7 @@ def replace_file(path: Path, other: int) -> None:
 
 async def test_a_file_that_can_only_be_read_is_opened_anew(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    async with open_journal(folder, SOON) as journal:
+    async with opened_journal(folder, SOON) as journal:
         told = health_changes(journal)
         await wait_durable(journal, journal.append(value_record(1)))
         path = segments(folder)[0]
@@ -69,9 +71,41 @@ async def test_a_file_that_can_only_be_read_is_opened_anew(tmp_path: Path) -> No
     assert verify(folder).ok
 
 
+async def test_a_descriptor_whose_closing_fails_is_not_closed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a network's disk: it is gone all the same, and its number may be somebody's socket by now."""
+    folder = folder_in(tmp_path)
+    async with opened_journal(folder, SOON) as journal:
+        told = health_changes(journal)
+        await wait_durable(journal, journal.append(value_record(1)))
+        path = segments(folder)[0]
+        file = descriptor_of(path)
+        replace_file(path, os.open(path, os.O_RDONLY))
+        close = os.close
+        failed: list[int] = []
+
+        def fail_to_close(descriptor: int) -> None:
+            close(descriptor)
+            if descriptor == file and not failed:
+                # Whoever opens something next gets this number.
+                failed.append(os.open(os.devnull, os.O_RDONLY))
+                raise OSError(errno.EIO, "Input/output error")
+
+        monkeypatch.setattr(os, "close", fail_to_close)
+        journal.append(value_record(2))
+        assert await told.get() is False
+        assert await told.get() is True
+        assert failed == [file]
+        os.fstat(file)  # still open
+        close(file)
+    assert values_in(folder) == [1, 2]
+    assert verify(folder).ok
+
+
 async def test_a_segment_that_cannot_be_begun_is_tried_again(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    async with open_journal(folder, JournalSettings(retry_seconds=0.001, segment_bytes=50)) as journal:
+    async with opened_journal(folder, JournalSettings(retry_seconds=0.001, segment_bytes=50)) as journal:
         told = health_changes(journal)
         await wait_durable(journal, journal.append(value_record(1)))
         (folder / "000000000002.jsonl").mkdir()
@@ -86,7 +120,7 @@ async def test_a_segment_that_cannot_be_begun_is_tried_again(tmp_path: Path) -> 
 async def test_what_a_failed_fsync_did_not_cover_is_written_again(tmp_path: Path) -> None:
     """A pipe takes the bytes, refuses the fsync and forgets them, as a kernel may after an I/O error."""
     folder = folder_in(tmp_path)
-    async with open_journal(folder, SOON) as journal:
+    async with opened_journal(folder, SOON) as journal:
         told = health_changes(journal)
         await wait_durable(journal, journal.append(value_record(1)))
         reading, writing = os.pipe()
@@ -108,7 +142,7 @@ async def test_a_file_that_lost_what_was_on_disk_is_not_written_to(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = folder_in(tmp_path)
-    async with open_journal(folder, SOON) as journal:
+    async with opened_journal(folder, SOON) as journal:
         told = health_changes(journal)
         await wait_durable(journal, journal.append(value_record(1)))
         path = segments(folder)[0]
@@ -135,7 +169,7 @@ async def test_a_disk_that_falls_too_far_behind_makes_the_journal_unable_until_i
 
     monkeypatch.setattr(segment_writer, "_flush", slow_flush)
     large = value_record("é" * (1 << 19))
-    async with open_journal(folder, JournalSettings(segment_bytes=1 << 30)) as journal:
+    async with opened_journal(folder, JournalSettings(segment_bytes=1 << 30)) as journal:
         told = health_changes(journal)
         for _ in range(KEEP_BYTES // len(large) + 1):
             journal.append(large)

@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 
 from moot.errors import UsageError
-from moot.store.journal import Journal, JournalSettings
+from moot.store.journal import JournalSettings
 from moot.store.journal_reader import read_records, verify
 from moot.store.journal_segments import remove_segments
+from moot.store.open_journal import open_journal
 from tests.store.journals import (
     SMALL,
     envelope_record,
     folder_in,
-    open_journal,
+    opened_journal,
     segments,
     value_record,
     values_in,
@@ -58,7 +59,7 @@ async def test_files_and_folders_are_for_the_owner_only(tmp_path: Path) -> None:
 
 
 async def test_records_of_one_tick_are_written_together_and_called_back_in_order(tmp_path: Path) -> None:
-    async with open_journal(folder_in(tmp_path)) as journal:
+    async with opened_journal(folder_in(tmp_path)) as journal:
         told: list[int] = []
         done = asyncio.Event()
         numbers = [journal.append(value_record(i)) for i in range(5)]
@@ -81,7 +82,7 @@ async def test_records_become_durable_though_nobody_waits_for_them(tmp_path: Pat
 
     async def become_durable(settings: JournalSettings, count: int) -> None:
         folder = folder_in(tmp_path, f"lab-{count}")
-        async with open_journal(folder, settings) as journal:
+        async with opened_journal(folder, settings) as journal:
             for i in range(count):
                 journal.append(value_record(i))
             await until(lambda: journal.durable >= count)
@@ -97,7 +98,7 @@ async def test_a_fault_in_one_callback_does_not_keep_the_others(tmp_path: Path) 
     def stumble() -> None:
         raise ZeroDivisionError
 
-    async with open_journal(folder_in(tmp_path)) as journal:
+    async with opened_journal(folder_in(tmp_path)) as journal:
         number = journal.append(value_record(1))
         journal.when_durable(number, stumble)
         await wait_durable(journal, number)
@@ -130,7 +131,7 @@ async def test_a_segment_begins_only_when_the_one_before_is_on_disk(tmp_path: Pa
     """Or an fsync of the new file would vouch for the end of the old one."""
     folder = folder_in(tmp_path)
     settings = JournalSettings(segment_bytes=50, sync_seconds=3600, sync_records=1000)
-    async with open_journal(folder, settings) as journal:
+    async with opened_journal(folder, settings) as journal:
         journal.append(value_record(1))
         await asyncio.sleep(0)
         assert journal.durable == 0
@@ -142,7 +143,7 @@ async def test_a_segment_begins_only_when_the_one_before_is_on_disk(tmp_path: Pa
 
 async def test_a_backlog_is_written_step_by_step_in_order(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    async with open_journal(folder, JournalSettings(segment_bytes=50_000)) as journal:
+    async with opened_journal(folder, JournalSettings(segment_bytes=50_000)) as journal:
         for i in range(6_000):
             journal.append(value_record(i))
     assert values_in(folder) == list(range(6_000))
@@ -157,7 +158,7 @@ async def left(folder: Path, firsts: list[int]) -> None:
 async def test_old_segments_go_only_when_a_snapshot_covers_them(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     settings = JournalSettings(segment_bytes=50, retain_segments=2)
-    async with open_journal(folder, settings) as journal:
+    async with opened_journal(folder, settings) as journal:
         for i in range(1, 11):
             await wait_durable(journal, journal.append(value_record(i)))
         assert len(segments(folder)) == 10
@@ -178,7 +179,7 @@ async def test_old_segments_go_only_when_a_snapshot_covers_them(tmp_path: Path) 
 
 async def test_without_retention_nothing_goes(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    async with open_journal(folder, SMALL) as journal:
+    async with opened_journal(folder, SMALL) as journal:
         for i in range(20):
             await wait_durable(journal, journal.append(value_record(i)))
         journal.prune_until(20)
@@ -203,7 +204,7 @@ async def test_a_removal_that_fails_is_a_warning_and_nothing_else(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = folder_in(tmp_path)
-    async with open_journal(folder, JournalSettings(segment_bytes=50, retain_segments=1)) as journal:
+    async with opened_journal(folder, JournalSettings(segment_bytes=50, retain_segments=1)) as journal:
         for i in range(3):
             await wait_durable(journal, journal.append(value_record(i)))
         (folder / "removed.json.new").mkdir()
@@ -218,7 +219,7 @@ async def test_off_keeps_numbers_and_writes_nothing(tmp_path: Path) -> None:
     off = JournalSettings(mode="off")
 
     async def count(expected: int) -> None:
-        async with open_journal(folder, off) as journal:
+        async with opened_journal(folder, off) as journal:
             number = journal.append(value_record(1))
             assert number == journal.durable == expected
             assert journal.recorded == expected - 1
@@ -235,15 +236,15 @@ async def test_off_keeps_numbers_and_writes_nothing(tmp_path: Path) -> None:
 
 async def test_a_journal_has_one_writer(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    async with open_journal(folder):
+    async with opened_journal(folder):
         with pytest.raises(UsageError, match="another process writes"):
-            Journal.open(folder, JournalSettings())
-    async with open_journal(folder) as journal:
+            open_journal(folder, JournalSettings())
+    async with opened_journal(folder) as journal:
         journal.append(envelope_record("e1"))
 
 
 async def test_a_closed_journal_takes_no_more(tmp_path: Path) -> None:
-    async with open_journal(folder_in(tmp_path), SMALL) as journal:
+    async with opened_journal(folder_in(tmp_path), SMALL) as journal:
         pass
     await journal.close()
     journal.prune_until(1)
@@ -254,4 +255,4 @@ async def test_a_closed_journal_takes_no_more(tmp_path: Path) -> None:
 async def test_a_folder_that_cannot_be_made_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "spaces").write_text("a file where a folder should be")
     with pytest.raises(UsageError, match="--data"):
-        Journal.open(folder_in(tmp_path), JournalSettings())
+        open_journal(folder_in(tmp_path), JournalSettings())

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from moot.errors import UsageError
-from moot.store.journal import Journal, JournalSettings
+from moot.store.journal import JournalSettings
 from moot.store.journal_reader import (
     RecordPosition,
     follow_records,
@@ -20,6 +20,7 @@ from moot.store.journal_reader import (
     record_at,
     verify,
 )
+from moot.store.open_journal import open_journal
 from moot.store.record_chain import ChainHead, line, seal
 from tests.store.journals import (
     SMALL,
@@ -27,7 +28,7 @@ from tests.store.journals import (
     envelope_record,
     folder_in,
     members,
-    open_journal,
+    opened_journal,
     segments,
     value_record,
     values_in,
@@ -86,7 +87,7 @@ async def batch_of(tmp_path: Path, count: int = 6) -> Path:
     """One sealed line, then a batch."""
     folder = folder_in(tmp_path)
     await write(folder, [value_record(1)])
-    async with open_journal(folder) as journal:
+    async with opened_journal(folder) as journal:
         numbers = [journal.append(value_record(i)) for i in range(2, count + 1)]
         await wait_durable(journal, numbers[-1])
     return folder
@@ -158,7 +159,7 @@ async def test_blocks_that_never_reached_the_disk_are_no_damage(tmp_path: Path) 
 async def test_an_envelope_cannot_pretend_to_be_a_seal(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     raw = {"h": "0" * 64}
-    async with open_journal(folder) as journal:
+    async with opened_journal(folder) as journal:
         numbers = [journal.append(members({"raw": raw})) for _ in range(3)]
         await wait_durable(journal, numbers[-1])
     assert verify(folder).count == 3
@@ -251,7 +252,7 @@ async def test_damage_that_no_crash_explains_is_not_written_over(tmp_path: Path)
     edit_lines(segments(folder)[0], lambda lines: [*lines[:2], *lines[3:]])
     before = segments(folder)[0].read_bytes()
     with pytest.raises(UsageError, match=r"000000000001\.jsonl line 3.*Record 2 is the last.*journal repair"):
-        Journal.open(folder, JournalSettings())
+        open_journal(folder, JournalSettings())
     assert segments(folder)[0].read_bytes() == before
 
 
@@ -259,7 +260,7 @@ async def test_a_missing_segment_is_not_written_over(tmp_path: Path) -> None:
     folder = await journal_of(tmp_path, segment_bytes=100)
     segments(folder)[-2].unlink()
     with pytest.raises(UsageError, match=r"records 9 to 10 should come before .*moot journal repair"):
-        Journal.open(folder, JournalSettings())
+        open_journal(folder, JournalSettings())
 
 
 async def test_an_empty_last_segment_is_gone_on_with(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from itertools import product
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +13,8 @@ from moot.trust.budgets import UseTally
 from moot.trust.learner import suggest
 from moot.trust.rules import Rule, evaluate
 from moot.trust.tripwires import ProposalSeen, check_tripwires
+from tests.examples import examples
+from tests.rows import for_each_row
 from tests.trust.history import HOUR, START, accept, call, history
 
 NOW = START + 86_400.0
@@ -90,12 +91,12 @@ PATHS = [
 ]
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: ascii(path)[:48])
+@for_each_row("path", PATHS, ids=lambda path: ascii(path)[:48])
 def test_no_other_path_is_given(path: str) -> None:
     assert _verdict(path) == "ask"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "path",
     [
         None,
@@ -112,7 +113,7 @@ def test_no_other_type_is_given(path: Json) -> None:
     assert _verdict(path) == "ask"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "size", [59, 156, -1, 0, 10**18, 10**40, 100.0, 100.5, 1e300, "100", True, None, [100], {"x": 100}]
 )
 def test_no_other_size_is_given(size: Json) -> None:
@@ -120,9 +121,7 @@ def test_no_other_size_is_given(size: Json) -> None:
     assert _verdict("/srv/reports/r-42.txt", size) == "ask"
 
 
-@pytest.mark.parametrize(
-    "name", ["mode", "Path", "path ", "p\u0430th", "", "__proto__", "path\0", "$.path", "**"]
-)
+@for_each_row("name", ["mode", "Path", "path ", "p\u0430th", "", "__proto__", "path\0", "$.path", "**"])
 def test_no_further_argument_is_given(name: str) -> None:
     assert _verdict("/srv/reports/r-42.txt", **{name: "/etc/passwd"}) == "ask"
 
@@ -207,7 +206,7 @@ _near = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(130))
 @given(_hostile | _near | _near.map(lambda text: "/srv/reports/" + text))
 def test_whatever_is_tried_only_what_was_accepted_is_given(path: str) -> None:
     if _verdict(path) == "approve":

@@ -10,6 +10,7 @@ from bench.trust_people import EXPRESSIBLE, INEXPRESSIBLE
 from bench.trust_worlds import READABLE, UNKNOWABLE
 
 from moot.trust.rules import Rule
+from tests.rows import for_each_row
 from tests.trust.history import history
 
 
@@ -27,7 +28,7 @@ def test_what_rules_cannot_say_stays_with_people(policy: str) -> None:
     assert run.wrong_approvals == 0
 
 
-@pytest.mark.parametrize("world", READABLE)
+@for_each_row("world", READABLE)
 def test_in_worlds_that_a_person_could_read_nothing_wrong_is_approved(world: str) -> None:
     run = trust.simulate(world, 1, 350)
     assert run.wrong_approvals == 0

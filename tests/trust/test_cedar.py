@@ -18,6 +18,7 @@ from moot.trust.rule_check import attempted_calls
 from moot.trust.rule_samples import sample_call, sample_calls
 from moot.trust.rule_yaml import read_rules
 from moot.trust.rules import Rule, evaluate
+from tests.rows import for_each_row
 from tests.trust.history import HOUR, START, call
 
 HEAD = "decision: approve, proposer: agent, to: files"
@@ -65,7 +66,7 @@ def compare(
     return verdict.decision, found.allowed
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "listed",
     [
         (f"{WRITE}, arguments: {{path: a.md}}",),
@@ -125,7 +126,7 @@ def test_cedar_allows_exactly_what_the_rules_approve(listed: tuple[str, ...]) ->
     assert "approve" in seen or len(listed) > 1
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "listed",
     [
         (f"{WRITE}, arguments: {{path: '/^a+$/'}}",),

@@ -14,6 +14,7 @@ from moot.trust.conditions import Hours, Range
 from moot.trust.generalisation import Generalisation, generalise, kind_of
 from moot.trust.quoting import literal
 from moot.trust.text_patterns import MIN_NEW_VALUES, TextCover, cover_texts
+from tests.rows import for_each_row
 from tests.trust.history import HOUR, START, call
 
 SOME = settings(deadline=None, max_examples=60)
@@ -93,7 +94,7 @@ def test_hidden_files_and_odd_letters_never_become_part_of_a_shape() -> None:
         assert not _admits(cover, odd)
 
 
-@pytest.mark.parametrize("text", ["/srv/", "a*b", "!no", "what?", "/^x$/", "[x]", "a.b", "(", "\\", "\u00e9"])
+@for_each_row("text", ["/srv/", "a*b", "!no", "what?", "/^x$/", "[x]", "a.b", "(", "\\", "\u00e9"])
 def test_a_literal_matches_itself_and_nothing_else(text: str) -> None:
     pattern = literal(text)
     assert pattern is not None

@@ -20,6 +20,7 @@ from moot.trust.imports.permissions import PermissionFile
 from moot.trust.imports.rule_maker import ImportedRules, ImportTargets, ToolTarget, make_rules
 from moot.trust.rule_yaml import read_rules, write_rules
 from moot.trust.rules import evaluate
+from tests.rows import for_each_row
 from tests.trust.history import call
 
 TOOLS = {
@@ -57,7 +58,7 @@ COMMANDS = claude(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("command", "decision"),
     [
         ("npm run test", "approve"),
@@ -209,7 +210,7 @@ def test_paths_of_a_project_are_left_to_people_while_nobody_says_where_it_is() -
     assert any("home folder" in note for note in rules.notes)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("url", "decision"),
     [
         ("https://example.com", "approve"),

@@ -167,6 +167,40 @@ def test_a_suggestion_comes_again_only_when_it_adds_something() -> None:
     assert len(accept(rules, second, by="bob", now=NOW)) == 1
 
 
+def test_what_is_left_of_a_contradicted_rule_is_suggested_in_its_place() -> None:
+    """One folder is no longer wanted: the others need not be decided one by one from then on."""
+    before = _reports(10) + _reports(10, "public")
+    (wide,) = suggest(before, now=NOW)
+    rules = accept((), wide, by="alice", now=NOW)
+    no = decided(call({"path": "/srv/public/r-31.txt"}), approved=False)
+    # Nobody suspended it: a person may have resumed it, knowing better.
+    assert suggest([*before, no], rules, now=NOW) == []
+    (rest,) = suggest([*before, no], rules, suspended={wide.rule.name}, now=NOW)
+    assert rest.replaces == (wide.rule.name,)
+    taken = accept(rules, rest, by="alice", now=NOW)
+    assert [each.name for each in taken] == [rest.rule.name]
+    asked = {
+        path: evaluate(taken, call({"path": f"/srv/{path}/r-32.txt"}), NOW) for path in ("reports", "public")
+    }
+    assert {path: verdict.decision for path, verdict in asked.items()} == {
+        "reports": "approve",
+        "public": "ask",
+    }
+
+
+def test_a_rule_that_is_suspended_for_another_reason_is_not_replaced() -> None:
+    """Its tool has changed, or somebody objects: what people decided before says nothing about that."""
+    (first,) = suggest(_reports(10), now=NOW)
+    rules = accept((), first, by="alice", now=NOW)
+    suspended = {first.rule.name}
+    assert suggest(_reports(10), rules, suspended=suspended, now=NOW) == []
+    # Nor is one that a person wrote, whatever contradicts it.
+    no = decided(call({"path": "/srv/public/r-31.txt"}), approved=False)
+    written = Rule("own", "approve", tool="write_file", arguments={"path": "/srv/**"})
+    decisions = [*_reports(10), *_reports(10, "public"), no]
+    assert suggest(decisions, [written], suspended={"own"}, now=NOW) == []
+
+
 def test_an_expired_rule_is_suggested_anew() -> None:
     (first,) = suggest(_reports(10), now=NOW)
     rules = accept((), first, by="alice", now=NOW)

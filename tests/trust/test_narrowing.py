@@ -10,6 +10,7 @@ from moot.trust.conditions import Hours, Range
 from moot.trust.narrowing_proof import find_counter_example, find_wider_part
 from moot.trust.rules import Rule, RuleLimits
 from moot.trust.values.kinds import ValuePattern
+from tests.rows import for_each_row
 
 SUGGESTED = Rule(
     name="reports",
@@ -45,7 +46,7 @@ def test_less_is_taken(changes: dict[str, object]) -> None:
     assert find_wider_part(replace(SUGGESTED, **changes), SUGGESTED) is None  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("changes", "where"),
     [
         ({"decision": "reject"}, "decision"),

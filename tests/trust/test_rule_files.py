@@ -15,6 +15,7 @@ from moot.trust.rule_store import RuleStore
 from moot.trust.rule_tests import read_tests, run_tests
 from moot.trust.rule_yaml import read_rules
 from moot.trust.rules import evaluate
+from tests.rows import for_each_row
 
 RULES = """\
 rules:
@@ -110,7 +111,7 @@ def rule(parts: str) -> str:
     return f"rules: [{{name: r, decision: approve, proposer: agent, to: files, {parts}}}]"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("parts", "part", "danger"),
     [
         ('tool: run, arguments: {command: "git *"}', "command", "injection"),

@@ -10,6 +10,7 @@ from moot.errors import UsageError
 from moot.trust.conditions import Hours, Range
 from moot.trust.rule_yaml import read_rules, rule_as_json, rule_of_json, write_rules
 from moot.trust.rules import Rule, RuleLimits, RuleOrigin
+from tests.rows import for_each_row
 
 FULL = """
 rules:
@@ -54,7 +55,7 @@ def test_what_is_written_is_what_was_read() -> None:
     assert [rule_of_json(rule_as_json(rule)) for rule in rules] == list(rules)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("text", "place"),
     [
         ("rules: 3", "rules must be a list"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from moot.protocol.operation import Json
 from moot.trust.conditions import Hours, Range, is_plain, is_same_json, read_hours
 from moot.trust.proposal_case import case_of
 from moot.trust.rules import Rule, RuleLimits, evaluate
+from tests.rows import for_each_row
 from tests.trust.history import HOUR, START, call
 
 REPORTS = Rule(
@@ -89,7 +89,7 @@ def test_reject_beats_approve_at_the_same_width_and_only_there() -> None:
     assert _decision([REPORTS, wider], _write()) == "approve"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "path",
     [
         "/srv/reports/../../etc/passwd",

@@ -120,6 +120,66 @@ async def test_what_people_reject_meanwhile_ends_half_an_acceptance(tmp_path: Pa
         assert here.store.rules == ()
 
 
+async def resume(person: JoinedSpace, **what: object) -> None:
+    await person.send("trust/accept", what, confirm=True)
+
+
+async def test_a_suspended_rule_is_resumed_by_as_many_people_as_have_to_accept_one(tmp_path: Path) -> None:
+    async with two_people(tmp_path) as (here, bob, id):
+        for person in (here.alice, bob):
+            await accept(person, here, id)
+        await until(lambda: len(here.store.rules) == 1)
+        name = here.store.rules[0].name
+        here.mood = "leave"
+        await here.alice.send("trust/stop", {"rule": name}, confirm=True)
+        await until(lambda: name in here.store.suspensions)
+        # One person, however often, is one.
+        for _ in range(2):
+            here.trust.clear()
+            await resume(here.alice, lift=name)
+            await until(lambda: any("resumed_by" in each.payload for each in here.trust))
+            half = next(each.payload for each in here.trust if "resumed_by" in each.payload)
+            assert (half["state"], half["resumed_by"], half["accepting_people"]) == (
+                "suspended",
+                ["alice"],
+                2,
+            )
+        await here.away()
+        await here.back()
+        assert here.store.resuming == {name: ("alice",)}
+        # Who objects meanwhile ends it: the first has not heard that.
+        await bob.send("trust/stop", {"rule": name}, confirm=True)
+        await until(lambda: not here.store.resuming)
+        await resume(bob, lift=name)
+        await until(lambda: here.store.resuming == {name: ("bob",)})
+        assert name in here.store.suspensions
+        assert here.approver.status.rules()["rules"][0]["resumed_by"] == ["bob"]
+        await resume(here.alice, lift=name)
+        assert (await here.said("trust/rule", "lifted")).payload["why"] == "resumed by bob and alice"
+        assert (here.store.suspensions, here.store.resuming) == ({}, {})
+        assert await here.write("reports/day-29.md") == "by approver"
+
+
+async def test_all_rules_are_resumed_by_as_many_people_and_only_by_those_who_still_may(
+    tmp_path: Path,
+) -> None:
+    async with two_people(tmp_path) as (here, bob, _):
+        await here.alice.send("trust/stop", {}, confirm=True)
+        await until(lambda: here.store.stopped is not None)
+        await resume(bob, resume=True)
+        await until(lambda: here.store.resuming == {"": ("bob",)})
+        assert RuleStore.open(here.store.folder).resuming == {"": ("bob",)}
+        # As if the roster had shown Bob without the capability since.
+        here.store.people = here.store.people - {"bob"}
+        await resume(here.alice, resume=True)
+        await until(lambda: here.store.resuming == {"": ("alice",)})
+        assert here.store.stopped is not None
+        here.store.people = here.store.people | {"bob"}
+        await resume(bob, resume=True)
+        await until(lambda: here.store.stopped is None)
+        assert (await here.said("trust/rule", "resumed")).payload["by"] == "alice and bob"
+
+
 @pytest.mark.parametrize("count", ["0", "11", "true", "2.0", "two"])
 def test_the_number_of_people_has_bounds(count: str) -> None:
     with pytest.raises(UsageError, match="accepting_people must be a whole number from 1 to 10"):
@@ -130,6 +190,6 @@ def test_a_state_of_an_earlier_version_asks_one_person(tmp_path: Path) -> None:
     RuleStore.open(tmp_path).save()
     file = tmp_path / "state.json"
     state = json.loads(file.read_text())
-    del state["pending"], state["accepting_people"]
+    del state["pending"], state["accepting_people"], state["resuming"]
     file.write_text(json.dumps(state))
     assert RuleStore.open(tmp_path).accepting_people == 1

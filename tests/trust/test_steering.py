@@ -11,7 +11,9 @@ import pytest
 
 from moot.participant import SeenProposal
 from moot.protocol.operation import Json
+from moot.trust import approver
 from moot.trust.acceptance import Acceptance
+from moot.trust.learner import suggest
 from moot.trust.people import people_among
 from moot.trust.rule_store import RuleStore
 from moot.trust.rules import Rule
@@ -95,6 +97,32 @@ async def test_what_was_granted_instead_is_suggested_again_only_once_taken_back(
         await values_recur(here)
         assert list(here.store.suggestions) == [id]
         assert RuleStore.open(here.store.folder).granted == {}
+
+
+@pytest.mark.parametrize("answer", ["granted", "accepted", "dismissed"])
+async def test_what_is_answered_while_the_approver_learns_is_not_suggested_again(
+    answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with office(tmp_path) as here:
+        id = (await here.taught())["suggestion"]
+        kind = "trust/dismiss" if answer == "dismissed" else "trust/accept"
+        loop, real = asyncio.get_running_loop(), suggest
+
+        async def decide() -> None:
+            await here.alice.send(
+                kind, {"suggestion": id} | ({"granted": True} if answer == "granted" else {})
+            )
+            await until(lambda: id not in here.store.suggestions)
+
+        def suggest_slowly(*args: Any, **more: Any) -> Any:
+            found = real(*args, **more)
+            asyncio.run_coroutine_threadsafe(decide(), loop).result()
+            return found
+
+        monkeypatch.setattr(approver, "suggest", suggest_slowly)
+        await here.approver._suggest()
+        monkeypatch.setattr(approver, "suggest", real)
+        assert here.store.suggestions == {}
 
 
 async def test_whoever_narrows_a_suggestion_is_not_asked_for_the_rest_of_it(tmp_path: Path) -> None:

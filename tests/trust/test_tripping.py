@@ -9,7 +9,7 @@ import pytest
 from moot.protocol.operation import Json
 from moot.trust.accepted_calls import AcceptedCalls
 from moot.trust.backtest import back_test
-from moot.trust.budgets import Budget, UseTally
+from moot.trust.budgets import MAX_DECISIONS, Budget, UseTally
 from moot.trust.conditions import Hours, Range
 from moot.trust.decision_ledger import Decision
 from moot.trust.explain import explain
@@ -276,3 +276,17 @@ def test_what_an_approved_call_had_is_not_unusual() -> None:
     assert "escapes" in (why(path="/srv/reports/../x") or "")
     case = call({"path": "/srv/reports/a.txt", "size": 5, "mode": "w"})
     assert check_tripwires(rule, ProposalSeen(case), START) is not None
+
+
+def test_what_is_left_of_the_budget_is_told_and_decisions_are_counted_beyond_its_memory() -> None:
+    tally = UseTally()
+    budget = Budget(3, 60.0)
+    assert tally.remaining_of(budget, 0.0) == 3
+    for _ in range(2):
+        tally.record("a", 0.0)
+    tally.record("b", 30.0)
+    assert (tally.remaining_of(budget, 30.0), tally.is_used_up(budget, 30.0)) == (0, True)
+    assert (tally.remaining_of(budget, 60.0), tally.is_used_up(budget, 60.0)) == (2, False)
+    for _ in range(MAX_DECISIONS):
+        tally.record("a", 90.0)
+    assert tally.count("a") == MAX_DECISIONS + 2

@@ -17,6 +17,8 @@ from moot.trust.values.inclusion import is_within
 from moot.trust.values.kinds import KINDS, ValuePattern, read_value, recognise
 from moot.trust.values.shell import split_command
 from moot.trust.values.templates import escape, read_template
+from tests.examples import examples
+from tests.rows import for_each_row
 from tests.trust.history import START, call, history
 from tests.waiting import HANG_SECONDS
 
@@ -118,7 +120,7 @@ def test_programs_that_run_others_are_approved_word_for_word() -> None:
         assert approved(rules, "command", [f"{start} zoe", f"{start} --evil"]) == []
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("command", "words"),
     [
         ("git log 2>&1", [(True, "git"), (True, "log"), (False, "2>&1")]),
@@ -363,7 +365,7 @@ def test_a_template_that_cannot_be_read_is_said_with_its_place(template: str, me
     assert message in str(raised.value)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("inner", "outer", "proved"),
     [
         ("git log -n 5", "git log -n <1..50>", True),
@@ -387,7 +389,7 @@ def test_a_template_is_narrower_only_if_that_can_be_shown(inner: str, outer: str
     assert is_within(ValuePattern("text", [inner]), ValuePattern("text", [outer])) is proved
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.text(max_size=60))
 def test_whatever_is_written_reads_back(text: str) -> None:
     escaped = escape(text)
@@ -405,9 +407,7 @@ def test_reading_takes_no_longer_for_what_somebody_made_to_take_long() -> None:
     assert not pattern.admits("a/" + "a-" * 30_000)
 
 
-@pytest.mark.parametrize(
-    "name", ["command", "sql", "path", "url", "to", "memo", "ticket", "amount", "content"]
-)
+@for_each_row("name", ["command", "sql", "path", "url", "to", "memo", "ticket", "amount", "content"])
 def test_learning_survives_whatever_people_approve(name: str) -> None:
     texts = [
         "",

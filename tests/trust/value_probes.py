@@ -13,6 +13,7 @@ import re
 import shlex
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Final
 from urllib.parse import urlsplit
 
 from moot.protocol.operation import Json
@@ -34,6 +35,15 @@ _TRICKS = (
     "  ", "\t", "\u00a0", "\u200b", "\u202e", "\u0430", "\u043e", "\uff0e", "\uff0f", "\u2215", "\u2024",
     "\u0301", "\ufeff", "\u0660", "A", "z", "0", "9", "-", "_", ".", ",", "secrets", "main", "admin",
     ".env", ".sh", "e9", "-1", "1e9", "0x1", "NaN", "999999999999", "\ud800", "e\u0301",
+    "$'\\x72m'", '$"id"', "{rm,-rf}", "<<<id", "<(id)", "!!", "!git", " -c core.pager=id ",
+    " -c alias.log=!id ", " --upload-pack=id", " --config=x", " --exec-path=/tmp", " -exec id {} +",
+    " --to-command=id", " -I{} ", "alias git=id;", "time ", "exec ", "command ", "nohup ",
+    "function git { id; };", "\x85", "\u2028", "\u037e", "~root/", "./", "/.", ". ", "...", "\\\\", "%5c",
+    "%252e", "%u002e", "user:pw@", "[::1]", "xn--", ".:443", ":443", "127.0.0.1", "0x7f.1", "\\@evil.net",
+    ";@evil.net", "+tag", "(x)", '"a b"@', "<a@evil.net>", ",a@evil.net", ";a@evil.net", "%40",
+    "=?utf-8?q?", " AND pg_sleep(9)", " AND pg_read_file('/x') = 'x'", " RETURNING id", " FOR UPDATE",
+    " INTO OUTFILE '/x'", "WITH x AS (DELETE FROM orders RETURNING id) ", " LIMIT 1;--", "1e2", "+1",
+    "1_000", "\u0664", "1,00", " USD", "\u20ac", "Infinity",
 )  # fmt: skip
 
 
@@ -109,7 +119,9 @@ def _is_plain_address(text: str) -> bool:
 def _is_plain_query(text: str) -> bool:
     """A single SELECT of orders with a comparison of one column and a literal, joined by AND."""
     keywords = r"\b(?:select|from|into|union|join|where|secrets)\b"
-    columns = rf"(?:(?!{keywords})(?:[\w\s,.'=<>+/-]|(?<=\w)[*](?=\s*\w)))*"
+    # One column in parentheses is no call of a function behind an operator, a comma or the SELECT itself.
+    one = r"(?:(?<=[<>=+/,-])|(?<=select))\s*[(]\w+[)]"
+    columns = rf"(?:(?!{keywords})(?:[\w\s,.'=<>+/-]|(?<=\w)[*](?=\s*\w)|{one}))*"
     comparison = r"[a-z_][\w.\s]*(?:=|<|>|<=|>=)\s*(?:[0-9.e+*/ -]+|'[^'\\]*')"
     condition = rf"{comparison}(?:\s+and\s+{comparison})*"
     pattern = rf"\s*select\b{columns}from\s+orders(?:\s+\w+)?\s+where\s+{condition}\s*;?\s*"
@@ -139,6 +151,170 @@ def earn_all() -> list[Earned]:
         _earn("sql", [f"SELECT id, total FROM orders WHERE id = {n}" for n in range(40)], _is_plain_query),  # noqa: S608
         _earn("amount", [f"{n}.00 EUR" for n in range(3, 61)], _is_plain_amount),
     ]
+
+
+# Whole calls that somebody tries who knows the tools, by argument. Not one is what was earned.
+ATTACKS: Final[dict[str, tuple[str, ...]]] = {
+    "command": (
+        "git -c core.pager=id log -n 3",
+        "git -c alias.status='!id' status",
+        "git --exec-path=/tmp/x status",
+        "git --git-dir=/tmp/x status",
+        "git -C /etc status",
+        "git log -n 3 --output=/etc/x",
+        "git log --output /etc/x -n 3",
+        "git log -n 3 -- /etc",
+        "git show --textconv {sha}",
+        "git show {sha} --ext-diff",
+        "git checkout -- .",
+        "git checkout -f feature-adak",
+        "git checkout feature-adak --force",
+        "git checkout feature-adak -- src",
+        "git checkout --upload-pack=id",
+        "cat src/adak.py /etc/shadow",
+        "cat src/adak.py -",
+        "cat -- src/adak.py",
+        "cat src/../adak.py",
+        "cat src/adak.py src/bobk.py",
+        "cat $'src/adak.py'",
+        "cat src/{{adak,bobk}}.py",
+        "cat src/ada?.py",
+        "cat <<<src/adak.py",
+        "cat <src/adak.py",
+        "cat src/adak.py<(id)",
+        "env X=y git status",
+        "X=y git status",
+        "command git status",
+        "exec git status",
+        "time git status",
+        "! git status",
+        "(git status)",
+        "{{ git status; }}",
+        "git status &",
+        "git status\rid",
+        "git status\x0bid",
+        "git status\u2028id",
+        "git\u00a0status",
+        "g\u0456t status",
+        "git status #x",
+        "xargs git status",
+        "find src -name adak.py -exec id +",
+        "tar --to-command=id -xf src/adak.py",
+    ),
+    "path": (
+        "~/notes/adak.md",
+        "/srv/notes//adak.md",
+        "/srv/notes/./adak.md",
+        "/srv/notes/adak.md.",
+        "/srv/notes/adak.md ",
+        "/srv/notes/adak.md/",
+        "/srv/notes/adak.md\0.sh",
+        "/srv/notes/adak.md::$DATA",
+        "/srv/notes/CON.md:x",
+        "\\\\srv\\notes\\adak.md",
+        "file:///srv/notes/adak.md",
+        "/srv/notes/.adak.md",
+        "/srv/notes/-rf.md",
+    ),
+    "url": (
+        "https://api.corp.example:443@evil.net/v1/items/1",
+        "https://user@api.corp.example/v1/items/1",
+        "https://api.corp.example:8443/v1/items/1",
+        "https://api.corp.example./v1/items/1",
+        "https://api.corp.example\\@evil.net/v1/items/1",
+        "https://api.corp.example%2eevil.net/v1/items/1",
+        "https://api.corp.example%2fv1/items/1",
+        "https://api.corp.example/v1%2fitems/1",
+        "https://api.corp.example/v1/items/1%2f..%2f..",
+        "https://api.corp.example/v1/items/../../admin/1",
+        "https://api.corp.example//v1/items/1",
+        "https://[::1]/v1/items/1",
+        "https://xn--pi-jlc.corp.example/v1/items/1",
+        "https://\u0430pi.corp.example/v1/items/1",
+        "https:/api.corp.example/v1/items/1",
+        "https:\\\\api.corp.example/v1/items/1",
+        "http://api.corp.example/v1/items/1",
+        "https://api.corp.example/v1/items/1?next=evil.net",
+        "https://api.corp.example/v1/items/1#x",
+        "https://api.corp.example/v1/items/1;x=1",
+        "https://api.corp.example/v1/items/1e2",
+        " https://api.corp.example/v1/items/1",
+        "view-source:https://api.corp.example/v1/items/1",
+    ),
+    "to": (
+        "Ada <adak@corp.example>",
+        "adak@corp.example <a@evil.net>",
+        '"adak@corp.example" <a@evil.net>',
+        "adak(x)@corp.example",
+        "adak@corp.example(evil.net)",
+        "adak+x@corp.example",
+        '"ada k"@corp.example',
+        "adak@corp.example,a@evil.net",
+        "adak@corp.example;a@evil.net",
+        "adak@corp.example a@evil.net",
+        "adak@corp.example\r\nBcc: a@evil.net",
+        "adak@corp.example.",
+        "adak@[127.0.0.1]",
+        "a%evil.net@corp.example",
+        "evil.net!adak@corp.example",
+        "adak@evil.net@corp.example",
+        "mailto:adak@corp.example?bcc=a@evil.net",
+        "=?utf-8?q?a=40evil.net?=@corp.example",
+        "..@corp.example",
+    ),
+    "sql": (
+        "SELECT id, total FROM orders WHERE id = 1; DELETE FROM orders",
+        "SELECT id, total FROM orders WHERE id = 1 -- x",
+        "SELECT id, total FROM orders WHERE id = 1 /* x */",
+        "SELECT id, total FROM orders WHERE id = 1 OR 1 = 1",
+        "SELECT id, total FROM orders WHERE id = 1 UNION SELECT 1, 2",
+        "SELECT id, total FROM orders WHERE id = 1 FOR UPDATE",
+        "SELECT id, total INTO x FROM orders WHERE id = 1",
+        "SELECT id, total FROM orders WHERE id = 1 INTO OUTFILE '/x'",
+        "WITH x AS (DELETE FROM orders RETURNING id) SELECT id, total FROM orders WHERE id = 1",
+        "SELECT id, pg_sleep(9) FROM orders WHERE id = 1",
+        "SELECT id, pg_read_file('/x') FROM orders WHERE id = 1",
+        "SELECT id, lo_export(1, '/x') FROM orders WHERE id = 1",
+        "SELECT id, nextval('x') FROM orders WHERE id = 1",
+        "SELECT id, total FROM orders WHERE id = (SELECT 1)",
+        "SELECT id, total FROM secrets.orders WHERE id = 1",
+        "SELECT id, total FROM orders, users WHERE id = 1",
+        'SELECT id, total FROM "orders" WHERE id = 1',
+        "SELECT * FROM orders WHERE id = 1",
+        "EXPLAIN ANALYZE SELECT id, total FROM orders WHERE id = 1",
+        "SELECT id, total FROM orders",
+    ),
+    "amount": (
+        "10 EUR",
+        "1e1 EUR",
+        "10,00 EUR",
+        "1_0.00 EUR",
+        "10.00 USD",
+        "10.00 EUR USD",
+        "-10.00 EUR",
+        "+10.00 EUR",
+        "010.00 EUR",
+        "0x10 EUR",
+        "\u0661\u0660.00 EUR",
+        "10.00 EUR\n",
+        "61.00 EUR",
+        "10.001 EUR",
+        "Infinity EUR",
+    ),
+}
+# Of these the same amount, written otherwise: fine if it is approved.
+HARMLESS: Final = frozenset({"10 EUR"})
+
+
+def approved_attacks() -> list[tuple[str, str]]:
+    """The attacks that the earned rules approve: there should be none."""
+    found = []
+    for each in earn_all():
+        for attack in ATTACKS[each.argument]:
+            text = attack.replace("{sha}", each.good[-1].split()[-1]).replace("{{", "{").replace("}}", "}")
+            if evaluate(each.rules, call({each.argument: text}), NOW).decision == "approve":
+                found.append((each.argument, text))
+    return [one for one in found if one[1] not in HARMLESS]
 
 
 def probe_of(rng: random.Random, good: str, other: str) -> str:

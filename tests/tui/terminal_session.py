@@ -21,6 +21,7 @@ from moot.tui.dialogs import Dialog
 from moot.tui.operations.operation import ClientContext
 from moot.tui.row_layout import Line, escape_line
 from moot.tui.rows import Rows
+from moot.tui.terminal_options import TerminalOptions
 from tests.participant.gateway_with_members import (
     PROPOSER,
     QUICK,
@@ -73,17 +74,13 @@ class TerminalSpace:
         space = await self.join(name, limits=limits)
         messages = space.envelopes(own=True)
         async with asyncio.TaskGroup() as group:
-            app = MootApp(
-                space,
-                messages,
-                group,
-                context=ClientContext(space, is_interactive=True),
-                space_label="lab",
-                **options,
-            )
+            context = ClientContext(space, is_interactive=True)
+            app = MootApp(space, messages, group, context, TerminalOptions(space_label="lab", **options))
             try:
                 async with app.run_test(size=size) as pilot:
                     await until(pilot, lambda: "Joined lab as" in pane_text(app.panes.timeline))
+                    # Later it may open the pending proposals by itself, and keys would go there.
+                    await until(pilot, lambda: app.has_opened)
                     yield app, pilot
             finally:
                 app.background.cancel()
@@ -121,9 +118,14 @@ def screen_text(app: MootApp) -> str:
 
 async def until(pilot: Pilot[int], holds: Callable[[], bool]) -> None:
     """Wait until something holds, with the application running."""
-    async with bounded():
-        while not holds():
-            await pilot.pause(0.02)
+    try:
+        async with bounded():
+            while not holds():
+                await pilot.pause(0.02)
+    except TimeoutError:
+        app = pilot.app
+        assert isinstance(app, MootApp)
+        raise AssertionError(f"never came; {app.focused} has the focus on\n{screen_text(app)}") from None
 
 
 async def settle(pilot: Pilot[int]) -> None:

@@ -10,6 +10,7 @@ import pytest
 from moot.errors import Rejected, UsageError
 from moot.participant import JoinedSpace, SeenProposal
 from moot.protocol.operation import Json
+from moot.protocol.patterns.url_prefix import url_prefix_pattern
 from moot.tui import dialogs
 from moot.tui.bound_decisions import check_unchanged
 from moot.tui.dialogs import ApproveDialog, GrantDialog, RejectDialog, ShownProposal
@@ -270,6 +271,13 @@ async def test_the_exact_scope_takes_every_value_for_itself(tmp_path: Path) -> N
             scopes = await widths({"arguments": given})
             assert scopes["exact"]["payload"]["params"] == {"name": "x", "arguments": {"$exact": given}}
             assert scopes["tool"]["payload"]["params"] == {"name": "x"}
+        web = await widths({"arguments": {"url": "https://a.example/docs/x", "to": "https://b.example/"}})
+        assert [*web] == ["exact", "address", "site", "tool", "pattern"]
+        for name, prefix in (("address", "https://a.example/docs/"), ("site", "https://a.example/")):
+            expected = {"url": url_prefix_pattern(prefix), "to": "https://b.example/"}
+            assert web[name]["payload"]["params"]["arguments"] == expected
+        odd = await widths({"arguments": {"url": "https://a.example@evil.net/docs/x"}})
+        assert "not a plain address" in odd["address"]
         assert (await widths({}))["exact"]["payload"]["params"] == {"$exact": {"name": "x"}}
         assert "16384 bytes" in (await widths({"arguments": {"text": "x" * 20_000}}))["exact"]
 

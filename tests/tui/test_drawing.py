@@ -16,6 +16,7 @@ from moot.tui.row_layout import PaneRow, line, wrap_row
 from moot.tui.rows import MAX_ROWS, Rows
 from moot.tui.text_diff import MAX_DIFF_LINES, difference, edits_in, pair_in, whole_text_in
 from moot.tui.timeline_filter import read_filter
+from tests.rows import for_each_row
 from tests.tui.terminal_session import pane_text, plain_text
 
 
@@ -28,7 +29,7 @@ def test_a_line_is_folded_after_a_space_and_goes_on_further_in() -> None:
     assert texts_of(row, 20) == ["the quick brown fox ", "    jumps over the ", "    lazy dog"]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@for_each_row("seed", range(20))
 def test_folding_loses_nothing_and_never_exceeds_the_width(seed: int) -> None:
     chance = random.Random(seed)
     letters = "ab c déf 日本語 🎉 \t\x1b[31m\u202e\u0301"

@@ -7,7 +7,7 @@ from pathlib import Path
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.tui.app import MootApp
-from moot.tui.dialogs import ApproveDialog, RejectDialog
+from moot.tui.dialogs import ApproveDialog, Dialog, RejectDialog
 from tests.participant.gateway_with_members import ReceivedEnvelopes
 from tests.tui.terminal_session import (
     pane_text,
@@ -48,7 +48,7 @@ def key_text(app: MootApp) -> str:
 
 async def test_nothing_pending_leaves_the_input_line_to_the_person(tmp_path: Path) -> None:
     async with terminal_space(tmp_path) as here, here.terminal() as (app, pilot):
-        await until(pilot, lambda: app._has_opened)
+        await until(pilot, lambda: app.has_opened)
         assert app.focused is app.input_line
         # What comes later takes the focus from nobody.
         await propose(await here.join("agent"))
@@ -92,13 +92,17 @@ async def test_a_decision_is_taken_back_before_it_is_sent(tmp_path: Path) -> Non
         agent, bob = await here.join("agent"), await here.join("bob")
         requests: list[Envelope] = []
         bob.on("mcp/request")(requests.append)
-        async with here.terminal(take_back_seconds=10) as (app, pilot):
+        async with here.terminal(take_back_seconds=int(HANG_SECONDS)) as (app, pilot):
             proposal = await propose(agent)
             await until(pilot, lambda: app.panes.counts["approvals"] == 1)
             await pilot.press("escape", "2", "a")
             await settle(pilot)
             await pilot.press("y")
-            await until(pilot, lambda: "approving write_file in" in screen_text(app))
+            # Behind a dialog that is closing it is on the screen already, and a key would go to the dialog.
+            await until(
+                pilot,
+                lambda: not isinstance(app.screen, Dialog) and "approving write_file in" in screen_text(app),
+            )
             assert "not sent if you quit" in screen_text(app)
             await pilot.press("z")
             await until(pilot, lambda: "taken back, nothing was sent" in pane_text(app.panes.timeline))

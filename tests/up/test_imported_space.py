@@ -68,7 +68,7 @@ async def test_the_printed_steps_lead_from_a_file_of_vs_code_to_an_approved_call
         assert code == 0
         made, _ = json.JSONDecoder().raw_decode(printed[printed.index("{") :])
         entry = made["servers"]["moot"]
-        state = ["--names-file", "none", "--calls-file", "none"]
+        state = ["--names-file", "none", "--calls-file", "none", "--decision-seconds", str(HANG_SECONDS)]
         client = StdioServerParameters(command=entry["command"], args=[*entry["args"], *state], cwd="/")
         async with bounded(), Client(client, mode="legacy", read_timeout_seconds=HANG_SECONDS) as one:
             names = {tool.name for tool in (await one.list_tools()).tools}

@@ -163,7 +163,7 @@ async def test_only_the_very_process_that_was_left_is_ended(tmp_path: Path) -> N
     left = await asyncio.create_subprocess_exec("sleep", "1000", start_new_session=True)
     try:
         with lock_data_folder(tmp_path):
-            run_file = RunFile(tmp_path, {"url": "x"})
+            run_file = RunFile(tmp_path)
             run_file.write({"lab/left": left.pid, "lab/other": bystander.pid})
             file = tmp_path / "run/up.json"
             file.write_text(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,16 +13,15 @@ from typing import Any
 import httpx
 import pytest
 
-from moot.cli import main
 from moot.config import Secret, load
 from moot.errors import UsageError
 from moot.participant import connect
 from moot.resilience.restart_loop import RestartPolicy
-from moot.up.member_process import MemberProcess
 from moot.up.part_status import PartStatus
 from moot.up.space_runner import SpaceRunner, StartSelection
-from tests.up.moot_up import is_running, write_config
-from tests.waiting import until, until_seen
+from moot.up.supervised_process import SupervisedProcess
+from tests.up.moot_up import MOOT, environment, is_running, write_config
+from tests.waiting import bounded, until
 
 QUICK = RestartPolicy(first_seconds=0.02, max_seconds=0.05)
 YOU = 'you: {capabilities: [{kind: "*"}]}'
@@ -145,14 +143,14 @@ async def test_a_reload_ends_starts_and_spares(tmp_path: Path) -> None:
 async def test_a_fault_of_ours_in_one_part_is_not_the_others_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = MemberProcess.run
+    real = SupervisedProcess.run
 
-    async def run(self: MemberProcess) -> None:
+    async def run(self: SupervisedProcess) -> None:
         if self.name == "broken":
             raise RuntimeError("a bug")
         await real(self)
 
-    monkeypatch.setattr(MemberProcess, "run", run)
+    monkeypatch.setattr(SupervisedProcess, "run", run)
     sleep = "{capabilities: [chat], command: sleep, args: ['1000']}"
     members = [f"{name}: {sleep}" for name in ("broken", "well")]
     async with raised(tmp_path, lab(YOU, *members)) as here:
@@ -211,45 +209,25 @@ async def test_names_that_nothing_stands_behind_are_mistakes(tmp_path: Path) -> 
         )
 
 
-def test_the_command_itself_shows_changes_and_stops(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    steady = "steady: {capabilities: [chat], command: sleep, args: ['1000']}"
-    write_config(tmp_path, lab(YOU, steady))
-
-    told = ""
-
-    def is_told(words: str) -> bool:
-        nonlocal told
-        told += capsys.readouterr().out
-        return words in told
-
-    def stop_soon() -> None:
-        run = tmp_path / ".moot/run/up.json"
-        try:
-            until_seen(lambda: run.exists() and "lab/steady" in run.read_text())
-            until_seen(lambda: is_told("steady: running, pid "))
-            os.kill(os.getpid(), signal.SIGHUP)
-            until_seen(lambda: is_told("note: reloaded\n"))
-        finally:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    stopping = threading.Thread(target=stop_soon)
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    stopping.start()
-    try:
-        code = main(["up", str(tmp_path), "--port", "0"])
-    finally:
-        # A command that was told to stop keeps them to its end; this process goes on.
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    stopping.join()
-    told += capsys.readouterr().out
-    assert code == 0
-    assert "moot gateway listening on http://127.0.0.1:" in told
-    assert "steady: running, pid " in told
-    assert "note: reloaded\n" in told
-    assert told.endswith("stopped\n")
+async def test_the_command_itself_shows_changes_and_stops(tmp_path: Path) -> None:
+    """In a process of its own: a command that got a signal ends its process, whatever is left in it."""
+    write_config(tmp_path, lab(YOU, "steady: {capabilities: [chat], command: sleep, args: ['1000']}"))
+    process = await asyncio.create_subprocess_exec(
+        *MOOT, "up", str(tmp_path), "--port", "0",
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        env=environment(),
+    )  # fmt: skip
+    shown = process.stdout
+    assert shown is not None
+    async with bounded():
+        await shown.readuntil(b"moot gateway listening on http://127.0.0.1:")
+        await shown.readuntil(b"steady: running, pid ")
+        process.send_signal(signal.SIGHUP)
+        await shown.readuntil(b"note: reloaded\n")
+        process.send_signal(signal.SIGTERM)
+        assert (await shown.read()).endswith(b"stopped\n")
+        assert await process.wait() == 0
 
 
 async def rotated(here: Raised, name: str) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from moot.agent.agent_settings import Api
 from moot.cli import main
 from moot.config import load
 from moot.errors import UsageError
@@ -39,9 +41,22 @@ def test_what_is_made_can_be_loaded_without_a_note(tmp_path: Path, name: str) ->
     for args in (given for given in agents if given[0] == "agent"):
         given = dict(zip(args[1::2], args[2::2], strict=False))
         assert (given["--base-url"], given["--model"]) == ("http://localhost:1/v1", "m-1")
-        assert given["--api-key-env"] == "THE_KEY"
+        assert (given["--api-key-env"], given["--api"]) == ("THE_KEY", "chat")
         # What it is told to read is there.
         assert Path(given["--instructions"]) in made
+
+
+def test_the_api_decides_which_endpoint_model_and_key_are_written(tmp_path: Path) -> None:
+    for api in get_args(Api):
+        folder = tmp_path / api
+        assert main(["init", "coder", str(folder), "--space", "lab", "--api", api]) == 0
+        args = load(folder / "moot.yaml", environ={}).spaces["lab"].members["coder"].args
+        given = dict(zip(args[1::2], args[2::2], strict=False))
+        assert given["--api"] == api
+        vendor = "anthropic" if api == "anthropic" else "openai"
+        assert given["--base-url"] == f"https://api.{vendor}.com/v1"
+        assert given["--api-key-env"] == f"{vendor.upper()}_API_KEY"
+        assert given["--model"].startswith("claude" if vendor == "anthropic" else "gpt")
 
 
 @pytest.mark.parametrize("name", ["coder", "coding-agent", "research-team", "filesystem"])
@@ -86,6 +101,7 @@ def test_what_a_project_ignores_stays_ignored(tmp_path: Path) -> None:
         TemplateValues(space="a b"),
         TemplateValues(space=""),
         TemplateValues(space="lab", base_url='http://x"'),
+        TemplateValues(space="lab", base_url=""),
         TemplateValues(space="lab", model="${TOKEN}"),
         TemplateValues(space="lab", model="a\nb"),
         TemplateValues(space="lab", key_env="sk-the-key-itself"),
@@ -117,4 +133,4 @@ def test_the_command_says_what_comes_next(tmp_path: Path, capsys: pytest.Capture
     assert json.loads(capsys.readouterr().out)["files"] == ["moot.yaml"]
     assert main(["init", "nonsense", str(tmp_path / "n")]) == 2
     assert main(["init", "--list", "--json"]) == 0
-    assert "no template is called nonsense" in capsys.readouterr().err
+    assert "no template is called `nonsense`." in capsys.readouterr().err

@@ -230,7 +230,7 @@ async def test_two_do_not_run_on_one_folder(tmp_path: Path) -> None:
     write_config(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}}}}}}}")
     async with moot_up(tmp_path) as up:
         code, words = await run_moot(tmp_path, "up", "--port", "0")
-        assert code == 2
+        assert code == 1
         assert f"another `moot up` runs on {up.data} (pid {up.process.pid}, {up.url}): use that one" in words
         async with connect(up.url, "lab", up.token("you")) as space:
             await space.chat("still here")
@@ -314,7 +314,7 @@ def test_on_a_terminal_a_table_stays_in_its_place(tmp_path: Path) -> None:
     write_config(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}, {loud}}}}}}}")
     with terminal(tmp_path, "up", "--port", "0") as (screen, process):
         screen.until(lambda shown: "hi \\x1b[2Jthere" in shown)
-        shown = screen.until(lambda shown: shown.count("NAME  WHAT    STATE") >= 2)
+        shown = screen.until(lambda shown: shown.count("NAME  KIND    STATE") >= 2)
         # Each table is drawn over the one before, and nothing that a member prints is obeyed.
         assert "\x1b[3A\rlab  http://127.0.0.1:" in shown
         assert "\x1b[2J" not in shown

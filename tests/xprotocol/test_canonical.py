@@ -16,6 +16,7 @@ from moot.errors import MalformedEvent
 from moot.xprotocol.canonical import LARGEST_INTEGER, canonical_header, canonical_json
 from moot.xprotocol.event_composer import publish
 from moot.xprotocol.events import SignedPublic, decode, verify_event
+from tests.rows import for_each_row
 from tests.xprotocol.people import ALICE, NOW, call
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
@@ -44,7 +45,7 @@ def test_the_quick_way_gives_the_oracles_bytes_or_refuses(members: dict[str, Any
     assert quick == rfc8785.dumps(members)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "members",
     [
         # Sorted differently: U+FB33 comes after U+1F600 in UTF-16 and before it in UTF-8.
@@ -105,7 +106,7 @@ NUMBERS = {
 }
 
 
-@pytest.mark.parametrize(("bits", "text"), NUMBERS.items())
+@for_each_row(("bits", "text"), NUMBERS.items())
 def test_numbers_are_written_as_the_rfc_says(bits: str, text: str) -> None:
     (number,) = struct.unpack(">d", bytes.fromhex(bits))
     assert canonical_json(number) == text.encode()

@@ -16,6 +16,7 @@ from moot.xprotocol.capabilities import (
 )
 from moot.xprotocol.contracts import ContractRefused
 from moot.xprotocol.source_overrides import SchemaOverride
+from tests.rows import for_each_row
 from tests.xprotocol.tool_samples import NAMESPACE, settings
 
 
@@ -109,7 +110,7 @@ def test_an_override_is_expanded_and_wins() -> None:
         assert asked("read_file", schema_overrides=overrides) == "admin"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("name", "annotations", "auto", "strict"),
     [
         ("read_x", {"destructiveHint": True}, "read", "delete"),
@@ -167,7 +168,7 @@ def test_short_names_are_written_out(given: str, full: str) -> None:
     assert expand_capability(full, SEVERAL) == full
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "given", ["crm.read", "read", "mail.read", "acme.filesystem.read", "", ".", "a..b", "a.b c", "*.read"]
 )
 def test_a_name_that_is_not_one_thing_is_a_mistake(given: str) -> None:

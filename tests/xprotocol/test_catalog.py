@@ -29,6 +29,7 @@ from moot.xprotocol.contracts import Contract, ContractAuth, ContractRefused, Co
 from moot.xprotocol.publication import ServerOffer, publish
 from moot.xprotocol.search import MOST_HITS, QUERY_CHARS
 from moot.xprotocol.source_overrides import SourceSettings
+from tests.rows import for_each_row
 from tests.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -208,7 +209,7 @@ def test_long_texts_are_cut_in_the_answer() -> None:
     assert len(match.description) <= DESCRIPTION_CHARS
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("payload", "words"),
     [
         ({}, "asks for nothing"),

@@ -20,6 +20,7 @@ from moot.xprotocol.event_composer import publish
 from moot.xprotocol.events import DELEGATE, SKEW_SECONDS, SignedPublic, decode
 from moot.xprotocol.key_statements import read_delegation, read_revocation
 from moot.xprotocol.revocation import Revocations, revoke
+from tests.rows import for_each_row
 from tests.xprotocol.people import ALICE, BOB, EVE, NOW, call, person, signed_by
 
 ROOT, DEPARTMENT, ADAPTER, OTHER = (person(name) for name in ("root", "department", "adapter", "other"))
@@ -95,7 +96,7 @@ def test_a_delegation_that_lacks_a_member_is_none(member: str) -> None:
         read_delegation(publish(ALICE, DELEGATE, payload, now=NOW))
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("member", "value"),
     [
         ("delegated_key", ADAPTER.enc_key.text),
@@ -138,7 +139,7 @@ def test_a_chain_with_a_bad_signature_is_refused_when_it_is_loaded() -> None:
     assert read_chain(orjson.dumps(events), holder=ADAPTER.key.text).root == ROOT.key.text
 
 
-@pytest.mark.parametrize("raw", [b"", b"[]", b"{}", b"5", b"[5]", b"[[]]", b"\xff", b'{"v":"xp1"}'])
+@for_each_row("raw", [b"", b"[]", b"{}", b"5", b"[5]", b"[[]]", b"\xff", b'{"v":"xp1"}'])
 def test_files_that_are_no_chain_are_refused(raw: bytes) -> None:
     with pytest.raises(InvalidStatement):
         read_chain(raw, holder=ADAPTER.key.text)

@@ -34,6 +34,7 @@ from moot.xprotocol.events import (
 from moot.xprotocol.faults import fault
 from moot.xprotocol.payload_seal import open_payload
 from tests.identity import curve
+from tests.rows import for_each_row
 from tests.xprotocol.event_soak import run_event_soak
 from tests.xprotocol.people import ALICE, BOB, CAROL, EVE, KIND, NOW, PAYLOAD, call, signed_by
 
@@ -149,7 +150,7 @@ def test_events_with_a_recipient_are_sealed_and_public_ones_are_of_fixed_kinds()
             decode(signed_by(ALICE, covered))
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("options", "error"),
     [
         ({"kind": ""}, UsageError),
@@ -360,8 +361,8 @@ def test_senders_of_small_order_are_refused_though_a_signature_could_fit(key: in
         verify_event(decode(orjson.dumps(forged)))
 
 
-@pytest.mark.parametrize("member", ["sender_enc_key", "enc_key"])
-@pytest.mark.parametrize("key", [0, 1, 2**255 - 20, 2**255 - 19, 2**255 + 9])
+@for_each_row("member", ["sender_enc_key", "enc_key"])
+@for_each_row("key", [0, 1, 2**255 - 20, 2**255 - 19, 2**255 + 9])
 def test_x25519_keys_of_small_order_or_odd_spelling_are_refused_in_an_event(member: str, key: int) -> None:
     """Answers are sealed for `sender_enc_key` without another look."""
     text = "x25519:" + base64url.encode(key.to_bytes(32, "little"))
@@ -391,7 +392,7 @@ def test_a_sender_outside_the_main_subgroup_is_refused_though_the_library_lets_i
     assert refused_event.value.reason == "key"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "raw",
     [
         b"",

@@ -22,6 +22,7 @@ from moot.xprotocol.faults import (
     scrub,
     unavailable,
 )
+from tests.rows import for_each_row
 
 
 @pytest.mark.requirement("XP-11.3-7")
@@ -93,7 +94,7 @@ def test_a_code_that_nobody_knows_is_an_internal_error(code: str) -> None:
     assert len(error.data["xprotocol_code"]) <= 64
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("rpc", "code"),
     [
         (-32602, "SCHEMA_VIOLATION"),
@@ -146,7 +147,7 @@ def test_what_is_no_fault_is_refused(payload: Json) -> None:
         read_error(payload)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "message",
     [
         "401 for Bearer {}",

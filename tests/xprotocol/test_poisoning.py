@@ -20,6 +20,7 @@ from moot.xprotocol.content_check import (
     check_text,
 )
 from moot.xprotocol.contracts import ContractRefused
+from tests.rows import for_each_row
 
 
 def reason(schema: Json) -> str | None:
@@ -35,7 +36,7 @@ def with_definitions(**definitions: Json) -> Json:
 
 
 @pytest.mark.requirement("XP-8.5-2")
-@pytest.mark.parametrize(
+@for_each_row(
     "schema",
     [
         {"$ref": "http://evil.example/schema.json"},
@@ -64,7 +65,7 @@ def test_nothing_in_a_schema_leads_elsewhere(schema: Json) -> None:
     assert reason(schema) == "external_reference"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "schema",
     [
         {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "https://acme.example/tool"},
@@ -99,7 +100,7 @@ def test_ordinary_schemas_pass(schema: Json) -> None:
 
 
 @pytest.mark.requirement("XP-8.5-3")
-@pytest.mark.parametrize(
+@for_each_row(
     "schema",
     [
         {"properties": {"child": {"$ref": "#"}}},
@@ -173,7 +174,7 @@ def test_references_that_multiply_are_refused() -> None:
     assert reason(bomb) == "too_large"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "schema",
     [
         [],
@@ -220,7 +221,7 @@ HIDDEN = [
 HIDDEN += ["\U000e0041", "\U000e0101", "\ufe00\ufe01\ufe02", "\u200d\u200c\u200d", "\ufff9"]
 
 
-@pytest.mark.parametrize("hidden", HIDDEN, ids=[f"U+{ord(text[0]):04X}" for text in HIDDEN])
+@for_each_row("hidden", HIDDEN, ids=[f"U+{ord(text[0]):04X}" for text in HIDDEN])
 def test_nothing_hides_from_people(hidden: str) -> None:
     """Descriptions are read by models: what people cannot see there is refused, wherever it stands."""
     text = f"Adds{hidden} numbers"
@@ -238,7 +239,7 @@ def test_nothing_hides_from_people(hidden: str) -> None:
             check(text)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "text",
     ["plain", "tab\tand\r\nlines", "👩‍❤️‍👨 👨‍👩‍👧", "می‌خواهم", "Ünïcödé", "天气", "x²", "العربية", "עברית"],
 )
@@ -248,7 +249,7 @@ def test_scripts_and_emoji_are_no_hiding_place(text: str) -> None:
     assert reason({"description": text}) is None
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "name", ["", "x" * (MAX_NAME_CHARS + 1), "a\nb", "a\tb", " a", "a ", "a\u2028b", "\u3000a", "\ud83d"]
 )
 def test_a_name_is_short_visible_and_on_one_line(name: str) -> None:

@@ -31,6 +31,7 @@ from moot.xprotocol.payload_seal import open_payload
 from moot.xprotocol.replay import ReplayCache
 from moot.xprotocol.revocation import Revocations, revoke
 from tests.identity import curve
+from tests.rows import for_each_row
 from tests.xprotocol.people import (
     ALICE,
     BOB,
@@ -154,7 +155,7 @@ def spoilt(faults: set[str]) -> tuple[ReceivingEndpoint, bytes, float]:
     return office, raw, now
 
 
-@pytest.mark.parametrize("place", range(len(steps())))
+@for_each_row("place", range(len(steps())))
 def test_the_first_fault_decides_and_alone_does_the_same(place: int) -> None:
     """Every check fails with all later ones failing too, and none of them is heard of."""
     fault, expected = steps()[place]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from moot.errors import UnverifiedEvent, UsageError
 from moot.xprotocol.relay_auth import prove, proven_key, relay_address
+from tests.rows import for_each_row
 from tests.xprotocol.people import ALICE, EVE, NOW, call
 
 RELAY = "wss://relay.example"
@@ -20,7 +21,7 @@ def test_a_proof_proves_the_key_that_made_it() -> None:
     assert proven_key(proof, relays=HERE, challenge="challenge", now=NOW + 299) == ALICE.key.text
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("reason", "change"),
     [
         ("challenge", {"challenge": "other"}),

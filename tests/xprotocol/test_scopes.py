@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moot.xprotocol.capability_names import any_covers, covers, is_capability, uncovered
+from tests.rows import for_each_row
 
 
 @pytest.mark.parametrize(
@@ -24,7 +25,7 @@ def test_a_capability_covers_itself_and_a_star_everything_below(held: str, wante
     assert covers(held, wanted)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("held", "wanted"),
     [
         ("com.acme.crm", "com.acme.crm.read"),  # no bare prefix
@@ -47,7 +48,7 @@ def test_names_are_labels_joined_by_dots(name: str) -> None:
     assert is_capability(name)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "name",
     [
         "",

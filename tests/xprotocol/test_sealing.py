@@ -21,6 +21,7 @@ from moot.identity.keys import Identity, OpeningKey, RetiredKey, SigningKey
 from moot.xprotocol.event_receiver import Accepted, Dropped, EventRejected
 from moot.xprotocol.events import SIGNED_LABEL, SignedDirected, check_times, decode, verify_event
 from moot.xprotocol.payload_seal import _SUITE, INFO_LABEL, content_hash, open_payload, seal
+from tests.rows import for_each_row
 from tests.xprotocol.people import (
     ALICE,
     BOB,
@@ -145,7 +146,7 @@ def test_an_event_handed_on_to_somebody_else_is_not_taken() -> None:
     assert outcome.reason == "id"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("member", "value"),
     [
         ("kind", "com.acme.filesystem.delete_file"),
@@ -185,7 +186,7 @@ def test_a_payload_that_does_not_fit_its_hash_or_its_spelling_is_not_opened() ->
             open_payload(signed, BOB)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "plaintext",
     [
         b"",

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from moot.errors import InvalidRequest, ResourceLimit
 from moot.xprotocol.search import MOST_HITS, QUERY_CHARS, Document, SearchIndex
 from moot.xprotocol.search.bm25 import POSTINGS, TermEvidence, best
+from tests.rows import for_each_row
 from tests.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -178,7 +179,7 @@ def test_common_words_alone_still_find_and_order_documents() -> None:
     assert keys(index, "get list of data")[0] == "z"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "text",
     ["", "   ", "the of and", "?!.,;", "\0", "\ud800\udfff", "\u200b\u200d", "\U0001f469", "-" * QUERY_CHARS],
     ids=["empty", "blank", "stop", "signs", "nul", "surrogates", "joiners", "emoji", "dashes"],

@@ -16,6 +16,7 @@ from moot.xprotocol.search.search_terms import (
     prose_terms,
     query_terms,
 )
+from tests.rows import for_each_row
 
 
 def asked(text: str, *known: str) -> list[str]:
@@ -103,7 +104,7 @@ def test_any_text_has_terms_and_none_of_them_is_empty(text: str) -> None:
     assert all(part.strip() for part in clauses(text))
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "text",
     [
         "." * FIELD_CHARS + "x",

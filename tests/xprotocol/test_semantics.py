@@ -21,6 +21,7 @@ from moot.xprotocol.tool_semantics import (
     domain_of,
     read_name,
 )
+from tests.rows import for_each_row
 
 FILES = (
     "read_file",
@@ -88,7 +89,7 @@ def test_each_prefix_stands_for_the_verbs_of_its_row(prefixes: str, verbs: str) 
 
 
 @pytest.mark.requirement("XP-4.6-9")
-@pytest.mark.parametrize(
+@for_each_row(
     ("name", "verbs"),
     [
         ("insert_row", "create write add insert"),
@@ -251,7 +252,7 @@ def test_names_come_apart_at_their_seams(name: str, words: str) -> None:
     assert words_of(name) == words.split()
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("plural", "one"),
     [
         *(("opportunities", "opportunity"), ("files", "file"), ("addresses", "address"), ("boxes", "box")),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from moot.xprotocol.name_words import inflected
 from moot.xprotocol.quality import ACTION_VERBS, Quality, quality_of
+from tests.rows import for_each_row
 
 # 49 characters, one verb, one subject.
 EXAMPLE = "Read the contents of a file at the specified path"
@@ -43,7 +44,7 @@ def test_naming_the_subject_gains_a_step() -> None:
 
 
 @pytest.mark.requirement("XP-4.6-17")
-@pytest.mark.parametrize(
+@for_each_row(
     "guidance",
     [
         "Use this when it rains",

@@ -24,6 +24,7 @@ from moot.xprotocol.grammar import GrammarRefused, compile_grammar
 from moot.xprotocol.source_overrides import SchemaOverride, SemanticOverride, SourceSettings
 from moot.xprotocol.tool_semantics import Sibling, Siblings, read_name
 from moot.xprotocol.translation import CompiledGrammar, kind_of, with_min_items
+from tests.rows import for_each_row
 from tests.xprotocol.tool_samples import NAMESPACE, READ_FILE, SAMPLE, settings, tool, translate_tool
 
 SIBLINGS = Siblings(
@@ -98,7 +99,7 @@ def test_the_documents_example_member_by_member() -> None:
 
 
 @pytest.mark.requirement("XP-4.1-15", "XP-4.4-2", "XP-11.1-12")
-@pytest.mark.parametrize("value", SAMPLE, ids=[value["name"] for value in SAMPLE])
+@for_each_row("value", SAMPLE, ids=[value["name"] for value in SAMPLE])
 def test_every_contract_has_a_grammar_of_its_payload(value: Json) -> None:
     contract = translate_tool(value)
     assert contract.gbnf_grammar == compile_grammar(contract.payload).text
@@ -107,7 +108,7 @@ def test_every_contract_has_a_grammar_of_its_payload(value: Json) -> None:
 
 
 @pytest.mark.requirement("XP-4.6-2", "XP-11.1-3", "XP-11.1-4", "XP-11.3-2", "XP-11.3-3")
-@pytest.mark.parametrize("value", SAMPLE, ids=[value["name"] for value in SAMPLE])
+@for_each_row("value", SAMPLE, ids=[value["name"] for value in SAMPLE])
 def test_every_contract_has_annotations_and_a_score(value: Json) -> None:
     semantic = contract_json(translate_tool(value))["semantic"]
     for member in ("domain", "intent_verbs", "use_when", "do_not_use_when"):
@@ -117,7 +118,7 @@ def test_every_contract_has_annotations_and_a_score(value: Json) -> None:
 
 
 @pytest.mark.requirement("XP-1.3-1", "XP-4.1-1", "XP-11.1-1")
-@pytest.mark.parametrize("value", SAMPLE, ids=[value["name"] for value in SAMPLE])
+@for_each_row("value", SAMPLE, ids=[value["name"] for value in SAMPLE])
 def test_translating_twice_gives_the_same_bytes_and_leaves_the_tool_alone(value: Json) -> None:
     before = copy.deepcopy(value)
     one, other = translate_tool(value), translate_tool(json.loads(json.dumps(value)))
@@ -238,7 +239,7 @@ def test_examples_that_the_tool_would_not_take_are_left_out() -> None:
     assert semantic.example_inputs == ({"path": "a"},)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("value", "reason"),
     [
         (None, "malformed"),
@@ -299,9 +300,7 @@ def test_kinds_join_namespace_and_name_as_they_are(name: str) -> None:
     assert contract.source.mcp_tool == name
 
 
-@pytest.mark.parametrize(
-    "namespace", ["", "a..b", ".a", "a.", "a b", "xp", "xp.key", "XP.a", "ä", "a" * 113, "a/b"]
-)
+@for_each_row("namespace", ["", "a..b", ".a", "a.", "a b", "xp", "xp.key", "XP.a", "ä", "a" * 113, "a/b"])
 def test_a_namespace_that_cannot_work_is_a_mistake(namespace: str) -> None:
     with pytest.raises(UsageError, match="xprotocol_namespace"):
         settings(namespace=namespace)
@@ -313,7 +312,7 @@ def test_a_contract_survives_the_wire() -> None:
         assert read_contract(json.loads(json.dumps(contract_json(contract)))) == contract
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "value",
     [
         None,
@@ -384,7 +383,7 @@ def test_whole_numbers_beyond_rfc_8785_keep_their_digits() -> None:
     assert digest(2**63) != digest(2**63 + 1)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "value",
     [object(), {"a": {1}}, {1: 2}, [float("nan")], float("-inf"), "\ud800", {"\udfff": 1}, [10**5_000]],
 )

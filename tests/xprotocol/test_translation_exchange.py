@@ -19,6 +19,7 @@ from moot.xprotocol.event_receiver import Accepted, EventRejected
 from moot.xprotocol.faults import mcp_error, read_error
 from moot.xprotocol.grammar import compile_grammar
 from moot.xprotocol.payload_validation import Validator
+from tests.rows import for_each_row
 from tests.xprotocol.mirroring import mirror
 from tests.xprotocol.people import ALICE, BOB, KIND, NOW, ReceivingEndpoint, call
 from tests.xprotocol.tool_samples import READ_FILE, tool, translate_tool
@@ -38,7 +39,7 @@ def there_and_back(result: Json, contract: Contract = PLAIN) -> Json:
 
 
 @pytest.mark.requirement("XP-5.1-8")
-@pytest.mark.parametrize(
+@for_each_row(
     ("content", "expected"),
     [
         ([text("# Title")], ("# Title", "utf-8", "text/plain")),

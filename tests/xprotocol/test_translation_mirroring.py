@@ -12,6 +12,7 @@ from moot.protocol.operation import Json
 from moot.xprotocol.contracts import Contract, contract_json, read_contract
 from moot.xprotocol.mcp_mirror import tool_name, tool_names
 from moot.xprotocol.publication import ServerOffer, publish
+from tests.rows import for_each_row
 from tests.xprotocol.mirroring import mirror
 from tests.xprotocol.tool_samples import NAMESPACE, SAMPLE, settings
 
@@ -124,7 +125,7 @@ def test_names_are_distinct_short_and_plain(kinds: set[str], prefix: str, taken:
     assert found == tool_names(sorted(kinds, reverse=True), prefix=prefix, taken=taken)
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("value", "reason"),
     [
         ({"payload": {"$ref": "http://evil.example/"}}, "external_reference"),

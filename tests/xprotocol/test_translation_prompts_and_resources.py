@@ -18,6 +18,7 @@ from moot.xprotocol.resources import (
     payload_contents,
     template_pattern,
 )
+from tests.rows import for_each_row
 from tests.xprotocol.mirroring import mirror
 from tests.xprotocol.tool_samples import NAMESPACE, settings, tool
 
@@ -82,7 +83,7 @@ def test_a_prompts_text_comes_back_as_the_payload_and_nothing_of_it_is_lost() ->
     assert payload_prompt({"content": "Hi"})["messages"][0]["content"] == {"type": "text", "text": "Hi"}
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "prompt",
     [
         None,
@@ -199,7 +200,7 @@ def test_a_list_of_resources_that_is_too_long_or_poisoned_is_cut_and_told() -> N
     assert [notice.code for notice in found.warnings] == ["resources"] * 6
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("template", "fits", "fits_not"),
     [
         (

@@ -18,11 +18,12 @@ from moot.xprotocol.payload_validation import (
     PayloadProblem,
     Validator,
 )
+from tests.rows import for_each_row
 
 SECRET = "hunter2-hunter2"
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("schema", "value", "path", "message"),
     [
         ({"type": "string"}, 5, "", "has to be string"),

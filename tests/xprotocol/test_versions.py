@@ -24,6 +24,8 @@ from moot.xprotocol.versions import (
     raised,
     save_registry,
 )
+from tests.examples import examples
+from tests.rows import for_each_row
 from tests.xprotocol.schema_strategies import changed, schemas, values
 
 KIND = "com.acme.filesystem.read_file"
@@ -159,7 +161,7 @@ def test_answers_are_compared_the_other_way_round() -> None:
         assert next_version(definition(response=old), definition(response=new)) == version
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("old", "new"),
     [
         ({"enum": ["a", "b"]}, {"enum": ["b", "a", "c"]}),
@@ -207,7 +209,7 @@ def test_widening_is_recognised(old: Json, new: Json) -> None:
     assert invalidated(old, new) is None
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("old", "new"),
     [
         # Declared in one alternative only, and still something that callers send.
@@ -254,7 +256,9 @@ def test_traps_count_as_broken(old: Json, new: Json) -> None:
 
 
 @settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 @given(st.data())
 def test_what_is_not_major_takes_everything_that_was_taken(data: st.DataObject) -> None:
@@ -322,7 +326,7 @@ def test_a_saved_registry_is_the_same_text_whatever_the_order_and_keeps_large_nu
     assert list(kept) == ["path", "depth"]
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "saved",
     [
         b"",

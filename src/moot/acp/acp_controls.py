@@ -1,7 +1,7 @@
 """Controls of an agent's member, as ACP's own acts (MEW 3.9).
 
 pause      session/cancel; no prompt until the pause is over, then it is told to go on
-resume     the prompts go on
+resume     the prompts go on by themselves
 clear      a new session
 compact    the agent's own command `compact`, if it has one
 restart    the agent's process is started anew, with the same session where it can be restored
@@ -22,8 +22,7 @@ class ControlledAgent(Protocol):
     """What the controls need of a member."""
 
     def metrics(self) -> Mapping[str, Json]: ...
-    async def pause(self, by: str) -> None: ...
-    def resume(self) -> None: ...
+    def pause(self, by: str) -> None: ...
     async def clear(self, by: str) -> None: ...
     async def compact(self) -> bool: ...
     def restart(self, by: str) -> None: ...
@@ -40,10 +39,7 @@ class AcpControls(Controls):
         return {**await super().on_status(control), **self._agent.metrics()}
 
     async def on_pause(self, control: Control) -> None:
-        await self._agent.pause(control.sender)
-
-    async def on_resume(self, control: Control | None) -> None:  # noqa: ARG002
-        self._agent.resume()
+        self._agent.pause(control.sender)
 
     async def on_clear(self, control: Control) -> None:
         await self._agent.clear(control.sender)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 from moot.acp.acp_member import AcpMember
 from moot.acp.acp_settings import AcpSettings
 from moot.acp.agent_profiles import profile_of, project_settings
 from moot.errors import UsageError
-from moot.participant import CloseReason, connect
-from moot.private_files import use_folder
-
-log = logging.getLogger(__name__)
+from moot.participant import CloseReason
+from moot.participant.member_program import run_member
 
 
 def check_folder_settings(settings: AcpSettings) -> None:
@@ -42,22 +39,4 @@ async def serve_acp(
     the space cannot be joined. The agent ends with this, whatever happens.
     """
     check_folder_settings(settings)
-    use_folder(settings.state_folder, what="the state folder", option="--state DIR")
-    member = AcpMember(settings)
-    try:
-        await member.start()
-        async with connect(
-            settings.gateway,
-            settings.space,
-            settings.token,
-            name=settings.name,
-            dialect=settings.dialect,
-            limits=settings.member,
-            controls=member.controls,
-        ) as space:
-            log.info("joined", extra={"space": settings.space, "participant": space.me})
-            if on_joined is not None:
-                on_joined(member, space.me)
-            return await member.run(space)
-    finally:
-        await member.stop()
+    return await run_member(lambda: AcpMember(settings), settings, on_joined=on_joined)

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from moot.mcp.stdio_child import ChildLimits
 from moot.participant import ParticipantLimits
+from moot.participant.conversation.chat_intake import Answers
 from moot.protocol.envelope import DialectName
 from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy
-
-# Which chats are prompts: those that name the agent, or all.
-Answers = Literal["named", "all"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

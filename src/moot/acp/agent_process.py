@@ -17,7 +17,7 @@ from moot import __version__
 from moot.acp.acp_settings import AcpSettings
 from moot.acp.agent_home import home_environment, prepare_home
 from moot.acp.agent_profiles import AgentProfile
-from moot.acp.json_rpc import AUTH_REQUIRED, IncomingCall, JsonRpcPeer, PeerGone, RpcError
+from moot.acp.json_rpc import AUTH_REQUIRED, IncomingCall, JsonRpcPeer, PeerError, PeerGone
 from moot.errors import MootError
 from moot.mcp import stdio_child
 from moot.mcp.stderr_tail import StderrTail
@@ -34,7 +34,7 @@ class AgentUnusable(MootError):
 
 
 class AgentProcess:
-    """A running agent. Made by `start_agent`; `child.ended` tells its end."""
+    """A running agent. `child.ended` tells its end."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class AgentProcess:
                 },
                 limits.start_seconds,
             )
-        except RpcError as fault:
+        except PeerError as fault:
             raise AgentUnusable(
                 f"the program answered `initialize` with an error: {fault.message}; is it an ACP agent?"
             ) from None
@@ -137,7 +137,7 @@ class AgentProcess:
     async def _sign_in(self, method: str) -> None:
         try:
             await self.peer.request("authenticate", {"methodId": method}, self.settings.limits.answer_seconds)
-        except RpcError as fault:
+        except PeerError as fault:
             raise AgentUnusable(f"the agent did not sign in ({method}): {fault.message}") from None
 
     # Sessions
@@ -176,7 +176,7 @@ class AgentProcess:
     async def _open(self, method: str, params: Mapping[str, Json]) -> dict[str, Any]:
         try:
             return await self.peer.request(method, params, self.settings.limits.start_seconds)
-        except RpcError as fault:
+        except PeerError as fault:
             if fault.code == AUTH_REQUIRED:
                 names = ", ".join(self.profile.variables) or "the variable with its key"
                 raise AgentUnusable(
@@ -195,7 +195,7 @@ class AgentProcess:
             return
         try:
             await self.set_mode(session)
-        except (RpcError, PeerGone) as fault:
+        except (PeerError, PeerGone) as fault:
             raise AgentUnusable(
                 f"the agent is in the mode {current!r} and refuses {wanted!r}, in which it asks: {fault}"
             ) from None

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 
 from moot.acp.agent_process import AgentProcess
 from moot.acp.agent_profiles import UNKNOWN
-from moot.acp.json_rpc import IncomingCall, PeerGone, RpcError
+from moot.acp.json_rpc import IncomingCall, PeerError, PeerGone
 from moot.acp.permissions import CANCELLED, choose_options
 from moot.acp.prompt_text import blocks
 
@@ -105,7 +105,7 @@ class AskingProbe:
                 await agent.peer.request("session/prompt", params)
         except TimeoutError:
             agent.peer.notify("session/cancel", {"sessionId": self._session})
-        except RpcError:
+        except PeerError:
             # Such as no model: then it is not known what it would do.
             pass
         if agent.gone.is_set():

@@ -17,21 +17,14 @@ from typing import Any, Final
 
 from moot import __version__
 from moot.acp import editor_view as view
-from moot.acp.json_rpc import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    METHOD_NOT_FOUND,
-    IncomingCall,
-    JsonRpcPeer,
-    PeerGone,
-    RpcError,
-)
+from moot.acp.json_rpc import IncomingCall, JsonRpcPeer, PeerError, PeerGone
 from moot.errors import MootError
 from moot.participant import JoinedSpace, SeenProposal
 from moot.participant.connection.envelope_writer import new_id
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.resilience.task_set import TaskSet
+from moot.protocol.rpc_codes import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from moot.resilience.task_set import TaskSet, end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +93,7 @@ class EditorServer:
     async def _answer(self, call: IncomingCall) -> None:
         try:
             call.respond(await self._result_of(call))
-        except RpcError as fault:
+        except PeerError as fault:
             call.fail(fault.code, fault.message)
         except PeerGone:
             return
@@ -129,12 +122,12 @@ class EditorServer:
             case "session/set_mode":
                 session, to = self._session_of(params), params.get("modeId")
                 if to != EVERYBODY and to not in self._space.roster:
-                    raise RpcError(INVALID_PARAMS, f"{str(to)[:100]} is not in the space")
+                    raise PeerError(INVALID_PARAMS, f"{str(to)[:100]} is not in the space")
                 self._sessions[session] = str(to)
                 return {}
             case "session/prompt":
                 return {"stopReason": await self._prompt(self._session_of(params), params.get("prompt"))}
-        raise RpcError(METHOD_NOT_FOUND, f"{call.method[:100]} is not offered here")
+        raise PeerError(METHOD_NOT_FOUND, f"{call.method[:100]} is not offered here")
 
     def _title(self) -> str:
         return f"Moot: {self._space.space or 'space'}"
@@ -142,7 +135,7 @@ class EditorServer:
     def _session_of(self, params: Any) -> str:
         session = params.get("sessionId")
         if not isinstance(session, str) or session not in self._sessions:
-            raise RpcError(INVALID_PARAMS, "there is no such session")
+            raise PeerError(INVALID_PARAMS, "there is no such session")
         return session
 
     def _open_session(self) -> dict[str, Json]:
@@ -171,9 +164,9 @@ class EditorServer:
     async def _prompt(self, session: str, given: Any) -> str:
         text = view.prompt_text(given)
         if not text.strip():
-            raise RpcError(INVALID_PARAMS, "the prompt has no text")
+            raise PeerError(INVALID_PARAMS, "the prompt has no text")
         if session in self._prompts:
-            raise RpcError(INVALID_PARAMS, "a prompt of this session is under way")
+            raise PeerError(INVALID_PARAMS, "a prompt of this session is under way")
         to = self._sessions[session]
         self._session = session
         if to != EVERYBODY and to not in self._space.roster:
@@ -307,8 +300,7 @@ class EditorServer:
             waiting.cancel()
             if not request.done():
                 # Tells the editor that nobody waits any more.
-                request.cancel()
-                await asyncio.wait([request])
+                await end_tasks([request])
         if request.cancelled():
             self._show(_decided_elsewhere(seen))
             return

@@ -15,7 +15,7 @@ import orjson
 
 from moot.acp.tool_calls import KINDS
 from moot.participant.calls.outcome import text_of
-from moot.participant.decisions.proposal_list import SeenProposal
+from moot.participant.decisions.seen_proposal import SeenProposal
 from moot.protocol.envelope import Envelope
 from moot.protocol.hidden_text import show_hidden
 from moot.protocol.operation import Json

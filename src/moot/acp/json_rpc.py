@@ -18,13 +18,10 @@ import orjson
 
 from moot.errors import MootError
 from moot.protocol.operation import Json
+from moot.protocol.rpc_codes import INTERNAL_ERROR, INVALID_REQUEST
 
 log = logging.getLogger(__name__)
 
-INVALID_REQUEST: Final = -32600
-METHOD_NOT_FOUND: Final = -32601
-INVALID_PARAMS: Final = -32602
-INTERNAL_ERROR: Final = -32603
 AUTH_REQUIRED: Final = -32000
 REQUEST_CANCELLED: Final = -32800
 CANCEL_REQUEST: Final = "$/cancel_request"
@@ -34,7 +31,7 @@ _MAX_OPEN_REQUESTS: Final = 256
 _MAX_DEPTH: Final = 64
 
 
-class RpcError(MootError):
+class PeerError(MootError):
     """The peer answered with an error."""
 
     def __init__(self, code: int, message: str, data: Json = None) -> None:
@@ -106,7 +103,7 @@ class JsonRpcPeer:
     async def request(
         self, method: str, params: Mapping[str, Json], timeout_seconds: float | None = None
     ) -> dict[str, Any]:
-        """The result; raises RpcError, or PeerGone without an answer. A result that is no object is empty.
+        """The result; raises PeerError, or PeerGone without an answer. A result that is no object is empty.
 
         Cancelling it tells the peer that nobody waits any more.
         """
@@ -196,7 +193,7 @@ class JsonRpcPeer:
         if isinstance(error, dict):
             code, text = error.get("code"), error.get("message")
             future.set_exception(
-                RpcError(
+                PeerError(
                     code if isinstance(code, int) else INTERNAL_ERROR,
                     text if isinstance(text, str) else "an error without a message",
                     error.get("data"),

@@ -26,7 +26,7 @@ import orjson
 from moot.acp.acp_settings import AcpLimits
 from moot.acp.agent_profiles import AgentProfile
 from moot.acp.json_rpc import IncomingCall, PeerGone
-from moot.acp.tool_calls import ToolCall
+from moot.acp.tool_calls import AgentToolCall
 from moot.acp.update_relay import UpdateRelay
 from moot.errors import (
     ConnectionLost,
@@ -41,18 +41,19 @@ from moot.errors import (
 from moot.participant import IncomingRequest, JoinedSpace
 from moot.participant.connection.envelope_writer import new_id
 from moot.participant.decisions.own_proposal import Proposal
+from moot.participant.repeated_send import wait_able
 from moot.protocol.operation import Json
+from moot.protocol.rpc_codes import INVALID_PARAMS
 
 log = logging.getLogger(__name__)
 
-INVALID_PARAMS: Final = -32602
 CANCELLED: Final[dict[str, Json]] = {"outcome": {"outcome": "cancelled"}}
 # Ids of proposals whose permission is over, so that a late approval is told why.
 _MAX_CLOSED: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Rejection:
+class PermissionRejection:
     """Why a permission was not given, for the next prompt."""
 
     what: str
@@ -62,7 +63,7 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class PermissionOptions:
     """Which options of a request are used; None: there is none that may be."""
 
     allow: str | None
@@ -70,12 +71,12 @@ class Options:
 
 
 @dataclass(slots=True, eq=False)
-class Permission:
+class OpenPermission:
     """One request of the agent, until it is decided and its tool call is over."""
 
-    call: ToolCall
+    call: AgentToolCall
     request: IncomingCall
-    options: Options
+    options: PermissionOptions
     params: dict[str, Json]
     approved: tuple[Json, list[dict[str, Json]]]
     # What came of the tool call: the result for whoever fulfilled it, None if that is not known.
@@ -86,7 +87,7 @@ class Permission:
     proposals: list[Proposal] = field(default_factory=list)
 
 
-def choose_options(options: Any, profile: AgentProfile) -> Options:
+def choose_options(options: Any, profile: AgentProfile) -> PermissionOptions:
     """The option that allows once, and the one that rejects once; never one that is for ever.
 
     An id that is used twice names nothing: the agent could take it for either.
@@ -103,7 +104,7 @@ def choose_options(options: Any, profile: AgentProfile) -> Options:
 
     allow = of("allow_once")
     known = [id for id in profile.allow_once_ids if id in allow]
-    return Options(next(iter([*known, *allow]), None), next(iter(of("reject_once")), None))
+    return PermissionOptions(next(iter([*known, *allow]), None), next(iter(of("reject_once")), None))
 
 
 class Permissions:
@@ -116,7 +117,7 @@ class Permissions:
         profile: AgentProfile,
         folder: Path,
         limits: AcpLimits,
-        on_rejected: Callable[[Rejection], None],
+        on_rejected: Callable[[PermissionRejection], None],
     ) -> None:
         self._space = space
         self._relay = relay
@@ -124,12 +125,12 @@ class Permissions:
         self._folder = folder
         self._limits = limits
         self._on_rejected = on_rejected
-        self._open: list[Permission] = []
+        self._open: list[OpenPermission] = []
         # Released, and the tool call is not over.
-        self._running: list[Permission] = []
-        self._by_proposal: dict[str, Permission] = {}
+        self._running: list[OpenPermission] = []
+        self._by_proposal: dict[str, OpenPermission] = {}
         # Requests that our rights allow, made to ourselves.
-        self._granted: list[Permission] = []
+        self._granted: list[OpenPermission] = []
 
     @property
     def open(self) -> int:
@@ -137,18 +138,18 @@ class Permissions:
 
     # What the agent asks
 
-    def ask(self, request: IncomingCall, call: ToolCall) -> None:
+    def ask(self, request: IncomingCall, call: AgentToolCall) -> None:
         """Take in a request about this call; it is answered when people have decided."""
         options = choose_options(request.params.get("options"), self._profile)
         arguments = self._relay.clean_json(call.arguments(self._folder))
         params: dict[str, Json] = {"name": call.kind, "arguments": arguments}
-        permission = Permission(
+        permission = OpenPermission(
             call, request, options, params, call.snapshot(), asyncio.get_running_loop().create_future()
         )
         if problem := self._problem(permission):
             self._refuse(permission, problem)
             self._relay.note(f"I was not allowed to {call.describe()[:500]}: {problem}.")
-            self._on_rejected(Rejection(call.describe(), "the workspace", problem))
+            self._on_rejected(PermissionRejection(call.describe(), "the workspace", problem))
             return
         self._open.append(permission)
         request.on_cancel = lambda: self._close(permission, "the agent does not ask for it any more")
@@ -156,7 +157,7 @@ class Permissions:
         if self._space.spawn(self._decide(permission)) is None:
             self._refuse(permission, "the space has ended")
 
-    def _problem(self, permission: Permission) -> str:
+    def _problem(self, permission: OpenPermission) -> str:
         """Why nobody can be asked; empty if somebody can."""
         if permission.options.allow is None:
             return "the agent offers no way to allow it only once"
@@ -174,7 +175,7 @@ class Permissions:
         """Whether a proposal is one of this run."""
         return proposal_id in self._by_proposal
 
-    async def _decide(self, permission: Permission) -> None:
+    async def _decide(self, permission: OpenPermission) -> None:
         space = self._space
         try:
             if space.may_request(space.me, "tools/call", permission.params):
@@ -193,7 +194,7 @@ class Permissions:
         finally:
             self._close(permission, "it was decided already")
 
-    async def _request_granted(self, permission: Permission) -> None:
+    async def _request_granted(self, permission: OpenPermission) -> None:
         """Our rights allow it: the same request as an approver's, to ourselves, seen and journaled alike."""
         self._granted.append(permission)
         try:
@@ -208,7 +209,7 @@ class Permissions:
             with suppress(ValueError):
                 self._granted.remove(permission)
 
-    async def _propose(self, permission: Permission) -> None:
+    async def _propose(self, permission: OpenPermission) -> None:
         turn = self._relay.turn
         while not permission.closed and not permission.is_released:
             id = new_id()
@@ -225,7 +226,7 @@ class Permissions:
                 )
             except (ConnectionLost, Paused, ParticipantPaused, TimedOut):
                 # It may have been made all the same: an approval of it releases the same permission, once.
-                await self._relay.wait_ready()
+                await wait_able(self._space)
                 continue
             permission.proposals.append(proposal)
             if permission.closed:
@@ -238,7 +239,7 @@ class Permissions:
         reasoning = self._relay.turn.reasoning
         return None if reasoning is None else reasoning.context
 
-    def _remember(self, id: str, permission: Permission) -> None:
+    def _remember(self, id: str, permission: OpenPermission) -> None:
         if len(self._by_proposal) >= _MAX_CLOSED:
             oldest = next((key for key, each in self._by_proposal.items() if each.closed), None)
             if oldest is not None:
@@ -282,12 +283,12 @@ class Permissions:
                 self._space.spawn(self._answer_late(request, permission))
             raise
 
-    async def _answer_late(self, request: IncomingRequest, permission: Permission) -> None:
+    async def _answer_late(self, request: IncomingRequest, permission: OpenPermission) -> None:
         result = await asyncio.shield(permission.finished)
         if result is not None:
             await self._space.server.answer_late(request, result)
 
-    def _find(self, request: IncomingRequest) -> Permission | None:
+    def _find(self, request: IncomingRequest) -> OpenPermission | None:
         for id in request.envelope.correlation_id:
             if (found := self._by_proposal.get(id)) is not None:
                 return found
@@ -295,13 +296,13 @@ class Permissions:
             return None
         return next((each for each in self._granted if each.params == request.params), None)
 
-    def _reject(self, permission: Permission, by: str, reason: str, explanation: str = "") -> None:
+    def _reject(self, permission: OpenPermission, by: str, reason: str, explanation: str = "") -> None:
         if permission.closed or permission.is_released:
             return
         self._refuse(permission, f"{by} rejected it")
-        self._on_rejected(Rejection(permission.call.describe(), by, reason, explanation))
+        self._on_rejected(PermissionRejection(permission.call.describe(), by, reason, explanation))
 
-    def _handle_fault(self, permission: Permission, fault: MootError) -> None:
+    def _handle_fault(self, permission: OpenPermission, fault: MootError) -> None:
         """It was not decided, or its decision did not get here."""
         if permission.closed or permission.is_released:
             return
@@ -309,25 +310,27 @@ class Permissions:
         why = str(fault) if by is None else f"the approval by {by} did not reach me, and was not used"
         self._relay.note(f"Not done ({why}): {permission.call.describe()[:500]}")
         self._refuse(permission, why)
-        self._on_rejected(Rejection(permission.call.describe(), "the workspace", why))
+        self._on_rejected(PermissionRejection(permission.call.describe(), "the workspace", why))
 
-    def _refuse(self, permission: Permission, why: str) -> None:
+    def _refuse(self, permission: OpenPermission, why: str) -> None:
         """Tell the agent that it may not, this time."""
         reject = permission.options.reject
         with suppress(PeerGone):
             permission.request.respond(CANCELLED if reject is None else _selected(reject))
         self._close(permission, why)
 
-    def _take_back(self, permission: Permission) -> None:
+    def _take_back(self, permission: OpenPermission) -> None:
         """What people see is not what the agent wants any more."""
         what = permission.call.describe()[:500]
         self._refuse(permission, "the agent has changed the call since it asked")
         self._relay.note(f"Not done: the agent changed the call while it was being decided. Now: {what}")
-        self._on_rejected(Rejection(what, "the workspace", "the call was changed while it was being decided"))
+        self._on_rejected(
+            PermissionRejection(what, "the workspace", "the call was changed while it was being decided")
+        )
 
     # What happens to calls and turns
 
-    def handle_update(self, call: ToolCall) -> None:
+    def handle_update(self, call: AgentToolCall) -> None:
         """A tool call has changed: it may be over, or not what people were asked."""
         for permission in [each for each in self._open if each.call is call]:
             if call.differs(permission.approved):
@@ -336,7 +339,7 @@ class Permissions:
             for permission in [each for each in self._running if each.call is call]:
                 self._finish(permission, self._result(permission))
 
-    def _result(self, permission: Permission) -> dict[str, Json]:
+    def _result(self, permission: OpenPermission) -> dict[str, Json]:
         call = permission.call
         failed = call.status == "failed"
         lines = [f"The agent reports: {call.describe()} ({call.status})"]
@@ -349,7 +352,7 @@ class Permissions:
         most = self._limits.max_proposal_bytes // 4
         return _text_result(text[:most], is_error=failed)
 
-    def _finish(self, permission: Permission, result: dict[str, Json] | None) -> None:
+    def _finish(self, permission: OpenPermission, result: dict[str, Json] | None) -> None:
         if permission in self._running:
             self._running.remove(permission)
         if not permission.finished.done():
@@ -368,7 +371,7 @@ class Permissions:
                 f"{permission.call.describe()[:500]}. Look before it is asked for again."
             )
 
-    def _close(self, permission: Permission, why: str) -> None:
+    def _close(self, permission: OpenPermission, why: str) -> None:
         if permission.closed:
             return
         permission.closed = why

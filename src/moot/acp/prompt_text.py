@@ -31,10 +31,10 @@ def message_text(sender: str, text: str) -> str:
 
 def rejection_text(what: str, by: str, reason: str, explanation: str) -> str:
     """Why a permission was not given: ACP has no field for it, so it is the next prompt."""
-    said = f" and wrote:\n{quote(explanation)}" if explanation else "."
+    comment = f" and wrote:\n{quote(explanation)}" if explanation else "."
     return (
         f"You asked for permission for this:\n{quote(what)}\n"
-        f"{_one_line(by)} rejected it (reason: {_one_line(reason)}){said}\n"
+        f"{_one_line(by)} rejected it (reason: {_one_line(reason)}){comment}\n"
         "It was not done. Respect this. Go on without it, or say what you need."
     )
 

@@ -39,7 +39,7 @@ _PATH_WORDS: Final = ("path", "file", "dir", "folder", "cwd")
 
 
 @dataclass(slots=True, eq=False)
-class ToolCall:
+class AgentToolCall:
     """One call, as far as the agent has told about it."""
 
     id: str

@@ -17,33 +17,21 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import orjson
 
 from moot.acp.acp_settings import AcpLimits
-from moot.acp.tool_calls import ToolCall
+from moot.acp.tool_calls import AgentToolCall
 from moot.agent.secret_filter import SecretFilter
-from moot.errors import (
-    ConnectionClosed,
-    ConnectionLost,
-    DuplicateId,
-    MootError,
-    ParticipantPaused,
-    Paused,
-    RateLimited,
-    TimedOut,
-)
 from moot.participant import JoinedSpace, Reasoning
-from moot.participant.connection.envelope_writer import new_id
+from moot.participant.repeated_send import deliver
 from moot.protocol.operation import Json
 from moot.resilience.token_bucket import TokenBucket
 
 log = logging.getLogger(__name__)
 
-_RETRY_SECONDS: Final = 1.0
 _TEXTS: Final = {"agent_message_chunk": "message", "agent_thought_chunk": "thought"}
 # Updates that concern only an editor.
 _SILENT: Final = frozenset(
@@ -71,7 +59,7 @@ class _Item:
     kind: Literal["message", "thought", "act", "note"]
     turn: Turn
     texts: list[str] = field(default_factory=list)
-    call: ToolCall | None = None
+    call: AgentToolCall | None = None
     more: dict[str, Json] = field(default_factory=dict)
     chars: int = 0
     # Nothing is added to it any more.
@@ -115,7 +103,7 @@ class UpdateRelay:
             text = f"(the agent sent an update of a kind that is not known here: {str(kind)[:100]})"
             self._put(_Item("thought", self.turn, [text], more={"update": self._cut(dict(update))}))
 
-    def add_act(self, call: ToolCall) -> None:
+    def add_act(self, call: AgentToolCall) -> None:
         """A tool call is new or has changed."""
         if call.id not in self._waiting_acts:
             self._waiting_acts.add(call.id)
@@ -217,32 +205,7 @@ class UpdateRelay:
 
     async def deliver(self, kind: str, payload: Mapping[str, Json], **where: Any) -> bool:
         """Send one envelope, exactly once, however often the connection is lost; False if it is refused."""
-        space, id = self._space, new_id()
-        given = {name: value for name, value in where.items() if value}
-        while space.close_reason is None:
-            try:
-                await space.send(kind, payload, confirm=True, id=id, **given)
-            except DuplicateId:
-                return True
-            except (ConnectionLost, ParticipantPaused, Paused, RateLimited, TimedOut):
-                await self.wait_ready()
-                continue
-            except ConnectionClosed:
-                return False
-            except MootError as fault:
-                log.warning("not sent", extra={"kind": kind, "why": str(fault)})
-                return False
-            return True
-        return False
-
-    async def wait_ready(self) -> None:
-        """Wait for the end of a pause or for the connection."""
-        space = self._space
-        if space.state == "joined" and space.paused is None:
-            await asyncio.sleep(_RETRY_SECONDS)
-            return
-        with suppress(MootError):
-            await space.ready()
+        return await deliver(self._space, kind, payload, **where)
 
     # Secrets and sizes
 
@@ -263,7 +226,7 @@ class UpdateRelay:
         return value if len(text) <= most else _shorten(text, most)
 
 
-def describe_act(call: ToolCall, max_chars: int) -> tuple[str, dict[str, Json]]:
+def describe_act(call: AgentToolCall, max_chars: int) -> tuple[str, dict[str, Json]]:
     """A tool call as text for people, and its details for programs; long ones are cut, and say so."""
     lines = [f"{call.describe()} ({call.status.replace('_', ' ')})"]
     lines += [diff_text(change) for change in call.changes]

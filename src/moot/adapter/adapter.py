@@ -329,6 +329,7 @@ class Adapter:
         elif isinstance(key, str):
             # Strangers revoke their own keys by the thousand: only that key's subscriptions are checked.
             self.subscriptions.check_rights(key)
+        self.outbound.check_revoked()
         if key == self.key and self.is_own_key_revoked:
             log.error("this adapter's own key has been revoked: make another with keygen --force")
 

@@ -33,6 +33,7 @@ from moot.private_files import use_folder
 from moot.protocol.operation import Json
 from moot.relay.relay_server import RelayServer, open_relay
 from moot.relay.relay_settings import RelayLimits, RelaySettings
+from moot.resilience.task_set import end_tasks
 from moot.xprotocol.capability_names import Scopes
 from moot.xprotocol.events import Signed
 
@@ -200,8 +201,7 @@ class DevServer:
         try:
             await self.client.wait_ended()
         finally:
-            watching.cancel()
-            await asyncio.wait([watching])
+            await end_tasks([watching])
 
     async def _watch(self) -> None:
         if self.settings.config is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from moot.participant import Control, Controls, Transcript
@@ -27,7 +27,7 @@ class AgentControls(Controls):
         self,
         transcript: Transcript,
         metrics: Callable[[], Mapping[str, Json]],
-        drop_turns: Callable[[str], None],
+        drop_turns: Callable[[str], Awaitable[None]],
     ) -> None:
         self.transcript = transcript
         self._metrics = metrics
@@ -37,13 +37,13 @@ class AgentControls(Controls):
         return {**await super().on_status(control), **self._metrics()}
 
     async def on_clear(self, control: Control) -> None:
-        self._drop_turns("cleared")
+        await self._drop_turns("cleared")
         await super().on_clear(control)
 
     async def on_restart(self, control: Control) -> None:
-        self._drop_turns("restarted")
+        await self._drop_turns("restarted")
         await super().on_restart(control)
 
     async def on_shutdown(self, control: Control) -> None:
-        self._drop_turns("shut down")
+        await self._drop_turns("shut down")
         await super().on_shutdown(control)

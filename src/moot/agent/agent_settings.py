@@ -7,9 +7,8 @@ from typing import Final, Literal
 import msgspec
 
 from moot.offers.search_settings import SearchSettings
+from moot.participant.conversation.chat_intake import Answers
 
-# Which chats the agent answers: those that name it, or all.
-Answers = Literal["named", "all"]
 # The API that the endpoint speaks.
 Api = Literal["chat", "anthropic", "responses"]
 
@@ -25,21 +24,27 @@ class AgentLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits that keep an agent from running away."""
 
     # Answers of the model within one turn: a dozen tool calls solve most tasks, more is usually a loop.
-    steps: int = 16
+    max_steps: int = 16
     # Calls of tools within one turn, and how many proposals may be rejected or left undecided in it: after a
     # second no, the people who decide have been asked enough.
-    tool_calls: int = 64
-    rejections: int = 2
+    max_tool_calls: int = 64
+    max_rejections: int = 2
     # Tokens of all requests of one turn; each step sends the whole context again. 0: any number.
     turn_tokens: int = 600_000
     # Tokens, and money at the prices of the model, within 24 hours. 0: any amount.
     tokens_per_day: int = 0
     cost_per_day: float = 0.0
     # Chats that wait for their turn; more are asked to come later.
-    queued_turns: int = 32
+    max_queued_turns: int = 32
     # Turns that one member may cause within a minute: two agents must not keep each other busy for ever.
     # 0: any number.
-    turns_per_minute: int = 20
+    max_turns_per_minute: int = 20
+    # Characters of one answer in the chat; the rest is cut off, and the chat says so.
+    chat_chars: int = 60_000
+    # How far back the agent looks for unanswered questions when it joins or was away. 0: not at all.
+    missed_seconds: float = 300.0
+    # How long a turn waits for the tools of a server that has just joined and not told them yet.
+    list_seconds: float = 10.0
     # The context of the model; it is compacted at `compact_at` of it (MEW 3.9.5).
     context_tokens: int = 32_000
     compact_at: float = 0.9
@@ -47,14 +52,14 @@ class AgentLimits(msgspec.Struct, frozen=True, kw_only=True):
     # Characters of one tool's answer that the model is shown; the space has all of it.
     result_chars: int = 20_000
     # Tools that the model is shown at once: most endpoints stop at 128.
-    tools: int = 100
+    max_tools: int = 100
     # How long a model may send nothing, and how long the whole answer may take.
     silence_seconds: float = 120.0
     answer_seconds: float = 600.0
     # Bytes of one answer as it is sent, with all its events.
     answer_bytes: int = 16 << 20
     # How often a busy or failing endpoint is tried again, and the longest wait before that.
-    retries: int = 4
+    max_retries: int = 4
     retry_seconds: float = 30.0
     # How long the agent waits for a decision on a proposal.
     proposal_seconds: float = 3_600.0

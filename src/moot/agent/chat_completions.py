@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from moot.agent.agent_settings import ModelSettings
-from moot.agent.model_reply import EndpointFault, Message, ModelReply, new_id_numbers
+from moot.agent.model_reply import Message, ModelEndpointFault, ModelReply, new_id_numbers
 from moot.agent.tool_call_parts import ToolCallParts
 
 # Fields in which endpoints send the reasoning of a model.
@@ -56,7 +56,7 @@ class ChatCompletions:
         return ChatStream(self._fresh)
 
     def read(self, answer: Any) -> ModelReply:
-        """A whole answer. Raises EndpointFault, and LookupError, TypeError and such for nonsense."""
+        """A whole answer. Raises ModelEndpointFault, and LookupError, TypeError and such for nonsense."""
         check_for_error(answer)
         stream = self.stream()
         stream.add_choice(answer["choices"][0], "message")
@@ -124,14 +124,14 @@ class ChatStream:
 
 
 def check_for_error(answer: Any) -> None:
-    """Raises EndpointFault for an error that comes with status 200."""
+    """Raises ModelEndpointFault for an error that comes with status 200."""
     error = answer.get("error")
     if not error:
         return
     details = error if isinstance(error, dict) else {"message": error}
     code = details.get("code") or details.get("status") or details.get("type") or ""
     text = str(details.get("message") or error)
-    raise EndpointFault(f"{text} ({code})" if code else text, retryable=is_passing(code))
+    raise ModelEndpointFault(f"{text} ({code})" if code else text, retryable=is_passing(code))
 
 
 def is_passing(code: Any) -> bool:

@@ -25,10 +25,21 @@ _HISTORY_CHARS: Final = 2_000
 
 
 def prompt_of(
-    transcript: Transcript, me: str, instructions: str, present: str, *, question: Envelope | None = None
+    transcript: Transcript,
+    me: str,
+    instructions: str,
+    present: str,
+    *,
+    late: str = "",
+    question: Envelope | None = None,
 ) -> list[Message]:
-    """The system message, the summary of earlier compactions, what happened since, and the question."""
+    """The system message, the summary of earlier compactions, what happened since, and the question.
+
+    `late`: the members who have not told yet which tools they offer.
+    """
     system = f"{instructions}\n\nYou are {me}. Present now: {present}."
+    if late:
+        system += f" Not known yet, and perhaps there in a moment: which tools these offer: {late}."
     if transcript.summary:
         system += f"\n\nWhat happened before, in short:\n{transcript.summary}"
     messages: list[Message] = [{"role": "system", "content": system}]

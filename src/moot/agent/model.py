@@ -22,7 +22,7 @@ import orjson
 from moot.agent.agent_settings import AgentLimits, Api, ModelSettings
 from moot.agent.anthropic_messages import AnthropicMessages
 from moot.agent.chat_completions import ChatCompletions
-from moot.agent.model_reply import EndpointFault, Message, ModelFailed, ModelReply, TextHandler, ToolCall
+from moot.agent.model_reply import Message, ModelEndpointFault, ModelFailed, ModelReply, TextHandler, ToolCall
 from moot.agent.openai_responses import OpenAIResponses
 from moot.agent.secret_filter import FilteredStream, SecretFilter
 from moot.agent.server_sent_events import decode_events
@@ -48,6 +48,8 @@ _ADVICE: Final = {
 _NONSENSE: Final = "is not that of {}: check --base-url and --api"
 # What the common tokenisers come to on English and JSON.
 _BYTES_PER_TOKEN: Final = 4
+# More than any answer costs: a number beyond it is nonsense.
+_MAX_TOKENS: Final = 1_000_000_000
 # Of an error that is shown.
 _DETAIL_CHARS: Final = 300
 
@@ -58,7 +60,7 @@ class AnswerStream(Protocol):
     finished: bool
 
     def feed(self, chunk: Any) -> str:
-        """Take one event; returns what it adds to reasoning or text. Raises EndpointFault."""
+        """Take one event; returns what it adds to reasoning or text. Raises ModelEndpointFault."""
 
     def reply(self) -> ModelReply:
         """The whole answer."""
@@ -159,7 +161,7 @@ class Model:
             try:
                 return await self._post(self._without_refused(body), on_text)
             except _Retryable as retryable:
-                if attempt >= self._limits.retries or retryable.has_begun:
+                if attempt >= self._limits.max_retries or retryable.has_begun:
                     raise retryable.fault from None
                 await asyncio.sleep(self._retry_delay(backoff, retryable))
                 attempt += 1
@@ -198,7 +200,7 @@ class Model:
                     await on_text(rest)
                 _estimate_tokens(reply, content)
                 return reply
-        except EndpointFault as fault:
+        except ModelEndpointFault as fault:
             failed = ModelFailed(f"the model stopped: {str(fault)[:_DETAIL_CHARS]}")
             if fault.retryable:
                 raise _Retryable(failed, has_begun) from None
@@ -278,14 +280,18 @@ async def _read_events(stream: AnswerStream, parts: AsyncIterator[bytes], on_tex
     if not has_events:
         raise ValueError("no events")
     if not stream.finished:
-        raise EndpointFault("the endpoint ended its answer in the middle", retryable=True)
+        raise ModelEndpointFault("the endpoint ended its answer in the middle", retryable=True)
     return stream.reply()
 
 
 def _estimate_tokens(reply: ModelReply, request: bytes) -> None:
     """Count what an endpoint did not count, so that no budget depends on its good will."""
-    reply.prompt_tokens = reply.prompt_tokens or len(request) // _BYTES_PER_TOKEN
-    if not reply.completion_tokens:
+    reply.prompt_tokens = min(reply.prompt_tokens, _MAX_TOKENS)
+    reply.completion_tokens = min(reply.completion_tokens, _MAX_TOKENS)
+    # Nor does a negative count give anything back.
+    if reply.prompt_tokens <= 0:
+        reply.prompt_tokens = len(request) // _BYTES_PER_TOKEN
+    if reply.completion_tokens <= 0:
         written = [reply.text, reply.reasoning, *(call.arguments for call in reply.calls)]
         reply.completion_tokens = (
             sum(len(text.encode("utf-8", "replace")) for text in written) // _BYTES_PER_TOKEN
@@ -314,7 +320,7 @@ async def _bounded(response: httpx2.Response, max_bytes: int) -> AsyncGenerator[
     async for part in response.aiter_bytes():
         received += len(part)
         if received > max_bytes:
-            raise EndpointFault(f"its answer is longer than answer_bytes {max_bytes}")
+            raise ModelEndpointFault(f"its answer is longer than answer_bytes {max_bytes}")
         yield part
 
 

@@ -19,7 +19,7 @@ class ModelFailed(MootError):
     """The model gave no answer; the text says what to check."""
 
 
-class EndpointFault(Exception):
+class ModelEndpointFault(Exception):
     """The endpoint reported an error within its answer, or its answer makes no sense."""
 
     def __init__(self, text: str, *, retryable: bool = False) -> None:

@@ -7,8 +7,8 @@ from typing import Any, Final
 from moot.agent.agent_settings import ModelSettings
 from moot.agent.chat_completions import check_for_error, is_passing
 from moot.agent.model_reply import (
-    EndpointFault,
     Message,
+    ModelEndpointFault,
     ModelReply,
     ToolCall,
     as_arguments,
@@ -107,11 +107,11 @@ class ResponsesStream:
                 self._response, self.finished = chunk["response"], True
             case "response.failed" | "response.cancelled":
                 check_for_error(chunk["response"])
-                raise EndpointFault(f"the endpoint says: {kind}")
+                raise ModelEndpointFault(f"the endpoint says: {kind}")
             case "error":
                 details = chunk.get("error") if isinstance(chunk.get("error"), dict) else chunk
                 code = details.get("code") or ""
-                raise EndpointFault(f"{details.get('message')} ({code})", retryable=is_passing(code))
+                raise ModelEndpointFault(f"{details.get('message')} ({code})", retryable=is_passing(code))
         return str(chunk["delta"]) if kind in _TEXT_DELTAS else ""
 
     def reply(self) -> ModelReply:

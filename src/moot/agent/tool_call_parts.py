@@ -7,7 +7,8 @@ repeat one id for several calls, send no id, or send arguments as an object. A p
 - the call with its id and index, if it has an id that is known under that index,
 - otherwise the last call under its index (or the last one at all, if it has no index),
 
-unless it begins a new one: another id, or a name after arguments that are complete.
+unless it begins a new one: another id, a name after arguments that are complete, or another name than that of
+a call without arguments.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ class ToolCallParts:
             id, name = _text(piece.get("id")), _text(function.get("name"))
             arguments = function.get("arguments")
             call = self._find(index, id, position if len(pieces) > 1 and not name else -1)
-            if call is None or _begins(call, id, name, arguments, call in begun):
+            # Part of a name comes alone; what says what it is, or has arguments, is a call.
+            is_whole = "type" in piece or arguments is not None
+            if call is None or _begins(call, id, name, arguments, call in begun, is_whole):
                 call = _CallParts(index)
                 self._calls.append(call)
             if name:
@@ -89,13 +92,15 @@ class ToolCallParts:
         return calls, native
 
 
-def _begins(call: _CallParts, id: str, name: str, arguments: Any, begun_in_this_delta: bool) -> bool:
+def _begins(
+    call: _CallParts, id: str, name: str, arguments: Any, begun_in_this_delta: bool, is_whole: bool
+) -> bool:
     """Whether a part begins another call than the one that was found for it."""
     if id and call.id and id != call.id:
         return True
     if not name or not call.name:
         return False
-    if begun_in_this_delta:
+    if begun_in_this_delta or (is_whole and not call.arguments and name != call.name):
         return True
     if not call.arguments or arguments in (None, ""):
         return False

@@ -7,6 +7,7 @@ unsafe", and no tool can end a turn. How often it may be rejected is for `TurnBu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
@@ -26,11 +27,13 @@ from moot.errors import (
     TimedOut,
     ToolFailed,
 )
+from moot.mcp.eras import OfferKind
 from moot.offers.offer_search import OfferSearch
 from moot.offers.offer_table import Offer, OfferTable
 from moot.offers.search_settings import SearchSettings
 from moot.participant import JoinedSpace, Outcome, Reasoning
 from moot.participant.discovery.offer_access import OfferAccess
+from moot.participant.discovery.offer_discovery import OfferDiscovery
 from moot.protocol.operation import Json
 
 FIND: Final = "find_tools"
@@ -47,6 +50,7 @@ _FIND_TOOL: Final[Message] = {
     },
 }
 _FOUND_AT_ONCE: Final = 10
+_TOOLS: Final[Sequence[OfferKind]] = ("tools",)
 # How long to wait for an explanation of a rejection (MEW 3.3.3: nobody blocks on one).
 _EXPLANATION_SECONDS: Final = 2.0
 
@@ -60,17 +64,19 @@ class ToolResult:
 
 
 class Toolbox:
-    """The tools that one agent may use. `offers` is kept up to date by `OfferDiscovery`."""
+    """The tools that one agent may use. `offers` is kept up to date by `discovery`."""
 
     def __init__(
         self,
         space: JoinedSpace,
         offers: OfferTable,
+        discovery: OfferDiscovery,
         limits: AgentLimits,
         search: SearchSettings | None = None,
     ) -> None:
         self._space = space
         self._offers = offers
+        self._discovery = discovery
         self._limits = limits
         self._finder = OfferSearch(offers, search)
         self._access = OfferAccess(space)
@@ -79,11 +85,18 @@ class Toolbox:
         # Found on request, so that they are shown although there are many.
         self._found: dict[str, None] = {}
 
+    async def wait_for_lists(self, asker: str = "") -> list[str]:
+        """Wait for the tools of members that have not told them yet; returns who still has not.
+
+        Nothing is waited for from the `asker`: a person has no tools, and perhaps does not answer.
+        """
+        return await self._discovery.wait_settled(self._limits.list_seconds, kinds=_TOOLS, apart_from=asker)
+
     def definitions(self) -> list[Message]:
         """The tools for the model, as an OpenAI-compatible endpoint wants them."""
         usable = [offer for offer in self._offers.all("tools") if self._is_usable(offer)]
         self._renamed = {name: offer.shown for offer in usable if (name := _model_name(offer)) != offer.shown}
-        limit = self._limits.tools
+        limit = self._limits.max_tools
         if len(usable) <= limit:
             return [_definition(offer) for offer in usable]
         first = [offer for offer in usable if offer.shown in self._found][-(limit - 1) :]
@@ -117,6 +130,10 @@ class Toolbox:
         if call.name == FIND:
             return ToolResult(await self._find(str(arguments.get("query", ""))))
         offer = self.offer_of(call.name)
+        if offer is None:
+            # Models know names from their instructions and the history, too: perhaps its owner is just back.
+            await self.wait_for_lists()
+            offer = self.offer_of(call.name)
         if offer is None:
             return ToolResult(f"Not called: no tool is called {call.name!r} here, or its member has left.")
         return await self._perform(offer, arguments, reasoning)

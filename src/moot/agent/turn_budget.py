@@ -40,9 +40,9 @@ class TurnBudget:
     def ended(self) -> str | None:
         """Why nothing more is called in this turn; None while something may be."""
         limits = self._limits
-        if len(self._rejections) >= limits.rejections:
+        if len(self._rejections) >= limits.max_rejections:
             return f"{len(self._rejections)} proposals came to nothing ({'; '.join(self._rejections)[:300]})"
-        if self._tool_calls >= limits.tool_calls:
+        if self._tool_calls >= limits.max_tool_calls:
             return f"{self._tool_calls} calls were made, the limit of one turn (tool_calls)"
         if limits.turn_tokens and self._tokens >= limits.turn_tokens:
             return f"{self._tokens} tokens were used, the limit of one turn is {limits.turn_tokens}"

@@ -11,6 +11,7 @@ from moot.bridge.server_member import ServerControls, ServerMember
 from moot.mcp.tool_pins import Pins
 from moot.mcp.upstream import StartFailed, Upstream, open_upstream
 from moot.participant import connect
+from moot.resilience.task_set import end_tasks
 
 
 @asynccontextmanager
@@ -52,5 +53,4 @@ async def bridged(
             try:
                 yield member
             finally:
-                work.cancel()
-                await asyncio.wait([work])
+                await end_tasks([work])

@@ -21,12 +21,10 @@ from moot.mcp.eras import (
     FEATURES,
     HANDSHAKE_VERSION,
     HANDSHAKE_VERSIONS,
-    INVALID_PARAMS,
     LIST_CHANGED,
     LISTS,
     LOG_LEVEL_KEY,
     LOG_LEVELS,
-    METHOD_NOT_FOUND,
     SERVER_REQUESTS,
     UNREACHABLE,
     JsonObject,
@@ -38,6 +36,7 @@ from moot.mcp.upstream import Server, ServerInfo, Upstream, UpstreamCallbacks
 from moot.participant import Control, Controls, IncomingRequest, JoinedSpace, PresenceEvent
 from moot.protocol.hidden_text import MAX_NAME_CHARS, is_visible_name, show_hidden, show_hidden_in
 from moot.protocol.operation import Json
+from moot.protocol.rpc_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 
 log = logging.getLogger(__name__)
 

@@ -6,15 +6,22 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli import program
 from moot.cli.bridge import environment_of
 from moot.cli.interruption import run_service
+from moot.cli.member_options import (
+    MEMBER_HELP,
+    add_log_level,
+    add_member_options,
+    digest_of_member,
+    member_file,
+    member_settings_of,
+    state_folder,
+)
 from moot.cli.own_children import own_children
-from moot.cli.program import RefuseToken
 from moot.errors import UsageError
 from moot.tui.terminal_escape import printable
 
@@ -41,7 +48,7 @@ an agent: prompts are chats to a member or to everybody, and proposals that you 
 requests to you. Configure it in the editor as the command of an agent, with your own token.
 """
 
-_EXAMPLES: Final = """\
+_EXAMPLES: Final = f"""\
   ANTHROPIC_API_KEY=… moot acp --gateway http://localhost:8080 --space lab --token-file claude.token \\
       --cwd ~/project -- npx -y @agentclientprotocol/claude-agent-acp
   GEMINI_API_KEY=… moot acp --gateway http://localhost:8080 --space lab --token-file gemini.token \\
@@ -51,6 +58,7 @@ _EXAMPLES: Final = """\
 
   moot acp --serve --gateway http://localhost:8080 --space lab --token-file me.token --to claude
 
+{MEMBER_HELP}
 What the agent's participant needs: chat, chat/acknowledge, mcp/proposal, mcp/withdraw, reasoning/*, and
 participant/status. A grant of mcp/request for one of its own tools (edit, execute, …) takes the place of the
 agent's own "always allow".
@@ -62,15 +70,12 @@ def add_command(commands: Any, name: str) -> None:
         commands,
         name,
         help="let an agent that speaks ACP take part in a space",
-        usage="moot acp --gateway URL --token-file FILE [options] (-- COMMAND ARGS | --serve)",
+        usage="moot acp (--as NAME | --gateway URL --token-file FILE) [options] (-- COMMAND ARGS | --serve)",
         about=_ABOUT,
         examples=_EXAMPLES,
     )
+    add_member_options(parser)
     add = parser.add_argument
-    add("--gateway", required=True, metavar="URL", help="the gateway, such as http://localhost:8080")
-    add("--space", default="", metavar="NAME", help="the space (default: the one the gateway chooses)")
-    add("--token-file", required=True, type=Path, metavar="FILE", help="the file with the member's token")
-    add("--token", action=RefuseToken)
     add("--cwd", type=Path, metavar="DIR", help="the folder that the agent works in (default: this one)")
     env_help = "a variable for the agent; NAME alone passes on our own value"
     add("--env", action="append", default=[], metavar="NAME=VALUE", help=env_help)
@@ -83,7 +88,7 @@ def add_command(commands: Any, name: str) -> None:
     add("--answers", choices=("named", "all"), default="named", help="whose chats it gets (default: named)")
     add("--serve", action="store_true", help="show the space to an editor as an agent, over stdin and stdout")
     add("--to", default="", metavar="MEMBER", help="with --serve: who gets prompts (default: everybody)")
-    add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="(default: info)")
+    add_log_level(parser)
     add("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ARGS", help="how to start the agent")
     parser.set_defaults(run=run)
 
@@ -120,14 +125,14 @@ async def _serve_editor(options: argparse.Namespace) -> int:
     from moot import logs
     from moot.acp.editor_server import EditorServer
     from moot.acp.editor_stdio import EditorLines
-    from moot.participant import connect, name_from, token_from
+    from moot.participant import connect
 
-    token, name = token_from(options.token_file), name_from(options.token_file)
+    where = member_settings_of(options)
     stdout = os.dup(1)
     # Nothing but messages goes to the editor, whoever prints.
     os.dup2(2, 1)
     logs.set_up(options.log_level, "text", None)
-    async with connect(options.gateway, options.space, token, name=name) as space:
+    async with connect(where.url, where.space, where.token.reveal(), name=where.name) as space:
         lines = EditorLines()
         server = EditorServer(space, lines.write, to=options.to)
         await server.start()
@@ -151,7 +156,6 @@ def _print_joined(member: AcpMember, me: str) -> None:
 
 def _settings(options: argparse.Namespace, environ: Mapping[str, str]) -> AcpSettings:
     from moot.acp.acp_settings import AcpSettings
-    from moot.participant import name_from, token_from
 
     argv = tuple(options.command[1:] if options.command[:1] == ["--"] else options.command)
     if not argv:
@@ -159,40 +163,27 @@ def _settings(options: argparse.Namespace, environ: Mapping[str, str]) -> AcpSet
     folder = Path(options.cwd or Path.cwd()).expanduser().resolve()
     if not folder.is_dir():
         raise UsageError(f"--cwd: there is no folder {folder}")
-    name = name_from(options.token_file)
-    if folder in options.token_file.resolve().parents:
+    where, file = member_settings_of(options), member_file(options)
+    if folder in file.parents:
         raise UsageError(
-            f"--token-file: {options.token_file} is in the folder that the agent works in; keep it elsewhere"
+            f"{file} is in the folder that the agent works in, which could read tokens there: keep it"
+            " elsewhere, or let the agent work elsewhere with --cwd"
         )
     return AcpSettings(
         argv=argv,
         folder=folder,
-        gateway=options.gateway,
-        space=options.space,
-        token=token_from(options.token_file),
-        name=name,
+        gateway=where.url,
+        space=where.space,
+        token=where.token.reveal(),
+        name=where.name,
         env=environment_of(options.env),
         inherited=environ,
-        state_folder=options.state or _state_folder(options, environ, folder, argv),
+        # One for each member, agent and folder: two must not share a home.
+        state_folder=options.state
+        or state_folder(environ) / "moot" / "acp" / digest_of_member(options, where, str(folder), *argv),
         keep_home=options.keep_home,
         trust_folder=options.trust_folder,
         probe=not options.no_probe,
         accept_unasked=options.accept_unasked,
         answers=options.answers,
     )
-
-
-def _state_folder(
-    options: argparse.Namespace, environ: Mapping[str, str], folder: Path, argv: tuple[str, ...]
-) -> Path:
-    """One for each member, agent and folder: two must not share a home."""
-    state = Path(environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    parts = (
-        options.gateway.rstrip("/"),
-        options.space,
-        str(options.token_file.resolve()),
-        str(folder),
-        *argv,
-    )
-    which = sha256("\0".join(parts).encode()).hexdigest()[:16]
-    return state / "moot" / "acp" / which

@@ -11,11 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli import program
-from moot.cli.program import RefuseToken
+from moot.cli.member_options import (
+    MEMBER_HELP,
+    add_log_level,
+    add_member_options,
+    digest_of,
+    member_file,
+    member_settings_of,
+    state_folder,
+)
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
     from moot.agent.agent_settings import AgentSettings, ModelSettings
+    from moot.agent.spending_file import SpendingFile
+    from moot.config.connect_settings import ConnectSettings
 
 _ABOUT: Final = """\
 Joins a space as an agent: a language model behind an OpenAI-compatible endpoint (a vendor's, or a local one
@@ -31,7 +41,7 @@ _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 # Names of headers whose values are secrets with every vendor.
 _SECRET_HEADER: Final = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
 
-_EXAMPLES: Final = """\
+_EXAMPLES: Final = f"""\
   moot agent --gateway http://localhost:8080 --space lab --token-file agent.token \\
       --base-url http://localhost:11434/v1 --model llama3.1
   OPENAI_API_KEY=… moot agent --gateway http://localhost:8080 --space lab --token-file agent.token \\
@@ -40,6 +50,7 @@ _EXAMPLES: Final = """\
       --api anthropic --base-url https://api.anthropic.com/v1 --model claude-sonnet-4-5 \\
       --api-key-env ANTHROPIC_API_KEY
 
+{MEMBER_HELP}
 What the agent's participant needs: chat, chat/acknowledge, mcp/proposal and mcp/withdraw; `mcp/request` of
 `*/list` to find tools by itself; reasoning/*, stream/* and participant/status to show its reasoning
 and its status. Grant more only if you trust it.
@@ -54,11 +65,8 @@ def add_command(commands: Any, name: str) -> None:
         about=_ABOUT,
         examples=_EXAMPLES,
     )
+    add_member_options(parser)
     add = parser.add_argument
-    add("--gateway", required=True, metavar="URL", help="where the space is, such as http://localhost:8080")
-    add("--space", default="", metavar="NAME", help="the space (default: the one the gateway chooses)")
-    add("--token-file", required=True, type=Path, metavar="FILE", help="holds the token of the member")
-    add("--token", action=RefuseToken)
     add("--base-url", required=True, metavar="URL", help="the endpoint, up to and with /v1")
     add(
         "--api",
@@ -86,7 +94,7 @@ def add_command(commands: Any, name: str) -> None:
     add("--no-reasoning", action="store_true", help="do not share its reasoning")
     add("--no-word-vectors", action="store_true", help="search tools by words alone (see moot[search])")
     add("--context-tokens", type=int, metavar="N", help="tokens of context that it keeps (default: 32000)")
-    add("--steps", type=int, metavar="N", help="most answers of the model in one turn (default: 16)")
+    add("--max-steps", type=int, metavar="N", help="most answers of the model in one turn (default: 16)")
     add("--tokens-per-day", type=int, metavar="N", help="most tokens within 24 hours (default: any number)")
     add("--cost-per-day", type=float, metavar="N", help="most money within 24 hours, at --prices")
     add(
@@ -94,7 +102,14 @@ def add_command(commands: Any, name: str) -> None:
         metavar="IN/OUT",
         help="what a million tokens cost, those that it reads and those that it writes, such as 0.25/2",
     )
-    add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="(default: info)")
+    add(
+        "--spending-file",
+        type=Path,
+        metavar="FILE",
+        help="keeps what it spent within 24 hours, for the two limits above "
+        "(default: below ~/.local/state/moot/spending)",
+    )
+    add_log_level(parser)
     parser.set_defaults(run=run)
 
 
@@ -106,19 +121,41 @@ def run(options: argparse.Namespace) -> int:
 
 async def _stay(options: argparse.Namespace) -> int:
     from moot import logs
-    from moot.agent.agent import serve_agent
-    from moot.participant import name_from, token_from
+    from moot.agent.model_agent import serve_agent
     from moot.tui.terminal_escape import printable
 
     model, settings = _model(options), _agent(options)
-    token = token_from(options.token_file)
+    where = member_settings_of(options)
     logs.set_up(options.log_level, "text", None)
     # At debug it writes the headers of answers, and an endpoint may repeat the key there.
     logging.getLogger("httpcore2").setLevel(logging.INFO)
-    name = name_from(options.token_file)
-    ending = await serve_agent(options.gateway, options.space, token, model, settings, name=name)
+    ending = await serve_agent(
+        where.url,
+        where.space,
+        where.token.reveal(),
+        model,
+        settings,
+        name=where.name,
+        spending_file=_spending_file(options, where),
+    )
     print(f"left the space: {ending.code} {printable(ending.reason)}".rstrip(), flush=True)
     return 1
+
+
+def _spending_file(options: argparse.Namespace, where: ConnectSettings) -> SpendingFile | None:
+    """Where a daily limit outlives the process; not by the gateway's address, whose port may be another."""
+    from moot.agent.spending_file import SpendingFile
+
+    if options.tokens_per_day is None and options.cost_per_day is None:
+        if options.spending_file is not None:
+            raise UsageError("--spending-file needs a limit: --tokens-per-day or --cost-per-day")
+        return None
+    if options.spending_file is not None:
+        return SpendingFile(options.spending_file)
+    parts = [where.space, str(member_file(options))]
+    if where.participant is not None:
+        parts.append(where.participant)
+    return SpendingFile(state_folder(os.environ) / "moot" / "spending" / f"{digest_of(*parts)}.json")
 
 
 def _model(options: argparse.Namespace) -> ModelSettings:
@@ -194,7 +231,7 @@ def _agent(options: argparse.Namespace) -> AgentSettings:
             raise UsageError(f"--instructions: {options.instructions} cannot be read: {fault}") from None
     limits = {
         "context_tokens": options.context_tokens,
-        "steps": options.steps,
+        "max_steps": options.max_steps,
         "tokens_per_day": options.tokens_per_day,
         "cost_per_day": options.cost_per_day,
     }

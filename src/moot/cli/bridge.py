@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli import program
 from moot.cli.interruption import run_service
+from moot.cli.member_options import MEMBER_HELP, add_log_level, add_member_options, member_settings_of
 from moot.cli.own_children import own_children
-from moot.cli.program import RefuseToken
 from moot.errors import MootError, UsageError
 from moot.tui.terminal_escape import printable
 
@@ -42,15 +42,14 @@ Tool definitions are pinned by their hash when they are first seen. If a tool ch
 shown in the log and in the space, and the tool is withheld until you use --accept-changes (or --no-pin).
 """
 
-_EXAMPLES: Final = """\
-  moot bridge --gateway http://localhost:8080 --space lab --token-file files.token \\
-      -- npx -y @modelcontextprotocol/server-filesystem /srv/shared
-  moot bridge --gateway http://localhost:8080 --space lab --token-file git.token \\
-      --env GIT_AUTHOR_NAME=lab -- mcp-server-git --repository .
+_EXAMPLES: Final = f"""\
+  moot bridge --as files -- npx -y @modelcontextprotocol/server-filesystem /srv/shared
+  moot bridge --as git --env GIT_AUTHOR_NAME=lab -- mcp-server-git --repository .
   moot bridge --gateway http://localhost:8080 --space lab --token-file docs.token \\
       --url https://mcp.example.org/mcp --bearer-file docs.key
 
-The token is that of a participant of the space. It needs no capability to answer requests that name it,
+{MEMBER_HELP}
+The participant needs no capability to answer requests that name it,
 `mcp/request` of `notifications/*` to report changes, and `mcp/response` to answer lists that are requested
 from everybody.
 """
@@ -61,15 +60,12 @@ def add_command(commands: Any, name: str) -> None:
         commands,
         name,
         help="let an MCP server take part in a space",
-        usage="moot bridge --gateway URL --token-file FILE [options] (--url URL | -- COMMAND ARGS)",
+        usage="moot bridge (--as NAME | --gateway URL --token-file FILE) [options] (--url URL | -- COMMAND)",
         about=_ABOUT,
         examples=_EXAMPLES,
     )
+    add_member_options(parser)
     add = parser.add_argument
-    add("--gateway", required=True, metavar="URL", help="the gateway, such as http://localhost:8080")
-    add("--space", default="", metavar="NAME", help="the space (default: the one the gateway chooses)")
-    add("--token-file", required=True, type=Path, metavar="FILE", help="the file with the member's token")
-    add("--token", action=RefuseToken)
     add("--dialect", choices=("mew", "mcpx", "m3p"), default="mew", help="the dialect to use (default: mew)")
     add("--url", help="a running MCP server, instead of a command")
     add("--transport", choices=("auto", "http", "sse"), default="auto", help="with --url (default: auto)")
@@ -85,7 +81,7 @@ def add_command(commands: Any, name: str) -> None:
     add("--pins", type=Path, metavar="FILE", help="where definitions are pinned (default: .moot/pins.json)")
     add("--no-pin", action="store_true", help="offer tools whose definition changed; changes are still shown")
     add("--accept-changes", action="store_true", help="accept all changes since the last run")
-    add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="(default: info)")
+    add_log_level(parser)
     add("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ARGS", help="how to start the MCP server")
     parser.set_defaults(run=run)
 
@@ -156,7 +152,6 @@ def _settings(options: argparse.Namespace) -> BridgeSettings:
 
     from moot.bridge.bridge_settings import BridgeSettings
     from moot.mcp.upstream import UpstreamLimits, UpstreamOptions
-    from moot.participant import name_from, token_from
 
     limits = UpstreamLimits()
     for name in ("start_seconds", "call_seconds"):
@@ -166,12 +161,13 @@ def _settings(options: argparse.Namespace) -> BridgeSettings:
         if not value > 0:
             raise UsageError(f"--{name.replace('_', '-')} must be more than 0")
         limits = replace(limits, **{name: value})
+    where = member_settings_of(options)
     return BridgeSettings(
         server=_server(options),
-        gateway=options.gateway,
-        space=options.space,
-        token=token_from(options.token_file),
-        name=name_from(options.token_file),
+        gateway=where.url,
+        space=where.space,
+        token=where.token.reveal(),
+        name=where.name,
         dialect=options.dialect,
         pin=not options.no_pin,
         pins_file=options.pins or Path(".moot/pins.json"),

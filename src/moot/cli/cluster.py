@@ -76,8 +76,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _ask(options: argparse.Namespace) -> dict[str, Any]:
     """Raises UsageError, Refused, or Unreachable when no gateway answers."""
-    from moot.config.connect_settings import URL, read_token
+    from moot.config.connect_settings import URL
     from moot.errors import Unreachable
+    from moot.private_files import token_from
 
     given = options.gateway or os.environ.get(URL) or ""
     urls = [each for url in given.split(",") if (each := url.strip())]
@@ -86,7 +87,7 @@ def _ask(options: argparse.Namespace) -> dict[str, Any]:
     file = options.admin_token_file or os.environ.get("MOOT_ADMIN_TOKEN_FILE")
     if not file:
         raise UsageError("--admin-token-file FILE is missing: the token of an administrator of the gateway")
-    token = read_token(Path(file)).reveal()
+    token = token_from(file)
     missed: list[str] = []
     for url in urls:
         try:
@@ -118,8 +119,8 @@ def _request(url: str, token: str, *, compare: bool) -> dict[str, Any]:
     except ValueError:
         body = None
     if not isinstance(body, dict) or answer.status_code >= 500:
-        said = body.get("message") if isinstance(body, dict) else "that is no gateway of ours"
-        raise Unreachable(f"{url} answered with HTTP {answer.status_code}: {said}")
+        why = body.get("message") if isinstance(body, dict) else "that is no gateway of ours"
+        raise Unreachable(f"{url} answered with HTTP {answer.status_code}: {why}")
     if answer.status_code != 200:
         raise Refused(str(body.get("message") or f"{url} answered with HTTP {answer.status_code}"))
     return body
@@ -142,12 +143,12 @@ def _print_status(status: dict[str, Json]) -> None:
     columns = ("GATEWAY", "STATE", "VERSION", "HEARTBEAT", "LAG", "PENDING")
     print_table(TextTable(columns, [_gateway_row(each) for each in gateways], right=(3, 4, 5)))
     print()
-    told = [each for each in gateways if each["shards"]]
-    heads = ("SHARD", "LEADER", "COPIES", "LAST", *(f"READ BY {each['name']}" for each in told))
-    rows = [_stream_row(stream, told) for stream in nats["streams"]]
+    answering = [each for each in gateways if each["shards"]]
+    heads = ("SHARD", "LEADER", "COPIES", "LAST", *(f"READ BY {each['name']}" for each in answering))
+    rows = [_stream_row(stream, answering) for stream in nats["streams"]]
     print_table(TextTable(heads, rows, right=range(3, len(heads))))
     print()
-    states = list(_state_rows(told))
+    states = list(_state_rows(answering))
     if states:
         print_table(TextTable(("SPACE", "HASHED AT", "STATE", "GATEWAYS"), states, right=(1,)))
     else:

@@ -31,7 +31,7 @@ decide       proposals   list the proposals that wait for a decision
              approve     make exactly the proposed call; `reject` rejects it
 connect      agent       let a language model take part
              bridge      let an MCP server take part
-             acp         let Claude Code, Codex, Gemini CLI, … take part
+             acp         let Claude Code, Codex, … take part; `a2a`: A2A agents
              mcp         let an MCP client (Claude Code, Cursor, …) take part
 manage       member      invite, grant, revoke, pause, resume, kick, status, …
              proposal    vote, withdraw, explain, history
@@ -70,6 +70,7 @@ COMMANDS: Final = {
     "reject": "client.operation_commands",
     "agent": "agent",
     "acp": "acp",
+    "a2a": "a2a",
     "hook": "hook",
     "bridge": "bridge",
     "mcp": "mcp",

@@ -91,7 +91,7 @@ def _run_here(vectors: Vectors) -> Iterator[VectorOutcome]:
         try:
             run_vector(vector, PureDriver(vector.space))
         except Failed as difference:
-            yield VectorOutcome(source, vector, "failed", str(difference))
+            yield VectorOutcome(source, vector, "failed", str(difference), difference.rows)
         else:
             yield VectorOutcome(source, vector, "passed")
 
@@ -133,6 +133,7 @@ def _print_as_json(outcomes: Iterable[VectorOutcome], *, as_json: bool) -> Itera
                 "rows": outcome.vector.rows,
                 "passed": None if outcome.verdict == "not runnable" else outcome.verdict == "passed",
                 "message": outcome.message,
+                "breaks": outcome.breaks,
             }
             print(json.dumps(row), flush=True)
         yield outcome

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moot import __version__
 from moot.cli.extras import check_installed
+from moot.cli.member_options import add_log_level, state_folder
 from moot.cli.program import Parser, run_program
 from moot.errors import UsageError
 
@@ -109,12 +110,7 @@ def _parser(_: Sequence[str]) -> Parser:
         "--payloads", action="store_true", help="show the payloads of events, as far as they can be decrypted"
     )
     add("--quiet", action="store_true", help="do not print events")
-    add(
-        "--log-level",
-        default="warning",
-        choices=("debug", "info", "warning", "error"),
-        help="level of the log on stderr (default warning)",
-    )
+    add_log_level(parser, "warning")
     parser.set_defaults(run=lambda chosen: _check_and_run(parser, chosen))
     return parser
 
@@ -320,8 +316,7 @@ async def _attach(settings: DevServerSettings, status: dict[str, Any]) -> None:
 
 
 def _state_file() -> Path:
-    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(base) / "moot" / "devserver.json"
+    return state_folder(os.environ) / "moot" / "devserver.json"
 
 
 def _save_run(settings: DevServerSettings) -> None:

@@ -39,6 +39,7 @@ def exit_code_of(fault: Exception) -> int:
         ConnectionClosed,
         ConnectionLost,
         Expired,
+        FolderInUse,
         NotAllowed,
         Rejected,
         TimedOut,
@@ -46,6 +47,9 @@ def exit_code_of(fault: Exception) -> int:
         Withdrawn,
     )
 
+    # The call was right: the same one works when the other process has ended.
+    if isinstance(fault, FolderInUse):
+        return EXIT_FAILED
     if isinstance(fault, UsageError):
         return EXIT_USAGE
     if isinstance(fault, Refused | NotAllowed | Rejected | Withdrawn):

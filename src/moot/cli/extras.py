@@ -10,6 +10,7 @@ from moot.errors import MootError
 # Extra → the modules that it brings and a plain `pip install moot` does not.
 # `cryptography` is no mark of XProtocol: the MCP SDK brings it too, in whatever version it likes.
 EXTRAS: Final = {
+    "a2a": ("a2a", "google", "httpx"),
     "cluster": ("nats",),
     "keyring": ("keyring",),
     "rules": ("sqlglot", "tree_sitter", "tree_sitter_bash"),

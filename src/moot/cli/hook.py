@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 from contextlib import ExitStack
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli import program
-from moot.cli.program import RefuseToken
+from moot.cli.member_options import add_explicit_member_options, digest_of, state_folder
 from moot.errors import MootError
 
 if TYPE_CHECKING:
@@ -38,10 +38,7 @@ def add_command(commands: Any, name: str) -> None:
     )
     add = parser.add_argument
     add("agent", choices=("claude-code", "codex", "gemini"), help="whose hook this is")
-    add("--gateway", required=True, metavar="URL", help="the gateway, such as http://localhost:8080")
-    add("--space", default="", metavar="NAME", help="the space (default: the one the gateway chooses)")
-    add("--token-file", required=True, type=Path, metavar="FILE", help="the file with the agent's token")
-    add("--token", action=RefuseToken)
+    add_explicit_member_options(parser)
     wait_help = "how long to wait for a decision (default 3500)"
     add("--wait-seconds", type=float, default=3_500.0, metavar="N", help=wait_help)
     state_help = "keeps which proposals are waited for (default: below ~/.local/state)"
@@ -74,7 +71,10 @@ async def _wait(options: argparse.Namespace, agent: AgentName, call: HookCall) -
     from moot.participant import ParticipantLimits, connect, name_from, token_from
     from moot.private_files import use_folder
 
-    state = options.state or _state_folder(options, agent)
+    state = options.state
+    if state is None:
+        member = digest_of(options.gateway.rstrip("/"), options.space, str(options.token_file.resolve()))
+        state = state_folder(os.environ) / "moot" / "hook" / f"{agent}-{member}"
     use_folder(state, what="the state folder", option="--state DIR")
     limits = ParticipantLimits(connect_seconds=_CONNECT_SECONDS)
     with ExitStack() as stack:
@@ -88,13 +88,3 @@ async def _wait(options: argparse.Namespace, agent: AgentName, call: HookCall) -
             limits=limits,
         ) as space:
             return await HookGate(space, state, stack).wait_for_release(call.params, options.wait_seconds)
-
-
-def _state_folder(options: argparse.Namespace, agent: str) -> Path:
-    import os
-
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    which = sha256(
-        "\0".join([options.gateway.rstrip("/"), options.space, str(options.token_file.resolve())]).encode()
-    )
-    return state / "moot" / "hook" / f"{agent}-{which.hexdigest()[:16]}"

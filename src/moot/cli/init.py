@@ -24,6 +24,7 @@ _EXAMPLES = """\
   moot init                          an agent that proposes changes to files; you decide (no model needed)
   moot init coder                    a language model for the project in this folder
   moot init research-team team --base-url http://localhost:11434/v1 --model qwen3 --key-env OLLAMA_KEY
+  moot init coder --api anthropic
   moot init --list
   moot init --from                   lists the configurations of your MCP clients
   moot init claude-code ~/project --gateway http://localhost:8080 --space lab --token-file claude.token
@@ -57,9 +58,20 @@ def add_command(commands: Any, name: str) -> None:
         help="take the MCP servers of this file; without FILE, list the files of your MCP clients",
     )
     add("--space", metavar="NAME", help="the name of the space (default: that of the folder)")
-    add("--base-url", metavar="URL", help="of the model's API (default: https://api.openai.com/v1)")
-    add("--model", metavar="NAME", help="which model agents use (default: gpt-5-mini)")
-    add("--key-env", metavar="NAME", help="the variable with the API key (default: OPENAI_API_KEY)")
+    add(
+        "--api",
+        choices=("chat", "responses", "anthropic"),
+        default="chat",
+        help="what the model's endpoint speaks: OpenAI's chat completions or responses, or Anthropic's "
+        "messages (default: chat)",
+    )
+    add("--base-url", metavar="URL", help="of the model's API (default: that of OpenAI, or of Anthropic)")
+    add("--model", metavar="NAME", help="which model agents use (default: gpt-5-mini, or claude-sonnet-4-5)")
+    add(
+        "--key-env",
+        metavar="NAME",
+        help="the variable with the API key (default: OPENAI_API_KEY, or ANTHROPIC_API_KEY)",
+    )
     add("--gateway", metavar="URL", help="for an agent's hook: the gateway")
     add("--token-file", type=Path, metavar="FILE", help="for an agent's hook: the token of its member")
     add("--print", dest="print_only", action="store_true", help="for an agent's hook: only print it")
@@ -91,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     template = scaffold.template_named(options.template or scaffold.DEFAULT)
     folder: Path = options.folder
-    given = {name: getattr(options, name) for name in ("base_url", "model", "key_env")}
+    given = {name: getattr(options, name) for name in ("api", "base_url", "model", "key_env")}
     values = scaffold.TemplateValues(
         space=options.space or scaffold.space_name(folder),
         **{name: value for name, value in given.items() if value is not None},

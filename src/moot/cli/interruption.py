@@ -61,11 +61,15 @@ def run_errand(command: Coroutine[Any, Any, T]) -> T:
 
 def _run(command: Coroutine[Any, Any, T], interruption: Interruption) -> T:
     from moot.net import event_loop
+    from moot.resilience.task_set import end_other_tasks
 
     interruption.install()
     try:
         with asyncio.Runner(loop_factory=event_loop.new_event_loop) as runner:
-            return runner.run(interruption.run(command))
+            try:
+                return runner.run(interruption.run(command))
+            finally:
+                runner.run(end_other_tasks())
     except SignalReceived:
         raise SystemExit(interruption.exit_code) from None
     finally:

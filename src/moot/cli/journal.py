@@ -300,8 +300,8 @@ _HEADINGS: Final = ("NUMBER", "TIME", "WHO", "KIND", "ID", "TO", "ABOUT", "OUTCO
 
 def _table_row(record: JournalRecord) -> tuple[str, ...]:
     """Number, time, who, what, to whom, about what, what came of it, and the beginning of the rest."""
-    said = record.envelope_fields
-    rest: Json = said.get("payload")
+    envelope = record.envelope_fields
+    rest: Json = envelope.get("payload")
     if rest is None:
         rest = {name: value for name, value in record.fields.items() if name not in _KNOWN}
     summary = "" if rest in ({}, None) else printable_json(strict_json.encode(rest))
@@ -311,7 +311,7 @@ def _table_row(record: JournalRecord) -> tuple[str, ...]:
         record.text("who") or "-",
         record.kind,
         record.id or "",
-        ", ".join(_names(said.get("to"))),
+        ", ".join(_names(envelope.get("to"))),
         ", ".join(record.correlations),
         record.text("out"),
         cut(summary, _SUMMARY_CHARACTERS),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from moot.errors import UsageError
 from moot.protocol.envelope import rfc3339
-from moot.store.database import StoredSnapshot, spaces_with_snapshots, stored_snapshots
+from moot.store.database import StoredSnapshot, spaces_with_snapshots, stored_marker, stored_snapshots
 from moot.store.journal_reader import verify
 from moot.store.journal_segments import repair_hint
 from moot.store.position_marker import MARKER_FILE, read_marker
@@ -104,6 +104,11 @@ def _known_positions(data: Path, space: str, folder: Path, faults: list[str]) ->
             known.append((marker.record, f"{MARKER_FILE} tells of"))
     except UsageError as fault:
         faults.append(str(fault).partition(" Restore ")[0])
+    try:
+        if (noted := stored_marker(data / "moot.sqlite", space)) is not None:
+            known.append((noted.record, "moot.sqlite tells of"))
+    except UsageError as fault:
+        faults.append(str(fault))
     return known
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import argparse
 import errno
+import gc
 import os
 import sys
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import IO, Any, Final, NoReturn
 
 from moot.cli.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_READER_GONE, exit_code_of
@@ -199,7 +200,9 @@ def _run(
     check: Callable[[], None] | None,
 ) -> int:
     try:
-        options = make_parser(words).parse(words)
+        with _loading():
+            parser = make_parser(words)
+        options = parser.parse(words)
     except SystemExit as ended:
         # Help, the version, or a mistake in the call.
         code = _flush_output(name, ended.code if isinstance(ended.code, int) else 0)
@@ -215,6 +218,20 @@ def _run(
             raise
         code = explain(options, cause)
     return code
+
+
+@contextmanager
+def _loading() -> Iterator[None]:
+    """Look for no garbage meanwhile: what a command loads stays, and looking takes a tenth of its start."""
+    if not owns_process:
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _check_current_folder() -> None:

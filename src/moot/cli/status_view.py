@@ -13,7 +13,7 @@ from moot.tui.terminal_escape import printable
 from moot.tui.text_table import TextTable, cut
 from moot.up.part_status import PartStatus
 
-_HEADS: Final = ("NAME", "WHAT", "STATE", "HERE", "FOR", "RESTARTS", "SAYS")
+_HEADS: Final = ("NAME", "KIND", "STATE", "JOINED", "TIME", "RESTARTS", "MESSAGE")
 _GAP: Final = "  "
 # A name has at most 64 characters; a table of them is no table.
 _NAME_CHARS: Final = 24
@@ -38,7 +38,9 @@ def table(
 ) -> list[str]:
     """The lines of the table, none wider than the terminal, and no more than it has."""
     width = max(LEAST_WIDTH, min(width, _MOST_WIDTH))
-    rows = [_row(status, now, several=several) for status in statuses if status.kind != "gateway"]
+    # The title is about our own gateway; further ones are those of a cluster.
+    shown_statuses = [each for each in statuses if (each.kind, each.name) != ("gateway", "gateway")]
+    rows = [_row(status, now, several=several) for status in shown_statuses]
     shown = rows[: max(1, height - 4)]
     lines = [cut(printable(title), width), *TextTable(_HEADS, shown).lines(width)]
     if len(rows) > len(shown):
@@ -48,12 +50,12 @@ def table(
 
 def _row(status: PartStatus, now: float, *, several: bool) -> tuple[str, ...]:
     name = f"{status.space}/{status.name}" if several else status.name
-    is_person = status.kind == "person"
+    is_person, is_ours = status.kind == "person", status.kind in ("gateway", "nats")
     return (
         cut(printable(name), _NAME_CHARS),
         status.kind,
         "" if is_person else status.state,
-        "yes" if status.joined else "no",
+        "" if is_ours else "yes" if status.joined else "no",
         "" if is_person or status.state == "idle" else duration(now - status.since),
         str(status.restarts) if status.restarts else "",
         printable(status.message),
@@ -133,7 +135,8 @@ class ChangeLines:
         facts: list[str] = [status.state]
         if status.pid is not None:
             facts.append(f"pid {status.pid}")
-        if status.kind != "gateway" and status.state == "running":
+        is_ours = status.kind in ("gateway", "nats")
+        if not is_ours and status.state == "running":
             facts.append("in the space" if status.joined else "not in the space yet")
-        message = status.message if status.state != "running" or status.kind == "gateway" else ""
+        message = status.message if status.state != "running" or is_ours else ""
         return f"{printable(name)}: {', '.join(facts)}" + (f" ({printable(message)})" if message else "")

@@ -8,15 +8,21 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli import program
 from moot.errors import UsageError
+from moot.resilience.task_set import end_tasks
 
 if TYPE_CHECKING:
     from moot.config import Configuration, Secret
+    from moot.up.local_cluster import LocalCluster
     from moot.up.space_runner import SpaceRunner
+
+    Read = Callable[[], tuple[Configuration, dict[str, Secret]]]
 
 # How often the view polls what does not report its changes (who is in the space).
 _POLL_SECONDS: Final = 0.25
@@ -34,6 +40,7 @@ _EXAMPLES = """\
   moot init filesystem lab && moot up lab     a space from nothing
   moot join                                   in another terminal, in that folder: join it
   moot up --start reviewer --port 0           also a member with auto_start: false, on a free port
+  moot up --cluster 3                         three gateways that serve the same space, to try
   moot up --json | tee status.jsonl           for machines
 """
 
@@ -53,6 +60,12 @@ def add_command(commands: Any, name: str) -> None:
     add("--data", type=Path, metavar="DATA", help="journal, tokens and logs (default: .moot in the folder)")
     add("--start", action="append", default=[], metavar="NAME", help="start this one too (auto_start: false)")
     add("--without", action="append", default=[], metavar="NAME", help="do not start this one")
+    add(
+        "--cluster",
+        type=int,
+        metavar="N",
+        help="to try a cluster: three NATS servers and N gateways (2 to 5) on this machine, in DATA/cluster",
+    )
     add("--plain", action="store_true", help="lines instead of a table, on a terminal too")
     add("--json", action="store_true", help="one JSON object per change")
     parser.set_defaults(run=run)
@@ -91,7 +104,10 @@ async def _up(options: argparse.Namespace, stop: asyncio.Event) -> int:
     from moot.up.space_runner import SpaceRunner, StartSelection
 
     path = config_in(options.place)
-    configuration, secrets = _read(options, path)
+    cluster = None if options.cluster is None else _local_cluster(options, path)
+    environ = dict(os.environ) | ({} if cluster is None else cluster.environ(1))
+    read = partial(_read, options, path, environ)
+    configuration, secrets = read()
     _log_to_file(configuration)
     runner = SpaceRunner(
         configuration,
@@ -99,19 +115,21 @@ async def _up(options: argparse.Namespace, stop: asyncio.Event) -> int:
         folder=folder_of(path),
         environ=os.environ,
         selection=StartSelection(also=frozenset(options.start), without=frozenset(options.without)),
+        cluster=cluster,
     )
-    _reload_on_hangup(runner, options, path)
+    _reload_on_hangup(runner, read)
     table = not options.plain and not options.json and _can_show_table()
     for note in configuration.notes:
         _note(note, options)
+    if cluster is not None:
+        _note(f"starting three NATS servers and {options.cluster} gateways; this takes some seconds", options)
     view = asyncio.create_task(_show(runner, options, table=table))
     # When the output is closed (`moot up | head`), stop everything.
     view.add_done_callback(lambda _: stop.set())
     try:
         await runner.run(stop)
     finally:
-        view.cancel()
-        await asyncio.wait([view])
+        await end_tasks([view])
     if not view.cancelled():
         view.result()
     if not options.json:
@@ -128,12 +146,31 @@ def _can_show_table() -> bool:
     return shutil.get_terminal_size().columns >= LEAST_WIDTH
 
 
-def _read(options: argparse.Namespace, path: Path) -> tuple[Configuration, dict[str, Secret]]:
+def _local_cluster(options: argparse.Namespace, path: Path) -> LocalCluster:
+    from moot.cli.extras import check_installed
+    from moot.up.local_cluster import MAX_GATEWAYS, MIN_GATEWAYS, LocalCluster
+
+    check_installed("cluster")
+    if not MIN_GATEWAYS <= options.cluster <= MAX_GATEWAYS:
+        raise UsageError(f"--cluster {options.cluster}: from {MIN_GATEWAYS} to {MAX_GATEWAYS} gateways")
+    gateway = _read(options, path, os.environ)[0].gateway
+    if gateway.cluster is not None:
+        raise UsageError(
+            f"{path} has gateway.cluster already: start its gateways with `moot serve`, without --cluster"
+        )
+    return LocalCluster(
+        options.cluster, config=path, data=gateway.data, host=options.host, environ=os.environ
+    )
+
+
+def _read(
+    options: argparse.Namespace, path: Path, environ: Mapping[str, str]
+) -> tuple[Configuration, dict[str, Secret]]:
     from moot.config import load
 
     secrets: dict[str, Secret] = {}
     configuration = load(
-        path, environ=os.environ, data=options.data, host=options.host, port=options.port, secrets=secrets
+        path, environ=environ, data=options.data, host=options.host, port=options.port, secrets=secrets
     )
     return configuration, secrets
 
@@ -147,21 +184,20 @@ def _log_to_file(configuration: Configuration) -> None:
     logs.set_up(log.level, log.format, file, file_bytes=log.file_bytes, max_old_files=log.max_old_files)
 
 
-def _reload_on_hangup(runner: SpaceRunner, options: argparse.Namespace, path: Path) -> None:
+def _reload_on_hangup(runner: SpaceRunner, read: Read) -> None:
     reloading: set[asyncio.Task[None]] = set()
 
     def reload() -> None:
-        task = asyncio.create_task(_reload(runner, options, path))
+        task = asyncio.create_task(_reload(runner, read))
         reloading.add(task)
         task.add_done_callback(reloading.discard)
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
 
 
-async def _reload(runner: SpaceRunner, options: argparse.Namespace, path: Path) -> None:
+async def _reload(runner: SpaceRunner, read: Read) -> None:
     try:
-        configuration, secrets = _read(options, path)
-        notes = await runner.reload(configuration, secrets)
+        notes = await runner.reload(*read())
     except UsageError as fault:
         # The space keeps running as it is: a typo must not stop it.
         runner.notes.append(f"not reloaded: {fault}")
@@ -181,6 +217,8 @@ async def _show(runner: SpaceRunner, options: argparse.Namespace, *, table: bool
     await runner.ready.wait()
     if not options.json:
         print(f"moot gateway listening on {runner.gateway.url}; logs in {runner.data / 'logs'}", flush=True)
+        for line in _cluster_lines(runner):
+            print(line, flush=True)
         for line in _sign_in_lines(runner, config_in(options.place)):
             print(line, flush=True)
     while True:
@@ -202,6 +240,20 @@ async def _show(runner: SpaceRunner, options: argparse.Namespace, *, table: bool
                 await runner.changed.wait()
         except TimeoutError:
             continue
+
+
+def _cluster_lines(runner: SpaceRunner) -> list[str]:
+    """Where the other gateways of a cluster are, and how to ask for its state."""
+    from moot.up.local_cluster import ADMIN
+
+    if not runner.other_urls:
+        return []
+    urls = ",".join([runner.url, *runner.other_urls])
+    token = runner.configuration.admin_token_files[ADMIN]
+    return [
+        *(f"another gateway of the cluster on {url}" for url in runner.other_urls),
+        f"its state: moot cluster status --gateway {urls} --admin-token-file {token}",
+    ]
 
 
 def _sign_in_lines(runner: SpaceRunner, config: Path) -> list[str]:

@@ -46,7 +46,7 @@ class LoggedInput(NamedTuple):
         return _SIZES.size + len(self.head) + len(self.raw)
 
 
-class Batch(NamedTuple):
+class LogBatch(NamedTuple):
     head: BatchHead
     inputs: list[LoggedInput]
 
@@ -61,7 +61,7 @@ def encode_batch(head: BatchHead, inputs: Iterable[LoggedInput]) -> bytes:
     return b"".join(parts)
 
 
-def decode_batch(data: bytes) -> Batch:
+def decode_batch(data: bytes) -> LogBatch:
     """Raises UsageError for what no gateway of this version wrote."""
     line, _, rest = data.partition(b"\n")
     try:
@@ -83,4 +83,4 @@ def decode_batch(data: bytes) -> Batch:
         if place > end:
             raise UsageError("a message of the log is cut off")
         inputs.append(LoggedInput(rest[start:middle], rest[middle:place]))
-    return Batch(head, inputs)
+    return LogBatch(head, inputs)

@@ -17,7 +17,7 @@ class KnownGateway(msgspec.Struct):
 
     epoch: int
     version: str = ""
-    lives: bool = True
+    is_alive: bool = True
     # The log's time of its last heartbeat.
     beat_at: float = 0.0
     # Heartbeats of others since it last wrote, by their names.
@@ -39,7 +39,7 @@ class GatewayTable:
             return True
         if known.epoch > epoch:
             return False
-        known.lives = True
+        known.is_alive = True
         known.missed.clear()
         return True
 
@@ -60,11 +60,11 @@ class GatewayTable:
         gone = []
         self.known[name].beat_at = time
         for other, known in self.known.items():
-            if other == name or not known.lives:
+            if other == name or not known.is_alive:
                 continue
             missed = known.missed[name] = known.missed.get(name, 0) + 1
             if missed >= self.gone_beats:
-                known.lives = False
+                known.is_alive = False
                 known.missed.clear()
                 gone.append(other)
         return gone
@@ -72,10 +72,10 @@ class GatewayTable:
     def note_stop(self, name: str) -> None:
         """A gateway said that it stops."""
         if name in self.known:
-            self.known[name].lives = False
+            self.known[name].is_alive = False
 
     def living(self) -> list[str]:
-        return sorted(name for name, known in self.known.items() if known.lives)
+        return sorted(name for name, known in self.known.items() if known.is_alive)
 
     @property
     def first(self) -> str | None:
@@ -83,7 +83,7 @@ class GatewayTable:
         return next(iter(self.living()), None)
 
     def others_of(self, name: str) -> Iterator[tuple[str, KnownGateway]]:
-        return ((other, known) for other, known in self.known.items() if other != name and known.lives)
+        return ((other, known) for other, known in self.known.items() if other != name and known.is_alive)
 
     def save(self) -> dict[str, object]:
         return {name: msgspec.to_builtins(known) for name, known in self.known.items()}

@@ -15,17 +15,18 @@ from typing import Any
 
 import nats.js.errors
 
-from moot.cluster.batch import Batch, decode_batch
+from moot.cluster.batch import LogBatch, decode_batch
 from moot.cluster.log_reader import LogReader
 from moot.cluster.log_writer import LogWriter, PendingInput
 from moot.cluster.nats_connection import ClusterConnection, retry
 from moot.config.cluster_config import ClusterConfig
 from moot.errors import UsageError
+from moot.resilience.task_set import end_tasks
 
 log = logging.getLogger(__name__)
 
 # Sequence, the server's time in seconds, what was written, and our own inputs in it.
-OnBatch = Callable[[int, float, Batch, Sequence[PendingInput]], None]
+OnBatch = Callable[[int, float, LogBatch, Sequence[PendingInput]], None]
 
 
 class SharedLog:
@@ -95,9 +96,7 @@ class SharedLog:
         self._start(self._beat())
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
 
     def fail(self, why: UsageError) -> None:
         if not self.failed.done():

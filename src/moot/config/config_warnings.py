@@ -32,6 +32,11 @@ def warnings_of(
         yield "gateway.allow_query_token: tokens in URLs end up in logs and histories"
     if gateway.ping_timeout_seconds > gateway.ping_seconds > 0:
         yield "gateway.ping_timeout_seconds: longer than ping_seconds, so answers get ping_seconds only"
+    if any(provider.mcp for provider in gateway.oidc) and gateway.max_connections_per_address:
+        yield (
+            f"gateway.max_connections_per_address: so many ({gateway.max_connections_per_address}) people at"
+            " most can use an MCP server of gateway.oidc.mcp at the same time; 0 lifts it"
+        )
     for name, space in spaces.items():
         yield from _about_space(name, space)
     largest = max((space.config.limits.envelope.max_bytes for space in spaces.values()), default=0)

@@ -23,7 +23,7 @@ from moot.config.configuration import Configuration, SpaceSettings
 from moot.config.gateway_config import GatewayConfig, Secret, bracketed, is_wildcard
 from moot.config.loader import load
 from moot.errors import UsageError
-from moot.private_files import read_secret
+from moot.private_files import name_from, token_from
 
 # In the order in which they are looked for; the last is where the reference implementation keeps its own.
 CONFIG_NAMES: Final = ("moot.yaml", "space.yaml", ".mew/space.yaml")
@@ -35,6 +35,7 @@ SPACE: Final = "MOOT_SPACE"
 PARTICIPANT: Final = "MOOT_PARTICIPANT"
 TOKEN: Final = "MOOT_TOKEN"
 TOKEN_FILE: Final = "MOOT_TOKEN_FILE"
+PERSONAL_VARIABLES: Final = frozenset((URL, SPACE, PARTICIPANT, TOKEN, TOKEN_FILE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +80,8 @@ def connect_settings(asked: CliOverrides, *, environ: Mapping[str, str], folder:
         file = token = None
     name = environ.get(PARTICIPANT) if token is not None else None
     if file is not None:
-        token = read_token(file)
-        name = file.stem if file.suffix == ".token" else None
+        token = Secret(token_from(file))
+        name = name_from(file)
     url = asked.gateway or environ.get(URL)
     space = asked.space or environ.get(SPACE) or ""
     if url is not None and token is not None:
@@ -88,17 +89,6 @@ def connect_settings(asked: CliOverrides, *, environ: Mapping[str, str], folder:
     if asked.gateway is not None:
         raise UsageError("--gateway needs --token-file FILE: the token that it let you have")
     return _from_config(asked, environ, folder, token)
-
-
-def read_token(file: Path) -> Secret:
-    """The token in a file; raises UsageError, also when others may read it."""
-    try:
-        text = read_secret(file).decode("ascii", "replace").strip()
-    except OSError as fault:
-        raise UsageError(f"{file}: cannot be read: {fault.strerror}") from None
-    if not text or not text.isprintable() or " " in text or "\ufffd" in text:
-        raise UsageError(f"{file}: holds no token: one line of visible characters")
-    return Secret(text)
 
 
 def tokens_of(settings: SpaceSettings, name: str, secrets: Mapping[str, Secret]) -> Iterator[Secret]:

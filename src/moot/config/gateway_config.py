@@ -82,6 +82,8 @@ class SmtpConfig(msgspec.Struct, frozen=True, kw_only=True):
     password: Secret | None = None
     # A mail server that takes longer is down as far as the inviter is concerned.
     timeout_seconds: Seconds = 15
+    # Invitations of one member that are mailed; of more, the inviter has the tokens. 0: any number.
+    max_invitations_per_minute: Count = 10
 
 
 class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,10 +165,14 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     joins_per_second: Annotated[float, msgspec.Meta(ge=0)] = 50
     # A one-time link that signs a person in on another device is valid for ten minutes.
     sign_in_link_seconds: Seconds = 600
+    # Such links of one participant: a person who tries it on several devices. 0: any number.
+    sign_in_links_per_minute: Annotated[float, msgspec.Meta(ge=0)] = 10
     # Links that wait to be redeemed; of more, the oldest become void.
     max_sign_in_links: Positive = 256
     # The longest life of a token of `moot member token`: a day; for longer ones there are lasting tokens.
     max_minted_token_seconds: Seconds = 86_400
+    # Such tokens that one participant may ask for: one for each job of a busy script. 0: any number.
+    minted_tokens_per_minute: Annotated[float, msgspec.Meta(ge=0)] = 60
     # Eight members with eight windows each behind one address; 0 lifts it, as a proxy in front needs.
     max_connections_per_address: Count = 64
     # Twice what the benchmark holds; at 32 KiB each, 640 MiB.

@@ -16,46 +16,21 @@ from typing import Any, Final
 
 import msgspec
 
-from moot.config.cluster_config import ClusterConfig
 from moot.config.config_warnings import warnings_of
 from moot.config.configuration import Access, Configuration, SpaceSettings
 from moot.config.environment import blamed, with_overrides
-from moot.config.gateway_config import (
-    GatewayConfig,
-    HttpConfig,
-    JournalConfig,
-    JournalMode,
-    LogConfig,
-    Secret,
-    SmtpConfig,
-    TlsConfig,
-)
-from moot.config.notification_reader import (
-    check_mail,
-    notification_notes,
-    read_notifications,
-    read_public_url,
-)
+from moot.config.gateway_config import Secret
+from moot.config.gateway_reader import read_admins, read_gateway, read_journal_mode
+from moot.config.notification_reader import notification_notes
 from moot.config.oidc_reader import read_oidc
 from moot.config.participant_reader import ReadContext, read_participants
 from moot.config.profiles import BUILT_IN, read_profiles, rights_of
-from moot.config.section_reader import (
-    at,
-    check_keys,
-    checked,
-    mapping,
-    one_of,
-    optional,
-    read_plain,
-    read_struct,
-    strings,
-)
+from moot.config.section_reader import at, check_keys, checked, mapping, one_of, optional, read_plain, strings
 from moot.config.server_reader import read_servers
 from moot.config.space_reader import SPACE_KEYS, participant_name, read_setting
 from moot.config.strict_yaml import read_yaml
 from moot.config.token_source import TokenSource
 from moot.errors import UsageError
-from moot.private_files import read_secret
 from moot.protocol.operation import Json
 from moot.space.config import SpaceConfig
 
@@ -120,7 +95,7 @@ def _load(
             section[key] = str(Path(value).absolute()) if key == "data" else value
             origins[f"gateway.{key}"] = f"--{key}"
     try:
-        gateway = _read_gateway(section, folder, environ)
+        gateway = read_gateway(section, folder, environ)
     except UsageError as fault:
         raise blamed(fault, origins) from None
 
@@ -135,7 +110,7 @@ def _load(
     spaces = _reference_space(document, reading) if is_reference else _spaces(document, reading)
     admin_files: dict[str, Path] = {}
     if "admin_tokens" in section:
-        gateway, admin_files = _with_admins(gateway, section["admin_tokens"], reading)
+        gateway, admin_files = read_admins(gateway, section["admin_tokens"], reading)
     if "oidc" in section:
         try:
             oidc = read_oidc(section["oidc"], "gateway.oidc", reading.profiles, spaces)
@@ -166,7 +141,10 @@ def _document(path: Path) -> Json:
         hint = f"; there is {path / inside}" if inside else "; name the moot.yaml or space.yaml"
         raise UsageError(f"is a folder{hint}") from None
     except FileNotFoundError:
-        raise UsageError("there is no such file; `moot init` makes a moot.yaml") from None
+        # Where the reference implementation puts it.
+        hidden = path.parent / ".mew" / path.name
+        hint = f"there is {hidden}" if hidden.is_file() else "`moot init` makes a moot.yaml"
+        raise UsageError(f"there is no such file; {hint}") from None
     except OSError as fault:
         raise UsageError(f"cannot be read: {fault.strerror}") from None
     except UnicodeDecodeError:
@@ -175,127 +153,6 @@ def _document(path: Path) -> Json:
     if document is None:
         raise UsageError("is empty; a moot.yaml has at least one space under spaces:")
     return document
-
-
-# The gateway
-
-
-def _read_gateway(section: Mapping[str, Json], folder: Path, environ: Mapping[str, str]) -> GatewayConfig:
-    # These need more than this section.
-    without_admins = {key: value for key, value in section.items() if key not in ("admin_tokens", "oidc")}
-    readers = {
-        "journal": _journal,
-        "smtp": lambda value, path: _smtp(value, path, environ),
-        "public_url": read_public_url,
-        "notifications": lambda value, path: read_notifications(value, path, folder, environ),
-        "cluster": lambda value, path: _cluster(value, path, folder),
-        "log": lambda value, path: read_struct(LogConfig, value, path),
-        "http": lambda value, path: read_struct(HttpConfig, value, path),
-        "tls": lambda value, path: _tls(value, path, folder),
-    }
-    gateway = read_struct(GatewayConfig, without_admins, "gateway", readers)
-    check_mail(gateway)
-    log = gateway.log
-    if log.file is not None:
-        log = msgspec.structs.replace(log, file=folder / log.file)
-    return msgspec.structs.replace(gateway, data=folder / gateway.data, log=log)
-
-
-def _tls(value: Json, path: str, folder: Path) -> TlsConfig | None:
-    if value is None:
-        return None
-    tls = read_struct(TlsConfig, value, path)
-    return msgspec.structs.replace(
-        tls,
-        certificate=folder / tls.certificate,
-        key=folder / tls.key,
-        client_ca=None if tls.client_ca is None else folder / tls.client_ca,
-    )
-
-
-def _cluster(value: Json, path: str, folder: Path) -> ClusterConfig | None:
-    if value is None:
-        return None
-    cluster = read_struct(ClusterConfig, value, path)
-    if cluster.replicas == 2:
-        raise UsageError(f"{path}.replicas: 1 or 3; with 2 the loss of either server stops the log")
-    if cluster.stale_seconds < cluster.unavailable_seconds:
-        raise UsageError(f"{path}.stale_seconds: not shorter than unavailable_seconds")
-    files = {
-        name: folder / file
-        for name in ("credentials_file", "tls_ca_file")
-        if (file := getattr(cluster, name)) is not None
-    }
-    for name, file in files.items():
-        if not file.is_file():
-            raise UsageError(f"{path}.{name}: {file} is not there")
-    if "credentials_file" in files:
-        # Whoever may write to the log may do everything.
-        try:
-            read_secret(files["credentials_file"], max_bytes=0, what="the key to the cluster's log")
-        except OSError as fault:
-            raise UsageError(f"{path}.credentials_file: {fault.strerror}") from None
-        except UsageError as fault:
-            raise UsageError(f"{path}.credentials_file: {fault}") from None
-    return msgspec.structs.replace(cluster, **files)
-
-
-def _journal(value: Json, path: str) -> JournalConfig:
-    if not isinstance(value, dict):
-        return JournalConfig(mode=_journal_mode(value, path))
-    return read_struct(JournalConfig, value, path, {"mode": _journal_mode})
-
-
-def _journal_mode(value: Json, path: str) -> JournalMode:
-    # YAML 1.1 reads a bare on or off as a switch.
-    word = {True: "on", False: "off"}[value] if isinstance(value, bool) else value
-    mode: JournalMode = read_plain(JournalMode, word, path)
-    return mode
-
-
-def _smtp(value: Json, path: str, environ: Mapping[str, str]) -> SmtpConfig | None:
-    if value is None:
-        return None
-    section = mapping(value, path)
-    if "password" in section:
-        raise UsageError(f"{path}.password: never in a file; password_env names the variable that holds it")
-    smtp = read_struct(SmtpConfig, section, path)
-    if smtp.password_env is None:
-        return smtp
-    if smtp.user is None:
-        raise UsageError(f"{path}.password_env: a password without a user")
-    password = TokenSource(Path(), environ).environment(smtp.password_env, f"{path}.password_env")
-    return msgspec.structs.replace(smtp, password=Secret(password))
-
-
-def _with_admins(
-    gateway: GatewayConfig, value: Json, reading: ReadContext
-) -> tuple[GatewayConfig, dict[str, Path]]:
-    admins: dict[str, str] = {}
-    files: dict[str, Path] = {}
-    for name, settings in optional(value, "gateway.admin_tokens").items():
-        here = at("gateway.admin_tokens", name)
-        participant_name(name, here)
-        entry = optional(settings, here)
-        check_keys(entry, ("token", "token_env"), here)
-        if len(entry) > 1:
-            raise UsageError(f"{here}: has to hold token or token_env, and not both")
-        if "token_env" in entry:
-            hash = reading.tokens.named(entry["token_env"], f"{here}.token_env")
-        elif "token" in entry:
-            reading.literals.append(f"{here}.token")
-            hash = reading.tokens.listed(entry["token"], f"{here}.token")
-        else:
-            file = Path("admin") / f"{name}.token"
-            files[name] = reading.tokens.data / file
-            kept = reading.tokens.kept(file, here)
-            if kept is None:
-                continue
-            hash = kept
-        if hash in admins.values():
-            raise UsageError(f"{here}: the same token as another administrator's")
-        admins[name] = hash
-    return msgspec.structs.replace(gateway, admin_tokens=admins), files
 
 
 # Spaces
@@ -397,7 +254,7 @@ def _read_space(name: str, entries: Entries, path: str, reading: ReadContext, fo
         token_files=found.token_files,
         output_logs=found.output_logs,
         members=found.members,
-        journal=_journal_mode(*entries["journal"]) if "journal" in entries else None,
+        journal=read_journal_mode(*entries["journal"]) if "journal" in entries else None,
         default_participant=_default_participant(entries, found.configs, reading),
         title=_words(entries, "title"),
         description=_words(entries, "description"),

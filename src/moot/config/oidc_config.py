@@ -34,6 +34,32 @@ class SignInRule(msgspec.Struct, frozen=True, kw_only=True):
     profile: str | None = None
 
 
+class McpResource(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of `mcp`: an MCP server of a space for many people (`moot mcp --people`)."""
+
+    # The space that it serves.
+    space: Text
+    # The participant that it joins as. With its token, and no other, tokens of people are exchanged.
+    server: Text
+    # Its public address, such as https://moot.example.org/mcp: clients ask for tokens for it (RFC 8707).
+    resource: Text
+    # The audience of those tokens, where the provider has another name for it than the address.
+    audience: Texts = ()
+    # The scope that a token needs for anything; without one, none.
+    read_scope: str | None = None
+    # The scope that a token needs to call tools and to chat; without one, `read_scope` is enough.
+    call_scope: str | None = None
+
+    @property
+    def audiences(self) -> Texts:
+        return self.audience or (self.resource,)
+
+    @property
+    def scopes(self) -> Texts:
+        """All that a client can ask for, the least first."""
+        return tuple(scope for scope in (self.read_scope, self.call_scope) if scope is not None)
+
+
 class OidcConfig(msgspec.Struct, frozen=True, kw_only=True):
     """`gateway.oidc`: people and programs sign in at a provider of OpenID Connect. Several make a list."""
 
@@ -49,6 +75,8 @@ class OidcConfig(msgspec.Struct, frozen=True, kw_only=True):
     scopes: Texts = ("openid", "profile", "offline_access")
     # Sent as `resource` (RFC 8707) by those that sign in, for providers that decide on the audience by it.
     resource: str | None = None
+    # MCP servers for many people, whose tokens this provider issues. One section, or a list of them.
+    mcp: tuple[McpResource, ...] = ()
     # How tokens may be signed; all of these are asymmetric.
     algorithms: tuple[Algorithm, ...] = ("RS256", "PS256", "ES256", "EdDSA")
     # The `typ` of access tokens (RFC 9068). With JWT, as of Keycloak, what looks like an ID token is refused.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -11,7 +11,7 @@ import msgspec
 
 from moot.config.configuration import SpaceSettings
 from moot.config.gateway_config import is_loopback
-from moot.config.oidc_config import OidcConfig, SignInRule
+from moot.config.oidc_config import McpResource, OidcConfig, SignInRule
 from moot.config.profiles import Profiles, rights_of
 from moot.config.section_reader import at, check_keys, checked, mapping, read_struct, strings
 from moot.errors import Refused, UsageError
@@ -19,6 +19,8 @@ from moot.protocol.operation import Json
 from moot.space.roster import logical_name
 
 _RULE_KEYS: Final = ("match", "participant", "spaces", "profile", "capabilities", "notation")
+# RFC 6749, 3.3: without what would end the word in a header.
+_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,128}")
 _CLAIM: Final = re.compile(r"\{([A-Za-z0-9_.:/-]{1,128})\}")
 
 
@@ -36,7 +38,20 @@ def read_oidc(
     issuers = [each.issuer for each in found]
     if len(set(issuers)) < len(issuers):
         raise UsageError(f"{path}: an issuer is listed twice")
+    _check_same_resources(found, path)
     return tuple(found)
+
+
+def _check_same_resources(providers: Sequence[OidcConfig], path: str) -> None:
+    """An MCP server tells its clients one address and one pair of scopes, whatever their provider."""
+    seen: dict[tuple[str, str], McpResource] = {}
+    for entry in (entry for provider in providers for entry in provider.mcp):
+        first = seen.setdefault((entry.space, entry.server), entry)
+        if msgspec.structs.replace(entry, audience=first.audience) != first:
+            raise UsageError(
+                f"{path}: {entry.server} of {entry.space} has another resource or other scopes in two"
+                " entries of mcp; its clients are told of one"
+            )
 
 
 def _read_provider(
@@ -46,6 +61,7 @@ def _read_provider(
     readers = {
         "audience": _one_or_several,
         "token_types": _one_or_several,
+        "mcp": lambda entries, here: _read_resources(entries, here, spaces),
         "people": lambda rules, here: _read_rules(rules, here, profiles, spaces),
     }
     config = read_struct(OidcConfig, section, path, readers)
@@ -53,9 +69,39 @@ def _read_provider(
         url = getattr(config, name)
         if url is not None:
             _check_url(url, at(path, name))
+    for index, each in enumerate(config.mcp):
+        if set(each.audiences) & set(config.audience):
+            raise UsageError(
+                f"{path}.mcp[{index}]: its audience is the gateway's own, so tokens of MCP clients would be"
+                " taken everywhere and with all rights; let the provider issue them for another one"
+            )
     if not config.algorithms:
         raise UsageError(f"{path}.algorithms: is empty, so no token could be accepted")
     return config
+
+
+def _read_resources(value: Json, path: str, spaces: Mapping[str, SpaceSettings]) -> tuple[McpResource, ...]:
+    found: list[McpResource] = []
+    for index, section in enumerate(value if isinstance(value, list) else [value]):
+        here = f"{path}[{index}]" if isinstance(value, list) else path
+        entry = read_struct(McpResource, section, here, {"audience": _one_or_several})
+        if entry.space not in spaces:
+            raise UsageError(f"{here}.space: there is no space {entry.space}; known are {', '.join(spaces)}")
+        if entry.server not in spaces[entry.space].config.participants:
+            raise UsageError(f"{here}.server: {entry.space} has no participant {entry.server}")
+        _check_url(entry.resource, f"{here}.resource")
+        if urlsplit(entry.resource).query or entry.resource.endswith("/"):
+            raise UsageError(f"{here}.resource: has no query, and no slash at its end")
+        for name in ("read_scope", "call_scope"):
+            scope = getattr(entry, name)
+            if scope is not None and _SCOPE.fullmatch(scope) is None:
+                raise UsageError(f"{here}.{name}: a scope is one word, such as moot:call")
+        if entry.call_scope is not None and entry.read_scope is None:
+            raise UsageError(f"{here}.read_scope: is missing, so nobody could be asked for call_scope")
+        if any(other.resource == entry.resource for other in found):
+            raise UsageError(f"{here}.resource: is listed twice")
+        found.append(entry)
+    return tuple(found)
 
 
 def _check_url(url: str, path: str) -> None:

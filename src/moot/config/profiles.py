@@ -24,8 +24,8 @@ _USE_TOOLS: Final = {"kind": "mcp/request", "payload": {"method": "tools/*"}}
 # D-52: MEW has no field for what a response answers; this is how `mcp/response:tools/*` is said.
 _RESPOND_TO_TOOLS: Final = {"kind": "mcp/response", "x-moot-request": {"method": "tools/*"}}
 
-# The sets of MEW 4.1 and MCPx 4.1 as they stand there, and nothing else: what more a member needs, such as
-# mcp/withdraw, is listed beside its profile.
+# The sets of MEW 4.1 and MCPx 4.1 as they stand there, and nothing else: `rights_of` adds what more a member
+# needs.
 BUILT_IN: Final[Profiles] = {
     name: read_capabilities(list(entries))
     for name, entries in {
@@ -50,6 +50,8 @@ BUILT_IN: Final[Profiles] = {
 _PROPOSAL_ONLY: Final = "proposal-only"
 _LISTS: Final = ["prompts/list", "resources/list", "resources/templates/list", "tools/list"]
 LIST_OFFERS: Final = read_capabilities([{"kind": "mcp/request", "payload": {"method": _LISTS}}])
+# MEW 3.3.1: who proposed can withdraw it, and nobody else can; the profile of MEW 4.1 forgets to say so.
+WITHDRAW_OWN: Final = read_capabilities([{"kind": "mcp/withdraw"}])
 
 
 def read_profiles(value: Json, path: str = "profiles") -> Profiles:
@@ -90,7 +92,7 @@ def rights_of(section: Mapping[str, Json], path: str, profiles: Profiles) -> tup
             raise UsageError(f"{path}.profile: no such profile;{str(fault).partition(';')[2]}")
         rights = profiles[name]
         if name == _PROPOSAL_ONLY:
-            rights += LIST_OFFERS
+            rights += LIST_OFFERS + WITHDRAW_OWN
     if "capabilities" in section:
         rights += read_rights(section["capabilities"], f"{path}.capabilities", read_notation(section, path))
     return tuple(dict.fromkeys(rights))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Collection, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 
@@ -117,13 +118,19 @@ def check_keys(section: Mapping[str, Json], known: Collection[str], path: str) -
             raise unknown_key(path, key, known)
 
 
+@cache
+def _fields_of(kind: type[msgspec.Struct]) -> Mapping[str, msgspec.structs.FieldInfo]:
+    """Worked out once: annotations are texts, and each is compiled for it."""
+    return {field.encode_name: field for field in msgspec.structs.fields(kind)}
+
+
 def read_struct(
     kind: type[_Struct], value: Json, path: str, readers: Mapping[str, Reader] | None = None
 ) -> _Struct:
     """A struct filled from a mapping, field by field; `readers` take the fields that are no plain values."""
     section = mapping(value, path)
     readers = readers or {}
-    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    fields = _fields_of(kind)
     check_keys(section, fields, path)
     values = {}
     for key, field in fields.items():

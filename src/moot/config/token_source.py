@@ -13,6 +13,7 @@ import secrets
 import shlex
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -135,7 +136,7 @@ class TokenSource:
 
     def _record_owner(self) -> None:
         if self._owner is not None and self._recorded_owner() != self._owner:
-            (self.data / _OWNER_FILE).write_text(f"{self._owner}\n", "ascii")
+            write_atomically(self.data / _OWNER_FILE, f"{self._owner}\n".encode("ascii"))
 
     def _hashed(self, token: str, path: str) -> str:
         if _SENDABLE.fullmatch(token) is None:
@@ -146,11 +147,12 @@ class TokenSource:
         return hash
 
 
-def replace_token_file(file: Path, token: str) -> None:
+def replace_token_file(file: Path, token: str) -> bool:
     """Put another token into a file that was made here; readable by its owner alone from the first byte.
 
     Whenever the machine stops, the file holds the old token or the new one. If it cannot be written, it is
-    removed, so that nobody takes a void token from it; raises OSError if not even that is possible.
+    removed, so that nobody takes a void token from it, and this returns False; raises OSError if not even
+    that is possible.
     """
     try:
         write_atomically(file, f"{token}\n".encode("ascii"))
@@ -162,6 +164,8 @@ def replace_token_file(file: Path, token: str) -> None:
             os.close(folder)
     except OSError:
         file.unlink(missing_ok=True)
+        return False
+    return True
 
 
 def _make(file: Path, data: Path) -> None:
@@ -174,15 +178,10 @@ def _make(file: Path, data: Path) -> None:
     if not ignored.exists():
         # A data folder often stands in a repository.
         ignored.write_text("*\n", "utf-8")
-    try:
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    except FileExistsError:
-        # Another process was quicker: its token counts.
-        return
-    with open(handle, "w", encoding="ascii") as opened:
-        opened.write(secrets.token_urlsafe(TOKEN_BYTES) + "\n")
-        opened.flush()
-        os.fsync(opened.fileno())
+    # As a whole: the first half of a token, on a disk that then fails, would be one that can be guessed.
+    with suppress(FileExistsError):
+        # Another process may have been quicker: its token counts.
+        write_atomically(file, f"{secrets.token_urlsafe(TOKEN_BYTES)}\n".encode("ascii"), replace=False)
 
 
 def _read(file: Path, path: str, what: str = "token file") -> str:

@@ -10,6 +10,9 @@ import base64
 import hashlib
 import http.client
 import os
+import re
+import socket
+import ssl
 import struct
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -22,6 +25,10 @@ _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0x1, 0x2, 0x8, 0x9, 0xA
 _GUID: Final = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 # A connection that ended without a word (RFC 6455, 7.4.1).
 LOST: Final = 1006
+# Of what an HTTP server says instead; more is not shown.
+_MAX_REFUSAL_BYTES: Final = 4_096
+# A message of a gateway, far above what it may send by its own limits; a longer one ends the connection.
+_MAX_MESSAGE_BYTES: Final = 64 << 20
 
 
 class NoReply(MootError):
@@ -32,7 +39,9 @@ class HandshakeRefused(MootError):
     """An HTTP answer where a WebSocket was asked for."""
 
     def __init__(self, status: int, body: bytes) -> None:
-        super().__init__(f"HTTP {status}: {body[:200].decode('utf-8', 'replace')}")
+        # A page for people would fill the screen.
+        text = "" if body.lstrip().startswith(b"<") else body[:200].decode("utf-8", "replace")
+        super().__init__(f"HTTP {status}: {text}" if text else f"HTTP {status}")
         self.status = status
         self.body = body
 
@@ -55,15 +64,17 @@ class GatewayAddress:
     """Where a gateway is: http, https, ws or wss, with or without a path in front."""
 
     def __init__(self, url: str, *, seconds: float = 10.0) -> None:
-        parts = urlsplit(url)
         schemes = {"http": False, "ws": False, "https": True, "wss": True}
+        wrong = UsageError(f"{url!r} is no address of a gateway; one looks like http://localhost:8080")
         try:
+            parts = urlsplit(url)
             port = parts.port
         except ValueError:
-            port = -1
-        if parts.scheme not in schemes or not parts.hostname or port == -1:
-            raise UsageError(f"{url!r} is no address of a gateway; one looks like http://localhost:8080")
-        self.url = url
+            raise wrong from None
+        if parts.scheme not in schemes or not parts.hostname or re.search(r"[\x00-\x20\x7f]", url):
+            raise wrong
+        # Shown in messages: without a password or a token that stands in it.
+        self.url = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
         self.seconds = seconds
         self._host, self._port = parts.hostname, port
         self._secure = schemes[parts.scheme]
@@ -78,7 +89,7 @@ class GatewayAddress:
         headers: Mapping[str, str],
         body: bytes | None = None,
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        """Send one request; the caller closes the connection. Raises Unanswered."""
+        """Send one request; the caller closes the connection. Raises NoReply."""
         kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
         connection = kind(self._host, self._port, timeout=self.seconds)
         target = f"{self._prefix}{path}" + (f"?{urlencode(query)}" if query else "")
@@ -87,7 +98,21 @@ class GatewayAddress:
             return connection, connection.getresponse()
         except (OSError, http.client.HTTPException) as fault:
             connection.close()
-            raise NoReply(f"{self.url}: {fault or type(fault).__name__}") from fault
+            raise NoReply(f"{self.url}: {self._explain(fault)}") from fault
+
+    def _explain(self, fault: Exception) -> str:
+        """What happened, and what to look at."""
+        if isinstance(fault, TimeoutError):
+            return f"no answer within {self.seconds:g} s. Is this a MEW gateway?"
+        if isinstance(fault, ssl.SSLCertVerificationError):
+            why = fault.verify_message
+            return f"its certificate is not trusted ({why}): SSL_CERT_FILE can name the file of its CA"
+        if isinstance(fault, ssl.SSLError):
+            return f"{fault.reason or fault}: if the gateway has no TLS, use http://"
+        text = str(fault) or type(fault).__name__
+        if self._secure or isinstance(fault, ConnectionRefusedError | socket.gaierror):
+            return text
+        return f"{text}. Is this a MEW gateway? If it has TLS, use https://"
 
     def fetch(
         self,
@@ -103,18 +128,18 @@ class GatewayAddress:
         try:
             return response.status, response.read()
         except (OSError, http.client.HTTPException) as fault:
-            raise NoReply(f"{self.url}: {fault or type(fault).__name__}") from fault
+            raise NoReply(f"{self.url}: {self._explain(fault)}") from fault
         finally:
             connection.close()
 
 
 class BlockingClient:
-    """One open WebSocket. After `Closed` was received nothing more can be sent."""
+    """One open WebSocket. After `ConnectionEnded` was received nothing more can be sent."""
 
     def __init__(
         self, address: GatewayAddress, *, query: Mapping[str, str], headers: Mapping[str, str]
     ) -> None:
-        """Connect to /ws; raises TurnedAway or Unanswered."""
+        """Connect to /ws; raises HandshakeRefused or NoReply."""
         key = base64.b64encode(os.urandom(16)).decode()
         asked = {
             "Upgrade": "websocket",
@@ -128,7 +153,9 @@ class BlockingClient:
         given = (response.getheader("Sec-WebSocket-Accept") or "").encode()
         if response.status != http.client.SWITCHING_PROTOCOLS or given != expected:
             try:
-                raise HandshakeRefused(response.status, response.read())
+                raise HandshakeRefused(response.status, response.read(_MAX_REFUSAL_BYTES))
+            except (OSError, http.client.HTTPException):
+                raise HandshakeRefused(response.status, b"") from None
             finally:
                 self._connection.close()
         # What came right behind the handshake is in this buffer already, so all reading goes through it.
@@ -141,7 +168,7 @@ class BlockingClient:
         self._write(_BINARY if binary else _TEXT, data)
 
     def receive(self) -> WireMessage | ConnectionEnded:
-        """The next message, or how it ended; raises Unanswered after the address's `seconds`."""
+        """The next message, or how it ended; raises NoReply after the address's `seconds`."""
         whole = bytearray()
         first = _TEXT
         while True:
@@ -194,6 +221,8 @@ class BlockingClient:
             (size,) = struct.unpack("!Q", self._exactly(8))
         if head[1] & 0x80:
             # RFC 6455, 5.1: a server does not mask.
+            raise EOFError
+        if size > _MAX_MESSAGE_BYTES:
             raise EOFError
         return bool(head[0] & 0x80), head[0] & 0x0F, self._exactly(size)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import msgspec
@@ -26,7 +26,7 @@ from moot.conformance.blocking_client import (
     NoReply,
     WireMessage,
 )
-from moot.conformance.runner import Heard, NotJudged
+from moot.conformance.runner import NotJudged, ReceivedMessages
 from moot.errors import UsageError
 from moot.protocol import strict_json
 from moot.protocol.close_codes import REMOVED
@@ -39,6 +39,11 @@ _ERROR_SECONDS: Final = 1.05
 # How long a gateway may take to tell others that somebody left, and how often we look.
 _LEAVE_SECONDS: Final = 5.0
 _LEAVE_POLL_SECONDS: Final = 0.05
+# The same where nobody is to be told, because the member is still there or never was: long enough for a
+# gateway that tells it all the same.
+_SILENT_LEAVE_SECONDS: Final = 0.3
+# How long we wait for what did not come with the answer to our mark, each time.
+_LATE_POLL_SECONDS: Final = 0.1
 
 
 class GatewayControl(msgspec.Struct, frozen=True):
@@ -51,11 +56,13 @@ class GatewayControl(msgspec.Struct, frozen=True):
 class LiveSession:
     """One connection of the story, and what it has heard since it was last asked."""
 
-    def __init__(self, name: str, wire: BlockingClient, dialect: str) -> None:
+    def __init__(self, name: str, who: str, wire: BlockingClient, dialect: str) -> None:
         self.name = name
+        # The member whose connection it is; others of the same story may be its, too.
+        self.who = who
         self.wire = wire
         self.dialect = dialect
-        self.heard: list[Json] = []
+        self.received: list[Json] = []
         self.is_open = True
 
 
@@ -76,14 +83,17 @@ class LiveDriver:
         tokens: Mapping[str, str],
         *,
         space: str | None = None,
-        hands: GatewayControl | None = None,
+        control: GatewayControl | None = None,
         is_stranger: Callable[[str], bool] = lambda _: False,
+        old_streams: Collection[str] = (),
     ) -> None:
         self._address = address
         self._space = space
-        self._hands = hands
+        self._control = control
         # Presence of these is no part of the story: whoever left before it began may be told of late.
         self._is_stranger = is_stranger
+        # Streams that were open before the story began are no part of it either.
+        self._old_streams = frozenset(old_streams)
         self.tokens = dict(tokens)
         self._sessions: dict[str, LiveSession] = {}
         self._posts: dict[str, HttpMember] = {}
@@ -101,7 +111,7 @@ class LiveDriver:
 
     # What the runner asks for
 
-    def join(self, name: str, options: Mapping[str, Json]) -> Heard:
+    def join(self, name: str, options: Mapping[str, Json]) -> ReceivedMessages:
         chosen = dict(options)
         who, dialect = str(chosen.pop("as", name)), str(chosen.pop("dialect", "mew"))
         token = self.tokens.get(who, "nobody-has-this-token")
@@ -114,29 +124,37 @@ class LiveDriver:
             unknown = refusal.status in (401, 403)
             code = "participant_not_found" if unknown else f"http_{refusal.status}"
             return self._settle(None) | {name: [{"refused": code, "message": str(refusal)}]}
-        session = self._sessions[name] = LiveSession(name, wire, dialect)
+        session = self._sessions[name] = LiveSession(name, who, wire, dialect)
         if dialect == "mew":
             self._await_first(session)
-        heard = self._settle(session)
-        return heard if session.is_open else heard | {name: [_refusal(heard[name])]}
+        received = self._settle(session)
+        return received if session.is_open else received | {name: [_refusal(received[name])]}
 
-    def leave(self, name: str) -> Heard:
+    def leave(self, name: str) -> ReceivedMessages:
+        left = None
         if self._posts.pop(name, None) is None and name in self._sessions:
-            self._sessions.pop(name).wire.close()
-        heard = self._settle(None)
-        deadline = time.monotonic() + _LEAVE_SECONDS
-        while self._hands is None and not all(heard.values()) and time.monotonic() < deadline:
+            left = self._sessions.pop(name)
+            left.wire.close()
+        is_news = left is not None and all(other.who != left.who for other in self._sessions.values())
+        received = self._settle(None)
+        deadline = time.monotonic() + (_LEAVE_SECONDS if is_news else _SILENT_LEAVE_SECONDS)
+        while self._control is None and not all(received.values()) and time.monotonic() < deadline:
             # Nothing says when another gateway has noticed; a mark may be answered before it has, and one
             # member's mark before it has told that member.
             time.sleep(_LEAVE_POLL_SECONDS)
             for other, messages in self._settle(None).items():
-                heard.setdefault(other, []).extend(messages)
-        return heard
+                received.setdefault(other, []).extend(messages)
+        return received
 
-    def send(self, name: str, envelope: Mapping[str, Json]) -> Heard:
+    def look_again(self) -> ReceivedMessages:
+        """What has arrived a little later: a gateway may answer our mark before it is through with a step."""
+        time.sleep(_LATE_POLL_SECONDS)
+        return self._settle(None)
+
+    def send(self, name: str, envelope: Mapping[str, Json]) -> ReceivedMessages:
         return self.raw(name, strict_json.encode(dict(envelope)).decode())
 
-    def raw(self, name: str, text: str) -> Heard:
+    def raw(self, name: str, text: str) -> ReceivedMessages:
         if name in self._posts:
             return self._post(name, self._posts[name], text)
         session = self._sessions.get(name)
@@ -149,35 +167,35 @@ class LiveDriver:
             session.wire.send(text.encode("utf-8", "surrogatepass"), binary=True)
         return self._settle(session)
 
-    def frame(self, name: str, text: str) -> Heard:
+    def frame(self, name: str, text: str) -> ReceivedMessages:
         stream = (name, text[1:].partition("#")[0])
         if stream in self._faulty:
             # D-36: a second error about the same stream is told no sooner than a second later.
             self._faulty.remove(stream)
             self._let_pass(_ERROR_SECONDS)
-        heard = self.raw(name, text)
-        if any(str(message.get("kind", "")).startswith("system") for message in heard.get(name, [])):
+        received = self.raw(name, text)
+        if any(str(message.get("kind", "")).startswith("system") for message in received.get(name, [])):
             self._faulty.add(stream)
-        return heard
+        return received
 
     def _let_pass(self, seconds: float) -> None:
-        if self._hands is None:
+        if self._control is None:
             time.sleep(seconds)
         else:
-            self._hands.wait(seconds)
+            self._control.wait(seconds)
 
-    def wait(self, seconds: float) -> Heard:
-        self._in_our_hands().wait(seconds)
+    def wait(self, seconds: float) -> ReceivedMessages:
+        self._own_control().wait(seconds)
         return self._settle(None)
 
-    def journal(self, able: bool) -> Heard:
-        self._in_our_hands().journal(able)
+    def journal(self, able: bool) -> ReceivedMessages:
+        self._own_control().journal(able)
         return self._settle(None)
 
-    def _in_our_hands(self) -> GatewayControl:
-        if self._hands is None:
+    def _own_control(self) -> GatewayControl:
+        if self._control is None:
             raise UsageError("the clock and the disk of this gateway are not in our hands")
-        return self._hands
+        return self._control
 
     # Sockets
 
@@ -202,7 +220,7 @@ class LiveDriver:
             wire.send(orjson.dumps({key: value for key, value in join.items() if value is not None}))
         return wire
 
-    def _settle(self, actor: LiveSession | None) -> Heard:
+    def _settle(self, actor: LiveSession | None) -> ReceivedMessages:
         """Wait until everybody has heard everything; returns what that is."""
         present = list(self._sessions.values())
         if actor is not None:
@@ -210,13 +228,13 @@ class LiveDriver:
         marked = [(session, self._send_mark(session)) for session in present if session is not actor]
         for session, mark in marked:
             self._await_mark(session, mark)
-        heard: Heard = {name: self._door_closed(name) for name in list(self._posts)}
+        received: ReceivedMessages = {name: self._refusal_of_post(name) for name in list(self._posts)}
         for session in present:
-            heard[session.name] = session.heard
-            session.heard = []
+            received[session.name] = session.received
+            session.received = []
             if not session.is_open:
                 del self._sessions[session.name]
-        return heard
+        return received
 
     def _send_mark(self, session: LiveSession) -> str:
         self._marks += 1
@@ -252,15 +270,29 @@ class LiveDriver:
     def _note(self, session: LiveSession, found: WireMessage | ConnectionEnded) -> list[str]:
         """Keep what a session heard; returns the marks that it is about, which are not kept."""
         if isinstance(found, ConnectionEnded):
-            session.heard.append({"closed": found.code, "reason": found.reason})
+            session.received.append({"closed": found.code, "reason": found.reason})
             session.is_open = False
             return []
-        message = _read(found.data)
+        message = self._without_strangers(_read(found.data))
         about = _marks_in(message)
         if not about and not self._is_stranger(_subject_of(message)):
             self._note_token(message)
-            session.heard.append(message)
+            session.received.append(message)
         return about
+
+    def _without_strangers(self, message: Json) -> Json:
+        """A welcome without what others left behind: members, and streams that were never closed."""
+        payload = message.get("payload") if message.get("kind") == "system/welcome" else None
+        if not isinstance(payload, dict):
+            return message
+        cleared = dict(payload)
+        if isinstance(members := payload.get("participants"), list):
+            cleared["participants"] = [each for each in members if not self._is_stranger(_field(each, "id"))]
+        if isinstance(streams := payload.get("active_streams"), list):
+            cleared["active_streams"] = [
+                each for each in streams if _field(each, "stream_id") not in self._old_streams
+            ]
+        return message | {"payload": cleared}
 
     def _note_token(self, message: Json) -> None:
         """Invitations bring the token of somebody who may join later in the story."""
@@ -275,7 +307,7 @@ class LiveDriver:
 
     # Posts
 
-    def _join_post(self, name: str, post: HttpMember) -> Heard:
+    def _join_post(self, name: str, post: HttpMember) -> ReceivedMessages:
         if not self._is_admitted(post):
             words = {"refused": "participant_not_found", "message": "the token opens nothing"}
             return self._settle(None) | {name: [words]}
@@ -290,14 +322,14 @@ class LiveDriver:
             raise NotJudged(f"this gateway answers GET {self._path(post)} with {status}")
         return status == 200
 
-    def _door_closed(self, name: str) -> list[Json]:
+    def _refusal_of_post(self, name: str) -> list[Json]:
         """A post has no socket that could be closed: when its member is removed, its token stops working."""
         if self._is_admitted(self._posts[name]):
             return []
         del self._posts[name]
         return [{"closed": REMOVED, "reason": "the token opens nothing any more"}]
 
-    def _post(self, name: str, post: HttpMember, text: str) -> Heard:
+    def _post(self, name: str, post: HttpMember, text: str) -> ReceivedMessages:
         status, raw = self._address.fetch(
             "POST",
             self._path(post),
@@ -311,7 +343,7 @@ class LiveDriver:
             body = None
         if not isinstance(body, dict):
             raise NotJudged(f"this gateway answers POST {self._path(post)} with {status} and no JSON object")
-        heard = self._settle(None)
+        received = self._settle(None)
         self._note_invitation(body)
         if status >= 400 and "error" in body:
             error = {"kind": "system/error", "payload": body}
@@ -319,8 +351,8 @@ class LiveDriver:
             if "id" in sent:
                 # The answer to a post is its HTTP response: it can be about nothing else.
                 error["correlation_id"] = [sent["id"]]
-            heard.setdefault(name, []).insert(0, error)
-        return heard
+            received.setdefault(name, []).insert(0, error)
+        return received
 
     def _path(self, post: HttpMember) -> str:
         return f"/participants/{post.who}/messages"
@@ -344,6 +376,10 @@ def _read(data: bytes) -> Json:
     return message if isinstance(message, dict) else {"unreadable": data.decode("utf-8", "replace")}
 
 
+def _field(entry: Json, name: str) -> str:
+    return str(entry.get(name, "")) if isinstance(entry, dict) else ""
+
+
 def _subject_of(message: Json) -> str:
     """Whose presence a message tells of; empty for anything else."""
     payload = message.get("payload") if message.get("kind") == "system/presence" else None
@@ -358,10 +394,10 @@ def _marks_in(message: Json) -> list[str]:
     return [id for id in ids if isinstance(id, str) and id.startswith(_MARK)]
 
 
-def _refusal(heard: list[Json]) -> Json:
+def _refusal(received: list[Json]) -> Json:
     """D-21: a join that is refused hears an error and is closed."""
-    for message in heard:
+    for message in received:
         payload = message.get("payload")
         if isinstance(payload, dict) and "error" in payload:
             return {"refused": payload["error"], "message": payload.get("message")}
-    return {"refused": "closed", "message": str(heard)}
+    return {"refused": "closed", "message": str(received)}

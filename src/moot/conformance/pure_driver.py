@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from moot.config.space_reader import read_space
-from moot.conformance.runner import Heard
+from moot.conformance.runner import ReceivedMessages
 from moot.errors import MalformedEnvelope, Refused
 from moot.protocol import strict_json
 from moot.protocol.dialects import DIALECTS
@@ -47,10 +47,10 @@ class PureDriver:
         self.mint = CountingMint()
         self.now = start
         self.effects: list[Effect] = []
-        self._heard: Heard = {}
+        self._received: ReceivedMessages = {}
         self._present: dict[str, None] = {}  # in the order of joining
 
-    def join(self, name: str, options: Mapping[str, Json]) -> Heard:
+    def join(self, name: str, options: Mapping[str, Json]) -> ReceivedMessages:
         chosen = dict(options)
         dialect = chosen.pop("dialect", "mew")
         member = chosen.pop("as", name)
@@ -64,17 +64,17 @@ class PureDriver:
             return self._carry_out([]) | {name: [{"refused": refusal.code, "message": refusal.message}]}
         return self._carry_out(effects)
 
-    def leave(self, name: str) -> Heard:
+    def leave(self, name: str) -> ReceivedMessages:
         self._present.pop(name, None)
         return self._carry_out(self.space.leave(SessionId(name), self.now, self.mint))
 
-    def send(self, name: str, envelope: Mapping[str, Json]) -> Heard:
+    def send(self, name: str, envelope: Mapping[str, Json]) -> ReceivedMessages:
         return self.raw(name, strict_json.encode(dict(envelope)).decode())
 
-    def raw(self, name: str, text: str) -> Heard:
+    def raw(self, name: str, text: str) -> ReceivedMessages:
         return self.raw_bytes(name, text.encode("utf-8", "surrogatepass"))
 
-    def raw_bytes(self, name: str, raw: bytes) -> Heard:
+    def raw_bytes(self, name: str, raw: bytes) -> ReceivedMessages:
         session = SessionId(name)
         config = self.space.state.config
         dialect = DIALECTS[self.space.state.roster.sessions[session].dialect]
@@ -84,7 +84,7 @@ class PureDriver:
             return self._carry_out(self.space.refuse(session, refusal, self.now, self.mint))
         return self._carry_out(self.space.receive(session, envelope, self.now, self.mint))
 
-    def frame(self, name: str, text: str) -> Heard:
+    def frame(self, name: str, text: str) -> ReceivedMessages:
         session = SessionId(name)
         raw = text.encode()
         if not is_frame(raw):
@@ -95,31 +95,31 @@ class PureDriver:
             return self._carry_out(self.space.refuse(session, refusal, self.now, self.mint))
         return self._carry_out(self.space.frame(session, frame, self.now, self.mint))
 
-    def wait(self, seconds: float) -> Heard:
+    def wait(self, seconds: float) -> ReceivedMessages:
         self.now += seconds
         return self._carry_out(self.space.expire(self.now, self.mint))
 
-    def journal(self, able: bool) -> Heard:
+    def journal(self, able: bool) -> ReceivedMessages:
         return self._carry_out(self.space.health(journal_writable=able))
 
-    def _carry_out(self, effects: list[Effect]) -> Heard:
+    def _carry_out(self, effects: list[Effect]) -> ReceivedMessages:
         self.effects = effects
-        self._heard = {name: [] for name in self._present}
+        self._received = {name: [] for name in self._present}
         for effect in effects:
             match effect:
                 case Deliver():
                     for session in effect.sessions:
-                        self._hear(session, self._spelled(effect, session))
+                        self._receive(session, self._spelled(effect, session))
                 case Reply():
-                    self._hear(effect.session, self._spelled(Deliver((), effect.notice), effect.session))
+                    self._receive(effect.session, self._spelled(Deliver((), effect.notice), effect.session))
                 case Disconnect():
-                    self._heard.setdefault(effect.session, []).append(
+                    self._received.setdefault(effect.session, []).append(
                         {"closed": effect.code, "reason": effect.reason}
                     )
                     self._present.pop(effect.session, None)
                 case Credential() | Mail() | Result():
                     pass
-        return self._heard
+        return self._received
 
     def _spelled(self, effect: Deliver, session_id: SessionId) -> Any:
         session = self.space.state.roster.sessions.get(session_id)
@@ -134,9 +134,9 @@ class PureDriver:
                 raw = dialect.encode(effect.message, operation=effect.operation, proposer=effect.proposer)
         return None if raw is None else orjson.loads(raw)
 
-    def _hear(self, session: SessionId, message: Json) -> None:
+    def _receive(self, session: SessionId, message: Json) -> None:
         if message is not None:
-            self._heard.setdefault(session, []).append(message)
+            self._received.setdefault(session, []).append(message)
 
     @property
     def clock(self) -> str:

@@ -31,6 +31,8 @@ _PROTOCOL_FIELDS: Final = frozenset({"kind", "protocol", "method", "event", "err
 # Strings in raw text, with the colon behind those that are keys.
 _QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?')
 _CONDUCTOR: Final = "conductor"
+# After so many vectors in a row without any answer the gateway is gone: each costs seconds.
+_MAX_SILENT_VECTORS: Final = 3
 
 
 class SetupFailed(NotJudged):
@@ -127,7 +129,7 @@ def _step(step: Mapping[str, Json], fresh: Mapping[str, str]) -> dict[str, Json]
         elif key == "join":
             renamed[key] = _joining(value, fresh)
         elif key == "hear":
-            renamed[key] = {_who(name, fresh): _value(heard, fresh) for name, heard in value.items()}
+            renamed[key] = {_who(name, fresh): _value(received, fresh) for name, received in value.items()}
         elif key == "relayed" and isinstance(value, list):
             renamed[key] = [_who(name, fresh) for name in value]
         elif key in ("send", "payload"):
@@ -140,7 +142,7 @@ def _step(step: Mapping[str, Json], fresh: Mapping[str, str]) -> dict[str, Json]
 def _with_text(step: dict[str, Json]) -> dict[str, Json]:
     """MEW 3.4: a chat has a text. Stories that only need something to be said leave it out."""
     sent = step.get("send")
-    if not sent or sent.get("kind") != "chat" or step.get("refused") == "invalid_envelope":
+    if not sent or sent.get("kind") != "chat":
         return step
     payload = sent.get("payload", {})
     if (
@@ -197,57 +199,62 @@ class RemoteRunner:
                 "vectors need one where nobody else is; name it with --space"
             )
 
-    def run(self, vector: Vector) -> str | None:
-        """Play one vector; returns the difference if there is one. Raises NotJudged when it cannot end."""
+    def run(self, vector: Vector) -> None:
+        """Play one vector; raises Failed with the difference, and NotJudged when it cannot end."""
         self._count += 1
         suffix = f"-{self._run}{self._count}"
-        story = refreshed(vector, suffix)
-        tokens = self._invited(story.space.get("participants", {}))
+        try:
+            self._play(refreshed(vector, suffix), suffix)
+        except (KeyError, TypeError, AttributeError, ValueError) as fault:
+            # Nobody knows what another gateway sends: one odd answer must not end the whole report.
+            raise NotJudged(f"what the gateway answered cannot be read: {fault!r}"[:200]) from None
+
+    def _play(self, story: Vector, suffix: str) -> None:
+        tokens, old_streams = self._invited(story.space.get("participants", {}))
 
         def is_stranger(id: str) -> bool:
             return id == self._own_id or (f"-{self._run}" in id and suffix not in id)
 
-        driver = LiveDriver(self._address, tokens, space=self._space, is_stranger=is_stranger)
+        driver = LiveDriver(
+            self._address, tokens, space=self._space, is_stranger=is_stranger, old_streams=old_streams
+        )
         try:
-            run_vector(story, driver, foreign=True)
-        except Failed as difference:
-            return str(difference)
-        except NoReply as silence:
-            # Whoever is not answered cannot know whether all that a step causes has arrived.
-            raise NotJudged(str(silence)) from None
-        except (KeyError, TypeError, AttributeError, ValueError) as fault:
-            # Nobody knows what another gateway sends: one odd answer must not end the whole report.
-            raise NotJudged(f"what the gateway answered cannot be read: {fault!r}"[:200]) from None
+            run_vector(story, driver, foreign=driver.look_again)
         finally:
             driver.close()
             self._remove(driver.tokens)
-        return None
 
     @contextmanager
     def _entered(self) -> Iterator[tuple[LiveDriver, Json]]:
         driver = LiveDriver(self._address, {_CONDUCTOR: self._token}, space=self._space)
         try:
-            heard = driver.join(_CONDUCTOR, {}).get(_CONDUCTOR, [])
-            welcome = next((message for message in heard if message.get("kind") == "system/welcome"), None)
+            received = driver.join(_CONDUCTOR, {}).get(_CONDUCTOR, [])
+            welcome = next((message for message in received if message.get("kind") == "system/welcome"), None)
             if welcome is None:
-                raise UsageError(f"the gateway does not let us in with this token: {_brief(heard)}")
+                # An echo would show the token.
+                raise UsageError(f"{self._address.url}: {_why_unwelcome(received)}".replace(self._token, "…"))
             yield driver, welcome
         finally:
             driver.close()
 
-    def _invited(self, people: Mapping[str, Json]) -> dict[str, str]:
-        with self._entered() as (driver, _):
+    def _invited(self, people: Mapping[str, Json]) -> tuple[dict[str, str], list[str]]:
+        """The tokens of these people, and the streams that are open before they come."""
+        with self._entered() as (driver, welcome):
+            listed = _object(welcome.get("payload")).get("active_streams")
+            streams = (
+                [str(_object(each).get("stream_id")) for each in listed] if isinstance(listed, list) else []
+            )
             for name, entry in people.items():
                 payload = {"participant_id": name, "initial_capabilities": _capabilities(entry)}
                 invite = {"id": f"invite-{name}", "kind": "space/invite", "payload": payload}
-                heard = driver.send(_CONDUCTOR, invite).get(_CONDUCTOR, [])
+                received = driver.send(_CONDUCTOR, invite).get(_CONDUCTOR, [])
                 if name not in driver.tokens:
                     _kick(driver, (known for known in people if known in driver.tokens))
-                    raise SetupFailed(f"{name} could not be invited: {_brief(heard)}")
-            return {name: driver.tokens[name] for name in people}
+                    raise SetupFailed(f"{name} could not be invited: {_brief(received)}")
+            return {name: driver.tokens[name] for name in people}, streams
 
     def _remove(self, names: Iterable[str]) -> None:
-        with suppress(NoReply), self._entered() as (driver, _):
+        with suppress(NoReply, UsageError), self._entered() as (driver, _):
             _kick(driver, names)
 
 
@@ -257,28 +264,48 @@ def _kick(driver: LiveDriver, names: Iterable[str]) -> None:
         driver.send(_CONDUCTOR, {"id": f"kick-{name}", "kind": "space/kick", "payload": payload})
 
 
+def _why_unwelcome(received: list[Json]) -> str:
+    refusal = next((message for message in received if "refused" in message), None)
+    if refusal is None:
+        return f"a join is answered with {_brief(received)}, and not with a welcome. Is this a MEW gateway?"
+    code, message = str(refusal["refused"]), " ".join(str(refusal.get("message")).split())[:200]
+    if code.startswith("http_"):
+        return f"the gateway does not let us in: {message}. Is it a MEW gateway, and is the space right?"
+    if code == "closed":
+        return f"the gateway ends the connection after the join: {message[-120:]}"
+    return f"the gateway does not let us in with this token: {code}, {message}"
+
+
 def _object(value: Json) -> Mapping[str, Json]:
     return value if isinstance(value, dict) else {}
 
 
-def _brief(heard: list[Json]) -> str:
-    return str([message.get("payload", message) for message in heard])[:300]
+def _brief(received: list[Json]) -> str:
+    return str([message.get("payload", message) for message in received])[:300]
 
 
 def run_all(
     address: GatewayAddress, token: str, vectors: Iterable[tuple[str, Vector]], *, space: str | None
 ) -> Iterator[VectorOutcome]:
-    """One outcome a vector, as they come. Raises UsageError or Unanswered when nothing can be run at all."""
-    conductor = RemoteRunner(address, token, space)
-    conductor.check_alone()
+    """One outcome a vector, as they come. Raises UsageError or NoReply when nothing can be run at all."""
+    runner = RemoteRunner(address, token, space)
+    runner.check_alone()
+    silent = 0
     for source, vector in vectors:
         reason = why_not(vector)
+        if reason is None and silent >= _MAX_SILENT_VECTORS:
+            reason = f"not tried: the gateway did not answer in the {silent} vectors before"
         if reason is not None:
             yield VectorOutcome(source, vector, "not runnable", reason)
             continue
         try:
-            difference = conductor.run(vector)
+            runner.run(vector)
+        except Failed as difference:
+            yield VectorOutcome(source, vector, "failed", str(difference), difference.rows)
         except (NotJudged, NoReply, UsageError) as fault:
+            silent = silent + 1 if isinstance(fault, NoReply) else 0
             yield VectorOutcome(source, vector, "not runnable", str(fault))
+            continue
         else:
-            yield VectorOutcome(source, vector, "failed" if difference else "passed", difference)
+            yield VectorOutcome(source, vector, "passed")
+        silent = 0

@@ -22,6 +22,8 @@ class VectorOutcome(msgspec.Struct, frozen=True):
     vector: Vector
     verdict: Verdict
     message: str | None = None
+    # What a vector that failed has broken: rows of its own, or of what it only uses.
+    breaks: tuple[str, ...] = ()
 
 
 class RowVerdict(msgspec.Struct, frozen=True):
@@ -36,22 +38,30 @@ class RowVerdict(msgspec.Struct, frozen=True):
 def by_row(outcomes: Sequence[VectorOutcome], manifest: Mapping[str, RequirementRow]) -> list[RowVerdict]:
     """Every row that a vector is about, by level and then in the manifest's order.
 
-    A row has failed if one of its vectors has, and has passed if one has and none has failed.
+    A row has failed if a vector broke it, and has passed if a vector of its own has and none broke it. A
+    vector that broke another row says nothing about its own.
     """
-    about: dict[str, list[VectorOutcome]] = {}
+    about: dict[str, list[tuple[Verdict, str]]] = {}
     for outcome in outcomes:
+        message = outcome.message or ""
+        breaks = outcome.breaks or (tuple(outcome.vector.rows) if outcome.verdict == "failed" else ())
+        for id in breaks:
+            about.setdefault(id, []).append(("failed", message))
         for id in outcome.vector.rows:
-            about.setdefault(id, []).append(outcome)
+            if outcome.verdict != "failed":
+                about.setdefault(id, []).append((outcome.verdict, message))
+            elif id not in breaks:
+                about.setdefault(id, []).append(("not runnable", f"needs {', '.join(breaks)}: {message}"))
     found = [_row_verdict(id, row, about[id]) for id, row in manifest.items() if id in about]
     return sorted(found, key=lambda each: LEVELS.index(each.row.level))
 
 
-def _row_verdict(id: str, row: RequirementRow, outcomes: Sequence[VectorOutcome]) -> RowVerdict:
-    verdicts = {outcome.verdict for outcome in outcomes}
+def _row_verdict(id: str, row: RequirementRow, results: Sequence[tuple[Verdict, str]]) -> RowVerdict:
+    verdicts = {verdict for verdict, _ in results}
     verdict: Verdict = (
         "failed" if "failed" in verdicts else "passed" if "passed" in verdicts else "not runnable"
     )
-    why = [outcome.message or "" for outcome in outcomes if outcome.verdict == verdict != "passed"]
+    why = [message for each, message in results if each == verdict != "passed"]
     return RowVerdict(id, row, verdict, tuple(dict.fromkeys(why)))
 
 

@@ -18,6 +18,7 @@ What follows is said by `refused: CODE` (the sender hears one system/error of th
 envelope when it has an id; nobody hears anything else), `relayed: true` (every member hears the envelope,
 in its own dialect; or a list of who does), and `hear` (what a member hears besides, in order; members that
 are not named hear nothing; `others` speaks for all who are not named). `unchecked: true` sets the stage.
+`rows` says which rows this step alone shows, or `{field: row}` which a field of its messages shows.
 `payload:` beside `refused` says more about the error's payload. A closed connection is heard as
 {closed: CODE}, a frame as {frame: "#…"}.
 """
@@ -54,6 +55,8 @@ class VectorStep(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     relayed: bool | list[str] = False
     hear: dict[str, list[Json]] | None = None
     unchecked: bool = False
+    # What a foreign gateway breaks that fails here: rows, or a row by the field that differs.
+    rows: list[str] | dict[str, str] | None = None
 
 
 class Vector(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

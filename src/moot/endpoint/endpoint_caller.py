@@ -316,6 +316,10 @@ class EndpointCaller:
                 raise Unreachable(f"the request did not reach {peer.key}: {late}") from None
             raise TimedOut(f"{peer.key} did not answer within {timeout_seconds:g} s") from None
 
+    def is_revoked(self, key: str) -> bool:
+        """Whether we were told that a key is revoked, by somebody who may say so."""
+        return self._is_revoked(key, self._clock())
+
     def fail_calls(self, key: str, fault: MootError) -> None:
         """End the pending calls to a key: its answers would not be believed any more."""
         for pending in self._pending.values():

@@ -88,11 +88,12 @@ class RemoteEndpoint:
         credentials: CallProofs = NO_PROOFS,
         max_contracts: int = 1_000,
         on_announce: Callable[[bool], None] = lambda _changed: None,
+        revoked_by: str | None = None,
     ) -> None:
         self.key = key
         self.announce: LatestAnnounce | None = None
         # Who revoked its key: itself, or a key that it announced as its parent.
-        self.revoked_by: str | None = None
+        self.revoked_by = revoked_by
         # Keys that it named in announces; the first ones, so that a thief of the key cannot push them out.
         self._parents: list[str] = []
         self._listener = listener
@@ -114,7 +115,7 @@ class RemoteEndpoint:
 
     @property
     def is_revoked(self) -> bool:
-        return self.revoked_by is not None
+        return self.revoked_by is not None or self._caller.is_revoked(self.key)
 
     # Announces and revocations
 
@@ -146,9 +147,9 @@ class RemoteEndpoint:
         except InvalidStatement as fault:
             log.info("an invalid revocation", extra={"sender": signed.event.sender, "fault": fault.message})
             return
-        if concerns_it and not self.is_revoked:
+        if concerns_it and self.revoked_by is None:
             self.revoked_by = signed.event.sender
-            self._caller.fail_calls(self.key, self._revoked())
+            self._caller.fail_calls(self.key, self.revocation())
             self._on_announce(True)
 
     def _add_parent(self, parent: Json) -> None:
@@ -163,8 +164,12 @@ class RemoteEndpoint:
             self._parents.append(parent)
             self._listener.add(parent, self._process_public)
 
-    def _revoked(self) -> Unreachable:
-        who = "its owner" if self.revoked_by == self.key else f"its parent {self.revoked_by}"
+    def revocation(self) -> Unreachable:
+        """What to tell whoever calls it after it was revoked."""
+        if self.revoked_by is None:
+            who = "somebody who may"
+        else:
+            who = "its owner" if self.revoked_by == self.key else f"its parent {self.revoked_by}"
         return Unreachable(f"the key {self.key} was revoked by {who}: ask for the endpoint's new key")
 
     def _advice(self) -> str:
@@ -177,7 +182,7 @@ class RemoteEndpoint:
     async def called_endpoint(self) -> CalledEndpoint:
         """Its keys; raises Unreachable when it is revoked, or the encryption key is unknown."""
         if self.is_revoked:
-            raise self._revoked()
+            raise self.revocation()
         found_key = self.announce.enc_key if self.announce is not None else None
         enc_key = found_key or self._enc_key
         if enc_key is None:
@@ -236,8 +241,10 @@ class RemoteEndpoint:
     async def contract_catalog(self, kinds: tuple[str, ...] = ()) -> RemoteContractCatalog:
         """Its contracts, all or these kinds: from the endpoint itself, or else from its host.
 
-        Raises MootError when neither has them.
+        Raises MootError when neither has them, and when it is revoked: its host does not know that.
         """
+        if self.is_revoked:
+            raise self.revocation()
         trouble: MootError | None = None
         if self._can_list or self._schema_url is None:
             try:

@@ -46,7 +46,7 @@ class TokenIdentity(msgspec.Struct, frozen=True):
     def admit(self) -> None:
         """Let the space know whom it lets in; raises Refused."""
         if self.sign_in is not None:
-            self.host.sign_in(self.sign_in)
+            self.host.rights.sign_in(self.sign_in)
 
 
 Access = Literal["private", "restricted", "public"]
@@ -101,16 +101,46 @@ class SpaceDirectory:
             self._guests += 1
             return TokenIdentity(host, f"guest-{self.guest_prefix}{self._guests}", guest=True)
         hashed = hash_token(token)
+        identity = self._identify_in(host, token, hashed)
+        if identity is not None:
+            return identity
+        if any(other.space.find_token_owner(hashed) for other in self.hosts.values()):
+            return AccessDenied(403, "this token is for another space")
+        return AccessDenied(401, "unknown token")
+
+    def identify_everywhere(self, token: str) -> tuple[list[TokenIdentity], AccessDenied]:
+        """Whom a token identifies in which spaces; and what to answer if that is nobody.
+
+        One look at each space: a stranger's wrong token costs no more where there are many.
+        """
+        hashed = hash_token(token)
+        found: list[TokenIdentity] = []
+        refusal = AccessDenied(401, "unknown token")
+        for host in self.hosts.values():
+            identity = self._identify_in(host, token, hashed)
+            if isinstance(identity, TokenIdentity):
+                found.append(identity)
+            elif identity is not None and self._is_of_provider(token):
+                # What is wrong with it, or with the account, or that its key is looked for.
+                refusal = identity
+                if identity.status != 403:
+                    # Of the token itself, so the same everywhere: its signature is checked once.
+                    break
+        return found, refusal
+
+    def _identify_in(self, host: SpaceHost, token: str, hashed: str) -> TokenIdentity | AccessDenied | None:
+        """Whose token this is in one space; None if it is nobody's there."""
         name = host.find_token_owner(hashed)
         if name is not None:
             if self._is_excluded(host, name):
                 return AccessDenied(403, "this space admits only the participants that it lists")
             return TokenIdentity(host, name, token=hashed)
-        if self.sign_in is not None and self.sign_in.takes(token):
+        if self.sign_in is not None and self._is_of_provider(token):
             return self.sign_in.identify(host, token, hashed)
-        if any(other.space.find_token_owner(hashed) for other in self.hosts.values()):
-            return AccessDenied(403, "this token is for another space")
-        return AccessDenied(401, "unknown token")
+        return None
+
+    def _is_of_provider(self, token: str) -> bool:
+        return self.sign_in is not None and self.sign_in.takes(token)
 
     def holder_of(self, space: str, token_hash: str) -> str | None:
         """Whose token this is in that space, if it lets anybody in."""
@@ -165,7 +195,8 @@ def bearer(header: str | None) -> str | None:
     if header is None:
         return None
     scheme, _, token = header.partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
+    # What HTTP calls white space (RFC 9110, 5.6.3): nothing else is no part of a token.
+    return token.strip(" \t") if scheme.lower() == "bearer" else ""
 
 
 class HostOriginPolicy:

@@ -1,10 +1,11 @@
-"""How often an address or a name may come with a wrong token, and how often a member may join.
+"""How often an address or a name may come with a wrong token, a member may join, and tokens may be made.
 
 The token is looked at first, always: whoever has the right one gets in, whatever others did from the same
 address or under the same name. So nobody can lock a member out, not even from behind the same proxy, where
 all addresses are one. What is limited is what a wrong token gets: after `wrong_tokens_per_minute`, 429 and
 `Retry-After` instead of the reason. Joins are counted for those who have a right to them, by space and
-member: only the holder of a token can use them up.
+member: only the holder of a token can use them up. Short-lived tokens are counted by who asks and for whom,
+because each is a change of rights that waits for the disk and stays in the state of the space.
 """
 
 from __future__ import annotations
@@ -12,20 +13,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 import msgspec
 
 from moot.gateway.access import AccessDenied, TokenIdentity
+from moot.net.counted_address import network_of
 from moot.resilience.rate_limits import token_buckets
 
 log = logging.getLogger(__name__)
 
 # Strangers choose addresses and names; this many of each are remembered, the latest ones.
 _MAX_KEYS: Final = 10_000
-# A network at somebody's home: whoever has one has all of its addresses (RFC 6177).
-_IPV6_PREFIX_BITS: Final = 64
 _MAX_NAME_CHARS: Final = 256
 # A supervisor that restarts all of its members at once, and a browser with its windows.
 _JOIN_BURST_SECONDS: Final = 5.0
@@ -39,6 +38,7 @@ class AccessLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     wrong_tokens_per_minute: float = 60
     joins_per_second: float = 50
+    minted_tokens_per_minute: float = 60
 
 
 class AccessLimiter:
@@ -55,6 +55,8 @@ class AccessLimiter:
         self._by_name = token_buckets(per_second, burst, max_keys=_MAX_KEYS)
         joins = limits.joins_per_second
         self._joins = token_buckets(joins, max(1.0, joins * _JOIN_BURST_SECONDS), max_keys=_MAX_KEYS)
+        minted = limits.minted_tokens_per_minute
+        self._minted = token_buckets(minted / _SECONDS_PER_MINUTE, max(1.0, minted), max_keys=_MAX_KEYS)
         self._log_from = 0.0
 
     def refuse_token(self, denied: AccessDenied, address: str, name: str | None = None) -> AccessDenied:
@@ -64,7 +66,7 @@ class AccessLimiter:
             return denied
         now = self._clock()
         self.wrong_tokens += 1
-        wait = self._by_address.take(_network_of(address), now)
+        wait = self._by_address.take(network_of(address), now)
         if name:
             wait = max(wait, self._by_name.take(name[:_MAX_NAME_CHARS], now))
         if not wait:
@@ -76,7 +78,7 @@ class AccessLimiter:
 
     def check_join(self, identity: TokenIdentity, address: str) -> AccessDenied | None:
         """Count a join; why it has to wait, if it has to. A guest is known by its address only."""
-        who = ("guest", _network_of(address)) if identity.guest else ("member", identity.name)
+        who = ("guest", network_of(address)) if identity.guest else ("member", identity.name)
         wait = self._joins.take((identity.host.name, *who), self._clock())
         if not wait:
             return None
@@ -87,15 +89,14 @@ class AccessLimiter:
             retry_after=wait,
         )
 
-
-def _network_of(address: str) -> str:
-    """An address as it is counted: of IPv6 the network, of a mapped IPv4 address that one."""
-    try:
-        found = ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if not isinstance(found, IPv6Address):
-        return address
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(int(found) >> (128 - _IPV6_PREFIX_BITS))
+    def check_mint(self, space: str, member: str, by: tuple[str, str]) -> AccessDenied | None:
+        """Count a short-lived token that `by` (a role and a name) asks for; why it has to wait, if so."""
+        wait = self._minted.take((space, member, *by), self._clock())
+        if not wait:
+            return None
+        most = self.limits.minted_tokens_per_minute
+        return AccessDenied(
+            429,
+            f"more short-lived tokens for {member} than gateway.minted_tokens_per_minute {most:g} allows",
+            retry_after=wait,
+        )

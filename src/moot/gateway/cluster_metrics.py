@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 from moot.metrics import Description, Registry
 
 if TYPE_CHECKING:
-    from moot.gateway.cluster_node import ClusterNode, Shard
+    from moot.gateway.cluster_node import ClusterNode
+    from moot.gateway.cluster_shard import Shard
 
 SERVING: Final = Description(
     "moot_cluster_serving", "gauge", "1 while this gateway serves; 0 while it is cut off from the log."

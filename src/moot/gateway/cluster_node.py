@@ -8,14 +8,12 @@ brings to the spaces, and knows when it is cut off.
             not for stale_seconds               connections are closed: their members go elsewhere
             what cannot be mended in place      the process ends, and its next start begins at a snapshot
 
-Whatever a gateway does by itself (who is gone, which deadlines have come, when a snapshot is due) follows
-from the log alone, so that all of them do it at the same place.
+`LogApplier` carries out what the log brings, `ShardSnapshots` takes and compares snapshots.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import logging
 import secrets
@@ -23,68 +21,38 @@ import socket
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from moot import __version__
-from moot.cluster.batch import Batch, LoggedInput
+from moot.cluster.batch import LogBatch, LoggedInput
 from moot.cluster.frame_relay import FrameHead, FrameRelay
-from moot.cluster.gateway_table import GatewayTable
 from moot.cluster.log_writer import PendingInput
 from moot.cluster.nats_connection import NATS_FAULTS, ClusterConnection, connect, use_snapshots, use_stream
 from moot.cluster.shared_log import SharedLog
 from moot.cluster.snapshot_store import SnapshotStore
 from moot.config.cluster_config import ClusterConfig
 from moot.errors import OutcomeUnknown, Unavailable, UsageError
+from moot.gateway.cluster_shard import Shard
 from moot.gateway.cluster_status import ClusterStatus
-from moot.gateway.clustered_host import ClusteredHost, encode_shared_input, read_shared_input
-from moot.gateway.clustered_space import LogClock
+from moot.gateway.clustered_host import encode_shared_input
+from moot.gateway.log_applier import LogApplier, MakeHost
 from moot.gateway.mint import FreshMint
+from moot.gateway.shard_snapshots import ShardSnapshots
 from moot.protocol.frames import Frame
 from moot.protocol.operation import Json
 from moot.resilience.task_set import TaskSet
 from moot.space.config import SessionId, SpaceConfig
-from moot.space.config_json import load_config, save_config
+from moot.space.config_json import save_config
 from moot.space.effects import Token
 from moot.space.space import Space
-from moot.space.state_hash import hash_state
 
 log = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 0.25
 # At the end: what members did last is written within this.
 _LAST_WRITES_SECONDS: Final = 2.0
-
-# Name, space, shard, and whether this gateway has brought the state with it.
-MakeHost = Callable[[str, Space, "Shard", bool], ClusteredHost]
-
-
-class Shard:
-    """One stream of the log, and the spaces whose inputs are in it."""
-
-    def __init__(self, index: int, stream: str, gone_beats: int) -> None:
-        self.index = index
-        # Its name in NATS.
-        self.stream = stream
-        self.table = GatewayTable(gone_beats)
-        self.clock = LogClock()
-        self.hosts: dict[str, ClusteredHost] = {}
-        # Spaces that are in the log and not in this gateway's configuration.
-        self.unknown: set[str] = set()
-        self.log: SharedLog
-        # Which stream it is: one that was made anew under the same name has another.
-        self.identity = ""
-        # Messages and inputs since the last snapshot, and how many snapshots there were.
-        self.counted = 0
-        self.snapshots = 0
-        self.purgeable = 0
-        # Hashes of our states where the latest snapshot was due, by space.
-        self.hashes: dict[str, str] = {}
-        self.hashed_at = 0
-        # The same where an operator last asked for them.
-        self.compared: dict[str, str] = {}
-        self.compared_at = 0
 
 
 class ClusterNode:
@@ -111,7 +79,6 @@ class ClusterNode:
         self._initial_state = initial_state
         self._close_sockets = close_sockets
         self._connection: ClusterConnection | None = None
-        self._snapshots: SnapshotStore | None = None
         self._frames: FrameRelay | None = None
         self._tasks = TaskSet("cluster")
         self._sessions = 0
@@ -129,9 +96,11 @@ class ClusterNode:
         """Be one of the cluster's gateways. Raises UsageError when that cannot be."""
         config = self.config
         self._connection = connection = await connect(config, self.name, self._retry_writes)
-        self._snapshots = SnapshotStore(await use_snapshots(connection, config))
+        store = SnapshotStore(await use_snapshots(connection, config))
+        snapshots = ShardSnapshots(self.name, connection, store, self._tasks, self._fail)
+        applier = LogApplier(config, self._configs, self._make_host, snapshots, self._fail)
         for shard in self.shards:
-            await self._open_shard(connection, shard)
+            await self._open_shard(connection, shard, snapshots, applier)
         self._frames = FrameRelay(
             connection.client,
             f"{config.name}.frames",
@@ -152,13 +121,26 @@ class ClusterNode:
         # Only now: whoever answers serves.
         await self.status.start(connection)
 
-    async def _open_shard(self, connection: ClusterConnection, shard: Shard) -> None:
+    async def _open_shard(
+        self,
+        connection: ClusterConnection,
+        shard: Shard,
+        snapshots: ShardSnapshots,
+        applier: LogApplier,
+    ) -> None:
         name = shard.stream
         subject = f"{self.config.name}.log.{shard.index}"
         info = await use_stream(connection, self.config, name, f"{subject}.*", secrets.token_hex(8))
         shard.identity = (info.config.metadata or {}).get("moot_stream", "")
-        snapshot = await self._load_snapshot(shard)
-        position = snapshot if snapshot is not None else 0
+        position, states = await snapshots.load(shard)
+        for space, state in states.items():
+            applier.open_space(shard, space, state)
+
+        def apply(sequence: int, at: float, batch: LogBatch, own: Sequence[PendingInput]) -> None:
+            applier.apply(shard, sequence, at, batch, own)
+            if self._frames is not None:
+                self._frames.release()
+
         shard.log = SharedLog(
             connection,
             self.config,
@@ -166,7 +148,7 @@ class ClusterNode:
             subject=f"{subject}.{self.name}",
             gateway=self.name,
             position=position,
-            on_batch=lambda sequence, at, batch, own: self._apply(shard, sequence, at, batch, own),
+            on_batch=apply,
         )
         await shard.log.catch_up(info.state.last_seq)
         self._check_failed()
@@ -174,21 +156,6 @@ class ClusterNode:
     def _check_failed(self) -> None:
         if self.failed.done():
             raise self.failed.result()
-
-    async def _load_snapshot(self, shard: Shard) -> int | None:
-        assert self._snapshots is not None  # noqa: S101  # set before any shard is opened
-        found = await self._snapshots.load(shard.index)
-        if found is None or found.fields["stream"] != shard.identity:
-            return None
-        if found.fields["version"] != __version__:
-            log.info("snapshot of another version", extra={"version": found.fields["version"]})
-        fields = found.fields
-        shard.table.load(fields["gateways"])
-        shard.clock.advance(fields["time"])
-        shard.snapshots, shard.purgeable = fields["number"], found.position
-        for name, state in fields["spaces"].items():
-            self._open_space(shard, name, state)
-        return found.position
 
     def _check_versions(self, shard: Shard) -> None:
         """Raises UsageError where a gateway of another version lives: they might decide otherwise."""
@@ -367,156 +334,6 @@ class ClusterNode:
             return
         host.take_frame(SessionId(head.session), raw, head.binary)
 
-    # What the log brings
-
-    def _apply(
-        self, shard: Shard, sequence: int, at: float, batch: Batch, own: Sequence[PendingInput]
-    ) -> None:
-        head = batch.head
-        if head.beat:
-            seconds = self.config.heartbeat_seconds
-            at = max(at, shard.table.earliest_time(head.gateway, head.epoch, seconds))
-        now = shard.clock.advance(at)
-        known = shard.table.known.get(head.gateway)
-        is_restart = known is not None and known.epoch < head.epoch
-        if not shard.table.note_batch(head.gateway, head.epoch):
-            return
-        if is_restart:
-            self._drop_sessions(shard, head.gateway, head.epoch, head.seed)
-        if head.beat:
-            for gone in shard.table.note_beat(head.gateway, now):
-                log.warning("gateway gone", extra={"gateway": gone, "shard": shard.index})
-                self._drop_sessions(shard, gone, None, head.seed)
-            for host in shard.hosts.values():
-                host.perform_expiry(_seed(head.seed, f"expire {host.name}"))
-        for index, input in enumerate(batch.inputs):
-            pending = own[index] if index < len(own) else None
-            self._apply_input(shard, head.gateway, input, _seed(head.seed, str(index)), pending)
-        shard.counted += 1 + len(batch.inputs)
-        if shard.counted >= self.config.snapshot_inputs:
-            self._take_snapshot(shard, sequence)
-        if self._frames is not None:
-            self._frames.release()
-
-    def _apply_input(
-        self, shard: Shard, gateway: str, input: LoggedInput, seed: bytes, pending: PendingInput | None
-    ) -> None:
-        outcome: object = None
-        try:
-            stored = read_shared_input(input.head)
-            host = shard.hosts.get(stored.space)
-            if not stored.space:
-                self._apply_own_input(shard, gateway, stored.input, stored.who, input)
-            elif stored.input == "create":
-                if host is None:
-                    state = strictly_decoded(bytes(stored.state))
-                    self._open_space(shard, stored.space, state, is_ours=pending is not None)
-            elif host is not None:
-                host.perform_expiry(seed + b"expire")
-                secret = None
-                if pending is not None and pending.secrets:
-                    secret = Token(stored.tokens[0], pending.secrets[0])
-                outcome = host.perform(stored, input, seed, secret)
-        except Exception as fault:
-            # All gateways meet it; should it be one alone, then its state differs and it finds out.
-            log.exception("an input of the log could not be applied", extra={"gateway": gateway})
-            outcome = fault
-        if pending is not None and pending.on_done is not None:
-            pending.on_done(outcome)
-
-    def _apply_own_input(self, shard: Shard, gateway: str, input: str, who: str, logged: LoggedInput) -> None:
-        """What a gateway says of itself."""
-        if input == "started":
-            shard.table.known[gateway].version = who
-        elif input == "stopped":
-            self._drop_sessions(shard, gateway, None, hashlib.sha256(logged.head).hexdigest())
-            shard.table.note_stop(gateway)
-        elif input == "snapshot":
-            self._compare_snapshot(shard, gateway, strictly_decoded(logged.raw))
-        elif input == "compare" and shard.log.writer.epoch:
-            # Beside those of snapshots, which decide whether a gateway may go on. Nobody waits for those that
-            # were asked for before our start.
-            shard.compared = _hash_states(_save_states(shard))
-            shard.compared_at = shard.log.position
-
-    def _drop_sessions(self, shard: Shard, gateway: str, before: int | None, seed: str) -> None:
-        """Let the sessions leave that a gateway held, those of processes before this epoch or all."""
-        for host in shard.hosts.values():
-            lost = [
-                session
-                for session in host.space.state.roster.sessions
-                if (found := _gateway_of(session)) is not None
-                and found[0] == gateway
-                and (before is None or found[1] < before)
-            ]
-            if lost:
-                host.perform_gone(lost, _seed(seed, f"gone {gateway} {host.name}"))
-
-    def _open_space(self, shard: Shard, name: str, state: dict[str, Any], *, is_ours: bool = False) -> None:
-        if name not in self._configs:
-            # Its inputs are passed over; a gateway whose configuration has it serves it.
-            if name not in shard.unknown:
-                log.warning("the cluster has a space that is not configured here", extra={"space": name})
-            shard.unknown.add(name)
-            return
-        state = dict(state)
-        config = load_config(state.pop("config"))
-        try:
-            shard.hosts[name] = self._make_host(name, Space(config, saved=state), shard, is_ours)
-        except UsageError as fault:
-            self._fail(fault)
-
-    # Snapshots
-
-    def _take_snapshot(self, shard: Shard, sequence: int) -> None:
-        """Every gateway hashes its state here; one of them stores it and tells the others its hashes."""
-        shard.counted = 0
-        shard.snapshots += 1
-        states = _save_states(shard)
-        shard.hashes = _hash_states(states)
-        shard.hashed_at = sequence
-        if shard.table.first != self.name or shard.unknown or not shard.log.writer.epoch:
-            return
-        fields: dict[str, Json] = {
-            "version": __version__,
-            "stream": shard.identity,
-            "number": shard.snapshots,
-            "time": shard.clock.latest,
-            "gateways": shard.table.save(),
-            "spaces": states,
-        }
-        hashes: dict[str, Json] = {"position": sequence, "hashes": dict(shard.hashes)}
-        self._tasks.start(self._store_snapshot(shard, sequence, fields, hashes))
-
-    async def _store_snapshot(
-        self, shard: Shard, sequence: int, fields: dict[str, Json], hashes: dict[str, Json]
-    ) -> None:
-        assert self._snapshots is not None  # noqa: S101  # started
-        assert self._connection is not None  # noqa: S101  # started
-        try:
-            await self._snapshots.save(shard.index, shard.snapshots, sequence, fields)
-            raw = encode_shared_input("", "snapshot", hashes)
-            shard.log.writer.append(LoggedInput(encode_shared_input("", "snapshot", {}), raw))
-            if shard.purgeable:
-                await self._connection.context.purge_stream(shard.stream, seq=shard.purgeable + 1)
-            shard.purgeable = sequence
-        except NATS_FAULTS as fault:
-            log.warning("snapshot not stored", extra={"shard": shard.index, "why": repr(fault)})
-
-    def _compare_snapshot(self, shard: Shard, gateway: str, told: dict[str, Any]) -> None:
-        if told["position"] != shard.hashed_at:
-            # Taken before we came, or already behind the next one.
-            return
-        differ = [name for name, hash in told["hashes"].items() if shard.hashes.get(name, hash) != hash]
-        if differ:
-            self._fail(
-                UsageError(
-                    f"the state of {', '.join(differ)} differs from that of gateway {gateway} at message "
-                    f"{told['position']} of shard {shard.index}: this gateway stops serving. Start it again: "
-                    "it begins at the cluster's snapshot"
-                )
-            )
-
     # Being cut off
 
     @property
@@ -570,28 +387,10 @@ class ClusterNode:
                 shard.log.writer.retry_now()
 
 
-def _save_states(shard: Shard) -> dict[str, dict[str, Json]]:
-    return {
-        name: host.space.save() | {"config": save_config(host.space.state.config)}
-        for name, host in shard.hosts.items()
-    }
-
-
-def _hash_states(states: Mapping[str, dict[str, Json]]) -> dict[str, str]:
-    return {name: hash_state(state) for name, state in states.items()}
-
-
 def default_name(port: int) -> str:
     """The machine's name and the port, as one word of a NATS subject."""
     host = "".join(each if each.isalnum() and each.isascii() else "-" for each in socket.gethostname())
     return f"{host[:48] or 'gateway'}-{port}"
-
-
-def strictly_decoded(data: bytes) -> dict[str, Any]:
-    decoded = json.loads(data)  # integers of any size
-    if not isinstance(decoded, dict):
-        raise UsageError("an input of the log that no gateway wrote")
-    return decoded
 
 
 def _comparable(config: SpaceConfig) -> dict[str, Json]:
@@ -599,17 +398,6 @@ def _comparable(config: SpaceConfig) -> dict[str, Json]:
     saved = save_config(config)
     saved.pop("connection_url", None)
     return dict(json.loads(msgspec.json.encode(saved)))
-
-
-def _gateway_of(session: str) -> tuple[str, int] | None:
-    """The gateway that held a session, and the epoch of its process."""
-    gateway, dot, rest = session.partition(".")
-    epoch = rest.partition("-")[0]
-    return (gateway, int(epoch)) if dot and epoch.isdigit() else None
-
-
-def _seed(seed: str, part: str) -> bytes:
-    return f"{seed}/{part}".encode()
 
 
 def _settle(done: asyncio.Future[object], outcome: object) -> None:

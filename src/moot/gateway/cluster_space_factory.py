@@ -14,28 +14,28 @@ from moot.config.cluster_config import ClusterConfig
 from moot.config.configuration import Configuration
 from moot.errors import UsageError
 from moot.gateway.access import SpaceDirectory
-from moot.gateway.cluster_node import ClusterNode, Shard
+from moot.gateway.cluster_node import ClusterNode
+from moot.gateway.cluster_shard import Shard
 from moot.gateway.clustered_host import ClusteredHost
 from moot.gateway.clustered_space import ClusteredSpace, SeededMint
 from moot.gateway.delivery import Delivery, MessageHistory
 from moot.gateway.mint import FreshMint
-from moot.gateway.space_factory import SpaceFactory
+from moot.gateway.space_factory import CLUSTER_FILE, SpaceFactory
 from moot.gateway.space_records import recorded_time
 from moot.gateway.space_restore import restore_space
 from moot.net.outbox import Outgoing
 from moot.protocol.operation import Json
+from moot.resilience.atomic_file import write_atomically
 from moot.space.config_json import save_config
 from moot.space.effects import Mail
 from moot.space.space import Space
 from moot.store.database import Database
-from moot.store.journal import Journal
 from moot.store.journal_reader import last_records
+from moot.store.open_journal import open_journal
 from moot.store.position_marker import read_marker
 
 log = logging.getLogger(__name__)
 
-# In the folder of a space: of which cluster's log its journal is a copy.
-_CLUSTER_FILE: Final = "cluster"
 _COPIED_RECORDS: Final = 64
 
 
@@ -76,7 +76,7 @@ class ClusterSpaceFactory(SpaceFactory):
         for name, settings in self._configuration.spaces.items():
             host = self.node.shard_of(name).hosts[name]
             self._add_to_directory(name, host, settings)
-            self._add_outputs(host, settings.output_logs)
+            self._add_outputs(host, settings)
             log.info("space open", extra={"space": name, "position": self.node.shard_of(name).log.position})
 
     async def close(self) -> None:
@@ -91,8 +91,8 @@ class ClusterSpaceFactory(SpaceFactory):
         options = msgspec.structs.replace(self._options(name, settings), clock=shard.clock, fast_path=False)
         folder = self._folder(name)
         copied_until = self._copied_until(name, shard.identity, is_ours)
-        journal = Journal.open(options.folder, options.journal)
-        (folder / _CLUSTER_FILE).write_text(shard.identity)
+        journal = open_journal(options.folder, options.journal)
+        write_atomically(folder / CLUSTER_FILE, shard.identity.encode())
         delivery = Delivery(
             Outgoing(asyncio.get_running_loop()),
             MessageHistory(options.history_messages, options.history_bytes),
@@ -124,7 +124,7 @@ class ClusterSpaceFactory(SpaceFactory):
         folder = self._folder(name)
         if not (folder / "journal").exists():
             return 0.0
-        mark = folder / _CLUSTER_FILE
+        mark = folder / CLUSTER_FILE
         if mark.exists() and mark.read_text() == identity:
             return max(
                 (recorded_time(each.line) for each in last_records(folder / "journal", _COPIED_RECORDS)),
@@ -148,6 +148,8 @@ class ClusterSpaceFactory(SpaceFactory):
         await restored.journal.close()
         space, mint = restored.space, FreshMint()
         space.restart(restored.latest, mint)
+        # From here on the log keeps what happens, whatever the disk was like.
+        space.health(journal_writable=True)
         space.reload(config, restored.latest, mint)
         log.info("the space of this gateway's files becomes the cluster's", extra={"space": name})
         return space.save() | {"config": save_config(config)}

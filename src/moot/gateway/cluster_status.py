@@ -22,7 +22,8 @@ from moot.errors import MootError, Unavailable
 from moot.protocol.operation import Json
 
 if TYPE_CHECKING:
-    from moot.gateway.cluster_node import ClusterNode, Shard
+    from moot.gateway.cluster_node import ClusterNode
+    from moot.gateway.cluster_shard import Shard
 
 # Gateways and JetStream answer within milliseconds, or not at all.
 _ANSWER_SECONDS: Final = 1.0
@@ -124,7 +125,7 @@ class ClusterStatus:
             "nats": self._describe_nats(streams),
             "gateways": [
                 *(_describe_gateway(status, streams) for status in statuses.values()),
-                *(self._describe_silent(name, lives=name in missing) for name in silent),
+                *(self._describe_silent(name, is_alive=name in missing) for name in silent),
             ],
             "problems": problems,
         }
@@ -196,7 +197,7 @@ class ClusterStatus:
             ],
         }
 
-    def _describe_silent(self, name: str, *, lives: bool) -> dict[str, Json]:
+    def _describe_silent(self, name: str, *, is_alive: bool) -> dict[str, Json]:
         """A gateway that did not answer, by what the log tells of it."""
         known = [(shard, shard.table.known[name]) for shard in self._node.shards if name in shard.table.known]
         ages = [
@@ -206,7 +207,7 @@ class ClusterStatus:
         ]
         return {
             "name": name,
-            "state": "no answer" if lives else "gone",
+            "state": "no answer" if is_alive else "gone",
             "version": next((each.version for _, each in known if each.version), None),
             "epoch": max(each.epoch for _, each in known),
             "heartbeat_age_seconds": round(min(ages), 1) if ages else None,

@@ -206,6 +206,7 @@ class ClusteredHost(SpaceHost):
     async def post(self, who: str, dialect: DialectName, body: bytes, options: Options) -> CarriedOut | Reply:
         config = self.space.state.config
         self._check_rate(who, len(body))
+        self._welcome_output_log(who)
         envelope = DIALECTS[dialect].decode(
             body, config.limits.envelope, accept_protocols=config.accept_protocols
         )

@@ -35,7 +35,6 @@ T = TypeVar("T")
 
 # A deadline that the log's time has not reached yet is asked for again after this.
 _MIN_TIMER_SECONDS: Final = 0.05
-_LONGEST_TIMER_SECONDS: Final = 86_400.0
 
 
 class LogClock:
@@ -185,17 +184,8 @@ class ClusteredSpace(JournaledSpace):
             extra={"space": self.name},
         )
 
-    def _set_timer(self) -> None:
-        when = self.space.next_deadline()
-        if when == self._timer_at:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._timer_at = when
-        if when is not None:
-            delay = min(max(_MIN_TIMER_SECONDS, self._log_clock.seconds_until(when)), _LONGEST_TIMER_SECONDS)
-            self._timer = asyncio.get_running_loop().call_later(delay, self.expire_due)
+    def _seconds_until(self, when: float) -> float:
+        return max(_MIN_TIMER_SECONDS, self._log_clock.seconds_until(when))
 
     def expire_due(self) -> None:
         """Ask for the deadlines that have come. One gateway does; without it heartbeats see to that."""

@@ -239,17 +239,17 @@ class Delivery:
             member = None if self.find_member is None else self.find_member(effect.session)
             if member is not None and effect.kept:
                 # Another gateway has told it; here it can be polled.
-                said = Deliver((), _without_token(effect.notice))
+                deliver = Deliver((), _without_token(effect.notice))
                 size = len(DIALECTS["mew"].encode_notice(effect.notice) or b"")
-                self.history.add(now, said, frozenset({member}), size)
+                self.history.add(now, deliver, frozenset({member}), size)
             return
         raw = DIALECTS[line.dialect].encode_notice(effect.notice)
         if raw is not None:
             self.outgoing.send(line.outbox, encode_frame(raw))
         if not effect.kept:
             return
-        said = Deliver((), _without_token(effect.notice))
-        self.history.add(now, said, frozenset({line.member}), len(raw) if raw else _NOTICE_BYTES)
+        deliver = Deliver((), _without_token(effect.notice))
+        self.history.add(now, deliver, frozenset({line.member}), len(raw) if raw else _NOTICE_BYTES)
 
 
 def _without_token(notice: GatewayNotice) -> GatewayNotice:
@@ -277,21 +277,21 @@ def _encode_message(effect: Deliver, dialect: DialectName) -> bytes | None:
     return None
 
 
-def id_of(heard: HistoryEntry) -> str:
+def id_of(entry: HistoryEntry) -> str:
     """The id of a message of the history."""
-    if isinstance(heard.message, GatewayNotice):
-        return heard.message.id
-    return str(orjson.loads(heard.message).get("id", ""))
+    if isinstance(entry.message, GatewayNotice):
+        return entry.message.id
+    return str(orjson.loads(entry.message).get("id", ""))
 
 
-def encode_entry(heard: HistoryEntry, dialect: DialectName) -> bytes | None:
+def encode_entry(entry: HistoryEntry, dialect: DialectName) -> bytes | None:
     """Encode a message of the history in a dialect; None if that has no way to say it."""
-    raw = heard.message
+    raw = entry.message
     if isinstance(raw, GatewayNotice):
         return DIALECTS[dialect].encode_notice(raw)
-    if heard.dialect == dialect:
+    if entry.dialect == dialect:
         return raw
     # It was accepted once, under whatever limits held then.
     protocols = frozenset({orjson.loads(raw)["protocol"]})
-    envelope = DIALECTS[heard.dialect].decode(raw, _ANY_SIZE, accept_protocols=protocols)
-    return DIALECTS[dialect].encode(envelope, operation=heard.operation, proposer=heard.proposer)
+    envelope = DIALECTS[entry.dialect].decode(raw, _ANY_SIZE, accept_protocols=protocols)
+    return DIALECTS[dialect].encode(envelope, operation=entry.operation, proposer=entry.proposer)

@@ -23,6 +23,7 @@ from moot.gateway.access_limiter import AccessLimiter
 from moot.gateway.console import MANIFEST, PAGE, WORKER, installed_console
 from moot.gateway.delivery import encode_entry, id_of
 from moot.gateway.history_routes import HistoryRoutes
+from moot.gateway.http_read_limiter import HttpReadLimiter
 from moot.gateway.http_replies import (
     HEADERS,
     RequestRefused,
@@ -41,12 +42,14 @@ from moot.gateway.http_replies import (
 )
 from moot.gateway.journal_history import HistoryLimits
 from moot.gateway.notifications.push.devices import PushDevices
+from moot.gateway.oidc.mcp_exchange import McpExchange
+from moot.gateway.oidc.mcp_routes import McpRoutes
 from moot.gateway.oidc.oidc_routes import OidcRoutes
 from moot.gateway.oidc.sign_in_service import SignInService
 from moot.gateway.public_pages import STATUS_PAGE, openapi
 from moot.gateway.push_routes import PushRoutes
 from moot.gateway.readiness import Readiness
-from moot.gateway.short_lived_tokens import mint_token, read_token_request
+from moot.gateway.short_lived_tokens import MAX_TOKEN_REQUEST_BYTES, mint_token, read_token_request
 from moot.gateway.sign_in_links import SignInLinks
 from moot.gateway.sign_in_routes import SignInRoutes
 from moot.gateway.space_host import SpaceHost
@@ -82,6 +85,7 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_body_bytes: int = 2 << 20
     max_minted_token_seconds: float = 86_400
     history_pages_per_second: float = 10
+    sign_in_links_per_minute: float = 10
 
 
 class Endpoints:
@@ -111,13 +115,16 @@ class Endpoints:
         self.settings = settings
         self.access_limiter = access_limiter
         self.readiness = readiness
+        self._reads = HttpReadLimiter()
         self._rotation = rotation
         self._metrics = metrics
         self._connections = connections
         self._cluster = cluster
         self._version = version
         self._console = installed_console() if settings.console else None
-        self._sign_in = SignInRoutes(directory, sign_in_links, self._refuse_token)
+        self._sign_in = SignInRoutes(
+            directory, sign_in_links, self._refuse_token, links_per_minute=settings.sign_in_links_per_minute
+        )
         self._history = HistoryRoutes(
             directory,
             self._refuse_token,
@@ -126,6 +133,8 @@ class Endpoints:
         )
         self._push = PushRoutes(directory, push, devices, self._refuse_token)
         self._oidc = OidcRoutes(sign_in, self._refuse_token)
+        exchange = None if sign_in is None else McpExchange(sign_in, directory)
+        self._mcp = McpRoutes(exchange, self._refuse_token)
 
     def application(self) -> Starlette:
         routes = [
@@ -146,6 +155,8 @@ class Endpoints:
             self._route("/push-subscriptions", self._push.add, "POST"),
             self._route("/push-subscriptions/{id}", self._push.remove, "DELETE"),
             self._route("/oidc", self._oidc.providers, "GET"),
+            self._route("/oidc/mcp", self._mcp.describe, "GET"),
+            self._route("/oidc/token", self._mcp.token, "POST"),
             self._route("/oidc/sign-out", self._oidc.sign_out, "POST"),
             self._route("/oidc/backchannel-logout", self._oidc.backchannel_logout, "POST"),
             self._route("/participants/{id}/messages", self.messages, "GET", "POST"),
@@ -250,27 +261,23 @@ class Endpoints:
         token = bearer(request.headers.get("authorization"))
         if not token:
             return denied(AccessDenied(401, "a token is needed: send Authorization: Bearer …"))
+        identities, refusal = self.directory.identify_everywhere(token)
+        if not identities:
+            return denied(self._refuse_token(refusal, request))
         found: list[Json] = []
-        refusal = AccessDenied(401, "unknown token")
-        for host in self.directory.hosts.values():
-            identity = self.directory.identify(host.name, token)
-            if isinstance(identity, TokenIdentity):
-                dialects: list[Json] = [*sorted(host.space.state.config.dialects)]
-                found.append({"name": host.name, "participant": identity.name, "dialects": dialects})
-            elif self._oidc.takes(token):
-                # Of a provider: what is wrong with it, or with the account, or that its key is looked for.
-                refusal = identity
-        if found:
-            return json_response(200, {"spaces": found})
-        return denied(self._refuse_token(refusal, request))
+        for each in identities:
+            dialects: list[Json] = [*sorted(each.host.space.state.config.dialects)]
+            found.append({"name": each.host.name, "participant": each.name, "dialects": dialects})
+        return json_response(200, {"spaces": found})
 
     async def messages(self, request: Request) -> Response:
         identity = self._participant(request)
         if isinstance(identity, AccessDenied):
             return denied(identity)
-        if request.method == "GET":
-            return self._poll(request, identity)
-        return await self._post(request, identity)
+        if request.method == "POST":
+            return await self._post(request, identity)
+        # HEAD as well: what asks only for headers changes nothing.
+        return self._poll(request, identity)
 
     async def proposals(self, request: Request) -> Response:
         """D-96: what is open, and what came of approved calls is not known of; a page at a time."""
@@ -282,7 +289,7 @@ class Endpoints:
         if after < 0:
             raise InvalidRequest("after is the number that `next` said before")
         page = list_proposals(host.space.state, reader, after=after, now=host.journaled.clock())
-        return json_response(200, page.payload)
+        return self._reads.charge(host, reader.member.name, json_response(200, page.payload))
 
     async def proposal(self, request: Request) -> Response:
         """D-96: one proposal by its id, open or settled, and what came of it."""
@@ -294,7 +301,7 @@ class Endpoints:
                 404,
                 {"error": "proposal_not_found", "message": f"no proposal {id!r} is known here (any more)"},
             )
-        return json_response(200, page.payload["proposals"][0])
+        return self._reads.charge(host, reader.member.name, json_response(200, page.payload["proposals"][0]))
 
     def _proposal_reader(self, request: Request) -> tuple[SpaceHost, ProposalReader]:
         token = bearer(request.headers.get("authorization"))
@@ -302,9 +309,11 @@ class Endpoints:
             raise RequestRefused(AccessDenied(401, "a token is needed: send Authorization: Bearer …"))
         identity = self.directory.identify(request.path_params["space"], token)
         if isinstance(identity, AccessDenied):
-            raise RequestRefused(identity)
+            wrong = identity.status in (401, 403)
+            raise RequestRefused(self._refuse_token(identity, request) if wrong else identity)
         identity.admit()
         member = identity.host.space.state.roster.find(identity.name)
+        self._reads.check(identity.host, identity.name)
         return identity.host, ProposalReader(member, _dialect(request, b""), whole=True)
 
     async def roster(self, request: Request) -> Response:
@@ -313,11 +322,12 @@ class Endpoints:
         if isinstance(identity, AccessDenied):
             return denied(identity)
         dialect = _dialect(request, b"")
+        self._reads.check(identity.host, identity.name)
         options = Options(injected=True, token=identity.token)
         page = identity.host.describe_roster(
             identity.name, dialect, options, request.query_params.get("after")
         )
-        return json_response(200, page)
+        return self._reads.charge(identity.host, identity.name, json_response(200, page))
 
     def _participant(self, request: Request) -> TokenIdentity | AccessDenied:
         header = request.headers.get("authorization")
@@ -364,19 +374,23 @@ class Endpoints:
             # No cursor of ours, but a time by a wall clock that was set since the start.
             since -= max(0.0, identity.host.journaled.wall_ahead_seconds)
         dialect = _dialect(request, b"")
+        self._reads.check(identity.host, identity.name)
         history = identity.host.delivery.history
         since = max(since, history.visible_since(identity.name))
         wanted = request.query_params.get("id")
         messages = []
         latest = since
-        for heard in history.since(since, identity.name):
-            if wanted is not None and id_of(heard) != wanted:
+        for entry in history.since(since, identity.name):
+            if wanted is not None and id_of(entry) != wanted:
                 continue
-            raw = encode_entry(heard, dialect)
+            raw = encode_entry(entry, dialect)
             if raw is not None:
                 messages.append(orjson.Fragment(raw))
-            latest = heard.at
-        return json_response(200, {"messages": messages, "next": repr(latest)})
+            latest = entry.at
+        if wanted is None:
+            identity.host.note_poll(identity.name)
+        answer = json_response(200, {"messages": messages, "next": repr(latest)})
+        return self._reads.charge(identity.host, identity.name, answer)
 
     # For administrators
 
@@ -393,7 +407,7 @@ class Endpoints:
         place: DialectName = "mcpx" if _all_strings(body) else "mew"
         add = read_capabilities(body.get("add", []), place=place)
         remove = read_capabilities(body.get("remove", []), place=place)
-        done = await host.change_capabilities(request.path_params["id"], add, remove, admin)
+        done = await host.rights.change_capabilities(request.path_params["id"], add, remove, admin)
         return json_response(*in_effect(done, done.results[0].fields))
 
     async def restore(self, request: Request) -> Response:
@@ -410,14 +424,14 @@ class Endpoints:
         if set(body) - {"keep"} or not isinstance(body.get("keep", False), bool):
             raise InvalidRequest('the body is {} or {"keep": true}')
         who, keep = request.path_params["id"], body.get("keep", False)
-        token = await self._rotation.rotate(host, who, admin, keep=keep)
-        return json_response(200, {"participant_id": who, "token": token})
+        return json_response(200, await self._rotation.rotate(host, who, admin, keep=keep))
 
     async def mint(self, request: Request) -> Response:
         """Give a participant a short-lived token, shown once."""
-        self._administered(request)
+        host, admin = self._administered(request)
+        self._check_mint(host, request.path_params["id"], ("admin", admin))
         check_json(request)
-        seconds, only = read_token_request(await object_of(request, self.settings.max_body_bytes))
+        seconds, only = read_token_request(await object_of(request, MAX_TOKEN_REQUEST_BYTES))
         host, admin = self._administered(request)
         most, who = self.settings.max_minted_token_seconds, request.path_params["id"]
         made = await mint_token(host, who, admin, seconds=seconds, only=only, max_seconds=most)
@@ -428,8 +442,10 @@ class Endpoints:
         identity = self._participant(request)
         if isinstance(identity, AccessDenied):
             return denied(identity)
+        # Before the body is read: whoever asks in a loop is told cheaply.
+        self._check_mint(identity.host, identity.name, ("member", identity.name))
         check_json(request)
-        seconds, only = read_token_request(await object_of(request, self.settings.max_body_bytes))
+        seconds, only = read_token_request(await object_of(request, MAX_TOKEN_REQUEST_BYTES))
         # Again: it may be void by the time that the whole body is here.
         identity = self._participant(request)
         if isinstance(identity, AccessDenied):
@@ -444,6 +460,12 @@ class Endpoints:
             own_token=identity.token,
         )
         return json_response(201, made)
+
+    def _check_mint(self, host: SpaceHost, member: str, by: tuple[str, str]) -> None:
+        """Raises RequestRefused when so many were asked for that this one has to wait."""
+        wait = self.access_limiter.check_mint(host.name, member, by)
+        if wait is not None:
+            raise RequestRefused(wait)
 
     async def connections(self, request: Request) -> Response:
         """MEW 10.1: what the gateway keeps of each connection."""

@@ -114,6 +114,7 @@ class JournaledSpace:
         self._strict = options.journal.mode == "strict"
         self._retry_seconds = options.journal.retry_seconds
         self._sync_timeout_seconds = options.journal.sync_timeout_seconds
+        self._database = database
         self.snapshots = SnapshotSaver(options.name, options.folder.parent, journal, database)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
@@ -335,14 +336,12 @@ class JournaledSpace:
         # Also what came while it closed: a disk that recovered just then is a record, too.
         if not self.journal.is_written or self.journal.durable >= self.journal.next_number - 1:
             try:
-                async with asyncio.timeout(_LAST_SNAPSHOT_SECONDS):
-                    await asyncio.shield(self.save_snapshot())
+                await self._database.wait_answering(self.save_snapshot(), _LAST_SNAPSHOT_SECONDS)
             except (sqlite3.Error, TimeoutError) as fault:
                 # The journal has all of it; without one, this is what is lost.
-                log.error(
-                    "last snapshot not saved", extra={"space": self.name, "why": str(fault) or "too slow"}
-                )
+                log.error("last snapshot not saved", extra={"space": self.name, "why": str(fault)})
         self._release()
+        self.snapshots.stop()
         for entry in self.pending:
             _report_unknown(entry)
 
@@ -388,8 +387,11 @@ class JournaledSpace:
             self._timer = None
         self._timer_at = when
         if when is not None:
-            delay = min(max(0.0, when - self.clock()), _LONGEST_TIMER_SECONDS)
+            delay = min(max(0.0, self._seconds_until(when)), _LONGEST_TIMER_SECONDS)
             self._timer = asyncio.get_running_loop().call_later(delay, self.expire_due)
+
+    def _seconds_until(self, when: float) -> float:
+        return when - self.clock()
 
     def expire_due(self) -> None:
         """Let the deadlines act that have come; the timer calls this."""

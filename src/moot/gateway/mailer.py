@@ -1,4 +1,10 @@
-"""Invitations by e-mail (MEW 3.6.5). The token is in that mail and in the invite-ack, nowhere else."""
+"""Invitations by e-mail (MEW 3.6.5). The token is in that mail and in the invite-ack, nowhere else.
+
+Mails go out one after the other, in a thread of their own: a mail server that does not answer must not use up
+the threads in which the history is read and token files are written. Whoever may invite could otherwise mail
+the whole world in the operator's name, so each has a rate. What is not mailed is logged; the inviter has the
+token all the same.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +12,23 @@ import asyncio
 import logging
 import smtplib
 import ssl
+import time
+from collections.abc import Callable
 from email.message import EmailMessage
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
+from moot.resilience.rate_limits import sliding_windows
 from moot.space.effects import Mail
+from moot.store.worker_thread import DaemonExecutor
 
 log = logging.getLogger(__name__)
+
+# Invitations that wait for the mail server; a server that is this far behind is down.
+_MAX_WAITING: Final = 100
+# Inviters whose rate is remembered.
+_MAX_KEYS: Final = 10_000
 
 
 class Password(Protocol):
@@ -31,15 +46,26 @@ class MailSettings(msgspec.Struct, frozen=True, kw_only=True):
     starttls: bool = True
     user: str | None = None
     timeout_seconds: float = 15.0
+    # Of one member; 0: any number.
+    max_invitations_per_minute: int = 10
 
 
 class Mailer:
     """Sends in a thread; a mail server that does not answer holds up nobody."""
 
-    def __init__(self, settings: MailSettings | None, password: Password | None) -> None:
+    def __init__(
+        self,
+        settings: MailSettings | None,
+        password: Password | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._settings = settings
         self._password = password
+        self._clock = clock
+        most = 0 if settings is None else settings.max_invitations_per_minute
+        self._rates = sliding_windows(most, 60.0, max_keys=_MAX_KEYS)
         self._sending: set[asyncio.Task[None]] = set()
+        self._thread: DaemonExecutor | None = None
 
     def send(self, mail: Mail, space: str) -> None:
         """Start sending one invitation; what goes wrong is logged without the token."""
@@ -47,6 +73,17 @@ class Mailer:
             log.warning(
                 "no smtp is configured: the invitation was not mailed",
                 extra={"participant": mail.participant},
+            )
+            return
+        why = None
+        if self._rates.take((space, mail.invited_by), self._clock()):
+            why = "more than gateway.smtp.max_invitations_per_minute"
+        elif len(self._sending) >= _MAX_WAITING:
+            why = "too many wait for the mail server"
+        if why is not None:
+            log.warning(
+                "invitation not mailed",
+                extra={"participant": mail.participant, "inviter": mail.invited_by, "why": why},
             )
             return
         try:
@@ -62,8 +99,12 @@ class Mailer:
         task.add_done_callback(self._sending.discard)
 
     async def _deliver(self, settings: MailSettings, message: EmailMessage, participant: str) -> None:
+        if self._thread is None:
+            self._thread = DaemonExecutor("invitations by mail")
         try:
-            await asyncio.to_thread(send_now, settings, self._password, message)
+            await asyncio.get_running_loop().run_in_executor(
+                self._thread, lambda: send_now(settings, self._password, message)
+            )
         except (OSError, smtplib.SMTPException) as fault:
             log.warning(
                 "invitation not mailed", extra={"participant": participant, "why": type(fault).__name__}
@@ -75,6 +116,8 @@ class Mailer:
         """Wait for what is under way, briefly."""
         if self._sending:
             await asyncio.wait(self._sending, timeout=2.0)
+        if self._thread is not None:
+            self._thread.shutdown()
 
 
 def send_now(settings: MailSettings, password: Password | None, message: EmailMessage) -> None:

@@ -2,6 +2,8 @@
 
 Such a member joins when its space opens. It is welcomed, listed, told of errors and removed like any other:
 everybody sees that somebody records, and the file holds what this participant may hear and nothing else.
+The reference implementation lets one without `auto_connect: true` join when it first posts over HTTP. Here it
+has been recording by then, so its file gets another welcome, with the members and streams of that moment.
 """
 
 from __future__ import annotations
@@ -31,9 +33,11 @@ class OutputLog:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._is_broken = False
 
-    def join(self, host: SpaceHost, name: str) -> None:
+    def join(self, host: SpaceHost, name: str, *, welcome_at_first_post: bool) -> None:
         """Be in the space from now on; a participant that may not join now is reported and stays away."""
         session = host.new_session()
+        if welcome_at_first_post:
+            host.welcome_at_first_post[name] = session
         outbox = Outbox("mew", OutboxLimits(), lambda _: None)
         outbox.attach(self)
 

@@ -203,6 +203,30 @@ def _everything(version: str) -> Json:
                     | _DENIED,
                 }
             },
+            "/oidc/mcp": {
+                "get": {
+                    "summary": "what an MCP server for many people tells its clients (gateway.oidc.mcp)",
+                    "security": secured,
+                    "responses": {
+                        "200": _answer("space, resource, authorization_servers, scopes"),
+                        "401": _answer("no or unknown token", _ERROR),
+                    }
+                    | _DENIED,
+                }
+            },
+            "/oidc/token": {
+                "post": {
+                    "summary": "a token of the space for that of a person, for such a server (RFC 8693)",
+                    "security": secured,
+                    "responses": {
+                        "200": _answer("access_token, expires_in, scope, participant_id"),
+                        "400": _answer("no token of a person for this MCP server", _ERROR),
+                        "401": _answer("no or unknown token of the server", _ERROR),
+                        "503": _answer("the key of a provider's token is looked for", _ERROR),
+                    }
+                    | _DENIED,
+                }
+            },
             "/oidc/sign-out": {
                 "post": {
                     "summary": "end all that the person with this token of a provider has signed in for",
@@ -237,6 +261,7 @@ def _everything(version: str) -> Json:
                         "400": _answer("page is no address of a page", _ERROR),
                         "401": _answer("no or unknown token", _ERROR),
                         "415": _answer("not application/json", _ERROR),
+                        "429": _answer("more than gateway.sign_in_links_per_minute: see Retry-After", _ERROR),
                     }
                     | _DENIED,
                 }
@@ -257,7 +282,7 @@ def _everything(version: str) -> Json:
                     "summary": "the gateway's key for Web Push, and your devices that are told by it",
                     "security": secured,
                     "responses": {
-                        "200": _answer("key, subscriptions"),
+                        "200": _answer("key, subscriptions, refused (why none can be added, or null)"),
                         "503": _answer("the key cannot be used", _ERROR),
                     }
                     | _DENIED,
@@ -464,6 +489,7 @@ def _everything(version: str) -> Json:
                         "400": _answer("bad body, or too long a time", _ERROR),
                         "401": _answer("no token", _ERROR),
                         "415": _answer("not application/json", _ERROR),
+                        "429": _answer("more than gateway.minted_tokens_per_minute: see Retry-After", _ERROR),
                     }
                     | _DENIED,
                 }
@@ -478,6 +504,7 @@ def _everything(version: str) -> Json:
                         "201": _answer("the token, shown once, and for how many seconds"),
                         "400": _answer("bad body, or too long a time", _ERROR),
                         "415": _answer("not application/json", _ERROR),
+                        "429": _answer("more than gateway.minted_tokens_per_minute: see Retry-After", _ERROR),
                     }
                     | _ADMIN_DENIED,
                 }

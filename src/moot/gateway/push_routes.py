@@ -26,6 +26,11 @@ _MAX_TOKENS: Final = 10_000
 
 RefuseToken = Callable[[AccessDenied, Request], AccessDenied]
 
+_ENDS_BY_ITSELF: Final = (
+    "this sign-in ends by itself, and notifications would end with it unnoticed: sign in with"
+    " a token of your own to turn them on, or ask for a receiver in the configuration"
+)
+
 
 class PushRoutes:
     """Turning notifications on and off, for whoever has a token."""
@@ -46,7 +51,10 @@ class PushRoutes:
         self._subscribes = sliding_windows(config.max_subscribes_per_minute, 60.0, max_keys=_MAX_TOKENS)
 
     async def list(self, request: Request) -> Response:
-        """The gateway's public key, for which a browser subscribes, and the caller's devices."""
+        """The gateway's public key, the caller's devices, and why none can be added.
+
+        A page says the reason before it asks a person for the browser's permission.
+        """
         token, devices = self._caller(request)
         try:
             key = await devices.open_key()
@@ -66,20 +74,15 @@ class PushRoutes:
             }
             for each in devices.devices_of(token)
         ]
-        return json_response(200, {"key": key.public, "subscriptions": found})
+        refused = _ENDS_BY_ITSELF if TokenHolder(self._directory, token).ends_by_itself() else None
+        return json_response(200, {"key": key.public, "subscriptions": found, "refused": refused})
 
     async def add(self, request: Request) -> Response:
         """Turn notifications on for a device, which is sent a first one before this answers."""
         token, devices = self._caller(request)
         if TokenHolder(self._directory, token).ends_by_itself():
             # It would be on for an hour, and then silently off.
-            raise RequestRefused(
-                AccessDenied(
-                    403,
-                    "this sign-in ends by itself, and notifications would end with it unnoticed: sign in with"
-                    " a token of your own to turn them on, or ask for a receiver in the configuration",
-                )
-            )
+            raise RequestRefused(AccessDenied(403, _ENDS_BY_ITSELF))
         check_json(request)
         body = await object_of(request, _MAX_BODY_BYTES)
         wait = self._subscribes.take(token, self._clock())

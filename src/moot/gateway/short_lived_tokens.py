@@ -7,7 +7,7 @@ longer than their own lasts, if that ends by itself. An administrator can have o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from moot.errors import CapabilityViolation, InvalidRequest
 from moot.gateway.mint import FreshMint
@@ -17,6 +17,9 @@ from moot.protocol.patterns import Capability, covered_by, read_capabilities
 from moot.space.roster import capability_pairs
 from moot.space.sign_in import check_lifetime
 from moot.space.temporary_tokens import TemporaryToken
+
+# A time and some capabilities; what a token carries stays in the state of the space, 64 tokens of a member.
+MAX_TOKEN_REQUEST_BYTES: Final = 16_384
 
 
 def read_token_request(body: dict[str, Any]) -> tuple[float, tuple[Capability, ...] | None]:
@@ -47,6 +50,10 @@ async def mint_token(
     Raises Refused.
     """
     check_lifetime(seconds, max_seconds)
+    most = host.space.state.limits.max_capabilities_per_grant
+    if only is not None and len(only) > most:
+        # Each is held against all that the maker has, and stays in the state of the space.
+        raise InvalidRequest(f"only names {most} capabilities at most (max_capabilities_per_grant)")
     state, now = host.space.state, host.journaled.clock()
     member = state.roster.find(who)
     parent = None if own_token is None else state.temporary_tokens.get(own_token)
@@ -60,7 +67,7 @@ async def mint_token(
             raise CapabilityViolation(f"{who} cannot hand on {right.original!r}, which is not theirs")
     carried = only if only is not None else limit
     token = FreshMint().token()
-    await host.add_token(
+    await host.rights.add_token(
         TemporaryToken(
             hash=token.hash,
             member=member.name,

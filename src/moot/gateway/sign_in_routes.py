@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -12,16 +13,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from moot.errors import InvalidRequest
-from moot.gateway.access import AccessDenied, SpaceDirectory, TokenIdentity, bearer
+from moot.gateway.access import AccessDenied, SpaceDirectory, bearer
 from moot.gateway.http_replies import check_json, denied, json_response, object_of
 from moot.gateway.sign_in_links import SignInLinks, qr_rows
 from moot.protocol.operation import Json
+from moot.resilience.rate_limits import token_buckets
 
 log = logging.getLogger(__name__)
 
 # An address and a code: strangers are read no more of.
 _MAX_BODY_BYTES: Final = 1_024
 _MAX_PAGE_CHARS: Final = 300
+# Participants whose rate is remembered.
+_MAX_KEYS: Final = 10_000
 
 RefuseToken = Callable[[AccessDenied, Request], AccessDenied]
 
@@ -34,11 +38,14 @@ class SignInRoutes:
         directory: SpaceDirectory,
         links: SignInLinks,
         refuse_token: RefuseToken,
+        *,
+        links_per_minute: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._directory = directory
         self._links = links
         self._refuse_token = refuse_token
+        self._rates = token_buckets(links_per_minute / 60.0, max(1.0, links_per_minute), max_keys=_MAX_KEYS)
         self._clock = clock
 
     async def create(self, request: Request) -> Response:
@@ -46,15 +53,22 @@ class SignInRoutes:
         token = bearer(request.headers.get("authorization"))
         if not token:
             return denied(AccessDenied(401, "a token is needed: send Authorization: Bearer …"))
-        if not self._is_known(token):
+        holder = self._holder_of(token)
+        if holder is None:
             return denied(self._refuse_token(AccessDenied(401, "unknown token"), request))
+        wait = self._rates.take(holder, self._clock())
+        if wait:
+            # Otherwise somebody with many tokens voids the links of others.
+            text = "more links than gateway.sign_in_links_per_minute allows: use the last one, or wait"
+            return denied(AccessDenied(429, text, retry_after=wait))
         check_json(request)
         page = _page_of(await object_of(request, _MAX_BODY_BYTES))
         code = self._links.create(token, self._clock())
         body: dict[str, Json] = {"code": code, "valid_seconds": self._links.valid_seconds}
         if page is not None:
             address = f"{page}#sign-in={code}"
-            body |= {"address": address, "qr": qr_rows(address)}
+            # It takes 30 ms, which nobody else should wait for.
+            body |= {"address": address, "qr": await asyncio.to_thread(qr_rows, address)}
         return json_response(201, body)
 
     async def redeem(self, request: Request) -> Response:
@@ -62,15 +76,16 @@ class SignInRoutes:
         check_json(request)
         code = (await object_of(request, _MAX_BODY_BYTES)).get("code")
         token = self._links.redeem(code, self._clock()) if isinstance(code, str) else None
-        if token is None or not self._is_known(token):
+        if token is None or self._holder_of(token) is None:
             wrong = AccessDenied(403, "this link was used already, or is too old: ask for a new one")
             return denied(self._refuse_token(wrong, request))
         log.info("signed in with a one-time link")
         return json_response(200, {"token": token})
 
-    def _is_known(self, token: str) -> bool:
-        identify, hosts = self._directory.identify, self._directory.hosts.values()
-        return any(isinstance(identify(host.name, token), TokenIdentity) for host in hosts)
+    def _holder_of(self, token: str) -> tuple[str, str] | None:
+        """A space that this token opens, and whose it is there."""
+        found, _ = self._directory.identify_everywhere(token)
+        return (found[0].host.name, found[0].name) if found else None
 
 
 def _page_of(body: dict[str, object]) -> str | None:
@@ -80,7 +95,10 @@ def _page_of(body: dict[str, object]) -> str | None:
         return None
     if not isinstance(page, str) or len(page) > _MAX_PAGE_CHARS:
         raise InvalidRequest(f"page is the address of the console, of {_MAX_PAGE_CHARS} characters at most")
-    parts = urlsplit(page)
+    try:
+        parts = urlsplit(page)
+    except ValueError:
+        raise InvalidRequest("page is no address: its brackets are not those of an IPv6 address") from None
     if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
         raise InvalidRequest("page is an http or https address without ? and #")
     return page

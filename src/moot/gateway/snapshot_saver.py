@@ -3,7 +3,8 @@
 A snapshot that is stored first would, after a crash, tell of records that no file holds, and nobody could
 tell that from a journal that somebody cut. So a snapshot waits for the fsync of its last record. Behind it,
 and behind every change of rights, the position marker is written: the third witness of how far the space had
-come.
+come. What the disk does not take of that is written again after a while, until it does: nobody may come by to
+change rights once more.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
+from typing import Final
 
 from moot.protocol import strict_json
 from moot.protocol.operation import Json
@@ -19,6 +21,9 @@ from moot.store.journal import Journal
 from moot.store.position_marker import PositionMarker
 
 log = logging.getLogger(__name__)
+
+# A position that could not be noted is noted after this.
+RETRY_SECONDS: Final = 2.0
 
 
 class SnapshotSaver:
@@ -33,14 +38,18 @@ class SnapshotSaver:
         self.generation = 0
         # Taken, and waiting for the disk: only the newest is worth storing.
         self._waiting: tuple[int, dict[str, Json]] | None = None
-        self._told: list[asyncio.Future[None]] = []
+        self._waiters: list[asyncio.Future[None]] = []
         self._wanted = PositionMarker(journaled=journal.is_written)
         self.is_marking = False
+        self._retry_timer: asyncio.TimerHandle | None = None
+        # Whether the last snapshot and the last position could be written; the journal has it all otherwise.
+        self.is_snapshot_saved = True
+        self.is_position_noted = True
 
     def save(self, number: int, state: dict[str, Json]) -> asyncio.Future[None]:
         """Store this state, which covers record `number`; done when it is on disk."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._told.append(done)
+        self._waiters.append(done)
         self._waiting = (number, state)
         if not self._journal.is_written or number <= self._journal.durable:
             self._store(number)
@@ -57,7 +66,7 @@ class SnapshotSaver:
         if self._waiting is None or self._waiting[0] != number:
             return  # a newer one has taken its place
         _, state = self._waiting
-        told, self._told, self._waiting = self._told, [], None
+        waiters, self._waiters, self._waiting = self._waiters, [], None
         self.generation += 1
         generation, journaled = self.generation, self._journal.is_written
         # Without a journal nothing new is in the file, so that a later one starts where this one ended.
@@ -67,9 +76,10 @@ class SnapshotSaver:
 
         def finish(done: asyncio.Future[None]) -> None:
             fault = asyncio.CancelledError() if done.cancelled() else done.exception()
+            self.is_snapshot_saved = fault is None
             if fault is None:
                 self._mark(PositionMarker(record=position, snapshot=generation, journaled=journaled))
-            for one in told:
+            for one in waiters:
                 if one.done():
                     continue
                 if fault is None:
@@ -85,10 +95,17 @@ class SnapshotSaver:
         if not self.is_marking:
             self._write_marker()
 
+    def stop(self) -> None:
+        """Try no more by itself what could not be written."""
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+            self._retry_timer = None
+
     def _write_marker(self) -> None:
+        self.stop()
         self.is_marking = True
         writing = self._wanted
-        future = self._database.write_marker(self._folder, writing)
+        future = self._database.write_marker(self._space, self._folder, writing)
 
         def finish(done: asyncio.Future[None]) -> None:
             self.is_marking = False
@@ -96,8 +113,15 @@ class SnapshotSaver:
                 return
             if (fault := done.exception()) is not None:
                 # It is the third witness; the journal and the snapshots are there.
-                log.warning("position not noted", extra={"space": self._space, "why": str(fault)})
-            elif self._wanted != writing:
+                if self.is_position_noted:
+                    log.warning("position not noted", extra={"space": self._space, "why": str(fault)})
+                self.is_position_noted = False
+                self._retry_timer = done.get_loop().call_later(RETRY_SECONDS, self._write_marker)
+                return
+            if not self.is_position_noted:
+                self.is_position_noted = True
+                log.info("position noted again", extra={"space": self._space})
+            if self._wanted != writing:
                 self._write_marker()
 
         future.add_done_callback(finish)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -32,17 +32,22 @@ from moot.gateway.refusal_log import RefusalLimits
 from moot.gateway.space_host import SpaceHost
 from moot.gateway.space_restore import restore_space
 from moot.net.outbox import Outgoing
+from moot.resilience.atomic_file import write_atomically
 from moot.resilience.steady_clock import SteadyClock
 from moot.space.config import SpaceConfig
 from moot.space.effects import Mail
 from moot.space.space import Space
 from moot.store.database import Database, covered_position
 from moot.store.journal import Journal, JournalSettings
+from moot.store.journal_segments import sync_folder
+from moot.store.open_journal import open_journal
 
 log = logging.getLogger(__name__)
 
 # In the folder of a space that came by joining: the name of the one that it was made after.
 _MODEL_FILE: Final = "like"
+# In the folder of a space: of which cluster's log its journal is a copy.
+CLUSTER_FILE: Final = "cluster"
 # How long a start waits for its first snapshot.
 _SNAPSHOT_SECONDS: Final = 5.0
 
@@ -84,6 +89,7 @@ class SpaceFactory:
     async def open(self, name: str, settings: SpaceSettings) -> SpaceHost:
         """One space, from its snapshot and journal."""
         options, config = self._options(name, settings), self._space_config(name, settings)
+        self._leave_cluster(name)
         restored = await restore_space(options, config, self._database)
         if isinstance(options.clock, SteadyClock):
             options.clock.advance_to(restored.latest)
@@ -101,10 +107,17 @@ class SpaceFactory:
             async with asyncio.timeout(_SNAPSHOT_SECONDS):
                 await asyncio.shield(host.journaled.save_snapshot())
         if name in self._configuration.spaces:
-            self._add_outputs(host, settings.output_logs)
+            self._add_outputs(host, settings)
         self._add_to_directory(name, host, settings)
         log.info("space open", extra={"space": name, "replayed": restored.replayed})
         return host
+
+    def _leave_cluster(self, name: str) -> None:
+        """Whatever happens alone is not in the cluster's log: from now on this journal is no copy of it."""
+        mark = self._folder(name) / CLUSTER_FILE
+        if mark.exists():
+            mark.unlink()
+            log.warning("a copy of a cluster's space goes on alone", extra={"space": name})
 
     def create(self, name: str) -> SpaceHost | AccessDenied:
         """A space that was not there before; whoever asks has been let into its model."""
@@ -121,9 +134,12 @@ class SpaceFactory:
             return AccessDenied(404, f"no space {name!r} on this gateway: one of that name was here before")
         try:
             folder.mkdir(mode=0o700, parents=True)
-            (folder / _MODEL_FILE).write_text(self._configuration.model_space or "")
+            # On disk before anything is said there: without it, the space would be gone after a power cut.
+            write_atomically(folder / _MODEL_FILE, (self._configuration.model_space or "").encode())
+            sync_folder(folder)
+            sync_folder(folder.parent)
             options = self._options(name, model)
-            journal = Journal.open(options.folder, options.journal)
+            journal = open_journal(options.folder, options.journal)
         except (OSError, UsageError) as fault:
             # Or half of it would stand in the way of the next try.
             shutil.rmtree(folder, ignore_errors=True)
@@ -150,7 +166,7 @@ class SpaceFactory:
             if settings is None:
                 notes.append(f"space {name} is gone from the configuration: restart to close it")
                 continue
-            host.reload(self._space_config(name, settings))
+            host.rights.reload(self._space_config(name, settings))
             self._set_access(name, settings)
             self._directory.end_excluded(host)
         new = [name for name in configuration.spaces if name not in hosts]
@@ -240,8 +256,10 @@ class SpaceFactory:
         self._directory.access[name] = settings.access
         self._directory.admitted[name] = settings.admit
 
-    def _add_outputs(self, host: SpaceHost, paths: Mapping[str, Path]) -> None:
-        for name, path in paths.items():
+    def _add_outputs(self, host: SpaceHost, settings: SpaceSettings) -> None:
+        for name, path in settings.output_logs.items():
             output = OutputLog(path)
             self._outputs.append(output)
-            output.join(host, name)
+            member = settings.members.get(name)
+            is_joining_late = settings.config.reference_compat and not (member and member.auto_connect)
+            output.join(host, name, welcome_at_first_post=is_joining_late)

@@ -11,24 +11,19 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import msgspec
 
-from moot.errors import (
-    MalformedEnvelope,
-    OutcomeUnknown,
-    RateLimited,
-    Refused,
-    Unauthorized,
-    Unavailable,
-)
+from moot.errors import MalformedEnvelope, OutcomeUnknown, RateLimited, Refused, Unauthorized, Unavailable
 from moot.gateway.error_reply_limiter import ErrorReplyLimiter
 from moot.gateway.journaled_space import CarriedOut, JournaledSpace
 from moot.gateway.mint import FreshMint
 from moot.gateway.own_connections import invite_ack, tell_own_connections
 from moot.gateway.refusal_log import GUESTS, RefusalLimits, RefusalLog
+from moot.gateway.rights_changes import RightsChanges
 from moot.gateway.space_records import ACCEPTED, RecordEncoder, encode_record, filled_id, outcome_of
 from moot.protocol.close_codes import REMOVED
 from moot.protocol.dialects import DIALECTS
@@ -37,20 +32,20 @@ from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.frames import read_frame
 from moot.protocol.kinds import KINDS, UNKNOWN
 from moot.protocol.operation import Json
-from moot.protocol.patterns import Capability
 from moot.space.config import Name, SessionId, SpaceConfig
 from moot.space.config_json import save_config
-from moot.space.effects import Deliver, Disconnect, Effect, Reply, Token
+from moot.space.effects import Deliver, Disconnect, Effect, Reply
 from moot.space.listing import describe_page, page_bytes
 from moot.space.roster import Options, Session, capability_pairs
 from moot.space.space import Space
-from moot.space.temporary_tokens import SignIn, TemporaryToken
 
 log = logging.getLogger(__name__)
 
 _HASH: Final = ord("#")
 # Smaller messages are decoded in no time; larger ones only if their sender is not too fast.
 _LARGE_BYTES: Final = 16_384
+# While more than this of its time is left, another poll of a member is not journaled.
+_POLL_NOTED_SHARE: Final = 2 / 3
 # The id of an envelope behind nothing but other texts, within so many bytes.
 _AHEAD_BYTES: Final = 1_024
 _MAX_ABOUT_CHARS: Final = 256
@@ -84,6 +79,8 @@ class SpaceHost:
         self.journal = journaled.journal
         self.delivery = journaled.delivery
         self.fast_paths = journaled.fast_paths
+        # What operators and sign-ins change.
+        self.rights = RightsChanges(journaled, self.check_journal)
         self.refusals: Counter[str] = Counter()
         self.refusal_log = RefusalLog(
             self.name, refusal_limits, lambda record: self.journal.append(record), journaled.clock
@@ -97,6 +94,8 @@ class SpaceHost:
         self._connected_at: dict[SessionId, float] = {}
         self._encoders: dict[SessionId, RecordEncoder] = {}
         self._sessions = 0
+        # Files that are members (`output_log`) and are welcomed once more when their participant first posts.
+        self.welcome_at_first_post: dict[str, SessionId] = {}
 
     # Starting and stopping
 
@@ -212,8 +211,6 @@ class SpaceHost:
         limit = state.token_limit(options.token)
         return msgspec.structs.replace(options, limited_to=None if limit is None else capability_pairs(limit))
 
-    # Tokens that end by themselves
-
     def find_token_owner(self, token_hash: str) -> Name | None:
         """Whom a token admits now."""
         temporary = self.space.state.temporary_tokens.get(token_hash)
@@ -221,57 +218,18 @@ class SpaceHost:
             return None
         return self.space.find_token_owner(token_hash)
 
-    def sign_in(self, who: SignIn, *, again: bool = False) -> None:
-        """Admit somebody whom a provider of identities knows; raises Refused.
-
-        Who is in already stays in, unless `again` is said: then with the rights that they have now.
-        """
-        if not again and self.space.state.temporary_tokens.get(who.token.hash) is not None:
+    def note_poll(self, who: str) -> None:
+        """A member polls over HTTP, so that it can be given approved calls. Journaled now and then only."""
+        member, now = self.space.state.roster.members.get(Name(who)), self.journaled.clock()
+        seconds = self.space.state.limits.poll_presence_seconds
+        if member is None or member.present or not seconds:
             return
-        self.check_journal()
-        self.journaled.step(
-            "sign_in",
-            lambda now, mint: self.space.sign_in(who, now, mint),
-            who=who.token.member,
-            sign_in=msgspec.to_builtins(who),
-        )
-        if not again:
-            facts = {"space": self.name, "participant": who.token.member, "issuer": who.details.get("issuer")}
-            log.info("signed in", extra=facts)
-
-    async def sign_out(
-        self, keys: Sequence[str], by: str, *, issued_before: float, keep_seconds: float
-    ) -> None:
-        """End what was signed in under these keys, also while the journal cannot be written."""
-        forget_at = self.journaled.clock() + keep_seconds
-        await self.journaled.step_durably(
-            "sign_out",
-            lambda now, mint: self.space.sign_out(
-                keys, issued_before=issued_before, forget_at=forget_at, now=now, mint=mint
-            ),
-            shrinks_rights=True,
-            by=by,
-            keys=list(keys),
-            issued_before=issued_before,
-            forget_at=forget_at,
-        )
-
-    def renew(self, session: SessionId, token: str) -> None:
-        """Let a connection go on under a newer token of the same person; raises Refused."""
-        self.journaled.step(
-            "renew", lambda _now, _mint: self.space.renew(session, token), session=session, tokens=[token]
-        )
-
-    async def add_token(self, token: TemporaryToken, by: str) -> None:
-        """Give a member a short-lived token; raises Refused."""
-        self.check_journal()
-        await self.journaled.step_durably(
-            "temporary_token",
-            lambda _now, _mint: self.space.add_token(token),
-            who=token.member,
-            by=by,
-            temporary_token=msgspec.to_builtins(token),
-        )
+        if member.polling_until - now > seconds * _POLL_NOTED_SHARE:
+            # A poll of a moment ago was noted.
+            return
+        with suppress(Refused):
+            self.check_journal()
+            self.journaled.step("poll", lambda now, _mint: self.space.note_poll(who, now), who=who)
 
     def leave(self, session: SessionId) -> None:
         """A connection ended."""
@@ -470,6 +428,7 @@ class SpaceHost:
 
         Raises OutcomeUnknown when it was accepted but the journal failed before it was on disk.
         """
+        self._welcome_output_log(who)
         started = self._start_post(self.new_session(), who, dialect, body, options)
         if isinstance(started, Reply):
             return started
@@ -483,6 +442,16 @@ class SpaceHost:
             ack = invite_ack(done.results[0].fields, who, started.id)
             tell_own_connections(self.space, self.delivery, who, ack)
         return done
+
+    def _welcome_output_log(self, who: str) -> None:
+        """Tell the file of whoever posts for the first time what the space is like now."""
+        session = self.welcome_at_first_post.pop(who, None)
+        here = None if session is None else self.space.state.roster.sessions.get(session)
+        if here is not None:
+            now = self.journaled.clock()
+            welcome = self.space.state.welcome(here.member, [here.id], now, FreshMint())
+            # Not before the disk has what it tells of.
+            self.journaled.carry_out(welcome, self.journal.next_number - 1, now)
 
     def _start_post(
         self, session: SessionId, who: str, dialect: DialectName, body: bytes, options: Options
@@ -542,57 +511,10 @@ class SpaceHost:
     def connected_at(self, session: SessionId) -> float:
         return self._connected_at.get(session, 0.0)
 
-    # What operators do
-
     def check_journal(self) -> None:
         """D-85: nothing that must be audited happens while it cannot be."""
         if not self.journal.writable:
             raise Unavailable("the journal cannot be written: try again later")
-
-    async def change_capabilities(
-        self, who: str, add: Sequence[Capability], remove: Sequence[Capability], by: str
-    ) -> CarriedOut:
-        if add:
-            self.check_journal()
-        facts: dict[str, Json] = {
-            "add": [capability.original for capability in add],
-            "remove": [capability.original for capability in remove],
-        }
-        return await self.journaled.step_durably(
-            "capabilities",
-            lambda now, mint: self.space.change_capabilities(who, add, remove, by, now, mint),
-            shrinks_rights=not add,
-            who=who,
-            by=by,
-            **facts,
-        )
-
-    async def restore_member(self, who: str, by: str) -> CarriedOut:
-        self.check_journal()
-        return await self.journaled.step_durably(
-            "restore", lambda _now, mint: self.space.restore_member(who, mint), who=who, by=by
-        )
-
-    async def rotate_credential(self, who: str, token: Token, by: str, *, keep: bool) -> None:
-        self.check_journal()
-        await self.journaled.step_durably(
-            "rotate",
-            lambda now, mint: self.space.rotate_credential(who, token, now, mint, keep=keep),
-            who=who,
-            by=by,
-            keep=keep,
-            tokens=[token.hash],
-        )
-
-    def reload(self, config: SpaceConfig) -> None:
-        """Take a configuration over; its record contains it, for replays."""
-        self.journaled.step(
-            "reload",
-            lambda now, mint: self.space.reload(config, now, mint),
-            waits=True,
-            config=save_config(config),
-        )
-        self.journaled.save_snapshot()
 
 
 def space_member(space: Space, session: SessionId) -> str:

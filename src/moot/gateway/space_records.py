@@ -202,7 +202,7 @@ def _apply(space: Space, record: StoredInput, config: SpaceConfig) -> list[Effec
 
 
 def apply_act(space: Space, record: StoredInput, now: float, mint: Mint) -> list[Effect] | None:
-    """What an operator or a provider of identities did, applied; None for any other input."""
+    """What an operator or a provider of identities did, or a poll, applied; None for any other input."""
     match record.input:
         case "capabilities":
             add, remove = read_capabilities(record.add), read_capabilities(record.remove)
@@ -224,8 +224,10 @@ def apply_act(space: Space, record: StoredInput, now: float, mint: Mint) -> list
                 now=now,
                 mint=mint,
             )
+        case "poll":
+            return space.note_poll(record.who, now)
         case "renew":
-            return space.renew(SessionId(record.session), record.tokens[0])
+            return space.renew(SessionId(record.session), record.tokens[0], now, mint)
         case _:
             return None
 

@@ -24,7 +24,7 @@ from moot.protocol import strict_json
 from moot.protocol.operation import Json
 from moot.space.config_json import save_config
 from moot.space.space import Space
-from moot.store.database import replace_snapshots, stored_snapshots
+from moot.store.database import replace_snapshots, stored_marker, stored_snapshots
 from moot.store.journal_salvage import (
     NEW_FOLDER,
     SalvagedLine,
@@ -34,7 +34,7 @@ from moot.store.journal_salvage import (
     sound_prefix,
 )
 from moot.store.journal_segments import chain_start, find_tail, first_head, make_folder, sync_folder
-from moot.store.position_marker import PositionMarker, read_marker, write_marker
+from moot.store.position_marker import PositionMarker, join_markers, read_marker, write_marker
 
 T = TypeVar("T")
 
@@ -85,7 +85,9 @@ def plan_repair(data: Path, name: str) -> RepairPlan:
         plan.problems.append("a repair was interrupted")
     elif fresh.exists():
         plan.problems.append("a repair was interrupted")
-    marker = _try(plan, lambda: read_marker(folder.parent)) or PositionMarker()
+    in_file = _try(plan, lambda: read_marker(folder.parent))
+    noted = _try(plan, lambda: stored_marker(data / "moot.sqlite", name))
+    marker = join_markers(in_file, noted) or PositionMarker()
     snapshots = _try(plan, lambda: stored_snapshots(data / "moot.sqlite", name)) or []
     lines = list(salvage(folder))
     covered = max((one.position for one in snapshots), default=0)
@@ -227,7 +229,8 @@ def carry_out_repair(plan: RepairPlan) -> list[Path]:
         members += b',"acts":[' + b",".join(act.rstrip(b"\n") for act in plan.acts) + b"]"
     make_folder(plan.folder.parent)
     kept = [replace_journal(plan.folder, plan.prefix, members, stamp)]
-    copy = replace_snapshots(plan.data / "moot.sqlite", plan.name, number, state, stamp)
+    marker = PositionMarker(record=number, snapshot=generation)
+    copy = replace_snapshots(plan.data / "moot.sqlite", plan.name, number, state, marker, stamp)
     kept += [] if copy is None else [copy]
-    write_marker(plan.folder.parent, PositionMarker(record=number, snapshot=generation))
+    write_marker(plan.folder.parent, marker)
     return kept

@@ -22,7 +22,8 @@ from moot.store.database import Database
 from moot.store.journal import Journal
 from moot.store.journal_reader import JournalRecord, read_records
 from moot.store.journal_segments import chain_start, repair_hint
-from moot.store.position_marker import MARKER_FILE, PositionMarker, read_marker
+from moot.store.open_journal import open_journal_in_thread
+from moot.store.position_marker import MARKER_FILE, PositionMarker, join_markers, read_marker
 
 log = logging.getLogger(__name__)
 
@@ -51,12 +52,13 @@ async def restore_space(options: HostOptions, config: SpaceConfig, database: Dat
     Raises UsageError when what snapshots, journal and marker know does not fit together.
     """
     folder = options.folder
-    marker = read_marker(folder.parent)
+    noted = await _read_database(options, database.load_marker(options.name))
+    marker = join_markers(read_marker(folder.parent), noted)
     covered = await _read_database(options, database.newest_position(options.name))
     known = max(covered, marker.record if marker is not None else 0)
     if (folder.parent / "journal.new").exists():
         raise UsageError(f"a repair of {folder} was interrupted. {repair_hint(folder)}")
-    journal = await Journal.open_in_thread(folder, options.journal, at_least=known)
+    journal = await open_journal_in_thread(folder, options.journal, at_least=known)
     try:
         return await _replay_journal(options, config, database, journal, marker, covered)
     except BaseException:

@@ -39,35 +39,44 @@ class TokenRotation:
             for name, file in settings.token_files.items()
         }
 
-    async def rotate(self, host: SpaceHost, who: str, by: str, *, keep: bool) -> str:
+    async def rotate(self, host: SpaceHost, who: str, by: str, *, keep: bool) -> dict[str, Json]:
         """A new token; with `keep` the earlier ones stay valid. Raises Refused."""
+        answer: dict[str, Json] = {"participant_id": who}
         async with self._one_at_a_time:
             host.check_journal()
             name = host.space.state.roster.find(who).name
             token = FreshMint().token()
             secret = token.secret or ""
             if not keep:
-                await self._replace_file(host.name, name, secret)
-            await host.rotate_credential(name, token, by, keep=keep)
+                answer |= await self._replace_file(host.name, name, secret)
+            await host.rights.rotate_credential(name, token, by, keep=keep)
         if not keep:
             self.on_replaced(host.name, name, Secret(secret))
-        return secret
+        return answer | {"token": secret}
 
     async def restore(self, host: SpaceHost, who: str, by: str) -> dict[str, Json]:
         """Undo a removal. The old token stays void; the answer has a new one."""
         async with self._one_at_a_time:
-            (result,) = (await host.restore_member(who, by)).results
+            (result,) = (await host.rights.restore_member(who, by)).results
             secret = str(result.fields["token"])
-            await self._replace_file(host.name, who, secret)
+            noted = await self._replace_file(host.name, who, secret)
         self.on_replaced(host.name, who, Secret(secret))
-        return dict(result.fields)
+        return dict(result.fields) | noted
 
-    async def _replace_file(self, space: str, name: str, secret: str) -> None:
+    async def _replace_file(self, space: str, name: str, secret: str) -> dict[str, Json]:
+        """Put the token into its file, if it has one; what the answer says if that cannot be done."""
         file = self._files.get((space, name))
         if file is None:
-            return
+            return {}
+        why: str | None = None
         try:
-            await asyncio.to_thread(replace_token_file, file, secret)
+            if not await asyncio.to_thread(replace_token_file, file, secret):
+                why = "it could not be written, and was removed"
         except OSError as fault:
             # The old token is void all the same; what is in the file will not be announced.
-            log.warning("token file not replaced", extra={"file": str(file), "why": fault.strerror})
+            why = fault.strerror
+        if why is None:
+            return {}
+        log.warning("token file not replaced", extra={"file": str(file), "why": why})
+        # A start makes another token where there is none in the file.
+        return {"message": "valid until the gateway starts again: its file could not be written"}

@@ -10,6 +10,7 @@ After a header handshake a join frame changes nothing. The dialect is chosen onc
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import math
 import time
@@ -21,7 +22,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import msgspec
 import orjson
 
-from moot.errors import InvalidEnvelope, MalformedEnvelope, Refused, Unauthorized
+from moot.errors import InvalidEnvelope, InvalidRequest, MalformedEnvelope, Refused, Unauthorized
 from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory, TokenIdentity, bearer
 from moot.gateway.access_limiter import AccessLimiter
 from moot.gateway.delivery import SessionOutbox
@@ -38,6 +39,7 @@ from moot.protocol.envelope import DialectName, rfc3339
 from moot.protocol.operation import Json
 from moot.protocol.payloads import GatewayNotice
 from moot.space.config import SessionId
+from moot.space.lookalikes import find_lookalike
 from moot.space.roster import Options
 
 log = logging.getLogger(__name__)
@@ -238,6 +240,8 @@ class MemberSocket:
 
         try:
             identity.admit()
+            if identity.guest and options.runtime_id is not None:
+                _check_guest_id(host, options.runtime_id)
         except Refused as refusal:
             reject(refusal)
             return
@@ -280,7 +284,7 @@ class MemberSocket:
             if isinstance(identity, AccessDenied):
                 raise Unauthorized(identity.message)
             identity.admit()
-            host.renew(session, identity.token or "")
+            host.rights.renew(session, identity.token or "")
         except Refused as refusal:
             host.refuse(session, refusal, len(data))
 
@@ -311,8 +315,8 @@ class MemberSocket:
         options = self._request.options
         if routing in ("all", "directed"):
             options = msgspec.structs.replace(options, routing=routing)
-        said = {"from": fields.get("from")} | dict(body)
-        proposed = next((said[key] for key in _ID_KEYS if isinstance(said.get(key), str)), None)
+        given = {"from": fields.get("from")} | dict(body)
+        proposed = next((given[key] for key in _ID_KEYS if isinstance(given.get(key), str)), None)
         if proposed:
             # D-19: a runtime id; existing clients give their own name, which proposes nothing.
             options = msgspec.structs.replace(options, runtime_id=proposed)
@@ -347,6 +351,19 @@ class MemberSocket:
         self._stop_full_timer()
         self._outbox.detach()
         self.close(TRY_AGAIN, f"reading too slowly: {how_far}")
+
+
+def _check_guest_id(host: SpaceHost, wanted: str) -> None:
+    """Raises InvalidRequest for an id under which people would take a stranger for somebody whom they know.
+
+    Here and not in the space: what a journal says about earlier guests stays as it was.
+    """
+    roster = host.space.state.roster
+    taken = find_lookalike(wanted, itertools.chain(roster.members, roster.aliases))
+    if taken is not None:
+        raise InvalidRequest(
+            f"{wanted!r} looks like the participant {taken!r}: join under another id or none"
+        )
 
 
 def _is_join(data: bytes) -> bool:

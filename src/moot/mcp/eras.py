@@ -38,11 +38,6 @@ _REQUEST_KEYS: Final = frozenset(
     {PROTOCOL_VERSION_KEY, CLIENT_INFO_KEY, CLIENT_CAPABILITIES_KEY, LOG_LEVEL_KEY, CLIENT_ERA_KEY}
 )
 
-PARSE_ERROR: Final = -32700
-INVALID_REQUEST: Final = -32600
-METHOD_NOT_FOUND: Final = -32601
-INVALID_PARAMS: Final = -32602
-INTERNAL_ERROR: Final = -32603
 # The range that MCP leaves to implementations; the SDKs use these two in the same sense.
 UNREACHABLE: Final = -32000
 TIMED_OUT: Final = -32001

@@ -12,8 +12,9 @@ import math
 import platform
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final, Literal, TypeVar
 
 from moot.errors import UsageError
@@ -39,8 +40,12 @@ class _Number:
         self.value: float = 0
         self.read: Callable[[], float] | None = None
 
-    def samples(self, name: str, labels: Labels) -> Iterator[str]:
-        yield _format_sample(name, labels, self.value if self.read is None else self.read())
+    def heads(self, name: str, labels: Labels) -> list[str]:
+        """What stands before each of `values`."""
+        return [_sample_head(name, labels)]
+
+    def values(self) -> tuple[float, ...]:
+        return (self.value if self.read is None else self.read(),)
 
 
 class Counter(_Number):
@@ -75,13 +80,15 @@ class Histogram:
         self._counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
-    def samples(self, name: str, labels: Labels) -> Iterator[str]:
-        total = 0
-        for bound, count in zip((*self.bounds, math.inf), self._counts, strict=True):
-            total += count
-            yield _format_sample(f"{name}_bucket", (*labels, ("le", _format_number(bound))), total)
-        yield _format_sample(f"{name}_sum", labels, self.sum)
-        yield _format_sample(f"{name}_count", labels, total)
+    def heads(self, name: str, labels: Labels) -> list[str]:
+        """What stands before each of `values`."""
+        bounds = [(*labels, ("le", _format_number(bound))) for bound in (*self.bounds, math.inf)]
+        buckets = [_sample_head(f"{name}_bucket", each) for each in bounds]
+        return [*buckets, _sample_head(f"{name}_sum", labels), _sample_head(f"{name}_count", labels)]
+
+    def values(self) -> tuple[float, ...]:
+        totals = tuple(accumulate(self._counts))
+        return (*totals, self.sum, totals[-1])
 
 
 Metric = Counter | Gauge | Histogram
@@ -91,13 +98,15 @@ _Kind = TypeVar("_Kind", Counter, Gauge, Histogram)
 class _Family:
     """All metrics of one name."""
 
-    __slots__ = ("help", "label_names", "members", "type")
+    __slots__ = ("heads", "help", "label_names", "members", "type")
 
     def __init__(self, type: str, help: str, label_names: frozenset[str]) -> None:
         self.type = type
         self.help = help
         self.label_names = label_names
         self.members: dict[Labels, Metric] = {}
+        # What does not change of the lines of each member: made once, because it is most of the work.
+        self.heads: dict[Labels, list[str]] = {}
 
 
 class Registry:
@@ -130,6 +139,7 @@ class Registry:
         for family in self._families.values():
             for key in [key for key in family.members if labels.items() <= dict(key).items()]:
                 del family.members[key]
+                family.heads.pop(key, None)
 
     def exposition(self) -> str:
         """Everything, in Prometheus' text format."""
@@ -138,7 +148,11 @@ class Registry:
             lines.append(f"# HELP {name} {_escape(family.help)}")
             lines.append(f"# TYPE {name} {family.type}")
             for labels, metric in family.members.items():
-                lines += metric.samples(name, labels)
+                heads = family.heads.get(labels)
+                if heads is None:
+                    heads = family.heads[labels] = metric.heads(name, labels)
+                values = metric.values()
+                lines += [f"{head} {_format_number(each)}" for head, each in zip(heads, values, strict=True)]
         return "".join(f"{line}\n" for line in lines)
 
     def _metric(
@@ -210,14 +224,17 @@ def _check_names(name: str, labels: Mapping[str, str]) -> None:
             raise UsageError(f"{name}: {label!r} is no name for a label")
 
 
-def _format_sample(name: str, labels: Labels, value: float) -> str:
+def _sample_head(name: str, labels: Labels) -> str:
+    """A line without its value."""
     if not labels:
-        return f"{name} {_format_number(value)}"
+        return name
     inner = ",".join(f'{label}="{_escape(text, quotes=True)}"' for label, text in labels)
-    return f"{name}{{{inner}}} {_format_number(value)}"
+    return f"{name}{{{inner}}}"
 
 
 def _format_number(value: float) -> str:
+    if type(value) is int:
+        return str(value)
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
     # A gauge may be read from a yes or no, whose repr no scraper reads.

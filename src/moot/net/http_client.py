@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, urlencode, urlsplit
 
 import httptools
 
@@ -98,11 +98,7 @@ async def fetch(
     await _exchange(
         parts, request, answer, lambda: answer.done, timeout_seconds, tls=tls, open_socket=open_socket
     )
-    if answer.too_large:
-        raise ResponseTooLarge(f"the answer of {parts.netloc} is larger than {max_bytes} bytes")
-    if not answer.done:
-        raise Unreachable(f"{parts.netloc} hung up in the middle of its answer")
-    return HttpResponse(answer.status, bytes(answer.body))
+    return _whole(answer, parts, max_bytes)
 
 
 async def post(
@@ -133,6 +129,36 @@ async def post(
     if answer.in_headers:
         raise Unreachable(f"{parts.netloc} hung up before its answer")
     return PostResponse(answer.status, answer.headers)
+
+
+async def post_form(
+    url: str,
+    form: Mapping[str, str],
+    *,
+    headers: Mapping[str, str],
+    timeout_seconds: float,
+    max_bytes: int,
+    tls: ssl.SSLContext | None = None,
+    open_socket: OpenSocket | None = None,
+) -> HttpResponse:
+    """POST a form and read the whole answer; raises as `fetch` does."""
+    parts = urlsplit(url)
+    body = urlencode(form).encode("ascii")
+    answer = _ResponseParser(max_bytes)
+    about = {"Content-Type": "application/x-www-form-urlencoded", "Content-Length": str(len(body))}
+    request = _request("POST", parts, {**headers, **about}) + body
+    await _exchange(
+        parts, request, answer, lambda: answer.done, timeout_seconds, tls=tls, open_socket=open_socket
+    )
+    return _whole(answer, parts, max_bytes)
+
+
+def _whole(answer: _ResponseParser, parts: SplitResult, max_bytes: int) -> HttpResponse:
+    if answer.too_large:
+        raise ResponseTooLarge(f"the answer of {parts.netloc} is larger than {max_bytes} bytes")
+    if not answer.done:
+        raise Unreachable(f"{parts.netloc} hung up in the middle of its answer")
+    return HttpResponse(answer.status, bytes(answer.body))
 
 
 async def _exchange(

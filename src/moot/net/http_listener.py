@@ -135,9 +135,10 @@ async def serve_http(
     *,
     keep_alive_seconds: int = 60,
     tls: ServerTls | None = None,
+    limits: ConnectionLimits | None = None,
 ) -> AsyncIterator[None]:
     """Serve an ASGI application on this socket while the block runs; the socket is closed at the end."""
-    limiter = ConnectionLimiter(ConnectionLimits())
+    limiter = ConnectionLimiter(limits or ConnectionLimits())
     config = uvicorn.Config(
         application,
         http=limited_http_protocol(limiter),

@@ -6,7 +6,7 @@ who answered first: members by name, and the offers of each in its own order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -43,8 +43,19 @@ class OfferTable:
         self._lists: dict[tuple[str, OfferKind], list[Offer]] = {}
         self._shown: dict[OfferKind, dict[str, Offer]] = {kind: {} for kind in OFFER_KINDS}
 
-    def learn(self, owner: str, kind: OfferKind, items: Iterable[object], *, more: bool = False) -> bool:
-        """Record the list of a member, or with `more` its next page; whether anything changed."""
+    def learn(
+        self,
+        owner: str,
+        kind: OfferKind,
+        items: Iterable[object],
+        *,
+        more: bool = False,
+        taken: Mapping[str, str] | None = None,
+    ) -> bool:
+        """Record the list of a member, or with `more` its next page; whether anything changed.
+
+        `taken` has the owners of names (or URIs) in it that are another member's, here or not.
+        """
         old = self._lists.get((owner, kind), [])
         new = list(old) if more else []
         seen = {offer.key for offer in new}
@@ -54,6 +65,8 @@ class OfferTable:
                 continue
             assert isinstance(item, dict)  # noqa: S101  # fault_of has looked
             key = item[OFFER_KEYS[kind]]
+            if taken and key in taken:
+                self._bind(taken[key], kind, key)
             shown = self._bind(owner, kind, key)
             if shown is None or key in seen:
                 self.dropped += 1

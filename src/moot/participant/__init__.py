@@ -18,7 +18,7 @@ from moot.participant.calls.call_options import (
     RequestOptions,
 )
 from moot.participant.calls.outcome import REJECT_REASONS, Outcome, Progress, Rejection
-from moot.participant.connect import connect, name_from, token_from
+from moot.participant.connect import connect
 from moot.participant.connection.envelope_sender import CloseReason, SentEnvelope
 from moot.participant.connection.message_feed import MissedMessages
 from moot.participant.connection.roster import Member, PresenceEvent
@@ -33,12 +33,13 @@ from moot.participant.conversation.stream import Chunk, StreamInfo
 from moot.participant.conversation.stream_handle import StreamHandle
 from moot.participant.conversation.transcript import CompactionResult, Transcript
 from moot.participant.decisions.own_proposal import Proposal
-from moot.participant.decisions.proposal_list import SeenProposal
+from moot.participant.decisions.seen_proposal import SeenProposal
 from moot.participant.joined_space import JoinedSpace
 from moot.participant.limits import ParticipantLimits
 from moot.participant.serving.own_offers import ResourceOptions
 from moot.participant.serving.request_server import IncomingRequest
 from moot.participant.serving.tools import RawResult, Tool, ToolError, ToolOptions, tool_of
+from moot.private_files import name_from, token_from
 
 __all__ = [
     "REJECT_REASONS",

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
-from moot.errors import UsageError
 from moot.participant.connection.connect_options import ConnectOptions, Echo
 from moot.participant.control.controls import Controls
 from moot.participant.conversation.transcript import Transcript
@@ -15,7 +13,6 @@ from moot.participant.joined_space import JoinedSpace
 from moot.participant.limits import DEFAULT_LIMITS, ParticipantLimits
 from moot.participant.member_parts import make_parts
 from moot.participant.member_session import MemberSession
-from moot.private_files import read_secret
 from moot.protocol.envelope import DialectName
 
 
@@ -23,7 +20,7 @@ from moot.protocol.envelope import DialectName
 async def connect(
     url: str,
     space: str = "",
-    token: str | None = None,
+    token: str | Callable[[], str] | None = None,
     *,
     dialect: DialectName = "mew",
     participant: str | None = None,
@@ -39,10 +36,11 @@ async def connect(
     """Join a space for the length of a block: `async with connect(url, "lab", token) as space:`.
 
     `url` is the gateway's, http(s) or ws(s), with the path that a proxy gave it; `space` may be left out
-    where there is only one. For a cluster, `url` has the addresses of several gateways, separated by commas:
-    when one does not answer, or a connection drops, the next one is tried at once. `participant` asks for a
-    runtime id other than our name. `name` is our name, for a gateway that does not know whose token it is;
-    the reference implementation's makes one up otherwise.
+    where there is only one. `token` may be a function that returns the current one, for tokens that end:
+    `JoinedSpace.renew` tells the gateway of a newer one before that. For a cluster, `url` has the addresses
+    of several gateways, separated by commas: when one does not answer, or a connection drops, the next one is
+    tried at once. `participant` asks for a runtime id other than our name. `name` is our name, for a gateway
+    that does not know whose token it is; the reference implementation's makes one up otherwise.
     A connection that breaks is opened again, unless `reconnect` is false or the gateway says not to.
     `passive` sends and receives, but answers nothing by itself: for a second connection beside the one that
     does.
@@ -76,21 +74,3 @@ async def connect(
         yield JoinedSpace(parts, session)
     finally:
         await session.leave()
-
-
-def name_from(path: str | Path) -> str | None:
-    """Whose token a file holds, where it is called NAME.token as Moot and the reference call theirs."""
-    file = Path(path)
-    return file.stem if file.suffix == ".token" and file.stem else None
-
-
-def token_from(path: str | Path) -> str:
-    """The token in a file, which holds nothing else; raises UsageError, also when others may read it."""
-    file = Path(path)
-    try:
-        words = read_secret(file).decode("utf-8").split()
-    except (OSError, UnicodeDecodeError) as fault:
-        raise UsageError(f"no token can be read from {file}: {fault}") from None
-    if len(words) != 1:
-        raise UsageError(f"{file} must hold one token and nothing else; it holds {len(words)} words")
-    return words[0]

@@ -36,6 +36,7 @@ class InboundRouter:
             control_handler,
             parts.proposal_sync,
             parts.roster_fetch,
+            parts.owner_lookup,
         )
         self._decision_routes: Mapping[str, Route] = {
             "mcp/request": parts.proposals.handle_request,
@@ -147,7 +148,6 @@ class InboundRouter:
             "moot/settle": proposals.handle_settlement,
             "moot/outcome": proposals.handle_outcome,
             "moot/proposals": parts.proposal_sync.handle_page,
-            "moot/list-proposals": parts.proposal_sync.handle_echo,
             "chat": self._route_chat,
             "chat/acknowledge": self._route_acknowledgement,
             "chat/cancel": parts.chats.handle,
@@ -165,6 +165,7 @@ class InboundRouter:
             "system/welcome": self._route_welcome,
             "system/presence": self._route_presence,
             "moot/roster-page": parts.roster_fetch.handle_page,
+            "moot/owners": parts.owner_lookup.handle_page,
             "system/error": self._refusals.handle,
         }
         controls = _CONTROLS if parts.options.passive else _CONTROLS + _ANSWERED_CONTROLS
@@ -221,6 +222,7 @@ class InboundRouter:
             return  # MEW 3.8.1: for somebody else
         again = sender.counts.received > 1
         sender.rights = parts.roster.rights_of(you.get("capabilities", []))
+        sender.extensions = frozenset(payload.get("extensions", ()))
         # Moot's own: what a welcome has no room for is asked for.
         complete = "more" not in payload
         name, listed = you.get("name", you["id"]), payload.get("participants", [])

@@ -7,12 +7,7 @@ from typing import Any, Final, Literal, TypeVar, Unpack, overload
 
 from moot.errors import McpError, ToolFailed, UsageError
 from moot.mcp.eras import LISTS
-from moot.participant.calls.call_options import (
-    ApproveOptions,
-    PerformOptions,
-    ProposeOptions,
-    RequestOptions,
-)
+from moot.participant.calls.call_options import ApproveOptions, PerformOptions, ProposeOptions, RequestOptions
 from moot.participant.calls.outcome import Outcome
 from moot.participant.connection.envelope_sender import Addressees, CloseReason, OwnPause, SentEnvelope
 from moot.participant.connection.history import fetch_history
@@ -22,7 +17,8 @@ from moot.participant.conversation.chat import ChatFormat
 from moot.participant.conversation.reasoning import Reasoning, ReasoningParts
 from moot.participant.conversation.transcript import Transcript
 from moot.participant.decisions.own_proposal import Proposal
-from moot.participant.decisions.proposal_list import GatewayProposal, RecordedProposal, SeenProposal
+from moot.participant.decisions.seen_proposal import GatewayProposal, RecordedProposal, SeenProposal
+from moot.participant.discovery.owner_lookup import OwnerLookup
 from moot.participant.member_parts import MemberParts
 from moot.participant.member_session import MemberSession
 from moot.participant.serving.own_offers import ResourceOptions, prompt_of, resource_of
@@ -132,6 +128,13 @@ class JoinedSpace:
     async def stay(self) -> CloseReason:
         """Wait for the end: a shutdown, a removal, a replaced connection, or `close`."""
         return await self._session.wait_closed()
+
+    def renew(self) -> None:
+        """Go on under a newer token, which the function that was given to `connect` returns from now on.
+
+        It has to be of the same account at the provider; a wrong one is refused and changes nothing.
+        """
+        self._session.link.renew()
 
     async def close(self, reason: str = "leaving") -> None:
         """Leave now; the block may go on, but nothing is sent or received any more."""
@@ -505,11 +508,16 @@ class JoinedSpace:
 
     async def look_up_proposal(self, id: str) -> GatewayProposal | None:
         """What the gateway says about one proposal of anybody, settled or not; None if it remembers none."""
-        return await self._parts.proposal_sync.look_up(id)
+        return await self._parts.proposal_sync.look_up(id, self._session.link.url)
+
+    @property
+    def owner_lookup(self) -> OwnerLookup:
+        """Whose names are that several members offer; for discovery."""
+        return self._parts.owner_lookup
 
     async def refresh_proposals(self) -> bool:
         """Ask the gateway which proposals are open and what became of those we knew; whether it told.
 
         After a reconnect this happens by itself.
         """
-        return await self._parts.proposal_sync.refresh()
+        return await self._parts.proposal_sync.refresh(self._session.link.url)

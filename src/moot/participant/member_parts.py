@@ -25,6 +25,7 @@ from moot.participant.conversation.stream_client import StreamClient
 from moot.participant.decisions.proposal_client import ProposalClient
 from moot.participant.decisions.proposal_list import ProposalList
 from moot.participant.decisions.proposal_sync import ProposalSync
+from moot.participant.discovery.owner_lookup import OwnerLookup
 from moot.participant.serving.own_offers import OwnOffers
 from moot.participant.serving.request_server import RequestServer
 from moot.protocol.envelope import Envelope
@@ -41,6 +42,7 @@ class MemberParts:
     sender: EnvelopeSender
     roster: Roster
     roster_fetch: RosterFetch
+    owner_lookup: OwnerLookup
     violations: ViolationLog
     correlations: CorrelationIndex
     validator: InboundValidator
@@ -96,13 +98,14 @@ def make_parts(options: ConnectOptions, controls: Controls) -> MemberParts:
         sender=sender,
         roster=roster,
         roster_fetch=RosterFetch(sender, roster, streams, tasks.spawn),
+        owner_lookup=OwnerLookup(sender),
         violations=violations,
         correlations=correlations,
         validator=validator,
         proposals=proposals,
         requests=requests,
         proposal_client=proposal_client,
-        proposal_sync=ProposalSync(sender, proposals),
+        proposal_sync=ProposalSync(options, sender, proposals),
         server=server,
         offers=offers,
         chats=Chats(sender, limits),

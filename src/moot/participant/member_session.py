@@ -127,7 +127,7 @@ class MemberSession:
             since = self._lost_at - parts.options.limits.history_margin_seconds
             history = await fetch_history(parts.options, self.link.url, parts.sender.me, since)
             self.router.replay_decisions(history or [], self._known_before_loss)
-        await parts.proposal_sync.refresh()
+        await parts.proposal_sync.refresh(self.link.url)
 
     def handle_envelope(self, envelope: Envelope) -> None:
         if self._held is None:
@@ -163,7 +163,8 @@ class MemberSession:
         how = f"{code} {reason}".rstrip()
         message = f"the connection was lost ({how}): whether it was done is not known"
         self._parts.open_work.fail_all(lambda: ConnectionLost(message))
-        self._parts.proposal_sync.fail_all(ConnectionLost(message))
+        self._parts.proposal_sync.fail_all(lambda: ConnectionLost(message))
+        self._parts.owner_lookup.fail_all(lambda: ConnectionLost(message))
         self._parts.proposals.knowledge = "not_known"
 
     def handle_closed(self, reason: CloseReason) -> None:
@@ -174,7 +175,8 @@ class MemberSession:
         parts = self._parts
         self.close_reason = parts.sender.close_reason = ended
         parts.open_work.fail_all(lambda: ConnectionClosed(ended.code, ended.reason))
-        parts.proposal_sync.fail_all(ConnectionClosed(ended.code, ended.reason))
+        parts.proposal_sync.fail_all(lambda: ConnectionClosed(ended.code, ended.reason))
+        parts.owner_lookup.fail_all(lambda: ConnectionClosed(ended.code, ended.reason))
         parts.proposals.knowledge = "not_known"
         for part in (parts.other_readers, parts.all_readers, parts.runner, parts.proposals, parts.streams):
             part.end()

@@ -13,6 +13,7 @@ from moot.participant.control.control_handler import ControlHandler
 from moot.participant.control.pending_acks import PendingAcks
 from moot.participant.conversation.stream_client import StreamClient
 from moot.participant.decisions.proposal_sync import ProposalSync
+from moot.participant.discovery.owner_lookup import OwnerLookup
 from moot.protocol.envelope import Envelope
 
 log = logging.getLogger(__name__)
@@ -30,6 +31,7 @@ class RefusalHandler:
         control_handler: ControlHandler,
         proposal_sync: ProposalSync,
         roster_fetch: RosterFetch,
+        owner_lookup: OwnerLookup,
     ) -> None:
         self._sender = sender
         self._requests = requests
@@ -38,6 +40,7 @@ class RefusalHandler:
         self._control_handler = control_handler
         self._proposal_sync = proposal_sync
         self._roster_fetch = roster_fetch
+        self._owner_lookup = owner_lookup
 
     def handle(self, envelope: Envelope) -> None:
         """Raise it where something waits for it; otherwise count and log it."""
@@ -69,4 +72,5 @@ class RefusalHandler:
             or self._acks.note_remaining(id, refusal.details)
             or self._proposal_sync.fail(id, refusal)
             or self._roster_fetch.handle_refusal(id, refusal)
+            or self._owner_lookup.fail(id, refusal)
         )

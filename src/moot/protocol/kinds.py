@@ -14,7 +14,9 @@ from typing import Final, Literal
 import msgspec
 
 Sender = Literal["member", "gateway"]
-Handler = Literal["relay", "requests", "proposals", "grants", "invites", "roster", "control", "streams"]
+Handler = Literal[
+    "relay", "requests", "proposals", "grants", "invites", "roster", "offers", "control", "streams"
+]
 # As in dialects.md section 2: native in all dialects, extension of a draft, passed under its mechanical name.
 Bridging = Literal["native", "extension", "passed"]
 
@@ -279,6 +281,23 @@ _ROWS: Final = (
         sender="gateway",
         answers=("moot/roster",),
     ),
+    # Ours: whose a name is that several members offer.
+    Kind(
+        name="moot/list-owners",
+        section="0121",
+        changes_verdict=False,
+        handler="offers",
+        relayed=False,
+        passes_pause=True,
+        everyone=True,
+    ),
+    Kind(
+        name="moot/owners",
+        section="0121",
+        changes_verdict=False,
+        sender="gateway",
+        answers=("moot/list-owners",),
+    ),
     # D-28, D-92: ours, visible and capability-bound like any other.
     Kind(
         name="moot/approve",
@@ -322,6 +341,9 @@ _ROWS: Final = (
 )
 
 KINDS: Final[Mapping[str, Kind]] = {row.name: row for row in _ROWS}
+
+# What a gateway of ours answers beyond MEW: its welcomes say so, and clients ask no other gateway for it.
+EXTENSIONS: Final = sorted(name for name, row in KINDS.items() if row.everyone and not row.relayed)
 
 # Vendor kinds, and those of ours that the gateway only carries (trust/*).
 UNKNOWN: Final = Kind(name="", section="D-08", changes_verdict=False)

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from moot.errors import Refused
+from moot.protocol.kinds import EXTENSIONS
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability
 
@@ -50,8 +51,13 @@ def member(
 def welcome(
     you: Mapping[str, Json], participants: Sequence[Mapping[str, Json]], streams: Sequence[Mapping[str, Json]]
 ) -> dict[str, Json]:
-    """MEW 3.8.1: who you are, who else is here, which streams are open."""
-    return {"you": dict(you), "participants": list(participants), "active_streams": list(streams)}
+    """MEW 3.8.1: who you are, who else is here, which streams are open; and what else the gateway answers."""
+    return {
+        "you": dict(you),
+        "participants": list(participants),
+        "active_streams": list(streams),
+        "extensions": EXTENSIONS,
+    }
 
 
 def presence(event: str, participant: Mapping[str, Json], **more: Json) -> dict[str, Json]:

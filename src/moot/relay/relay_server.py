@@ -130,7 +130,7 @@ class RelaySocket:
 
 
 class RelayServer:
-    """A relay that listens. Made by `running_relay`."""
+    """A relay that listens. Made by `open_relay`."""
 
     def __init__(self, settings: RelaySettings, store: EventStore, listener_socket: socket.socket) -> None:
         self.settings = settings

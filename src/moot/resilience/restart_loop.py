@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from moot.resilience.backoff import Backoff
+from moot.resilience.task_set import check_cancelled
 
 T = TypeVar("T")
 
@@ -42,12 +43,13 @@ async def keep_running(
     """Await `run` again and again; returns what it returned when that is no reason to restart.
 
     `on_delay` is told each result and how many seconds it is until the next run. What `run` raises ends the
-    loop, and so does cancelling it.
+    loop, and so does cancelling it, also when `run` loses the cancellation.
     """
     backoff = Backoff(policy.first_seconds, policy.max_seconds, draw=draw)
     while True:
         started_at = clock()
         result = await run()
+        check_cancelled()
         if not should_restart(result):
             return result
         if clock() - started_at >= policy.steady_seconds:

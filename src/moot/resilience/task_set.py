@@ -4,10 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Coroutine, Iterable
+from typing import Any, Final
 
 log = logging.getLogger(__name__)
+
+# Longer than anything needs to clean up: a second cancellation would interrupt that.
+_ASK_AGAIN_SECONDS: Final = 5.0
+
+
+def check_cancelled() -> None:
+    """End this task if it was cancelled and goes on; raises CancelledError.
+
+    Before Python 3.12 `asyncio.wait_for` loses a cancellation that comes together with what it waits for, and
+    anyio one that comes together with the end of its own time. Whoever begins something that may last for
+    ever asks here first.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks and wait until they have ended, however they do.
+
+    They are asked again after some seconds: a task that has lost its cancellation (see `check_cancelled`)
+    goes on as if nothing had been.
+    """
+    left = {task for task in tasks if not task.done()}
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=_ASK_AGAIN_SECONDS)
+
+
+async def end_other_tasks() -> None:
+    """End all tasks of this loop but the one that asks: for whoever is about to close the loop.
+
+    `asyncio.Runner` does the same at its end, but asks once and then waits for ever.
+    """
+    await end_tasks(asyncio.all_tasks() - {asyncio.current_task()})
 
 
 class TaskSet:
@@ -34,11 +70,7 @@ class TaskSet:
 
     async def close(self) -> None:
         """Cancel what is left and wait for its end."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end_tasks(list(self._tasks))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -38,6 +38,14 @@ class SpaceLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_open_proposal_bytes: int = 4 << 20
     # One page of the list of proposals: a quarter of the largest envelope, or one proposal if that is larger.
     max_proposal_page_bytes: int = 256 << 10
+    # A member without a connection that polls over HTTP can be given an approved call for so long after a
+    # poll: three polls of one that comes every ten seconds. 0: never.
+    poll_presence_seconds: float = 30
+    # Names of tools and prompts and URIs of resources that one member announced, whose owner is kept: some
+    # 1,500 tools. Also one page of the answer to `moot/list-owners`.
+    max_announced_bytes_per_member: int = 128 << 10
+    # The same for all members of the space together.
+    max_announced_bytes: int = 4 << 20
     # The words with which a person settles an outcome that nobody knows.
     max_settle_note_chars: int = 2_000
     # How many settled proposals a late approval is still told about.

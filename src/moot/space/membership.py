@@ -50,6 +50,8 @@ def join(
         state.roster.detach_session(other)
         effects.append(Disconnect(other.id, REPLACED, "a newer connection of this participant took over"))
     member.shut_down = None
+    # From now on its connection tells whether it is here.
+    member.polling_until = 0.0
     streams.owner_returned(state, member.name)
     effects += state.welcome(member, [session_id], now, mint)
     if not was_present:
@@ -101,6 +103,25 @@ def remove_session(state: State, session: Session, now: float, mint: Mint) -> li
     return effects
 
 
+def note_poll(state: State, name: Name, now: float) -> None:
+    """D-100: whoever polls may be given an approved call, for a while after each poll."""
+    member = state.roster.members.get(name)
+    seconds = state.limits.poll_presence_seconds
+    if member is None or member.kicked or member.present or not seconds:
+        return
+    member.polling_until = now + seconds
+    state.schedule(member.polling_until, "poll", name)
+
+
+def stop_polling(state: State, name: Name, now: float, mint: Mint) -> list[Effect]:
+    """It has not polled for long: what it was carrying out may have happened or not (D-99)."""
+    member = state.roster.members.get(name)
+    if member is None or member.present or member.polling_until > now:
+        return []
+    member.polling_until = 0.0
+    return state.host_gone(name, "host_left", now, mint)
+
+
 def remove_void_sessions(state: State, member: SpaceMember, now: float, mint: Mint) -> list[Effect]:
     """D-101: end the sessions that a token admitted which its member no longer has."""
     effects: list[Effect] = []
@@ -136,5 +157,5 @@ def _forget_guest(state: State, member: SpaceMember, now: float, mint: Mint) -> 
         for effect in invites.remove_member(state, member, "left", now, mint)
         if isinstance(effect, Deliver | Reply)
     ]
-    state.roster.remove(member)
+    state.forget_member(member)
     return effects

@@ -74,6 +74,7 @@ class SpaceMember:
         "name",
         "open_requests",
         "pause",
+        "polling_until",
         "rights",
         "send_limiter",
         "sessions",
@@ -99,6 +100,8 @@ class SpaceMember:
         # D-26: until when it may still send; None unless it was shut down and has not rejoined.
         self.shut_down: float | None = None
         self.open_requests = 0
+        # Without a connection, but polling over HTTP: until when it counts as somebody who hears.
+        self.polling_until = 0.0
         self.sessions: dict[SessionId, Session] = {}
         # Static and granted together, kept current by `State.refresh`.
         self.rights = NO_RIGHTS
@@ -113,6 +116,10 @@ class SpaceMember:
     @property
     def present(self) -> bool:
         return any(not session.options.injected for session in self.sessions.values())
+
+    def is_reachable(self, now: float) -> bool:
+        """Whether what is sent to it now is heard: by a connection, or by the next poll."""
+        return self.present or self.polling_until > now
 
     def pause_is_over(self, now: float) -> bool:
         return self.pause is not None and self.pause.until is not None and self.pause.until <= now
@@ -132,6 +139,7 @@ class SpaceMember:
             "pause": None if self.pause is None else msgspec.to_builtins(self.pause),
             "shut_down": self.shut_down,
             "open_requests": self.open_requests,
+            "polling_until": self.polling_until,
         }
 
     @classmethod
@@ -147,6 +155,7 @@ class SpaceMember:
         member.pause = None if saved["pause"] is None else PauseRecord(**saved["pause"])
         member.shut_down = saved["shut_down"]
         member.open_requests = saved["open_requests"]
+        member.polling_until = saved.get("polling_until", 0.0)
         return member
 
 

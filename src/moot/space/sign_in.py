@@ -102,8 +102,8 @@ def sign_out(
     return end_tokens(state, ended, SIGNED_OUT, now, mint)
 
 
-def renew(state: State, session_id: SessionId, token_hash: str) -> list[Effect]:
-    """Let a session go on under a newer token of the same member. Raises Refused."""
+def renew(state: State, session_id: SessionId, token_hash: str, now: float, mint: Mint) -> list[Effect]:
+    """Let a session go on under a newer token of the same member, with what that carries. Raises Refused."""
     session = state.roster.sessions.get(session_id)
     if session is None:
         return []
@@ -114,9 +114,9 @@ def renew(state: State, session_id: SessionId, token_hash: str) -> list[Effect]:
     if token.keys[:1] != before.keys[:1]:
         raise Unauthorized("this token is somebody else's")
     session.options = msgspec.structs.replace(session.options, token=token_hash)
-    session.limit_to(None if token.limited_to is None else load_capabilities(token.limited_to))
+    is_other = session.limit_to(None if token.limited_to is None else load_capabilities(token.limited_to))
     state.verdicts_changed()
-    return []
+    return state.welcome(session.member, [session.id], now, mint) if is_other else []
 
 
 def restart(state: State, *, clock_lost: bool) -> None:

@@ -16,29 +16,20 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from moot.errors import (
-    InvalidOperation,
-    InvalidRequest,
-    ParticipantNotFound,
-    RateLimited,
-    Refused,
-    UnauthorizedStreamWrite,
-    UsageError,
-)
+from moot.errors import InvalidRequest, RateLimited, Refused, UnauthorizedStreamWrite, UsageError
 from moot.protocol import payloads
-from moot.protocol.close_codes import POLICY, SHUT_DOWN, TRY_AGAIN
-from moot.protocol.envelope import DialectName, Envelope, rfc3339
+from moot.protocol.close_codes import SHUT_DOWN, TRY_AGAIN
+from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.frames import Frame
 from moot.protocol.kinds import UNKNOWN
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability
-from moot.space import grant_limits, membership, sign_in
+from moot.space import grant_limits, membership, operator_changes, sign_in
 from moot.space.acts import control, proposals, streams
-from moot.space.acts.invites import remove_member
-from moot.space.config import Name, ParticipantConfig, SessionId, SpaceConfig
-from moot.space.effects import Credential, Deliver, Disconnect, Effect, Mint, Reply, Result, Token
+from moot.space.config import Name, SessionId, SpaceConfig
+from moot.space.effects import Deliver, Disconnect, Effect, Mint, Reply, Token
 from moot.space.ladder import check_may_send, process_envelope
-from moot.space.roster import Options, Session, SpaceMember
+from moot.space.roster import Options, SpaceMember
 from moot.space.state import State
 from moot.space.temporary_tokens import SignIn, TemporaryToken
 
@@ -140,14 +131,19 @@ class Space:
         except Refused as refusal:
             return self.refuse(session_id, refusal, now, mint)
         if stream.target is None:
-            heard = (state.roster.sessions[id] for id in state.everyone())
+            receivers = (state.roster.sessions[id] for id in state.everyone())
         else:
             members = (state.roster.members.get(name) for name in stream.target)
-            heard = (
+            receivers = (
                 s for m in members if m is not None for s in m.sessions.values() if not s.options.injected
             )
-        sessions = tuple(s.id for s in heard if s.takes_frames and (s is not session or s.options.echo))
+        sessions = tuple(s.id for s in receivers if s.takes_frames and (s is not session or s.options.echo))
         return [Deliver(sessions, frame)]
+
+    def note_poll(self, who: str, now: float) -> list[Effect]:
+        """A member polled over HTTP: it hears what is sent to it now, if it has no connection for that."""
+        membership.note_poll(self.state, Name(who), now)
+        return []
 
     # Time
 
@@ -177,6 +173,8 @@ class Space:
                 effects += grant_limits.end_grants(state, [grant] if grant else [], "expired", now, mint)
             elif what == "token":
                 effects += sign_in.end_tokens(state, [key], sign_in.ENDED, now, mint)
+            elif what == "poll":
+                effects += membership.stop_polling(state, Name(key), now, mint)
             elif what == "shutdown":
                 session = state.roster.sessions.get(SessionId(key))
                 if session is not None and session.closing_at is not None and session.closing_at <= now:
@@ -213,105 +211,7 @@ class Space:
         stays connected. Invited members and grants stay, and so does what
         an operator changed since, unless the configuration itself says something else now.
         """
-        state = self.state
-        effects: list[Effect] = []
-        for member in list(state.roster):
-            if member.configured is None or member.name in config.participants:
-                continue
-            member.configured = None
-            if not member.kicked:
-                effects += remove_member(state, member, "no longer a participant", now, mint)
-                state.roster.remove(member)
-        for name in config.participants:
-            # A newly named participant is nobody who came in under that name as a guest or runtime id (D-19).
-            impostor = state.roster.aliases.get(name) or state.roster.members.get(Name(name))
-            if impostor is None:
-                continue
-            if impostor.subject is not None and impostor.name == name:
-                # Whoever signed in under it does not get the rights of a participant of the configuration.
-                tokens = [token.hash for token in state.temporary_tokens.of(impostor.name)]
-                effects += sign_in.end_tokens(state, tokens, f"the name {name} is taken now", now, mint)
-                impostor.subject = None
-            elif impostor.anonymous or impostor.name != name:
-                effects += self._disconnect_member(impostor, f"the name {name} is taken now", now, mint)
-        effects += self._configure_guests(config, now, mint)
-        limits_before = state.config.token_limits
-        state.configure(config)
-        for name, participant in config.participants.items():
-            effects += self._configure(Name(name), participant, limits_before, now, mint)
-        limited = self._limit_sessions()
-        changed = state.revoke_unsupported()
-        effects += state.welcome_again(changed, now, mint)
-        for session in limited:
-            if session.member not in changed and not session.options.injected:
-                effects += state.welcome(session.member, [session.id], now, mint)
-        return effects
-
-    def _configure_guests(self, config: SpaceConfig, now: float, mint: Mint) -> list[Effect]:
-        """Guests hold nothing but what the configuration says of all guests, so it reaches them at once."""
-        effects: list[Effect] = []
-        if config.anonymous == self.state.config.anonymous:
-            return effects
-        for guest in [member for member in self.state.roster if member.anonymous]:
-            if config.anonymous is None:
-                effects += self._disconnect_member(guest, "this space takes no guests any more", now, mint)
-            else:
-                guest.static_capabilities = config.anonymous
-        return effects
-
-    def _limit_sessions(self) -> list[Session]:
-        """Give every session what its token carries by now; returns those for which that is new."""
-        limited = [
-            session
-            for session in self.state.roster.sessions.values()
-            if (token := session.options.token) is not None
-            and session.limit_to(self.state.token_limit(token))
-        ]
-        if limited:
-            self.state.verdicts_changed()
-        return limited
-
-    def _configure(
-        self,
-        name: Name,
-        participant: ParticipantConfig,
-        limits_before: Mapping[str, tuple[Capability, ...]],
-        now: float,
-        mint: Mint,
-    ) -> list[Effect]:
-        """Apply what the configuration newly says about one participant."""
-        member = self.state.roster.members.get(name)
-        if member is None:
-            member = SpaceMember(name)
-            self.state.roster.add(member)
-        before, member.configured = member.configured, participant
-        member.anonymous = False
-        if before is None or before.capabilities != participant.capabilities:
-            member.static_capabilities = participant.capabilities
-        member.exclusive = participant.exclusive
-        if member.kicked:
-            return []
-        effects: list[Effect] = []
-        held = member.credentials
-        if before is None or not _are_in_force(before, participant, held):
-            member.credentials = participant.credentials
-            effects.append(Credential(name, member.credentials))
-        limits = self.state.config.token_limits
-        is_less = any(
-            token not in member.credentials or limits.get(token) != limits_before.get(token) for token in held
-        )
-        if is_less:
-            self._void_minted(member)
-        if not effects and not is_less:
-            return []
-        return effects + membership.remove_void_sessions(self.state, member, now, mint)
-
-    def _void_minted(self, member: SpaceMember) -> None:
-        """Void a member's short-lived tokens: whoever replaces or narrows a token means all it has made."""
-        minted = [
-            token.hash for token in self.state.temporary_tokens.of(member.name) if token.source == "minted"
-        ]
-        self.state.temporary_tokens.remove(minted)
+        return operator_changes.reload(self.state, config, now, mint)
 
     def change_capabilities(
         self,
@@ -323,65 +223,17 @@ class Space:
         mint: Mint,
     ) -> list[Effect]:
         """MCPx 10.3, D-55: change a member's static rights, all or nothing; dependent grants go too."""
-        state = self.state
-        member = state.roster.find(name)
-        old = member.rights.capabilities
-        # By meaning, not by spelling: "*" in a configuration is {kind: "*"} (D-90).
-        meant = [capability.view("mew") or capability.original for capability in remove]
-        kept = [
-            held for held in member.static_capabilities if (held.view("mew") or held.original) not in meant
-        ]
-        there = [held.view("mew") or held.original for held in member.static_capabilities]
-        not_held = [c.original for c, meaning in zip(remove, meant, strict=True) if meaning not in there]
-        member.static_capabilities = tuple(dict.fromkeys([*kept, *add]))
-        effects = state.welcome_again(state.revoke_unsupported(), now, mint)
-        fields: dict[str, Json] = {
-            "participantId": member.id,
-            "oldCapabilities": [capability.original for capability in old],
-            "newCapabilities": [capability.original for capability in member.rights.capabilities],
-            "modifiedBy": by,
-            "modifiedAt": rfc3339(now),
-        }
-        if not_held:
-            # Nobody should believe that a right is gone which was never here, or was granted by a member.
-            fields["notRemoved"] = not_held
-        return [*effects, Result(None, fields)]
+        return operator_changes.change_capabilities(self.state, name, add, remove, by, now, mint)
 
     def restore_member(self, name: str, mint: Mint) -> list[Effect]:
         """D-24: undo a kick. The old token stays void, so a new one is minted."""
-        state = self.state
-        member = state.roster.members.get(Name(name))
-        if member is None:
-            raise ParticipantNotFound(f"no participant {name!r} in this space", participant_id=name)
-        if not member.kicked:
-            raise InvalidOperation(f"{name} was not removed")
-        member.kicked = member.anonymous = False
-        token = mint.token()
-        member.credentials = (token.hash,)
-        state.refresh(member)
-        fields: dict[str, Json] = {"participant_id": name, "status": "restored"}
-        if token.secret is not None:
-            fields["token"] = token.secret
-        return [Credential(member.name, member.credentials), Result(None, fields)]
+        return operator_changes.restore_member(self.state, name, mint)
 
     def rotate_credential(
         self, name: str, token: Token, now: float, mint: Mint, *, keep: bool
     ) -> list[Effect]:
         """Give a member another token; without `keep` the earlier ones end now, and their sessions too."""
-        member = self.state.roster.find(name)
-        member.credentials = (*(member.credentials if keep else ()), token.hash)
-        effects: list[Effect] = [Credential(member.name, member.credentials)]
-        if not keep:
-            self._void_minted(member)
-        return effects + membership.remove_void_sessions(self.state, member, now, mint)
-
-    def _disconnect_member(self, member: SpaceMember, reason: str, now: float, mint: Mint) -> list[Effect]:
-        """Close a member's connections; it may join again under its own name."""
-        effects: list[Effect] = []
-        for session in list(member.sessions.values()):
-            effects.append(Disconnect(session.id, POLICY, reason))
-            effects += membership.leave(self.state, session.id, now, mint)
-        return effects
+        return operator_changes.rotate_credential(self.state, name, token, now, mint, keep=keep)
 
     def restart(self, now: float, mint: Mint, *, clock_lost: bool = False) -> list[Effect]:
         """The gateway restarted without its connections: everyone has left, and streams end with a reason.
@@ -396,6 +248,8 @@ class Space:
         if clock_lost:
             timed = [grant for grant in self.state.grants.by_id.values() if grant.expires is not None]
             effects += grant_limits.end_grants(self.state, timed, "clock_lost", now, mint)
+        for member in self.state.roster:
+            member.polling_until = 0.0
         sign_in.restart(self.state, clock_lost=clock_lost)
         return effects
 
@@ -428,27 +282,15 @@ class Space:
             self.state, list(keys), issued_before=issued_before, forget_at=forget_at, now=now, mint=mint
         )
 
-    def renew(self, session_id: SessionId, token_hash: str) -> list[Effect]:
+    def renew(self, session_id: SessionId, token_hash: str, now: float, mint: Mint) -> list[Effect]:
         """Let a session go on under a newer token of the same person; raises Refused."""
-        return sign_in.renew(self.state, session_id, token_hash)
+        return sign_in.renew(self.state, session_id, token_hash, now, mint)
 
     def health(self, *, journal_writable: bool) -> list[Effect]:
         """D-85: whether the journal can be written decides what is accepted."""
         self.state.journal_writable = journal_writable
         self.state.verdicts_changed()
         return []
-
-
-def _are_in_force(before: ParticipantConfig, after: ParticipantConfig, held: tuple[str, ...]) -> bool:
-    """Whether what a configuration newly says of tokens is so already.
-
-    Either it says the same as before, and what an operator changed since stays; or it has caught up with the
-    operator: the tokens that it names are valid, those that it no longer names are void.
-    """
-    named, dropped = set(after.credentials), set(before.credentials) - set(after.credentials)
-    if before.credentials == after.credentials:
-        return True
-    return bool(dropped) and named <= set(held) and dropped.isdisjoint(held)
 
 
 def _new_state(config: SpaceConfig) -> State:

@@ -18,13 +18,16 @@ from moot.space.effects import Deliver, Effect, Mint, Reply
 from moot.space.grant_table import GrantRecord, GrantTable
 from moot.space.id_window import IdWindow, SeenEnvelope
 from moot.space.listing import describe_welcome
+from moot.space.offer_owners import OfferOwners
 from moot.space.proposal_ledger import ProposalLedger, ProposalRecord, Settled, UnknownReason
 from moot.space.roster import Options, Session, SpaceMember, SpaceRoster, load_capabilities
 from moot.space.send_rate import UNLIMITED, SendRate
 from moot.space.stream_table import StreamRecord, StreamTable
 from moot.space.temporary_tokens import TemporaryTokens
 
-Deadline = Literal["request", "execution", "proposal", "pause", "shutdown", "stream", "grant", "token"]
+Deadline = Literal[
+    "request", "execution", "proposal", "pause", "shutdown", "stream", "grant", "token", "poll"
+]
 
 # What counts against max_open_requests. Not what stops or frees a member: that is never refused for a limit.
 COUNTED: Final = frozenset({"mcp/request", *UNSUPPORTED_BY_LEGACY})
@@ -47,6 +50,7 @@ class State:
         self.ledger = ProposalLedger(config.limits.max_settled_proposals)
         self.window = IdWindow(config.limits.max_recent_ids)
         self.temporary_tokens = TemporaryTokens()
+        self.offer_owners = OfferOwners()
         self.journal_writable = True
         # How many sessions have joined, but for posts: the number of the last one.
         self.sessions_joined = 0
@@ -159,6 +163,11 @@ class State:
             and not any(session.directed for session in listening)
             and (config.unmapped == "pass" or all(session.dialect == "mew" for session in listening))
         )
+
+    def forget_member(self, member: SpaceMember) -> None:
+        """Forget a member that belongs to the space no more, and which names are its own."""
+        self.roster.remove(member)
+        self.offer_owners.forget(member.name)
 
     def membership_changed(self) -> None:
         """Call after any session came or went."""
@@ -440,6 +449,9 @@ class State:
         if what == "token":
             token = self.temporary_tokens.get(key)
             return token is not None and token.expires_at == when
+        if what == "poll":
+            member = self.roster.members.get(Name(key))
+            return member is not None and member.polling_until == when
         stream = self.streams.open.get(key)
         return stream is not None and stream.closes_at == when
 
@@ -466,6 +478,7 @@ class State:
             "ledger": self.ledger.save(),
             "window": self.window.save(),
             "temporary_tokens": self.temporary_tokens.save(),
+            "offer_owners": self.offer_owners.save(),
             "journal_able": self.journal_writable,
             "sessions_joined": self.sessions_joined,
             "deadlines": [
@@ -497,6 +510,7 @@ class State:
         for request in state.ledger.resume_executions(state._owed_to):
             state.window.pin(request, state.window.pinned[request])
         state.temporary_tokens = TemporaryTokens.load(saved.get("temporary_tokens", {}))
+        state.offer_owners = OfferOwners.load(saved.get("offer_owners", ()))
         state.journal_writable = saved["journal_able"]
         state.sessions_joined = saved.get("sessions_joined", 0)
         for when, what, key in saved["deadlines"]:

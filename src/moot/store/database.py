@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
+
+import msgspec
 
 from moot.errors import UsageError
 from moot.store.journal_segments import make_folder
@@ -31,6 +34,8 @@ _TABLES: Final = """
 CREATE TABLE snapshots (space TEXT NOT NULL, position INTEGER NOT NULL, state BLOB NOT NULL,
   digest BLOB NOT NULL, PRIMARY KEY (space, position));
 """
+# A copy of each space's position marker. Not in `_TABLES`: files of 0.1 get it when they are opened.
+_MARKERS: Final = "CREATE TABLE IF NOT EXISTS positions (space TEXT PRIMARY KEY, marker BLOB NOT NULL)"
 _NEWEST: Final = "SELECT max(position) FROM snapshots WHERE space = ?"
 
 
@@ -49,6 +54,8 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        # A time of the loop after which `wait_answering` waits no more.
+        self.stop_by = math.inf
         self._thread = DaemonExecutor("database")
         self._connection = self._thread.submit(_connect, path).result()
 
@@ -77,14 +84,47 @@ class Database:
         """The record that the newest snapshot covers, whole or not; 0 when there is none."""
         return self._run(lambda: _newest(self._connection, space))
 
-    def write_marker(self, folder: Path, marker: PositionMarker) -> asyncio.Future[None]:
-        """Note how far a space has come, after what was asked for before; raises OSError."""
-        return self._run(lambda: write_marker(folder, marker))
+    def write_marker(self, space: str, folder: Path, marker: PositionMarker) -> asyncio.Future[None]:
+        """Note how far a space has come, after what was asked for before: in a file of `folder`, and here.
 
-    async def close(self) -> None:
-        """Carry out what was asked for, and let go of the file."""
-        await self._run(self._connection.close)
+        Raises OSError as well; then one of the two may be written all the same.
+        """
+
+        def write() -> None:
+            try:
+                write_marker(folder, marker)
+            finally:
+                _save_marker(self._connection, space, marker)
+
+        return self._run(write)
+
+    def load_marker(self, space: str) -> asyncio.Future[PositionMarker | None]:
+        """The copy of a space's marker; raises UsageError for one that is damaged."""
+        return self._run(lambda: _load_marker(self._connection, self.path, space))
+
+    async def wait_answering(self, work: asyncio.Future[T], stall_seconds: float) -> T:
+        """What `work` came to, as long as the disk answers. Raises TimeoutError; `work` itself goes on.
+
+        With many spaces much is to be written at the end: it has time while one call after the other gets
+        done. When none does for `stall_seconds`, or at `stop_by`, it is not waited for any longer.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            finished = self._thread.finished
+            left = max(0.0, self.stop_by - loop.time())
+            done, _ = await asyncio.wait([work], timeout=min(stall_seconds, left))
+            if done:
+                return work.result()
+            if self._thread.finished == finished:
+                raise TimeoutError("the disk does not answer")
+            if loop.time() >= self.stop_by:
+                raise TimeoutError("there is no more time")
+
+    async def close(self, stall_seconds: float = 10.0) -> None:
+        """Carry out what was asked for, and let go of the file; raises TimeoutError as `wait_answering`."""
+        closing = self._run(self._connection.close)
         self._thread.shutdown()
+        await self.wait_answering(closing, stall_seconds)
 
     def _run(self, work: Callable[[], T]) -> asyncio.Future[T]:
         return asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -98,6 +138,19 @@ def covered_position(path: Path, space: str) -> int | None:
     try:
         (position,) = connection.execute(_NEWEST, (space,)).fetchone()
         return None if position is None else int(position)
+    except sqlite3.Error as fault:
+        raise UsageError(f"cannot read {path}: {fault}") from None
+    finally:
+        connection.close()
+
+
+def stored_marker(path: Path, space: str) -> PositionMarker | None:
+    """The copy of a space's marker, None when there is none; for programs that only look."""
+    if not path.exists():
+        return None
+    connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
+    try:
+        return _load_marker(connection, path, space)
     except sqlite3.Error as fault:
         raise UsageError(f"cannot read {path}: {fault}") from None
     finally:
@@ -143,7 +196,9 @@ def stored_snapshots(path: Path, space: str) -> list[StoredSnapshot]:
     ]
 
 
-def replace_snapshots(path: Path, space: str, position: int, state: bytes | None, stamp: str) -> Path | None:
+def replace_snapshots(
+    path: Path, space: str, position: int, state: bytes | None, marker: PositionMarker, stamp: str
+) -> Path | None:
     """Make this the only snapshot of a space; the file as it was is kept, and its place returned."""
     kept = path.with_name(f"{path.name}.before-{stamp}") if path.exists() else None
     try:
@@ -151,7 +206,7 @@ def replace_snapshots(path: Path, space: str, position: int, state: bytes | None
             with closing(sqlite3.connect(path)) as old, closing(sqlite3.connect(kept)) as copy:
                 old.backup(copy)
             kept.chmod(0o600)
-        _replace(path, space, position, state)
+        _replace(path, space, position, state, marker)
     except sqlite3.Error:
         # It is no database any more: another one takes its place.
         for suffix in ("", "-wal", "-shm"):
@@ -159,16 +214,17 @@ def replace_snapshots(path: Path, space: str, position: int, state: bytes | None
                 path.with_name(path.name + suffix).rename(
                     path.with_name(f"{path.name}.before-{stamp}{suffix}")
                 )
-        _replace(path, space, position, state)
+        _replace(path, space, position, state, marker)
     return kept
 
 
-def _replace(path: Path, space: str, position: int, state: bytes | None) -> None:
+def _replace(path: Path, space: str, position: int, state: bytes | None, marker: PositionMarker) -> None:
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
     with closing(_connect(path)) as connection:
         connection.execute("DELETE FROM snapshots WHERE space = ?", (space,))
         if state is not None:
             _save(connection, space, position, state)
+        _save_marker(connection, space, marker)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -181,6 +237,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     elif version != _VERSION:
         connection.close()
         raise sqlite3.DatabaseError(f"it is of version {version}, this program knows version {_VERSION}")
+    connection.execute(_MARKERS)
     return connection
 
 
@@ -198,6 +255,21 @@ def _save(connection: sqlite3.Connection, space: str, position: int, state: byte
             "(SELECT position FROM snapshots WHERE space = ?1 ORDER BY position DESC LIMIT ?2)",
             (space, KEPT_SNAPSHOTS),
         )
+
+
+def _save_marker(connection: sqlite3.Connection, space: str, marker: PositionMarker) -> None:
+    encoded = msgspec.json.encode(marker)
+    connection.execute("INSERT OR REPLACE INTO positions VALUES (?, ?)", (space, encoded))
+
+
+def _load_marker(connection: sqlite3.Connection, path: Path, space: str) -> PositionMarker | None:
+    has_markers = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'positions'").fetchone()
+    query = "SELECT marker FROM positions WHERE space = ?"
+    row = connection.execute(query, (space,)).fetchone() if has_markers else None
+    try:
+        return None if row is None else msgspec.json.decode(row[0], type=PositionMarker)
+    except msgspec.MsgspecError as fault:
+        raise UsageError(f"the position of {space} in {path} is damaged: {fault}") from None
 
 
 def _newest(connection: sqlite3.Connection, space: str) -> int:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from moot.errors import UsageError
+from moot.errors import FolderInUse, UsageError
 from moot.store.journal_segments import make_folder
 
 FILE_NAME: Final = "events.sqlite"
@@ -109,7 +109,7 @@ def lock(folder: Path) -> int:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(held)
-        raise UsageError(
+        raise FolderInUse(
             f"another process writes the events in {folder}: stop it first, or name another folder"
         ) from None
     return held

@@ -77,7 +77,7 @@ def _read_fields(record: JournalRecord) -> _IndexedFields:
         return _decoder.decode(record.line)
     except msgspec.MsgspecError:
         # A refused envelope may have members of any type.
-        said = _EnvelopeFields(record.id, record.correlations)
+        envelope = _EnvelopeFields(record.id, record.correlations)
         return _IndexedFields(
             record.time,
             record.text("in"),
@@ -85,7 +85,7 @@ def _read_fields(record: JournalRecord) -> _IndexedFields:
             "",
             record.text("who"),
             record.text("out"),
-            said,
+            envelope,
         )
 
 

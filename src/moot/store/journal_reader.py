@@ -96,8 +96,8 @@ class JournalRecord:
     @property
     def id(self) -> str:
         """The id of the envelope, "" when there is none."""
-        said = self.envelope_fields.get("id")
-        return self.text("id") or (said if isinstance(said, str) else "")
+        id = self.envelope_fields.get("id")
+        return self.text("id") or (id if isinstance(id, str) else "")
 
     @property
     def kind(self) -> str:

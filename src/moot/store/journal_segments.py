@@ -168,7 +168,8 @@ def ended_early_error(path: Path, folder: Path, last: int, known: int) -> UsageE
     is_there = "ends with" if path.exists() and last else "is gone or empty: it should hold more than"
     return UsageError(
         f"the journal of {folder.parent.name} is not whole: {path} {is_there} record {last}, but {missing} "
-        f"had been written: snapshots and {folder.parent / 'position.json'} tell of record {known}. "
+        f"had been written: {folder.parent.parent.parent / 'moot.sqlite'} or "
+        f"{folder.parent / 'position.json'} tells of record {known}. "
         f"What was decided there, a kick or a revocation, would be undone. {repair_hint(folder)}"
     )
 

@@ -2,8 +2,9 @@
 
 Journal and snapshots are two witnesses of what was decided, and this is a third: the newest record that was
 on disk when rights were last changed or a snapshot stored, and the number of that snapshot. Whichever of the
-three is lost, another one tells, so that no kick is undone by a file that is gone (D-98). Spaces of version
-0.1 have no such file; then journal and snapshots decide alone.
+three is lost, another one tells, so that no kick is undone by a file that is gone (D-98). A copy of it is
+beside the snapshots (`database`): the end of the journal and this file, in one folder, may be lost together.
+Spaces of version 0.1 have neither; then journal and snapshots decide alone.
 """
 
 from __future__ import annotations
@@ -34,6 +35,14 @@ class PositionMarker(msgspec.Struct, frozen=True, kw_only=True):
             snapshot=max(self.snapshot, other.snapshot),
             journaled=other.journaled,
         )
+
+
+def join_markers(first: PositionMarker | None, second: PositionMarker | None) -> PositionMarker | None:
+    """What two copies know together; the one that came further is the later one."""
+    if first is None or second is None:
+        return first or second
+    earlier, later = sorted((first, second), key=lambda each: (each.snapshot, each.record))
+    return earlier.joined(later)
 
 
 def read_marker(folder: Path) -> PositionMarker | None:

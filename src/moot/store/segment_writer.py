@@ -11,11 +11,12 @@ import mmap
 import os
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
-from moot.errors import UsageError
+from moot.errors import FolderInUse
 from moot.store.journal_segments import (
     ended_early_error,
     find_tail,
@@ -73,7 +74,7 @@ class SegmentWriter:
         """Go on in a new file; the old one must be on disk."""
         segment = segment_at(self.folder, self.head.number)
         file = _open_segment(segment.path)
-        os.close(self._file)
+        _close_file(self._file)
         self._file, self.segment, self.size = file, segment, 0
         self._new_file = True
         self._uncached_bytes = 0
@@ -81,7 +82,7 @@ class SegmentWriter:
     def reopen(self, size: int, texts: Iterable[Lines] = ()) -> None:
         """Open the file anew, cut it back to this size and write these lines again."""
         file = os.open(self.segment.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        os.close(self._file)
+        _close_file(self._file)
         self._file = file
         if os.fstat(file).st_size < size:
             raise OSError(errno.EIO, "the segment is shorter than what was written to it")
@@ -110,7 +111,7 @@ class SegmentWriter:
             self._uncached_bytes = end
 
     def release(self) -> None:
-        os.close(self._file)
+        _close_file(self._file)
         os.close(self._lock)
 
     def _write_lines(self, lines: Lines) -> int:
@@ -131,14 +132,23 @@ def step_length(pending: Sequence[bytes]) -> int:
 
 
 def lock_folder(folder: Path) -> int:
-    """Hold a journal until the descriptor is closed; raises UsageError when another process has it."""
+    """Hold a journal until the descriptor is closed; raises FolderInUse when another process has it."""
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(lock)
-        raise UsageError(f"another process writes the journal in {folder}: stop it first") from None
+        raise FolderInUse(f"another process writes the journal in {folder}: stop it first") from None
     return lock
+
+
+def _close_file(file: int) -> None:
+    """Close a descriptor. It is gone also when that fails, as on a network's disk.
+
+    It must not be closed again, when it may be somebody else's. What counts is on disk by fsync alone.
+    """
+    with suppress(OSError):
+        os.close(file)
 
 
 def _open_segment(path: Path) -> int:

@@ -63,6 +63,8 @@ class DaemonExecutor(Executor):
     """
 
     def __init__(self, name: str) -> None:
+        # How many calls were carried out: whether the disk answers at all.
+        self.finished = 0
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
@@ -88,3 +90,4 @@ class DaemonExecutor(Executor):
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
+            self.finished += 1

@@ -9,6 +9,7 @@ acts within its own capabilities, never grants, and no rule becomes active befor
 
     trust/suggestion  approver → all    a rule that past decisions support
     trust/accept      person → all      {suggestion, rule?}: it, or a narrower one; {lift}; {resume};
+                                        {reviewed: [proposals]}: these decisions of rules were right;
                                         {suggestion, granted: true, grant?}: the agent was given it itself
     trust/dismiss     person → all      {suggestion}; nothing like it is suggested again
     trust/rule        approver → all    {rule, why, state}: active, suspended, lifted, removed; and of all
@@ -47,6 +48,7 @@ from moot.trust.people import people_among
 from moot.trust.proposal_case import Case
 from moot.trust.rule_commands import RuleCommands
 from moot.trust.rule_history import RuleHistory
+from moot.trust.rule_reviews import RuleReviews
 from moot.trust.rule_store import RuleStore
 from moot.trust.rules import Rule, RuleVerdict, evaluate
 from moot.trust.shadow import Shadow
@@ -99,6 +101,7 @@ class Approver:
         self.ledger = ledger
         self.settings = settings or ApproverSettings()
         self.history = RuleHistory.open(store.folder)
+        self.reviews = RuleReviews.open(store.folder)
         self.shadow = Shadow(self.history)
         self.tally = UseTally()
         ledger.on_change = self._observe_decision
@@ -222,6 +225,15 @@ class Approver:
         ]
         self._deciding_rules |= {each.id: each.rule for each in found if each.rule is not None}
         self.tally.record_past(found)
+        rules = {rule.name: rule for rule in self.store.rules}
+        # Where the notes about reviews were lost, what was decided since counts as not reviewed.
+        noted_at = self.reviews.last_at
+        for each in found:
+            rule = rules.get(each.rule or "")
+            if rule is None or each.at is None:
+                continue
+            if each.at > max(noted_at, self.store.reviewed_at(rule.name)):
+                self.reviews.note(rule, each.id, each.at)
 
     def _accepted_calls(self) -> AcceptedCalls:
         """An agent that fulfils what another proposes does not make it usual."""
@@ -236,6 +248,11 @@ class Approver:
         if envelope.kind.startswith("mcp/") and envelope.id in self._recalled:
             return
         self._note_seen([envelope])
+        if envelope.kind == "trust/stop" and envelope.sender != self.space.name:
+            # First the rule that decided is suspended, with the words of who objects.
+            self.commands.process(envelope)
+            self.ledger.observe(envelope, self.wall_clock())
+            return
         decision = self.ledger.observe(envelope, self.wall_clock())
         if envelope.sender == self.space.name:
             return
@@ -254,8 +271,10 @@ class Approver:
     def _observe_decision(self, decision: Decision) -> None:
         """Somebody decided, or a result arrived."""
         self._count(decision)
-        if decision.status == "open" or decision.automated:
+        if decision.status == "open" or (decision.automated and decision.lesson is None):
             return
+        if decision.automated:
+            self.reviews.object_to(decision.id)
         if decision.by in self.store.people:
             self._accepted.add(decision)
         note_rejection(self._rejected, decision)
@@ -319,6 +338,7 @@ class Approver:
             times_now=self.uses_clock(),
             rejected=self._rejected,
             expired=store.expired_names(),
+            paused=self.reviews.pause_reasons(store.rules),
         )
 
     def _uncompared_hosts(self, case: Case) -> list[str]:
@@ -348,13 +368,18 @@ class Approver:
             self._note_asked(case.id, verdict.why)
         if verdict.rule is None or verdict.decision == "ask" or case.id in self._deciding_rules:
             return
-        # Counted before it is sent, so that a burst cannot exceed a limit.
+        # Noted and counted before it is sent, so that a burst cannot exceed a limit.
+        if not self.reviews.note(verdict.rule, case.id, self.wall_clock()):
+            self._note_asked(case.id, f"rule {verdict.rule.name} matched, but could not note it for review")
+            return
         self._deciding_rules[case.id] = verdict.rule.name
         self.tally.record(verdict.rule.name, self.uses_clock())
         if verdict.decision == "approve":
             self.space.spawn(self._fulfil(case, verdict.rule, draw))
         else:
             self.space.spawn(self._reject(case, verdict.rule))
+        if self.reviews.is_due(verdict.rule):
+            self.commands.announce_review(verdict.rule)
 
     def _note_asked(self, id: str, why: str) -> None:
         """Note why people are asked, for those who want to know later; the first reason stays."""
@@ -372,6 +397,7 @@ class Approver:
         if store.stopped is None and store.fault is None and rule.name not in store.suspensions:
             return True
         self._deciding_rules.pop(case.id, None)
+        self.reviews.forget(case.id)
         self._note_asked(case.id, f"rule {rule.name} matched, but was stopped before it decided")
         return False
 
@@ -385,13 +411,16 @@ class Approver:
         except TargetAbsent:
             # It stays open (D-100): rules decide again when its host is back and its tools were compared.
             self._deciding_rules.pop(case.id, None)
+            self.reviews.forget(case.id)
             self._note_asked(case.id, f"rule {rule.name} would approve this, but its host is not connected")
             if len(self._deferred) < MAX_DEFERRED:
                 self._deferred[case.id] = (case, draw)
         except (ProposalSettled, ApprovalRequired) as fault:
             # Somebody else decided first, or several votes are required (D-28).
+            self.reviews.forget(case.id)
             log.info("not decided", extra={"proposal": case.id, "why": str(fault)})
         except NotAllowed as fault:
+            self.reviews.forget(case.id)
             self._report_once(
                 rule, f"rule {rule.name} would approve this, but I have no permission to: {fault}"
             )
@@ -484,19 +513,24 @@ class Approver:
     async def _suggest(self) -> None:
         store, now = self.store, self.wall_clock()
         history = list(self.ledger)[-MAX_LEARNED_DECISIONS:]
-        unwanted = (*store.dismissed, *(each.rule for each in store.granted.values()))
+        rules, unwanted = store.rules, store.unwanted
         await self._tool_watcher.load_schemas(
             dict.fromkeys(host for each in history for host in each.case.to)
         )
         found = await asyncio.to_thread(
             suggest,
             history,
-            store.rules,
+            rules,
             dismissed=unwanted,
+            suspended=frozenset(store.suspensions),
             now=now,
             settings=self.learning_settings(),
             schemas=dict(self._tool_watcher.schemas),
         )
+        if (store.rules, store.unwanted) != (rules, unwanted):
+            # Somebody accepted or dismissed one meanwhile: it would be suggested again at once.
+            self._learning.set()
+            return
         fresh = {each.id: each.as_json() for each in found}
         for id in [id for id in store.suggestions if id not in fresh]:
             if id in store.pending and not back_test(store.pending[id].rule, history).conflicts:

@@ -16,7 +16,8 @@ from moot.trust.explain import explain
 from moot.trust.learner import LearningSettings
 from moot.trust.proposal_case import Case
 from moot.trust.rule_history import RuleHistory
-from moot.trust.rule_store import RuleStore
+from moot.trust.rule_reviews import RuleReviews
+from moot.trust.rule_store import ALL_RULES, RuleStore
 from moot.trust.rule_words import describe_rule
 from moot.trust.rule_yaml import rule_as_json
 from moot.trust.rules import RuleVerdict
@@ -27,6 +28,8 @@ _DAY = 86_400.0
 _MAX_LATEST = 50
 # As many as people look at; the history has more.
 MAX_REPORTED_DAYS = 60
+# Decisions of one rule in one review.
+MAX_REVIEWED = 200
 
 
 class StatusSource(Protocol):
@@ -42,6 +45,8 @@ class StatusSource(Protocol):
     def shadow(self) -> Shadow: ...
     @property
     def history(self) -> RuleHistory: ...
+    @property
+    def reviews(self) -> RuleReviews: ...
     @property
     def tally(self) -> UseTally: ...
 
@@ -61,7 +66,7 @@ class ApproverStatus:
         self._approver = approver
 
     def offer(self, space: JoinedSpace) -> None:
-        """Offer four read-only tools."""
+        """Offer five read-only tools."""
 
         @space.tool
         def trust_rules() -> dict[str, Json]:
@@ -72,6 +77,11 @@ class ApproverStatus:
         def trust_suggestions() -> dict[str, Json]:
             """Lists the suggested rules that a person can accept, narrow or dismiss."""
             return {"suggestions": self._approver.store.open_suggestions()}
+
+        @space.tool
+        def trust_reviews() -> dict[str, Json]:
+            """Lists what rules decided and nobody has reviewed yet, oldest first."""
+            return self.unreviewed()
 
         @space.tool
         def trust_report() -> dict[str, Json]:
@@ -103,19 +113,66 @@ class ApproverStatus:
                     "words": rule.words or describe_rule(rule),
                     "state": state,
                     "why": suspension.why if suspension is not None else None,
+                    "resumed_by": list(store.resuming.get(rule.name, ())),
                     "hits": approver.tally.count(rule.name),
                     "left": approver.tally.remaining(rule, approver.uses_clock()),
+                    "unreviewed": len(approver.reviews.unreviewed(rule.name)),
+                    "review_due": approver.reviews.is_due(rule),
+                    "review_left": approver.reviews.left(rule),
                 }
             )
         return {
             "rules": listed,
             "stopped": None if store.stopped is None else store.stopped.as_json(),
+            "resumed_by": list(store.resuming.get(ALL_RULES, ())),
             "fault": store.fault,
             "shadow": approver.settings.shadow,
             "accepting_people": store.accepting_people,
+            "budget": None
+            if (budget := approver.settings.budget) is None
+            else {
+                "count": budget.count,
+                "seconds": budget.seconds,
+                "left": approver.tally.remaining_of(budget, approver.uses_clock()),
+            },
             # Included in `hits`, though perhaps received after this: decisions are counted before they are
             # sent.
             "counted": approver.latest_decisions(_MAX_LATEST),
+        }
+
+    def unreviewed(self) -> dict[str, Json]:
+        approver = self._approver
+        listed: list[Json] = []
+        for rule in approver.store.rules:
+            ids = approver.reviews.unreviewed(rule.name)
+            if not ids:
+                continue
+            listed.append(
+                {
+                    "rule": rule.name,
+                    "words": rule.words or describe_rule(rule),
+                    "due": approver.reviews.is_due(rule),
+                    "left": approver.reviews.left(rule),
+                    "reviewed": approver.reviews.reviewed(rule.name),
+                    "decisions": [self._describe_decision(id) for id in ids[:MAX_REVIEWED]],
+                }
+            )
+        return {"reviews": listed}
+
+    def _describe_decision(self, id: str) -> dict[str, Json]:
+        decision = self._approver.ledger.get(id)
+        if decision is None:
+            # The gateway's history no longer has it.
+            return {"id": id}
+        case = decision.case
+        return {
+            "id": id,
+            "proposed_at": rfc3339(case.at),
+            "proposer": case.proposer,
+            "to": list(case.to),
+            "tool": case.tool,
+            "arguments": dict(case.arguments),
+            "decision": "approve" if decision.status == "fulfilled" else decision.status,
         }
 
     def report(self) -> dict[str, Json]:

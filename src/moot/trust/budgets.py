@@ -27,10 +27,13 @@ class UseTally:
 
     def __init__(self) -> None:
         self._times: dict[str, deque[float]] = {}
+        # All of them, also those whose times are not kept any more.
+        self._counts: dict[str, int] = {}
         self._all: deque[float] = deque(maxlen=MAX_DECISIONS)
 
     def record(self, rule: str, at: float) -> None:
         self._times.setdefault(rule, deque(maxlen=MAX_DECISIONS)).append(at)
+        self._counts[rule] = self._counts.get(rule, 0) + 1
         self._all.append(at)
 
     def record_past(self, decisions: Sequence[Decision]) -> None:
@@ -44,16 +47,20 @@ class UseTally:
         return self._times
 
     def count(self, rule: str) -> int:
-        return len(self._times.get(rule, ()))
+        return self._counts.get(rule, 0)
 
     def is_used_up(self, budget: Budget, now: float) -> bool:
         """Whether all rules together have used up the budget."""
+        return self.remaining_of(budget, now) == 0
+
+    def remaining_of(self, budget: Budget, now: float) -> int:
+        """How many decisions all rules together have left."""
         used = 0
         for at in reversed(self._all):
             if at <= now - budget.seconds:
                 break
             used += 1
-        return used >= budget.count
+        return max(0, budget.count - used)
 
     def remaining(self, rule: Rule, now: float) -> int | None:
         """How many decisions the rule has left before its limit; None without one."""

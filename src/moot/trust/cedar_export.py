@@ -47,12 +47,12 @@ class CedarExport:
 class _Condition:
     """What Cedar can say of a rule's match; `missing` are the conditions that it cannot."""
 
-    said: tuple[str, ...]
+    clauses: tuple[str, ...]
     missing: tuple[str, ...]
 
     @property
     def text(self) -> str:
-        return " && ".join(self.said) or "true"
+        return " && ".join(self.clauses) or "true"
 
 
 def export_rules(rules: Sequence[Rule]) -> CedarExport:
@@ -84,20 +84,20 @@ def _decides_first(earlier: Rule, rule: Rule) -> bool:
         return earlier.decision != "reject"
     # An approving rule whose limit is used up asks, and a wider one below must not undo that.
     limits = earlier.limits
-    limited = limits.count is not None or limits.check > 0 or bool(limits.while_present)
+    limited = limits.count is not None or limits.check > 0 or limits.review > 0 or bool(limits.while_present)
     return earlier.decision != "approve" or limited
 
 
 def _policy(rule: Rule, condition: _Condition, unless: Sequence[str]) -> str:
     effect = "permit" if rule.decision == "approve" else "forbid"
-    said = list(condition.said)
+    clauses = list(condition.clauses)
     if rule.decision == "approve":
-        said += ["!context.rejected_before"]
+        clauses += ["!context.rejected_before"]
     limits = rule.limits
-    said += [f"context.present.contains({_text(name)})" for name in limits.while_present]
-    if limits.count is not None or limits.check:
-        said.append(f"context.within_limits.contains({_text(rule.name)})")
-    when = " &&\n  ".join(said) or "true"
+    clauses += [f"context.present.contains({_text(name)})" for name in limits.while_present]
+    if limits.count is not None or limits.check or limits.review:
+        clauses.append(f"context.within_limits.contains({_text(rule.name)})")
+    when = " &&\n  ".join(clauses) or "true"
     excluded = "".join(f"\nunless {{\n  {each}\n}}" for each in unless)
     head = f"@id({_text(rule.name)})\n"
     if rule.words:
@@ -106,14 +106,14 @@ def _policy(rule: Rule, condition: _Condition, unless: Sequence[str]) -> str:
 
 
 def _condition(rule: Rule) -> _Condition:
-    said: list[str] = []
+    clauses: list[str] = []
     missing: list[str] = []
     for part, conditions in _parts(rule):
         try:
-            said += list(conditions)
+            clauses += list(conditions)
         except _Unsayable:
             missing.append(part)
-    return _Condition(tuple(said), tuple(dict.fromkeys(missing)))
+    return _Condition(tuple(clauses), tuple(dict.fromkeys(missing)))
 
 
 def _parts(rule: Rule) -> Iterator[tuple[str, Iterator[str]]]:

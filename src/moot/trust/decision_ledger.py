@@ -29,6 +29,8 @@ STATUSES: Final = ("open", "fulfilled", "rejected", "withdrawn", "expired")
 Lesson = Literal["approve", "reject"]
 
 RULE_CONTEXT: Final = "trust/rule/"
+# The reason of a rejection that came after a rule had approved.
+OBJECTION: Final = "objection"
 RULE_KINDS: Final = frozenset({"trust/rule", "trust/accept"})
 # D-28: the default of `proposal_seconds`.
 PROPOSAL_SECONDS: Final = 86_400.0
@@ -193,6 +195,8 @@ class DecisionLedger:
                 return self._add_decision(envelope, sender, now)
             case "mcp/response":
                 return self._add_answer(envelope)
+            case "trust/stop":
+                return self._add_objection(envelope, sender, now)
             case "moot/settle":
                 return self._add_settlement(envelope, sender)
             case "space/kick":
@@ -268,6 +272,18 @@ class DecisionLedger:
             decision.response = envelope.id
             decision.result, decision.error = _result_of(envelope.payload)
             self._notify(decision)
+            return decision
+        return None
+
+    def _add_objection(self, envelope: Envelope, sender: str, now: float) -> Decision | None:
+        """Somebody objects to what a rule approved: that call counts as rejected by them."""
+        for id in envelope.correlation_id:
+            decision = self.get(id)
+            if decision is None or not decision.automated or decision.status != "fulfilled":
+                continue
+            if all(each.envelope != envelope.id for each in decision.rejections):
+                decision.rejections.append(RejectionRecord(sender, OBJECTION, now, envelope.id))
+                self._notify(decision)
             return decision
         return None
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -56,6 +56,8 @@ class LearningSettings:
     min_contradictions: int = 3
     # The share of matches that people still decide, so that a wrong rule is noticed.
     check_share: float = 0.05
+    # The share of a rule's decisions that may be unreviewed before people are asked to look at them.
+    review_share: float = 0.02
     # The hourly limit of a rule: this factor times the most that people approved in one hour, at least
     # min_hourly.
     burst_factor: float = 2.0
@@ -152,20 +154,24 @@ def suggest(
     rules: Sequence[Rule] = (),
     *,
     dismissed: Sequence[Rule] = (),
+    suspended: Container[str] = frozenset(),
     now: float,
     settings: LearningSettings = DEFAULTS,
     schemas: ToolSchemas = NO_SCHEMAS,
 ) -> list[Suggestion]:
     """Suggest rules from the history, those that cover the most decisions first. Pure and deterministic.
 
-    `dismissed` are rules that people did not want: nothing is suggested that adds little to them. `schemas`
-    are those of the tools' arguments, as far as they are known.
+    `dismissed` are rules that people did not want: nothing is suggested that adds little to them. `suspended`
+    are names among the rules: where people contradicted a learned one, a rule for the rest may replace it.
+    `schemas` are those of the tools' arguments, as far as they are known.
     """
     history = list(decisions)
     lessons = [decision for decision in history if _counts(decision, settings)]
     kinds = _kinds(lessons[-settings.max_decisions :], schemas)
     search = _search_cells(kinds, settings)
     alive = tuple(rule for rule in rules if rule.limits.expires is None or now < rule.limits.expires)
+    broken = tuple(rule for rule in alive if rule.name in suspended and _is_contradicted(rule, history))
+    alive = tuple(rule for rule in alive if rule not in broken)
     known = (*alive, *dismissed)
     found: dict[str, Suggestion] = {}
     cells = deque((kind, lesson, cell, known) for kind, lesson, cell in search.cells)
@@ -188,7 +194,9 @@ def suggest(
                 rest = (*alive, *(each for each in dismissed if not _is_wide(each)))
                 cells.extend((kind, lesson, leaf.general, rest) for leaf in exact if isinstance(leaf, _Cell))
             continue
-        suggestion = _suggestion(kind, cell, covered, history, alive, len(search.cells), now, settings)
+        suggestion = _suggestion(
+            kind, cell, covered, history, (alive, broken), len(search.cells), now, settings
+        )
         if not suggestion.back_test.conflicts:
             found[suggestion.id] = suggestion
     return sorted(found.values(), key=lambda suggestion: (-suggestion.decisions, suggestion.id))
@@ -364,7 +372,7 @@ def _suggestion(
     cell: Generalisation,
     covered: Sequence[Example],
     history: Sequence[Decision],
-    rules: Sequence[Rule],
+    rules: tuple[Sequence[Rule], Sequence[Rule]],
     cells: int,
     now: float,
     settings: LearningSettings,
@@ -378,6 +386,7 @@ def _suggestion(
         seconds=3600.0,
         expires=float(round(now + settings.expires_days * 86_400)),
         check=settings.check_share,
+        review=settings.review_share if cell.rule.decision == "approve" else 0.0,
     )
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{kind.tool or kind.method}-{kind.proposer}")[:54].strip("-._")
     words = describe_rule(cell.rule, cell.parts)
@@ -409,7 +418,7 @@ def _suggestion(
         refuses=tuple(near_misses(cell.rule, cases)),
         grant=grant_of(rule),
         no_grant=why_no_grant(rule),
-        replaces=_replaced_rules(rule, rules, history),
+        replaces=_replaced_rules(rule, *rules, history),
     )
 
 
@@ -443,17 +452,32 @@ def _hourly_limit(covered: Sequence[Example], settings: LearningSettings) -> int
     return max(settings.min_hourly, round(settings.burst_factor * most))
 
 
-def _replaced_rules(rule: Rule, rules: Sequence[Rule], history: Sequence[Decision]) -> tuple[str, ...]:
-    """Learned rules for the same kind whose past matches the new rule all covers."""
+def _is_contradicted(rule: Rule, history: Sequence[Decision]) -> bool:
+    """Whether people decided otherwise about a call that a learned rule covers."""
+    return rule.origin.suggestion is not None and any(
+        decision.lesson not in (None, rule.decision) and rule.covers_call(decision.case, decision.case.at)
+        for decision in history
+    )
+
+
+def _replaced_rules(
+    rule: Rule, rules: Sequence[Rule], broken: Sequence[Rule], history: Sequence[Decision]
+) -> tuple[str, ...]:
+    """Learned rules for the same kind whose past matches the new rule all covers.
+
+    Of those that people contradicted (`broken`), the ones with which it has a match in common: what they
+    covered besides is left to people again.
+    """
     names = []
-    for old in rules:
+    for old in (*rules, *broken):
         same = all(
             getattr(old, part) == getattr(rule, part)
             for part in ("decision", "proposer", "to", "method", "tool")
         )
         if same and old.origin.suggestion is not None:
             cases = [decision.case for decision in history]
-            if all(rule.matches(case, case.at) for case in cases if old.matches(case, case.at)):
+            common = [rule.matches(case, case.at) for case in cases if old.matches(case, case.at)]
+            if any(common) if old in broken else all(common):
                 names.append(old.name)
     return tuple(names)
 

@@ -95,6 +95,8 @@ def _wider_time_or_limit(edited: Rule, suggested: Rule) -> str | None:
         return "limits.expires"
     if not set(theirs.while_present) <= set(mine.while_present):
         return "limits.while_present"
+    if theirs.review and not 0 < mine.review <= theirs.review:
+        return "limits.review"
     return "limits.check" if mine.check < theirs.check else None
 
 

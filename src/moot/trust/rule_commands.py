@@ -6,15 +6,16 @@ No command fails silently: whatever cannot be done is answered with a chat messa
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from moot.errors import UsageError
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.trust.acceptance import Acceptance
-from moot.trust.rule_store import PendingAcceptance, RuleStop, RuleStore
-from moot.trust.rule_words import join_names
+from moot.trust.rule_reviews import MIN_DECISIONS, RuleReviews
+from moot.trust.rule_store import ALL_RULES, PendingAcceptance, RuleStop, RuleStore
+from moot.trust.rule_words import count_text, join_names
 from moot.trust.rule_yaml import rule_as_json
 from moot.trust.rules import Rule
 from moot.trust.tripwires import Complaint, Event
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 
 # Changes of the file that are announced one by one; more are only counted.
 MAX_ANNOUNCED: Final = 20
+NOTHING: Final[Mapping[str, Json]] = {}
 
 
 class CommandTarget(Protocol):
@@ -30,6 +32,8 @@ class CommandTarget(Protocol):
 
     @property
     def store(self) -> RuleStore: ...
+    @property
+    def reviews(self) -> RuleReviews: ...
     def send(
         self, kind: str, payload: dict[str, Json], *, to: str = "", about: str | None = None
     ) -> None: ...
@@ -46,6 +50,8 @@ class RuleCommands:
         self._store = approver.store
         self.clock = clock
         self._acceptance = Acceptance(self._store, approver.send)
+        # How many decisions of each rule people were last asked to review.
+        self._announced_reviews: dict[str, int] = {}
 
     def process(self, envelope: Envelope) -> None:
         match envelope.kind:
@@ -79,6 +85,9 @@ class RuleCommands:
                 words += f" (no rule is known behind {envelope.correlation_id[0]}, so all rules are stopped)"
         if rule is not None:
             if rule in self._store.suspensions:
+                # Whoever wanted to resume it did not know of this.
+                if self._store.resuming.pop(rule, None) is not None:
+                    self._store.save()
                 self.announce_rule(rule, "suspended", self._store.suspensions[rule].why, about=envelope.id)
             elif all(each.name != rule for each in self._store.rules):
                 self._answer(
@@ -94,6 +103,7 @@ class RuleCommands:
         if self._store.stopped is None:
             self._store.stopped = RuleStop(by, why, self.clock())
             log.warning("all rules stopped", extra={"by": by, "why": why})
+        self._store.resuming.pop(ALL_RULES, None)
         self._store.save()
         stop = self._store.stopped
         self._approver.send("trust/rule", {"state": "stopped", "by": stop.by, "why": stop.why}, about=about)
@@ -102,9 +112,34 @@ class RuleCommands:
         if self._store.stopped is None:
             self._answer(envelope, "rules were not stopped")
             return
+        stop, by = self._store.stopped, self._note_resuming(ALL_RULES, envelope)
+        if by is None:
+            waiting: dict[str, Json] = {"state": "stopped", "by": stop.by, "why": stop.why}
+            self._approver.send("trust/rule", waiting | self._who_resumes(ALL_RULES), about=envelope.id)
+            return
         self._store.stopped = None
         self._store.save()
-        self._approver.send("trust/rule", {"state": "resumed", "by": envelope.sender}, about=envelope.id)
+        self._approver.send("trust/rule", {"state": "resumed", "by": join_names(by)}, about=envelope.id)
+
+    def _note_resuming(self, name: str, envelope: Envelope) -> tuple[str, ...] | None:
+        """Who resumes a rule, or all rules, once they are as many as have to accept one; None until then.
+
+        Who may no longer accept rules does not count any more, and nobody counts twice.
+        """
+        store = self._store
+        before = [each for each in store.resuming.pop(name, ()) if each in store.people]
+        by = tuple(dict.fromkeys((*before, envelope.sender)))
+        if len(by) >= store.accepting_people:
+            return by
+        store.resuming[name] = by
+        store.save()
+        return None
+
+    def _who_resumes(self, name: str) -> dict[str, Json]:
+        return {
+            "resumed_by": list(self._store.resuming[name]),
+            "accepting_people": self._store.accepting_people,
+        }
 
     # Suggestions and suspensions
 
@@ -117,6 +152,10 @@ class RuleCommands:
         if isinstance(name, str):
             self._resume_rule(name, envelope)
             return
+        if payload.get("reviewed") is not None:
+            self._confirm_review(payload["reviewed"], envelope)
+            return
+        before = self._store.rules
         try:
             rule = self._acceptance.accept(envelope, self.clock())
         except UsageError as fault:
@@ -131,6 +170,10 @@ class RuleCommands:
             self._approver.send("trust/dismiss", done, about=envelope.id)
             return
         people = join_names([name for name in (rule.origin.accepted_by, *rule.origin.seconded_by) if name])
+        for old in before:
+            if old.name not in {each.name for each in self._store.rules}:
+                gone: dict[str, Json] = {"state": "removed", "rule": old.name}
+                self._approver.send("trust/rule", gone | {"why": f"replaced by {rule.name}"})
         self.announce_rule(rule.name, "active", f"accepted by {people}", about=envelope.id)
         self._approver.pin([rule])
 
@@ -140,12 +183,61 @@ class RuleCommands:
             self._answer(envelope, f"not resumed: there is no suspended rule {name}")
         elif self._acceptance.is_about(rule, envelope.sender):
             self._answer(envelope, "not resumed: nobody can resume a rule for their own proposals")
+        elif (by := self._note_resuming(name, envelope)) is None:
+            why = self._store.suspensions[name].why
+            self.announce_rule(name, "suspended", why, about=envelope.id, more=self._who_resumes(name))
         else:
             del self._store.suspensions[name]
             self._store.mark_reviewed([name], self.clock())
             self._store.save()
-            self.announce_rule(name, "lifted", f"resumed by {envelope.sender}", about=envelope.id)
+            self.announce_rule(name, "lifted", f"resumed by {join_names(by)}", about=envelope.id)
             self._approver.pin([rule])
+
+    # Reviews
+
+    def announce_review(self, rule: Rule) -> None:
+        """Ask people to look at what a rule decided; once for each batch."""
+        count = len(self._approver.reviews.unreviewed(rule.name))
+        last = self._announced_reviews.get(rule.name)
+        if last is not None and last <= count < last + MIN_DECISIONS:
+            return
+        self._announced_reviews[rule.name] = count
+        self._announce_reviewed(rule, f"{count_text(count, 'decision')} of it should be reviewed")
+
+    def _announce_reviewed(self, rule: Rule, why: str, *, about: str | None = None) -> None:
+        reviews, state = self._approver.reviews, "active"
+        if rule.name in self._store.suspensions:
+            state, why = "suspended", self._store.suspensions[rule.name].why
+        review: dict[str, Json] = {
+            "decisions": list(reviews.unreviewed(rule.name)),
+            "due": reviews.is_due(rule),
+            "left": reviews.left(rule),
+        }
+        self.announce_rule(rule.name, state, why, about=about, more={"review": review})
+
+    def _confirm_review(self, ids: Json, envelope: Envelope) -> None:
+        """A person found decisions of rules right. One person is enough: it gives a rule nothing new."""
+        reviews = self._approver.reviews
+        if not isinstance(ids, list) or not ids or not all(isinstance(id, str) for id in ids):
+            self._answer(envelope, "not reviewed: `reviewed` has to be a list of ids of proposals")
+            return
+        rules = {rule.name: rule for rule in self._store.rules}
+        own = {
+            name
+            for name in (reviews.rule_of(id) for id in ids)
+            if name in rules and self._acceptance.is_about(rules[name], envelope.sender)
+        }
+        if own:
+            self._answer(envelope, "not reviewed: nobody can review a rule for their own proposals")
+            return
+        found = reviews.confirm(ids)
+        if not found:
+            self._answer(envelope, "not reviewed: no rule has decided these, or they were reviewed before")
+        for name, count in found.items():
+            self._announced_reviews.pop(name, None)
+            why = f"{envelope.sender} reviewed {count_text(count, 'decision')}"
+            if name in rules:
+                self._announce_reviewed(rules[name], why, about=envelope.id)
 
     def announce_changes(self, before: tuple[Rule, ...], *, was_broken: bool) -> None:
         """Announce what changed in the rules file. Whoever edited it counts as having reviewed it."""
@@ -176,9 +268,11 @@ class RuleCommands:
 
     # Announcements and answers
 
-    def announce_rule(self, name: str, state: str, why: str, *, about: str | None = None) -> None:
+    def announce_rule(
+        self, name: str, state: str, why: str, *, about: str | None = None, more: Mapping[str, Json] = NOTHING
+    ) -> None:
         rule = next((rule for rule in self._store.rules if rule.name == name), None)
-        payload: dict[str, Json] = {"state": state, "why": why, "rule": name}
+        payload: dict[str, Json] = {"state": state, "why": why, "rule": name, **more}
         if rule is not None:
             payload["rule"] = rule_as_json(rule)
         self._approver.send("trust/rule", payload, about=about)

@@ -2,8 +2,9 @@
 
     rules.yaml    the rules in their order; whoever can write this file can change them, and it is read again
     state.json    suspensions, suggestions (open, half accepted, dismissed, granted), pinned tool definitions,
-                  whether all rules are stopped, who is known as a person, when a person last reviewed each
-                  rule, which rules have expired, and the last messages that the approver saw
+                  whether all rules are stopped, who wants to resume what, who is known as a person, when a
+                  person last reviewed each rule, which rules have expired, and the last messages that the
+                  approver saw
 
 Both are replaced as a whole, so a crash leaves the previous version. A rules.yaml that cannot be read stops
 all rules: half of somebody's rules may be the wrong half.
@@ -29,6 +30,8 @@ from moot.trust.tripwires import Suspension
 
 RULES_NAME: Final = "rules.yaml"
 STATE_NAME: Final = "state.json"
+# Among those who want to resume something: all rules together. No rule has this name.
+ALL_RULES: Final = ""
 # The oldest are dropped first.
 MAX_SUGGESTIONS: Final = 100
 MAX_DISMISSED: Final = 500
@@ -85,8 +88,11 @@ class RuleStore:
     suggestions: dict[str, dict[str, Json]] = field(default_factory=dict)
     # Of open suggestions that somebody accepted, and others have to accept, too.
     pending: dict[str, PendingAcceptance] = field(default_factory=dict)
-    # How many people have to accept a suggestion. Only a rules file that can be read lowers it.
+    # How many people have to accept a suggestion, or resume a rule. Only a rules file that can be read lowers
+    # it.
     accepting_people: int = 1
+    # Who wants to resume a suspended rule, or all rules (`ALL_RULES`), where others have to want it, too.
+    resuming: dict[str, tuple[str, ...]] = field(default_factory=dict)
     # Suggestions that were granted instead, by id; nothing like them is suggested while the grant stands.
     granted: dict[str, GrantedRule] = field(default_factory=dict)
     # Who can accept rules, as the roster last showed it (`people`).
@@ -103,6 +109,11 @@ class RuleStore:
     # Why the rules file cannot be used; None if it can.
     fault: str | None = None
     _stamp: tuple[int, int] | None = None
+
+    @property
+    def unwanted(self) -> tuple[Rule, ...]:
+        """What nobody wants to be suggested: it was dismissed, or granted instead."""
+        return (*self.dismissed, *(each.rule for each in self.granted.values()))
 
     @classmethod
     def open(cls, folder: Path) -> RuleStore:
@@ -200,6 +211,8 @@ class RuleStore:
         self.rules = tuple(rules)
         write_atomically(self.rules_file, self._written().encode())
         self._stamp = _stamp_of(self.rules_file)
+        names = {rule.name for rule in self.rules}
+        self.suspensions = {name: s for name, s in self.suspensions.items() if name in names}
         self.save()
 
     def _written(self) -> str:
@@ -220,6 +233,11 @@ class RuleStore:
         while len(self.granted) > MAX_DISMISSED:
             del self.granted[next(iter(self.granted))]
         self.dismissed = self.dismissed[-MAX_DISMISSED:]
+        self.resuming = {
+            name: by
+            for name, by in self.resuming.items()
+            if (self.stopped is not None if name == ALL_RULES else name in self.suspensions)
+        }
         if self.fault is None:
             names = {rule.name for rule in self.rules}
             self.reviewed = {name: at for name, at in self.reviewed.items() if name in names}
@@ -230,6 +248,7 @@ class RuleStore:
             "suggested": self.suggestions,
             "pending": {id: each.as_json() for id, each in self.pending.items()},
             "accepting_people": self.accepting_people,
+            "resuming": self.resuming,
             "granted": {id: each.as_json() for id, each in self.granted.items()},
             "people": sorted(self.people),
             "looked": self.reviewed,
@@ -258,6 +277,7 @@ class RuleStore:
                 for id, each in state.get("pending", {}).items()
             }
             self.accepting_people = int(state.get("accepting_people", 1))
+            self.resuming = {name: tuple(by) for name, by in state.get("resuming", {}).items()}
             self.granted = {
                 id: GrantedRule(rule_of_json(each["rule"]), each["by"], each["grant"])
                 for id, each in state.get("granted", {}).items()

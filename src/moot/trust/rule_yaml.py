@@ -64,7 +64,7 @@ RULE_KEYS: Final = (
     "limits",
     "origin",
 )
-LIMIT_KEYS: Final = ("count", "per", "expires", "while_present", "check")
+LIMIT_KEYS: Final = ("count", "per", "expires", "while_present", "check", "review")
 _ORIGIN_KEYS: Final = ("suggestion", "accepted_by", "accepted", "seconded_by")
 
 T = TypeVar("T")
@@ -160,12 +160,8 @@ def _limits(value: Json, where: str) -> RuleLimits:
         raise _error(f"{where}.count", "must be a whole number of at least 1")
     if ("per" in fields) != (count is not None):
         raise _error(where, "needs count and per together, as in {count: 20, per: 1h}")
-    check = fields.get("check", 0.0)
-    if isinstance(check, bool) or not isinstance(check, int | float) or not 0 <= check <= 1:
-        raise _error(
-            f"{where}.check",
-            "must be a number from 0 to 1: the share of matches left to people as a spot check",
-        )
+    check = _share(fields, "check", where, "the share of matches left to people as a spot check")
+    review = _share(fields, "review", where, "the share of its decisions that may be unreviewed")
     present = fields.get("while_present", [])
     present = [present] if isinstance(present, str) else present
     if not isinstance(present, list) or not all(isinstance(name, str) and name for name in present):
@@ -175,8 +171,16 @@ def _limits(value: Json, where: str) -> RuleLimits:
         seconds=read_duration(fields["per"], f"{where}.per") if "per" in fields else RuleLimits().seconds,
         expires=_optional(fields.get("expires"), read_time, f"{where}.expires"),
         while_present=tuple(present),
-        check=float(check),
+        check=check,
+        review=review,
     )
+
+
+def _share(fields: Mapping[str, Json], name: str, where: str, meaning: str) -> float:
+    value = fields.get(name, 0.0)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise _error(f"{where}.{name}", f"must be a number from 0 to 1: {meaning}")
+    return float(value)
 
 
 def read_duration(value: Json, where: str) -> float:
@@ -374,6 +378,8 @@ def _limits_as_json(limits: RuleLimits) -> dict[str, Json]:
         written["while_present"] = list(limits.while_present)
     if limits.check:
         written["check"] = limits.check
+    if limits.review:
+        written["review"] = limits.review
     return written
 
 

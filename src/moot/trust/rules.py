@@ -33,17 +33,23 @@ RuleDecision = Literal["approve", "reject", "ask"]
 DECISIONS: Final = ("approve", "reject", "ask")
 _PARTS: Final = ("proposer", "method", "tool", "arguments")
 _NO_TIMES: Final[Mapping[str, Sequence[float]]] = {}
+_NO_REASONS: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class RuleLimits:
-    """At most `count` decisions in `seconds`; `check` is the share of matches that people still decide."""
+    """At most `count` decisions in `seconds`; `check` is the share of matches that people still decide.
+
+    `review` is the share of its decisions that may be unreviewed before people are asked to look at them
+    (`rule_reviews`); 0 if nobody has to.
+    """
 
     count: int | None = None
     seconds: float = 3600.0
     expires: float | None = None
     while_present: tuple[str, ...] = ()
     check: float = 0.0
+    review: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +315,7 @@ def evaluate(
     times_now: float | None = None,
     rejected: Container[bytes] = frozenset(),
     expired: Container[str] = frozenset(),
+    paused: Mapping[str, str] = _NO_REASONS,
 ) -> RuleVerdict:
     """The first rule that matches decides; `ask` if none does or its limits are used up.
 
@@ -316,7 +323,7 @@ def evaluate(
     rule, `me` who would decide (nobody approves their own proposals), `draw` a random number below 1 for spot
     checks (1.0: no spot check), `times_now` the time by the clock that `times` go by, if that is another one,
     `rejected` the calls (`call_key`) that people rejected word for word and did not approve since, `expired`
-    the rules that expired before, whatever the clock says now.
+    the rules that expired before, whatever the clock says now, `paused` why rules wait for a review.
     """
     for position, rule in enumerate(rules):
         expires = rule.limits.expires
@@ -339,6 +346,8 @@ def evaluate(
         if rule.decision == "ask":
             return RuleVerdict("ask", rule, f"rule {rule.name} leaves the decision to people")
         used_up = _used_up_limit(rule, now if times_now is None else times_now, present, times)
+        if rule.name in paused:
+            return RuleVerdict("ask", rule, f"rule {rule.name} matches, but {paused[rule.name]}")
         if used_up:
             return RuleVerdict("ask", rule, f"rule {rule.name} matches, but {used_up}")
         if draw < rule.limits.check:

@@ -101,8 +101,8 @@ def check_tripwires(
                 return Suspension(rule.name, now, why, event.envelope)
         case Complaint():
             if rule.name == (event.rule or (deciding_rules or {}).get(event.proposal or "")):
-                said = event.text.strip()[:200]
-                why = f"{event.by} complained{f': {said}' if said else ''}"
+                text = event.text.strip()[:200]
+                why = f"{event.by} complained{f': {text}' if text else ''}"
                 return Suspension(rule.name, now, why, event.envelope)
         case ToolChanged():
             if rule.covers_host(event.host) and (rule.tool is None or names_tool(rule.tool, event.tool)):

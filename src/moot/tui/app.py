@@ -9,7 +9,7 @@ which escapes it; it is never read as Textual markup.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Final
 
@@ -36,7 +36,7 @@ from moot.tui.incoming_messages import IncomingMessages
 from moot.tui.input_line import InputLine
 from moot.tui.name_completion import KnownNames, KnownTools
 from moot.tui.operations.message_operations import stop_reasoning
-from moot.tui.operations.operation import ClientContext, UserOperation, find_command, split_words
+from moot.tui.operations.operation import ClientContext, find_command, split_words
 from moot.tui.pane_set import PaneSet
 from moot.tui.panes import PANES, ApprovalPane, ChatPane, CommandPane, ReasoningPane
 from moot.tui.row_layout import Line, line
@@ -44,6 +44,7 @@ from moot.tui.rows import Rows
 from moot.tui.rule_commands import TrustCommands
 from moot.tui.take_back import TakeBack
 from moot.tui.terminal_escape import printable
+from moot.tui.terminal_options import TerminalOptions
 from moot.tui.theme import DEFAULT_THEME, THEMES
 from moot.tui.timeline import Timeline
 from moot.tui.timeline_filter import read_filter
@@ -85,44 +86,36 @@ class MootApp(App[int]):
         space: JoinedSpace,
         messages: AsyncIterator[Envelope | MissedMessages],
         group: asyncio.TaskGroup,
-        *,
         context: ClientContext,
-        space_label: str,
-        verbose: bool = False,
-        theme: str = DEFAULT_THEME,
-        bell: bool = False,
-        take_back_seconds: int = 0,
-        extra_commands: Iterable[UserOperation] = (),
+        options: TerminalOptions,
     ) -> None:
         super().__init__()
         self.space = space
         self.context = context
-        self.title = printable(f"moot {space_label}")
-        self._space_label = space_label
+        self.title = printable(f"moot {options.space_label}")
+        self._options = options
         self._messages = messages
         self._is_stale = True
         self._stale_ticks = 0
-        self._initial_theme = theme
-        self._bell = bell
         self.background = BackgroundTasks(group)
         self.trust = TrustLog()
-        self.panes = panes = PaneSet(verbose=verbose)
+        self.panes = panes = PaneSet(verbose=options.verbose)
         self.status_bar, self.key_bar = StatusBar(), KeyBar()
         self.tools = KnownTools(space, self.background.start, self._tools_changed)
         self.names = KnownNames(
             context, self.tools, panes.timeline, self.trust, lambda: self.available_themes
         )
         self.incoming = IncomingMessages(self.tools, self.trust, panes.members)
-        self.take_back = TakeBack(self._perform, take_back_seconds)
+        self.take_back = TakeBack(self._perform, options.take_back_seconds)
         self.decisions = DecisionFlow(
             context, self.incoming.texts, show=self.push_screen, take_back=self.take_back
         )
         # Whether it is known what was pending at the start, so that the terminal opened there or not.
-        self._has_opened = False
+        self.has_opened = False
         self.details = DetailDialogs(
             space, timeline=panes.timeline, streams=panes.streams, trust=self.trust, show=self.push_screen
         )
-        operations = (*TrustCommands(self.trust).operations(), *extra_commands)
+        operations = (*TrustCommands(self.trust).operations(), *options.extra_commands)
         self.commands = command_table(self, self.decisions, self.details, operations)
         self.completions = Rows(id="completions", empty="")
         self.completions.can_focus, self.completions.is_always_marked = False, True
@@ -153,9 +146,10 @@ class MootApp(App[int]):
         return variables | shades
 
     def on_mount(self) -> None:
-        for theme in THEMES:
-            self.register_theme(theme)
-        self.use_theme(self._initial_theme if self._initial_theme in self.available_themes else DEFAULT_THEME)
+        for each in THEMES:
+            self.register_theme(each)
+        theme = self._options.theme
+        self.use_theme(theme if theme in self.available_themes else DEFAULT_THEME)
         self.panes.add_titles()
         self.screen.add_class("-main")
         self.panes.timeline.me = self.space.me
@@ -179,7 +173,7 @@ class MootApp(App[int]):
         others = (
             f"Also here: {', '.join(self.space.roster)}." if self.space.roster else "Nobody else is here."
         )
-        text = f"Joined {self._space_label} as {self.space.me}. {others} F1 for help, / for commands"
+        text = f"Joined {self._options.space_label} as {self.space.me}. {others} F1 for help, / for commands"
         self.note(line((text, "note")))
         async for item in self._messages:
             self.incoming.put([item])
@@ -198,9 +192,9 @@ class MootApp(App[int]):
         self._is_stale = False
         before = self.panes.counts["approvals"]
         self.panes.show(self.context, self.trust)
-        if not self._has_opened and self.space.proposals.known:
+        if not self.has_opened and self.space.proposals.known:
             self._open_pending()
-        if self._bell and self.panes.counts["approvals"] > before:
+        if self._options.bell and self.panes.counts["approvals"] > before:
             self.bell()
         self.panes.show_tabs(self.screen_stack[0].focused, is_narrow=self.size.width < WIDE_COLUMNS)
         if isinstance(self.screen, DetailDialog):
@@ -208,7 +202,7 @@ class MootApp(App[int]):
 
     def _open_pending(self) -> None:
         """Begin with what waits for a decision, unless the person has begun with something else."""
-        self._has_opened = True
+        self.has_opened = True
         is_idle = self.screen_stack[0].focused is self.input_line and not self.input_line.value
         if self.panes.counts["approvals"] and is_idle and len(self.screen_stack) == 1:
             self.action_pane("approvals")
@@ -226,7 +220,7 @@ class MootApp(App[int]):
         if not self.panes.timeline.is_at_end:
             extra.append("▼ End: jump to end")
         self.status_bar.show_status(
-            self.space, self._space_label, pending=self.panes.counts["approvals"], extra=extra
+            self.space, self._options.space_label, pending=self.panes.counts["approvals"], extra=extra
         )
 
     def _mark_stale(self) -> None:

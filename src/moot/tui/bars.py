@@ -66,8 +66,9 @@ class StatusBar(Static):
         parts = [state, f"{space_label} as {space.me}"]
         if space.paused is not None:
             parts.append(f"‖ paused by {space.paused.by}")
-        nothing = {"known": "nothing pending", "asking": "loading …", "not_known": "pending: not known"}
-        parts.append(f"{pending} pending" if pending else nothing[space.proposals.knowledge])
+        nothing = {"known": "nothing pending", "asking": "loading …"}
+        otherwise = nothing.get(space.proposals.knowledge, "pending: not known")
+        parts.append(f"{pending} pending" if pending else otherwise)
         text = printable("  ".join([*parts, *extra]))
         if text != self._text:
             self._text = text

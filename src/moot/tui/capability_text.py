@@ -8,6 +8,7 @@ from typing import Final
 
 from moot.protocol.operation import Json
 from moot.protocol.patterns.compiler import EXACT
+from moot.protocol.patterns.url_prefix import url_prefix_of
 
 
 def in_words(capability: Json) -> str:
@@ -95,4 +96,6 @@ def _pairs(arguments: Mapping[str, Json]) -> str:
 
 
 def _text(value: Json) -> str:
+    if isinstance(value, str) and (prefix := url_prefix_of(value)) is not None:
+        return f"anything below {prefix}"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

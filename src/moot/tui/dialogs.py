@@ -274,9 +274,7 @@ class GrantDialog(ProposalDialog):
     """Approve and grant: choose the scope, see the capability that it creates, `y` does both."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("1", "scope(0)", "Exact"),
-        Binding("2", "scope(1)", "Tool"),
-        Binding("3", "scope(2)", "Pattern"),
+        *(Binding(str(number + 1), f"scope({number})", f"Scope {number + 1}") for number in range(5)),
         Binding("e", "edit", "Edit"),
         Binding("t", "term", "For how long"),
         Binding("y", "grant", "Approve and grant"),
@@ -285,10 +283,12 @@ class GrantDialog(ProposalDialog):
 
     def __init__(self, seen: SeenProposal, texts: KnownTexts, space: JoinedSpace) -> None:
         title = f"Approve {title_of(seen)} and let {seen.proposer} do it without asking?"
-        hint = "1 2 3 what · t for how long · e edit the pattern · y approve and grant · n cancel"
+        scopes = grant_scopes(space, seen)
+        numbers = " ".join(str(number + 1) for number in range(len(scopes)))
+        hint = f"{numbers} what · t for how long · e edit the pattern · y approve and grant · n cancel"
         super().__init__(title, hint, seen, texts)
         self._space = space
-        self._scopes = grant_scopes(space, seen)
+        self._scopes = scopes
         self._chosen = next((n for n, each in enumerate(self._scopes) if each.capability is not None), 0)
         self._edited: str | None = None
         self._term = DEFAULT_TERM
@@ -350,6 +350,8 @@ class GrantDialog(ProposalDialog):
         return "" if each.capability is None else each.as_json()
 
     def action_scope(self, number: int) -> None:
+        if number >= len(self._scopes):
+            return
         self._chosen = number
         self._show_scopes()
 
@@ -363,10 +365,10 @@ class GrantDialog(ProposalDialog):
 
     def action_edit(self) -> None:
         """Edit the pattern, starting with the proposed one."""
-        self._chosen = 2
+        self._chosen = len(self._scopes) - 1
         field = self.query_one("#dialog-input", Input)
         field.disabled = False
-        field.value = printable(self._json(2) or self._json(1))
+        field.value = printable(self._json(self._chosen) or self._json(self._chosen - 1))
         field.focus()
         self.show_hint("Enter use this pattern · Tab discard")
 
@@ -379,7 +381,7 @@ class GrantDialog(ProposalDialog):
             return
         self._edited = event.value
         event.input.disabled = True
-        self._chosen = 2
+        self._chosen = len(self._scopes) - 1
         self._show_scopes()
         self.rows.focus()
         self.show_hint(self._hint)

@@ -16,7 +16,15 @@ from moot.tui.operations.operation import short_id
 # Longer texts are cut in the timeline; `proposals` shows proposals in full.
 _MAX_CHARS: Final = 300
 _HIDDEN_KINDS: Final = frozenset(
-    {"system/welcome", "moot/list-proposals", "moot/proposals", "moot/roster", "moot/roster-page"}
+    {
+        "system/welcome",
+        "moot/list-proposals",
+        "moot/proposals",
+        "moot/roster",
+        "moot/roster-page",
+        "moot/list-owners",
+        "moot/owners",
+    }
 )
 # The wire's words for changes of a rule that read better otherwise.
 _RULE_STATES: Final = {"lifted": "active again", "resumed": "active again"}

@@ -1,6 +1,8 @@
 """The scope of a grant that follows an approval, always shown as the capability that it creates.
 
     exact    the tool, the host and all arguments as they were proposed, and no others (`$exact`, D-102)
+    address  this tool on this host for everything below the folder of an address
+    site     this tool on this host for everything on the host of an address
     tool     this tool on this host, with any arguments
     pattern  something between, to be edited: folders for paths, anything for long texts
 
@@ -23,10 +25,11 @@ from moot.protocol.patterns import read_capability
 from moot.protocol.patterns.compiler import EXACT, MAX_STRING_BYTES
 from moot.protocol.patterns.globs import is_wild
 from moot.protocol.patterns.pattern import is_regex
+from moot.protocol.patterns.url_prefix import is_address, url_prefix_pattern, url_prefixes
 from moot.tui.terminal_escape import printable
 from moot.tui.text_diff import PATHS, TEXTS
 
-ScopeName = Literal["exact", "tool", "pattern"]
+ScopeName = Literal["exact", "address", "site", "tool", "pattern"]
 
 # A longer text is content for the tool, not what distinguishes one call from another.
 _MAX_LITERAL_CHARS: Final = 60
@@ -52,12 +55,42 @@ class _Inexpressible(Exception):
 
 
 def grant_scopes(space: JoinedSpace, seen: SeenProposal) -> tuple[GrantScope, ...]:
-    """The three choices for a proposal, narrowest first."""
+    """The choices for a proposal, narrowest first; the last one is to be edited."""
     return (
         _scope(space, seen, "exact", "exactly these arguments, and no others"),
+        *_address_scopes(space, seen),
         _scope(space, seen, "tool", f"{_what(seen)} with any arguments"),
         _scope(space, seen, "pattern", "a custom pattern (e edits it)"),
     )
+
+
+def _address_scopes(space: JoinedSpace, seen: SeenProposal) -> list[GrantScope]:
+    """Everything below the address that was proposed, and everything on its host; none without an address."""
+    arguments = seen.params.get("arguments")
+    given: dict[str, Json] = {name: value for name, value in seen.params.items() if name == "uri"}
+    given |= arguments if isinstance(arguments, dict) else {}
+    found = next((name for name, value in given.items() if _is_address(name, value)), None)
+    if found is None:
+        return []
+    prefixes = url_prefixes(str(given[found]))
+    if not prefixes:
+        why = f"{found} is not a plain address: a scheme, a host in small letters, a path without .."
+        return [GrantScope("address", "everything below this address", None, why)]
+    names: list[ScopeName] = ["site"] if len(prefixes) == 1 else ["address", "site"]
+    return [
+        _scope(
+            space,
+            seen,
+            name,
+            f"{_what(seen)} with {found} {'on' if name == 'site' else 'below'} {prefix}",
+            (found, url_prefix_pattern(prefix) or ""),
+        )
+        for name, prefix in zip(names, prefixes, strict=True)
+    ]
+
+
+def _is_address(name: str, value: Json) -> bool:
+    return name not in TEXTS and isinstance(value, str) and is_address(value)
 
 
 def _what(seen: SeenProposal) -> str:
@@ -65,9 +98,16 @@ def _what(seen: SeenProposal) -> str:
     return name if isinstance(name, str) else seen.method
 
 
-def _scope(space: JoinedSpace, seen: SeenProposal, name: ScopeName, description: str) -> GrantScope:
+def _scope(
+    space: JoinedSpace,
+    seen: SeenProposal,
+    name: ScopeName,
+    description: str,
+    address: tuple[str, str] | None = None,
+) -> GrantScope:
+    """`address` is the argument that has one, and the pattern for it."""
     try:
-        params = _params(seen.params, name)
+        params = _params(seen.params, name, address)
         payload: dict[str, Json] = {"method": _literal(seen.method)} | ({"params": params} if params else {})
         capability: dict[str, Json] = {"kind": "mcp/request", "payload": payload}
         if seen.to:
@@ -98,7 +138,7 @@ def check_scope(space: JoinedSpace, seen: SeenProposal, capability: Mapping[str,
         raise UsageError("this would not allow the proposed call")
 
 
-def _params(params: Mapping[str, Json], scope: ScopeName) -> dict[str, Json]:
+def _params(params: Mapping[str, Json], scope: ScopeName, address: tuple[str, str] | None) -> dict[str, Json]:
     found: dict[str, Json] = {}
     if scope == "exact" and "name" in params and "arguments" not in params:
         # Without arguments, and no call with some.
@@ -109,20 +149,31 @@ def _params(params: Mapping[str, Json], scope: ScopeName) -> dict[str, Json]:
         if name == "arguments" and isinstance(value, dict):
             if scope == "tool":
                 continue
-            stated = _arguments(value, scope)
+            stated = _arguments(value, scope, address)
             if stated:
                 found[name] = stated
+        elif name == "uri" and address is not None and address[0] == name:
+            found[name] = address[1]
         elif scope != "tool" or name in ("name", "uri"):
             found[_key(name)] = _exactly(value)
     return found
 
 
-def _arguments(arguments: Mapping[str, Json], scope: ScopeName) -> dict[str, Json]:
+def _arguments(
+    arguments: Mapping[str, Json], scope: ScopeName, address: tuple[str, str] | None
+) -> dict[str, Json]:
     if scope == "exact":
         return {EXACT: dict(arguments)}
     stated: dict[str, Json] = {}
     for name, value in arguments.items():
-        if isinstance(value, str) and name in PATHS and "/" in value.strip("/"):
+        if address is not None and name == address[0]:
+            stated[_key(name)] = address[1]
+        elif isinstance(value, str) and (
+            # No place is left open beside an address, and no address beside a path.
+            _is_address(name, value) or (address is not None and name in PATHS)
+        ):
+            stated[_key(name)] = _literal(value)
+        elif isinstance(value, str) and name in PATHS and "/" in value.strip("/"):
             folder = value.rpartition("/")[0]
             stated[name] = f"{_no_wildcard(folder)}/**"
         elif (

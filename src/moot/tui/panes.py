@@ -98,6 +98,7 @@ class ApprovalPane(CommandPane):
             "known": "No pending proposals",
             "asking": "Loading proposals …",
             "not_known": "The gateway has not said what is pending",
+            "not_told": "No proposals since you joined. This gateway does not tell of earlier ones",
         }[proposals.knowledge]
         self.replace(
             PaneRow(seen.id, summary_lines(seen, context.number(seen.id), note=note), indent=3)

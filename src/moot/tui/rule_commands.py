@@ -191,6 +191,9 @@ class TrustCommands:
             name = rule.get("name") if isinstance(rule, dict) else rule
             state = answer.payload.get("state")
             lines.append(f"{approver}: {name or 'all rules'} {'resumed' if state == 'lifted' else state}")
+            if isinstance(answer.payload.get("resumed_by"), list):
+                people = answer.payload.get("accepting_people")
+                lines.append(f"{approver}: {people} people have to resume it; it decides nothing until then")
         elif answer is not None and answer.kind == "trust/suggestion":
             people = answer.payload.get("accepting_people")
             lines.append(f"{approver}: {people} people have to accept it; it decides nothing until then")

@@ -79,6 +79,8 @@ def rule_head(ruled: RuleEntry) -> str:
 
 def rule_lines(ruled: RuleEntry) -> list[str]:
     lines = [ruled.words] if ruled.words else []
+    if ruled.to_review:
+        lines.append(f"{ruled.to_review} decisions should be reviewed: moot rules review")
     return [*lines, f"suspended: {ruled.why}"] if ruled.why else lines
 
 

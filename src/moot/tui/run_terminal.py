@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Final
 
 from moot.participant import JoinedSpace, MissedMessages
 from moot.protocol.envelope import Envelope
 from moot.tui.app import MootApp
-from moot.tui.operations.operation import ClientContext, UserOperation
-from moot.tui.theme import DEFAULT_THEME
+from moot.tui.operations.operation import ClientContext
+from moot.tui.terminal_options import TerminalOptions
 
 # A closed window or a lost ssh connection ends it like Ctrl-C.
 _EXIT_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -22,29 +22,12 @@ async def run_terminal(
     space: JoinedSpace,
     messages: AsyncIterator[Envelope | MissedMessages],
     context: ClientContext,
-    *,
-    space_label: str,
-    verbose: bool = False,
-    theme: str = DEFAULT_THEME,
-    bell: bool = False,
-    take_back_seconds: int = 0,
-    extra_commands: Iterable[UserOperation] = (),
+    options: TerminalOptions,
 ) -> int:
     """Run until the person leaves; returns the exit code."""
     loop = asyncio.get_running_loop()
     async with asyncio.TaskGroup() as group:
-        app = MootApp(
-            space,
-            messages,
-            group,
-            context=context,
-            space_label=space_label,
-            verbose=verbose,
-            theme=theme,
-            bell=bell,
-            take_back_seconds=take_back_seconds,
-            extra_commands=extra_commands,
-        )
+        app = MootApp(space, messages, group, context, options)
         for number in _EXIT_SIGNALS:
             loop.add_signal_handler(number, app.leave)
         try:

@@ -55,6 +55,8 @@ class RuleEntry:
     why: str = ""
     hits: int = 0
     left: int | None = None
+    # Decisions that people should review now.
+    to_review: int = 0
 
 
 @dataclass(slots=True)
@@ -129,6 +131,9 @@ class TrustLog:
         ruled.words = _text(payload.get("words")) or _text(rule.get("words")) or ruled.words
         ruled.state = "active" if state == "lifted" else state
         ruled.why = why if state == "suspended" else ""
+        review: Json = payload.get("review")
+        if isinstance(review, dict):
+            ruled.to_review = len(_list(review.get("decisions"))) if review.get("due") is True else 0
 
     def count_decision(self, envelope: Envelope) -> None:
         """Count a decision that a rule made."""
@@ -202,6 +207,7 @@ class TrustLog:
                 why,
                 hits if isinstance(hits, int) else 0,
                 left if isinstance(left, int) else None,
+                _whole(each.get("unreviewed")) if each.get("review_due") is True else 0,
             )
         # The approver counts a decision before it sends it, so a report may be ahead of what we received.
         self._included = {str(each) for each in _list(rules.get("counted"))}
@@ -263,6 +269,10 @@ def _keep(table: OrderedDict[str, T], id: str, value: T, *, move: bool = True) -
 
 def _text(value: Json) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _whole(value: Json) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def _list(value: Json) -> list[Json]:

@@ -45,7 +45,6 @@ class BridgedServer:
         restart: RestartPolicy = DEFAULT_RESTART,
     ) -> None:
         assert config.mcp_server is not None  # noqa: S101  # who has none is not bridged
-        self.config = config
         self.name = variables.name
         self.space = variables.space
         # The bridge owns its child.

@@ -70,8 +70,8 @@ def make_imported_space(
     check_space_name(space)
     servers, notes = import_servers(file, folder.absolute(), reserved=_RESERVED, environ=environ)
     if not servers:
-        said = "".join(f"\n  {note}" for note in notes)
-        raise UsageError(f"{file.path}: holds no server that can be taken over{said}")
+        listed = "".join(f"\n  {note}" for note in notes)
+        raise UsageError(f"{file.path}: holds no server that can be taken over{listed}")
     texts = {_env_path(server): _env_text(server) for server in servers if server.secrets or server.wanted}
     configuration = Path("moot.yaml")
     check_free(folder, [*texts, configuration])

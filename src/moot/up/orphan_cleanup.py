@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from moot.config.connect_settings import RUN_FILE
-from moot.errors import UsageError
+from moot.errors import FolderInUse, UsageError
 from moot.private_files import open_private, use_folder
 from moot.protocol.operation import Json
 from moot.resilience.child_process import TERMINATE_SECONDS
@@ -35,7 +35,7 @@ _START_TIME_FIELD: Final = 19
 
 @contextmanager
 def lock_data_folder(data: Path) -> Iterator[None]:
-    """Lock the data folder; raises UsageError while another `moot up` has it. Released however we end."""
+    """Lock the data folder; raises FolderInUse while another `moot up` has it. Released however we end."""
     use_folder(data)
     try:
         (data / _LOCK_FILE).parent.mkdir(mode=0o700, exist_ok=True)
@@ -46,7 +46,7 @@ def lock_data_folder(data: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise UsageError(
+            raise FolderInUse(
                 f"another `moot up` runs on {data}{_running_one(data)}: use that one (`moot join`), stop it"
                 " first, or name another folder with --data"
             ) from None
@@ -67,10 +67,15 @@ def _running_one(data: Path) -> str:
 class RunFile:
     """The file by which others find a running `moot up`. Replaced as a whole, so it is never half written."""
 
-    def __init__(self, data: Path, facts: Mapping[str, Json]) -> None:
+    def __init__(self, data: Path) -> None:
         self._path = data / RUN_FILE
-        self._facts = dict(facts) | {"pid": os.getpid(), "mark": own_mark()}
+        self._facts: dict[str, Json] = {"pid": os.getpid(), "mark": own_mark()}
         self._last: dict[str, int] | None = None
+
+    def add(self, facts: Mapping[str, Json]) -> None:
+        """What others want to know, written with the processes next time."""
+        self._facts |= facts
+        self._last = None
 
     def write(self, pids: Mapping[str, int]) -> None:
         """The processes of members, by space and name."""

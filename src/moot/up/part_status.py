@@ -9,7 +9,7 @@ from typing import Literal
 
 from moot.protocol.operation import Json
 
-Kind = Literal["gateway", "server", "member", "person"]
+Kind = Literal["gateway", "nats", "server", "member", "person"]
 # starting: started, not ready yet. running: at work. waiting: it failed and is restarted soon.
 # ended: it ended and is not restarted. idle: not started unless asked for. stopping: being stopped.
 State = Literal["starting", "running", "waiting", "ended", "idle", "stopping"]

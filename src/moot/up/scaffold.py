@@ -21,6 +21,7 @@ _MANIFEST: Final = "template.yaml"
 # A name such as @SPACE@ is replaced by a value.
 _NAME = re.compile(r"@([A-Z_]+)@")
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 # Tokens, journal and logs of the space do not belong into a repository.
 _IGNORED: Final = ".moot/\n__pycache__/\n"
 
@@ -34,21 +35,42 @@ class Template:
     next: str
 
 
+@dataclass(frozen=True, slots=True)
+class Vendor:
+    """Where an API is spoken if nobody says otherwise, and with which model and key."""
+
+    base_url: str
+    model: str
+    key_env: str
+
+
+_OPENAI: Final = Vendor("https://api.openai.com/v1", "gpt-5-mini", "OPENAI_API_KEY")
+# By `--api` of `moot agent`.
+VENDORS: Final[Mapping[str, Vendor]] = {
+    "chat": _OPENAI,
+    "responses": _OPENAI,
+    "anthropic": Vendor("https://api.anthropic.com/v1", "claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateValues:
-    """The values for a template."""
+    """The values for a template. What is not given follows from `api`."""
 
     space: str
-    base_url: str = "https://api.openai.com/v1"
-    model: str = "gpt-5-mini"
-    key_env: str = "OPENAI_API_KEY"
+    api: str = "chat"
+    base_url: str | None = None
+    model: str | None = None
+    key_env: str | None = None
 
     def fill(self, text: str) -> str:
+        vendor = VENDORS[self.api]
         values: Mapping[str, str] = {
             "SPACE": self.space,
-            "BASE_URL": self.base_url,
-            "MODEL": self.model,
-            "KEY_ENV": self.key_env,
+            "API": self.api,
+            "BASE_URL": vendor.base_url if self.base_url is None else self.base_url,
+            "MODEL": vendor.model if self.model is None else self.model,
+            "KEY_ENV": vendor.key_env if self.key_env is None else self.key_env,
         }
         return _NAME.sub(lambda found: values.get(found[1], found[0]), text)
 
@@ -67,7 +89,7 @@ def template_named(name: str) -> Template:
     close = difflib.get_close_matches(name, names, n=1)
     hint = f" Did you mean {close[0]}?" if close else ""
     raise UsageError(
-        f"no template is called {name}.{hint} Choose from {', '.join(names)}; a folder comes after"
+        f"no template is called `{name}`.{hint} Choose from {', '.join(names)}; a folder comes after"
         f" the template, as in `moot init {close[0] if close else DEFAULT} DIR`"
     )
 
@@ -135,9 +157,11 @@ def _check(values: TemplateValues) -> None:
     """Check values that go into a YAML file, with or without quotes."""
     check_space_name(values.space)
     for option, value in (("--base-url", values.base_url), ("--model", values.model)):
+        if value is None:
+            continue
         if not value or any(character in '"\\$' or not character.isprintable() for character in value):
             raise UsageError(f"{option}: contains a character that is not allowed there")
-    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", values.key_env, re.ASCII) is None:
+    if values.key_env is not None and _VARIABLE.fullmatch(values.key_env) is None:
         raise UsageError("--key-env: the name of an environment variable, not the key itself")
 
 

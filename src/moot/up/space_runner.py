@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,14 +23,16 @@ from moot.errors import UsageError
 from moot.gateway.app import Gateway
 from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy
 from moot.up.bridged_server import BridgedServer
-from moot.up.member_process import MemberProcess
+from moot.up.local_cluster import LocalCluster
+from moot.up.member_process import member_process
 from moot.up.orphan_cleanup import RunFile, end_orphans, lock_data_folder
 from moot.up.part_status import PartStatus
+from moot.up.supervised_process import SupervisedProcess
 from moot.up.template_vars import TemplateVars
 
 log = logging.getLogger(__name__)
 
-Part = MemberProcess | BridgedServer
+Part = SupervisedProcess | BridgedServer
 # Space, name, and whether it is a process of ours (member) or a bridged server.
 Key = tuple[str, str, str]
 
@@ -57,6 +60,7 @@ class SpaceRunner:
         environ: Mapping[str, str],
         selection: StartSelection,
         restart: RestartPolicy = DEFAULT_RESTART,
+        cluster: LocalCluster | None = None,
     ) -> None:
         check_selection(configuration, selection)
         self.configuration = configuration
@@ -73,9 +77,13 @@ class SpaceRunner:
         self._environ = environ
         self._selection = selection
         self._restart = restart
+        self._cluster = cluster
+        if cluster is not None:
+            cluster.on_change = self._on_change
         self._parts: dict[Key, Part] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         # What each part was started with, and by space and name what an administrator has given out since.
+        self._configs: dict[Key, MemberConfig] = {}
         self._tokens: dict[Key, Secret] = {}
         self._replaced: dict[tuple[str, str], Secret] = {}
         # Parts are ended and started by one task at a time.
@@ -99,28 +107,65 @@ class SpaceRunner:
         reached = "127.0.0.1" if is_wildcard(host) else host
         return f"http://{bracketed(reached)}:{self.gateway.port}"
 
+    @property
+    def other_urls(self) -> list[str]:
+        """The addresses of the other gateways of a cluster on this machine."""
+        return [] if self._cluster is None else self._cluster.urls
+
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set and leave no process behind; raises UsageError when it cannot start."""
         with lock_data_folder(self.data):
             for name in await end_orphans(self.data):
                 self.notes.append(f"{name}: ended, it was left over from an earlier `moot up`")
-            await self.gateway.start()
-            self._started_at = asyncio.get_running_loop().time()
-            self._run_file = RunFile(self.data, {"url": self.url, "spaces": list(self.configuration.spaces)})
+            self._run_file = RunFile(self.data)
             try:
-                self._note_hosts()
-                async with asyncio.TaskGroup() as group:
-                    self._group = group
-                    self._start_parts(self._wanted(self.configuration))
-                    self._on_change()
-                    self.ready.set()
-                    await stop.wait()
-                    self.is_stopping = True
-                    self.cancel_parts()
+                await self._run_all(stop)
+            finally:
+                self._run_file.remove()
+
+    async def _run_all(self, stop: asyncio.Event) -> None:
+        cluster = self._cluster
+        async with nullcontext() if cluster is None else cluster.servers():
+            try:
+                await self.gateway.start()
+            except UsageError as fault:
+                if cluster is None:
+                    raise
+                raise UsageError(f"{fault}. {cluster.fresh_start_hint}") from None
+            self._started_at = asyncio.get_running_loop().time()
+            try:
+                async with nullcontext() if cluster is None else cluster.gateways():
+                    assert self._run_file is not None  # noqa: S101  # only while running
+                    self._run_file.add({"url": self.url, "spaces": list(self.configuration.spaces)})
+                    await self._run_parts(stop)
+            finally:
+                await self.gateway.stop()
+
+    async def _run_parts(self, stop: asyncio.Event) -> None:
+        self._note_hosts()
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                self._start_parts(self._wanted(self.configuration))
+                self._on_change()
+                self.ready.set()
+                fault = await self._wait_end(stop)
+                self.is_stopping = True
+                self.cancel_parts()
             finally:
                 self._group = None
-                await self.gateway.stop()
-                self._run_file.remove()
+        if fault is not None:
+            raise fault
+
+    async def _wait_end(self, stop: asyncio.Event) -> UsageError | None:
+        """Wait until we are to stop, or the gateway cannot go on; why, in that case."""
+        asked, failed = asyncio.create_task(stop.wait()), asyncio.create_task(self.gateway.wait_failed())
+        try:
+            await asyncio.wait([asked, failed], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asked.cancel()
+            failed.cancel()
+        return failed.result() if failed.done() else None
 
     def cancel_parts(self) -> None:
         """Cancel every part: the first time they stop gently, the second time at once."""
@@ -151,8 +196,8 @@ class SpaceRunner:
             wanted = self._wanted(self.configuration)
             gone = [
                 key
-                for key, part in self._parts.items()
-                if wanted.get(key) != part.config or self._token(*key[:2]) != self._tokens[key]
+                for key in self._parts
+                if wanted.get(key) != self._configs[key] or self._token(*key[:2]) != self._tokens[key]
             ]
             for key in gone:
                 self._tasks[key].cancel()
@@ -191,6 +236,8 @@ class SpaceRunner:
                 message=self.gateway.url,
             )
         ]
+        if self._cluster is not None:
+            found += self._cluster.statuses()
         for space in self.configuration.spaces:
             found += self._statuses_of(space)
         return found
@@ -221,7 +268,7 @@ class SpaceRunner:
             if token is None:
                 self._idle[key] = "not started: it has no valid token with all its rights"
                 continue
-            self._tokens[key] = token
+            self._configs[key], self._tokens[key] = config, token
             part = self._part(key, config, self._variables(space, name, token))
             self._parts[key] = part
             self._tasks[key] = self._group.create_task(self._guarded(key, part), name=f"{kind} {name}")
@@ -238,12 +285,12 @@ class SpaceRunner:
             return BridgedServer(
                 config, variables, logs, pins=pins, on_change=self._on_change, restart=self._restart
             )
-        return MemberProcess(config, variables, logs, on_change=self._on_change, restart=self._restart)
+        return member_process(config, variables, logs, on_change=self._on_change, restart=self._restart)
 
     def _variables(self, space: str, name: str, token: Secret) -> TemplateVars:
         settings = self.configuration.spaces[space]
         return TemplateVars(
-            gateway=self.url,
+            gateway=",".join([self.url, *self.other_urls]),
             port=self.gateway.port,
             space=space,
             name=name,
@@ -266,6 +313,7 @@ class SpaceRunner:
         self.changed.set()
         if self._run_file is not None and not self.is_stopping:
             pids = {f"{space}/{name}": part.pid for (space, name, _), part in self._parts.items()}
+            pids |= {} if self._cluster is None else self._cluster.pids()
             self._run_file.write({name: pid for name, pid in pids.items() if pid is not None})
 
     def _note_hosts(self) -> None:

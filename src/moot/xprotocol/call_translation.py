@@ -145,9 +145,9 @@ def _whole_result(payload: dict[str, Json]) -> dict[str, Json]:
     carried = payload.get("mcp")
     if isinstance(carried, dict) and isinstance(carried.get("content", []), list):
         whole: dict[str, Json] = {"content": [], **carried, "isError": payload.get("isError") is True}
-        told = {name: member for name, member in payload.items() if name != "mcp"}
+        described = {name: member for name, member in payload.items() if name != "mcp"}
         # What was carried has to say what was told: an audit that read `content` must have read the answer.
-        if _content_of(whole) == {"encoding": TEXT, "mimeType": PLAIN, "isError": False} | told:
+        if _content_of(whole) == {"encoding": TEXT, "mimeType": PLAIN, "isError": False} | described:
             return whole
     return _result_of_content(payload)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from moot.protocol.operation import Json
+from moot.protocol.rpc_codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from moot.xprotocol.contracts import ContractRefused
 
 # Those of the adapter document, then INTERNAL and UPSTREAM_ERROR of our profile.
@@ -24,10 +25,6 @@ FaultCode = Literal[
 ]
 
 # JSON-RPC 2.0, as MCP uses it.
-INVALID_REQUEST: Final = -32600
-METHOD_NOT_FOUND: Final = -32601
-INVALID_PARAMS: Final = -32602
-INTERNAL_ERROR: Final = -32603
 
 # XP 5.3: the words are the document's, since clients may look for them.
 MCP_ERRORS: Final[Mapping[FaultCode, tuple[int, str]]] = {

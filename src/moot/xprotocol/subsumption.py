@@ -212,19 +212,19 @@ def _named(schema: Json) -> frozenset[str]:
 
 def _member(old: Parts, name: str) -> Parts | None:
     """What the old parts say about a member; None when no old caller sends it."""
-    said: list[Json] = []
+    schemas: list[Json] = []
     declared = False
     for part in old:
         declared = declared or name in _named(part)
         if name in part.get("properties", ()):
-            said.append(part["properties"][name])
+            schemas.append(part["properties"][name])
         elif part.get("patternProperties"):
             # Whether a pattern or `additionalProperties` speaks about it is left open.
             declared = True
         elif "additionalProperties" in part:
-            said.append(part["additionalProperties"])
+            schemas.append(part["additionalProperties"])
             declared = True
-    values = _all_of(said)
+    values = _all_of(schemas)
     return values if declared and not _impossible(values) else None
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from moot.protocol.operation import Json
+from tests.rows import for_each_row
 from tests.xprotocol.grammar.checking import assert_exact, assert_lets_through, assert_noted
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("opposite", "inside", "outside"),
     [
         ({"anyOf": [{"type": "string"}, {"type": "null"}]}, ["1", "{}"], ['"x"', "null"]),
@@ -89,7 +88,7 @@ def test_listed_values_beside_what_we_cannot_read_are_kept_and_noted() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("pattern", "found", "missing"),
     [
         (r"a\b-", ["a-", "xa-y"], ["a", "ab-"]),
@@ -122,7 +121,7 @@ def test_patterns_with_odd_parts(pattern: str, found: list[str], missing: list[s
     assert_exact(schema, [json.dumps(text) for text in found], not_=[json.dumps(text) for text in missing])
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "pattern",
     [
         *(

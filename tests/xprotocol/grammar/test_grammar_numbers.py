@@ -8,10 +8,10 @@ import random
 from typing import Any
 
 import jsonschema_rs
-import pytest
 
 from moot.protocol.operation import Json
 from moot.xprotocol.grammar import compile_grammar
+from tests.rows import for_each_row
 from tests.xprotocol.grammar.checking import assert_exact, assert_noted
 from tests.xprotocol.grammar.derivations import Derivations
 from tests.xprotocol.grammar.judges import judges
@@ -59,7 +59,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "bounds"), CASES, ids=json.dumps)
+@for_each_row(("kind", "bounds"), CASES, ids=json.dumps)
 def test_bounds_hold_on_both_sides(kind: str, bounds: dict[str, Any]) -> None:
     schema: Json = {"type": kind, **bounds}
     truth = jsonschema_rs.validator_for(schema)
@@ -174,7 +174,7 @@ def test_integers_may_be_long_but_not_longer_than_a_double() -> None:
     assert_exact({"type": "integer"}, ["9" * 308, "-" + "1" * 200], not_=["9" * 309])
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("schema", "texts", "others"),
     [
         ({"const": 1}, ["1", "1.0", "1e0", "1.00E+00"], ["true", "1.01", "10", "1e1"]),

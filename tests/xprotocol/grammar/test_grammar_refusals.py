@@ -10,6 +10,7 @@ import pytest
 from moot.protocol.operation import Json
 from moot.xprotocol.grammar import GrammarRefused, compile_grammar
 from moot.xprotocol.grammar.grammar_limits import MEMBERS, NOTES, SCHEMA_BYTES, SCHEMA_DEPTH, TEXT_CHARACTERS
+from tests.rows import for_each_row
 from tests.xprotocol.grammar.checking import assert_lets_through, assert_noted
 
 
@@ -20,7 +21,7 @@ def nested(depth: int) -> Json:
     return schema
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("schema", "word"),
     [
         (False, "no value"),
@@ -63,7 +64,7 @@ def test_a_member_that_cannot_be_is_left_out_without_refusing_the_object() -> No
     assert_lets_through(schema, ["{}", '{"b":null}'], not_=['{"a":{}}'])
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "schema",
     [
         {"type": "any"},

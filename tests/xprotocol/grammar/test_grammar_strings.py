@@ -10,6 +10,7 @@ import pytest
 
 from moot.protocol.operation import Json
 from moot.xprotocol.grammar import compile_grammar
+from tests.rows import for_each_row
 from tests.xprotocol.grammar.checking import assert_exact, assert_noted
 from tests.xprotocol.grammar.derivations import Derivations
 from tests.xprotocol.grammar.judges import judges
@@ -37,7 +38,7 @@ def test_lengths_beyond_counting_are_noted() -> None:
     assert_noted({"type": "string", "maxLength": 10_000_000}, "maxLength", quoted("", "a" * 50))
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("pattern", "found", "missing"),
     [
         ("^a", ["a", "abc"], ["ba", "", "A"]),
@@ -98,7 +99,7 @@ def test_patterns_are_searched_in_the_text_and_never_break_out_of_it(
         assert truth.is_valid(text), text
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     "pattern", [r"^(a)\1$", "(?i)abc", "^a++$", "(", "[", "a{3,1}", r"\q", "^(?<x>a)\\k<x>$", "x{10001}"]
 )
 def test_patterns_that_no_grammar_says_are_noted_with_the_reason(pattern: str) -> None:
@@ -167,7 +168,7 @@ FORMATS: dict[str, tuple[list[str], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@for_each_row("name", FORMATS)
 def test_formats_are_what_their_documents_say(name: str) -> None:
     schema = {"type": "string", "format": name}
     truth = jsonschema_rs.validator_for(schema, validate_formats=True)

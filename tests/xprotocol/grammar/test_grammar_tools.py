@@ -12,6 +12,7 @@ import pytest
 
 from moot.protocol.operation import Json
 from moot.xprotocol.grammar import GrammarRefused, compile_grammar
+from tests.rows import for_each_row
 from tests.xprotocol.grammar.derivations import Derivations
 from tests.xprotocol.grammar.grammar_soak import chance_schema
 from tests.xprotocol.grammar.instances import validator
@@ -27,7 +28,7 @@ def some_tools() -> list[tuple[str, Json]]:
     return real_tools()[::EVERY] or list(SAMPLES.items())
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@for_each_row("name", SAMPLES)
 def test_our_sample_is_right_in_both_engines(name: str) -> None:
     trial = try_schema(SAMPLES[name], seed=1, values=12, spoilt=16, texts=30)
     assert trial.loaded == {"llama.cpp", "llguidance"}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from moot.protocol.operation import Json
+from tests.rows import for_each_row
 from tests.xprotocol.grammar.checking import assert_exact, assert_noted
 
 A: Json = {"properties": {"a": {"type": "integer"}}}
@@ -93,7 +92,7 @@ def test_branches_that_exclude_each_other_lend_no_members() -> None:
     assert_exact(closed, ['{"a":1}', '{"b":1}'], not_=['{"a":1,"c":1}'])
 
 
-@pytest.mark.parametrize(
+@for_each_row(
     ("draft", "schema", "texts", "others"),
     [
         ("", {"dependencies": {"a": ["b"]}}, ['{"a":1,"b":2}', '{"b":2}'], ['{"a":1}']),

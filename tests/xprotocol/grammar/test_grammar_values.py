@@ -7,6 +7,7 @@ import json
 import pytest
 
 from moot.protocol.operation import Json
+from tests.rows import for_each_row
 from tests.xprotocol.grammar.checking import assert_exact, assert_lets_through, assert_noted
 
 ANYTHING = ["null", "true", "[]", "{}", '"x"', "-1.5e3", '[{"a":[null,{}]},"\\u00e9"]', "0", '{"":""}']
@@ -30,7 +31,7 @@ NO_JSON = [
 
 
 @pytest.mark.requirement("XP-4.4-3")
-@pytest.mark.parametrize(
+@for_each_row(
     ("schema", "texts", "others"),
     [
         (

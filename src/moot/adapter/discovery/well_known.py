@@ -105,7 +105,7 @@ class WellKnownPages:
         return _probe_response(*liveness())
 
     async def readyz(self, _: Request) -> Response:
-        return _probe_response(*readiness(None if self._health()["status"] == "ok" else "degraded"))
+        return _probe_response(*readiness(None if self._health()["ready"] else "degraded"))
 
     async def metrics(self, _: Request) -> Response:
         body = "" if self._metrics is None else self._metrics()

@@ -20,6 +20,7 @@ from moot.adapter.inbound.contract_registry import ContractRegistry, RegistryUpd
 from moot.adapter.inbound.mcp_source import McpServerSource, SourceFault
 from moot.errors import SenderTooFast, UsageError
 from moot.protocol.operation import Json
+from moot.resilience.task_set import end_tasks
 from moot.xprotocol.publication import ServerOffer
 
 log = logging.getLogger(__name__)
@@ -71,8 +72,7 @@ class Refresher:
         self.troubles.pop(name, None)
         self.refreshed.pop(name, None)
         if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+            await end_tasks([task])
 
     async def close(self) -> None:
         for task in list(self._request_tasks):

@@ -18,13 +18,7 @@ from urllib.parse import parse_qsl, urlsplit
 from moot.adapter.config.adapter_settings import AdapterLimits
 from moot.adapter.config.source_settings import ApiKeyAuth, BearerAuth, CertificateAuth, McpSource
 from moot.errors import McpError, MootError
-from moot.mcp.eras import (
-    CLIENT_CAPABILITIES_KEY,
-    METHOD_NOT_FOUND,
-    TIMED_OUT,
-    UNREACHABLE,
-    JsonObject,
-)
+from moot.mcp.eras import CLIENT_CAPABILITIES_KEY, TIMED_OUT, UNREACHABLE, JsonObject
 from moot.mcp.tool_pins import Pins
 from moot.mcp.upstream import (
     ServerInfo,
@@ -36,6 +30,7 @@ from moot.mcp.upstream import (
     open_upstream,
 )
 from moot.protocol.operation import Json
+from moot.protocol.rpc_codes import METHOD_NOT_FOUND
 from moot.xprotocol.faults import Fault, fault_of_mcp, scrub, unavailable
 from moot.xprotocol.publication import ServerOffer
 
@@ -275,7 +270,7 @@ class McpServerSource:
     def _scrub(self, text: str) -> str:
         return scrub(text, self._secrets)
 
-    def _on_up(self, _greeting: ServerInfo) -> None:
+    def _on_up(self, _info: ServerInfo) -> None:
         self._events.on_up(self.name)
 
     def _on_down(self, _why: str) -> None:

@@ -113,8 +113,16 @@ class AdapterStatus:
             for source in self.source_set.sources.values()
             if source.state != "up"
         ]
+        # Of ours; an endpoint of somebody else that fails keeps nobody from calling us.
+        is_ready = not problems
+        problems += [
+            f"endpoint {source.name} is {source.state}"
+            for source in self.outbound.sources
+            if source.state in ("failed", "revoked")
+        ]
         return {
             "status": "degraded" if problems else "ok",
+            "ready": is_ready,
             "version": __version__,
             "problems": problems,
             "contracts": len(self.registry.catalog),

@@ -87,7 +87,7 @@ def validate_file(path: Path, *, environ: Mapping[str, str], now: float) -> Vali
 async def validate_config(
     path: Path, *, environ: Mapping[str, str], now: float, contact: ServersToContact = "local"
 ) -> ValidationReport:
-    """`check_file`, and what the MCP servers show that are to be asked, if the file itself is sound."""
+    """`validate_file`, and what the MCP servers show that are to be asked, if the file itself is sound."""
     report = validate_file(path, environ=environ, now=now)
     if contact == "none" or not report.is_valid or report.settings is None:
         return report

@@ -24,7 +24,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from moot.errors import MootError, UsageError
+from moot.errors import FolderInUse, MootError, UsageError
 from moot.protocol.operation import Json
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class ControlRequestFailed(MootError):
 
 @asynccontextmanager
 async def control_socket(path: Path, handlers: Mapping[str, Handler]) -> AsyncIterator[None]:
-    """Serve requests at `path` for the length of the block; raises UsageError when another adapter does.
+    """Serve requests at `path` for the length of the block; raises FolderInUse when another adapter does.
 
     A handler may raise MootError, whose text is the answer.
     """
@@ -190,7 +190,7 @@ class _ControlServer:
 
 
 class _LockFile:
-    """Holds the lock file of a control socket; raises UsageError when another process does."""
+    """Holds the lock file of a control socket; raises FolderInUse when another process does."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -213,7 +213,7 @@ class _LockFile:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._handle)
-            raise UsageError(
+            raise FolderInUse(
                 f"an adapter with this data folder is running already ({self._path}); stop it, or give this "
                 "one its own key_file or store"
             ) from None

@@ -30,8 +30,9 @@ from moot.mcp.downstream.backend import (
     ServerDescription,
 )
 from moot.mcp.downstream.rpc import RESOURCE_NOT_FOUND
-from moot.mcp.eras import INVALID_PARAMS, METHOD_NOT_FOUND, JsonObject, OfferKind
+from moot.mcp.eras import JsonObject, OfferKind
 from moot.protocol.operation import Json
+from moot.protocol.rpc_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from moot.xprotocol.call_translation import payload_result
 from moot.xprotocol.contracts import Contract, ContractRefused
 from moot.xprotocol.event_receiver import PROOFS
@@ -58,6 +59,8 @@ class EndpointsBackend:
         self._sources = sources
         self._settle_seconds = settle_seconds
         self._listing = OfferListing()
+        # What revoked endpoints offered: not listed, but a call of it is told why.
+        self._revoked = OfferListing()
         self._listeners: list[Callable[[Change], None]] = []
         self._followed = FollowedResources(self._resource_updated)
         self.about = ServerDescription(
@@ -114,8 +117,10 @@ class EndpointsBackend:
 
     def sources_changed(self) -> None:
         """A source was added or removed, or its offers changed."""
-        before, after = self._listing, list_offers(self._sources())
+        sources = self._sources()
+        before, after = self._listing, list_offers([each for each in sources if not each.is_revoked])
         self._listing = after
+        self._revoked = list_offers([each for each in sources if each.is_revoked])
         self._followed.keep_only({source.name for source in self._sources()})
         if _items(before.tools) != _items(after.tools):
             self._notify(ListChanged("tools"))
@@ -164,13 +169,16 @@ class EndpointsBackend:
         listed = self._listed(what).get(name)
         if listed is None:
             await self._wait_for_sources()
-            listed = self._listed(what).get(name)
+            listed = self._listed(what).get(name) or self._was_listed(what).get(name)
         if listed is None:
             raise McpError(INVALID_PARAMS, f"Unknown {what.removesuffix('s')}: {name[:128]}")
         return listed
 
     def _listed(self, what: Literal["tools", "prompts"]) -> Mapping[str, ListedTool]:
         return self._listing.tools if what == "tools" else self._listing.prompts
+
+    def _was_listed(self, what: Literal["tools", "prompts"]) -> Mapping[str, ListedTool]:
+        return self._revoked.tools if what == "tools" else self._revoked.prompts
 
     async def _call_tool(self, listed: ListedTool, payload: Json) -> Json:
         contract, seconds = listed.contract, listed.source.settings.call_timeout_seconds

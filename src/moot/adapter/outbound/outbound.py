@@ -178,11 +178,17 @@ class Outbound:
         return [
             MirroredSource(source.name, source.settings.address, len(source.offers.tools))
             for source in self._sources.values()
+            if not source.is_revoked
         ]
 
     def health(self) -> list[dict[str, Json]]:
         """The state of each source; no secrets."""
         return [source.health() for source in self._sources.values()]
+
+    def check_revoked(self) -> None:
+        """A key was revoked: sources that have it list nothing any more."""
+        for source in self._sources.values():
+            source.check_revoked()
 
     def accept(self, name: str, contracts: list[str] | None = None) -> list[str]:
         """The operator accepts contracts that changed under their version; returns which ones."""

@@ -3,7 +3,7 @@
 A source goes through *connecting* → *ready* and back: discover the key (or take the configured one), reach a
 relay, receive the announce, fetch the catalog, check and pin it. When a step fails the source says why,
 backs off and starts again. Its previous offers stay listed, since the endpoint may be back any moment; a call
-meanwhile fails as unavailable.
+meanwhile fails as unavailable. But a *revoked* endpoint lists nothing: nobody answers for what it says.
 
 The catalog is fetched again when the endpoint announces another one, by interval, and on request.
 """
@@ -54,7 +54,7 @@ FETCH_SECONDS: Final = 10.0
 MAX_LISTED_NOTES: Final = 50
 PINS_FILE: Final = "endpoint-pins.json"
 
-State = Literal["connecting", "ready", "failed"]
+State = Literal["connecting", "ready", "failed", "revoked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,8 @@ class OutboundSource:
         self._listener: EventListener | None = None
         self._pins: Pins | None = None
         self._contracts: tuple[Contract, ...] | None = None
+        # Who revoked a key, for as long as we run: the relay may not repeat it.
+        self._revoked_by: dict[str, str] = {}
         self._wake = asyncio.Event()
         self._refreshes = 0
         self._is_refreshing = False
@@ -105,6 +107,10 @@ class OutboundSource:
     @property
     def name(self) -> str:
         return self.settings.name
+
+    @property
+    def is_revoked(self) -> bool:
+        return self.state == "revoked"
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -204,6 +210,7 @@ class OutboundSource:
                 credentials=self.credentials,
                 max_contracts=context.max_tools,
                 on_announce=self._on_announce,
+                revoked_by=self._revoked_by.get(key),
             )
         except BaseException:
             await self._disconnect()
@@ -217,7 +224,14 @@ class OutboundSource:
         if listener is not None:
             await self._context.relay_pool.release(listener)
 
+    def check_revoked(self) -> None:
+        """Stop listing what a revoked endpoint offered, without waiting for the next fetch."""
+        remote = self.remote
+        if remote is not None and remote.is_revoked and not self.is_revoked:
+            self._set_failed(remote.revocation())
+
     def _on_announce(self, changed: bool) -> None:
+        self.check_revoked()
         if changed and self.settled.is_set():
             self._wake.set()
         self._context.on_announce(self)
@@ -227,6 +241,9 @@ class OutboundSource:
         if changed and self._pins is not None:
             # In a thread: a hostile endpoint's schemas can be slow to check.
             self.offers = await asyncio.to_thread(mirror_contracts, catalog.contracts, self._pins)
+            if self.remote is not None and self.remote.is_revoked:
+                # Meanwhile.
+                raise self.remote.revocation()
             self._contracts = catalog.contracts
         self.notes = self.notes[:MAX_LISTED_NOTES] if not changed else _notes(catalog, self.offers)
         self.refreshed_at = time.time()
@@ -247,7 +264,12 @@ class OutboundSource:
         if str(fault) != str(self.fault):
             log.warning("a source is unavailable", extra={"source": self.name, "reason": str(fault)})
         self._failures += 1
+        remote = self.remote
         self.state, self.fault = "failed", fault
+        if remote is not None and remote.is_revoked:
+            self.state = "revoked"
+            if remote.revoked_by is not None:
+                self._revoked_by[remote.key] = remote.revoked_by
         self._context.on_change(self)
 
     def accept(self, contracts: list[str] | None = None) -> list[str]:
@@ -260,7 +282,7 @@ class OutboundSource:
 
     def health(self) -> dict[str, Json]:
         """Its state, for people and for `status`: text of strangers is escaped (D-86)."""
-        offers, remote = self.offers, self.remote
+        offers, remote = self.offers if not self.is_revoked else MirroredOffers(), self.remote
         status: dict[str, Json] = {
             "name": self.name,
             "endpoint": self.settings.address,

@@ -16,6 +16,7 @@ from moot.errors import InvalidJson, MootError, TimedOut
 from moot.identity.keys import Identity
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import parse
+from moot.resilience.task_set import end_tasks
 from moot.xprotocol.delegation import MAX_LINKS
 from moot.xprotocol.events import ANNOUNCE, DELEGATE, REVOKE
 
@@ -108,8 +109,7 @@ async def stored_events(relays: RelayClient, filters: Sequence[Mapping[str, Json
             finally:
                 ended.cancel()
         finally:
-            taking.cancel()
-            await asyncio.wait({taking})
+            await end_tasks([taking])
     return found
 
 

@@ -44,13 +44,13 @@ def read_call(agent: AgentName, data: bytes) -> HookCall:
     if len(data) > MAX_CALL_BYTES:
         raise UsageError(f"the call has more than {MAX_CALL_BYTES} bytes; do it in smaller parts")
     try:
-        told: Json = strict_json.parse(data)
+        event: Json = strict_json.parse(data)
     except MalformedEnvelope as fault:
         raise UsageError(f"the hook got no JSON: {fault}") from None
-    if not isinstance(told, dict) or told.get("hook_event_name") != EVENTS[agent]:
-        event = told.get("hook_event_name") if isinstance(told, dict) else None
-        raise UsageError(f"this hook is for {EVENTS[agent]} of {agent}, and was called for {event!r}")
-    tool, given, folder = told.get("tool_name"), told.get("tool_input"), told.get("cwd")
+    if not isinstance(event, dict) or event.get("hook_event_name") != EVENTS[agent]:
+        name = event.get("hook_event_name") if isinstance(event, dict) else None
+        raise UsageError(f"this hook is for {EVENTS[agent]} of {agent}, and was called for {name!r}")
+    tool, given, folder = event.get("tool_name"), event.get("tool_input"), event.get("cwd")
     if not isinstance(tool, str) or not tool or not isinstance(given, dict) or not isinstance(folder, str):
         raise UsageError("the agent did not tell tool_name, tool_input and cwd; the call cannot be shown")
     return HookCall(tool, given, folder)

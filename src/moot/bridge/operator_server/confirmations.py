@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from moot.participant.decisions.proposal_list import SeenProposal
+from moot.participant.decisions.seen_proposal import SeenProposal
 
 # How the person was asked: by a form with the exact call, or by the address of a page.
 Question = Literal["form", "page"]

@@ -41,17 +41,12 @@ from moot.bridge.space_server.call_text import describe_deciders, proposal_link,
 from moot.errors import ApprovalRequired, McpError, MootError, UsageError
 from moot.mcp.downstream.backend import BackendCall, Change, PendingCall, ServerDescription, text_result
 from moot.mcp.downstream.client_channel import supports_forms
-from moot.mcp.eras import (
-    CLIENT_CAPABILITIES_KEY,
-    INVALID_PARAMS,
-    JsonObject,
-    OfferKind,
-    input_required,
-)
+from moot.mcp.eras import CLIENT_CAPABILITIES_KEY, JsonObject, OfferKind, input_required
 from moot.participant import JoinedSpace
-from moot.participant.decisions.proposal_list import SeenProposal
+from moot.participant.decisions.seen_proposal import SeenProposal
 from moot.protocol.operation import Json
 from moot.protocol.patterns import overlaps, read_capability
+from moot.protocol.rpc_codes import INVALID_PARAMS
 
 # What a member needs at least one of to decide anything.
 _DECIDING: Final = (

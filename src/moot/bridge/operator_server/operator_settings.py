@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from moot.errors import UsageError
-from moot.participant.decisions.proposal_list import SeenProposal
+from moot.participant.decisions.seen_proposal import SeenProposal
 
 # Narrow cases, not a policy: rules are for more than this.
 MAX_UNCONFIRMED: Final = 32

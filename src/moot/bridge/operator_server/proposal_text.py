@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from moot.bridge.operator_server.operator_settings import OperatorSettings
 from moot.mcp.eras import JsonObject
-from moot.participant.decisions.proposal_list import SeenProposal
+from moot.participant.decisions.seen_proposal import SeenProposal
 from moot.protocol import strict_json
 from moot.protocol.envelope import rfc3339
 from moot.protocol.hidden_text import has_hidden_in, show_hidden, show_hidden_in

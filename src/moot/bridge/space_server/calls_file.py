@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moot.participant.decisions.proposal_list import RecordedProposal
+from moot.participant.decisions.seen_proposal import RecordedProposal
 from moot.private_files import open_private
 from moot.protocol import strict_json
 from moot.resilience.atomic_file import write_atomically

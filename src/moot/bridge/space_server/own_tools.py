@@ -285,17 +285,22 @@ class OwnTools:
 
     async def _describe_told(self, handle: str) -> JsonObject:
         """A proposal of ours that is not known here any more: what the gateway still says about it."""
-        told = await self._space.look_up_proposal(handle)
-        if told is None or told.proposer != self._space.me:
+        found = await self._space.look_up_proposal(handle)
+        if found is None or found.proposer != self._space.me:
             raise BadArgument(
                 "the gateway knows no proposal of yours with this handle; without a handle all are shown"
             )
-        about = f"{told.method} {told.name or ''}".strip()
-        outcome = f", outcome {told.outcome}" if told.outcome is not None else ""
-        by = f" by {told.fulfilled_by}" if told.fulfilled_by is not None else ""
-        text = f"{handle}: {about} was proposed at {told.proposed_at} and is {told.state}{by}{outcome}."
-        facts: JsonObject = {"handle": handle, "method": told.method, "name": told.name, "state": told.state}
-        facts |= {"outcome": told.outcome, "approved_by": told.fulfilled_by}
+        about = f"{found.method} {found.name or ''}".strip()
+        outcome = f", outcome {found.outcome}" if found.outcome is not None else ""
+        by = f" by {found.fulfilled_by}" if found.fulfilled_by is not None else ""
+        text = f"{handle}: {about} was proposed at {found.proposed_at} and is {found.state}{by}{outcome}."
+        facts: JsonObject = {
+            "handle": handle,
+            "method": found.method,
+            "name": found.name,
+            "state": found.state,
+        }
+        facts |= {"outcome": found.outcome, "approved_by": found.fulfilled_by}
         return text_result(text, structuredContent=facts)
 
     async def _overview(self) -> JsonObject:

@@ -27,22 +27,15 @@ from moot.bridge.space_server.call_text import (
 from moot.bridge.space_server.calls_file import CallsFile, RecordedCall
 from moot.bridge.space_server.error_text import failure_result
 from moot.bridge.space_server.person_decisions import PersonDecisions
-from moot.errors import (
-    ConnectionClosed,
-    ConnectionLost,
-    McpError,
-    MootError,
-    Rejected,
-    TimedOut,
-    Withdrawn,
-)
+from moot.errors import ConnectionClosed, ConnectionLost, McpError, MootError, Rejected, TimedOut, Withdrawn
 from moot.mcp.downstream.backend import BackendCall, PendingCall, PersonDecision, text_result
 from moot.mcp.downstream.running_requests import CALL_UNWANTED
-from moot.mcp.eras import INTERNAL_ERROR, JsonObject
+from moot.mcp.eras import JsonObject
 from moot.participant import JoinedSpace, Proposal
 from moot.participant.connection.envelope_writer import new_id
-from moot.participant.decisions.proposal_list import RecordedProposal, SeenProposal
+from moot.participant.decisions.seen_proposal import RecordedProposal, SeenProposal
 from moot.protocol.operation import Json
+from moot.protocol.rpc_codes import INTERNAL_ERROR
 
 log = logging.getLogger(__name__)
 

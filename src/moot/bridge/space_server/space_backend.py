@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -24,6 +24,7 @@ from moot.bridge.space_server.error_text import failure_result
 from moot.bridge.space_server.own_tools import CALL_TOOL, OWN_NAMES, RESERVED_NAMES, OwnTools
 from moot.bridge.space_server.pending_calls import PendingCalls
 from moot.bridge.space_server.person_decisions import PersonDecisions
+from moot.bridge.space_server.shared_offers import SharedOffers
 from moot.errors import McpError, MemberLeft, MootError, NotAllowed, TimedOut, Unreachable
 from moot.mcp.downstream.backend import (
     BackendCall,
@@ -34,7 +35,7 @@ from moot.mcp.downstream.backend import (
     ServerDescription,
     text_result,
 )
-from moot.mcp.eras import INVALID_PARAMS, OFFER_KEYS, OFFER_KINDS, JsonObject, OfferKind
+from moot.mcp.eras import OFFER_KEYS, OFFER_KINDS, JsonObject, OfferKind
 from moot.offers.offer_table import Offer, OfferTable
 from moot.offers.search_settings import SearchSettings
 from moot.participant import JoinedSpace
@@ -43,6 +44,8 @@ from moot.participant.discovery.offer_discovery import OfferDiscovery
 from moot.protocol import strict_json
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
+from moot.protocol.patterns import Capability
+from moot.protocol.rpc_codes import INVALID_PARAMS
 
 if TYPE_CHECKING:
     from moot.offers.offer_search import OfferSearch
@@ -94,19 +97,30 @@ class SpaceBackend:
         offers: OfferTable | None = None,
         calls: CallsFile | None = None,
         person: PersonDecisions | None = None,
+        shared: SharedOffers | None = None,
+        more_rights: Sequence[Capability] = (),
     ) -> None:
         """`space_name` is the name that people know; `offers` may hold names of an earlier run, and `calls`
-        what was proposed in one. `person` decides for the person at the client."""
+        what was proposed in one. `person` decides for the person at the client. With `shared` another member
+        has learned what there is, for all members that this process serves. What `more_rights` would allow is
+        listed, too: the client is asked for a wider sign-in when it calls that."""
         self._space = space
         self._settings = settings or BackendSettings()
+        self._shared = shared
+        if shared is not None:
+            offers = shared.table
         self.offer_table = offers if offers is not None else OfferTable(RESERVED_NAMES)
-        self._access = OfferAccess(space)
+        self._access = OfferAccess(space, more_rights)
         self._search: OfferSearch | None = None
         self._listeners: list[Callable[[Change], None]] = []
         self._subscribed: dict[tuple[str, str], int] = {}
         self._tasks: dict[str, str] = {}
         self._stack = AsyncExitStack()
-        self.discovery = OfferDiscovery(space, self.offer_table, self._on_lists_changed)
+        self.discovery = (
+            OfferDiscovery(space, self.offer_table, self._on_lists_changed)
+            if shared is None
+            else shared.discovery
+        )
         self.pending_calls = PendingCalls(
             space,
             wait_for_others=self._settings.wait_for_others,
@@ -131,7 +145,10 @@ class SpaceBackend:
 
     async def __aenter__(self) -> SpaceBackend:
         await self._stack.enter_async_context(self.pending_calls)
-        await self._stack.enter_async_context(self.discovery)
+        if self._shared is None:
+            await self._stack.enter_async_context(self.discovery)
+        else:
+            self._stack.callback(self._shared.watch(self._on_lists_changed))
         self._space.on("mcp/request")(self._on_request)
         self._space.on("system/welcome", own=True)(self._on_welcome)
         return self
@@ -181,6 +198,8 @@ class SpaceBackend:
         return by_owner
 
     def _offer_search(self) -> OfferSearch:
+        if self._shared is not None:
+            return self._shared.search
         if self._search is None:
             # Imported at the first search: it takes longer than everything else, and few clients search.
             from moot.offers.offer_search import OfferSearch
@@ -220,7 +239,8 @@ class SpaceBackend:
 
     def _on_welcome(self, _: Envelope) -> None:
         """A new welcome: our rights may have changed, and with them what we list."""
-        self.discovery.refresh_missing()
+        if self._shared is None:
+            self.discovery.refresh_missing()
         self._on_lists_changed(set(OFFER_KINDS))
 
     def _on_request(self, envelope: Envelope) -> None:

@@ -134,21 +134,20 @@ async def _full_screen(
     options: argparse.Namespace,
 ) -> int:
     from moot.tui.run_terminal import run_terminal
+    from moot.tui.terminal_options import TerminalOptions
     from moot.tui.theme import DEFAULT_THEME
 
     context = ClientContext(
         space, default_to=where.default_to, timeout_seconds=options.timeout, is_interactive=True
     )
-    code = await run_terminal(
-        space,
-        coming,
-        context,
+    terminal = TerminalOptions(
         space_label=where.space or "the space",
         verbose=options.all,
         theme=options.theme or DEFAULT_THEME,
         bell=options.bell,
         take_back_seconds=options.take_back,
     )
+    code = await run_terminal(space, coming, context, terminal)
     if space.close_reason is not None:
         words = f"the connection ended: {space.close_reason.code} {space.close_reason.reason}".rstrip()
         print(f"moot: {printable(words)}", file=sys.stderr, flush=True)
@@ -203,9 +202,9 @@ class Person:
             return
         for envelope in before[-self._options.n :] if self._options.n > 0 else []:
             screen.envelope(envelope)
-        others = ", ".join(space.roster) or "nobody else"
+        others = ", ".join(space.roster) or "nobody"
         where = self._where.space or "the space"
-        screen.lines([f"you are {space.me} in {where}; here: {others}. /help helps"])
+        screen.lines([f"joined {where} as {space.me}; also here: {others}. /help for help"])
         known = {envelope.id for envelope in before}
         for seen in space.proposals.open():
             if seen.id in known:
@@ -238,7 +237,7 @@ class Person:
 
     def _hint(self, id: str) -> list[str]:
         number = self.context.number(id)
-        return [f"    /approve {number} does it, /reject {number} declines it"]
+        return [f"    /approve {number} approves it, /reject {number} rejects it"]
 
     def _stream_opened(self, info: StreamInfo) -> None:
         self._background.start(self._read(info))

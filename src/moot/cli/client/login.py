@@ -71,16 +71,18 @@ def log_out(options: argparse.Namespace) -> int:
     if store.load(gateway) is None:
         print(f"not signed in at {gateway}", file=sys.stderr)
         return 1
-    told = False
+    is_signed_out = False
     try:
         token = current_token(store, gateway)
         headers = {"Authorization": f"Bearer {token}"}
-        told = httpx2.post(f"{gateway}/oidc/sign-out", headers=headers, timeout=10).status_code == 200
+        is_signed_out = (
+            httpx2.post(f"{gateway}/oidc/sign-out", headers=headers, timeout=10).status_code == 200
+        )
     except (MootError, httpx2.HTTPError):
         pass
     with store.lock():
         store.save(gateway, None)
-    if told:
+    if is_signed_out:
         print("Signed out.")
         return 0
     print("Forgotten here; the gateway could not be told: open connections last until their token ends.")

@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
 def _ask_for_token(settings: ConnectSettings, options: argparse.Namespace) -> dict[str, Json]:
     from urllib.parse import quote
 
-    from moot.config.connect_settings import read_token
+    from moot.private_files import token_from
 
     body: dict[str, Json] = {"seconds": options.seconds}
     if options.only:
@@ -76,14 +76,14 @@ def _ask_for_token(settings: ConnectSettings, options: argparse.Namespace) -> di
     if options.admin_token_file is None:
         if options.member is not None:
             raise UsageError("a token of somebody else needs --admin-token-file FILE")
-        token = settings.token
+        token = settings.token.reveal()
         who = settings.participant or _own_name(settings)
         path = f"participants/{quote(who, safe='')}/tokens"
     else:
-        token = read_token(options.admin_token_file)
+        token = token_from(options.admin_token_file)
         who = options.member or settings.participant or _own_name(settings)
         path = f"admin/participants/{quote(who, safe='')}/tokens"
-    return _request("POST", settings, path, token.reveal(), params=params, json=body)
+    return _request("POST", settings, path, token, params=params, json=body)
 
 
 def _own_name(settings: ConnectSettings) -> str:
@@ -110,9 +110,9 @@ def _request(method: str, settings: ConnectSettings, path: str, token: str, **mo
     is_json = answer.headers.get("content-type", "").startswith("application/json")
     body = answer.json() if is_json else {}
     if answer.status_code not in (200, 201):
-        said = (
+        why = (
             body.get("message") or body.get("error") or f"the gateway replied with HTTP {answer.status_code}"
         )
-        raise Refused(str(said))
+        raise Refused(str(why))
     found: dict[str, Any] = body
     return found

@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _perform(options: argparse.Namespace) -> int:
-    from moot.cli.client.operation_output import print_result
+    from moot.cli.client.operation_output import print_proposed, print_result
     from moot.participant import ParticipantLimits, connect
     from moot.tui.operations.operation import ClientContext
 
@@ -114,7 +114,12 @@ async def _perform(options: argparse.Namespace) -> int:
         reconnect=False,
         limits=limits,
     ) as space:
-        context = ClientContext(space, default_to=settings.default_to, timeout_seconds=options.timeout)
+        context = ClientContext(
+            space,
+            default_to=settings.default_to,
+            timeout_seconds=options.timeout,
+            on_proposed=lambda proposal: print_proposed(space, proposal, settings.url, options.timeout),
+        )
         if operation.needs_history:
             context.history = await space.recall()
         result = await operation.run(context, options)

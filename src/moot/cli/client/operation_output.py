@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import TYPE_CHECKING
 
 from moot.cli.exit_codes import exit_code_of
 from moot.cli.program import complain
@@ -11,6 +12,9 @@ from moot.cli.table_output import print_table
 from moot.errors import MootError
 from moot.tui.operations.operation import OperationResult, error_code
 from moot.tui.terminal_escape import printable
+
+if TYPE_CHECKING:
+    from moot.participant import JoinedSpace, Proposal
 
 
 def print_result(result: OperationResult, *, as_json: bool) -> None:
@@ -25,6 +29,31 @@ def print_result(result: OperationResult, *, as_json: bool) -> None:
             for part in line.split("\n"):
                 print(printable(part))
     sys.stdout.flush()
+
+
+def print_proposed(space: JoinedSpace, proposal: Proposal, gateway: str, seconds: float | None) -> None:
+    """Say on stderr that a call waits for a decision, who can decide and how, and what ends it."""
+    from moot.bridge.space_server.call_text import (
+        console_address,
+        describe_deciders,
+        proposal_link,
+        who_can_approve,
+    )
+
+    seen = proposal.seen
+    if seen.status != "pending":
+        # A rule has decided already.
+        return
+    names = who_can_approve(space, seen.to[0] if seen.to else "", seen.method, seen.params)
+    link = proposal_link(console_address(gateway), space.space, seen.id)
+    end = "" if seconds is None else f" So do {seconds:g} s without a decision."
+    lines = (
+        f"proposed as {seen.id}; waiting for a decision",
+        describe_deciders(names, link, seen.id),
+        f"Ctrl-C withdraws it.{end}",
+    )
+    for line in lines:
+        complain(f"moot: {printable(line)}")
 
 
 def print_error(fault: MootError, *, as_json: bool) -> int:

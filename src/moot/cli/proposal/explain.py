@@ -66,8 +66,8 @@ def run(options: argparse.Namespace) -> int:
         )
     found = replace(found, notes=(*found.notes, *sign_in_notes(journal, decision)))
     if options.json:
-        told = found.as_json()
-        fields = {"id": told.pop("proposal"), "reason": told.pop("why"), **told}
+        shown = found.as_json()
+        fields = {"id": shown.pop("proposal"), "reason": shown.pop("why"), **shown}
         print(json.dumps(fields, ensure_ascii=False))
         return 0
     for line in found.lines():

@@ -52,6 +52,17 @@ def add_actions(group: Any) -> None:
     )
     dismiss.add_argument("suggestion", metavar="ID")
     dismiss.add_argument("--reason", default="", metavar="TEXT")
+    review = _add_action(
+        group,
+        "review",
+        _review,
+        "show what rules decided and nobody has reviewed, or say that it was right",
+        "  moot rules review                              what nobody has reviewed yet\n"
+        "  moot rules review --confirm 3f1c-77            all that was shown up to this one was right\n"
+        "  moot rules stop --about 3f1c-77                this one was wrong\n",
+    )
+    review.add_argument("rule", nargs="?", metavar="RULE", help="only of this rule (default: all rules)")
+    review.add_argument("--confirm", metavar="ID", help="the last of the decisions that were right")
     stop = _add_action(
         group,
         "stop",
@@ -151,6 +162,8 @@ async def _list(space: JoinedSpace, options: argparse.Namespace) -> Any:
     if not options.json:
         if found["stopped"] is not None:
             print(printable(f"STOPPED by {found['stopped']['by']}: {found['stopped']['why']}"))
+            if found.get("resumed_by"):
+                print(printable(f"resumed by {', '.join(found['resumed_by'])}; another person has to, too"))
         if found["fault"] is not None:
             print(printable(f"the rules cannot be read: {found['fault']}"))
         if found["shadow"]:
@@ -186,8 +199,16 @@ def _rules_table(rules: list[Any]) -> TextTable:
         )
         for each in rules
     ]
-    details = [[each["words"], *([f"since {each['why']}"] if each["why"] else [])] for each in rules]
+    details = [_rule_details(each) for each in rules]
     return TextTable(("RULE", "STATE", "DECISIONS", "LEFT"), rows, details, right={2, 3})
+
+
+def _rule_details(rule: dict[str, Any]) -> list[str]:
+    lines = [rule["words"], *([f"since {rule['why']}"] if rule["why"] else [])]
+    if rule.get("review_due"):
+        lines.append(f"{rule['unreviewed']} decisions should be reviewed: moot rules review")
+    by = rule.get("resumed_by")
+    return [*lines, f"resumed by {', '.join(by)}; another person has to, too"] if by else lines
 
 
 def _renamed(fields: dict[str, Any], **names: str) -> dict[str, Any]:
@@ -205,8 +226,10 @@ async def _report(space: JoinedSpace, options: argparse.Namespace) -> Any:
             print_table(_outcomes_table(found["rule_history"]))
         for name, record in found["shadow"].items():
             total = record["agreements"] + record["conflicts"]
-            said = f"agrees with {record['agreements']} of {total} decisions"
-            print(printable(f"{name} in shadow mode: {said}; error rate up to {record['error_bound']:.0%}"))
+            agreement = f"agrees with {record['agreements']} of {total} decisions"
+            print(
+                printable(f"{name} in shadow mode: {agreement}; error rate up to {record['error_bound']:.0%}")
+            )
     return found
 
 
@@ -302,6 +325,43 @@ def _read_narrowed_rule(file: Path) -> Any:
     return rule_as_json(rules[0])
 
 
+async def _review(space: JoinedSpace, options: argparse.Namespace) -> Any:
+    reviews = (await _ask(space, options, "trust_reviews"))["reviews"]
+    decisions = [
+        {"rule": each["rule"], **decision}
+        for each in reviews
+        if options.rule in (None, each["rule"])
+        for decision in each["decisions"]
+    ]
+    if options.confirm is not None:
+        return await _confirm_review(space, options, [each["id"] for each in decisions])
+    if not options.json:
+        if not decisions:
+            print("there is nothing to review")
+            return decisions
+        rows = [(each["id"], each["rule"], each.get("proposer", "")) for each in decisions]
+        details = [
+            [f"{each.get('tool') or ''} {json.dumps(each.get('arguments', {}), ensure_ascii=False)}".strip()]
+            for each in decisions
+        ]
+        print_table(TextTable(("PROPOSAL", "RULE", "PROPOSER"), rows, details))
+        only = f" {options.rule}" if options.rule else ""
+        print(f"all of this was right: moot rules review{only} --confirm {decisions[-1]['id']}")
+        print("one of it was wrong: moot rules stop --about PROPOSAL")
+    return decisions
+
+
+async def _confirm_review(space: JoinedSpace, options: argparse.Namespace, ids: list[str]) -> Any:
+    if options.confirm not in ids:
+        raise UsageError(f"{options.confirm} does not wait for a review: `moot rules review` shows what does")
+    # What a rule decided since that was shown stays unreviewed.
+    shown = ids[: ids.index(options.confirm) + 1]
+    sent, _ = await _send_and_wait(space, options, "trust/accept", {"reviewed": shown})
+    if not options.json:
+        print(f"reviewed {len(shown)} {'decision' if len(shown) == 1 else 'decisions'}")
+    return {"id": sent.id, "kind": "trust/accept", "reviewed": shown}
+
+
 async def _dismiss(space: JoinedSpace, options: argparse.Namespace) -> Any:
     from moot.tui.rule_commands import send_and_wait
 
@@ -355,8 +415,14 @@ async def _resume(space: JoinedSpace, options: argparse.Namespace) -> Any:
     payload, done = {"resume": True}, "rules decide again"
     if options.rule:
         payload, done = {"lift": options.rule}, f"rule {options.rule} decides again"
-    sent, _ = await _send_and_wait(space, options, "trust/accept", payload)
-    return _print_sent(options, "trust/accept", sent, done)
+    sent, answer = await _send_and_wait(space, options, "trust/accept", payload)
+    by = answer.payload.get("resumed_by")
+    if isinstance(by, list):
+        people = answer.payload.get("accepting_people")
+        what = f"rule {options.rule} decides" if options.rule else "rules decide"
+        done = f"resumed as {len(by)} of {people} people; {what} nothing until another person resumes, too"
+    found = _print_sent(options, "trust/accept", sent, done)
+    return {**found, "resumed_by": by, "accepting_people": people} if isinstance(by, list) else found
 
 
 def _print_sent(options: argparse.Namespace, kind: str, sent: SentEnvelope, words: str) -> Any:

@@ -105,11 +105,11 @@ def _diff(options: argparse.Namespace) -> int:
 
 
 def _change_line(change: RuleChange) -> str:
-    said = f"{_SIGNS[change.change]} {change.rule} ({change.decision}): {change.change}"
+    line = f"{_SIGNS[change.change]} {change.rule} ({change.decision}): {change.change}"
     if change.fields:
-        said += f" in {', '.join(change.fields)}"
-        said += f"; may match more: {change.wider}" if change.wider else "; matches the same or less"
-    return said
+        line += f" in {', '.join(change.fields)}"
+        line += f"; may match more: {change.wider}" if change.wider else "; matches the same or less"
+    return line
 
 
 def _call_as_json(each: CallDifference) -> dict[str, Any]:
@@ -140,13 +140,13 @@ def _replay(options: argparse.Namespace) -> int:
     changed = [each for each in shown if old is not None or each.effect != "same"]
     counts = Counter(each.effect for each in shown)
     if options.json:
-        told = {
+        fields = {
             "proposals": len(found),
             "effects": dict(counts),
             "rules": _by_rule(found),
             "changed": [each.as_json() for each in changed],
         }
-        print(json.dumps(told, ensure_ascii=False))
+        print(json.dumps(fields, ensure_ascii=False))
     else:
         _print_replay(found, changed, counts, compared=old is not None)
     return 1 if counts["contradicts"] else 0

@@ -79,8 +79,8 @@ def _run(options: argparse.Namespace) -> int:
     counts = {
         word: sum(rule.decision == word for rule in found.rules) for word in ("approve", "reject", "ask")
     }
-    said = ", ".join(f"{count} {word}" for word, count in counts.items())
-    print(f"{len(found.rules)} rules: {said}", file=sys.stderr)
+    summary = ", ".join(f"{count} {word}" for word, count in counts.items())
+    print(f"{len(found.rules)} rules: {summary}", file=sys.stderr)
     return 0
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli import program
 from moot.cli.client.connect_options import add_connect_options, connect_settings_of
+from moot.cli.member_options import add_log_level
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
@@ -72,6 +73,13 @@ def add_command(commands: Any, name: str) -> None:
         metavar="SHARE",
         help="of what a suggested rule covers, left to people anyway (default 0.05)",
     )
+    add(
+        "--review",
+        type=float,
+        metavar="SHARE",
+        help="of a suggested rule's decisions, unreviewed before people are asked to review them (default"
+        " 0.02; 0: never)",
+    )
     add("--no-suggestions", action="store_true", help="apply rules, suggest none")
     add("--call-seconds", type=float, default=300.0, metavar="N", help="longest call (default 300)")
     add(
@@ -81,7 +89,7 @@ def add_command(commands: Any, name: str) -> None:
         help="serve counts for Prometheus at /metrics (default: no)",
     )
     add("--metrics-host", default="127.0.0.1", metavar="HOST", help="where (default 127.0.0.1)")
-    add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="(default info)")
+    add_log_level(parser)
     add_connect_options(parser)
     parser.set_defaults(run=run)
 
@@ -148,6 +156,10 @@ def _settings(options: argparse.Namespace) -> ApproverSettings:
         if not 0 <= options.check < 1:
             raise UsageError(f"--check {options.check:g}: a share below 1, such as 0.05")
         learning = replace(learning, check_share=options.check)
+    if options.review is not None:
+        if not 0 <= options.review < 1:
+            raise UsageError(f"--review {options.review:g}: a share below 1, such as 0.02")
+        learning = replace(learning, review_share=options.review)
     return ApproverSettings(
         shadow=options.shadow,
         budget=options.budget,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from moot.cli import program
+from moot.cli.member_options import add_log_level
 from moot.cli.tls_options import add_tls_options, tls_files_of, warn_without_tls
 
 _EXAMPLES = """\
@@ -61,7 +62,7 @@ def add_command(commands: Any, name: str) -> None:
         action="store_true",
         help="no rate limits for connections and senders; for closed networks and benchmarks",
     )
-    add("--log-level", default="info", choices=("debug", "info", "warning", "error"), help="default info")
+    add_log_level(parser)
     parser.set_defaults(run=run)
 
 

@@ -230,7 +230,7 @@ def _stats(options: argparse.Namespace) -> int:
         kinds = connection.execute(
             "SELECT kind, count(*) FROM events GROUP BY kind ORDER BY count(*) DESC, kind LIMIT ?", (_LISTED,)
         ).fetchall()
-    said = {
+    fields = {
         "events": count,
         "bytes": size,
         "senders": senders,
@@ -242,7 +242,7 @@ def _stats(options: argparse.Namespace) -> int:
         "kinds": dict(kinds),
     }
     if options.json:
-        print(orjson.dumps(said).decode())
+        print(orjson.dumps(fields).decode())
         return 0
     print(f"{count:,} events, {size:,} bytes, from {senders:,} senders to {recipients:,} recipients")
     if count:

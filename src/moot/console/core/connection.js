@@ -7,7 +7,8 @@
  *
  * The token goes into the first frame and into an Authorization header, never into a URL (D-20).
  * The gateway replays nothing. After each welcome the recent history is fetched over HTTP (D-40) and put
- * before what arrived since; if it does not reach back to a message received before the loss, a gap is reported.
+ * before what arrived since. If it does not reach back to a message received before the loss, the journal is read
+ * until it does; only if that is not possible, or takes too long, a gap is reported.
  */
 import { membersOf, parseJson, textAt } from "./json-text.js";
 import { MessageQueue } from "./message-queue.js";
@@ -31,6 +32,8 @@ const FINAL_CLOSE_CODES = {
   4002: "you were shut down; reconnect when someone asks you to",
   4003: "you were removed from the space; this token is no longer valid",
 };
+/** @type {import("./missed-messages.js").Missed} */
+const NOT_READ = { raws: [], isWhole: false, canLoad: true, reason: "the messages sent in the meantime could not be loaded" };
 // A connection ends so with its token, and is refused so when it comes with one that has ended.
 const ENDED_WITH_TOKEN = [1008, 4003];
 
@@ -38,7 +41,8 @@ const ENDED_WITH_TOKEN = [1008, 4003];
  * @typedef {object} Handlers
  * @property {(raw: string, past: boolean) => void} onEnvelope
  * @property {(id: string, data: string | Uint8Array) => void} onFrame
- * @property {(reason: string, since: number) => void} gap
+ * @property {(reason: string, since: number, canLoad: boolean) => void} gap
+ * @property {(isKnown: (id: string) => boolean) => Promise<import("./missed-messages.js").Missed>} readMissed from the journal
  * @property {() => void} onStateChange
  */
 
@@ -152,7 +156,7 @@ export class Connection {
     // Messages that also arrived over the socket are processed in their own place, after the welcome.
     const live = new Set(buffered.map((raw) => idOf(raw)));
     /** @type {string[]} */
-    const missed = [];
+    let missed = [];
     let overlaps = false;
     for (const raw of history.messages) {
       const id = idOf(raw);
@@ -160,7 +164,15 @@ export class Connection {
       if (this.isKnown(id)) overlaps = true;
       else missed.push(raw);
     }
-    if (this.everLive && !overlaps) this._handlers.gap(history.problem || "the gateway no longer has all messages sent in the meantime", this._lostAt);
+    if (this.everLive && !overlaps) {
+      const recent = new Set(missed.map(idOf));
+      const found = await this._handlers.readMissed((id) => this.isKnown(id) && !recent.has(id) && !live.has(id)).catch(() => NOT_READ);
+      if (this._socket !== socket || this._buffered === null) return;
+      // What came over the socket since then is in its own place, too.
+      for (const raw of buffered) live.add(idOf(raw));
+      missed = found.raws.filter((raw) => !recent.has(idOf(raw)) && !live.has(idOf(raw))).concat(missed);
+      if (!found.isWhole) this._handlers.gap(found.reason || history.problem, this._lostAt, found.canLoad);
+    }
     let at = 0;
     const replay = (/** @type {number} */ until) => {
       while (at < missed.length && performance.now() < until) this._dispatch(missed[at++], true);

@@ -5,7 +5,7 @@
  * `mcp.response.tools/call:read_file`, or `x_origin.kind` of a translated copy); otherwise it is looked up.
  */
 
-import { membersOf, textAt } from "./json-text.js";
+import { hasFragileNumbers, membersOf, textAt } from "./json-text.js";
 
 /** @typedef {{base: string, method: string, name: string}} Operation */
 
@@ -89,7 +89,7 @@ export function summary(envelope, operation, raw = "") {
   const text = (/** @type {any} */ each) => (typeof each === "string" ? each : "");
   if (kind === "chat") return text(payload.text);
   if (kind.startsWith("reasoning/")) return reasoningText(payload);
-  if (kind === "mcp/response") return payload.error ? `error: ${text(payload.error.message) || payload.error.code}` : resultSummary(payload.result);
+  if (kind === "mcp/response") return payload.error ? `error: ${text(payload.error.message) || payload.error.code}` : resultSummary(payload.result, raw);
   if (kind.startsWith("mcp/") && operation.method && payload.params !== undefined) return argumentsSummary(payload.params, raw);
   if (/^mcp\/(request|proposal)/.test(kind) && operation.method) return "";
   if (kind === "system/presence") return `${payload.participant?.id ?? "someone"} ${{ join: "joined", leave: "left", invited: "was invited" }[String(payload.event)] ?? payload.event}${payload.reason ? `: ${text(payload.reason)}` : ""}`;
@@ -100,7 +100,12 @@ export function summary(envelope, operation, raw = "") {
   if (kind.startsWith("trust/")) return trustSummary(payload);
   if (kind.startsWith("participant/") || kind.startsWith("space/")) return [payload.participant_id, payload.status, payload.reason].filter((each) => typeof each === "string").join(" · ");
   const first = payload.reason ?? payload.text ?? payload.message;
-  return typeof first === "string" ? first : envelope.payload === undefined ? "" : JSON.stringify(payload).slice(0, 400);
+  return typeof first === "string" ? first : envelope.payload === undefined ? "" : exactText(payload, raw, ["payload"]).slice(0, 400);
+}
+
+/** JSON of a part of an envelope, to the last digit. @param {any} value @param {string} raw @param {string[]} path */
+function exactText(value, raw, path) {
+  return (raw.length <= MAX_EXACT && hasFragileNumbers(raw) ? textAt(raw, path) : null) ?? JSON.stringify(value) ?? "";
 }
 
 /** D-92: a rule's name and state, or a suggestion's text. @param {any} payload */
@@ -111,35 +116,36 @@ function trustSummary(payload) {
   return `${named.filter((each) => typeof each === "string").join(" ")}${typeof more === "string" && more ? `: ${more}` : ""}` || "all rules";
 }
 
-/** @param {any} result */
-function resultSummary(result) {
-  if (result === null || typeof result !== "object") return result === undefined ? "" : JSON.stringify(result);
+/** @param {any} result @param {string} raw */
+function resultSummary(result, raw) {
+  if (result === null || typeof result !== "object") return result === undefined ? "" : exactText(result, raw, ["payload", "result"]);
   if (Array.isArray(result.content)) {
     const text = result.content.map((/** @type {any} */ each) => (typeof each?.text === "string" ? each.text.slice(0, 400) : `[${each?.type ?? "?"}]`)).join(" ");
     return result.isError ? `failed: ${text}` : text;
   }
   for (const list of ["tools", "resources", "prompts"]) if (Array.isArray(result[list])) return `${result[list].length} ${list}`;
-  return JSON.stringify(result).slice(0, 400);
+  return exactText(result, raw, ["payload", "result"]).slice(0, 400);
 }
 
-// Numbers that `JSON.parse` may change: long ones, 1.0, 1e400.
-const FRAGILE = /\d{16}|\d\.\d*0(?!\d)|\d[eE][-+]?\d/;
 // Looking for them in more text than this would take longer than a summary is worth.
 const MAX_EXACT = 20_000;
+
+/** @type {Map<string, string>} */
+const NO_TEXTS = new Map();
 
 /** The texts of arguments with such numbers, by name. @param {any} params @param {string} raw @returns {Map<string, string>} */
 function fragileTexts(params, raw) {
   const at = raw.indexOf('"params"');
-  if (at < 0 || raw.length - at > MAX_EXACT || !FRAGILE.test(raw.slice(at))) return new Map();
+  if (at < 0 || raw.length - at > MAX_EXACT || !hasFragileNumbers(raw.slice(at))) return NO_TEXTS;
   const text = textAt(raw, params?.arguments === undefined ? ["payload", "params"] : ["payload", "params", "arguments"]);
-  return text?.startsWith("{") ? new Map(membersOf(text).map((each) => [each.key, each.text])) : new Map();
+  return text?.startsWith("{") ? new Map(membersOf(text).map((each) => [each.key, each.text])) : NO_TEXTS;
 }
 
 /** @param {any} params @param {string} raw */
 function argumentsSummary(params, raw) {
   const given = params?.arguments ?? params;
   if (given === null || typeof given !== "object") return JSON.stringify(given) ?? "";
-  const exact = fragileTexts(params, raw);
+  const exact = Object.values(given).some((each) => typeof each === "number" || (each !== null && typeof each === "object")) ? fragileTexts(params, raw) : NO_TEXTS;
   return Object.entries(given)
     .filter(([key]) => key !== "name" || params?.arguments !== undefined)
     .map(([key, value]) => `${key}=${typeof value === "string" ? value.slice(0, 200) : (exact.get(key) ?? JSON.stringify(value) ?? "").slice(0, 200)}`)

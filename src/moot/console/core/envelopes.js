@@ -8,6 +8,7 @@
  */
 import { trimMap } from "./bounded-map.js";
 import { addressees, correlations, operationOf, formatOperation, summary } from "./envelope-fields.js";
+import { parseEnvelope } from "./json-text.js";
 import { parseTime } from "./time.js";
 
 /**
@@ -26,6 +27,7 @@ import { parseTime } from "./time.js";
  * @property {string} raw the text as it was received
  * @property {string} root the conversation
  * @property {boolean} failed a refusal, a failed result, a rejection
+ * @property {boolean} [canLoad] of a gap: what is missing is in the journal
  */
 
 // Twice the number that the console must be able to scroll; when it is full, the oldest fiftieth is dropped.
@@ -37,9 +39,10 @@ const MAX_OPERATIONS = 50_000;
 const MAX_SUMMARY_CHARACTERS = 240;
 
 export class Envelopes {
-  /** @param {number} [max] rows that are kept @param {number} [number] of the first row; others count on from there */
-  constructor(max = MAX_ROWS, number = 0) {
+  /** @param {number} [max] rows that are kept @param {number} [number] of the first row; others count on from there @param {boolean} [keepsEffects] whether `effectsOf` is asked */
+  constructor(max = MAX_ROWS, number = 0, keepsEffects = true) {
     this.max = max;
+    this._keepsEffects = keepsEffects;
     /** @type {Row[]} */
     this._rows = [];
     this._start = 0;
@@ -58,8 +61,6 @@ export class Envelopes {
     this.conversations = new Map();
     /** @type {Map<string, import("./envelope-fields.js").Operation>} */
     this._operations = new Map();
-    /** @type {Map<string, number>} how many of each kind, for the filter */
-    this.kinds = new Map();
   }
 
   get size() {
@@ -94,7 +95,7 @@ export class Envelopes {
 
   /** The whole envelope, parsed again. @param {Row} row @returns {any} */
   envelope(row) {
-    return row.type === "gap" ? null : JSON.parse(row.raw);
+    return row.type === "gap" ? null : parseEnvelope(row.raw);
   }
 
   /**
@@ -109,10 +110,9 @@ export class Envelopes {
     return row;
   }
 
-  /** Add a row of another store, under a number of this one. @param {Row} row @returns {Row} */
+  /** Add a row of another store, under a number of this one and in the same conversation. @param {Row} row @returns {Row} */
   addCopy(row) {
     const copy = { ...row, n: this.next };
-    if (row.type === "envelope") copy.root = this._rootOf(copy);
     this._append(copy);
     return copy;
   }
@@ -128,7 +128,6 @@ export class Envelopes {
       row.n = this.first - added.length + index;
       this._byId.set(row.id, row.n);
       this.characters += row.raw.length;
-      this.kinds.set(row.kind, (this.kinds.get(row.kind) ?? 0) + 1);
     });
     this._rows = added.concat(this._rows.slice(this._start));
     this._start = 0;
@@ -148,7 +147,7 @@ export class Envelopes {
       this.conversations.delete(row.id);
     }
     for (const [root, rows] of joined) this.conversations.set(root, { root, rows: rows.concat(this.conversations.get(root)?.rows ?? []).sort((a, b) => a - b) });
-    for (const row of added.toReversed()) for (const id of row.about) this._effects.set(id, [row.n, ...(this._effects.get(id) ?? [])]);
+    if (this._keepsEffects) for (const row of added.toReversed()) for (const id of row.about) this._effects.set(id, [row.n, ...(this._effects.get(id) ?? [])]);
     return added.length;
   }
 
@@ -183,10 +182,10 @@ export class Envelopes {
     };
   }
 
-  /** A place where something may be missing. @param {string} reason @param {number} at */
-  addGap(reason, at) {
+  /** A place where something may be missing. @param {string} reason @param {number} at @param {boolean} canLoad */
+  addGap(reason, at, canLoad) {
     /** @type {Row} */
-    const row = { n: this.next, type: "gap", id: `gap-${at}-${this.next}`, at, from: "", to: [], kind: "gap", operation: "", about: [], context: "", summary: reason, raw: "", root: `gap-${at}-${this.next}`, failed: true };
+    const row = { n: this.next, type: "gap", id: `gap-${at}-${this.next}`, at, from: "", to: [], kind: "gap", operation: "", about: [], context: "", summary: reason, raw: "", root: `gap-${at}-${this.next}`, failed: true, canLoad };
     this._append(row);
     return row;
   }
@@ -211,18 +210,31 @@ export class Envelopes {
     this.next += 1;
     this.characters += row.raw.length;
     this._byId.set(row.id, row.n);
-    for (const id of row.about) {
-      const effects = this._effects.get(id);
-      if (effects) effects.push(row.n);
-      else this._effects.set(id, [row.n]);
+    if (this._keepsEffects) {
+      for (const id of row.about) {
+        const effects = this._effects.get(id);
+        if (effects) effects.push(row.n);
+        else this._effects.set(id, [row.n]);
+      }
     }
     this._join(row);
-    this.kinds.set(row.kind, (this.kinds.get(row.kind) ?? 0) + 1);
     if (this.size > this.max || this.characters > MAX_CHARACTERS) this._makeRoom();
   }
 
+  /** Drop a row and all that are older. @param {string} id @returns {boolean} whether it is here */
+  dropThrough(id) {
+    const n = this._byId.get(id);
+    if (n === undefined) return false;
+    this._drop(n - this.first + 1);
+    return true;
+  }
+
   _makeRoom() {
-    const enough = Math.max(1, Math.floor(this.size / 50));
+    this._drop(Math.max(1, Math.floor(this.size / 50)));
+  }
+
+  /** @param {number} enough rows, the oldest */
+  _drop(enough) {
     for (let count = 0; count < enough; count += 1) {
       const row = this._rows[this._start];
       this._rows[this._start] = /** @type {any} */ (undefined);
@@ -237,9 +249,6 @@ export class Envelopes {
         while (conversation.rows.length > 0 && conversation.rows[0] <= row.n) conversation.rows.shift();
         if (conversation.rows.length === 0) this.conversations.delete(row.root);
       }
-      const left = (this.kinds.get(row.kind) ?? 1) - 1;
-      if (left > 0) this.kinds.set(row.kind, left);
-      else this.kinds.delete(row.kind);
     }
     this._rows = this._rows.slice(this._start);
     this._start = 0;

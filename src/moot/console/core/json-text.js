@@ -165,7 +165,7 @@ export function parseJson(text) {
 
 /** @param {any} value @returns {value is Record<string, any>} */
 export function isObject(value) {
-  return value !== null && typeof value === "object" && !Array.isArray(value);
+  return value !== null && typeof value === "object" && !Array.isArray(value) && !(value instanceof NumberText);
 }
 
 /** A number as it was written, where `JSON.parse` would change it: 9007199254740993, 1.0, 1e400. */
@@ -174,14 +174,71 @@ export class NumberText {
   constructor(text) {
     this.text = text;
   }
+
+  /** To the last digit in `JSON.stringify`, where the browser can do that. */
+  toJSON() {
+    const { rawJSON } = /** @type {any} */ (JSON);
+    return rawJSON ? rawJSON(this.text) : Number(this.text);
+  }
+
+  toString() {
+    return this.text;
+  }
 }
 
-/** The parsed value for showing it: numbers that would be changed are `NumberText`. Throws SyntaxError. @param {string} text @returns {any} */
-export function parseForDisplay(text) {
+/** The same value with numbers as JavaScript has them, for computing. @param {any} value @returns {any} */
+export function withPlainNumbers(value) {
+  if (value instanceof NumberText) return Number(value.text);
+  if (Array.isArray(value)) return value.map(withPlainNumbers);
+  return isObject(value) ? Object.fromEntries(Object.entries(value).map(([key, each]) => [key, withPlainNumbers(each)])) : value;
+}
+
+// Only where a number can stand, so that it is rarely found in a text.
+const FRAGILE_NUMBER = /[:,[]\s*(?:-0[,}\]\s]|-?(?:\d[\d.]{15}|\d+\.\d*0(?!\d)|\d+(?:\.\d+)?[eE]|0\.0{6}))/;
+
+/** Whether a JSON text may have numbers that `JSON.parse` would change. @param {string} text */
+export function hasFragileNumbers(text) {
+  return FRAGILE_NUMBER.test(text);
+}
+
+// What members compare and decide by, to the last digit; other numbers of a message are computed with.
+const EXACT_MEMBERS = new Set(["capabilities", "your_capabilities", "arguments", "allows", "refuses", "default", "const", "enum", "examples"]);
+// Messages whose numbers are shown from what was parsed; the arguments of calls are taken from the text itself.
+const EXACT_KINDS = /^(?:capability\/|system\/(?:welcome|presence|error)$|moot\/roster|space\/invite|trust\/)/;
+
+/** @param {any} envelope */
+function mayNeedExactNumbers(envelope) {
+  if (typeof envelope?.kind !== "string") return false;
+  // Of results, what an approver says of its rules, and what tools want. At a thousand a second, the others are not looked at.
+  if (envelope.kind.startsWith("mcp/")) return envelope.kind.startsWith("mcp/response") && isObject(envelope.payload?.result) && (envelope.payload.result.structuredContent !== undefined || envelope.payload.result.tools !== undefined);
+  return EXACT_KINDS.test(envelope.kind);
+}
+
+// Each level reads its text again, and others choose how long and how deep it is.
+const MAX_EXACT_CHARACTERS = 256 * 1024;
+const MAX_EXACT_DEPTH = 16;
+
+/** An envelope with exact numbers in capabilities, patterns and schemas. Throws SyntaxError. @param {string} raw @returns {any} */
+export function parseEnvelope(raw) {
+  const envelope = JSON.parse(raw);
+  if (!mayNeedExactNumbers(envelope) || raw.length > MAX_EXACT_CHARACTERS || !hasFragileNumbers(raw)) return envelope;
+  const payload = textAt(raw, ["payload"]);
+  return payload === null ? envelope : { ...envelope, payload: parseMembersExactly(payload, 0) };
+}
+
+/** @param {string} text @param {number} depth @returns {any} */
+function parseMembersExactly(text, depth) {
+  if (depth > MAX_EXACT_DEPTH || !/^[{[]/.test(text)) return JSON.parse(text);
+  if (text.startsWith("[")) return membersOf(text).map((each) => parseMembersExactly(each.text, depth + 1));
+  return Object.fromEntries(membersOf(text).map((each) => [each.key, EXACT_MEMBERS.has(each.key) ? parseForDisplay(each.text, depth + 1) : parseMembersExactly(each.text, depth + 1)]));
+}
+
+/** The parsed value for showing it: numbers that would be changed are `NumberText`. Throws SyntaxError. @param {string} text @param {number} [depth] @returns {any} */
+export function parseForDisplay(text, depth = 0) {
   const trimmed = text.trim();
-  if (/^[{[]/.test(trimmed)) {
+  if (depth <= 2 * MAX_EXACT_DEPTH && /^[{[]/.test(trimmed)) {
     const parts = membersOf(trimmed);
-    return trimmed.startsWith("[") ? parts.map((each) => parseForDisplay(each.text)) : Object.fromEntries(parts.map((each) => [each.key, parseForDisplay(each.text)]));
+    return trimmed.startsWith("[") ? parts.map((each) => parseForDisplay(each.text, depth + 1)) : Object.fromEntries(parts.map((each) => [each.key, parseForDisplay(each.text, depth + 1)]));
   }
   const value = JSON.parse(trimmed);
   return typeof value === "number" && String(value) !== trimmed ? new NumberText(trimmed) : value;

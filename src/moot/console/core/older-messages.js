@@ -71,6 +71,12 @@ export class OlderMessages {
     return 0;
   }
 
+  /** The oldest messages of the page were dropped: begin again at the oldest that is left. */
+  restart() {
+    this._before = null;
+    if (this.status !== "loading") this._set("unread", "");
+  }
+
   /** Find where the oldest message of this page stands in the journal. @returns {Promise<boolean>} */
   async _align() {
     if (this._before !== null) return true;
@@ -145,4 +151,6 @@ export class OlderMessages {
 }
 
 /** A gateway that is older than this page, or that does not offer it. */
-class NotOffered extends Error {}
+class NotOffered extends Error {
+  name = "NotOffered";
+}

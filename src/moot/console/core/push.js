@@ -10,7 +10,7 @@ const REQUEST_MILLISECONDS = 20_000;
 const STORAGE_KEY = "moot.push";
 
 /** @typedef {{from: string, to: string, time_zone: string}} QuietHours */
-/** @typedef {{key: string, subscriptions: {id: string, since: string, quiet_hours: QuietHours | null}[]}} Listing */
+/** @typedef {{key: string, subscriptions: {id: string, since: string, quiet_hours: QuietHours | null}[], refused?: string | null}} Listing `refused`: why no device can be added with this token */
 /** @typedef {import("./session.js").Login} Login */
 
 /** Why this browser cannot be told here, and what to do; empty if it can. */
@@ -23,9 +23,9 @@ export function whyImpossible() {
 }
 
 /**
- * Whether notifications are on here for every token of these logins, and the quiet hours.
+ * Whether notifications are on here for every token of these logins that can have them, the quiet hours, and why none can.
  * @param {URL} base @param {Login[]} logins
- * @returns {Promise<{isOn: boolean, quietHours: QuietHours | null}>}
+ * @returns {Promise<{isOn: boolean, quietHours: QuietHours | null, refused: string}>}
  */
 export async function readPush(base, logins) {
   const found = await (await registration(base))?.pushManager?.getSubscription();
@@ -33,13 +33,19 @@ export async function readPush(base, logins) {
   /** @type {QuietHours | null} */
   let quietHours = null;
   let isOn = Boolean(found);
-  for (const token of tokensOf(logins)) {
+  const refused = [];
+  const tokens = tokensOf(logins);
+  for (const token of tokens) {
     const listing = await list(base, token);
+    if (listing.refused) {
+      refused.push(listing.refused);
+      continue;
+    }
     const own = listing.subscriptions.find((each) => each.id === id);
     isOn &&= own !== undefined && found !== null && found !== undefined && isFor(found, listing.key);
     quietHours ??= own?.quiet_hours ?? null;
   }
-  return { isOn, quietHours };
+  return { isOn, quietHours, refused: refused.length === tokens.length ? (refused[0] ?? "") : "" };
 }
 
 /**
@@ -50,8 +56,10 @@ export async function turnOn(base, logins, quietHours) {
   if ((await Notification.requestPermission()) !== "granted") throw new Error("Notifications are blocked for this page: allow them in the browser’s site settings.");
   const worker = await registration(base, { make: true });
   if (!worker) throw new Error("The browser did not install the page’s service worker. Reload the page and try again.");
-  const tokens = tokensOf(logins);
-  const { key } = await list(base, tokens[0]);
+  const listings = await Promise.all(tokensOf(logins).map(async (token) => ({ token, ...(await list(base, token)) })));
+  const tokens = listings.filter((each) => !each.refused).map((each) => each.token);
+  if (tokens.length === 0) throw new Error(listings[0]?.refused ?? "Sign in first.");
+  const [{ key }] = listings;
   let subscription = await worker.pushManager.getSubscription();
   // Made for a key that the gateway has lost: nothing that it sends would arrive.
   if (subscription && !isFor(subscription, key)) {

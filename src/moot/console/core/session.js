@@ -55,7 +55,9 @@ export class OpenSpace {
           if (envelope?.kind === "system/welcome" && envelope.payload?.more !== undefined) void this._fetchRoster(envelope.id);
         },
         onFrame: (id, data) => this.state.receiveFrame(id, data),
-        gap: (text, at) => this.state.addGap(text, at),
+        gap: (text, at, canLoad) => this.state.addGap(text, at, canLoad),
+        // Loaded when it is needed, so that the sign-in form needs little.
+        readMissed: async (isKnown) => (await import("./missed-messages.js")).readMissed(this.older, isKnown),
         onStateChange: () => {
           this._followConnection();
           this.state.changes.publish("connection");
@@ -84,6 +86,13 @@ export class OpenSpace {
   }
 
   _isHeard = false;
+
+  /** Load what is missing at a gap: what is older than it is dropped and comes back from the journal, page by page. @param {string} id of the gap @returns {Promise<number>} how many were loaded */
+  async loadGap(id) {
+    if (!this.state.dropThrough(id)) return 0;
+    this.older.restart();
+    return this.older.load();
+  }
 
   close() {
     this.heartbeat.close();

@@ -73,10 +73,18 @@ export class Chats {
    */
   addOlder(older) {
     const room = Math.max(0, MAX_CHATS - this.all.length);
+    // Dropped with the rows of its time, and back with them.
+    for (const { row } of older) {
+      const known = this.byId.get(row.id);
+      if (known) known.n = row.n;
+    }
     const chats = older.filter(({ row, payload }) => typeof payload?.text === "string" && !this.byId.has(row.id)).map(({ row, payload }) => chatOf(row, payload));
     const added = room > 0 ? chats.slice(-room) : [];
     if (added.length === 0) return;
+    // From before all others, unless they fill a gap.
+    const isGap = this.all.length > 0 && added[added.length - 1].at > this.all[0].at;
     this.all = [...added, ...this.all];
+    if (isGap) this.all.sort((a, b) => a.at - b.at);
     this.byId = new Map(this.all.map((chat) => [chat.id, chat]));
   }
 

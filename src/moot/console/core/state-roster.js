@@ -1,6 +1,7 @@
 // @ts-check
 /** The members, their capabilities, and who is paused (MEW 3.7, 3.8.1, 3.9). */
 import { correlations, addressees } from "./envelope-fields.js";
+import { textAt } from "./json-text.js";
 
 /**
  * @typedef {object} Member
@@ -14,7 +15,7 @@ import { correlations, addressees } from "./envelope-fields.js";
  * @property {number} messageCount how many messages it sent
  * @property {number} violations how many violations the gateway announced (D-32)
  * @property {{id: string, by: string, reason: string, until: number} | null} paused
- * @property {{at: number, payload: any} | null} status what it last reported of itself
+ * @property {{at: number, payload: any, text: string} | null} status what it last reported of itself, and its JSON
  * @property {string} leaveReason why it left
  * @property {string} invitedBy
  */
@@ -69,7 +70,7 @@ export class Roster {
         for (const member of this._targets(envelope, row)) if (member.id !== row.from) member.paused = null;
         return "roster";
       case "participant/status":
-        if (sender) sender.status = { at: row.at, payload };
+        if (sender) sender.status = { at: row.at, payload, text: textAt(row.raw, ["payload"]) ?? "{}" };
         return "roster";
       case "system/error":
         if (addressees(envelope).length === 0 && typeof payload.participant === "string") {

@@ -13,6 +13,7 @@ import { Roster } from "./state-roster.js";
 import { Streams } from "./state-streams.js";
 import { correlations } from "./envelope-fields.js";
 import { isHousekeeping } from "./housekeeping.js";
+import { parseEnvelope } from "./json-text.js";
 import { parseTime } from "./time.js";
 
 // The latest refusals are enough to explain what just went wrong.
@@ -36,7 +37,7 @@ export class State {
     this.changes = changes;
     this.envelopes = new Envelopes();
     /** The same without housekeeping, which is what people read. */
-    this.activity = new Envelopes();
+    this.activity = new Envelopes(undefined, 0, false);
     this.roster = new Roster();
     this.proposals = new Proposals();
     this.grants = new Grants();
@@ -67,7 +68,7 @@ export class State {
   receive(raw, options = {}) {
     let envelope;
     try {
-      envelope = JSON.parse(raw);
+      envelope = parseEnvelope(raw);
     } catch {
       return null;
     }
@@ -86,7 +87,10 @@ export class State {
     const row = this.envelopes.add(redacted ?? envelope, redacted ? JSON.stringify(redacted) : raw, Date.now());
     if (!isHousekeeping(row, this.isOwnQuestion)) this.activity.addCopy(row);
     this.changes.publish("envelopes");
-    if (row.kind.startsWith("trust/")) this.changes.publish("trust");
+    if (row.kind.startsWith("trust/")) {
+      this.hasRules ||= row.kind === "trust/rule" || row.kind === "trust/suggestion";
+      this.changes.publish("trust");
+    }
     if (row.failed || row.from === "system:gateway") this._recordRefusal(envelope, row);
     else this._countMessage(row);
     if (typeof envelope.payload === "object" || envelope.payload === undefined) {
@@ -123,6 +127,9 @@ export class State {
     return typeof envelope?.kind === "string" && typeof envelope.id === "string" ? this.envelopes.read(envelope, raw, 0) : null;
   }
 
+  /** Whether anybody spoke of a rule. */
+  hasRules = false;
+
   /** Whether this page asked it by itself; set by the session. @type {(id: string) => boolean} */
   isOwnQuestion = () => false;
 
@@ -134,12 +141,19 @@ export class State {
     if (this.streams.addFrame(id, data)) this.changes.publish("streams");
   }
 
-  /** @param {string} reason @param {number} at */
-  addGap(reason, at) {
-    this.activity.addCopy(this.envelopes.addGap(reason, at));
+  /** @param {string} reason @param {number} at @param {boolean} canLoad from the journal */
+  addGap(reason, at, canLoad) {
+    this.activity.addCopy(this.envelopes.addGap(reason, at, canLoad));
     this.proposals.markUncertain();
     this.changes.publish("envelopes");
     this.changes.publish("proposals");
+  }
+
+  /** Forget the rows up to a gap, which are in the journal. @param {string} id of the gap */
+  dropThrough(id) {
+    const isFound = this.envelopes.dropThrough(id) && this.activity.dropThrough(id);
+    if (isFound) this.changes.publish("envelopes");
+    return isFound;
   }
 
   /** Why an envelope was refused, if it was. @param {string} id @returns {Refusal | undefined} */

@@ -4,6 +4,7 @@
  * direction of writing or have no width are shown as code points, and huge text is cut, with a button for the rest.
  */
 import { el } from "./dom.js";
+import { formatNumber } from "./numbers.js";
 
 // C0 except tab and line feed, C1, soft hyphen, bidi marks, zero width, line separators, tags, variation
 // selectors supplement, BOM, interlinear marks, and lone surrogates.
@@ -107,7 +108,7 @@ export function textBlock(text, options = {}) {
         },
       },
     },
-    `Show all ${all.length.toLocaleString("en")} characters`,
+    `Show all ${formatNumber(all.length)} characters`,
   );
   return el("div", { class: "cut-block" }, body, more);
 }

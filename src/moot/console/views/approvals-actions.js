@@ -114,8 +114,8 @@ export class ApprovalActions {
         button("Approve once", () => this.approve(false), { class: "good", shortcut: "a", disabled: !able.approve, data: { first: "true" } }),
         button("Approve and grant…", () => this.grant(), { shortcut: "A", disabled: !able.grant, title: able.grant ? undefined : "Your permissions do not allow this grant" }),
         button("Reject", () => this.rejectPlainly(), { class: "danger", shortcut: "n", disabled: !able.reject }),
-        button("Reject with a reason…", () => this.reject(), { class: "danger quiet", shortcut: "r", disabled: !able.reject }),
-        able.vote && button("Vote for it", () => this.vote(), { class: "quiet", shortcut: "v", title: "Counts where the space requires several votes before a proposal can be approved" }),
+        button("Reject because…", () => this.reject(), { class: "danger quiet", shortcut: "r", disabled: !able.reject }),
+        able.vote && button("Vote", () => this.vote(), { class: "quiet", shortcut: "v", title: "Counts where the space requires several votes before a proposal can be approved" }),
       ),
     ];
   }

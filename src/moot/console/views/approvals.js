@@ -7,6 +7,7 @@
  * buttons do nothing for as long. New ones are added at the end, so that nothing moves under the pointer.
  */
 import { button, el, replace } from "../core/dom.js";
+import { formatNumber } from "../core/numbers.js";
 import { waitsForOthers } from "../core/state-proposals.js";
 import { registerView } from "../core/router.js";
 import { escapeHidden, nameOf, oneLine } from "../core/text.js";
@@ -14,7 +15,7 @@ import { ago } from "../core/time.js";
 import { ApprovalActions } from "./approvals-actions.js";
 import { alertSwitches, alertInAllSpaces, alertNewProposals } from "./approvals-alerts.js";
 import { MAX_AT_ONCE, approveSelected, rejectSelected } from "./approvals-bulk.js";
-import { settledText, titleOf, toldText } from "./proposal-decisions.js";
+import { settledText, titleOf, recordText } from "./proposal-decisions.js";
 import { ProposalList } from "./approvals-list.js";
 import { proposalView } from "./proposal-view.js";
 import { proposalHistory } from "./proposal-history.js";
@@ -81,7 +82,7 @@ class ApprovalsView {
         r: ["No, with words: reject with a reason, or reject the selected ones", () => this._reject()],
         A: ["Approve and grant", () => this._actions.grant()],
         "g g": ["Approve and grant", () => this._actions.grant()],
-        v: ["Vote for it (press twice)", (event) => event.repeat || this._actions.vote()],
+        v: ["Vote (press twice)", (event) => event.repeat || this._actions.vote()],
         w: ["Withdraw your own (press twice)", (event) => event.repeat || this._actions.withdraw()],
         x: ["Select or deselect", () => this._list.toggle(this.selected)],
         Escape: ["Cancel; clear the selection", () => this._escape()],
@@ -267,7 +268,7 @@ class ApprovalsView {
     const rest = this._body.scrollHeight - this._body.clientHeight - this._body.scrollTop;
     const lines = Math.round(rest / LINE_PIXELS);
     this._fold.hidden = lines < 2 || this._shown === null;
-    if (!this._fold.hidden) this._fold.textContent = `${lines.toLocaleString("en")} more lines below ↓`;
+    if (!this._fold.hidden) this._fold.textContent = `${formatNumber(lines)} more lines below ↓`;
   }
 
   /** @param {Proposal[]} waiting */
@@ -314,7 +315,7 @@ class ApprovalsView {
     if (this._wanted !== id || this._proposals.byId.has(id)) return;
     if (found.problem) show(el("strong", {}, "Could not load this proposal"), el("p", {}, escapeHidden(found.problem)), button("Retry", () => void this._find(id), { class: "small" }));
     else if (!found.told) show(el("strong", {}, "Unknown proposal"), el("p", {}, "It may be too old, or from another space: ", el("bdi", { class: "mono" }, oneLine(id, 60))));
-    else show(el("strong", { class: "mono" }, oneLine(found.told.name || found.told.method || id, 60)), el("p", {}, "Proposed by ", nameOf(String(found.told.proposer)), ": ", escapeHidden(toldText(found.told)), "."), el("p", { class: "soft" }, "Its arguments are in the journal."));
+    else show(el("strong", { class: "mono" }, oneLine(found.told.name || found.told.method || id, 60)), el("p", {}, "Proposed by ", nameOf(String(found.told.proposer)), ": ", escapeHidden(recordText(found.told)), "."), el("p", { class: "soft" }, "Its arguments are in the journal."));
   }
 
   close() {

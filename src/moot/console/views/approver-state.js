@@ -37,6 +37,9 @@ import { mayAllow } from "./capability-covers.js";
  * @property {string} why
  * @property {number} hits as reported, before `since`
  * @property {number | null} left
+ * @property {number} unreviewed decisions that nobody has reviewed
+ * @property {boolean} reviewDue
+ * @property {string[]} resumedBy people who want to resume it, where several have to
  *
  * @typedef {{proposal: string, id: string, n: number, rule: string, at: number, from: string, tool: string, approved: boolean}} RuleDecision
  * @typedef {{day: string, people: number, rules: number}} Day
@@ -66,6 +69,8 @@ class RuleRecord {
     this.stopped = null;
     this.fault = "";
     this.shadow = false;
+    /** Of all rules together, as reported. @type {{count: number, seconds: number, left: number} | null} */
+    this.budget = null;
     /** @type {Day[]} */
     this.days = [];
     /** Outcomes of each rule by day. @type {RuleDay[]} */
@@ -90,6 +95,19 @@ class RuleRecord {
   left(name) {
     const reported = this.rules.get(name)?.left ?? null;
     return reported === null ? null : Math.max(0, reported - (this.counted.get(name) ?? 0));
+  }
+
+  /** What is left for all rules together; null without a budget. @returns {number | null} */
+  get budgetLeft() {
+    if (this.budget === null) return null;
+    let decided = 0;
+    for (const count of this.counted.values()) decided += count;
+    return Math.max(0, this.budget.left - decided);
+  }
+
+  /** Whether it changes with the time alone what rules may still decide. */
+  get hasLimits() {
+    return this.budget !== null || [...this.rules.values()].some((each) => each.left !== null);
   }
 
   /** @param {string} name */
@@ -333,14 +351,14 @@ export class ApproverState {
         break;
       case "active":
       case "lifted":
-        record.rules.set(name, { rule: rule ?? known?.rule ?? { name }, words: String(rule?.words ?? known?.words ?? ""), state: "active", why: "", hits: known?.hits ?? 0, left: known?.left ?? null });
+        record.rules.set(name, { rule: rule ?? known?.rule ?? { name }, words: String(rule?.words ?? known?.words ?? ""), state: "active", why: "", hits: known?.hits ?? 0, left: known?.left ?? null, unreviewed: isObject(payload.review) ? list(payload.review.decisions).length : (known?.unreviewed ?? 0), reviewDue: isObject(payload.review) ? payload.review.due === true : (known?.reviewDue ?? false), resumedBy: [] });
         if (typeof rule?.origin?.suggestion === "string") record.suggestions.delete(rule.origin.suggestion);
         // Only the approver knows its position among the other rules, and which one it replaced.
         if (payload.state === "active") this._refreshSoon();
         break;
       case "suspended":
         this._refreshSoon();
-        record.rules.set(name, { ...(known ?? { hits: 0, left: null }), rule: rule ?? known?.rule ?? { name }, words: String(rule?.words ?? known?.words ?? ""), state: "suspended", why: error });
+        record.rules.set(name, { ...(known ?? { hits: 0, left: null, unreviewed: 0, reviewDue: false }), rule: rule ?? known?.rule ?? { name }, words: String(rule?.words ?? known?.words ?? ""), state: "suspended", why: error, resumedBy: list(payload.resumed_by).map(String) });
         break;
       case "removed":
         record.rules.delete(name);
@@ -379,11 +397,12 @@ export class ApproverState {
     for (const act of this.ruleDecisions.values()) if (act.n >= since && !record.included.has(act.proposal)) countOne(record.counted, act.rule);
     for (const each of list(known.rules)) {
       if (!isObject(each) || !isObject(each.rule)) continue;
-      record.rules.set(String(each.rule.name), { rule: each.rule, words: String(each.words ?? ""), state: each.state, why: String(each.why ?? ""), hits: number(each.hits), left: typeof each.left === "number" ? each.left : null });
+      record.rules.set(String(each.rule.name), { rule: each.rule, words: String(each.words ?? ""), state: each.state, why: String(each.why ?? ""), hits: number(each.hits), left: typeof each.left === "number" ? each.left : null, unreviewed: number(each.unreviewed), reviewDue: each.review_due === true, resumedBy: list(each.resumed_by).map(String) });
     }
     record.stopped = isObject(known.stopped) ? { by: String(known.stopped.by), why: String(known.stopped.why) } : null;
     record.fault = typeof known.fault === "string" ? known.fault : "";
     record.shadow = known.shadow === true;
+    record.budget = isObject(known.budget) ? { count: number(known.budget.count), seconds: number(known.budget.seconds), left: number(known.budget.left) } : null;
   }
 
   /** @param {RuleRecord} record @param {any} known */

@@ -2,6 +2,7 @@
 /** The result of a call: its progress while it runs, then its content. */
 import { el } from "../core/dom.js";
 import { textAt } from "../core/json-text.js";
+import { formatNumber } from "../core/numbers.js";
 import { textBlock, oneLine, escapeHidden } from "../core/text.js";
 import { jsonTree } from "./json-tree.js";
 
@@ -66,6 +67,6 @@ export function answerView(answer, raw = "") {
 function partView(part, text) {
   if (typeof part?.text === "string") return textBlock(part.text, { label: "result" });
   if (typeof part?.resource?.text === "string") return el("div", {}, el("p", { class: "soft mono" }, oneLine(part.resource.uri ?? "", 200)), textBlock(part.resource.text, { label: "result" }));
-  if (typeof part?.data === "string") return el("p", { class: "soft" }, `${oneLine(part.type ?? "data", 20)}, ${oneLine(part.mimeType ?? "unknown type", 60)}, about ${Math.round((part.data.length * 3) / 4).toLocaleString("en")} bytes`);
+  if (typeof part?.data === "string") return el("p", { class: "soft" }, `${oneLine(part.type ?? "data", 20)}, ${oneLine(part.mimeType ?? "unknown type", 60)}, about ${formatNumber(Math.round((part.data.length * 3) / 4))} bytes`);
   return jsonTree(text(), { label: "part" });
 }

@@ -5,12 +5,16 @@
  * for the eye; that none is found does not make a call harmless, and nothing is decided by them.
  */
 
+import { NumberText, hasFragileNumbers, parseForDisplay, textAt } from "../core/json-text.js";
+
 /** @typedef {{tone: "bad" | "warn" | "info", text: string}} Risk */
 
 // Text beyond this is not examined; the view says that it is long.
 const MAX_CHARACTERS = 200_000;
 const MAX_VALUES = 2_000;
 const MAX_RISKS = 8;
+// In a longer call an amount that is not exact here is not shown; the call itself shows it.
+const MAX_EXACT_CHARACTERS = 64 * 1024;
 const QUOTE_CHARACTERS = 60;
 
 const COMMAND_NAMES = /^(command|cmd|commandline|command_line|script|shell|bash|exec|args|argv)$/i;
@@ -40,16 +44,16 @@ const SQL_WORDS = [
 /** Alphabets whose letters look like Latin ones. @type {[RegExp, string][]} */
 const LOOK_ALIKES = [[/\p{Script=Cyrillic}/u, "Cyrillic"], [/\p{Script=Greek}/u, "Greek"], [/\p{Script=Armenian}/u, "Armenian"], [/\p{Script=Cherokee}/u, "Cherokee"], [/[\uff21-\uff3a\uff41-\uff5a]/u, "full-width"], [/[\u{1d400}-\u{1d7ff}]/u, "mathematical"]];
 
-/** The risks in a call, most serious first. @param {{name: string, params: any}} call @returns {Risk[]} */
+/** The risks in a call, most serious first. @param {{name: string, params: any, bodyText?: string}} call @returns {Risk[]} */
 export function risksOf(call) {
   /** @type {Map<string, Risk>} */
   const found = new Map();
   const add = (/** @type {Risk["tone"]} */ tone, /** @type {string} */ text) => found.set(text, { tone, text });
   let left = MAX_CHARACTERS;
   let count = 0;
-  for (const { name, value, siblings } of valuesIn(call.params?.arguments ?? call.params)) {
+  for (const { name, value, siblings } of valuesIn(argumentsOf(call))) {
     if ((count += 1) > MAX_VALUES || left <= 0) break;
-    if (AMOUNT_NAMES.test(name) && (typeof value === "number" || (typeof value === "string" && /^[-+]?[\d.,' ]+$/.test(value)))) add("info", `${name}: ${value}${currencyIn(siblings)}`);
+    if (AMOUNT_NAMES.test(name) && (value instanceof NumberText || (typeof value === "number" && (Number.isSafeInteger(value) || !Number.isInteger(value))) || (typeof value === "string" && /^[-+]?[\d.,' ]+$/.test(value)))) add("info", `${name}: ${value}${currencyIn(siblings)}`);
     if (typeof value !== "string") continue;
     const text = value.slice(0, left);
     left -= text.length;
@@ -59,6 +63,13 @@ export function risksOf(call) {
   }
   const order = { bad: 0, warn: 1, info: 2 };
   return [...found.values()].sort((a, b) => order[a.tone] - order[b.tone]).slice(0, MAX_RISKS);
+}
+
+/** With numbers as they were written. @param {{params: any, bodyText?: string}} call */
+function argumentsOf(call) {
+  const text = call.bodyText ?? "";
+  const params = text.length <= MAX_EXACT_CHARACTERS && hasFragileNumbers(text) ? parseForDisplay(textAt(text, ["params"]) ?? "null") : call.params;
+  return params?.arguments ?? params;
 }
 
 /** @param {string} text @param {string} name @param {(tone: Risk["tone"], text: string) => void} add */
@@ -101,7 +112,7 @@ function* valuesIn(root) {
   for (let each = waiting.pop(); each !== undefined; each = waiting.pop()) {
     const { name, value } = each;
     if (Array.isArray(value)) for (const item of value.slice(0, MAX_VALUES).reverse()) waiting.push({ name, value: item, siblings: {} });
-    else if (value !== null && typeof value === "object") for (const [key, item] of Object.entries(value).slice(0, MAX_VALUES).reverse()) waiting.push({ name: key, value: item, siblings: value });
+    else if (value !== null && typeof value === "object" && !(value instanceof NumberText)) for (const [key, item] of Object.entries(value).slice(0, MAX_VALUES).reverse()) waiting.push({ name: key, value: item, siblings: value });
     else yield each;
   }
 }

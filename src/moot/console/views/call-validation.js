@@ -3,7 +3,7 @@
  * Validates a value against a JSON Schema, with an error message per field. The tool has the last word: unknown keywords
  * are ignored here, so nothing is refused that the tool would accept.
  */
-import { isObject } from "../core/json-text.js";
+import { isObject, withPlainNumbers } from "../core/json-text.js";
 import { isSafeRegex } from "./capability-match.js";
 import { MAX_DEPTH, resolveSchema, strings, typesOf } from "./call-schema.js";
 
@@ -160,5 +160,6 @@ function typeText(type) {
 
 /** @param {any} one @param {any} other */
 function same(one, other) {
+  one = withPlainNumbers(one);
   return one === other || (typeof one === "object" && typeof other === "object" && JSON.stringify(one) === JSON.stringify(other));
 }

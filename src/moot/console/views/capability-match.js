@@ -7,6 +7,9 @@
  * might be slow. Capabilities are untrusted input too (grants), and none of them may block the page.
  */
 
+import { NumberText, withPlainNumbers } from "../core/json-text.js";
+import { urlPrefixOf } from "./url-prefix.js";
+
 /** @typedef {"yes" | "no" | "perhaps"} Allowed */
 
 // The gateway's limits for the length of text that a wildcard matches and the nesting of a pattern.
@@ -56,13 +59,15 @@ function combine(answers) {
 export function valueMatches(pattern, value, depth) {
   if (depth > MAX_DEPTH) return "perhaps";
   if (typeof pattern === "string") return typeof value === "string" ? stringMatches(pattern, value) : "no";
+  // The value has been parsed here, so its last digits are not known.
+  if (pattern instanceof NumberText) return Number(pattern.text) === value ? "perhaps" : "no";
   if (Array.isArray(pattern)) {
     const answers = pattern.map((each) => valueMatches(each, value, depth + 1));
     return answers.includes("yes") ? "yes" : answers.includes("perhaps") ? "perhaps" : "no";
   }
   if (pattern === null || typeof pattern !== "object") return pattern === value ? "yes" : "no";
   // 1 and 1.0 are different for the gateway, but not any more when they have been parsed here.
-  if (Object.hasOwn(pattern, "$exact")) return canonical(pattern.$exact) !== canonical(value) ? "no" : hasNumber(value) ? "perhaps" : "yes";
+  if (Object.hasOwn(pattern, "$exact")) return canonical(withPlainNumbers(pattern.$exact)) !== canonical(value) ? "no" : hasNumber(value) ? "perhaps" : "yes";
   if (value === null || typeof value !== "object" || Array.isArray(value)) return "no";
   return combine(
     Object.entries(pattern).map(([key, each]) => {
@@ -120,6 +125,8 @@ export function isSafeRegex(source, length) {
 
 /** The gateway uses RE2, the browser its own engine: only expressions that mean the same in both and are surely fast are evaluated. @param {string} source @param {string} text @returns {Allowed} */
 function regexMatches(source, text) {
+  // Made by us, without a place to backtrack to.
+  if (text.length <= MAX_TEXT && urlPrefixOf(`/${source}/`) !== null) return new RegExp(source).test(text) ? "yes" : "no";
   if (text.length > MAX_TEXT || !isSafeRegex(source, text.length) || source.includes("(?") || /\\[1-9kKpPABbzCQE]/.test(source)) return "perhaps";
   try {
     return new RegExp(source, "s").test(text) ? "yes" : "no";

@@ -3,8 +3,10 @@
  * Capabilities as plain text where that is possible; the exact JSON is shown on demand. The
  * terminal uses the same texts (moot/tui/capability_text.py).
  */
-import { NumberText, isObject, parseJson } from "../core/json-text.js";
+import { NumberText, isObject, parseForDisplay } from "../core/json-text.js";
 import { mayAllow } from "./capability-covers.js";
+import { globMatches } from "./capability-match.js";
+import { urlPrefixOf } from "./url-prefix.js";
 
 /** @type {Record<string, string>} */
 const KINDS = {
@@ -75,6 +77,8 @@ function pairs(given) {
 
 /** @param {any} value */
 function text(value) {
+  const prefix = typeof value === "string" ? urlPrefixOf(value) : null;
+  if (prefix !== null) return `anything below ${prefix}`;
   return typeof value === "string" ? value : spacedJson(value);
 }
 
@@ -91,10 +95,26 @@ export function hasFullRights(capabilities) {
   return capabilities.some((each) => each === "*" || (isObject(each) && each.kind === "*" && each.payload === undefined && each.to === undefined));
 }
 
-/** What a member can do, in two words for a list. @param {any[]} capabilities */
+/** A pattern that says by itself what it matches: letters and stars. @param {any} pattern */
+function isGlob(pattern) {
+  return typeof pattern === "string" && /^[\w/*-]+$/.test(pattern);
+}
+
+/** Which tools a member can call by these: all, some, or none. @param {any[]} capabilities @returns {"all" | "some" | "none"} */
+function callableTools(capabilities) {
+  const methodsOf = (/** @type {any} */ each) => (isObject(each?.payload) && each.payload.method !== undefined ? [each.payload.method].flat() : ["*"]);
+  const requests = capabilities.filter((each) => mayAllow([each], "mcp/request"));
+  const calls = requests.filter((each) => methodsOf(each).some((pattern) => !isGlob(pattern) || globMatches(pattern, "tools/call")));
+  if (calls.length === 0) return "none";
+  const isWhole = (/** @type {any} */ each) => each?.to === undefined && methodsOf(each).every(isGlob) && Object.keys(each?.payload ?? {}).every((key) => key === "method");
+  return calls.some(isWhole) ? "all" : "some";
+}
+
+/** What a member can do, in a few words for a list. @param {any[]} capabilities */
 export function roleOf(capabilities) {
   if (hasFullRights(capabilities)) return "full rights";
-  if (mayAllow(capabilities, "mcp/request")) return mayAllow(capabilities, "mcp/reject") ? "decides" : "calls tools";
+  const tools = callableTools(capabilities);
+  if (tools !== "none") return mayAllow(capabilities, "mcp/reject") ? "decides" : tools === "all" ? "calls tools" : "calls some tools";
   if (mayAllow(capabilities, "mcp/proposal")) return "proposes";
   if (mayAllow(capabilities, "mcp/response")) return "answers";
   if (mayAllow(capabilities, "chat")) return "chats";
@@ -129,18 +149,28 @@ export const INVITE_BASELINE = [CHAT, { kind: "chat/acknowledge" }, { kind: "cha
 export function readCapabilities(typed) {
   const whole = typed.trim();
   if (!whole) return { capabilities: [], fault: "" };
-  const parsed = parseJson(whole);
+  const parsed = parseTyped(whole);
   if (Array.isArray(parsed)) return checkCapabilities(parsed);
   if (isObject(parsed)) return checkCapabilities([parsed]);
   const found = [];
   for (const line of whole.split("\n").map((each) => each.trim()).filter(Boolean)) {
     if (line.startsWith("{")) {
-      const one = parseJson(line);
+      const one = parseTyped(line);
       if (one === undefined) return { capabilities: [], fault: `Invalid JSON in this line: ${line.slice(0, 80)}` };
       found.push(one);
     } else found.push({ kind: line });
   }
   return checkCapabilities(found);
+}
+
+/** With numbers as they were typed; undefined for what is not JSON. @param {string} text */
+function parseTyped(text) {
+  try {
+    JSON.parse(text);
+    return parseForDisplay(text);
+  } catch {
+    return undefined;
+  }
 }
 
 /** @param {any[]} capabilities */

@@ -7,6 +7,7 @@ import { arrange, button, el, redraw } from "../core/dom.js";
 import { END_TEXTS } from "../core/older-messages.js";
 import { inputDelay } from "../core/input-priority.js";
 import { markdown } from "../core/markdown.js";
+import { formatNumber } from "../core/numbers.js";
 import { textBlock, nameOf, oneLine } from "../core/text.js";
 import { isoTime, formatTime } from "../core/time.js";
 import { icon } from "./icons.js";
@@ -131,7 +132,7 @@ export class ChatMessages {
     this._empty.hidden = all.length > 0;
     const newer = all.length - end;
     this._newer.hidden = this._until === Infinity;
-    this._newer.textContent = newer > 0 ? `${newer.toLocaleString()} newer ↓` : "Newest ↓";
+    this._newer.textContent = newer > 0 ? `${formatNumber(newer)} newer ↓` : "Newest ↓";
     if (this._until === Infinity) this._toEnd();
     this._drawnAt = performance.now();
     // Includes the layout, because the scroll position was read. Drawing takes at most a tenth of the time on a slow machine, but happens at least once a second.

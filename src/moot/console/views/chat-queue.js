@@ -1,6 +1,6 @@
 // @ts-check
 /** Messages that we have not acknowledged, and our messages that others have not acknowledged (MEW 3.4.1, 3.4.2). */
-import { arrange, button, el, newId, replace } from "../core/dom.js";
+import { arrange, button, el, newId } from "../core/dom.js";
 import { nameOf, oneLine } from "../core/text.js";
 import { ago } from "../core/time.js";
 import { inputDelay } from "../core/input-priority.js";
@@ -24,7 +24,6 @@ export class AcknowledgeQueue {
     this._working = false;
     /** @type {Map<string, {node: HTMLElement, time: HTMLElement}>} */
     this._drawn = new Map();
-    this._oursShown = "";
     this._more = el("li", { class: "soft" });
     /** @type {any} */
     this._later = undefined;
@@ -33,6 +32,8 @@ export class AcknowledgeQueue {
     this._all = button("Acknowledge all", () => this.acknowledgeAll(), { class: "small", shortcut: "e", icon: icon("check", 14) });
     this._list = el("ul", { class: "queue-list" });
     this._ours = el("div", { class: "queue-ours" });
+    this._oursText = el("p", { class: "soft" });
+    this._cancel = button("Cancel all", () => this.cancelAll(), { class: "small", title: "Tell everyone that your unacknowledged messages need no attention any more" });
     this.node = el("aside", { class: "queue", "aria-labelledby": id }, el("header", { class: "queue-head" }, this._title, this._all), this._list, this._ours);
     this._stop = context.state.on(["chats"], () => {
       this._later ??= setTimeout(() => this._drawLater(), REDRAW_MILLISECONDS);
@@ -73,16 +74,11 @@ export class AcknowledgeQueue {
     const rest = `and ${waiting.length - max} more`;
     if (this._more.textContent !== rest) this._more.textContent = rest;
     arrange(this._list, [...[...drawn.values()].map((each) => each.node), ...(waiting.length > max ? [this._more] : [])]);
-    const many = `${ours.length} ${this._working}`;
-    if (many === this._oursShown) return;
-    this._oursShown = many;
-    replace(
-      this._ours,
-      ours.length > 0 && [
-        el("p", { class: "soft" }, `${ours.length} of your messages ${ours.length === 1 ? "is" : "are"} unacknowledged.`),
-        button("Cancel all", () => this.cancelAll(), { class: "small", disabled: this._working, title: "Tell everyone that your unacknowledged messages need no attention any more" }),
-      ],
-    );
+    const ownText = `${ours.length} of your messages ${ours.length === 1 ? "is" : "are"} unacknowledged.`;
+    if (this._oursText.textContent !== ownText) this._oursText.textContent = ownText;
+    this._cancel.disabled = this._working;
+    // Drawn once and then kept: a button that is replaced while somebody presses it does nothing.
+    arrange(this._ours, ours.length > 0 ? [this._oursText, this._cancel] : []);
   }
 
   /** @param {Chat} chat */

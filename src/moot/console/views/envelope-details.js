@@ -14,11 +14,11 @@ import { kindTag, operationText } from "./timeline-rows.js";
 /**
  * @param {Row} row
  * @param {import("../app.js").Context} context
- * @param {{jump: (id: string) => void, close: () => void, filter: (text: string) => void}} actions
+ * @param {{jump: (id: string) => void, close: () => void, filter: (text: string) => void, loadGap?: (id: string) => void}} actions
  */
 export function envelopeDetails(row, context, actions) {
   const store = context.state.envelopes;
-  if (row.type === "gap") return el("div", { class: "details" }, head("Gap", actions), el("p", {}, escapeHidden(row.summary)), el("p", { class: "soft" }, `Messages between ${isoTime(row.at)} and the next entry may be missing here. Reload the page to see them.`));
+  if (row.type === "gap") return el("div", { class: "details" }, head("Gap", actions), el("p", {}, escapeHidden(row.summary)), el("p", { class: "soft" }, `Messages between ${isoTime(row.at)} and the next entry may be missing here.`), row.canLoad && button("Load missing messages", () => actions.loadGap?.(row.id), { class: "primary" }));
   const payload = textAt(row.raw, ["payload"]);
   const cause = store.causesOf(row);
   const effects = store.effectsOf(row.id);
@@ -38,8 +38,7 @@ export function envelopeDetails(row, context, actions) {
 
 /** Whether a rule decided it or could have: a rule is named, or the space has an approver. @param {Row} row @param {import("../app.js").Context} context */
 function decidedByRules(row, context) {
-  const { kinds } = context.state.envelopes;
-  return row.context.startsWith("trust/rule/") || (row.kind === "mcp/proposal" && (kinds.has("trust/rule") || kinds.has("trust/suggestion")));
+  return row.context.startsWith("trust/rule/") || (row.kind === "mcp/proposal" && context.state.hasRules);
 }
 
 /** Its content is built when it is opened. @param {string} raw */
@@ -141,7 +140,7 @@ function links(title, rows, from, context, actions) {
   );
 }
 
-/** @param {string} text @param {string} message @param {Pick<import("../app.js").Context, "notify">} context @param {{text?: string, icon?: string}} [looks] */
+/** @param {string} text @param {string} message @param {Pick<import("../app.js").Context, "notify">} context @param {{text?: string, icon?: string, isQuiet?: boolean}} [looks] */
 export function copyButton(text, message, context, looks = {}) {
   return button(looks.text ?? "Copy", async () => {
     try {
@@ -150,5 +149,5 @@ export function copyButton(text, message, context, looks = {}) {
     } catch {
       context.notify("The browser blocked copying: select the text instead", "bad");
     }
-  }, { class: looks.text ? "small" : "quiet small", icon: icon(looks.icon ?? "copy", 14), aria: { label: message } });
+  }, { class: looks.text && !looks.isQuiet ? "small" : "quiet small", icon: icon(looks.icon ?? "copy", 14), aria: { label: message } });
 }

@@ -9,6 +9,7 @@ import { isObject } from "../core/json-text.js";
 import { matches } from "./capability-match.js";
 import { toolCatalogueOf } from "./tool-catalogue.js";
 import { PATHS, TEXTS } from "./text-diff.js";
+import { isAddress, urlPrefixes } from "./url-prefix.js";
 
 /** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
 /** @typedef {{text: string, params: any, to: string[]}} ExampleCall */
@@ -40,10 +41,12 @@ function similarCalls(context, proposal) {
   /** @type {ExampleCall[]} */
   const found = [];
   const change = (/** @type {string} */ key, /** @type {any} */ value, /** @type {string} */ text) => found.push({ text, params: { ...params, arguments: { ...given, [key]: value } }, to: proposal.to });
-  const path = PATHS.find((key) => typeof given[key] === "string");
+  const address = Object.keys(given).find((key) => !TEXTS.includes(key) && isAddress(given[key]));
+  if (address !== undefined) for (const value of otherAddresses(given[address])) change(address, value, `${address} = ${short(value)}`);
+  const path = PATHS.find((key) => key !== address && typeof given[key] === "string");
   if (path !== undefined) for (const value of otherPaths(given[path])) change(path, value, `${path} = ${short(value)}`);
   for (const [key, value] of Object.entries(given)) {
-    if (key === path) continue;
+    if (key === path || key === address) continue;
     // Beyond that, one more is not what it seems.
     if (Number.isSafeInteger(value)) change(key, value + 1, `${key} = ${value + 1}`);
     else if (typeof value === "boolean") change(key, !value, `${key} = ${!value}`);
@@ -58,6 +61,17 @@ function similarCalls(context, proposal) {
   const elsewhere = context.state.roster.present().find((each) => !proposal.to.includes(each.id) && each.id !== context.state.me.id && each.id !== proposal.from);
   found.push({ text: elsewhere ? `the same call on ${short(elsewhere.id)}` : "the same call on another host", params, to: [elsewhere?.id ?? "another-host"] });
   return found;
+}
+
+/** Below its folder, on the same host, on a host that begins alike, and without encryption. @param {string} address */
+function otherAddresses(address) {
+  const prefixes = urlPrefixes(address);
+  if (prefixes.length === 0) return [];
+  const [folder] = prefixes;
+  const site = prefixes[prefixes.length - 1];
+  const host = site.slice(0, -1);
+  const path = folder.slice(host.length);
+  return [`${folder}another`, `${site}elsewhere`, `${host.replace(/(:\d+)?$/, ".example.net$1")}${path}another`, host.startsWith("https:") ? `http${host.slice(5)}${path}another` : `${folder}%2e%2e/another`].filter((each) => each !== address);
 }
 
 /** Beside it, below its folder, outside of it, and out of it through its parent. @param {string} path */

@@ -4,6 +4,8 @@
  *
  *     exact    exactly this call: the tool, the host and all arguments as they were proposed, and no others (`$exact`)
  *     folder   this tool on this host for everything in the folder of a path; short arguments as they are, texts may differ
+ *     address  the same for everything below the folder of an address (scheme, whole host, path)
+ *     site     the same for everything on the host of an address
  *     tool     this tool on this host, with any arguments
  *     pattern  whatever is typed, starting with the folder
  *
@@ -13,8 +15,10 @@
 import { membersOf, textAt } from "../core/json-text.js";
 import { isRegex, isWild, matches } from "./capability-match.js";
 import { PATHS, TEXTS } from "./text-diff.js";
+import { isAddress, urlPrefixPattern, urlPrefixes } from "./url-prefix.js";
 
-/** @typedef {{name: "exact" | "folder" | "tool" | "pattern", title: string, description: string, text: string, obstacle: string}} GrantScope */
+/** @typedef {{key: string, pattern: string}} AddressPattern the parameter or argument that has an address, and what it may be */
+/** @typedef {{name: "exact" | "folder" | "address" | "site" | "tool" | "pattern", title: string, description: string, text: string, obstacle: string}} GrantScope */
 
 // A longer text is content for the tool, not something that distinguishes one call from another.
 const LONG = 60;
@@ -35,10 +39,34 @@ export function grantScopes(state, proposal) {
   const what = proposal.call.method === "tools/call" && proposal.call.name ? `the tool ${proposal.call.name}` : `the method ${proposal.call.method}`;
   return [
     grantScope(state, proposal, "exact", "This exact call", "exactly these arguments, and no others"),
-    folderScope(state, proposal),
+    ...placeScopes(state, proposal),
     grantScope(state, proposal, "tool", proposal.call.method === "tools/call" ? "This tool" : "This method", `${what}, with any arguments`),
     grantScope(state, proposal, "pattern", "Custom pattern", "edit the capability as JSON"),
   ];
+}
+
+/** The folder, the address and the site; the folder is named even if there is none, unless there is an address. @param {import("../core/state.js").State} state @param {import("../core/state-proposals.js").Proposal} proposal @returns {GrantScope[]} */
+function placeScopes(state, proposal) {
+  const folder = folderScope(state, proposal);
+  const addresses = addressScopes(state, proposal);
+  return addresses.length > 0 && folder.text === "" ? addresses : [folder, ...addresses];
+}
+
+/** Everything below the address that was proposed, and everything on its host. @param {import("../core/state.js").State} state @param {import("../core/state-proposals.js").Proposal} proposal @returns {GrantScope[]} */
+function addressScopes(state, proposal) {
+  const { params } = proposal.call;
+  const given = { ...(isAddress(params?.uri) ? { uri: params.uri } : {}), ...(params?.arguments ?? {}) };
+  const key = Object.keys(given).find((name) => !TEXTS.includes(name) && isAddress(given[name]));
+  if (key === undefined) return [];
+  const prefixes = urlPrefixes(given[key]);
+  const free = Object.keys(given).filter((name) => name !== key && !isKept(name, given[name]) && !isPlace(name, given[name]));
+  const others = params?.arguments === undefined ? "" : free.length > 0 ? `; ${free.join(", ")} and further arguments can be anything` : "; further arguments can be anything";
+  if (prefixes.length === 0) return [{ name: "address", title: "This address", description: "", text: "", obstacle: `${key} is not written plainly: a scheme, a host in small letters, and a path without .. or hidden signs` }];
+  return prefixes.map((prefix, index) => {
+    const name = index === prefixes.length - 1 ? "site" : "address";
+    const message = `${key} ${name === "site" ? "on" : "below"} ${prefix}${others}`;
+    return grantScope(state, proposal, name, name === "site" ? "This site" : "This address", message, { key, pattern: urlPrefixPattern(prefix) ?? "" });
+  });
 }
 
 /** Everything in the folder of the path that was proposed. @param {import("../core/state.js").State} state @param {import("../core/state-proposals.js").Proposal} proposal @returns {GrantScope} */
@@ -48,7 +76,7 @@ function folderScope(state, proposal) {
   const key = PATHS.find((name) => folderOf(given[name]) !== "");
   if (key === undefined) return { name: "folder", title: "This folder", description: "", text: "", obstacle: "no argument names a file in a folder" };
   const folder = folderOf(given[key]);
-  const free = Object.keys(given).filter((name) => name !== key && !isKept(name, given[name]));
+  const free = Object.keys(given).filter((name) => name !== key && !isKept(name, given[name]) && !isPlace(name, given[name]));
   const others = free.length > 0 ? `; ${free.join(", ")} and further arguments can be anything` : "; further arguments can be anything";
   return grantScope(state, proposal, "folder", `This folder: ${folder}/`, `${proposal.call.name || proposal.call.method} with ${key} in ${folder}/ and below${others}`);
 }
@@ -59,17 +87,22 @@ function folderOf(value) {
   return value.slice(0, value.lastIndexOf("/"));
 }
 
+/** Whether an argument says where something is read or written, so that it is never left open beside another one. @param {string} key @param {any} value */
+function isPlace(key, value) {
+  return typeof value === "string" && !TEXTS.includes(key) && (isAddress(value) || PATHS.includes(key));
+}
+
 /** Whether an argument distinguishes one call from another, so that a pattern names it. @param {string} key @param {any} value */
 function isKept(key, value) {
   if (typeof value === "string") return !TEXTS.includes(key) && value.length <= LONG && !value.includes("\n");
   return value === null || typeof value !== "object";
 }
 
-/** @param {import("../core/state.js").State} state @param {import("../core/state-proposals.js").Proposal} proposal @param {GrantScope["name"]} name @param {string} title @param {string} message @returns {GrantScope} */
-function grantScope(state, proposal, name, title, message) {
+/** @param {import("../core/state.js").State} state @param {import("../core/state-proposals.js").Proposal} proposal @param {GrantScope["name"]} name @param {string} title @param {string} message @param {AddressPattern | null} [address] @returns {GrantScope} */
+function grantScope(state, proposal, name, title, message, address = null) {
   try {
     const method = literalText(proposal.call.method);
-    const params = paramsText(textAt(proposal.call.bodyText, ["params"]), name);
+    const params = paramsText(textAt(proposal.call.bodyText, ["params"]), name, address);
     const payload = `{"method":${method}${params === "{}" ? "" : `,"params":${params}`}}`;
     const hosts = proposal.to.map((id) => state.roster.get(id)?.name ?? id).map((each) => JSON.stringify(literalName(each)));
     const text = `{"kind":"mcp/request","payload":${payload}${hosts.length > 0 ? `,"to":[${hosts.join(",")}]` : ""}}`;
@@ -104,8 +137,8 @@ export function capabilityError(state, proposal, text) {
   return matches(capability, "mcp/request", { jsonrpc: "2.0", id: 0, ...body }, names) === "no" ? "This does not allow the proposed call." : "";
 }
 
-/** @param {string | null} text @param {GrantScope["name"]} name */
-function paramsText(text, name) {
+/** @param {string | null} text @param {GrantScope["name"]} name @param {AddressPattern | null} address */
+function paramsText(text, name, address) {
   if (text === null) return "{}";
   if (!text.startsWith("{")) throw new NotExpressible("its parameters are not an object");
   const found = [];
@@ -117,22 +150,24 @@ function paramsText(text, name) {
     if (part.key === "_meta") continue; // progress tokens and the like differ each time
     if (part.key === "arguments" && part.text.startsWith("{")) {
       if (name === "tool") continue;
-      const stated = argumentsText(part.text, name);
+      const stated = argumentsText(part.text, name, address);
       if (stated !== "{}") found.push(`"arguments":${stated}`);
-    } else if (name !== "tool" || part.key === "name" || part.key === "uri") found.push(`${keyText(part.key)}:${exactPattern(part.text)}`);
+    } else if (part.key === "uri" && address?.key === "uri") found.push(`"uri":${JSON.stringify(address.pattern)}`);
+    else if (name !== "tool" || part.key === "name" || part.key === "uri") found.push(`${keyText(part.key)}:${exactPattern(part.text)}`);
   }
   return `{${found.join(",")}}`;
 }
 
-/** @param {string} text @param {GrantScope["name"]} name */
-function argumentsText(text, name) {
+/** @param {string} text @param {GrantScope["name"]} name @param {AddressPattern | null} address */
+function argumentsText(text, name, address) {
   if (name === "exact") return `{"$exact":${text}}`;
   const found = [];
   for (const part of membersOf(text)) {
     if (part.text.startsWith('"')) {
       const value = JSON.parse(part.text);
-      if (PATHS.includes(part.key) && folderOf(value)) found.push(`${keyText(part.key)}:${JSON.stringify(`${literalName(folderOf(value))}/**`)}`);
-      else if (isKept(part.key, value)) found.push(`${keyText(part.key)}:${literalText(value)}`);
+      if (part.key === address?.key) found.push(`${keyText(part.key)}:${JSON.stringify(address.pattern)}`);
+      else if (!address && PATHS.includes(part.key) && folderOf(value)) found.push(`${keyText(part.key)}:${JSON.stringify(`${literalName(folderOf(value))}/**`)}`);
+      else if (isKept(part.key, value) || isPlace(part.key, value)) found.push(`${keyText(part.key)}:${literalText(value)}`);
     } else if (!part.text.startsWith("{") && !part.text.startsWith("[")) found.push(`${keyText(part.key)}:${part.text}`);
   }
   return `{${found.join(",")}}`;

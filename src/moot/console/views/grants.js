@@ -6,6 +6,7 @@ import { ago, isoTime } from "../core/time.js";
 import { capabilityPicker } from "./capability-picker.js";
 import { hasFullRights, describeCapability } from "./capability-text.js";
 import { ledgerOf } from "./grant-ledger.js";
+import { copyButton } from "./envelope-details.js";
 import { termText } from "./grant-terms.js";
 import { icon } from "./icons.js";
 import { actionDialog, reasonField, refusalText } from "./action-dialog.js";
@@ -18,13 +19,14 @@ import { watchForRemaining } from "./member-requests.js";
 const MAX_PERMISSIONS = 60;
 const MAX_ENDED = 20;
 
-/** A permission as text, with its JSON below on demand. @param {any} capability @param {boolean} exact */
-function capabilityNode(capability, exact) {
+/** A permission as text, with its JSON below on demand. @param {any} capability @param {boolean} exact @param {Context} context */
+function capabilityNode(capability, exact, context) {
   const description = typeof capability?.description === "string" ? capability.description : "";
   return el("div", { class: "right" },
     el("bdi", { class: "right-text" }, oneLine(describeCapability(capability), 240)),
     description && el("small", {}, " “", el("bdi", {}, oneLine(description, 120)), "”"),
-    exact && el("pre", { class: "right-json mono" }, escapeHidden(JSON.stringify(capability))));
+    exact && el("pre", { class: "right-json mono" }, escapeHidden(JSON.stringify(capability))),
+    exact && copyButton(JSON.stringify(capability), "Copy this permission as JSON", context));
 }
 
 /**
@@ -36,7 +38,7 @@ export function rightsList(context, member, exact) {
   if (permissions.length === 0) return el("p", { class: "soft" }, member.capabilities.length === 0 ? "Permissions unknown." : "No permissions.");
   const me = member.id === context.state.me.id;
   return el("ul", { class: "permissions" }, permissions.slice(0, MAX_PERMISSIONS).map(({ capability, grant }) => el("li", {},
-    capabilityNode(capability, exact),
+    capabilityNode(capability, exact, context),
     grant && el("span", { class: "tag", data: { tone: "accent" } }, "granted by ", nameOf(grant.granter), termText(grant) && `, ${termText(grant)}`),
     !me && !grant && button("Remove…", () => removeDialog(context, member, capability), { class: "quiet small remove-capability", title: "From the configuration, or granted before you joined", disabled: lacksCapability(context, "capability/revoke"), aria: { label: `Remove: ${oneLine(describeCapability(capability), 120)}` } }))),
     permissions.length > MAX_PERMISSIONS && el("li", { class: "soft" }, `and ${permissions.length - MAX_PERMISSIONS} more`));
@@ -68,7 +70,7 @@ export function grantsList(context, grants, exact, gave) {
           termText(grant) && el("span", { class: "tag", data: { tone: "accent" } }, termText(grant)),
           state.grants.byId.get(grant.id)?.acknowledged && el("span", { class: "tag" }, icon("check", 12), "acknowledged")),
         button("Revoke…", () => revokeDialog(context, grant), { class: "small danger", shortcut: gave ? undefined : "r", disabled: !may, title: may && !likely ? "Only the granter, someone above the granter in the chain, or a holder of the same permission can revoke this" : undefined, aria: { label: `Revoke: ${oneLine(grant.capabilities.map(describeCapability).join(", "), 120)}` }, data: { focus: `revoke-${grant.id}` } })),
-      grant.capabilities.map((each) => capabilityNode(each, exact)),
+      grant.capabilities.map((each) => capabilityNode(each, exact, context)),
       grant.reason && el("p", { class: "soft" }, "“", el("bdi", {}, oneLine(grant.reason, 200)), "”"),
       chain(context, grant),
       exact && el("p", { class: "faint small-text" }, "grant ", el("bdi", { class: "mono" }, oneLine(grant.id, 80))));

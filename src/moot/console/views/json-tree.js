@@ -2,6 +2,7 @@
 /** A JSON tree: collapsed, with digits unchanged, built only as far as it is expanded. */
 import { el } from "../core/dom.js";
 import { membersOf } from "../core/json-text.js";
+import { formatNumber } from "../core/numbers.js";
 import { textBlock, oneLine, escapeHidden } from "../core/text.js";
 
 // More members are shown on demand.
@@ -45,7 +46,7 @@ function members(text, depth, name) {
     for (const part of all.slice(shown, shown + AT_ONCE)) list.append(memberNode(part, isList, depth + 1));
     shown = Math.min(all.length, shown + AT_ONCE);
     if (shown < all.length) {
-      more.textContent = `Show ${Math.min(AT_ONCE, all.length - shown)} more of ${all.length.toLocaleString("en")}`;
+      more.textContent = `Show ${Math.min(AT_ONCE, all.length - shown)} more of ${formatNumber(all.length)}`;
       list.after(more);
     }
   };

@@ -1,6 +1,8 @@
 // @ts-check
 /** The actions on a member besides grants (MEW 3.6.7, 3.9): each has a button and a key. */
 import { button, el } from "../core/dom.js";
+import { membersOf } from "../core/json-text.js";
+import { formatNumber } from "../core/numbers.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";
 import { ago, duration } from "../core/time.js";
 import { describeCapability } from "./capability-text.js";
@@ -178,10 +180,11 @@ export function pauseText(member, now) {
 export function statusTable(member) {
   if (!member.status) return null;
   const { at, payload } = member.status;
+  const texts = new Map(membersOf(member.status.text).map((each) => [each.key, each.text]));
   const rows = Object.entries(payload ?? {}).slice(0, 30);
   const used = typeof payload?.tokens === "number" && typeof payload?.max_tokens === "number" && payload.max_tokens > 0 ? Math.min(1, payload.tokens / payload.max_tokens) : null;
   return el("div", { class: "status-report" },
     used !== null && el("div", { class: "meter-row" }, el("meter", { min: "0", max: "1", value: used, "aria-label": "Tokens used" }), el("span", { class: "soft" }, `${Math.round(used * 100)} % of tokens used`)),
-    el("table", {}, el("tbody", {}, rows.map(([name, value]) => el("tr", {}, el("th", { scope: "row" }, oneLine(name.replaceAll("_", " "), 40)), el("td", {}, el("bdi", {}, oneLine(typeof value === "string" || typeof value === "number" ? (typeof value === "number" ? value.toLocaleString("en") : value) : JSON.stringify(value), 200))))))),
+    el("table", {}, el("tbody", {}, rows.map(([name, value]) => el("tr", {}, el("th", { scope: "row" }, oneLine(name.replaceAll("_", " "), 40)), el("td", {}, el("bdi", {}, oneLine(typeof value === "string" ? value : Number.isSafeInteger(value) ? formatNumber(value) : (texts.get(name) ?? JSON.stringify(value)), 200))))))),
     el("p", { class: "faint small-text" }, `reported ${ago(at)}`));
 }

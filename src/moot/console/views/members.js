@@ -1,10 +1,12 @@
 // @ts-check
 /** Members: who is online, what each can do and who granted it, and how to stop them. */
 import { button, el, newId, redraw } from "../core/dom.js";
+import { formatNumber } from "../core/numbers.js";
 import { registerView } from "../core/router.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";
 import { ago, isoTime } from "../core/time.js";
 import { roleOf } from "./capability-text.js";
+import { copyButton } from "./envelope-details.js";
 import { endedGrants, grantDialog, grantsList, revokeDialog, rightsList } from "./grants.js";
 import { ledgerOf } from "./grant-ledger.js";
 import { icon } from "./icons.js";
@@ -181,6 +183,7 @@ class MembersView {
         invited ? ["invited", member.invitedBy && [" by ", nameOf(member.invitedBy)]] : [member.present ? "joined " : "left ", el("time", { datetime: isoTime(member.since), class: "since" }, ago(member.since)), member.leaveReason && [": ", el("bdi", {}, oneLine(member.leaveReason, 160))]],
         member.violations > 0 && ` · ${member.violations} protocol ${member.violations === 1 ? "violation" : "violations"}`,
         " · ", el("span", { class: "activity" })),
+      el("p", { class: "copy-row" }, copyButton(new URL(this.context.link("members", member.id), location.href).href, "Copy link to this member", this.context, { icon: "link", text: "Copy link", isQuiet: true }), copyButton(member.id, "Copy name of this member", this.context, { text: "Copy name", isQuiet: true })),
       el("p", { class: "pause-line warn-text", hidden: true }),
     ];
   }
@@ -197,7 +200,7 @@ class MembersView {
       return node;
     };
     set(".since", ago(member.since));
-    set(".activity", member.messageCount === 0 ? "no messages yet" : `${member.messageCount.toLocaleString("en")} ${member.messageCount === 1 ? "message" : "messages"}, last ${ago(member.lastMessageAt)}`);
+    set(".activity", member.messageCount === 0 ? "no messages yet" : `${formatNumber(member.messageCount)} ${member.messageCount === 1 ? "message" : "messages"}, last ${ago(member.lastMessageAt)}`);
     const paused = this.state.roster.isPaused(member);
     const line = set(".pause-line", paused ? `Paused ${escapeHidden(pauseText(member, Date.now()))}` : "");
     if (line instanceof HTMLElement) line.hidden = !paused;

@@ -42,6 +42,12 @@ export class Navigation {
       if (!this._moreList.hidden && matchMedia(NARROW).matches && event.target instanceof Node && !this.node.contains(event.target)) this._toggle(false);
     };
     document.addEventListener("pointerdown", this._closeOutside);
+    // Open beside the others on a wide page, it would cover the view on a narrow one, or when somebody zooms in.
+    this._narrow = matchMedia(NARROW);
+    this._becameNarrow = () => {
+      if (this._narrow.matches) this._toggle(false);
+    };
+    this._narrow.addEventListener("change", this._becameNarrow);
   }
 
   /** @param {import("../core/router.js").View} view */
@@ -112,6 +118,7 @@ export class Navigation {
 
   close() {
     document.removeEventListener("pointerdown", this._closeOutside);
+    this._narrow.removeEventListener("change", this._becameNarrow);
     replace(this.node);
   }
 }

@@ -1,6 +1,7 @@
 // @ts-check
 /** The line above the oldest message: whether there is more before it, and the way to it. */
 import { button, el, redraw } from "../core/dom.js";
+import { formatNumber } from "../core/numbers.js";
 import { END_TEXTS } from "../core/older-messages.js";
 import { oneLine } from "../core/text.js";
 
@@ -50,7 +51,7 @@ export class OlderBar {
   _searchParts(older, search, found) {
     if (older.status === "end" && older.reason !== "full" && !search) return [el("span", { class: "soft" }, "All messages were searched. ", END_TEXTS[older.reason] ?? "")];
     if (!search) return [el("span", { class: "soft" }, "Searched the messages that are loaded."), button("Search older messages", () => this._search(), { class: "small" })];
-    const count = `${new Intl.NumberFormat().format(found)} found in older messages.`;
+    const count = `${formatNumber(found)} found in older messages.`;
     if (search.status === "searching") return [el("span", { class: "soft" }, `Searching older messages… ${found > 0 ? count : ""}`)];
     if (search.status === "failed") return [el("span", { class: "fault" }, `The search stopped: ${oneLine(search.reason, 120)}`), button("Retry", () => this._search(), { class: "small" })];
     return [el("span", { class: "soft" }, `${count} ${END_TEXTS[search.reason] ?? ""}`)];

@@ -68,7 +68,7 @@ export function unknownReason(reason) {
 }
 
 /** A settled proposal as the gateway tells it, as text. @param {any} told */
-export function toldText(told) {
+export function recordText(told) {
   if (told.state !== "fulfilled") return told.state === "open" ? "pending" : String(told.state);
   const outcome = { done: "it was carried out", failed: "it failed", pending: "it is running", unknown: `whether it was carried out is not known (${unknownReason(String(told.reason ?? ""))})` }[String(told.outcome)];
   return `${told.fulfilled_by ?? "someone"} approved it${outcome ? `; ${outcome}` : ""}`;

@@ -6,6 +6,7 @@
  */
 import { button, el, newId, replace } from "../core/dom.js";
 import { formatJson, membersOf, textAt } from "../core/json-text.js";
+import { formatNumber } from "../core/numbers.js";
 import { textBlock, nameOf, oneLine, escapeHidden } from "../core/text.js";
 import { ago, formatMinute, formatTime } from "../core/time.js";
 import { callPermissions } from "./capability-match.js";
@@ -81,6 +82,7 @@ function head(context, proposal) {
       el("a", { href: context.link("timeline", proposal.id) }, "Show in timeline"),
       el("a", { href: context.link("flow", proposal.id) }, "View flow"),
       proposal.call.method === "tools/call" && proposal.to.length === 1 && el("a", { href: context.link("call", proposal.to[0], proposal.call.name, proposal.id) }, "Edit and call"),
+      copyButton(new URL(context.link("approvals", proposal.id), location.href).href, "Copy link to this proposal", context, { icon: "link", text: "Copy link", isQuiet: true }),
     ),
   );
 }
@@ -172,7 +174,7 @@ function callTabs(context, proposal, readable) {
     other?.click();
     other?.focus();
   } } }, tabs);
-  return el("section", { class: "proposal-call" }, el("div", { class: "section-bar" }, el("h3", {}, "Call"), list, el("span", { class: "grow" }), copyButton(proposal.call.bodyText, "Copy call as JSON", context)), readable, exact);
+  return el("section", { class: "proposal-call" }, el("div", { class: "section-bar" }, el("h3", {}, "Call"), list, el("span", { class: "grow" }), proposal.call.params?.arguments !== undefined && copyButton(formatJson(textAt(proposal.call.bodyText, ["params", "arguments"]) ?? "{}"), "Copy arguments", context, { text: "Copy arguments", isQuiet: true }), copyButton(proposal.call.bodyText, "Copy call as JSON", context, { text: "Copy call", isQuiet: true })), readable, exact);
 }
 
 /** Every parameter, those of a tool first; nothing is left out. @param {Context} context @param {Proposal} proposal @param {(() => void)[]} later looks again when more is known */
@@ -203,19 +205,20 @@ function argumentsView(context, proposal, text, later) {
   for (const part of all) {
     if (pair && part.key === pair[1]) continue;
     if (pair && part.key === pair[0]) rows.push(row(`${pair[0]} → ${pair[1]}`, diffView(given[pair[0]], given[pair[1]])));
-    else if (edits.length > 0 && part.key === "edits") rows.push(row("edits", editsView(edits)));
+    else if (edits.length > 0 && part.key === "edits") rows.push(row("edits", editsView(edits, part.text)));
     else if (!pair && whole && part.key === whole.name) rows.push(row(part.key, contentView(context, proposal, whole.path, given[whole.name], later)));
     else rows.push(row(part.key, valueView(part.text)));
   }
   return el("dl", { class: "arguments" }, rows);
 }
 
-/** @param {any[]} edits */
-function editsView(edits) {
-  return el("ol", { class: "edits" }, edits.map((edit) => {
+/** @param {any[]} edits @param {string} text of all of them */
+function editsView(edits, text) {
+  const texts = membersOf(text).map((each) => each.text);
+  return el("ol", { class: "edits" }, edits.map((edit, index) => {
     const [old, added] = /** @type {[string, string]} */ (replacementIn(edit));
-    const others = Object.entries(edit).filter(([key]) => key !== old && key !== added);
-    return el("li", {}, others.length > 0 && el("dl", { class: "arguments" }, others.map(([key, value]) => row(key, valueView(JSON.stringify(value))))), diffView(edit[old], edit[added]));
+    const others = membersOf(texts[index]).filter(({ key }) => key !== old && key !== added);
+    return el("li", {}, others.length > 0 && el("dl", { class: "arguments" }, others.map((each) => row(each.key, valueView(each.text)))), diffView(edit[old], edit[added]));
   }));
 }
 
@@ -225,24 +228,27 @@ function contentView(context, proposal, path, text, later) {
   const body = el("div", { class: "content-change" });
   const size = sizeOf(text);
   const whole = button("Full text", () => show(null, ""), { class: "quiet small" });
-  const read = async (/** @type {(problem: string) => void} */ fail) => {
+  const read = async () => {
     const ask = readCallFor(context, host, path);
     if (!ask) return;
     compare.disabled = true;
     try {
-      const now = onlyText(await context.call(host, "tools/call", ask, { background: true }));
-      if (now === null) fail("The reply is not text, so there is nothing to compare.");
+      const result = await context.call(host, "tools/call", ask, { background: true });
+      const now = onlyText(result);
+      // The text of a failure is not the content of the file.
+      if (result?.isError === true) show(null, "", `not compared, the file could not be read: ${oneLine(now ?? "no reason given", 200)}`);
+      else if (now === null) show(null, "", "not compared, the reply is not text");
       else show(now, "now");
     } catch (fault) {
-      fail(`The file could not be read: ${errorText(fault)}`);
+      show(null, "", `not compared, the file could not be read: ${errorText(fault)}`);
     }
     compare.disabled = false;
   };
-  const compare = button("Compare with current file", () => void read((problem) => context.notify(problem, "bad")), { class: "small", title: `Reads the file from ${oneLine(host, 60)}; everyone sees its content` });
-  const show = (/** @type {string | null} */ old, /** @type {string} */ when) =>
+  const compare = button("Compare with current file", () => void read(), { class: "small", title: `Reads the file from ${oneLine(host, 60)}; everyone sees its content` });
+  const show = (/** @type {string | null} */ old, /** @type {string} */ when, problem = "") =>
     replace(
       body,
-      el("div", { class: "content-bar" }, el("span", { class: "soft" }, old === null ? size : ["compared with the file on ", nameOf(host), ` ${when}`]), el("span", { class: "grow" }), old !== null && whole, compare),
+      el("div", { class: "content-bar" }, el("span", { class: "soft" }, old === null ? [size, problem && ` · ${problem}`] : ["compared with the file on ", nameOf(host), ` ${when}`]), el("span", { class: "grow" }), old !== null && whole, compare),
       old !== null && lossView(old, text),
       old === null ? addedView(text) : diffView(old, text),
     );
@@ -251,7 +257,7 @@ function contentView(context, proposal, path, text, later) {
     compare.hidden = !host || readCallFor(context, host, path) === null;
     if (isCompared || compare.hidden || proposal.status !== "open" || !mayReadItself(context, proposal, host, path)) return;
     isCompared = true;
-    void read(() => {});
+    void read();
   });
   // For a settled proposal, show what it changed, not the present content.
   const known = host ? lastKnownText(context.state.proposals, host, path, proposal.settledAt || Infinity) : null;
@@ -264,10 +270,10 @@ function contentView(context, proposal, path, text, later) {
 function lossView(old, text) {
   const count = linesIn(old);
   if (count === 0) return null;
-  const lines = `${count.toLocaleString("en")} ${count === 1 ? "line" : "lines"}`;
+  const lines = `${formatNumber(count)} ${count === 1 ? "line" : "lines"}`;
   const left = linesIn(text);
   if (text.trim() === "") return el("p", { class: "caution", data: { tone: "bad" } }, icon("warning", 16), `Empties the file: removes all ${lines}.`);
-  if (left * 2 < count) return el("p", { class: "caution", data: { tone: "bad" } }, icon("warning", 16), `Shortens the file from ${lines} to ${left.toLocaleString("en")}.`);
+  if (left * 2 < count) return el("p", { class: "caution", data: { tone: "bad" } }, icon("warning", 16), `Shortens the file from ${lines} to ${formatNumber(left)}.`);
   return null;
 }
 
@@ -281,7 +287,7 @@ function sizeOf(text) {
   const bytes = new TextEncoder().encode(text).length;
   if (bytes === 0) return "empty (0 bytes)";
   const lines = linesIn(text);
-  return `${lines.toLocaleString("en")} ${lines === 1 ? "line" : "lines"}, ${bytes.toLocaleString("en")} ${bytes === 1 ? "byte" : "bytes"}`;
+  return `${formatNumber(lines)} ${lines === 1 ? "line" : "lines"}, ${formatNumber(bytes)} ${bytes === 1 ? "byte" : "bytes"}`;
 }
 
 /** The call that reads a path on that host, if there is a tool for it and we may call it. @param {Context} context @param {string} host @param {string} path */

@@ -45,6 +45,11 @@ export function pushDialog(session, context) {
       replace(actions, close(), button("Retry", () => void run("Asking…", async () => {}), { class: "primary" }));
       return;
     }
+    if (found.refused) {
+      replace(body, el("p", { class: "caution" }, icon("warning", 16), `Notifications cannot be turned on: ${found.refused}.`));
+      replace(actions, close());
+      return;
+    }
     const quiet = quietField(found.quietHours);
     replace(
       body,

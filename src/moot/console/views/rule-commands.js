@@ -33,6 +33,8 @@ export async function sendCommand(context, approverState, kind, payload, about) 
 /** The approver's answer in one sentence. @param {any} answer @param {string} otherwise */
 function answerText(answer, otherwise) {
   if (answer?.kind === "trust/suggestion") return `Accepted by you. ${Number(answer.payload?.accepting_people)} people have to accept it; until then it decides nothing`;
+  if (Array.isArray(answer?.payload?.resumed_by)) return `Resumed by you. ${Number(answer.payload.accepting_people)} people have to resume it; until then it decides nothing`;
+  if (answer?.kind === "trust/rule" && answer.payload?.review) return "Reviewed";
   const state = String(answer?.payload?.state ?? "");
   const rule = answer?.payload?.rule;
   const name = oneLine(typeof rule === "string" ? rule : (rule?.name ?? ""), 60);

@@ -1,31 +1,51 @@
 // @ts-check
 /** The rules in their order: how often each decided, its state, why it is suspended, and recent decisions by rules. */
 import { button, el } from "../core/dom.js";
+import { formatNumber } from "../core/numbers.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";
 import { ago, isoTime } from "../core/time.js";
 import { icon } from "./icons.js";
 import { runCommand, objectDialog, suspendDialog } from "./rule-commands.js";
 import { percent } from "./rule-suggestion.js";
+import { reviewDialog } from "./review-dialog.js";
 import { ruleText } from "./rule-text.js";
 
 /** @typedef {import("../app.js").Context} Context @typedef {import("./approver-state.js").ApproverState} ApproverState @typedef {import("./approver-state.js").RuleState} RuleState */
 
 const TONES = { active: "good", suspended: "warn", expired: "" };
 
-/** @param {RuleState} shown @param {boolean} stopped */
-function stateTag(shown, stopped) {
-  if (stopped && shown.state === "active") return el("span", { class: "tag", data: { tone: "bad" } }, "stopped");
+/** What an active rule does at this moment. @param {ApproverState} approverState @param {RuleState} shown @returns {[string, string]} word and tone */
+function effectOf(approverState, shown) {
+  const { record } = approverState;
+  if (record?.stopped || record?.fault) return ["stopped", "bad"];
+  if (!approverState.isOnline) return ["not applied", "warn"];
+  if (record?.shadow) return ["only predicts", "accent"];
+  if (record?.budgetLeft === 0 || record?.left(String(shown.rule.name)) === 0) return ["limit reached", "warn"];
+  return ["active", "good"];
+}
+
+/** @param {ApproverState} approverState @param {RuleState} shown */
+export function stateTag(approverState, shown) {
+  if (shown.state === "active") {
+    const [word, tone] = effectOf(approverState, shown);
+    return el("span", { class: "tag", data: { tone } }, word);
+  }
   return el("span", { class: "tag", data: { tone: TONES[shown.state] ?? "" } }, shown.state === "suspended" && icon("pause", 12), shown.state);
 }
 
 /** @param {number} hits */
 export function hitCount(hits) {
-  return [el("strong", {}, hits.toLocaleString("en")), el("span", { class: "faint" }, hits === 1 ? "decision" : "decisions")];
+  return [el("strong", {}, formatNumber(hits)), el("span", { class: "faint" }, hits === 1 ? "decision" : "decisions")];
+}
+
+/** @param {number} count */
+function reviewLabel(count) {
+  return `Review ${formatNumber(count)} ${count === 1 ? "decision" : "decisions"}…`;
 }
 
 /** @param {number} left */
 export function leftText(left) {
-  return `${left.toLocaleString("en")} left`;
+  return left === 0 ? "none left; people decide for now" : `${formatNumber(left)} left`;
 }
 
 /** @param {Context} context @param {ApproverState} approverState @param {RuleState} shown @param {{may: (kind: string) => boolean, at: number}} options */
@@ -40,20 +60,23 @@ export function ruleCard(context, approverState, shown, options) {
     el("div", { class: "rule-head" },
       el("span", { class: "rule-number", "aria-hidden": "true" }, String(options.at)),
       el("div", { class: "grow" },
-        el("div", { class: "rule-title" }, el("h3", {}, el("bdi", {}, oneLine(name, 64))), el("span", { class: "tag", data: { tone: rule.decision === "reject" ? "bad" : rule.decision === "approve" ? "good" : "" } }, oneLine(rule.decision ?? "", 12)), stateTag(shown, record?.stopped !== null || record?.fault !== "")),
+        el("div", { class: "rule-title" }, el("h3", {}, el("bdi", {}, oneLine(name, 64))), el("span", { class: "tag", data: { tone: rule.decision === "reject" ? "bad" : rule.decision === "approve" ? "good" : "" } }, oneLine(rule.decision ?? "", 12)), el("span", { data: { effect: name } }, stateTag(approverState, shown))),
         el("p", {}, el("bdi", {}, escapeHidden(shown.words || rule.words || "")))),
       el("div", { class: "rule-hits", data: { hits: name } }, hitCount(hits))),
-    shown.state === "suspended" && el("p", { class: "suspension-reason" }, icon("warning", 16), el("span", {}, "Suspended: ", el("bdi", {}, escapeHidden(shown.why)))),
+    shown.state === "suspended" && el("p", { class: "suspension-reason" }, icon("warning", 16), el("span", {}, "Suspended: ", el("bdi", {}, escapeHidden(shown.why)), shown.resumedBy.length > 0 && [". Resumed by ", shown.resumedBy.slice(0, 8).map((each, index) => [index > 0 && ", ", nameOf(each)]), "; another person has to, too"])),
     el("p", { class: "soft small-text" }, [
-      limits?.count !== undefined && [`at most ${limits.count} per ${limits.per}`, shown.left !== null && [", ", el("span", { data: { left: name } }, leftText(record?.left(name) ?? shown.left))]],
+      limits?.count !== undefined && [`at most ${formatNumber(limits.count)} per ${limits.per}`, shown.left !== null && [", ", el("span", { data: { left: name } }, leftText(record?.left(name) ?? shown.left))]],
       limits?.check > 0 && `${percent(limits.check)} left to people as a sample`,
+      limits?.review > 0 && "people review what it decided",
       limits?.while_present?.length > 0 && `only while ${oneLine(limits.while_present.join(" and "), 80)} ${limits.while_present.length === 1 ? "is" : "are"} online`,
       limits?.expires && `until ${oneLine(limits.expires, 20).slice(0, 10)}`,
       origin?.accepted_by && ["accepted by ", nameOf(origin.accepted_by), origin.accepted && `, ${ago(Date.parse(origin.accepted))}`],
       !origin?.accepted_by && "written manually",
-      shadow && `in shadow mode: agreed with ${shadow.agreements} of ${shadow.agreements + shadow.conflicts} decisions`,
+      shadow && `in shadow mode: agreed with ${formatNumber(shadow.agreements)} of ${formatNumber(shadow.agreements + shadow.conflicts)} ${shadow.agreements + shadow.conflicts === 1 ? "decision" : "decisions"}`,
     ].filter(Boolean).map((each, index) => [index > 0 && " · ", /** @type {any} */ (each)])),
+    shown.reviewDue && el("p", { class: "warn-text" }, "Please review what it decided. If nobody does, it leaves decisions to people."),
     el("div", { class: "control-row" },
+      shown.unreviewed > 0 && button(reviewLabel(shown.unreviewed), () => reviewDialog(context, approverState, name, options.may("trust/stop")), { class: shown.reviewDue ? "small primary" : "small quiet", disabled: !approverState.isOnline || !options.may("trust/accept"), data: { focus: `review-${name}` }, aria: { label: `${reviewLabel(shown.unreviewed)} of ${oneLine(name, 60)}` } }),
       shown.state === "suspended"
         ? button("Resume rule", () => void runCommand(context, approverState, "trust/accept", { lift: name }), { class: "small good", shortcut: "l", disabled: !approverState.isOnline || !options.may("trust/accept"), data: { focus: `lift-${name}` }, aria: { label: `Resume rule ${oneLine(name, 60)}` } })
         : button("Suspend…", () => suspendDialog(context, approverState, name), { class: "small danger", disabled: !options.may("trust/stop"), data: { focus: `stop-${name}` }, aria: { label: `Suspend ${oneLine(name, 60)}` } }),

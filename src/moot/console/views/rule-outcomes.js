@@ -1,7 +1,9 @@
 // @ts-check
 /** What became of each rule, day by day: its decisions, those that people contradicted, and its suspensions. */
 import { el, svg } from "../core/dom.js";
+import { formatNumber } from "../core/numbers.js";
 import { oneLine } from "../core/text.js";
+import { dayText } from "./automation-chart.js";
 
 /** @typedef {import("./approver-state.js").RuleDay} RuleDay @typedef {{rule: string, days: RuleDay[], automatic: number, wrong: number, tripped: number}} RuleOutcomes */
 
@@ -25,17 +27,22 @@ function byRule(days) {
   return [...found.values()].sort((a, b) => b.automatic - a.automatic || b.wrong - a.wrong).slice(0, MAX_RULES);
 }
 
+/** @param {{automatic: number, wrong: number, tripped: number}} each */
+function outcomeText(each) {
+  return `${formatNumber(each.automatic)} ${each.automatic === 1 ? "decision" : "decisions"}, ${formatNumber(each.wrong)} contradicted, suspended ${each.tripped === 1 ? "once" : `${formatNumber(each.tripped)} times`}`;
+}
+
 /** One bar for each day of the whole time, so that rules can be compared. @param {RuleOutcomes} outcomes @param {string[]} all */
 function dayBars(outcomes, all) {
   const by = new Map(outcomes.days.map((each) => [each.day, each]));
   const max = Math.max(1, ...outcomes.days.map((each) => Math.max(each.automatic, each.wrong)));
   const step = WIDTH / all.length;
-  const text = `${outcomes.automatic} decisions on ${outcomes.days.length} ${outcomes.days.length === 1 ? "day" : "days"}, ${outcomes.wrong} contradicted, suspended ${outcomes.tripped} times`;
+  const text = `${outcomeText(outcomes)}, on ${formatNumber(outcomes.days.length)} ${outcomes.days.length === 1 ? "day" : "days"}`;
   return svg("svg", { class: "outcome-bars", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": text },
     all.flatMap((day, index) => {
       const known = by.get(day);
       if (!known) return [];
-      const bar = (/** @type {number} */ count, /** @type {string} */ name) => count > 0 && svg("rect", { class: name, x: String(index * step), y: String(HEIGHT - (count / max) * HEIGHT), width: String(Math.max(1, Math.min(step * 0.8, 10))), height: String((count / max) * HEIGHT) }, svg("title", {}, `${day}: ${known.automatic} decisions, ${known.wrong} contradicted, suspended ${known.tripped} times`));
+      const bar = (/** @type {number} */ count, /** @type {string} */ name) => count > 0 && svg("rect", { class: name, x: String(index * step), y: String(HEIGHT - (count / max) * HEIGHT), width: String(Math.max(1, Math.min(step * 0.8, 10))), height: String((count / max) * HEIGHT) }, svg("title", {}, `${dayText(day)}: ${outcomeText(known)}`));
       return [bar(known.automatic, "plot-rules"), bar(known.wrong, "plot-wrong")].filter((each) => each !== false);
     }));
 }
@@ -49,10 +56,10 @@ export function ruleOutcomes(days) {
   return el("div", {},
     el("table", { class: "plot-table outcome-table" }, head(["Rule", "Automatic", "Wrong", "Suspended", "By day"]),
       el("tbody", {}, rules.map((each) => el("tr", { data: { outcome: each.rule } },
-        el("th", { scope: "row" }, el("bdi", {}, oneLine(each.rule, 64))), el("td", {}, String(each.automatic)),
-        el("td", { data: { tone: each.wrong > 0 ? "bad" : null } }, String(each.wrong)), el("td", {}, String(each.tripped)), el("td", {}, dayBars(each, all)))))),
+        el("th", { scope: "row" }, el("bdi", {}, oneLine(each.rule, 64))), el("td", {}, formatNumber(each.automatic)),
+        el("td", { data: { tone: each.wrong > 0 ? "bad" : null } }, formatNumber(each.wrong)), el("td", {}, formatNumber(each.tripped)), el("td", {}, dayBars(each, all)))))),
     el("p", { class: "faint small-text" }, "Wrong: a person decided otherwise, or objected."),
     el("details", { data: { fold: "rule-days" } }, el("summary", {}, "Each day"),
       el("table", { class: "plot-table" }, head(["Day", "Rule", "Automatic", "Wrong", "Suspended"]),
-        el("tbody", {}, [...days].reverse().slice(0, MAX_ROWS).map((each) => el("tr", {}, el("th", { scope: "row" }, each.day), el("td", {}, el("bdi", {}, oneLine(each.rule, 64))), el("td", {}, String(each.automatic)), el("td", {}, String(each.wrong)), el("td", {}, String(each.tripped))))))));
+        el("tbody", {}, [...days].reverse().slice(0, MAX_ROWS).map((each) => el("tr", {}, el("th", { scope: "row" }, dayText(each.day)), el("td", {}, el("bdi", {}, oneLine(each.rule, 64))), el("td", {}, formatNumber(each.automatic)), el("td", {}, formatNumber(each.wrong)), el("td", {}, formatNumber(each.tripped))))))));
 }

@@ -1,6 +1,7 @@
 // @ts-check
 /** A rule as YAML for rules.yaml, or as the JSON that is sent. */
 import { button, el, replace } from "../core/dom.js";
+import { isObject } from "../core/json-text.js";
 import { escapeHidden } from "../core/text.js";
 
 // Words that YAML would not read as text, and characters with a special meaning at the start.
@@ -15,7 +16,7 @@ function ruleYaml(rule) {
 /** @param {Record<string, any>} fields @returns {string} */
 function mapping(fields) {
   return Object.entries(fields).map(([key, value]) => {
-    if (value !== null && typeof value === "object" && !Array.isArray(value) && Object.keys(value).length > 0) return `${scalar(key)}:\n${indented(mapping(value), "  ")}`;
+    if (isObject(value) && Object.keys(value).length > 0) return `${scalar(key)}:\n${indented(mapping(value), "  ")}`;
     return `${scalar(key)}: ${flow(value)}`;
   }).join("\n");
 }
@@ -23,7 +24,7 @@ function mapping(fields) {
 /** @param {any} value @returns {string} */
 function flow(value) {
   if (Array.isArray(value)) return `[${value.map(flow).join(", ")}]`;
-  if (value !== null && typeof value === "object") return `{${Object.entries(value).map(([key, each]) => `${scalar(key)}: ${flow(each)}`).join(", ")}}`;
+  if (isObject(value)) return `{${Object.entries(value).map(([key, each]) => `${scalar(key)}: ${flow(each)}`).join(", ")}}`;
   return typeof value === "string" ? scalar(value) : JSON.stringify(value);
 }
 

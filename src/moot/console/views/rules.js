@@ -1,6 +1,7 @@
 // @ts-check
 /** Rules (MEW 9.4; D-92): suggestions, active rules, their recent decisions, and the switch that stops them all. */
 import { button, el, newId, redraw } from "../core/dom.js";
+import { formatNumber } from "../core/numbers.js";
 import { registerView } from "../core/router.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";
 import { ago } from "../core/time.js";
@@ -11,7 +12,7 @@ import { revokeDialog } from "./grants.js";
 import { icon } from "./icons.js";
 import { runCommand } from "./rule-commands.js";
 import { automationChart } from "./automation-chart.js";
-import { hitCount, leftText, recentDecisions, ruleCard } from "./rule-list.js";
+import { hitCount, leftText, recentDecisions, ruleCard, stateTag } from "./rule-list.js";
 import { ruleOutcomes } from "./rule-outcomes.js";
 import { approverStateOf, openSuggestions } from "./approver-state.js";
 import { SUGGESTION_ACTIONS, suggestionCard } from "./rule-suggestion.js";
@@ -19,6 +20,7 @@ import { explanationDialog } from "./explanation-dialog.js";
 
 /** @typedef {import("../app.js").Context} Context @typedef {import("./approver-state.js").Suggestion} Suggestion */
 
+const LIMITS_MILLISECONDS = 60_000;
 const MAX_ACTS = 12;
 
 class RulesView {
@@ -43,10 +45,15 @@ class RulesView {
         el("div", { class: "rules-columns" }, el("div", { class: "rules-main" }, this._suggestions, this._rules), el("div", { class: "rules-side" }, this._plot, this._outcomes, this._decisions, this._grants))),
     );
     this._stops = [this.state.on(["trust", "roster", "grants"], () => this.show()), this._keys()];
+    // Limits fill up again with the time, and nobody says so.
+    this._clock = setInterval(() => {
+      if (this.approverState.isOnline && this.approverState.record?.hasLimits) void this.approverState.refresh();
+    }, LIMITS_MILLISECONDS);
     this.show();
   }
 
   close() {
+    clearInterval(this._clock);
     this._stops.forEach((stop) => stop());
   }
 
@@ -69,7 +76,7 @@ class RulesView {
     const text = !approver ? "No approver" : !approverState.isOnline ? `${oneLine(approver.name, 40)} is offline` : stopped || record?.fault ? "Rules off; you are asked every time" : record?.shadow ? "Shadow mode" : record?.rules.size ? "Rules on; everything else asks you" : "No rules yet: you are asked every time";
     if (this._status.textContent !== text) this._status.textContent = text;
     redraw(this._switch, [stopped !== null, this._armed, mine], () => this._switchNodes(stopped !== null));
-    redraw(this._state, [approver?.id, approverState.isOnline, stopped, record?.fault, record?.shadow, record?.status, record?.error, approverState.canQuery], () => this._stateNodes());
+    redraw(this._state, [approver?.id, approverState.isOnline, stopped, record?.fault, record?.shadow, record?.status, record?.error, approverState.canQuery, record?.budget, record?.budgetLeft], () => this._stateNodes());
     const suggestions = [...(record?.suggestions.values() ?? [])];
     redraw(this._suggestions, [suggestions, approverState.isOnline, mine, approver?.id, record?.approvals, record?.people, suggestions.map((each) => this._held(each))], () => this._suggestionNodes(suggestions));
     const rules = [...(record?.rules.values() ?? [])];
@@ -81,6 +88,10 @@ class RulesView {
     for (const node of /** @type {NodeListOf<HTMLElement>} */ (this._rules.querySelectorAll("[data-left]"))) {
       const left = record?.left(node.dataset.left ?? "") ?? null;
       if (left !== null) redraw(node, [left], () => leftText(left));
+    }
+    for (const node of /** @type {NodeListOf<HTMLElement>} */ (this._rules.querySelectorAll("[data-effect]"))) {
+      const shown = record?.rules.get(node.dataset.effect ?? "");
+      if (shown) redraw(node, [shown.state, stopped, record?.fault, record?.shadow, record?.budgetLeft === 0, record?.left(node.dataset.effect ?? "") === 0, approverState.isOnline], () => stateTag(approverState, shown));
     }
     redraw(this._plot, [record?.days], () => record && el("section", { class: "rules-part", "aria-label": "Automation" }, el("h2", {}, "Automation"), automationChart(record.days)));
     redraw(this._outcomes, [record?.ruleDays], () => record && record.ruleDays.length > 0 && el("section", { class: "rules-part", "aria-label": "Rules over time" }, el("h2", {}, "Rules over time"), ruleOutcomes(record.ruleDays)));
@@ -132,6 +143,9 @@ class RulesView {
       record?.stopped && box("bad", el("p", {}, el("strong", {}, "All rules are stopped"), " by ", nameOf(record.stopped.by), ": ", el("bdi", {}, escapeHidden(record.stopped.why)), ". People decide every proposal.")),
       record?.fault && box("bad", el("p", {}, el("strong", {}, "The rules cannot be read, so none apply: "), el("bdi", {}, escapeHidden(record.fault)))),
       record?.shadow && box("info", el("p", {}, el("strong", {}, "Shadow mode: "), "rules only predict; the predictions are compared with people’s decisions.")),
+      record?.budget && record.budgetLeft !== null && !record.stopped && !record.fault && (record.budgetLeft === 0
+        ? box("warn", el("p", {}, el("strong", {}, `All rules together may take ${formatNumber(record.budget.count)} decisions in ${spanText(record.budget.seconds)}, and have taken them. `), "People decide until some of that time has passed."))
+        : el("p", { class: "soft small-text" }, `All rules together: at most ${formatNumber(record.budget.count)} decisions in ${spanText(record.budget.seconds)}, ${formatNumber(record.budgetLeft)} left.`)),
       current && !this.approverState.canQuery && box("info", el("p", {}, "Your permissions do not allow querying ", nameOf(approver.name), ": you see only what was sent since you joined.")),
       record?.error && box("warn", el("p", {}, nameOf(approver.name), " could not be queried: ", el("bdi", {}, escapeHidden(record.error)))),
     ];
@@ -250,6 +264,12 @@ class RulesView {
       r: ["Refresh", () => void this.approverState.refresh()],
     });
   }
+}
+
+/** @param {number} seconds */
+function spanText(seconds) {
+  const [count, unit] = seconds % 86_400 === 0 ? [seconds / 86_400, "day"] : seconds % 3_600 === 0 ? [seconds / 3_600, "hour"] : seconds % 60 === 0 ? [seconds / 60, "minute"] : [seconds, "second"];
+  return count === 1 ? `${unit === "hour" ? "an" : "a"} ${unit}` : `${formatNumber(count)} ${unit}s`;
 }
 
 registerView({

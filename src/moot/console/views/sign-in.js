@@ -44,7 +44,7 @@ function providerButtons(base) {
 /**
  * The form alone, for adding another space too.
  * @param {import("../core/session.js").Session} session
- * @param {(doors: import("../core/session.js").Login[]) => void} done
+ * @param {(logins: import("../core/session.js").Login[]) => void} done
  */
 export function signInForm(session, done) {
   const ids = { token: newId("token"), fault: newId("fault"), keep: newId("keep") };
@@ -66,9 +66,9 @@ export function signInForm(session, done) {
     enter.disabled = true;
     enter.textContent = "Signing in…";
     try {
-      const doors = await session.signIn(token.value, keep.checked);
+      const logins = await session.signIn(token.value, keep.checked);
       token.value = "";
-      done(doors);
+      done(logins);
     } catch (error) {
       fault.textContent = error instanceof SignInError ? error.message : "Sign-in failed; see the browser’s console for details.";
       if (!(error instanceof SignInError)) console.error(error);

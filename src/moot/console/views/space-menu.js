@@ -78,9 +78,9 @@ export class SpaceMenu {
 
   _add() {
     const dialog = openDialog("Add a space", [
-      signInForm(this._session, (doors) => {
+      signInForm(this._session, (logins) => {
         dialog.close();
-        this._choose(doors[0].space);
+        this._choose(logins[0].space);
       }),
     ]);
   }

@@ -4,6 +4,7 @@
  * bounded; it can be paused, and follows the end until somebody scrolls up.
  */
 import { button, el, replace } from "../core/dom.js";
+import { formatNumber } from "../core/numbers.js";
 import { escapeHidden } from "../core/text.js";
 import { icon } from "./icons.js";
 
@@ -56,8 +57,8 @@ export function streamTail(context, stream) {
   const text = () => {
     const now = current();
     const all = now.cut + now.tail.length;
-    const waiting = held ? ` · paused, ${(all - shownTo).toLocaleString("en")} new characters` : "";
-    const nothing = now.frames === 0 ? "no data since you joined" : `${now.frames.toLocaleString("en")} frame${now.frames === 1 ? "" : "s"}, ${formatBytes(now.bytes)}`;
+    const waiting = held ? ` · paused, ${formatNumber(all - shownTo)} new characters` : "";
+    const nothing = now.frames === 0 ? "no data since you joined" : `${formatNumber(now.frames)} frame${now.frames === 1 ? "" : "s"}, ${formatBytes(now.bytes)}`;
     sent.textContent = nothing + (isBinary() ? "" : waiting);
   };
 
@@ -77,7 +78,7 @@ export function streamTail(context, stream) {
     if (added >= SHOWN_CHARACTERS || shownTo < now.cut || body.childNodes.length > MAX_PIECES) {
       const kept = now.tail.slice(-SHOWN_CHARACTERS);
       const left = all - kept.length;
-      replace(body, left > 0 && el("span", { class: "faint" }, `… ${left.toLocaleString("en")} earlier characters\n`), escapeHidden(kept));
+      replace(body, left > 0 && el("span", { class: "faint" }, `… ${formatNumber(left)} earlier characters\n`), escapeHidden(kept));
     } else body.append(escapeHidden(now.tail.slice(now.tail.length - added)));
     shownTo = all;
   };

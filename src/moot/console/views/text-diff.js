@@ -7,6 +7,7 @@
  * This is only a display: the arguments are what is approved.
  */
 import { button, el, replace } from "../core/dom.js";
+import { formatNumber } from "../core/numbers.js";
 import { escapeHidden } from "../core/text.js";
 
 // Names that common tools use for the old and the new passage.
@@ -166,7 +167,7 @@ function hunks(lines) {
 
 /** @param {number} count */
 function unchangedText(count) {
-  return `${count.toLocaleString("en")} unchanged ${count === 1 ? "line" : "lines"}`;
+  return `${formatNumber(count)} unchanged ${count === 1 ? "line" : "lines"}`;
 }
 
 /** The rendered comparison; signs show the changes without colour, too. @param {string} old @param {string} added */
@@ -199,7 +200,7 @@ function linesView(lines, label) {
     for (const line of lines.slice(shown, upTo)) body.append(lineView(line));
     shown = Math.min(upTo, lines.length);
     more.hidden = shown >= lines.length;
-    replace(more, `Show all ${lines.length.toLocaleString("en")} lines`);
+    replace(more, `Show all ${formatNumber(lines.length)} lines`);
   };
   show(LINES_AT_ONCE);
   const holder = el("div", { class: "diff-holder" }, body, more);
@@ -214,7 +215,7 @@ function lineView(line) {
   const isCut = line.text.length > LINE_CHARACTERS;
   const text = el("span", { class: "diff-text" }, escapeHidden(isCut ? line.text.slice(0, LINE_CHARACTERS) : line.text));
   if (isCut) {
-    const whole = button(`Show all ${line.text.length.toLocaleString("en")} characters of this line`, () => {
+    const whole = button(`Show all ${formatNumber(line.text.length)} characters of this line`, () => {
       replace(text, escapeHidden(line.text));
       delete text.dataset.cut;
     }, { class: "quiet small" });

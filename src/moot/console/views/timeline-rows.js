@@ -123,7 +123,7 @@ export function drawRow(element, row, inGroup, me, more = "") {
   if (row.type === "gap") {
     drawn.delete(element);
     set(element, "class", "vl-row gap-row");
-    replace(element, icon("gap", 16), el("strong", {}, "Gap"), el("span", { class: "summary" }, oneLine(row.summary, 200)), el("time", { datetime: isoTime(row.at) }, `since ${formatTime(row.at)}`));
+    replace(element, icon("gap", 16), el("strong", {}, "Gap"), el("span", { class: "summary" }, oneLine(row.canLoad ? `${row.summary}: open this line to load them` : row.summary, 200)), el("time", { datetime: isoTime(row.at) }, `since ${formatTime(row.at)}`));
     return null;
   }
   const parts = partsOf(element);

@@ -4,6 +4,7 @@ import { el, newId, replace } from "../core/dom.js";
 import { registerView } from "../core/router.js";
 import { inputDelay } from "../core/input-priority.js";
 import { Envelopes } from "../core/envelopes.js";
+import { formatNumber } from "../core/numbers.js";
 import { envelopeDetails } from "./envelope-details.js";
 import { icon } from "./icons.js";
 import { isEmpty, includesHousekeeping, parseFilter, Search } from "./timeline-filter.js";
@@ -33,7 +34,6 @@ const FILL_MILLISECONDS = 150;
 const NEAR_TOP_ROWS = 20;
 // The first step of an address that names a filter instead of a message.
 const FILTER_ROUTE = "~";
-const number = new Intl.NumberFormat();
 
 class Timeline {
   /** @param {HTMLElement} outlet @param {import("../app.js").Context} context */
@@ -242,6 +242,14 @@ class Timeline {
     this._drawCounts();
   }
 
+  /** @param {string} id */
+  async _loadGap(id) {
+    this._closeDetails();
+    this.list.following = true;
+    await this.context.openSpace.loadGap(id);
+    this._apply();
+  }
+
   /** Look for what the filter wants in what is older than the loaded messages. */
   _searchOlder() {
     if (!this._search) return;
@@ -386,11 +394,11 @@ class Timeline {
     const added = this.list.following ? 0 : this.store.next - (this.grouped ? this._next : this._seen);
     if (this.list.following) this._seen = this.store.next;
     if (this._newer.hidden !== this.list.following) this._newer.hidden = this.list.following;
-    const newer = added > 0 ? `${number.format(added)} new ↓` : "Newest ↓";
+    const newer = added > 0 ? `${formatNumber(added)} new ↓` : "Newest ↓";
     if (this._newer.textContent !== newer) this._newer.textContent = newer;
-    const total = number.format(this.store.size);
+    const total = formatNumber(this.store.size);
     const found = this._search ? this._search.count + (this._olderSearch?.store.size ?? 0) : this._root ? (this.store.conversations.get(this._root)?.rows.length ?? 0) : undefined;
-    const text = found === undefined ? `${total} ${this.store.size === 1 ? "message" : "messages"}` : `${number.format(found)} of ${total}${this._search && !this._search.done ? "…" : ""}`;
+    const text = found === undefined ? `${total} ${this.store.size === 1 ? "message" : "messages"}` : `${formatNumber(found)} of ${total}${this._search && !this._search.done ? "…" : ""}`;
     if (this._count.textContent !== text) this._count.textContent = text;
   }
 
@@ -552,6 +560,7 @@ class Timeline {
         jump: (id) => this.context.go("timeline", id),
         close: () => this._closeDetails(),
         filter: (text) => this.filter(text),
+        loadGap: (id) => void this._loadGap(id),
       }),
     );
     this._details.hidden = false;

@@ -1,6 +1,7 @@
 // @ts-check
 /** Every tool of every member in one list, to search and to choose from. */
 import { el, newId, redraw, replace } from "../core/dom.js";
+import { formatNumber } from "../core/numbers.js";
 import { nameOf, oneLine } from "../core/text.js";
 import { icon } from "./icons.js";
 import { declaredHints } from "./tool-catalogue.js";
@@ -65,8 +66,7 @@ export class ToolList {
       parts.push({ id, status: known?.status ?? "unknown", error: known?.error ?? "", shown, more: matching.length - shown.length, searching: words.length > 0 });
     }
     redraw(this._groups, JSON.stringify([parts, this._member, this._tool]), () => (parts.length > 0 ? parts.map((each) => this._group(each)) : [this._nothing(words.length > 0, asking > 0)]));
-    const number = new Intl.NumberFormat();
-    const text = words.length > 0 ? `${number.format(found)} of ${number.format(total)} tools` : `${number.format(total)} ${total === 1 ? "tool" : "tools"}${asking > 0 ? ", loading more…" : ""}`;
+    const text = words.length > 0 ? `${formatNumber(found)} of ${formatNumber(total)} tools` : `${formatNumber(total)} ${total === 1 ? "tool" : "tools"}${asking > 0 ? ", loading more…" : ""}`;
     if (this._count.textContent !== text) this._count.textContent = text;
   }
 
@@ -90,7 +90,7 @@ export class ToolList {
         {},
         group.shown.map((tool) => el("li", {}, this._item(group.id, tool))),
         note && el("li", { class: "tools-note faint" }, note),
-        group.more > 0 && el("li", { class: "tools-note faint" }, `and ${new Intl.NumberFormat().format(group.more)} more: search for them`),
+        group.more > 0 && el("li", { class: "tools-note faint" }, `and ${formatNumber(group.more)} more: search for them`),
         !group.searching && el("li", {}, el("a", { class: "tools-item tools-other", href: this._context.link("call", group.id, this._other), "aria-current": group.id === this._member && this._tool === this._other ? "true" : null }, "Other method…")),
       ),
     );

@@ -164,5 +164,5 @@ def _arguments(proposal: ProposalRecord, max_chars: int) -> str:
 
 
 def _delivery_id(receiver: str, subjects: Sequence[Subject]) -> str:
-    told = msgspec.json.encode([receiver, sorted(subjects)])
-    return f"msg_{hashlib.sha256(told).hexdigest()[:32]}"
+    parts = msgspec.json.encode([receiver, sorted(subjects)])
+    return f"msg_{hashlib.sha256(parts).hexdigest()[:32]}"

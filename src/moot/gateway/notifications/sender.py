@@ -19,9 +19,9 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 from moot.config.notification_config import NotificationsConfig
 from moot.gateway.notifications.channels import Channel, DeliveryFailed, Outcome, ReceiverGone
 from moot.gateway.notifications.message import compose, describe
+from moot.gateway.notifications.notified_file import read_notified, write_notified
 from moot.gateway.notifications.recipients import Subject, concerns, event_of, happened_at
 from moot.gateway.notifications.schedule import Schedule, ScheduleRules
-from moot.gateway.notifications.told_store import read_told, write_told
 from moot.gateway.space_host import SpaceHost
 from moot.protocol.patterns import Rights
 from moot.resilience.backoff import Backoff
@@ -102,7 +102,7 @@ class NotificationSender:
         self.clock = time.time
         # How often it has looked; for whoever waits until it has.
         self.scans = 0
-        self._told: set[Subject] = set()
+        self._notified: set[Subject] = set()
         self._verdicts: dict[Subject, _Verdict] = {}
         self._backoff = Backoff(settings.retry_first_seconds, settings.max_retry_seconds)
         self._retry_at = 0.0
@@ -110,7 +110,7 @@ class NotificationSender:
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Look and tell until the gateway stops; raises ReceiverGone when there is nobody to tell."""
-        self._told = await self._in_thread(lambda: read_told(self._file, self._recipient.owner))
+        self._notified = await self._in_thread(lambda: read_notified(self._file, self._recipient.owner))
         while not stopping.is_set():
             self._recipient.check()
             try:
@@ -148,13 +148,13 @@ class NotificationSender:
             subject = Subject(space, event, proposal.number, proposal.id)
             current.add(subject)
             since = happened_at(proposal, event)
-            if now < since + self._rules.after_seconds or subject in self._told:
+            if now < since + self._rules.after_seconds or subject in self._notified:
                 continue
             if self._concerns(host, proposal, subject):
                 # By the wall clock, which quiet hours go by.
                 found[subject] = since, wall - (now - since - self._rules.after_seconds)
         # What is over needs no memory; of a space that cannot be looked at, everything is kept.
-        self._told = {each for each in self._told if each in current or each.space not in hosts}
+        self._notified = {each for each in self._notified if each in current or each.space not in hosts}
         self._verdicts = {each: why for each, why in self._verdicts.items() if each in current}
         oldest = sorted(found, key=lambda each: (found[each][0], each))[: self._settings.max_queued]
         return {subject: found[subject][1] for subject in oldest}
@@ -226,7 +226,7 @@ class NotificationSender:
         message = compose(self._name, participant, subjects, entries, self._public_url)
         await self._channel.send(message)
         self._outcomes["sent"] += 1
-        self._told.update(subjects)
+        self._notified.update(subjects)
         self._schedule.record_sent(time.monotonic())
         self._backoff.reset()
         log.info(
@@ -234,8 +234,8 @@ class NotificationSender:
             extra={"receiver": self._name, "proposals": message.total, "delivery": message.delivery},
         )
         try:
-            told = sorted(self._told)
-            await self._in_thread(lambda: write_told(self._file, self._recipient.owner, told))
+            notified = sorted(self._notified)
+            await self._in_thread(lambda: write_notified(self._file, self._recipient.owner, notified))
         except OSError as fault:
             log.warning(
                 "notifications may be repeated after a restart: what was told cannot be written",

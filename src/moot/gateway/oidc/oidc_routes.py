@@ -50,9 +50,6 @@ class OidcRoutes:
         self._service = service
         self._refuse_token = refuse_token
 
-    def takes(self, token: str) -> bool:
-        return self._service is not None and self._service.takes(token)
-
     def origins(self) -> list[str]:
         """The origins that the console's page asks for tokens."""
         found: dict[str, None] = {}

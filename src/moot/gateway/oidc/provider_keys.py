@@ -2,7 +2,8 @@
 
 A key that is not known is looked for at once, at most every `keys_retry_seconds`; whoever brought it is asked
 to try again in a moment. A key that is still unknown after that is a wrong one. When the provider cannot be
-reached its keys stay valid for `keys_max_age_seconds`; then nobody new signs in.
+reached its keys stay valid for `keys_max_age_seconds`; then nobody new signs in. It is asked again after a
+while that grows to a minute, and sooner if somebody wants to sign in: at most every `keys_retry_seconds`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ _MIN_RSA_BITS: Final = 2_048
 # Made-up key ids are remembered, so that each is looked for once.
 _MAX_UNKNOWN: Final = 1_000
 _FIRST_RETRY_SECONDS: Final = 1.0
+_MAX_RETRY_SECONDS: Final = 60.0
 
 
 class KeysUnavailable(Exception):
@@ -63,6 +65,8 @@ class ProviderKeys:
         self._fetched_at: float | None = None
         self._began_at = 0.0
         self._looked_at = -float("inf")
+        # When the last fetch began, or was asked for.
+        self._tried_at = -float("inf")
         self._unknown: dict[str | None, float] = {}
         self._wanted = asyncio.Event()
 
@@ -70,6 +74,10 @@ class ProviderKeys:
         """The key of that id; None for one that the provider does not have. Raises KeysUnavailable."""
         now, config = self._clock(), self.config
         if self._fetched_at is None or now - self._fetched_at > config.keys_max_age_seconds:
+            if now - self._tried_at >= config.keys_retry_seconds:
+                # The provider may be back: nobody should wait for the whole pause.
+                self._tried_at = now
+                self._wanted.set()
             raise KeysUnavailable(
                 f"the keys of {config.issuer} cannot be fetched: try again in a moment", _FIRST_RETRY_SECONDS
             )
@@ -99,9 +107,10 @@ class ProviderKeys:
         """Keep the keys current, until cancelled."""
         wait = _FIRST_RETRY_SECONDS
         while True:
-            is_fetched = await self._refresh()
-            wait = self.config.keys_refresh_seconds if is_fetched else min(2 * wait, 60.0)
+            # Before the fetch: whoever asks while it runs may want a key that is newer than its answer.
             self._wanted.clear()
+            is_fetched = await self._refresh()
+            wait = self.config.keys_refresh_seconds if is_fetched else min(2 * wait, _MAX_RETRY_SECONDS)
             try:
                 async with asyncio.timeout(wait):
                     await self._wanted.wait()
@@ -109,10 +118,10 @@ class ProviderKeys:
                 continue
 
     async def _refresh(self) -> bool:
-        began = self._clock()
+        began = self._tried_at = self._clock()
         try:
             keys = await self._fetch_keys()
-        except (Unreachable, ValueError) as fault:
+        except (Unreachable, ValueError, RecursionError) as fault:
             log.warning("keys not fetched", extra={"issuer": self.config.issuer, "why": str(fault)})
             return False
         if set(keys) != set(self._keys):
@@ -137,7 +146,7 @@ class ProviderKeys:
         issuer = self.config.issuer
         try:
             document = await _fetch_json(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
-        except (Unreachable, ValueError):
+        except (Unreachable, ValueError, RecursionError):
             if self.config.jwks_url is not None:
                 return {}
             raise
@@ -152,9 +161,12 @@ def read_keys(listed: list[Any]) -> dict[str | None, ProviderKey]:
     for entry in listed:
         if not isinstance(entry, dict) or entry.get("use", "sig") != "sig" or entry.get("kty") == "oct":
             continue
+        if "d" in entry:
+            # The private part, for everybody to read: anybody could sign with it.
+            continue
         try:
             key = PyJWK(entry).key
-        except (PyJWTError, ValueError, TypeError, KeyError):
+        except (PyJWTError, ValueError, TypeError, KeyError, NotImplementedError):
             continue
         if entry.get("kty") == "RSA" and key.key_size < _MIN_RSA_BITS:
             continue

@@ -20,7 +20,7 @@ from moot.errors import Refused
 from moot.gateway.access import AccessDenied, TokenIdentity
 from moot.gateway.oidc.identity_rules import MappedIdentity, map_identity
 from moot.gateway.oidc.provider_keys import ProviderKeys
-from moot.gateway.oidc.token_verifier import TokenVerifier, VerifiedToken, looks_like_jwt
+from moot.gateway.oidc.token_verifier import AudienceOf, TokenVerifier, VerifiedToken, looks_like_jwt
 from moot.gateway.space_host import SpaceHost
 from moot.protocol.operation import Json
 from moot.resilience.task_set import TaskSet
@@ -74,6 +74,30 @@ class SignInService:
         if isinstance(verified, AccessDenied):
             self.refused += verified.status < 500
             return verified
+        sign_in = self.map(host, verified, token_hash)
+        if isinstance(sign_in, AccessDenied):
+            return sign_in
+        return TokenIdentity(host, sign_in.token.member, token=token_hash, sign_in=sign_in)
+
+    def verify_for(self, token: str, audience_of: AudienceOf) -> VerifiedToken | AccessDenied:
+        """What a token for somebody else says; nothing is remembered of it, so it never lets anybody in."""
+        verified = self._verifier.verify(token, self._wall(), audience_of)
+        if isinstance(verified, AccessDenied):
+            self.refused += verified.status < 500
+        return verified
+
+    def seconds_left(self, verified: VerifiedToken) -> float:
+        """For how long a token can be used from now on."""
+        return verified.expires + verified.provider.skew_seconds - self._wall()
+
+    def remember(self, token_hash: str, verified: VerifiedToken) -> None:
+        """Keep what a provider says of whoever has this token, for the day that the rules change."""
+        while len(self._known) >= _MAX_KNOWN:
+            del self._known[next(iter(self._known))]
+        self._known[token_hash] = verified
+
+    def map(self, host: SpaceHost, verified: VerifiedToken, token_hash: str) -> SignIn | AccessDenied:
+        """Who somebody is in that space, under a token of this hash; checked, and nothing has happened."""
         sign_in = self._map(host, verified, token_hash)
         if isinstance(sign_in, AccessDenied):
             self.refused += 1
@@ -82,7 +106,7 @@ class SignInService:
             check_sign_in(host.space.state, sign_in)
         except Refused as refusal:
             return AccessDenied(403, refusal.message)
-        return TokenIdentity(host, sign_in.token.member, token=token_hash, sign_in=sign_in)
+        return sign_in
 
     def _verify(self, token: str, token_hash: str) -> VerifiedToken | AccessDenied:
         known, now = self._known.get(token_hash), self._wall()
@@ -90,9 +114,7 @@ class SignInService:
             return known
         verified = self._verifier.verify(token, now)
         if isinstance(verified, VerifiedToken):
-            while len(self._known) >= _MAX_KNOWN:
-                del self._known[next(iter(self._known))]
-            self._known[token_hash] = verified
+            self.remember(token_hash, verified)
         return verified
 
     def _map(self, host: SpaceHost, verified: VerifiedToken, token_hash: str) -> SignIn | AccessDenied:
@@ -102,8 +124,8 @@ class SignInService:
             return AccessDenied(403, "no rule of this gateway lets this account in: ask whoever runs it")
         if host.name not in mapped.rule.spaces:
             return AccessDenied(403, "this account may not enter this space")
-        claims, skew, grace = verified.claims, config.skew_seconds, config.renew_grace_seconds
-        left = verified.expires + skew - self._wall()
+        claims, grace = verified.claims, config.renew_grace_seconds
+        left = self.seconds_left(verified)
         token = TemporaryToken(
             hash=token_hash,
             member=Name(mapped.name),
@@ -147,7 +169,7 @@ class SignInService:
     async def _end(self, keys: Sequence[str], by: str, verified: VerifiedToken, before: float) -> None:
         keep = verified.provider.max_token_seconds + 2 * verified.provider.skew_seconds
         for host in self._hosts.values():
-            await host.sign_out(keys, by, issued_before=before, keep_seconds=keep)
+            await host.rights.sign_out(keys, by, issued_before=before, keep_seconds=keep)
         log.info("signed out", extra={"issuer": verified.provider.issuer})
 
     # Other rules
@@ -166,12 +188,15 @@ class SignInService:
         sign_in = None if verified is None else self._map(host, verified, token.hash)
         is_same = isinstance(sign_in, SignIn) and sign_in.token.member == token.member
         if isinstance(sign_in, SignIn) and is_same:
+            # Other rules give a token no more than it was made for.
+            carried = msgspec.structs.replace(sign_in.token, limited_to=token.limited_to)
+            sign_in = msgspec.structs.replace(sign_in, token=carried)
             try:
-                host.sign_in(sign_in, again=True)
+                host.rights.sign_in(sign_in, again=True)
             except Refused:
                 is_same = False
         if not is_same:
-            await host.sign_out(
+            await host.rights.sign_out(
                 token.keys[:1], "the rules", issued_before=token.issued_at, keep_seconds=_MAX_LIFE_SECONDS
             )
 

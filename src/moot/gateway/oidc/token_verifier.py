@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import jwt
@@ -28,6 +28,10 @@ _LOGOUT_EVENT: Final = "http://schemas.openid.net/event/backchannel-logout"
 # How Keycloak names what is no access token.
 _OTHER_TYPES: Final = ("ID", "Refresh", "Offline", "Logout")
 _MAX_SUBJECT_CHARS: Final = 255
+
+
+# Provider → the audiences of which one has to be in a token.
+AudienceOf = Callable[[OidcConfig], Sequence[str]]
 
 
 class VerifiedToken(NamedTuple):
@@ -50,8 +54,13 @@ class TokenVerifier:
     def __init__(self, providers: Sequence[ProviderKeys]) -> None:
         self._providers = {each.config.issuer: each for each in providers}
 
-    def verify(self, token: str, now: float) -> VerifiedToken | AccessDenied:
-        """What the token says, if it is an access token for us; why it is not, otherwise."""
+    def verify(
+        self, token: str, now: float, audience_of: AudienceOf | None = None
+    ) -> VerifiedToken | AccessDenied:
+        """What the token says, if it is an access token for us; why it is not, otherwise.
+
+        `audience_of` tells for whom tokens of a provider have to be, if not for the gateway itself.
+        """
         found = self._verify_signature(token)
         if isinstance(found, AccessDenied):
             return found
@@ -59,8 +68,12 @@ class TokenVerifier:
         config = provider.config
         if (fault := _why_no_access_token(header, claims, config)) is not None:
             return AccessDenied(401, fault)
-        if not _is_for(claims["aud"], config.audience):
-            return AccessDenied(401, f"the token is for somebody else: this gateway is {config.audience[0]}")
+        wanted = config.audience if audience_of is None else audience_of(config)
+        if not wanted:
+            return AccessDenied(401, "the token is of a provider that this server does not take tokens of")
+        if not _is_for(claims["aud"], wanted):
+            here = "gateway" if audience_of is None else "MCP server"
+            return AccessDenied(401, f"the token is for somebody else: this {here} is {wanted[0]}")
         if (fault := _why_not_now(claims, now, config)) is not None:
             return AccessDenied(401, fault)
         return VerifiedToken(config, claims, float(claims["exp"]), float(claims["iat"]))

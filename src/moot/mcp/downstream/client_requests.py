@@ -35,15 +35,10 @@ from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.downstream.rpc import MISSING_CAPABILITY, NOT_DONE, RpcRequest
 from moot.mcp.downstream.running_requests import CALL_UNWANTED
 from moot.mcp.downstream.task_extension import McpTasks
-from moot.mcp.eras import (
-    INVALID_PARAMS,
-    JsonObject,
-    input_required,
-    is_input_required,
-    progress_token,
-)
+from moot.mcp.eras import JsonObject, input_required, is_input_required, progress_token
 from moot.protocol import strict_json
 from moot.protocol.operation import Json
+from moot.protocol.rpc_codes import INVALID_PARAMS
 
 _KEY: Final = "moot_decision"
 # Below whatever a tool reports later: progress may only grow, and tools begin at 0 or 1.

@@ -31,14 +31,9 @@ from moot.mcp.downstream.rpc import (
     result_of,
 )
 from moot.mcp.downstream.running_requests import RunningRequests
-from moot.mcp.eras import (
-    HANDSHAKE_VERSION,
-    HANDSHAKE_VERSIONS,
-    INVALID_PARAMS,
-    LOG_LEVELS,
-    JsonObject,
-)
+from moot.mcp.eras import HANDSHAKE_VERSION, HANDSHAKE_VERSIONS, LOG_LEVELS, JsonObject
 from moot.protocol.operation import Json
+from moot.protocol.rpc_codes import INVALID_PARAMS
 
 Send = Callable[[JsonObject, RequestId | None], None]
 

@@ -14,8 +14,8 @@ from hashlib import sha256
 from moot.errors import McpError
 from moot.mcp.downstream.response_streams import JSON_TYPE, Receive
 from moot.mcp.downstream.rpc import error_of
-from moot.mcp.eras import INVALID_REQUEST
 from moot.protocol import strict_json
+from moot.protocol.rpc_codes import INVALID_REQUEST
 
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 

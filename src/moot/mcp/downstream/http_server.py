@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from base64 import b64decode, b64encode
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Final
 from urllib.parse import parse_qs
@@ -47,14 +47,9 @@ from moot.mcp.downstream.rpc import (
 )
 from moot.mcp.downstream.running_requests import RunningRequests
 from moot.mcp.downstream.sessions import HttpSession, HttpSessions
-from moot.mcp.eras import (
-    HANDSHAKE_VERSIONS,
-    HEADER_MISMATCH,
-    INTERNAL_ERROR,
-    PROTOCOL_VERSION_KEY,
-    JsonObject,
-)
+from moot.mcp.eras import HANDSHAKE_VERSIONS, HEADER_MISMATCH, PROTOCOL_VERSION_KEY, JsonObject
 from moot.protocol import strict_json
+from moot.protocol.rpc_codes import INTERNAL_ERROR
 
 log = logging.getLogger(__name__)
 
@@ -76,9 +71,20 @@ _UNIQUE_HEADERS: Final = (_VERSION, "mcp-method", "mcp-name")
 class McpHttpServer:
     """An MCP server on HTTP. Sessions end with `close`, everything else with its request."""
 
-    def __init__(self, server: McpServer, access: HttpAccessPolicy, *, path: str = "/mcp") -> None:
+    def __init__(
+        self,
+        server: McpServer,
+        access: HttpAccessPolicy | None,
+        *,
+        path: str = "/mcp",
+        check: Callable[[Scope, Message], None] | None = None,
+    ) -> None:
+        """Without `access` whoever passes requests on has checked them. `check` is called with each message
+        of Streamable HTTP and the ASGI scope that it came in, before anything happens; it raises
+        HttpAccessDenied for what is not allowed."""
         self._server = server
         self._access = access
+        self._check = check
         self._path = path
         self._header_tools: dict[str, tuple[JsonObject, bool]] = {}
         self.sessions = HttpSessions(server)
@@ -95,7 +101,8 @@ class McpHttpServer:
         pairs = [(n.decode("latin-1"), v.decode("latin-1").strip(" \t")) for n, v in scope["headers"]]
         headers = dict(pairs)
         try:
-            self._access.check(headers)
+            if self._access is not None:
+                self._access.check(headers)
             await self._route(scope, pairs, headers, receive, send)
         except HttpAccessDenied as refusal:
             await respond(send, refusal.status, refusal.body, refusal.headers)
@@ -119,7 +126,7 @@ class McpHttpServer:
         if path == self._path:
             match method:
                 case "POST":
-                    await self._post(pairs, headers, receive, send)
+                    await self._post(scope, pairs, headers, receive, send)
                 case "GET":
                     await self._get(headers, receive, send)
                 case "DELETE":
@@ -138,11 +145,18 @@ class McpHttpServer:
     # Streamable HTTP
 
     async def _post(
-        self, pairs: list[tuple[str, str]], headers: dict[str, str], receive: Receive, send: Send
+        self,
+        scope: Scope,
+        pairs: list[tuple[str, str]],
+        headers: dict[str, str],
+        receive: Receive,
+        send: Send,
     ) -> None:
         check_json(headers)
         check_accept(headers, "application/json", "text/event-stream")
         message = parse_message(await read_body(receive, headers, self._server.limits.message_bytes))
+        if self._check is not None:
+            self._check(scope, message)
         version = headers.get(_VERSION)
         newer = version is not None and version not in HANDSHAKE_VERSIONS
         has_stateless_keys = (

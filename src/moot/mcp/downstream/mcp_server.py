@@ -24,10 +24,8 @@ from moot.mcp.eras import (
     CLIENT_CAPABILITIES_KEY,
     CLIENT_ERA_KEY,
     CLIENT_INFO_KEY,
-    INVALID_PARAMS,
     LISTS,
     LOG_LEVEL_KEY,
-    METHOD_NOT_FOUND,
     PROTOCOL_VERSION_KEY,
     SERVER_INFO_KEY,
     Era,
@@ -39,6 +37,7 @@ from moot.mcp.eras import (
     stateless_result,
 )
 from moot.protocol.operation import Json
+from moot.protocol.rpc_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 
 CALL_METHODS: Final = frozenset({"tools/call", "prompts/get", "resources/read", "completion/complete"})
 # Client capabilities that matter to the server of the call.

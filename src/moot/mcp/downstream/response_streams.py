@@ -15,16 +15,9 @@ from typing import Any, Final
 
 from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.downstream.rpc import MISSING_CAPABILITY
-from moot.mcp.eras import (
-    HEADER_MISMATCH,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    PARSE_ERROR,
-    UNSUPPORTED_VERSION,
-    JsonObject,
-)
+from moot.mcp.eras import HEADER_MISMATCH, UNSUPPORTED_VERSION, JsonObject
 from moot.protocol import strict_json
+from moot.protocol.rpc_codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from moot.errors import InvalidJson, McpError
-from moot.mcp.eras import INVALID_REQUEST, PARSE_ERROR, JsonObject
+from moot.mcp.eras import JsonObject
 from moot.protocol import strict_json
 from moot.protocol.operation import Json
+from moot.protocol.rpc_codes import INVALID_REQUEST, PARSE_ERROR
 
 RequestId = str | int
 

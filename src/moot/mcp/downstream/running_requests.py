@@ -10,7 +10,8 @@ from typing import Any, Final
 from moot.errors import McpError
 from moot.mcp.downstream.backend import McpServerCounts
 from moot.mcp.downstream.rpc import NOT_DONE, RequestId, RpcRequest, error_of, result_of
-from moot.mcp.eras import INTERNAL_ERROR, INVALID_REQUEST, JsonObject
+from moot.mcp.eras import JsonObject
+from moot.protocol.rpc_codes import INTERNAL_ERROR, INVALID_REQUEST
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,6 @@ from moot.mcp.downstream.task_extension import METHODS as TASK_METHODS
 from moot.mcp.downstream.task_extension import McpTask, missing_tasks
 from moot.mcp.eras import (
     CLIENT_CAPABILITIES_KEY,
-    INVALID_PARAMS,
     LOG_LEVEL_KEY,
     LOG_LEVELS,
     PROTOCOL_VERSION_KEY,
@@ -25,6 +24,7 @@ from moot.mcp.eras import (
     JsonObject,
 )
 from moot.protocol.operation import Json
+from moot.protocol.rpc_codes import INVALID_PARAMS
 
 Notify = Callable[[str, JsonObject], None]
 

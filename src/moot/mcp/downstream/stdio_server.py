@@ -29,6 +29,7 @@ from moot.mcp.downstream.rpc import (
 from moot.mcp.downstream.running_requests import RunningRequests
 from moot.mcp.eras import JsonObject
 from moot.protocol import strict_json
+from moot.protocol.rpc_codes import INVALID_REQUEST
 
 log = logging.getLogger(__name__)
 
@@ -196,7 +197,9 @@ async def serve(server: McpServer, *, stop: asyncio.Event, stdin: int = 0, stdou
         loop = asyncio.get_running_loop()
         gone = asyncio.Event()
         box: list[StdioConnection] = []
-        refusal = InvalidRpcMessage(-32600, f"a message has at most {server.limits.message_bytes} bytes")
+        refusal = InvalidRpcMessage(
+            INVALID_REQUEST, f"a message has at most {server.limits.message_bytes} bytes"
+        )
 
         def too_long() -> None:
             lines.write(strict_json.encode(error_of(None, refusal)) + b"\n")

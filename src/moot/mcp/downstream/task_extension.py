@@ -25,8 +25,9 @@ from moot.mcp.downstream.backend import Backend, BackendCall, PendingCall
 from moot.mcp.downstream.client_channel import TASKS
 from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.downstream.rpc import MISSING_CAPABILITY
-from moot.mcp.eras import INTERNAL_ERROR, INVALID_PARAMS, JsonObject, is_input_required
+from moot.mcp.eras import JsonObject, is_input_required
 from moot.protocol.operation import Json
+from moot.protocol.rpc_codes import INTERNAL_ERROR, INVALID_PARAMS
 
 log = logging.getLogger(__name__)
 

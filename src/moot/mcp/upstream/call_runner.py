@@ -17,7 +17,7 @@ from moot.mcp.eras import (
     at_least,
     with_caller,
 )
-from moot.mcp.upstream.connection import Listener, PendingExchange, RpcConnection
+from moot.mcp.upstream.connection import Listener, PendingExchange, RpcConnection, TaskProgress
 from moot.mcp.upstream.server_info import ServerInfo
 from moot.mcp.upstream.server_session import ServerSession
 from moot.mcp.upstream.server_settings import UpstreamOptions
@@ -35,6 +35,8 @@ class OutgoingCall(NamedTuple):
     seconds: float | None = None
     # The params of the tool call whose result this request waits for: it counts as that call.
     tool_call: JsonObject | None = None
+    # Of the task that this request makes, or waits for.
+    task_progress: TaskProgress | None = None
 
 
 @dataclass(slots=True)
@@ -191,6 +193,8 @@ class CallRunner:
             if wanted is not None and session.info.offers("logging"):
                 self._lower_log_level(connection, wanted)
         exchange = connection.start(call.method, params, owner=call.owner, listener=call.listener)
+        if call.task_progress is not None:
+            connection.keep_progress(call.task_progress, exchange)
         if call.tool_call is not None:
             exchange.method = "tools/call"
         exchange.capabilities = call.caller.capabilities

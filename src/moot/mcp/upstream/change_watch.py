@@ -14,18 +14,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from moot.errors import McpError
-from moot.mcp.eras import (
-    INVALID_REQUEST,
-    LIST_CHANGED,
-    METHOD_NOT_FOUND,
-    CallerInfo,
-    JsonObject,
-    with_caller,
-)
+from moot.mcp.eras import LIST_CHANGED, CallerInfo, JsonObject, with_caller
 from moot.mcp.upstream.connection import PendingExchange, RpcConnection
 from moot.mcp.upstream.server_session import ServerSession
 from moot.mcp.upstream.server_settings import UpstreamLimits
 from moot.protocol.operation import Json
+from moot.protocol.rpc_codes import INVALID_REQUEST, METHOD_NOT_FOUND
 from moot.resilience.backoff import Backoff
 
 log = logging.getLogger(__name__)

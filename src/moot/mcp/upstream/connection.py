@@ -16,18 +16,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from moot.errors import McpError
-from moot.mcp.eras import (
-    INTERNAL_ERROR,
-    PARSE_ERROR,
-    SUBSCRIPTION_ID_KEY,
-    UNREACHABLE,
-    JsonObject,
-    progress_token,
-    with_progress_token,
-)
+from moot.mcp.eras import SUBSCRIPTION_ID_KEY, UNREACHABLE, JsonObject, progress_token, with_progress_token
 from moot.mcp.upstream.server_settings import UpstreamLimits
 from moot.mcp.upstream.transport import Transport, TransportClosed
 from moot.protocol.operation import Json
+from moot.protocol.rpc_codes import INTERNAL_ERROR, PARSE_ERROR
 from moot.resilience.token_bucket import TokenBucket
 
 # Called with notifications during one call: a method and its params. Never waits, never raises.
@@ -49,6 +42,7 @@ class PendingExchange:
         "on_progress",
         "outcome",
         "owner",
+        "progress_id",
         "request_count",
         "server_requests",
         "suspended",
@@ -73,6 +67,8 @@ class PendingExchange:
         self.server_requests: dict[str, ServerRequest] = {}
         self.request_count = 0
         self.suspended = False
+        # The request that made the task whose result this one waits for, if progress names that one.
+        self.progress_id: int | None = None
         # Called on every progress notification.
         self.on_progress: Callable[[], None] | None = None
 
@@ -108,6 +104,17 @@ class ServerRequest:
         return {"method": self.method, "params": self.params}
 
 
+class TaskProgress:
+    """Progress of a task names the request that made it, also while another one waits for the result."""
+
+    __slots__ = ("id", "token")
+
+    def __init__(self) -> None:
+        # Of the request that made the task; 0 until it is sent.
+        self.id = 0
+        self.token: Json = None
+
+
 class MessageHandler(Protocol):
     """Takes what belongs to no exchange."""
 
@@ -129,6 +136,8 @@ class RpcConnection:
         self._transport: Transport | None = None
         self._last_id = 0
         self.exchanges: dict[int, PendingExchange] = {}
+        # By the id that progress of a task names: the exchange that waits for it now.
+        self._task_progress: dict[int, PendingExchange] = {}
         # One second's worth is always allowed.
         rate = limits.unsolicited_per_second
         self._unsolicited = TokenBucket(rate, rate, self._loop.time())
@@ -168,6 +177,19 @@ class RpcConnection:
             raise
         return exchange
 
+    def keep_progress(self, task: TaskProgress, exchange: PendingExchange) -> None:
+        """Pass progress of a task on to this exchange: the one that makes it, then the one that waits."""
+        if not task.id:
+            task.id, task.token = exchange.id, exchange.token
+        else:
+            exchange.token, exchange.progress_id = task.token, task.id
+        if task.token is not None:
+            self._task_progress[task.id] = exchange
+
+    def end_progress(self, task: TaskProgress) -> None:
+        """There is no task: nothing more is passed on."""
+        self._task_progress.pop(task.id, None)
+
     def notify(self, method: str, params: JsonObject | None = None) -> None:
         """Send a notification; raises McpError when nothing can be sent."""
         message: JsonObject = {"jsonrpc": "2.0", "method": method}
@@ -185,6 +207,7 @@ class RpcConnection:
         """Give up waiting for a response, and cancel the request at the server."""
         if self.exchanges.pop(exchange.id, None) is None:
             return
+        self._forget_progress(exchange)
         for request in exchange.server_requests.values():
             self.refuse(request, UNREACHABLE, "the call was given up")
         exchange.server_requests.clear()
@@ -217,6 +240,7 @@ class RpcConnection:
         if exchange is None:
             self._handler.on_invalid_message(fault)
             return
+        self._forget_progress(exchange)
         exchange.fail(McpError(PARSE_ERROR, f"the MCP server sent a response that cannot be read: {fault}"))
 
     def close(self, reason: str) -> None:
@@ -224,6 +248,7 @@ class RpcConnection:
             return
         self.ended.set_result(reason)
         waiting, self.exchanges = list(self.exchanges.values()), {}
+        self._task_progress.clear()
         for exchange in waiting:
             text = f"the MCP server {reason} before it answered; whether the call had any effect is not known"
             exchange.fail(McpError(UNREACHABLE, text))
@@ -255,11 +280,16 @@ class RpcConnection:
             self._spend_budget()
             self._handler.on_invalid_message("a response to no request")
             return
+        self._forget_progress(exchange)
         result = message.get("result")
         if isinstance(result, dict) and "error" not in message:
             exchange.settle(result)
         else:
             exchange.fail(_error_of(message))
+
+    def _forget_progress(self, exchange: PendingExchange) -> None:
+        if exchange.progress_id is not None:
+            self._task_progress.pop(exchange.progress_id, None)
 
     def _process_request(self, request: ServerRequest) -> None:
         if not isinstance(request.id, str | int):
@@ -271,7 +301,8 @@ class RpcConnection:
 
     def _process_notification(self, method: str, params: JsonObject) -> None:
         if method == "notifications/progress":
-            exchange = self.exchanges.get(_as_id(params.get("progressToken")))
+            id = _as_id(params.get("progressToken"))
+            exchange = self._task_progress.get(id) or self.exchanges.get(id)
             if exchange is None or exchange.token is None:
                 return
             if exchange.on_progress is not None:

@@ -14,7 +14,8 @@ import re
 from typing import Final
 
 from moot.errors import McpError
-from moot.mcp.eras import INPUT_METHODS, INTERNAL_ERROR, JsonObject, is_input_required
+from moot.mcp.eras import INPUT_METHODS, JsonObject, is_input_required
+from moot.protocol.rpc_codes import INTERNAL_ERROR
 
 # (method, name or URI): what is called.
 CallKey = tuple[str, str]

@@ -31,10 +31,11 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 
-from moot.mcp.eras import INVALID_REQUEST, JsonObject
+from moot.mcp.eras import JsonObject
 from moot.mcp.upstream.json_lines import as_events, may_be_lines
 from moot.mcp.upstream.server_settings import HttpServer, UpstreamLimits
 from moot.mcp.upstream.transport import MessageSink, Transport, TransportClosed, TransportName
+from moot.protocol.rpc_codes import INVALID_REQUEST
 from moot.protocol.strict_json import nests_deeper
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from typing import Final
 import httpx2
 
 from moot.errors import InvalidJson
-from moot.mcp.eras import PARSE_ERROR
+from moot.protocol.rpc_codes import PARSE_ERROR
 from moot.protocol.strict_json import encode, parse_any_depth
 
 _BREAKS: Final = bytes.maketrans(b"\r\n", b"  ")

@@ -26,6 +26,7 @@ from moot.mcp.upstream.server_info import ServerInfo
 from moot.mcp.upstream.server_session import ServerSession
 from moot.mcp.upstream.server_settings import DEFAULT_OPTIONS, HttpServer, Server, UpstreamOptions
 from moot.mcp.upstream.supervision import State
+from moot.resilience.task_set import end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -379,5 +380,4 @@ async def open_upstream(
     try:
         yield upstream
     finally:
-        owner.cancel()
-        await asyncio.wait([owner])
+        await end_tasks([owner])

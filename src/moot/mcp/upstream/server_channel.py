@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
 from moot.errors import McpError
-from moot.mcp.eras import HEADER_MISMATCH, LISTS, METHOD_NOT_FOUND, Era, JsonObject
+from moot.mcp.eras import HEADER_MISMATCH, LISTS, Era, JsonObject
 from moot.mcp.upstream.call_runner import CallCounts, CallRunner, OutgoingCall
 from moot.mcp.upstream.connection import RpcConnection, ServerRequest
 from moot.mcp.upstream.server_info import ServerInfo
@@ -21,6 +21,7 @@ from moot.mcp.upstream.supervision import Supervisor
 from moot.mcp.upstream.suspended_calls import SuspendedCalls
 from moot.mcp.upstream.task_calls import needs_task, run_as_task, task_tools
 from moot.protocol.operation import Json
+from moot.protocol.rpc_codes import METHOD_NOT_FOUND
 
 log = logging.getLogger(__name__)
 

@@ -29,6 +29,7 @@ from moot.mcp.upstream.server_settings import HttpServer, Server, StdioServer, U
 from moot.mcp.upstream.stdio_transport import open_stdio
 from moot.mcp.upstream.transport import Transport, TransportClosed
 from moot.resilience.restart_loop import keep_running
+from moot.resilience.task_set import check_cancelled
 
 log = logging.getLogger(__name__)
 
@@ -237,6 +238,7 @@ class Supervisor:
         return await self._serve(ServerSession(connection, info, headers))
 
     async def _serve(self, session: ServerSession) -> str:
+        check_cancelled()
         again = self.server_info is not None
         connection, info = session.connection, session.info
         self.session, self.server_info, self.state = session, info, "up"

@@ -21,19 +21,11 @@ from hashlib import sha256
 from typing import Final
 
 from moot.errors import McpError
-from moot.mcp.eras import (
-    INPUT_METHODS,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    SERVER_REQUESTS,
-    TIMED_OUT,
-    JsonObject,
-    input_required,
-)
+from moot.mcp.eras import INPUT_METHODS, SERVER_REQUESTS, TIMED_OUT, JsonObject, input_required
 from moot.mcp.upstream.connection import PendingExchange, RpcConnection, ServerRequest
 from moot.mcp.upstream.server_settings import UpstreamOptions
 from moot.protocol.operation import Json
+from moot.protocol.rpc_codes import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from moot.protocol.strict_json import encode
 
 # Server request → the client capability that it needs.

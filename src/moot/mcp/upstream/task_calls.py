@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from moot.errors import McpError
 from moot.mcp.eras import TIMED_OUT, JsonObject
+from moot.mcp.upstream.connection import TaskProgress
 
 if TYPE_CHECKING:
     from moot.mcp.upstream.call_runner import CallRunner, OutgoingCall
@@ -38,16 +39,26 @@ def needs_task(params: JsonObject, names: frozenset[str]) -> bool:
 async def run_as_task(calls: CallRunner, session: ServerSession, call: OutgoingCall) -> JsonObject:
     """Call a tool as a task; returns its result, or `input_required`. Raises McpError.
 
-    Cancelling cancels the task.
+    Cancelling cancels the task. Its progress reaches the caller as for any other call.
     """
-    made = await calls.run(session, call._replace(params={**call.params, "task": {}}))
+    progress = TaskProgress()
+    try:
+        made = await calls.run(
+            session, call._replace(params={**call.params, "task": {}}, task_progress=progress)
+        )
+    except BaseException:
+        session.connection.end_progress(progress)
+        raise
     task = made.get("task")
     if not isinstance(task, dict) or not isinstance(task.get("taskId"), str):
         # It ran at once.
+        session.connection.end_progress(progress)
         return made
     named: JsonObject = {"taskId": task["taskId"]}
     try:
-        waiting = call._replace(method="tasks/result", params=named, tool_call=call.params)
+        waiting = call._replace(
+            method="tasks/result", params=named, tool_call=call.params, task_progress=progress
+        )
         return await calls.run(session, waiting)
     except asyncio.CancelledError:
         _cancel(session, named)

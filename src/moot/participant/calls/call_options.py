@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from moot.participant.calls.outcome import Progress
 from moot.participant.connection.envelope_sender import Addressees
 from moot.protocol.operation import Json
 
+if TYPE_CHECKING:
+    from moot.participant.decisions.own_proposal import Proposal
+
 ProgressHandler = Callable[[Progress], Any]
+ProposedHandler = Callable[["Proposal"], None]
 LogHandler = Callable[[Mapping[str, Json]], Any]
 # Whether to propose what we may not request: if needed, never, or even if we may request it.
 ProposeMode = Literal["auto", "never", "always"]
@@ -42,6 +46,8 @@ class PerformOptions(CallOptions, total=False):
     wait_for_others: bool
     # `auto` proposes what we may not request; `never` and `always` do what they say.
     propose: ProposeMode
+    # Called with the `Proposal`, once, when it was proposed and before its decision is waited for.
+    on_proposed: ProposedHandler | None
 
 
 class ProposeOptions(RequestOptions, total=False):

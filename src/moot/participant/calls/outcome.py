@@ -11,9 +11,9 @@ import orjson
 
 from moot.errors import McpError
 from moot.protocol.operation import Json, Payload
+from moot.protocol.rpc_codes import INTERNAL_ERROR
 
 # JSON-RPC's own, for whatever has no better one.
-_INTERNAL_ERROR: Final = -32603
 
 # Reasons that every member understands (MEW 3.3.3); others are allowed.
 REJECT_REASONS: Final = (
@@ -95,7 +95,7 @@ def error_of(payload: Payload) -> McpError | None:
         return None
     code, data = error.get("code"), error.get("data")
     if code.__class__ is not int:
-        code, data = _INTERNAL_ERROR, {"code": code} if data is None else {"code": code, "data": data}
+        code, data = INTERNAL_ERROR, {"code": code} if data is None else {"code": code, "data": data}
     return McpError(code, error["message"], data)
 
 

@@ -33,7 +33,7 @@ from moot.participant.connection.envelope_sender import Addressees, EnvelopeSend
 from moot.participant.connection.inbound_check import InboundValidator
 from moot.participant.connection.message_feed import HandlerRunner, RunningHandler
 from moot.participant.connection.roster import Roster
-from moot.participant.decisions.proposal_list import SeenProposal
+from moot.participant.decisions.seen_proposal import SeenProposal
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import CANCELLED
 from moot.protocol.operation import Json, operation_of
@@ -86,6 +86,8 @@ class _Pending:
     rpc_id: int
     asked: Sequence[str]
     future: asyncio.Future[RequestAnswer]
+    # It carries out a proposal.
+    is_fulfilment: bool = False
     listener: CallListener | None = None
     # Of a broadcast: everybody's answers; the future is only resolved when all have come.
     collected: dict[str, dict[str, Json] | McpError] | None = None
@@ -184,7 +186,8 @@ class RequestClient:
         encoded = None if encode is None else encode(payload)
         sent = self._sender.send("mcp/request", payload, to=to, about=about, context=context, encoded=encoded)
         future: asyncio.Future[RequestAnswer] = asyncio.get_running_loop().create_future()
-        pending = self._pending[sent.id] = _Pending(sent.id, payload["id"], addressees(to), future)
+        pending = _Pending(sent.id, payload["id"], addressees(to), future, is_fulfilment=encode is not None)
+        self._pending[sent.id] = pending
         if not self._sender.is_echoed("mcp/request", about, context):
             asked = [self._roster.id_of(member) for member in pending.asked]
             # Answers are checked against it as if it had come back.
@@ -265,6 +268,9 @@ class RequestClient:
 
     def _set_asked(self, pending: _Pending, asked: Sequence[str]) -> None:
         pending.asked = asked
+        if pending.is_fulfilment:
+            # The gateway refuses it if nobody is there to hear it; whoever polls over HTTP is in no roster.
+            return
         # In the one order of the space, whoever is not here now was sent nothing and never will be (D-41).
         for member in asked:
             if self._is_here(member):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
@@ -28,7 +29,8 @@ class ConnectOptions:
     # Several, separated by commas, for the gateways of a cluster.
     url: str
     space: str = ""
-    token: str | None = field(default=None, repr=False)
+    # Asked each time where it is a function: a token that ends is replaced while we are connected.
+    token_source: str | Callable[[], str] | None = field(default=None, repr=False)
     dialect: DialectName = "mew"
     participant: str | None = None
     # Ours, for gateways that do not know it from the token.
@@ -46,6 +48,10 @@ class ConnectOptions:
             raise UsageError("the address of a gateway is missing")
         for url in self.urls:
             self.websocket_url(url)
+
+    @property
+    def token(self) -> str | None:
+        return self.token_source() if callable(self.token_source) else self.token_source
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -66,14 +72,22 @@ class ConnectOptions:
 
     def history_url(self, url: str, participant: str, since: float) -> str:
         """Where the gateway at `url` lists what a participant was sent since then (seconds since 1970)."""
-        parts = urlsplit(url)
-        scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
-        prefix = parts.path.rstrip("/").removesuffix("/ws")
         query = {"since": repr(since), "dialect": self.dialect}
         if self.space:
             query["space"] = self.space
-        path = f"{prefix}/participants/{quote(participant, safe='')}/messages"
-        return urlunsplit((scheme, parts.netloc, path, urlencode(query), ""))
+        return self.http_url(url, f"/participants/{quote(participant, safe='')}/messages", query)
+
+    def proposal_url(self, url: str, space: str, id: str) -> str:
+        """Where the gateway at `url` tells one proposal whole."""
+        path = f"/spaces/{quote(space, safe='')}/proposals/{quote(id, safe='')}"
+        return self.http_url(url, path, {"dialect": self.dialect})
+
+    def http_url(self, url: str, path: str, query: Mapping[str, str] | None = None) -> str:
+        """An address of the gateway at `url` for HTTP."""
+        parts = urlsplit(url)
+        scheme = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
+        prefix = parts.path.rstrip("/").removesuffix("/ws")
+        return urlunsplit((scheme, parts.netloc, f"{prefix}{path}", urlencode(query or {}), ""))
 
     def headers(self) -> dict[str, str]:
         if self.token is None or self.participant is not None:

@@ -106,6 +106,8 @@ class EnvelopeSender:
         self.counts = counts
         self.me = ""
         self.rights = NO_RIGHTS
+        # What the gateway answers beyond MEW, by its latest welcome.
+        self.extensions: frozenset[str] = frozenset()
         self.close_reason: CloseReason | None = None
         self.pause: OwnPause | None = None
         self._echo = options.echo

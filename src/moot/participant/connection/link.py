@@ -127,6 +127,12 @@ class Link:
             self._socket.close(1000, reason.reason)
         self._changed.set()
 
+    def renew(self) -> None:
+        """Tell the gateway of a newer token; not connected, it goes with the next join anyway."""
+        join = self._options.join_frame()
+        if join is not None and self._socket is not None and self.phase == "joined":
+            self._socket.send(join)
+
     def _end(self, final: CloseReason) -> None:
         self.phase = "closed"
         self._receiver.handle_closed(self.leaving or final)

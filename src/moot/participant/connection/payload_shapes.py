@@ -196,6 +196,8 @@ def _check_member(member: Json, name: str) -> None:
 def _check_welcome(payload: Payload) -> None:
     _check_member(payload.get("you"), "you")
     _check_roster(payload)
+    if "extensions" in payload:
+        _check_names(payload["extensions"], "extensions")
 
 
 def _check_roster(payload: Payload) -> None:
@@ -285,6 +287,26 @@ def _check_proposals(payload: Payload) -> None:
         raise PayloadShapeError("proposals must be a list")
 
 
+def _check_owners(payload: Payload) -> None:
+    owners = payload.get("owners")
+    if owners.__class__ is not list or not all(map(_is_owner_entry, owners)):
+        raise PayloadShapeError("payload.owners must hold objects with a participant and the names taken")
+    _check_names(payload.get("next", []), "next")
+
+
+def _is_owner_entry(entry: Json) -> bool:
+    """The names of one participant that belong to others: by namespace and name, the owner."""
+    return (
+        entry.__class__ is dict
+        and entry.get("participant").__class__ is str
+        and entry.get("taken").__class__ is dict
+        and all(
+            names.__class__ is dict and all(owner.__class__ is str for owner in names.values())
+            for names in entry["taken"].values()
+        )
+    )
+
+
 # Where MEW demands a reference. An acknowledged shutdown correlates to it, a status may be unasked for.
 CORRELATED: Final = frozenset(
     {
@@ -340,6 +362,7 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "moot/proposals": _check_proposals,
     "system/welcome": _check_welcome,
     "moot/roster-page": _check_roster,
+    "moot/owners": _check_owners,
     "system/presence": _check_presence,
     "system/error": _fields("error", optional=("message",)),
 }

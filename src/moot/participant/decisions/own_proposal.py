@@ -30,7 +30,7 @@ from moot.errors import (
 from moot.participant.calls.outcome import Outcome, Rejection
 from moot.participant.connection.envelope_sender import EnvelopeSender
 from moot.participant.connection.message_feed import Spawn
-from moot.participant.decisions.proposal_list import SeenProposal
+from moot.participant.decisions.seen_proposal import SeenProposal
 
 log = logging.getLogger(__name__)
 

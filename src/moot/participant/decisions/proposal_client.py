@@ -10,25 +10,15 @@ from typing import Any, Unpack
 import msgspec
 import orjson
 
-from moot.errors import (
-    CapabilityViolation,
-    MootError,
-    NotAllowed,
-    TimedOut,
-    UsageError,
-)
+from moot.errors import CapabilityViolation, MootError, NotAllowed, TimedOut, UsageError
 from moot.participant.calls.call_options import ApproveOptions, CallOptions, PerformOptions, ProposeOptions
 from moot.participant.calls.outcome import Outcome
 from moot.participant.calls.request_client import RequestClient
-from moot.participant.connection.envelope_sender import (
-    Addressees,
-    EnvelopeSender,
-    SentEnvelope,
-    addressees,
-)
+from moot.participant.connection.envelope_sender import Addressees, EnvelopeSender, SentEnvelope, addressees
 from moot.participant.connection.message_feed import Spawn
 from moot.participant.decisions.own_proposal import Proposal, follow_proposal
-from moot.participant.decisions.proposal_list import ProposalList, SeenProposal
+from moot.participant.decisions.proposal_list import ProposalList
+from moot.participant.decisions.seen_proposal import SeenProposal
 from moot.protocol.operation import Json
 
 log = logging.getLogger(__name__)
@@ -88,6 +78,8 @@ class ProposalClient:
             to, method, params, wait_for_others=options.get("wait_for_others", False), **shared
         )
         try:
+            if (on_proposed := options.get("on_proposed")) is not None:
+                on_proposed(proposal)
             return await proposal.outcome()
         except asyncio.CancelledError:
             self.withdraw_quietly(proposal)

@@ -16,22 +16,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal
 
-import msgspec
-
-from moot.errors import (
-    BadAnswer,
-    CallOutcomeUnknown,
-    Expired,
-    FulfilmentCancelled,
-    HostLeft,
-    McpError,
-    ProposalSettled,
-    ResultMissed,
-)
+from moot.errors import BadAnswer, CallOutcomeUnknown, FulfilmentCancelled, HostLeft, ResultMissed
 from moot.participant.calls.outcome import Rejection, add_explanation, error_of, result_of
 from moot.participant.connection.message_feed import (
     Feeds,
@@ -41,6 +29,7 @@ from moot.participant.connection.message_feed import (
     RunningHandler,
 )
 from moot.participant.connection.roster import Roster
+from moot.participant.decisions.seen_proposal import GatewayProposal, RecordedProposal, SeenProposal
 from moot.participant.limits import ParticipantLimits
 from moot.protocol import strict_json
 from moot.protocol.dialects import DIALECTS
@@ -49,160 +38,9 @@ from moot.protocol.fingerprint import fingerprint
 from moot.protocol.operation import Json
 from moot.resilience.steady_clock import SteadyClock
 
-Status = Literal["pending", "fulfilled", "withdrawn", "expired"]
-# What came of a fulfilment.
-ExecutionOutcome = Literal["pending", "done", "failed", "unknown"]
 # Whether the list has all that is open: the gateway said so, is being asked, or has not told.
-Knowledge = Literal["known", "asking", "not_known"]
-
-
-class GatewayProposal(msgspec.Struct):
-    """One proposal as the gateway tells it (D-96)."""
-
-    proposal_id: str
-    state: Literal["open", "fulfilled", "withdrawn", "expired"]
-    proposer: str = ""
-    proposed_at: str = ""
-    method: str = ""
-    name: str | None = None
-    expires_at: str = ""
-    approved_by: list[str] = []
-    rejected_by: list[str] = []
-    settled_by: str | None = None
-    fulfilled_by: str | None = None
-    asked: list[str] = []
-    outcome: ExecutionOutcome | None = None
-    reason: str | None = None
-    assessed_by: str | None = None
-    note: str | None = None
-    envelope: msgspec.Raw = msgspec.Raw()
-
-
-@dataclass(slots=True, eq=False)
-class SeenProposal:
-    """One proposal and its state as far as it is known here."""
-
-    envelope: Envelope
-    expires: float  # seconds since 1970
-    status: Status = "pending"
-    rejections: list[Rejection] = field(default_factory=list)
-    # Who voted for it, where the space asks for several (D-28).
-    votes: list[str] = field(default_factory=list)
-    # Who fulfilled it, with which request to whom; and why it was withdrawn.
-    fulfilled_by: str | None = None
-    request_id: str | None = None
-    asked: tuple[str, ...] = ()
-    reason: str | None = None
-    # The result of the fulfilment.
-    result: dict[str, Json] | None = None
-    host: str | None = None
-    fault: Exception | None = None
-    # What the gateway, or a person in place of the host, says came of it; and in which words.
-    told_outcome: ExecutionOutcome | None = None
-    assessed_by: str | None = None
-    note: str | None = None
-    # Written down by us and not as it was sent: its params may have had members for us alone.
-    recorded: bool = False
-    # The gateway does not remember it: it is not open, and what became of it is not known.
-    forgotten: bool = False
-    # Since a reconnect: we may have missed something about it.
-    uncertain: bool = False
-    watchers: list[Callable[[], None]] = field(default_factory=list, repr=False)
-    _fingerprint: str = field(default="", repr=False)
-
-    @property
-    def id(self) -> str:
-        return self.envelope.id
-
-    @property
-    def proposer(self) -> str:
-        return self.envelope.sender
-
-    @property
-    def to(self) -> tuple[str, ...]:
-        return tuple(self.envelope.to)
-
-    @property
-    def method(self) -> str:
-        method: str = self.envelope.payload["method"]
-        return method
-
-    @property
-    def params(self) -> dict[str, Any]:
-        params: dict[str, Any] = self.envelope.payload.get("params", {})
-        return params
-
-    @property
-    def created(self) -> str:
-        return self.envelope.ts
-
-    @property
-    def outcome(self) -> ExecutionOutcome | None:
-        """What came of a fulfilled one, as far as it is known; None while nobody has fulfilled it."""
-        if self.status != "fulfilled":
-            return None
-        if self.result is not None:
-            return "failed" if self.result.get("isError") is True else "done"
-        if isinstance(self.fault, McpError | BadAnswer):
-            return "failed" if isinstance(self.fault, McpError) else "unknown"
-        if self.told_outcome is not None:
-            return self.told_outcome
-        return "unknown" if self.fault is not None else "pending"
-
-    @property
-    def is_over(self) -> bool:
-        """Whether there is a result, or there never will be one."""
-        return self.status in ("withdrawn", "expired") or self.result is not None or self.fault is not None
-
-    def check_open(self) -> None:
-        """Raises ProposalSettled or Expired if it cannot be decided any more."""
-        match self.status:
-            case "pending":
-                return
-            case "fulfilled":
-                message = f"the proposal was already fulfilled by {self.fulfilled_by or 'somebody'}"
-                if self.outcome == "unknown":
-                    message += ", and what came of it is not known; it never runs again"
-            case "withdrawn":
-                why = f" ({self.reason})" if self.reason else ""
-                message = f"the proposal was already withdrawn by {self.proposer}{why}"
-            case "expired":
-                raise Expired("the proposal has expired: it has to be proposed again")
-        raise ProposalSettled(message, state=self.status)
-
-    def fingerprint(self) -> str:
-        if not self._fingerprint:
-            self._fingerprint = fingerprint(self.envelope.raw)
-        return self._fingerprint
-
-    def record(self) -> dict[str, Json]:
-        """As MEW 10.2 lists it."""
-        return {
-            "proposalId": self.id,
-            "proposer": self.proposer,
-            "target": list(self.to),
-            "method": self.method,
-            "params": self.params,
-            "status": self.status,
-            **({} if self.outcome is None else {"outcome": self.outcome}),
-            "createdAt": self.created,
-            "expiresAt": rfc3339(self.expires),
-        }
-
-    def _notify_watchers(self) -> None:
-        for watcher in tuple(self.watchers):
-            watcher()
-
-
-class RecordedProposal(msgspec.Struct, frozen=True, kw_only=True):
-    """A proposal of ours, written down by whoever wants to follow it after a restart."""
-
-    id: str
-    to: str
-    method: str
-    params: dict[str, Any]
-    # Seconds since 1970.
-    proposed_at: float
+# `not_told`: this gateway does not know the question.
+Knowledge = Literal["known", "asking", "not_known", "not_told"]
 
 
 # It was sent once, under whatever limits held then.
@@ -320,7 +158,7 @@ class ProposalList:
             seen.request_id = envelope.id
             seen.asked = tuple(envelope.to)
             self._fulfilments[envelope.id] = seen
-            seen._notify_watchers()
+            seen.notify_watchers()
 
     def handle_response(self, envelope: Envelope) -> None:
         for id in envelope.correlation_id:
@@ -334,7 +172,7 @@ class ProposalList:
             if seen.fault is None:
                 seen.result = result_of(envelope.payload)
             del self._fulfilments[id]
-            seen._notify_watchers()
+            seen.notify_watchers()
 
     def handle_cancellation(self, envelope: Envelope) -> None:
         """`notifications/cancelled` by whoever fulfilled a proposal: no answer will come."""
@@ -354,7 +192,7 @@ class ProposalList:
             # A host that left may be back in a moment (`handle_member_left`).
             self._fail(seen.request_id, seen, CallOutcomeUnknown(_describe_unknown(payload.get("reason"))))
             return
-        seen._notify_watchers()
+        seen.notify_watchers()
 
     def handle_settlement(self, envelope: Envelope) -> None:
         """`moot/settle`: a person says what came of it."""
@@ -364,51 +202,60 @@ class ProposalList:
             if seen is not None and seen.outcome == "unknown" and outcome in ("done", "failed"):
                 seen.told_outcome, seen.assessed_by = outcome, envelope.sender
                 seen.note = note if isinstance(note, str) else None
-                seen._notify_watchers()
+                seen.notify_watchers()
 
     # What the gateway tells when it is asked
 
-    def restore(self, told: GatewayProposal, envelope: Envelope | None) -> None:
+    def restore(self, reported: GatewayProposal, envelope: Envelope | None) -> None:
         """Take over what the gateway says about one proposal; no handler sees it."""
-        seen = self._seen.get(told.proposal_id)
+        seen = self._seen.get(reported.proposal_id)
         if seen is None:
             if envelope is None:
-                if told.state == "open":
-                    self.unreadable.add(told.proposal_id)
+                self._note_unreadable(reported)
                 return
             seen = self.add(envelope, own=True)
         elif seen.recorded and envelope is not None:
             # The bytes that an approval has to repeat, in place of what we wrote down.
             self._bytes += len(envelope.raw) - len(seen.envelope.raw)
             seen.envelope, seen.recorded, seen._fingerprint = envelope, False, ""
-        self.unreadable.discard(told.proposal_id)
-        with suppress(ValueError):
-            seen.expires = datetime.fromisoformat(told.expires_at).timestamp()
-        seen.uncertain = False
-        seen.votes = list(told.approved_by)
-        known = {each.by for each in seen.rejections}
-        seen.rejections += [Rejection("", by, "other") for by in told.rejected_by if by not in known]
-        if told.state == "fulfilled":
-            self._restore_fulfilment(seen, told)
-        elif told.state != "open" and seen.status == "pending":
-            seen.status = told.state
-        seen._notify_watchers()
-
-    def _restore_fulfilment(self, seen: SeenProposal, told: GatewayProposal) -> None:
-        seen.status = "fulfilled"
-        seen.fulfilled_by, seen.request_id = told.fulfilled_by, told.settled_by
-        seen.asked = tuple(told.asked)
-        seen.assessed_by, seen.note = told.assessed_by, told.note
-        if seen.result is not None or told.settled_by is None:
-            return
-        self._fulfilments[told.settled_by] = seen
-        if told.outcome is None or told.outcome == "pending":
-            return
-        seen.told_outcome = told.outcome
-        if told.outcome == "unknown":
-            seen.fault = seen.fault or CallOutcomeUnknown(_describe_unknown(told.reason))
+        if seen.recorded:
+            self._note_unreadable(reported)
         else:
-            seen.fault = seen.fault or ResultMissed(told.outcome)
+            self.unreadable.discard(reported.proposal_id)
+        with suppress(ValueError):
+            seen.expires = datetime.fromisoformat(reported.expires_at).timestamp()
+        seen.uncertain = False
+        seen.votes = list(reported.approved_by)
+        known = {each.by for each in seen.rejections}
+        seen.rejections += [Rejection("", by, "other") for by in reported.rejected_by if by not in known]
+        if reported.state == "fulfilled":
+            self._restore_fulfilment(seen, reported)
+        elif reported.state != "open" and seen.status == "pending":
+            seen.status = reported.state
+        seen.notify_watchers()
+
+    def _note_unreadable(self, reported: GatewayProposal) -> None:
+        """Its bytes are not here: while it is open, what is pending is not known."""
+        if reported.state == "open":
+            self.unreadable.add(reported.proposal_id)
+        else:
+            self.unreadable.discard(reported.proposal_id)
+
+    def _restore_fulfilment(self, seen: SeenProposal, reported: GatewayProposal) -> None:
+        seen.status = "fulfilled"
+        seen.fulfilled_by, seen.request_id = reported.fulfilled_by, reported.settled_by
+        seen.asked = tuple(reported.asked)
+        seen.assessed_by, seen.note = reported.assessed_by, reported.note
+        if seen.result is not None or reported.settled_by is None:
+            return
+        self._fulfilments[reported.settled_by] = seen
+        if reported.outcome is None or reported.outcome == "pending":
+            return
+        seen.told_outcome = reported.outcome
+        if reported.outcome == "unknown":
+            seen.fault = seen.fault or CallOutcomeUnknown(_describe_unknown(reported.reason))
+        else:
+            seen.fault = seen.fault or ResultMissed(reported.outcome)
 
     def mark_forgotten(self, id: str) -> None:
         """The gateway does not remember it, so it is not open."""
@@ -416,7 +263,7 @@ class ProposalList:
         if seen is not None and seen.status == "pending":
             seen.status = "expired"
             seen.forgotten = True
-            seen._notify_watchers()
+            seen.notify_watchers()
 
     def handle_withdrawal(self, envelope: Envelope) -> None:
         reason = envelope.payload.get("reason")
@@ -425,7 +272,7 @@ class ProposalList:
             if seen is not None and seen.status == "pending":
                 seen.status = "withdrawn"
                 seen.reason = reason if isinstance(reason, str) else "other"
-                seen._notify_watchers()
+                seen.notify_watchers()
 
     def handle_rejection(self, envelope: Envelope) -> None:
         reason = envelope.payload.get("reason")
@@ -441,7 +288,7 @@ class ProposalList:
                 if len(self._rejections) >= self._limits.max_proposals:
                     del self._rejections[next(iter(self._rejections))]
                 self._rejections[envelope.id] = rejection
-                seen._notify_watchers()
+                seen.notify_watchers()
 
     def handle_vote(self, envelope: Envelope) -> None:
         """`moot/approve`: one vote for it."""
@@ -449,7 +296,7 @@ class ProposalList:
             seen = self._seen.get(id)
             if seen is not None and envelope.sender not in seen.votes:
                 seen.votes.append(envelope.sender)
-                seen._notify_watchers()
+                seen.notify_watchers()
 
     def handle_chat(self, envelope: Envelope) -> None:
         """MEW 3.3.3: a chat that refers to a rejection explains it, if its sender is the rejecter."""
@@ -482,7 +329,7 @@ class ProposalList:
             # Of those that are unknown a late answer is still of interest.
             self._fulfilments.pop(id, None)
         seen.fault = fault
-        seen._notify_watchers()
+        seen.notify_watchers()
 
     def mark_uncertain(self) -> None:
         """We were away: whatever is not over may have changed without us."""
@@ -490,7 +337,7 @@ class ProposalList:
         for seen in self._seen.values():
             if not seen.is_over:
                 seen.uncertain = True
-                seen._notify_watchers()
+                seen.notify_watchers()
         self._incoming.put(MissedMessages("reconnected"))
 
     def clear_uncertain(self) -> None:
@@ -498,7 +345,7 @@ class ProposalList:
         for seen in self._seen.values():
             if seen.uncertain:
                 seen.uncertain = False
-                seen._notify_watchers()
+                seen.notify_watchers()
 
     def end(self) -> None:
         self._incoming.end()
@@ -508,7 +355,7 @@ class ProposalList:
         for seen in self._seen.values():
             if seen.status == "pending" and now >= seen.expires:
                 seen.status = "expired"
-                seen._notify_watchers()
+                seen.notify_watchers()
 
     def _make_room(self) -> None:
         limits = self._limits

@@ -2,21 +2,25 @@
 
 Nothing is replayed to a member that joins or comes back. So we ask, page by page, and the list of proposals
 becomes the gateway's: it is known then, and only then, that nothing else is pending. Answers are applied in
-the order of the space, before the next message is. A gateway that does not know the question leaves the list
-as it was: what is pending is then not known.
+the order of the space, before the next message is. A gateway whose welcome does not name the question is not
+asked, and the list stays as it was: what is pending is then not known.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
-from moot.errors import MalformedEnvelope, MootError, Refused, TimedOut
+from moot.errors import MalformedEnvelope, MootError, Refused
+from moot.participant.connection.connect_options import ConnectOptions
 from moot.participant.connection.envelope_sender import EnvelopeSender
-from moot.participant.decisions.proposal_list import GatewayProposal, ProposalList
+from moot.participant.connection.pending_replies import PendingReplies
+from moot.participant.decisions.proposal_list import ProposalList
+from moot.participant.decisions.seen_proposal import GatewayProposal
+from moot.participant.decisions.whole_proposal import fetch_proposal
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
@@ -47,15 +51,23 @@ _decoder = msgspec.json.Decoder(_Answer)
 class ProposalSync:
     """Keeps the list of proposals as the gateway has it."""
 
-    def __init__(self, sender: EnvelopeSender, proposals: ProposalList) -> None:
+    def __init__(self, options: ConnectOptions, sender: EnvelopeSender, proposals: ProposalList) -> None:
+        self._options = options
         self._sender = sender
         self._proposals = proposals
-        self._waiting: dict[str, asyncio.Future[_Page]] = {}
+        self._replies: PendingReplies[_Page] = PendingReplies()
 
-    async def refresh(self) -> bool:
-        """Ask for all that is open, and for what we believed to be; whether the list is known now."""
+    async def refresh(self, url: str) -> bool:
+        """Ask the gateway at `url` for all that is open, and for what we believed to be.
+
+        Returns whether the list is known now.
+        """
         proposals = self._proposals
+        if not self._is_supported:
+            proposals.knowledge = "not_told"
+            return False
         proposals.knowledge = "asking"
+        proposals.unreadable.clear()
         before = [seen.id for seen in proposals if not seen.is_over]
         found: set[str] = set()
         try:
@@ -71,6 +83,7 @@ class ProposalSync:
                 for id in page.not_known:
                     proposals.mark_forgotten(id)
                 left = [*page.next_ids, *left[_IDS_AT_ONCE:]]
+            await self._fetch_large(url)
         except MootError as fault:
             log.debug("open proposals are not known", extra={"why": str(fault)})
             proposals.knowledge = "not_known"
@@ -78,40 +91,52 @@ class ProposalSync:
         proposals.knowledge = "known" if not proposals.unreadable else "not_known"
         return proposals.knowledge == "known"
 
-    async def look_up(self, id: str) -> GatewayProposal | None:
+    async def _fetch_large(self, url: str) -> None:
+        """Those that the list told the size of, and not what they say."""
+        for id in list(self._proposals.unreadable):
+            told = await fetch_proposal(self._options, url, id)
+            if told is None:
+                self._proposals.unreadable.discard(id)
+                continue
+            self._proposals.restore(told, self._read(told))
+            # HTTP answers out of the order of the space: what became of it meanwhile is asked for there.
+            await self._ask({"ids": [id]})
+
+    @property
+    def _is_supported(self) -> bool:
+        """Whether the gateway's welcome said that it answers; others are sent nothing that is not in MEW."""
+        return _KIND in self._sender.extensions
+
+    async def look_up(self, id: str, url: str) -> GatewayProposal | None:
         """What the gateway says about one proposal, settled or not; raises Refused, TimedOut, …"""
+        if not self._is_supported:
+            raise Refused("this gateway does not tell what became of proposals")
         page = await self._ask({"ids": [id]})
-        return next((entry for entry in page.proposals if entry.proposal_id == id), None)
+        told = next((entry for entry in page.proposals if entry.proposal_id == id), None)
+        if told is not None and told.envelope_bytes:
+            told = await fetch_proposal(self._options, url, id)
+        return told
 
     async def _ask(self, question: dict[str, Json]) -> _Page:
         sent = self._sender.send(_KIND, question, check_rights=False)
-        answer: asyncio.Future[_Page] = asyncio.get_running_loop().create_future()
-        self._waiting[sent.id] = answer
-        seconds = self._sender.limits.confirm_seconds
-        try:
-            async with asyncio.timeout(seconds):
-                return await answer
-        except TimeoutError:
-            raise TimedOut(f"the gateway did not say within {seconds:g} s what is open") from None
-        finally:
-            self._waiting.pop(sent.id, None)
+        what = "the gateway's list of open proposals"
+        return await self._replies.wait(sent.id, self._sender.limits.confirm_seconds, what)
 
     # What arrives
 
     def handle_page(self, envelope: Envelope) -> None:
         """A page of the answer: it holds from here on in the order of the space."""
         for id in envelope.correlation_id:
-            answer = self._waiting.get(id)
-            if answer is None or answer.done():
+            if id not in self._replies:
                 continue
             try:
                 page = _decoder.decode(envelope.raw).payload
             except msgspec.DecodeError as fault:
-                answer.set_exception(Refused(f"the list of proposals cannot be read: {fault}"))
+                self._replies.fail(id, Refused(f"the list of proposals cannot be read: {fault}"))
                 continue
             for entry in page.proposals:
                 self._proposals.restore(entry, self._read(entry))
-            answer.set_result(page)
+            self._replies.resolve(id, page)
 
     def _read(self, entry: GatewayProposal) -> Envelope | None:
         raw = bytes(entry.envelope)
@@ -122,18 +147,9 @@ class ProposalSync:
         except MalformedEnvelope:
             return None
 
-    def handle_echo(self, envelope: Envelope) -> None:
-        """A gateway that relays the question does not know it."""
-        self.fail(envelope.id, Refused("this gateway does not tell what is open"))
-
     def fail(self, id: str, fault: Exception) -> bool:
         """Whether this was a question of ours, which fails now."""
-        answer = self._waiting.get(id)
-        if answer is None or answer.done():
-            return False
-        answer.set_exception(fault)
-        return True
+        return self._replies.fail(id, fault)
 
-    def fail_all(self, fault: Exception) -> None:
-        for id in tuple(self._waiting):
-            self.fail(id, fault)
+    def fail_all(self, fault: Callable[[], Exception]) -> None:
+        self._replies.fail_all(fault)

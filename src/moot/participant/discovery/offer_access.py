@@ -6,6 +6,7 @@ tool is shown if some call of it could be allowed; the call itself is checked wh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal
 
 from moot.errors import InvalidPattern
@@ -29,8 +30,10 @@ _USES: Final[dict[OfferKind, tuple[str, str]]] = {
 class OfferAccess:
     """Our access to each offer, cached until our rights change."""
 
-    def __init__(self, space: JoinedSpace) -> None:
+    def __init__(self, space: JoinedSpace, more: Sequence[Capability] = ()) -> None:
+        """`more` are rights that we do not have, but could have if we asked for them."""
         self._space = space
+        self._more = tuple(more)
         self._rights: object = None
         self._cached: dict[tuple[str, OfferKind, str], Access] = {}
 
@@ -59,9 +62,8 @@ class OfferAccess:
 
     def _is_possible(self, kind: str, owner: str, method: str, params: dict[str, Json]) -> bool:
         every_call = _every_call(kind, owner, method, params)
-        return any(
-            every_call is None or overlaps(right, every_call) for right in self._space.rights.capabilities
-        )
+        rights = (*self._space.rights.capabilities, *self._more)
+        return any(every_call is None or overlaps(right, every_call) for right in rights)
 
 
 def _every_call(kind: str, owner: str, method: str, params: dict[str, Json]) -> Capability | None:

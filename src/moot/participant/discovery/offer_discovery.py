@@ -1,8 +1,12 @@
-"""Discovery of kind members offer: by requests where we may, otherwise from answers to others.
+"""Discovery of what members offer: by requests where we may, otherwise from answers to others.
 
 Everybody gets every message, so a member that may not request lists still learns from the answers that others
 get. Only an answer to a list request that we saw counts, only from a member that was asked (D-80), and only
 for its sender. A list changes when its member announces it, rejoins or leaves.
+
+Before a list is learned the gateway is asked which names in it are another member's (`owner_lookup`), so that
+every client shows a name as the same member's. Where a gateway does not tell, the lists of those who were
+here when we joined are learned in the order of their names.
 """
 
 from __future__ import annotations
@@ -10,13 +14,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Final, NamedTuple
 
-from moot.errors import MootError
+from moot.errors import MootError, OutboxFull, RateLimited, Refused, TimedOut
 from moot.mcp.eras import LIST_CHANGED, LISTS, OFFER_KINDS, OfferKind
 from moot.offers.offer_table import OfferTable
 from moot.participant.connection.roster import PresenceEvent
+from moot.participant.discovery.owner_lookup import TakenNames
 from moot.participant.joined_space import LIST_METHODS, JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
@@ -31,11 +37,18 @@ _ANNOUNCED: Final[Mapping[str, tuple[OfferKind, ...]]] = {
 # List requests of others whose answers are still to come.
 _MAX_OBSERVED: Final = 512
 # A client's first list waits for members this long: several clients never ask a second time.
-_FIRST_LIST_SECONDS: Final = 2.0
+FIRST_LIST_SECONDS: Final = 2.0
 # A member that announces many changes in a row is asked once.
 _SETTLE_SECONDS: Final = 0.05
-# One list of one member; a server that is still starting answers late and announces a change then.
+# A question about names that failed is put again: a name must not pass to another because a gateway was busy.
+_OWNER_ATTEMPTS: Final = 5
+_OWNER_RETRY_SECONDS: Final = 1.0
+# One list of one member. A server that is still starting answers late, and announces a change then. Who did
+# not answer is asked once more: people at a console never do, but a busy machine keeps a server silent, too.
 _LIST_SECONDS: Final = 20.0
+_LIST_ATTEMPTS: Final = 2
+_LIST_RETRY_SECONDS: Final = 1.0
+_CALL: Final[Mapping[str, Json]] = {"method": "tools/call"}
 
 
 class _ListRequest(NamedTuple):
@@ -43,12 +56,26 @@ class _ListRequest(NamedTuple):
     more: bool
 
 
+class _LearnedList(NamedTuple):
+    member: str
+    kind: OfferKind
+    items: list[Json]
+    more: bool
+
+
 class OfferDiscovery:
     """Keeps an offer table up to date. `changed` is called with the lists that are different."""
 
     def __init__(
-        self, space: JoinedSpace, offers: OfferTable, changed: Callable[[set[OfferKind]], None]
+        self,
+        space: JoinedSpace,
+        offers: OfferTable,
+        changed: Callable[[set[OfferKind]], None],
+        *,
+        asks: Callable[[str], bool] = lambda _id: True,
     ) -> None:
+        """`asks` tells whether a member, by its id, is asked for its lists; what it says is heard anyway."""
+        self._asks = asks
         self._space = space
         self._offers = offers
         self._changed = changed
@@ -59,12 +86,18 @@ class OfferDiscovery:
         self._announced: set[tuple[str, OfferKind]] = set()
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._waiting: set[tuple[str, OfferKind]] = set()
-        self._settled = asyncio.Event()
-        self._unsettled_until = 0.0
-        # The lists of those who were here when we joined: learned together, in the order of their names, so
-        # that a name which several offer does not go to whoever answers first. None: learn at once.
+        # First lists that were requested and not answered yet, with the time of the request.
+        self._waiting: dict[tuple[str, OfferKind], float] = {}
+        self._progress = asyncio.Event()
+        # The lists of those who were here when we joined: learned together, so that a name which several
+        # offer does not go to whoever answers first. None: learn at once.
         self._first: dict[tuple[str, OfferKind], list[Json]] | None = None
+        self._first_keys: set[tuple[str, OfferKind]] = set()
+        # Lists that are learned once the gateway has told whose their names are.
+        self._unowned: list[_LearnedList] = []
+        self._asking_owners = False
+        # When we began to hold lists back, for either of these reasons.
+        self._learning_since = 0.0
 
     async def __aenter__(self) -> OfferDiscovery:
         await self._group.__aenter__()
@@ -81,19 +114,45 @@ class OfferDiscovery:
             task.cancel()
         await self._group.__aexit__(None, None, None)
 
-    async def wait_settled(self) -> None:
-        """Wait until every member has answered the first requests, or had enough time."""
-        left = self._unsettled_until - asyncio.get_running_loop().time()
-        if self._waiting and left > 0:
-            try:
+    async def wait_settled(
+        self,
+        host_seconds: float = FIRST_LIST_SECONDS,
+        *,
+        kinds: Collection[OfferKind] = OFFER_KINDS,
+        apart_from: str = "",
+    ) -> list[str]:
+        """Wait for the first lists of members, after our joining or theirs; returns who has not answered.
+
+        Nobody has more than `FIRST_LIST_SECONDS`, since people at a console never answer. But a member that
+        neither calls nor proposes is there for what it offers, and has `host_seconds`. `apart_from` is not
+        waited for.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            ends = {
+                member: at + self._seconds_of(member, host_seconds)
+                for (member, kind), at in self._waiting.items()
+                if kind in kinds and member != apart_from
+            }
+            end = max(ends.values(), default=0.0)
+            if self._asking_owners or self._first:
+                end = max(end, self._learning_since + host_seconds)
+            left = end - loop.time()
+            if left <= 0:
+                return sorted(ends)
+            self._progress.clear()
+            with suppress(TimeoutError):
                 async with asyncio.timeout(left):
-                    await self._settled.wait()
-            except TimeoutError:
-                pass
+                    await self._progress.wait()
+
+    def _seconds_of(self, member: str, host_seconds: float) -> float:
+        known = self._space.roster.get(member)
+        uses_others = known is None or known.may("mcp/proposal", _CALL) or known.may("mcp/request", _CALL)
+        return min(host_seconds, FIRST_LIST_SECONDS) if uses_others else host_seconds
 
     def refresh(self, member: str, kinds: tuple[OfferKind, ...] = OFFER_KINDS) -> None:
         """Request the lists of a member, again if that is under way already."""
-        for kind in kinds:
+        for kind in kinds if self._asks(member) else ():
             key = (member, kind)
             if key in self._requesting:
                 self._again.add(key)
@@ -121,58 +180,115 @@ class OfferDiscovery:
             self._changed(changed)
         for id in sorted(roster):
             self.refresh(id)
-        self._waiting = set(self._requesting)
-        self._settled.clear()
-        loop = asyncio.get_running_loop()
-        self._unsettled_until = loop.time() + _FIRST_LIST_SECONDS
+            self._expect(id)
         if self._waiting and self._first is None:
-            self._first = {}
+            loop = asyncio.get_running_loop()
+            self._first, self._first_keys, self._learning_since = {}, set(self._waiting), loop.time()
             # Whoever is slower than that comes after the others.
-            loop.call_later(_FIRST_LIST_SECONDS * 0.9, self._learn_first)
+            loop.call_later(FIRST_LIST_SECONDS * 0.9, self._learn_first)
+
+    def _expect(self, member: str) -> None:
+        """Count what is requested of a member as its first lists, for `wait_settled`."""
+        now = asyncio.get_running_loop().time()
+        self._waiting.update(
+            ((member, kind), now) for kind in OFFER_KINDS if (member, kind) in self._requesting
+        )
 
     async def _request(self, member: str, kind: OfferKind) -> None:
         key = (member, kind)
         try:
+            attempt = 1
             while True:
                 self._again.discard(key)
-                await self._request_once(member, kind)
-                if key not in self._again:
+                answered = await self._request_once(member, kind)
+                if key in self._again:
+                    attempt = 1
+                    await asyncio.sleep(_SETTLE_SECONDS)
+                elif answered or attempt == _LIST_ATTEMPTS or member not in self._space.roster:
                     return
-                await asyncio.sleep(_SETTLE_SECONDS)
+                else:
+                    attempt += 1
+                    await asyncio.sleep(_LIST_RETRY_SECONDS)
         finally:
             self._requesting.pop(key, None)
-            self._waiting.discard(key)
-            if not self._waiting:
+            self._waiting.pop(key, None)
+            self._first_keys.discard(key)
+            if not self._first_keys:
                 self._learn_first()
-                self._settled.set()
+            self._progress.set()
 
-    async def _request_once(self, member: str, kind: OfferKind) -> None:
+    async def _request_once(self, member: str, kind: OfferKind) -> bool:
+        """Request one list and learn it; False if it is worth asking again."""
         try:
             async with asyncio.timeout(_LIST_SECONDS):
                 items = await self._space.list_all(member, kind)
         except (MootError, TimeoutError) as fault:
             # Most members offer nothing and say so, or do not answer; neither is worth a line.
             log.debug("no list", extra={"participant": member, "kind": kind, "why": type(fault).__name__})
-            return
+            return not isinstance(fault, TimeoutError | TimedOut | RateLimited | OutboxFull)
         except Exception:
             # A request's task: kind one member sends must not end the discovery of others.
             log.exception("a list could not be read", extra={"participant": member, "kind": kind})
-            return
-        if self._first is not None and (member, kind) in self._waiting:
+            return True
+        if self._first is not None and (member, kind) in self._first_keys:
             self._first[member, kind] = items
         else:
             self._update(member, kind, items, more=False)
+        return True
 
     def _learn_first(self) -> None:
         first, self._first = self._first or {}, None
         for (member, kind), items in sorted(first.items(), key=lambda item: item[0]):
             self._update(member, kind, items, more=False)
+        self._progress.set()
 
     def _update(self, member: str, kind: OfferKind, items: list[Json], *, more: bool) -> None:
+        learned = _LearnedList(member, kind, items, more)
+        # An empty list has no names, and most lists are empty.
+        if self._space.owner_lookup.is_supported and (items or self._asking_owners):
+            self._unowned.append(learned)
+            if not self._asking_owners:
+                self._asking_owners, self._learning_since = True, asyncio.get_running_loop().time()
+                task = self._group.create_task(self._learn_owned())
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        else:
+            self._learn(learned, {})
+
+    async def _learn_owned(self) -> None:
+        """Learn the lists that wait, in the order in which they came, with the owners of their names."""
+        try:
+            while self._unowned:
+                lists, self._unowned = self._unowned, []
+                taken = await self._find_taken(dict.fromkeys(each.member for each in lists if each.items))
+                for each in lists:
+                    namespace = "uris" if each.kind in ("resources", "resourceTemplates") else each.kind
+                    self._learn(each, taken.get(each.member, {}).get(namespace, {}))
+        except MootError as fault:
+            # After a reconnect all lists are requested anew.
+            log.warning("offers are not shown: whose names they are is not known", extra={"why": str(fault)})
+            self._unowned.clear()
+        finally:
+            self._asking_owners = False
+            self._progress.set()
+
+    async def _find_taken(self, members: Iterable[str]) -> TakenNames:
+        for attempt in range(_OWNER_ATTEMPTS):
+            try:
+                return await self._space.owner_lookup.find_taken(members)
+            except (Refused, TimedOut) as fault:
+                if attempt + 1 == _OWNER_ATTEMPTS:
+                    raise
+                seconds = fault.details.get("retry_after") if isinstance(fault, RateLimited) else None
+                await asyncio.sleep(seconds if isinstance(seconds, int | float) else _OWNER_RETRY_SECONDS)
+        raise AssertionError("unreachable")
+
+    def _learn(self, learned: _LearnedList, taken: Mapping[str, str]) -> None:
+        member, kind, items, more = learned
         known = self._space.roster.get(member)
         if known is None:
             return
-        changed = self._offers.learn(known.name, kind, items, more=more)
+        changed = self._offers.learn(known.name, kind, items, more=more, taken=taken)
         if changed or (member, kind) in self._announced:
             self._announced.discard((member, kind))
             self._changed({kind})
@@ -212,6 +328,7 @@ class OfferDiscovery:
             return
         if event.event == "join":
             self.refresh(event.member.id)
+            self._expect(event.member.id)
         elif event.event == "leave":
             changed = self._offers.remove_owner(event.member.name)
             if changed:

@@ -18,9 +18,10 @@ from typing import Any, Final, TypedDict, Unpack
 from moot import __version__
 from moot.errors import McpError, UsageError
 from moot.participant.connection.envelope_sender import EnvelopeSender
-from moot.participant.serving.request_server import METHOD_NOT_FOUND, IncomingRequest, RequestServer
-from moot.participant.serving.tools import INVALID_PARAMS, Tool, ToolError
+from moot.participant.serving.request_server import IncomingRequest, RequestServer
+from moot.participant.serving.tools import Tool, ToolError
 from moot.protocol.operation import Json
+from moot.protocol.rpc_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 
 log = logging.getLogger(__name__)
 

@@ -26,11 +26,10 @@ from moot.participant.decisions.proposal_list import ProposalList
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import CANCELLED, NOTIFICATION_PREFIX
 from moot.protocol.operation import Json, operation_of
+from moot.protocol.rpc_codes import INTERNAL_ERROR
 
 log = logging.getLogger(__name__)
 
-METHOD_NOT_FOUND: Final = -32601
-INTERNAL_ERROR: Final = -32603
 # JSON-RPC's range for servers; MCP gives it no meaning of its own.
 BUSY: Final = -32000
 

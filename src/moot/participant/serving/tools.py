@@ -24,8 +24,6 @@ from moot.participant.serving.request_server import IncomingRequest
 from moot.protocol.operation import Json
 from moot.protocol.strict_json import encode
 
-INVALID_PARAMS: Final = -32602
-
 # MCP allows 1 to 128 of these; several clients stop at 64 characters, but that is theirs to say.
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _ARGUMENT_LINE = re.compile(r"\s*\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)")

@@ -192,7 +192,7 @@ def _notice_payload(notice: GatewayNotice) -> Mapping[str, Json] | None:
             "you": _member(payload["you"]),
             "participants": [_member(participant) for participant in payload["participants"]],
         }
-        return shown | {"more": payload["more"]} if "more" in payload else shown
+        return shown | {name: payload[name] for name in ("extensions", "more") if name in payload}
     if notice.kind == "moot/roster-page":
         page = {"participants": [_member(participant) for participant in payload["participants"]]}
         return page | {"next": payload["next"]} if "next" in payload else page

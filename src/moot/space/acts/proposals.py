@@ -103,10 +103,10 @@ def _check_fulfilment(
             approved_by=state.runtime_ids(proposal.approved_by),
         )
     if not state.replaying:
-        _check_targets(state, envelope, proposal)
+        _check_targets(state, envelope, proposal, now)
 
 
-def _check_targets(state: State, envelope: Envelope, proposal: ProposalRecord) -> None:
+def _check_targets(state: State, envelope: Envelope, proposal: ProposalRecord, now: float) -> None:
     """D-100: an approval is a person's time; it is not used up on somebody who is not there."""
     for name in envelope.to:
         member = state.roster.resolve(name)
@@ -116,7 +116,7 @@ def _check_targets(state: State, envelope: Envelope, proposal: ProposalRecord) -
                 proposal_id=proposal.id,
                 target=name,
             )
-        if not member.present:
+        if not member.is_reachable(now):
             raise TargetAbsent(
                 f"{name} is not connected, so nothing was carried out; the proposal stays open: approve it "
                 f"again when {name} is back",

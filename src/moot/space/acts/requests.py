@@ -9,6 +9,7 @@ from moot.protocol.operation import Operation
 from moot.space.acts import Act
 from moot.space.effects import Effect, Mint
 from moot.space.id_window import SeenEnvelope
+from moot.space.offer_owners import LIST_METHODS
 from moot.space.roster import Session
 from moot.space.state import State
 
@@ -44,6 +45,10 @@ def prepare_answer(state: State, session: Session, envelope: Envelope) -> Act:
             if asked is not None and asked.kind in SETTLES[envelope.kind]:
                 state.record_answer(id, asked, session.member.name)
                 if asked.kind == "mcp/request":
+                    if asked.operation is not None and asked.operation.method in LIST_METHODS:
+                        result = envelope.payload.get("result")
+                        method = asked.operation.method
+                        state.offer_owners.announce(session.member.name, method, result, state.limits)
                     _note_answer(state, id, asked, session, envelope, now)
         return []
 

@@ -71,5 +71,5 @@ def _prefix_rule(call: ast.Call) -> Permission:
             places.append((" ",))
         # A word with a space is one argument: quoted as a shell needs it, and so never approved.
         places.append(tuple(map(shlex.quote, options)))
-    said = " ".join(word if isinstance(word, str) else f"[{'|'.join(word)}]" for word in pattern)
-    return Permission(said, _DECISIONS[named], CommandPattern((*places, (ANY_WORDS,))))
+    shown = " ".join(word if isinstance(word, str) else f"[{'|'.join(word)}]" for word in pattern)
+    return Permission(shown, _DECISIONS[named], CommandPattern((*places, (ANY_WORDS,))))

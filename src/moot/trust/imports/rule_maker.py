@@ -198,8 +198,8 @@ def _server_rule(
 
 
 def _words(permission: Permission, note: str) -> str:
-    said = {"approve": "allows", "reject": "denies", "ask": "asks for"}[permission.decision]
-    return f"Imported: {said} {permission.text}" + (f" ({note})" if note else "")
+    verb = {"approve": "allows", "reject": "denies", "ask": "asks for"}[permission.decision]
+    return f"Imported: {verb} {permission.text}" + (f" ({note})" if note else "")
 
 
 def _reason(rule: Rule) -> str:

@@ -17,7 +17,7 @@ from typing import Final
 from moot.trust.values.atoms import NAME, Atom
 from moot.trust.values.guard_words import is_guarded, is_secret
 from moot.trust.values.kinds import ValueKind, read_value
-from moot.trust.values.templates import Slot, Template
+from moot.trust.values.templates import Slot, ValueTemplate
 
 # This many different values make a slot where the structure says what they are: numbers, hashes, dates.
 MIN_NEW_VALUES: Final = 5
@@ -45,7 +45,7 @@ Row = tuple[Atom, ...]
 class TemplateCover:
     """A template, how many values stand behind it, and the fewest different ones behind a slot."""
 
-    template: Template
+    template: ValueTemplate
     support: int
     first_times: int | None
 
@@ -158,7 +158,7 @@ def _solve(rows: Sequence[Row], pool: _NamePool) -> Iterator[TemplateCover]:
                 parts.append(part)
     new = [at for at in varying if rows[0][at].role != "ending"]
     first = min((len({row[at].text for row in rows}) for at in new), default=None)
-    yield TemplateCover(Template(tuple(parts)), len(rows), first)
+    yield TemplateCover(ValueTemplate(tuple(parts)), len(rows), first)
 
 
 def _is_open(rows: Sequence[Row], at: int, pool: _NamePool) -> bool:
@@ -233,12 +233,12 @@ def _cover_texts(rows: Sequence[Row], *, stored: bool) -> list[TemplateCover]:
     found: list[TemplateCover] = []
     if not _recur(counts):
         if stored and len(prose) < len(counts) and len(counts) >= MIN_NEW_VALUES:
-            return [TemplateCover(Template((Slot("text"),)), len(rows), len(counts))]
+            return [TemplateCover(ValueTemplate((Slot("text"),)), len(rows), len(counts))]
         if len(prose) >= MIN_NEW_VALUES:
             support = sum(counts[text] for text in prose)
-            found.append(TemplateCover(Template((Slot("prose"),)), support, len(prose)))
+            found.append(TemplateCover(ValueTemplate((Slot("prose"),)), support, len(prose)))
     return found + [
-        TemplateCover(Template((text,)), count, None)
+        TemplateCover(ValueTemplate((text,)), count, None)
         for text, count in counts.most_common(MAX_VALUES)
         if count >= MIN_REPEATS and not (found and text in prose)
     ]
@@ -252,7 +252,7 @@ def _cover_statements(values: Sequence[str]) -> list[TemplateCover]:
         if row is not None:
             by_summary.setdefault(row[0].text, []).append(value)
     return [
-        TemplateCover(Template((summary,)), len(group), len(set(group)))
+        TemplateCover(ValueTemplate((summary,)), len(group), len(set(group)))
         for summary, group in by_summary.items()
         if len(group) >= MIN_REPEATS + 1
     ]
@@ -289,7 +289,7 @@ def _subtrees(
             continue
         prefix = start + "".join(f"{name}/" for name in common)
         parts: tuple[str | Slot, ...] = (prefix, Slot("path"), *([ending] if ending else []))
-        yield TemplateCover(Template(parts), len(group), len(set(group)))
+        yield TemplateCover(ValueTemplate(parts), len(group), len(set(group)))
 
 
 def _common_start(rows: Sequence[tuple[str, ...]]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Final
 
 from moot.trust.values.kinds import ValuePattern
-from moot.trust.values.templates import Slot, Template
+from moot.trust.values.templates import Slot, ValueTemplate
 
 _EDGES: Final = {
     "name": ("a", "n" * 64, "Z9_-x", "anything", "x1"),
@@ -61,7 +61,7 @@ def outside_texts(pattern: ValuePattern) -> Iterator[str]:
             if isinstance(part, Slot):
                 for text in _outside_of(part):
                     rest = (*template.parts[:at], text, *template.parts[at + 1 :])
-                    yield _filled(Template(rest), 0)
+                    yield _filled(ValueTemplate(rest), 0)
         for tail in _TAILS.get(pattern.kind, ()):
             yield base + tail
         if pattern.kind == "email":
@@ -72,7 +72,7 @@ def outside_texts(pattern: ValuePattern) -> Iterator[str]:
             yield base.partition(" WHERE ")[0] if " WHERE " in base else base.replace("FROM ", "FROM x, ", 1)
 
 
-def _filled(template: Template, which: int) -> str:
+def _filled(template: ValueTemplate, which: int) -> str:
     text = ""
     for part in template.parts:
         if isinstance(part, str):

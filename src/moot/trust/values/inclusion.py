@@ -13,7 +13,7 @@ from typing import Final
 
 from moot.trust.values.guard_words import is_guarded, is_secret
 from moot.trust.values.kinds import ValuePattern
-from moot.trust.values.templates import Slot, Template
+from moot.trust.values.templates import Slot, ValueTemplate
 
 _MAX_VARIANTS: Final = 64
 _MAX_PATH_NAMES: Final = 8
@@ -27,7 +27,7 @@ def is_within(inner: ValuePattern, outer: ValuePattern) -> bool:
     return find_unproved(inner, outer) is None
 
 
-def find_unproved(inner: ValuePattern, outer: ValuePattern) -> Template | None:
+def find_unproved(inner: ValuePattern, outer: ValuePattern) -> ValueTemplate | None:
     """The first template that may match more; None if there is none."""
     if inner.kind != outer.kind:
         return inner.templates[0]
@@ -39,7 +39,7 @@ def find_unproved(inner: ValuePattern, outer: ValuePattern) -> Template | None:
     return None
 
 
-def _variants(template: Template) -> list[Template]:
+def _variants(template: ValueTemplate) -> list[ValueTemplate]:
     """The template once for each of its choices, as far as these are few."""
     options = [
         part.options if isinstance(part, Slot) and part.kind == "choice" else (part,)
@@ -48,16 +48,16 @@ def _variants(template: Template) -> list[Template]:
     count = 1
     for each in options:
         count *= len(each)
-    return [Template(parts) for parts in product(*options)] if count <= _MAX_VARIANTS else [template]
+    return [ValueTemplate(parts) for parts in product(*options)] if count <= _MAX_VARIANTS else [template]
 
 
-def _template_within(narrow: Template, wide: Template) -> bool:
+def _template_within(narrow: ValueTemplate, wide: ValueTemplate) -> bool:
     if not narrow.slots:
         return wide.matches("".join(part for part in narrow.parts if isinstance(part, str)))
     return _runs_within(_runs(narrow), _runs(wide))
 
 
-def _runs(template: Template) -> list[Run]:
+def _runs(template: ValueTemplate) -> list[Run]:
     """Runs and single separators, in order; adjacent pieces of a run stay together."""
     runs: list[Run] = []
     joined = False
@@ -105,7 +105,7 @@ def _run_within(narrow: Run, wide: Run) -> bool:
         return True
     literal = "".join(part for part in narrow if isinstance(part, str))
     if not any(isinstance(part, Slot) for part in narrow):
-        return Template(wide).matches(literal)
+        return ValueTemplate(wide).matches(literal)
     slot = _slot_of(wide)
     if slot is not None and slot.kind in ("name", "file"):
         return _is_name(narrow, is_secret if slot.kind == "file" else is_guarded)
@@ -135,7 +135,7 @@ def _part_within(one: str | Slot, other: str | Slot) -> bool:
     if one == other:
         return True
     if isinstance(one, str) or isinstance(other, str):
-        return isinstance(one, str) and isinstance(other, Slot) and Template((other,)).matches(one)
+        return isinstance(one, str) and isinstance(other, Slot) and ValueTemplate((other,)).matches(one)
     if one.kind == other.kind and one.kind in ("digits", "range"):
         return other.low <= one.low and one.high <= other.high and (other.is_amount or not one.is_amount)
     if one.kind == "range" and other.kind == "digits" and not one.is_amount and one.low >= 0:

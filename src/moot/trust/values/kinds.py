@@ -13,7 +13,7 @@ from moot.trust.values.emails import email_atoms
 from moot.trust.values.scalars import amount_atoms, id_atoms, text_atoms, time_atoms
 from moot.trust.values.shell import shell_atoms
 from moot.trust.values.sql import sql_atoms
-from moot.trust.values.templates import Template, is_prose, is_shell_like, is_sql_like, read_template
+from moot.trust.values.templates import ValueTemplate, is_prose, is_shell_like, is_sql_like, read_template
 from moot.trust.values.urls import url_atoms
 from moot.trust.values.word_lists import (
     CODE_NAMES,
@@ -117,7 +117,7 @@ class ValuePattern:
         if not templates or len(templates) > MAX_TEMPLATES:
             raise UsageError(f"must have 1 to {MAX_TEMPLATES} templates")
         self.kind = kind
-        self.templates: tuple[Template, ...] = tuple(map(read_template, templates))
+        self.templates: tuple[ValueTemplate, ...] = tuple(map(read_template, templates))
 
     def admits(self, value: object) -> bool:
         return isinstance(value, str) and self.index_of(value) is not None

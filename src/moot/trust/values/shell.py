@@ -127,10 +127,6 @@ def _parser() -> Any:
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 
 
-def can_read_shell() -> bool:
-    return _parser() is not None
-
-
 def _bash_agrees(text: str, tokens: list[tuple[bool, str]]) -> bool:
     parser = _parser()
     if parser is None:

@@ -37,10 +37,6 @@ def _library() -> Any:
     return sqlglot
 
 
-def can_read_sql() -> bool:
-    return _library() is not None
-
-
 def sql_atoms(text: str) -> list[Atom] | None:
     """What the statement does, as one fixed atom; None if it cannot be told."""
     body = text.strip().removesuffix(";").strip()

@@ -105,7 +105,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class ValueTemplate:
     """A text with slots, read from its own notation."""
 
     parts: tuple[str | Slot, ...]
@@ -148,7 +148,7 @@ def escape(text: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def read_template(text: str) -> Template:
+def read_template(text: str) -> ValueTemplate:
     """Read the notation; raises UsageError."""
     if len(text) > MAX_TEMPLATE_CHARS:
         raise UsageError(f"is longer than {MAX_TEMPLATE_CHARS:,} characters")
@@ -159,7 +159,7 @@ def read_template(text: str) -> Template:
         else:
             parts.append(part)
     _check_slots(parts)
-    return Template(tuple(parts))
+    return ValueTemplate(tuple(parts))
 
 
 def _check_slots(parts: Sequence[str | Slot]) -> None:

@@ -132,6 +132,7 @@ async def _call(context: ClientContext, args: argparse.Namespace) -> OperationRe
         timeout_seconds=context.timeout_seconds,
         wait_for_others=args.wait_for_others,
         propose="never" if args.direct else "always" if args.propose else "auto",
+        on_proposed=context.on_proposed,
     )
     value: Json = {
         "member": outcome.host,
@@ -201,6 +202,7 @@ async def _request(context: ClientContext, args: argparse.Namespace) -> Operatio
         params,
         timeout_seconds=context.timeout_seconds,
         propose="never" if args.direct else "auto",
+        on_proposed=context.on_proposed,
     )
     return OperationResult(outcome.result, [json.dumps(outcome.result, indent=2, ensure_ascii=False)])
 
@@ -236,7 +238,8 @@ OPERATIONS = (
         name="call",
         help="call a tool, or propose the call if you lack the permission",
         description="Calls a tool and prints the result. If you may not call it, the call is proposed, and "
-        "the command waits until somebody decides; Ctrl-C withdraws the proposal.",
+        "the command says on stderr who can decide and how, and waits until somebody does; Ctrl-C withdraws "
+        "the proposal.",
         examples="""\
   moot call files read_file path=notes.md
   moot call calculator add a:=1 b:=2

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 from moot.errors import ApprovalRequired, UsageError
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
-from moot.tui.operations.operation import ClientContext, OperationResult, UserOperation, list_result, short_id
+from moot.tui.operations.operation import (
+    NOT_TOLD,
+    ClientContext,
+    OperationResult,
+    UserOperation,
+    list_result,
+    short_id,
+)
 from moot.tui.proposal_queue import others_note, split_by_decider
 from moot.tui.text_table import TextTable
 
@@ -30,7 +37,10 @@ async def _proposals(context: ClientContext, args: argparse.Namespace) -> Operat
     headings = ("ID", "PROPOSER", "TO", "CALL", "PROPOSED", "STATUS")
     table = TextTable(headings, [_row(context, seen) for seen in found], [_details(seen) for seen in found])
     # Nobody is told that nothing is pending unless the gateway said so.
-    nothing = "no pending proposals" if ledger.known else "the gateway did not say what is pending: try again"
+    nothing = {
+        "known": "no pending proposals",
+        "not_told": f"{NOT_TOLD}: `moot join` shows those that are made while you are connected",
+    }.get(ledger.knowledge, "the gateway did not say what is pending: try again")
     return list_result([record(seen) | _for_whom(context, seen) for seen in found], table, nothing)
 
 

@@ -21,6 +21,7 @@ from moot.tui.operations.operation import (
     read_capability_text,
     short_id,
 )
+from moot.tui.operations.place_limits import limit_to_places
 from moot.tui.text_table import TextTable
 
 if TYPE_CHECKING:
@@ -119,6 +120,14 @@ def _grant_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("member", metavar="MEMBER", help="who gets the permission")
     add("capabilities", nargs="+", metavar="CAPABILITY", help="what they may do from now on")
+    add(
+        "--below",
+        action="append",
+        default=[],
+        metavar="NAME=PLACE",
+        help="only where this argument is an address or a path below PLACE, which ends in /: "
+        "url=https://example.org/docs/ or path=notes/",
+    )
     add("--reason", metavar="TEXT", help="the reason, shown to everyone")
     add("--for", dest="lasts", metavar="TIME", help="how long it lasts, such as 90s, 15m, 1h or 7d")
     add("--uses", type=int, metavar="NUMBER", help="how many messages it allows; 1 allows one call")
@@ -133,7 +142,7 @@ def _read_seconds(text: str) -> float:
 
 
 async def _grant(context: ClientContext, args: argparse.Namespace) -> OperationResult:
-    wanted = [read_capability_text(text) for text in args.capabilities]
+    wanted = [limit_to_places(read_capability_text(text), args.below) for text in args.capabilities]
     given = await context.space.admin.grant(
         args.member,
         wanted,
@@ -142,10 +151,10 @@ async def _grant(context: ClientContext, args: argparse.Namespace) -> OperationR
         max_uses=args.uses,
         ack_timeout_seconds=context.timeout_seconds or 2.0,
     )
-    said = given.acknowledged or "not acknowledged, but in effect"
+    acknowledgement = given.acknowledged or "not acknowledged, but in effect"
     undo = f"moot member revoke {args.member} --grant {given.id}"
     value: Json = {"id": given.id, "member": given.recipient, "acknowledged": given.acknowledged}
-    return OperationResult(value, [f"granted to {args.member} ({said}); undo: {undo}"])
+    return OperationResult(value, [f"granted to {args.member} ({acknowledgement}); undo: {undo}"])
 
 
 def _revoke_arguments(parser: argparse.ArgumentParser) -> None:
@@ -227,10 +236,10 @@ def _status_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 async def _status(context: ClientContext, args: argparse.Namespace) -> OperationResult:
-    told = await context.space.admin.request_status(
+    reply = await context.space.admin.request_status(
         args.member, args.fields or None, timeout_seconds=context.timeout_seconds
     )
-    return OperationResult(told, [f"{name}: {json.dumps(value)}" for name, value in told.items()])
+    return OperationResult(reply, [f"{name}: {json.dumps(value)}" for name, value in reply.items()])
 
 
 async def _shutdown(context: ClientContext, args: argparse.Namespace) -> OperationResult:
@@ -273,21 +282,21 @@ async def _control(context: ClientContext, args: argparse.Namespace) -> Operatio
     match args.action:
         case "forget":
             end: Direction = "newest" if args.newest else "oldest"
-            told = (await space.admin.forget(member, end, args.entries, timeout_seconds=timeout)).payload
+            reply = (await space.admin.forget(member, end, args.entries, timeout_seconds=timeout)).payload
         case "compact":
-            told = await space.admin.compact(
+            reply = await space.admin.compact(
                 member, reason=args.reason, target_tokens=args.target_tokens, timeout_seconds=timeout
             )
         case "clear":
-            told = (await space.admin.clear(member, timeout_seconds=timeout)).payload
+            reply = (await space.admin.clear(member, timeout_seconds=timeout)).payload
         case "restart":
-            told = (await space.admin.restart(member, timeout_seconds=timeout)).payload
+            reply = (await space.admin.restart(member, timeout_seconds=timeout)).payload
         case _:
             sent = await space.admin.shutdown(member, reason=args.reason)
             return OperationResult(
                 {"id": sent.id}, [f"{member} was asked to shut down ({short_id(sent.id)})"]
             )
-    return OperationResult(dict(told), [f"{member}: {json.dumps(told, ensure_ascii=False)}"])
+    return OperationResult(dict(reply), [f"{member}: {json.dumps(reply, ensure_ascii=False)}"])
 
 
 OPERATIONS = (
@@ -311,7 +320,8 @@ OPERATIONS = (
         help="grant a member permissions that you hold",
         description=f"Grants a member permissions that you hold yourself.\n\n{CAPABILITIES}",
         examples="  moot member grant agent mcp/request:tools/call:read_file --reason 'proved reliable'\n"
-        "  moot member grant agent mcp/request:tools/call:write_file --for 1h --uses 3\n",
+        "  moot member grant agent mcp/request:tools/call:write_file --for 1h --uses 3\n"
+        "  moot member grant agent mcp/request:tools/call:fetch --below url=https://example.org/docs/\n",
         arguments=_grant_arguments,
         run=_grant,
     ),

@@ -21,7 +21,7 @@ from moot.protocol.operation import Json
 from moot.tui.text_table import TextTable
 
 if TYPE_CHECKING:
-    from moot.participant import JoinedSpace, SeenProposal
+    from moot.participant import JoinedSpace, Proposal, SeenProposal
     from moot.protocol.envelope import Envelope
 
 # How much of an id is shown, and how much of one has to be typed.
@@ -29,6 +29,8 @@ SHORT_ID_CHARS: Final = 8
 _MIN_PREFIX_CHARS: Final = 4
 # How many ambiguous matches are listed.
 _MAX_LISTED: Final = 8
+# Of a gateway that others wrote; asking again would not help.
+NOT_TOLD: Final = "this gateway does not tell which proposals are pending"
 # A kind as a person types it: names, slashes, and stars for anything.
 _KIND: Final = re.compile(r"[A-Za-z0-9_*.-]+(/[A-Za-z0-9_*.-]+)*")
 
@@ -66,6 +68,8 @@ class ClientContext:
     numbered: list[str] = field(default_factory=list)
     # Recent messages that the gateway sent when a single command joined; empty if not requested.
     history: Sequence[Envelope] = ()
+    # Called when a call was proposed and its decision is waited for; None where proposals are shown anyway.
+    on_proposed: Callable[[Proposal], None] | None = None
 
     def number(self, id: str) -> int:
         """The number of a proposal, assigned when it is first shown."""
@@ -87,9 +91,11 @@ class ClientContext:
         if like:
             raise UsageError(_ambiguous_text(named, like))
         waiting = ", ".join(short_id(seen.id) for seen in ledger.open())
-        raise UsageError(
-            f"unknown proposal {named}: {'pending: ' + waiting if waiting else 'none is pending'}"
-        )
+        nothing = {
+            "known": "none is pending",
+            "not_told": f"{NOT_TOLD}. Decide in `moot join` on those that are made while you are connected",
+        }.get(ledger.knowledge, "the gateway did not say what is pending: try again")
+        raise UsageError(f"unknown proposal {named}: {'pending: ' + waiting if waiting else nothing}")
 
     def chat(self, named: str) -> str:
         """The id of a chat message by its id or the start of it; raises UsageError."""

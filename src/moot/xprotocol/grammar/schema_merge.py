@@ -122,8 +122,8 @@ class _Merging:
         for way in group.ways:
             branch = state.copy()
             branch.groups = [replace(group, ways=inner) for inner in way.groups] + branch.groups
-            heard = [_Origin(id, group.origins, outer=group.owner) for id in way.ids]
-            yield from self.expand(branch, [*heard, *(_Origin(id, group.origins) for id in way.silent)])
+            origins = [_Origin(id, group.origins, outer=group.owner) for id in way.ids]
+            yield from self.expand(branch, [*origins, *(_Origin(id, group.origins) for id in way.silent)])
 
     def left_over(self, state: _State) -> Iterator[Schema]:
         """What `unevaluatedProperties` and `unevaluatedItems` come to, now that all choices are made."""

@@ -61,8 +61,8 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """One word for logs and files that tells nothing about the endpoint."""
-        told = f"{self.token} {self.endpoint}".encode()
-        return f"push-{hashlib.sha256(told).hexdigest()[:32]}"
+        identity = f"{self.token} {self.endpoint}".encode()
+        return f"push-{hashlib.sha256(identity).hexdigest()[:32]}"
 
     @property
     def browser_keys(self) -> BrowserKeys:

@@ -34,27 +34,27 @@ async def propose(space: JoinedSpace, path: str, text: str, why: str) -> None:
             await space.chat(f"Thank you, {outcome.by}: {outcome.text}.")
 
 
-async def remember(space: JoinedSpace, said: Envelope) -> None:
+async def remember(space: JoinedSpace, chat: Envelope) -> None:
     """What somebody says to us, proposed as a line of notes.md."""
     try:
         before = (await space.call("files", "read_file", {"path": "notes.md"})).text
     except CallFailed:
         before = "# Notes\n"
-    line = f"- {said.sender}: {' '.join(str(said.payload['text']).split())}\n"
-    await propose(space, "notes.md", before.rstrip("\n") + "\n" + line, f"{said.sender} said something")
+    line = f"- {chat.sender}: {' '.join(str(chat.payload['text']).split())}\n"
+    await propose(space, "notes.md", before.rstrip("\n") + "\n" + line, f"{chat.sender} said something")
 
 
 async def main() -> None:
     where = (os.environ["MOOT_URL"], os.environ["MOOT_SPACE"], os.environ["MOOT_TOKEN"])
     async with connect(*where) as space:
         await space.roster.wait_for("files", timeout_seconds=120)
-        heard: asyncio.Queue[Envelope] = asyncio.Queue(100)
+        chats: asyncio.Queue[Envelope] = asyncio.Queue(100)
 
         @space.on("chat")
         def listen(chat: Envelope) -> None:
             # What refers to something else, such as why a proposal was rejected, is not for the notes.
-            if not heard.full() and not chat.correlation_id and (not chat.to or space.me in chat.to):
-                heard.put_nowait(chat)
+            if not chats.full() and not chat.correlation_id and (not chat.to or space.me in chat.to):
+                chats.put_nowait(chat)
 
         found = (await space.call("files", "list_files")).text
         await space.chat(f"I see {', '.join(found.split())}. I may look, but not write; so I will propose.")
@@ -62,7 +62,7 @@ async def main() -> None:
             await propose(space, path, text, why)
         await space.chat("Say something, and I will propose to note it down in notes.md.")
         while space.close_reason is None:
-            await remember(space, await heard.get())
+            await remember(space, await chats.get())
 
 
 if __name__ == "__main__":

@@ -14,54 +14,52 @@ import asyncio
 import logging
 import time
 from contextlib import AsyncExitStack, suppress
-from typing import Final
 
 from moot.agent.agent_controls import AgentControls, AgentStatus
 from moot.agent.agent_settings import AgentSettings, ModelSettings
 from moot.agent.conversation import prompt_of, summary_prompt
 from moot.agent.model import Model
 from moot.agent.model_reply import Message, ModelFailed, ModelReply, TextHandler, ToolCall
+from moot.agent.question_inbox import QuestionInbox
 from moot.agent.reasoning_stream import ReasoningStream
 from moot.agent.spending import Spending
+from moot.agent.spending_file import SpendingFile
 from moot.agent.toolbox import FIND, Toolbox
 from moot.agent.turn_budget import TurnBudget
 from moot.errors import (
     ConnectionClosed,
+    ConnectionLost,
     Interrupted,
     MootError,
     NotAllowed,
+    OutboxFull,
     Paused,
     ReasoningCancelled,
     Refused,
+    TimedOut,
 )
 from moot.mcp.eras import OfferKind
 from moot.offers.offer_table import OfferTable
 from moot.participant import CloseReason, JoinedSpace, Reasoning, Transcript, connect
 from moot.participant.connection.roster import PresenceEvent
-from moot.participant.conversation.chat import mentions
 from moot.participant.discovery.offer_discovery import OfferDiscovery
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
-from moot.resilience.rate_limits import sliding_windows
 
 log = logging.getLogger(__name__)
-
-# Members whose turns are counted at a time; a space has far fewer.
-_MAX_COUNTED_MEMBERS: Final = 10_000
-# Rejections whose explanations are recognised, and remarks that wait for the next step of a turn.
-_MAX_REJECTIONS: Final = 1_000
-_MAX_REMARKS: Final = 20
 
 
 class Agent:
     """One agent in one space."""
 
-    def __init__(self, model: Model, settings: AgentSettings) -> None:
+    def __init__(
+        self, model: Model, settings: AgentSettings, *, spending_file: SpendingFile | None = None
+    ) -> None:
         limits = settings.limits
         self.settings = settings
         self.model = model
         self.status = AgentStatus()
-        self.spending = Spending(model.settings, limits)
+        self.spending = Spending(model.settings, limits, file=spending_file)
         self.transcript = Transcript(
             max_tokens=limits.context_tokens,
             compact_at=limits.compact_at,
@@ -70,27 +68,21 @@ class Agent:
         )
         self.controls = AgentControls(self.transcript, self._metrics, self.drop_turns)
         self._offers = OfferTable([FIND])
-        self._turns: asyncio.Queue[Envelope] = asyncio.Queue(limits.queued_turns)
-        self._turn_rates = sliding_windows(limits.turns_per_minute, 60.0, max_keys=_MAX_COUNTED_MEMBERS)
-        # Members that were told that they ask too often, until one of their questions is answered again.
-        self._told_to_wait: set[str] = set()
-        # Ids of rejections that we have seen, newest last, and what people said about them during this turn.
-        self._rejections: dict[str, None] = {}
-        self._remarks: list[Envelope] = []
         # Why the current turn was ended without its asker, "" if it was not.
         self._abandoned = ""
         self._current: tuple[Envelope, asyncio.Task[None]] | None = None
         self._space: JoinedSpace | None = None
         # Of the space that it has joined; None before.
+        self.inbox: QuestionInbox | None = None
         self._toolbox: Toolbox | None = None
 
     def _metrics(self) -> dict[str, Json]:
-        toolbox, status = self._toolbox, self.status
+        toolbox, inbox, status = self._toolbox, self.inbox, self.status
         return {
             **({"search": toolbox.search_mode} if toolbox is not None else {}),
             "latency_ms": status.latency_ms,
             "turns": status.turns,
-            "turns_waiting": self._turns.qsize(),
+            "turns_waiting": 0 if inbox is None else inbox.waiting,
             "tool_calls": status.tool_calls,
             "prompt_tokens": status.prompt_tokens,
             "completion_tokens": status.completion_tokens,
@@ -102,77 +94,45 @@ class Agent:
     async def run(self, space: JoinedSpace) -> CloseReason:
         """Answer chats until the connection ends for good. Call this first, so that no chat is missed."""
         self._space = space
-        space.on("chat")(self._handle_chat)
+        inbox = self.inbox = QuestionInbox(space, self.settings, lambda: self._current is not None)
+        inbox.start()
         space.on("chat/cancel")(self._handle_cancel)
-        space.on("mcp/reject")(self._note_rejection)
         space.roster.on_change(self._handle_presence)
-        toolbox = Toolbox(space, self._offers, self.settings.limits, self.settings.search)
-        self._toolbox = toolbox
 
         def changed(_: set[OfferKind]) -> None:
             """The model gets the list of tools in every step."""
 
-        async with OfferDiscovery(space, self._offers, changed) as discovery:
+        async with OfferDiscovery(space, self._offers, changed) as discovery, asyncio.TaskGroup() as group:
             space.on("system/welcome")(lambda _: discovery.refresh_missing())
-            worker = asyncio.ensure_future(self._run_turns(space, toolbox, discovery))
+            toolbox = self._toolbox = Toolbox(
+                space, self._offers, discovery, self.settings.limits, self.settings.search
+            )
+            # If one of these fails, so does the agent, and is started again: better than one that is deaf.
+            tasks = (
+                group.create_task(inbox.catch_up()),
+                group.create_task(self._run_turns(space, toolbox, inbox)),
+            )
             try:
                 return await space.stay()
             finally:
-                worker.cancel()
-                with suppress(asyncio.CancelledError):
-                    await worker
+                for task in tasks:
+                    task.cancel()
 
-    def drop_turns(self, why: str) -> None:
-        """Cancel the current turn and drop those that wait."""
-        while not self._turns.empty():
-            self._turns.get_nowait()
-        if self._current is not None:
-            self._current[1].cancel(why)
+    async def drop_turns(self, why: str) -> None:
+        """Cancel the current turn and drop those that wait; whoever asked is told, if we may still talk."""
+        space, inbox, current = self._space, self.inbox, self._current
+        if space is None or inbox is None:
+            return
+        dropped = inbox.remove(lambda _: True)
+        if current is not None:
+            dropped.insert(0, current[0])
+            current[1].cancel(why)
+        for chat in dropped:
+            # Once: whoever controls an agent does not wait. After a shutdown nothing is delivered any more.
+            with suppress(MootError):
+                await space.chat(f"I stopped: I was {why}. Ask again.", to=chat.sender, about=chat.id)
 
     # Chats
-
-    def _note_rejection(self, envelope: Envelope) -> None:
-        if len(self._rejections) >= _MAX_REJECTIONS:
-            del self._rejections[next(iter(self._rejections))]
-        self._rejections[envelope.id] = None
-
-    async def _handle_chat(self, chat: Envelope) -> None:
-        space = self._space
-        if space is None or not self._is_for_us(chat):
-            return
-        if self._is_remark(space, chat):
-            # MEW 3.3.3: it explains a decision. It stays in the transcript, and in a turn the model reads it.
-            if self._current is not None and len(self._remarks) < _MAX_REMARKS:
-                self._remarks.append(chat)
-            return
-        limits = self.settings.limits
-        if self._turn_rates.take(chat.sender, time.monotonic()):
-            log.warning(
-                "too many turns", extra={"participant": chat.sender, "limit": limits.turns_per_minute}
-            )
-            # Once, since another agent would answer each time.
-            if chat.sender not in self._told_to_wait:
-                self._told_to_wait.add(chat.sender)
-                text = (
-                    f"I answer {limits.turns_per_minute} questions a minute of one member: ask again later."
-                )
-                await self._say(space, text, chat)
-            return
-        self._told_to_wait.discard(chat.sender)
-        with suppress(NotAllowed, Refused, Paused):
-            await space.chats.acknowledge(chat)
-        try:
-            self._turns.put_nowait(chat)
-        except asyncio.QueueFull:
-            await self._say(space, "I have too much to do already: ask again later.", chat)
-
-    def _is_remark(self, space: JoinedSpace, chat: Envelope) -> bool:
-        """Whether a chat is about a rejection or a proposal, and so no question of its own."""
-        return any(id in self._rejections or space.proposals.get(id) for id in chat.correlation_id)
-
-    async def _say(self, space: JoinedSpace, text: str, chat: Envelope) -> None:
-        with suppress(MootError):
-            await space.chat(text, to=chat.sender, about=chat.id)
 
     def _handle_presence(self, event: PresenceEvent) -> None:
         grace = self.settings.limits.asker_away_seconds
@@ -181,43 +141,31 @@ class Agent:
 
     def _drop_turns_of(self, member: str) -> None:
         """Nobody needs an answer whose asker is gone; what is proposed for it is withdrawn."""
-        space, current = self._space, self._current
-        if space is None or member in space.roster:
+        space, inbox, current = self._space, self.inbox, self._current
+        if space is None or inbox is None or member in space.roster:
             return
-        for chat in _drain(self._turns):
-            if chat.sender != member:
-                self._turns.put_nowait(chat)
+        inbox.remove(lambda chat: chat.sender == member)
         if current is not None and current[0].sender == member:
             self._abandoned = f"I stopped: {member}, who asked, has left."
             current[1].cancel(self._abandoned)
-
-    def _is_for_us(self, chat: Envelope) -> bool:
-        space = self._space
-        text = chat.payload.get("text")
-        if space is None or not isinstance(text, str) or not text.strip():
-            return False
-        if chat.to:
-            return space.me in chat.to or space.name in chat.to
-        return self.settings.answers == "all" or any(mentions(text, name) for name in (space.me, space.name))
 
     def _handle_cancel(self, envelope: Envelope) -> None:
         """MEW 3.4.2: a cancelled chat needs no answer."""
         current = self._current
         if current is not None and current[0].id in envelope.correlation_id:
             current[1].cancel("the chat was cancelled")
-        kept = [chat for chat in _drain(self._turns) if chat.id not in envelope.correlation_id]
-        for chat in kept:
-            self._turns.put_nowait(chat)
+        if self.inbox is not None:
+            self.inbox.remove(lambda chat: chat.id in envelope.correlation_id)
 
     # Turns
 
-    async def _run_turns(self, space: JoinedSpace, toolbox: Toolbox, discovery: OfferDiscovery) -> None:
+    async def _run_turns(self, space: JoinedSpace, toolbox: Toolbox, inbox: QuestionInbox) -> None:
         while True:
-            chat = await self._turns.get()
-            await discovery.wait_settled()
-            task = asyncio.ensure_future(self._run_turn(space, toolbox, chat))
+            chat = await inbox.next()
+            task = asyncio.ensure_future(self._run_turn(space, toolbox, inbox, chat))
             self._current = (chat, task)
-            self._remarks, self._abandoned = [], ""
+            inbox.remarks.take()
+            self._abandoned = ""
             try:
                 await asyncio.wait({task})
             finally:
@@ -228,14 +176,14 @@ class Agent:
                     await space.chat(self._abandoned, about=chat.id)
             if not task.cancelled() and (fault := task.exception()) is not None:
                 log.error("a turn failed", exc_info=fault)
-                await self._say(
-                    space, "I cannot answer: something failed in me. My log has the details.", chat
-                )
+                await inbox.answer(chat, "I cannot answer: something failed in me. My log has the details.")
 
-    async def _run_turn(self, space: JoinedSpace, toolbox: Toolbox, chat: Envelope) -> None:
+    async def _run_turn(
+        self, space: JoinedSpace, toolbox: Toolbox, inbox: QuestionInbox, chat: Envelope
+    ) -> None:
         self.status.turns += 1
         try:
-            answer = await self._answer(space, toolbox, chat)
+            answer = await self._answer(space, toolbox, inbox, chat)
         except ReasoningCancelled as stopped:
             log.info("a turn was stopped", extra={"by": stopped.by})
             return
@@ -244,10 +192,11 @@ class Agent:
             answer = f"I cannot answer: {fault}."
         except (Interrupted, ConnectionClosed):
             return
-        await self._wait_while_paused(space)
-        await self._say(space, answer, chat)
+        await inbox.answer(chat, answer)
 
-    async def _answer(self, space: JoinedSpace, toolbox: Toolbox, chat: Envelope) -> str:
+    async def _answer(
+        self, space: JoinedSpace, toolbox: Toolbox, inbox: QuestionInbox, chat: Envelope
+    ) -> str:
         await self._wait_while_paused(space)
         async with AsyncExitStack() as stack:
             reasoning: Reasoning | None = None
@@ -255,22 +204,32 @@ class Agent:
                 about = space.reasoning(
                     f"{chat.sender} asks: {str(chat.payload['text'])[:200]}", about=chat.id
                 )
-                reasoning = await stack.enter_async_context(about)
-            return await self._run_steps(space, toolbox, reasoning, chat)
+                # What cannot be shared, because of a rate limit or a lost connection, need not end the turn.
+                with suppress(ConnectionLost, OutboxFull, Paused, Refused, TimedOut):
+                    reasoning = await stack.enter_async_context(about)
+            return await self._run_steps(space, toolbox, inbox, reasoning, chat)
 
     async def _run_steps(
-        self, space: JoinedSpace, toolbox: Toolbox, reasoning: Reasoning | None, chat: Envelope
+        self,
+        space: JoinedSpace,
+        toolbox: Toolbox,
+        inbox: QuestionInbox,
+        reasoning: Reasoning | None,
+        chat: Envelope,
     ) -> str:
         limits = self.settings.limits
         budget = TurnBudget(limits)
+        # A server often joins just before somebody asks: without its tools the model would say it has none.
+        late = await toolbox.wait_for_lists(chat.sender)
         messages: list[Message] = prompt_of(
             self.transcript,
             space.me,
             self.settings.instructions,
             ", ".join(sorted(space.roster)) or "nobody else",
+            late=", ".join(late),
             question=chat,
         )
-        for step in range(limits.steps):
+        for step in range(limits.max_steps):
             await self._wait_while_paused(space)
             # One more answer after the end of the budget, for the model to say how far it came.
             was_ended = budget.ended()
@@ -279,7 +238,8 @@ class Agent:
             if not reply.calls:
                 if reasoning is not None:
                     await self._wait_while_paused(space)
-                    await reasoning.conclude(f"answered after {step + 1} steps" if step else "answered")
+                    with suppress(ConnectionLost, NotAllowed, OutboxFull, Paused):
+                        await reasoning.conclude(f"answered after {step + 1} steps" if step else "answered")
                 return _final_text(reply)
             if was_ended is not None:
                 return f"I stopped: {was_ended}. Tell me how to go on."
@@ -287,12 +247,12 @@ class Agent:
             if reasoning is not None and (reply.text or reply.reasoning):
                 await self._send_thought(space, reasoning, reply.reasoning or reply.text)
             results = [await self._use(space, toolbox, call, reasoning, budget) for call in reply.calls]
-            self._add_remarks(results)
+            _add_remarks(inbox.remarks.take(), results)
             messages += [
                 {"role": "tool", "tool_call_id": call.id, "content": text}
                 for call, text in zip(reply.calls, results, strict=True)
             ]
-        return f"I stopped after {limits.steps} steps without an end; tell me how to go on."
+        return f"I stopped after {limits.max_steps} steps without an end; tell me how to go on."
 
     async def _use(
         self,
@@ -310,17 +270,6 @@ class Agent:
         if result.rejection:
             budget.record_rejection(call, result.rejection)
         return result.text
-
-    def _add_remarks(self, results: list[str]) -> None:
-        """Add what people said about proposals meanwhile to the last result, unless one contains it already.
-
-        Not as messages of their own: several endpoints refuse a user's message after a result.
-        """
-        remarks, self._remarks = self._remarks, []
-        for chat in remarks:
-            text = str(chat.payload["text"])
-            if not any(text in result for result in results):
-                results[-1] += f"\n{chat.sender} says about your proposal: {text}"
 
     async def _complete(
         self, space: JoinedSpace, toolbox: Toolbox, messages: list[Message], reasoning: Reasoning | None
@@ -349,7 +298,7 @@ class Agent:
     async def _send_thought(self, space: JoinedSpace, reasoning: Reasoning, text: str) -> None:
         await self._wait_while_paused(space)
         most = self.settings.limits.stream_chars
-        with suppress(NotAllowed, Refused):
+        with suppress(ConnectionLost, NotAllowed, OutboxFull, Paused):
             await reasoning.thought(text if len(text) <= most else f"{text[:most]} …")
 
     async def _wait_while_paused(self, space: JoinedSpace) -> None:
@@ -377,11 +326,15 @@ def _final_text(reply: ModelReply) -> str:
     return f"{reply.text}\n[incomplete: {reply.cut_short}]"
 
 
-def _drain(queue: asyncio.Queue[Envelope]) -> list[Envelope]:
-    found = []
-    while not queue.empty():
-        found.append(queue.get_nowait())
-    return found
+def _add_remarks(remarks: list[Envelope], results: list[str]) -> None:
+    """Add what people said about proposals meanwhile to the last result, unless one contains it already.
+
+    Not as messages of their own: several endpoints refuse a user's message after a result.
+    """
+    for chat in remarks:
+        text = str(chat.payload["text"])
+        if not any(text in result for result in results):
+            results[-1] += f"\n{chat.sender} says about your proposal: {text}"
 
 
 async def serve_agent(
@@ -392,10 +345,11 @@ async def serve_agent(
     settings: AgentSettings,
     *,
     name: str | None = None,
+    spending_file: SpendingFile | None = None,
 ) -> CloseReason:
-    """Join a space as an agent and stay until it ends."""
+    """Join a space as an agent and stay until it ends. What it spends in a day is kept in `spending_file`."""
     async with Model(model, settings.limits) as endpoint:
-        agent = Agent(endpoint, settings)
+        agent = Agent(endpoint, settings, spending_file=spending_file)
         joining = connect(url, space, token, name=name, controls=agent.controls)
         async with joining as joined:
             log.info("joined", extra={"space": space, "participant": joined.me})

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping
-from typing import Final
 
 from moot.bridge.operator_server.operator_backend import OperatorBackend
 from moot.bridge.operator_server.operator_settings import OperatorSettings, parse_unconfirmed
 from moot.bridge.space_server.call_text import console_address
 from moot.bridge.space_server.late_backend import LateBackend
 from moot.bridge.space_server.pending_calls import FOREVER_SECONDS
+from moot.cli.mcp.defaults import FIRST_JOIN_SECONDS
+from moot.cli.mcp.join_loop import join_when_reachable
 from moot.config.connect_settings import ConnectSettings
-from moot.errors import Unreachable
 from moot.participant import CloseReason, ParticipantLimits, connect
-
-_FIRST_JOIN_SECONDS: Final = 3.0
 
 
 async def stay_joined(
@@ -27,24 +24,22 @@ async def stay_joined(
     Raises NotAdmitted, and UsageError if the member may decide nothing.
     """
     del environ  # nothing is kept in files
-    limits = ParticipantLimits(connect_seconds=_FIRST_JOIN_SECONDS, reconnect_seconds=FOREVER_SECONDS)
+    limits = ParticipantLimits(connect_seconds=FIRST_JOIN_SECONDS, reconnect_seconds=FOREVER_SECONDS)
     settings = OperatorSettings(
         console=console_address(where.url),
         assistant_members=tuple(options.assistant),
         unconfirmed=parse_unconfirmed(options.skip_confirmation),
         answer_seconds=options.decision_seconds,
     )
-    while True:
-        try:
-            # Passive: the person may be connected elsewhere, and answers there.
-            async with connect(
-                where.url, where.space, where.token.reveal(), name=where.name, limits=limits, passive=True
-            ) as joined:
-                backend = OperatorBackend(joined, settings, space_name=where.space)
-                await joined.refresh_proposals()
-                late.attach(backend, joined.me)
-                return await joined.stay()
-        except Unreachable as fault:
-            if not late.problem:
-                print(f"moot: {fault}. Waiting for it.", file=sys.stderr, flush=True)
-            late.report_problem(str(fault))
+
+    async def join() -> CloseReason:
+        # Passive: the person may be connected elsewhere, and answers there.
+        async with connect(
+            where.url, where.space, where.token.reveal(), name=where.name, limits=limits, passive=True
+        ) as joined:
+            backend = OperatorBackend(joined, settings, space_name=where.space)
+            await joined.refresh_proposals()
+            late.attach(backend, joined.me)
+            return await joined.stay()
+
+    return await join_when_reachable(late, join)

@@ -1,0 +1,1 @@
+"""The Agent2Agent protocol: agents of others join a space, and members are published as agents."""

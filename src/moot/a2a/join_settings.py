@@ -1,0 +1,81 @@
+"""Settings and limits of a foreign A2A agent in a space."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from moot.participant import ParticipantLimits
+from moot.participant.conversation.chat_intake import Answers
+from moot.protocol.envelope import DialectName
+
+# How chats are written: quoted below who wrote them, in one conversation, or as they are, with a conversation
+# for each member.
+MessageStyle = Literal["quoted", "bare"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinLimits:
+    """Limits that keep an agent of others from running away, and from hanging."""
+
+    # The agent card: fetched in this time, and no larger than this.
+    card_seconds: float = 15.0
+    max_card_bytes: int = 256 << 10
+    # A connection to the agent; an answer of it; silence within a stream, after which it is opened again.
+    connect_seconds: float = 15.0
+    answer_seconds: float = 600.0
+    stream_idle_seconds: float = 300.0
+    # How long a task is followed in all, waiting for people of the other side included.
+    task_seconds: float = 86_400.0
+    # How long a lost connection to a running task is tried again.
+    retry_seconds: float = 600.0
+    # Between two looks at a task of an agent that does not stream, or of one that is away.
+    poll_first_seconds: float = 1.0
+    poll_max_seconds: float = 30.0
+    # How long a cancelled task may take to end.
+    cancel_seconds: float = 10.0
+    # One answer or stream of the agent.
+    max_response_bytes: int = 16 << 20
+    # Chats that wait for their turn, tasks at once, and turns that one member may cause within a minute.
+    max_queued_chats: int = 32
+    max_tasks: int = 4
+    max_chats_per_minute: int = 20
+    # Tasks in which the agent has asked something; of more, the oldest question is forgotten.
+    max_questions: int = 100
+    # What the agent may say in one task; beyond that it is cancelled. And how often it may tell its status.
+    max_task_chars: int = 500_000
+    max_status_updates: int = 1_000
+    max_artifacts: int = 100
+    # One chat or thought; longer ones are sent in parts. What is shown of data that is no text.
+    max_text_chars: int = 16_000
+    max_data_chars: int = 4_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinSettings:
+    """One foreign agent as one member of one space."""
+
+    # Where its card is, or below which its card is.
+    url: str
+    gateway: str
+    space: str = ""
+    token: str | None = field(default=None, repr=False)
+    # The member's name, for gateways that do not know whose token it is.
+    name: str | None = None
+    dialect: DialectName = "mew"
+    # What the agent wants to see from us, if it wants anything.
+    agent_token: str | None = field(default=None, repr=False)
+    # Keeps the conversation, open tasks and questions.
+    state_folder: Path
+    # Keys that sign its card; without them a signature can only be checked by a key of the same server.
+    card_keys: Path | None = None
+    require_signature: bool = False
+    # Other servers (https://host:port) that the card may name.
+    allowed_origins: tuple[str, ...] = ()
+    # Plain HTTP to other machines than this one.
+    allow_plain_http: bool = False
+    answers: Answers = "named"
+    style: MessageStyle = "quoted"
+    limits: JoinLimits = field(default_factory=JoinLimits)
+    member: ParticipantLimits = field(default_factory=ParticipantLimits)

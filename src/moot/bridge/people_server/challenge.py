@@ -1,0 +1,60 @@
+"""What a client is told about signing in: metadata (RFC 9728) and `WWW-Authenticate` (RFC 6750)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from urllib.parse import urlsplit, urlunsplit
+
+from moot.bridge.people_server.people_settings import ResourceDescription
+from moot.mcp.downstream.http_access import HttpAccessDenied
+from moot.mcp.eras import JsonObject
+
+_WELL_KNOWN = "/.well-known/oauth-protected-resource"
+
+
+def resource_path(description: ResourceDescription) -> str:
+    """The path at which MCP is served."""
+    return urlsplit(description.resource).path or "/"
+
+
+def metadata_path(description: ResourceDescription) -> str:
+    """RFC 9728, 3.1: the well-known name stands before the path of the resource."""
+    return _WELL_KNOWN + urlsplit(description.resource).path
+
+
+def metadata(description: ResourceDescription) -> JsonObject:
+    made: JsonObject = {
+        "resource": description.resource,
+        # As texts, and exactly: clients compare the issuer letter by letter.
+        "authorization_servers": list(description.authorization_servers),
+        "bearer_methods_supported": ["header"],
+        "resource_name": f"Moot space {description.space}",
+    }
+    if description.scopes:
+        made["scopes_supported"] = list(description.scopes)
+    return made
+
+
+def challenge(
+    description: ResourceDescription, scopes: Sequence[str], *, error: str = "", why: str = ""
+) -> tuple[bytes, bytes]:
+    """The header that says where and for what to sign in; RFC 6750: no error where no token was sent."""
+    parts = urlsplit(description.resource)
+    address = urlunsplit((parts.scheme, parts.netloc, metadata_path(description), "", ""))
+    said = {"error": error, "error_description": _quotable(why), "scope": " ".join(scopes)}
+    words = [
+        f'resource_metadata="{address}"',
+        *(f'{name}="{value}"' for name, value in said.items() if value),
+    ]
+    return b"www-authenticate", f"Bearer {', '.join(words)}".encode("ascii", "replace")
+
+
+def insufficient_scope(description: ResourceDescription, scopes: Sequence[str]) -> HttpAccessDenied:
+    """A token that is good, for less. All that is needed is told at once."""
+    why = f"this needs the scope {' '.join(scopes)}: sign in again for it"
+    return HttpAccessDenied(403, why, challenge(description, scopes, error="insufficient_scope", why=why))
+
+
+def _quotable(text: str) -> str:
+    """RFC 6750, 3: what may stand in an error_description."""
+    return "".join(c if " " <= c <= "~" and c not in '"\\' else "'" for c in text)[:256]

@@ -1,0 +1,75 @@
+"""How an MCP server for many people behaves, and what it is for its clients."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from moot.space.temporary_tokens import Pairs
+
+PersonKey = tuple[str, str, str]
+# Handshake sessions of one person with one client: windows of an editor.
+MAX_SESSIONS_PER_PERSON: Final = 16
+
+
+class PeopleSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits of the server. All seconds are bounds, not delays."""
+
+    # People at the same time; one person with two clients counts twice. Each has a connection to the gateway.
+    max_people: int = 1_000
+    # Whoever has sent nothing for so long leaves the space; their next request joins again.
+    idle_seconds: float = 600.0
+    # Wrong tokens of one address that are told why; further ones get 429.
+    wrong_tokens_per_minute: float = 60.0
+    # A wrong token that comes again within this is not brought to the gateway again.
+    refusal_seconds: float = 5.0
+    # Tokens that are at the gateway at the same time, and how long one may take there.
+    max_exchanges: int = 32
+    exchange_seconds: float = 10.0
+
+
+class ResourceDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """What the gateway says that this server is (`gateway.oidc.mcp`)."""
+
+    space: str
+    # RFC 8707: the address that tokens are for.
+    resource: str
+    authorization_servers: list[str]
+    read_scope: str | None = None
+    call_scope: str | None = None
+
+    @property
+    def scopes(self) -> list[str]:
+        return [scope for scope in (self.read_scope, self.call_scope) if scope is not None]
+
+
+class PersonGrant(msgspec.Struct, frozen=True, kw_only=True):
+    """Who a token means in the space, and the token with which to join as them."""
+
+    access_token: str
+    expires_in: float
+    participant_id: str
+    # Whose it is at which provider, as a hash; and the client that the person uses.
+    subject: str
+    client: str = ""
+    scope: str = ""
+    # Where the scopes allow less: what the person could do with all of them.
+    capabilities: Pairs = ()
+
+    @property
+    def key(self) -> PersonKey:
+        """Whoever shares a connection shares all of this: one person at one client."""
+        return self.participant_id, self.subject, self.client
+
+    @property
+    def scopes(self) -> frozenset[str]:
+        return frozenset(self.scope.split())
+
+
+class GrantRefused(msgspec.Struct, frozen=True):
+    """Why a token means nobody: an HTTP status, and what to do."""
+
+    status: int
+    message: str
+    retry_after: float | None = None

@@ -1,0 +1,299 @@
+"""`moot mcp`: an MCP server that is a member of a space, for Claude Code, Cursor and other clients."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from moot.cli import program
+from moot.cli.mcp.defaults import (
+    DECISION_SECONDS,
+    FIRST_JOIN_SECONDS,
+    IDLE_SECONDS,
+    LISTED_BYTES,
+    MAX_CONNECTIONS_PER_ADDRESS,
+    MAX_PEOPLE,
+)
+from moot.cli.member_options import add_log_level
+from moot.cli.program import RefuseToken
+from moot.cli.tls_options import add_tls_options
+from moot.errors import MootError, UsageError
+
+if TYPE_CHECKING:
+    from moot.bridge.space_server.late_backend import LateBackend
+    from moot.config.connect_settings import ConnectSettings
+    from moot.mcp.downstream.mcp_server import McpServer
+    from moot.participant.connection.envelope_sender import CloseReason
+
+_ABOUT: Final = """\
+Joins a space and serves it to an MCP client: the tools, resources and prompts of all members, as far as you
+may use them. A call that you may not make becomes a proposal; somebody in the space approves or rejects it,
+and the client is notified in the best way it supports (tasks, a dialog, or a PENDING result and the tool
+moot_status). It adds the tools moot_chat, moot_participants and moot_find_tools.
+
+With --operator it serves decisions instead, to the assistant of a person who may decide: it lists and
+explains what is pending, rejects, and stops everything. To approve, the person confirms each call in a dialog
+of the client, or in the console; the assistant cannot. The token is the person's own.
+
+With --people it serves many people in one process: each client signs its person in at the provider of
+gateway.oidc, and acts as that person, with their rights and approvals. The token is that of the participant
+that gateway.oidc.mcp names as server.
+
+It supports both MCP eras: 2024-11-05 to 2025-11-25 (initialize) and 2026-07-28 (stateless).
+"""
+_EXAMPLES: Final = """\
+To paste into a client's configuration:
+  moot mcp --gateway http://localhost:8080 --space lab --token-file me.token --print-config claude-code
+
+By hand, over stdio (the client starts it) and over HTTP (for several clients):
+  moot mcp --gateway http://localhost:8080 --space lab --token-file me.token
+  moot mcp --gateway http://localhost:8080 --space lab --token-file me.token --http 127.0.0.1:8090
+
+For everybody who signs in at the provider of gateway.oidc, in one process:
+  moot mcp --people --gateway http://localhost:8080 --space lab --token-file mcp.token --http 127.0.0.1:8090
+
+For your own assistant, to decide what agents may do:
+  moot mcp --operator --gateway http://localhost:8080 --space lab --token-file you.token
+
+--gateway, --space and --token-file default to MOOT_URL, MOOT_SPACE and MOOT_TOKEN_FILE; MOOT_TOKEN holds a
+token itself. Over stdio only MCP is written to stdout; errors go to stderr.
+"""
+CLIENTS: Final = (
+    "claude-code", "claude-desktop", "codex", "cursor", "gemini", "vscode", "windsurf", "zed", "generic",
+)  # fmt: skip
+
+
+def add_command(commands: Any, name: str) -> None:
+    parser = program.add_command(
+        commands,
+        name,
+        help="let an MCP client (Claude Code, Cursor, …) take part in a space",
+        about=_ABOUT,
+        examples=_EXAMPLES,
+    )
+    add = parser.add_argument
+    add("--gateway", metavar="URL", help="the gateway, as http(s):// or ws(s)://")
+    add("--space", metavar="NAME", help="the space (default: the only one there)")
+    add("--token-file", type=Path, metavar="FILE", help="the file with this member's token")
+    add("--token", action=RefuseToken)
+    add("--as", dest="member", metavar="NAME", help="be this member of the space in the current folder")
+    add("--http", metavar="HOST:PORT", help="serve HTTP at /mcp (old clients: /sse) instead of stdio")
+    add("--http-token-file", type=Path, metavar="FILE", help="clients must send this as a bearer token")
+    add_tls_options(parser)
+    add(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="HOST[:PORT]",
+        help="also accept this Host header",
+    )
+    add(
+        "--allow-origin",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="also accept browser pages of this origin",
+    )
+    add(
+        "--decision-seconds",
+        type=float,
+        default=DECISION_SECONDS,
+        metavar="N",
+        help="how long a call waits for a decision before it answers PENDING (default 20)",
+    )
+    add(
+        "--person-token-file",
+        type=Path,
+        metavar="FILE",
+        help="the token of the person at the client: its dialogs then offer to approve and reject as them",
+    )
+    add("--wait-for-others", action="store_true", help="after a rejection, wait for others to approve")
+    add(
+        "--names-file",
+        metavar="FILE",
+        help="keeps the owner of each tool name (default: below ~/.local/state; `none`: do not keep them)",
+    )
+    add(
+        "--calls-file",
+        metavar="FILE",
+        help="keeps calls that wait for a decision (default: below ~/.local/state; `none`: do not keep them)",
+    )
+    add(
+        "--max-listed-bytes",
+        type=int,
+        default=LISTED_BYTES,
+        metavar="N",
+        help="more tools than this are not listed, but found with moot_find_tools (default 131072)",
+    )
+    add("--no-word-vectors", action="store_true", help="search tools by words alone (see moot[search])")
+    add("--people", action="store_true", help="serve many people over HTTP, each by their own sign-in")
+    add(
+        "--max-people",
+        type=int,
+        default=MAX_PEOPLE,
+        metavar="N",
+        help="with --people: so many at the same time (default 1000)",
+    )
+    add(
+        "--idle-seconds",
+        type=float,
+        default=IDLE_SECONDS,
+        metavar="N",
+        help="with --people: who has sent nothing for so long leaves the space (default 600)",
+    )
+    add(
+        "--max-connections-per-address",
+        type=int,
+        default=MAX_CONNECTIONS_PER_ADDRESS,
+        metavar="N",
+        help="with --people: connections of one address (default 64); 0 lifts it, as a proxy in front needs",
+    )
+    add("--operator", action="store_true", help="serve decisions on proposals to your own assistant")
+    add(
+        "--assistant",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="with --operator: a member that the assistant acts as; what it proposes is not decided here",
+    )
+    add(
+        "--skip-confirmation",
+        action="append",
+        default=[],
+        metavar="PROPOSER:HOST:TOOL",
+        help="with --operator: the assistant may approve this without you; exact names, at most 32 times",
+    )
+    add_log_level(parser, "warning")
+    add(
+        "--print-config",
+        choices=CLIENTS,
+        metavar="CLIENT",
+        help=f"print the configuration for one of: {', '.join(CLIENTS)}",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.decision_seconds <= 0:
+        raise UsageError("--decision-seconds must be more than 0")
+    if options.max_listed_bytes < 0:
+        raise UsageError("--max-listed-bytes must not be less than 0")
+    if options.operator:
+        _check_operator(options)
+    if options.people:
+        from moot.cli.mcp.people_service import check_people
+
+        check_people(options)
+    if not options.operator and (options.assistant or options.skip_confirmation):
+        raise UsageError("--assistant and --skip-confirmation are for --operator")
+    # Here and not above: `moot --help` should not wait for servers to be imported.
+    from moot.config.connect_settings import CliOverrides, connect_settings
+
+    overrides = CliOverrides(
+        gateway=options.gateway, space=options.space, token_file=options.token_file, name=options.member
+    )
+    if options.print_config:
+        from moot.cli.mcp.print_config import print_config
+
+        return print_config(options, overrides, os.environ)
+    where = connect_settings(overrides, environ=os.environ, folder=Path.cwd())
+    if options.people:
+        from moot.cli.interruption import run_service
+        from moot.cli.mcp.people_service import serve_people
+
+        return run_service(serve_people(options, where, os.environ))
+    # Checked before joining: a typo should not be seen by a whole space.
+    if options.http:
+        from moot.cli.mcp.http_service import http_token
+
+        http_token(options)
+    from moot.cli.interruption import run_service
+
+    return run_service(_serve(options, where, os.environ))
+
+
+def _check_operator(options: argparse.Namespace) -> None:
+    """Raises UsageError for options that do not go with --operator."""
+    from moot.bridge.operator_server.operator_settings import parse_unconfirmed
+
+    if options.http:
+        raise UsageError("--operator is served over stdio only: whoever reaches a port could decide as you")
+    if options.person_token_file is not None:
+        raise UsageError("--operator already acts as the person: leave out --person-token-file")
+    parse_unconfirmed(options.skip_confirmation)
+
+
+async def _serve(options: argparse.Namespace, where: ConnectSettings, environ: Mapping[str, str]) -> int:
+    from moot import logs
+    from moot.bridge.space_server.late_backend import LateBackend
+    from moot.mcp.downstream.limits import McpServerLimits
+    from moot.mcp.downstream.mcp_server import McpServer
+
+    logs.set_up(options.log_level, "text", None)
+    if options.operator:
+        from moot.bridge.operator_server.operator_tools import list_operator_tools
+        from moot.cli.mcp.operator_member import stay_joined
+
+        late = LateBackend(where.url, tools=list_operator_tools)
+    else:
+        from moot.cli.mcp.space_member import stay_joined
+
+        late = LateBackend(where.url)
+    # In a task of its own: the client is answered before the gateway is there.
+    joining = asyncio.ensure_future(stay_joined(options, where, environ, late))
+    is_serving = False
+    try:
+        # Longer than an attempt takes to fail, or clients would be told the reason by chance.
+        tried = asyncio.ensure_future(late.wait_tried())
+        either: set[asyncio.Future[Any]] = {joining, tried}
+        await asyncio.wait(either, timeout=3 * FIRST_JOIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        tried.cancel()
+        if joining.done() and not late.me:
+            joining.result()
+        is_serving = True
+        key = sha256(f"request states\0{where.token.reveal()}".encode()).hexdigest()[:16]
+        limits = McpServerLimits(decision_seconds=options.decision_seconds)
+        async with McpServer(late, limits, state_key=key) as server:
+            return await _serve_until_end(options, server, late, joining)
+    except MootError as fault:
+        if not options.http and not is_serving:
+            from moot.cli.mcp.start_error import answer_with_error
+
+            await answer_with_error(str(fault))
+        raise
+    finally:
+        joining.cancel()
+        await asyncio.gather(joining, return_exceptions=True)
+
+
+async def _serve_until_end(
+    options: argparse.Namespace, server: McpServer, late: LateBackend, joining: asyncio.Future[CloseReason]
+) -> int:
+    """Serve until the client disconnects or the space ends our membership; cancelling ends both in order."""
+    stop = asyncio.Event()
+    if options.http:
+        from moot.cli.mcp.http_service import serve_over_http
+
+        serving = asyncio.ensure_future(serve_over_http(options, server, late, stop))
+    else:
+        from moot.mcp.downstream import stdio_server
+
+        serving = asyncio.ensure_future(stdio_server.serve(server, stop=stop))
+    try:
+        both: set[asyncio.Future[Any]] = {serving, joining}
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            serving.result()
+            return 0
+        end = joining.result()
+        print(f"moot: left the space: {end.reason or end.code}", file=sys.stderr)
+        return 1
+    finally:
+        stop.set()
+        await asyncio.gather(serving, return_exceptions=True)

@@ -1,0 +1,16 @@
+"""Numbers that several parts of `moot mcp` need."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# How long a call waits for a decision before it answers PENDING.
+DECISION_SECONDS: Final = 20.0
+# `BackendSettings.max_listed_bytes`, which is not imported for `--help`; a test compares them.
+LISTED_BYTES: Final = 128 << 10
+# Those of `PeopleSettings` and `ConnectionLimits`, which are not imported for `--help`; a test compares them.
+MAX_PEOPLE: Final = 1_000
+IDLE_SECONDS: Final = 600.0
+MAX_CONNECTIONS_PER_ADDRESS: Final = 64
+# How long the first request may wait for the gateway; later ones are told that it is waited for.
+FIRST_JOIN_SECONDS: Final = 3.0

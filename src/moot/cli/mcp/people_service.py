@@ -1,0 +1,159 @@
+"""`moot mcp --people`: serves many people over HTTP, each by the token of their own provider."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Final
+from urllib.parse import urlsplit
+
+from moot import logs
+from moot.bridge.people_server.gateway_exchange import GatewayExchange
+from moot.bridge.people_server.people_server import PeopleServer
+from moot.bridge.people_server.people_settings import (
+    MAX_SESSIONS_PER_PERSON,
+    PeopleSettings,
+    ResourceDescription,
+)
+from moot.bridge.people_server.person_server import PersonSettings
+from moot.bridge.space_server.call_text import console_address
+from moot.bridge.space_server.calls_file import CallsFile, calls_path
+from moot.bridge.space_server.names_file import NamesFile, names_path
+from moot.bridge.space_server.own_tools import RESERVED_NAMES
+from moot.bridge.space_server.pending_calls import FOREVER_SECONDS
+from moot.bridge.space_server.shared_offers import SharedOffers
+from moot.bridge.space_server.space_backend import BackendSettings
+from moot.cli.mcp.http_service import address_of
+from moot.cli.member_options import state_folder
+from moot.cli.tls_options import tls_files_of, warn_without_tls
+from moot.config.connect_settings import ConnectSettings
+from moot.config.gateway_config import is_loopback
+from moot.errors import Unreachable, UsageError
+from moot.mcp.downstream.http_access import HttpAccessPolicy
+from moot.mcp.downstream.limits import McpServerLimits
+from moot.net.http_listener import bind_socket, serve_http
+from moot.net.http_protocol import ConnectionLimits
+from moot.net.server_tls import ServerTls
+from moot.offers.offer_table import OfferTable
+from moot.offers.search_settings import SearchSettings
+from moot.participant import JoinedSpace, ParticipantLimits, connect
+
+_RETRY_SECONDS: Final = 1.0
+
+
+def check_people(options: argparse.Namespace) -> None:
+    """Raises UsageError for options that do not go with --people."""
+    if not options.http:
+        raise UsageError("--people serves HTTP: add --http HOST:PORT")
+    for name in ("http_token_file", "person_token_file"):
+        if getattr(options, name) is not None:
+            raise UsageError(f"--people takes each person's own token: leave out --{name.replace('_', '-')}")
+    if options.operator or options.print_config:
+        raise UsageError("--people does not go together with --operator or --print-config")
+    if options.names_file or options.calls_file not in (None, "none"):
+        raise UsageError(
+            "--people keeps files of its own for everybody: leave out --names-file, --calls-file"
+        )
+    if options.max_people < 1 or options.idle_seconds <= 0 or options.max_connections_per_address < 0:
+        raise UsageError(
+            "--max-people, --idle-seconds: more than 0; --max-connections-per-address: at least 0"
+        )
+
+
+async def serve_people(
+    options: argparse.Namespace, where: ConnectSettings, environ: Mapping[str, str]
+) -> int:
+    """Serve until the space ends the membership of the server itself. Raises NotAdmitted, UsageError."""
+    logs.set_up(options.log_level, "text", None)
+    host, port = address_of(options.http)
+    files = tls_files_of(options)
+    tls = None if files is None else ServerTls(files)
+    if tls is None and not is_loopback(host):
+        warn_without_tls(f"--http {options.http}")
+    settings = PeopleSettings(max_people=options.max_people, idle_seconds=options.idle_seconds)
+    exchange = GatewayExchange(where.url, where.space, where.token.reveal(), settings)
+    with bind_socket(host, port) as listening:
+        description = await _describe_when_reachable(exchange)
+        port = listening.getsockname()[1]
+        hosts = [*options.allow_host, urlsplit(description.resource).netloc]
+        access = HttpAccessPolicy.of(port, hosts=hosts, origins=options.allow_origin)
+        person = _person_settings(options, where, environ, description)
+        limits = ConnectionLimits(max_connections_per_address=options.max_connections_per_address)
+        async with (
+            _own_member(options, where, environ, description) as (own, shared),
+            PeopleServer(settings, person, shared, exchange, access) as people,
+            serve_http(people, listening, tls=tls, limits=limits),
+        ):
+            shared.asks = lambda each: not people.is_person(each)
+            print(f"{own.me}: MCP for people listening on port {port}", flush=True)
+            print(f"clients connect to {description.resource}", flush=True)
+            end = await own.stay()
+    print(f"moot: left the space: {end.reason or end.code}", file=sys.stderr)
+    return 1
+
+
+async def _describe_when_reachable(exchange: GatewayExchange) -> ResourceDescription:
+    has_told = False
+    while True:
+        try:
+            return await exchange.describe()
+        except Unreachable as fault:
+            if not has_told:
+                has_told = True
+                print(f"moot: {fault}. Waiting for it.", file=sys.stderr, flush=True)
+            await asyncio.sleep(_RETRY_SECONDS)
+
+
+@asynccontextmanager
+async def _own_member(
+    options: argparse.Namespace,
+    where: ConnectSettings,
+    environ: Mapping[str, str],
+    description: ResourceDescription,
+) -> AsyncIterator[tuple[JoinedSpace, SharedOffers]]:
+    """The server's own member, which learns for all people what the space offers."""
+    table = OfferTable(RESERVED_NAMES)
+    names = NamesFile(names_path(state_folder(environ), where.url, description.space), table)
+    names.load()
+    limits = ParticipantLimits(reconnect_seconds=FOREVER_SECONDS)
+    async with (
+        connect(where.url, description.space, where.token.reveal(), name=where.name, limits=limits) as own,
+        SharedOffers(own, search=_search(options), table=table) as shared,
+    ):
+        shared.watch(lambda _kinds: names.save())
+        yield own, shared
+
+
+def _person_settings(
+    options: argparse.Namespace,
+    where: ConnectSettings,
+    environ: Mapping[str, str],
+    description: ResourceDescription,
+) -> PersonSettings:
+    def calls_file(participant: str) -> CallsFile | None:
+        if options.calls_file == "none":
+            return None
+        return CallsFile(calls_path(state_folder(environ), where.url, description.space, participant))
+
+    return PersonSettings(
+        url=where.url,
+        description=description,
+        backend=BackendSettings(
+            wait_for_others=options.wait_for_others,
+            console=console_address(where.url),
+            max_listed_bytes=options.max_listed_bytes,
+            search=_search(options),
+        ),
+        limits=McpServerLimits(
+            decision_seconds=options.decision_seconds, max_sessions=MAX_SESSIONS_PER_PERSON
+        ),
+        state_secret=where.token.reveal(),
+        calls_file=calls_file,
+    )
+
+
+def _search(options: argparse.Namespace) -> SearchSettings:
+    return SearchSettings(word_vectors=not options.no_word_vectors)

@@ -1,0 +1,54 @@
+"""One stream of a cluster's log on this gateway: its place in it, and the spaces whose inputs are in it."""
+
+from __future__ import annotations
+
+from moot.cluster.gateway_table import GatewayTable
+from moot.cluster.shared_log import SharedLog
+from moot.gateway.clustered_host import ClusteredHost
+from moot.gateway.clustered_space import LogClock
+from moot.protocol.operation import Json
+from moot.space.config_json import save_config
+from moot.space.state_hash import hash_state
+
+
+class Shard:
+    """One stream of the log, and the spaces whose inputs are in it."""
+
+    def __init__(self, index: int, stream: str, gone_beats: int) -> None:
+        self.index = index
+        # Its name in NATS.
+        self.stream = stream
+        self.table = GatewayTable(gone_beats)
+        self.clock = LogClock()
+        self.hosts: dict[str, ClusteredHost] = {}
+        # Spaces that are in the log and not in this gateway's configuration.
+        self.unknown: set[str] = set()
+        self.log: SharedLog
+        # Which stream it is: one that was made anew under the same name has another.
+        self.identity = ""
+        # Messages and inputs since the last snapshot, and how many snapshots there were.
+        self.counted = 0
+        self.snapshots = 0
+        self.purgeable = 0
+        # Hashes of our states where the latest snapshot was due, by space.
+        self.hashes: dict[str, str] = {}
+        self.hashed_at = 0
+        # The same where an operator last asked for them.
+        self.compared: dict[str, str] = {}
+        self.compared_at = 0
+
+    def save_states(self) -> dict[str, dict[str, Json]]:
+        """The states of its spaces as they are now, by name."""
+        return {
+            name: host.space.save() | {"config": save_config(host.space.state.config)}
+            for name, host in self.hosts.items()
+        }
+
+    def compare(self) -> None:
+        """Hash the states here, for an operator: beside those of snapshots, which decide who may go on."""
+        self.compared = hash_states(self.save_states())
+        self.compared_at = self.log.position
+
+
+def hash_states(states: dict[str, dict[str, Json]]) -> dict[str, str]:
+    return {name: hash_state(state) for name, state in states.items()}

@@ -1,0 +1,144 @@
+"""Which chats an agent takes: those that are for it, each once, and only so many of one member.
+
+A chat that came while the connection was lost is taken afterwards, as far as the gateway still has it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import Final, Literal
+
+from moot.errors import MootError
+from moot.participant.conversation.chat import mentions
+from moot.participant.joined_space import JoinedSpace
+from moot.protocol.envelope import Envelope
+from moot.resilience.rate_limits import sliding_windows
+
+# Which chats are for an agent: those that name it, or all.
+Answers = Literal["named", "all"]
+
+_MAX_COUNTED_MEMBERS: Final = 10_000
+_MAX_SEEN_CHATS: Final = 10_000
+_MAX_REJECTIONS: Final = 1_000
+_MAX_REMARKS: Final = 20
+
+
+class ChatIntake:
+    """Passes each chat that is for us on to `take`."""
+
+    def __init__(
+        self, space: JoinedSpace, take: Callable[[Envelope], Awaitable[None]], *, answers: Answers
+    ) -> None:
+        self._space = space
+        self._take = take
+        self._answers = answers
+        self._seen_ids: dict[str, None] = {}
+        # When the last chat was sent, for those that come while we are away.
+        self._last_ts = ""
+
+    def start(self) -> None:
+        """Listen, before anything else is awaited: so no chat is missed."""
+        self._space.on("chat")(self.handle)
+        self._space.on_reconnected(self.catch_up)
+
+    async def handle(self, chat: Envelope) -> None:
+        """Pass a chat on, unless it was seen before or is not for us."""
+        if chat.id in self._seen_ids:
+            return
+        self._last_ts = chat.ts
+        self._seen_ids[chat.id] = None
+        while len(self._seen_ids) > _MAX_SEEN_CHATS:
+            del self._seen_ids[next(iter(self._seen_ids))]
+        if self._is_for_us(chat):
+            await self._take(chat)
+
+    async def catch_up(self) -> None:
+        """Handle the chats that came while the connection was lost."""
+        space, since = self._space, self.missed_since()
+        if since is None:
+            return
+        with suppress(MootError):
+            for envelope in await space.recall(since):
+                if envelope.kind == "chat" and envelope.sender != space.me:
+                    await self.handle(envelope)
+
+    def missed_since(self) -> float | None:
+        """From when on chats may be missing (seconds since 1970); None if there was none yet."""
+        if not self._last_ts:
+            return None
+        with suppress(ValueError):
+            last = datetime.fromisoformat(self._last_ts).timestamp()
+            return last - self._space.limits.history_margin_seconds
+        return None
+
+    def _is_for_us(self, chat: Envelope) -> bool:
+        return is_named(self._space, chat) or (self._answers == "all" and not chat.to and _has_text(chat))
+
+
+def is_named(space: JoinedSpace, chat: Envelope) -> bool:
+    """Whether a chat is addressed to us or, if it is addressed to nobody, mentions us."""
+    names = (space.me, space.name)
+    if not _has_text(chat):
+        return False
+    if chat.to:
+        return any(name in chat.to for name in names)
+    return any(mentions(chat.payload["text"], name) for name in names)
+
+
+def _has_text(chat: Envelope) -> bool:
+    text = chat.payload.get("text")
+    return isinstance(text, str) and bool(text.strip())
+
+
+class ChatRates:
+    """How many chats of one member are taken within a minute; 0 is any number."""
+
+    def __init__(self, max_per_minute: int) -> None:
+        self._windows = sliding_windows(max_per_minute, 60.0, max_keys=_MAX_COUNTED_MEMBERS)
+        self._refused: set[str] = set()
+
+    def take(self, sender: str) -> Literal["taken", "refused", "ignored"]:
+        """Count a chat. The first one too many is refused; the next are ignored, until one is taken again.
+
+        Another agent would answer each refusal.
+        """
+        if not self._windows.take(sender, time.monotonic()):
+            self._refused.discard(sender)
+            return "taken"
+        if sender in self._refused:
+            return "ignored"
+        self._refused.add(sender)
+        return "refused"
+
+
+class DecisionRemarks:
+    """Chats about a rejection or a proposal: they explain a decision, and are no question (MEW 3.3.3)."""
+
+    def __init__(self) -> None:
+        self._rejection_ids: dict[str, None] = {}
+        self._chats: list[Envelope] = []
+
+    def __len__(self) -> int:
+        return len(self._chats)
+
+    def note_rejection(self, envelope: Envelope) -> None:
+        """A chat that refers to it is a remark."""
+        while len(self._rejection_ids) >= _MAX_REJECTIONS:
+            del self._rejection_ids[next(iter(self._rejection_ids))]
+        self._rejection_ids[envelope.id] = None
+
+    def is_remark(self, space: JoinedSpace, chat: Envelope) -> bool:
+        return any(id in self._rejection_ids or space.proposals.get(id) for id in chat.correlation_id)
+
+    def add(self, chat: Envelope) -> None:
+        """Keep a remark for the agent, if it has not too many already."""
+        if len(self._chats) < _MAX_REMARKS:
+            self._chats.append(chat)
+
+    def take(self) -> list[Envelope]:
+        """The remarks since the last time."""
+        taken, self._chats = self._chats, []
+        return taken

@@ -1,0 +1,80 @@
+"""A proposal that is too large for the list of open ones, fetched whole over HTTP.
+
+The list over the socket tells of such a proposal how large it is (`envelope_bytes`), and not what it says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from moot.errors import MootError, Refused
+from moot.net.http_client import fetch
+from moot.participant.connection.connect_options import ConnectOptions
+from moot.participant.decisions.seen_proposal import GatewayProposal
+
+# A gateway that says to come again is asked again, but not for ever.
+_MAX_TRIES: Final = 5
+# The only space of a gateway, or else the one of this name, is joined by who names none.
+_DEFAULT_SPACE: Final = "default"
+
+
+class _OwnSpace(msgspec.Struct):
+    name: str
+
+
+class _OwnSpaces(msgspec.Struct):
+    spaces: list[_OwnSpace]
+
+
+class _Later(msgspec.Struct):
+    retry_after: float = 1.0
+
+
+_proposal_decoder = msgspec.json.Decoder(GatewayProposal)
+_spaces_decoder = msgspec.json.Decoder(_OwnSpaces)
+_later_decoder = msgspec.json.Decoder(_Later)
+
+
+async def fetch_proposal(options: ConnectOptions, url: str, id: str) -> GatewayProposal | None:
+    """What the gateway at `url` says about a proposal, with its envelope; None if it remembers none.
+
+    Raises MootError when it does not tell.
+    """
+    if options.token is None:
+        raise Refused("a proposal that is too large for the list is told only to who has a token")
+    try:
+        space = options.space or await _find_space(options, url)
+        status, body = await _get(options, options.proposal_url(url, space, id))
+        if status == 404:
+            return None
+        if status != 200:
+            raise Refused(f"the gateway did not tell the whole of a large proposal (HTTP {status})")
+        return _proposal_decoder.decode(body)
+    except msgspec.DecodeError as fault:
+        raise Refused(f"a large proposal cannot be read: {fault}") from None
+
+
+async def _find_space(options: ConnectOptions, url: str) -> str:
+    status, body = await _get(options, options.http_url(url, "/spaces"))
+    if status != 200:
+        raise Refused(f"the gateway did not tell which space this is (HTTP {status})")
+    names = [each.name for each in _spaces_decoder.decode(body).spaces]
+    return _DEFAULT_SPACE if _DEFAULT_SPACE in names else names[0]
+
+
+async def _get(options: ConnectOptions, address: str) -> tuple[int, bytes]:
+    for _ in range(_MAX_TRIES):
+        status, body = await fetch(
+            address,
+            headers={"Authorization": f"Bearer {options.token}"},
+            timeout_seconds=options.limits.confirm_seconds,
+            max_bytes=options.limits.max_history_bytes,
+            tls=options.tls,
+        )
+        if status != 429:
+            return status, body
+        await asyncio.sleep(min(_later_decoder.decode(body).retry_after, options.limits.confirm_seconds))
+    raise MootError("the gateway says again and again to come later")

@@ -1,0 +1,204 @@
+"""What operators change in a space: its configuration, rights, tokens, and who was removed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from moot.errors import InvalidOperation, ParticipantNotFound
+from moot.protocol.close_codes import POLICY
+from moot.protocol.envelope import rfc3339
+from moot.protocol.operation import Json
+from moot.protocol.patterns import Capability
+from moot.space import membership, sign_in
+from moot.space.acts.invites import remove_member
+from moot.space.config import Name, ParticipantConfig, SpaceConfig
+from moot.space.effects import Credential, Disconnect, Effect, Mint, Result, Token
+from moot.space.roster import Session, SpaceMember
+from moot.space.state import State
+
+
+def reload(state: State, config: SpaceConfig, now: float, mint: Mint) -> list[Effect]:
+    """Take a new configuration over, as `Space.reload` says."""
+    effects: list[Effect] = []
+    for member in list(state.roster):
+        if member.configured is None or member.name in config.participants:
+            continue
+        member.configured = None
+        if not member.kicked:
+            effects += remove_member(state, member, "no longer a participant", now, mint)
+            state.forget_member(member)
+    for name in config.participants:
+        # A newly named participant is nobody who came in under that name as a guest or runtime id (D-19).
+        impostor = state.roster.aliases.get(name) or state.roster.members.get(Name(name))
+        if impostor is None:
+            continue
+        if impostor.subject is not None and impostor.name == name:
+            # Whoever signed in under it does not get the rights of a participant of the configuration.
+            tokens = [token.hash for token in state.temporary_tokens.of(impostor.name)]
+            effects += sign_in.end_tokens(state, tokens, f"the name {name} is taken now", now, mint)
+            impostor.subject = None
+        elif impostor.anonymous or impostor.name != name:
+            effects += _disconnect_member(state, impostor, f"the name {name} is taken now", now, mint)
+    effects += _configure_guests(state, config, now, mint)
+    limits_before = state.config.token_limits
+    state.configure(config)
+    for name, participant in config.participants.items():
+        effects += _configure(state, Name(name), participant, limits_before, now, mint)
+    limited = _limit_sessions(state)
+    changed = state.revoke_unsupported()
+    effects += state.welcome_again(changed, now, mint)
+    for session in limited:
+        if session.member not in changed and not session.options.injected:
+            effects += state.welcome(session.member, [session.id], now, mint)
+    return effects
+
+
+def _configure_guests(state: State, config: SpaceConfig, now: float, mint: Mint) -> list[Effect]:
+    """Guests hold nothing but what the configuration says of all guests, so it reaches them at once."""
+    effects: list[Effect] = []
+    if config.anonymous == state.config.anonymous:
+        return effects
+    for guest in [member for member in state.roster if member.anonymous]:
+        if config.anonymous is None:
+            effects += _disconnect_member(state, guest, "this space takes no guests any more", now, mint)
+        else:
+            guest.static_capabilities = config.anonymous
+    return effects
+
+
+def _limit_sessions(state: State) -> list[Session]:
+    """Give every session what its token carries by now; returns those for which that is new."""
+    limited = [
+        session
+        for session in state.roster.sessions.values()
+        if (token := session.options.token) is not None and session.limit_to(state.token_limit(token))
+    ]
+    if limited:
+        state.verdicts_changed()
+    return limited
+
+
+def _configure(
+    state: State,
+    name: Name,
+    participant: ParticipantConfig,
+    limits_before: Mapping[str, tuple[Capability, ...]],
+    now: float,
+    mint: Mint,
+) -> list[Effect]:
+    """Apply what the configuration newly says about one participant."""
+    member = state.roster.members.get(name)
+    if member is None:
+        member = SpaceMember(name)
+        state.roster.add(member)
+    before, member.configured = member.configured, participant
+    member.anonymous = False
+    if before is None or before.capabilities != participant.capabilities:
+        member.static_capabilities = participant.capabilities
+    member.exclusive = participant.exclusive
+    if member.kicked:
+        return []
+    effects: list[Effect] = []
+    held = member.credentials
+    if before is None or not _are_in_force(before, participant, held):
+        member.credentials = participant.credentials
+        effects.append(Credential(name, member.credentials))
+    limits = state.config.token_limits
+    is_less = any(
+        token not in member.credentials or limits.get(token) != limits_before.get(token) for token in held
+    )
+    if is_less:
+        _void_minted(state, member)
+    if not effects and not is_less:
+        return []
+    return effects + membership.remove_void_sessions(state, member, now, mint)
+
+
+def _void_minted(state: State, member: SpaceMember) -> None:
+    """Void a member's short-lived tokens: whoever replaces or narrows a token means all it has made."""
+    minted = [token.hash for token in state.temporary_tokens.of(member.name) if token.source == "minted"]
+    state.temporary_tokens.remove(minted)
+
+
+def change_capabilities(
+    state: State,
+    name: str,
+    add: Sequence[Capability],
+    remove: Sequence[Capability],
+    by: str,
+    now: float,
+    mint: Mint,
+) -> list[Effect]:
+    """MCPx 10.3, D-55: change a member's static rights, all or nothing; dependent grants go too."""
+    member = state.roster.find(name)
+    old = member.rights.capabilities
+    # By meaning, not by spelling: "*" in a configuration is {kind: "*"} (D-90).
+    meant = [capability.view("mew") or capability.original for capability in remove]
+    kept = [held for held in member.static_capabilities if (held.view("mew") or held.original) not in meant]
+    there = [held.view("mew") or held.original for held in member.static_capabilities]
+    not_held = [c.original for c, meaning in zip(remove, meant, strict=True) if meaning not in there]
+    member.static_capabilities = tuple(dict.fromkeys([*kept, *add]))
+    effects = state.welcome_again(state.revoke_unsupported(), now, mint)
+    fields: dict[str, Json] = {
+        "participantId": member.id,
+        "oldCapabilities": [capability.original for capability in old],
+        "newCapabilities": [capability.original for capability in member.rights.capabilities],
+        "modifiedBy": by,
+        "modifiedAt": rfc3339(now),
+    }
+    if not_held:
+        # Nobody should believe that a right is gone which was never here, or was granted by a member.
+        fields["notRemoved"] = not_held
+    return [*effects, Result(None, fields)]
+
+
+def restore_member(state: State, name: str, mint: Mint) -> list[Effect]:
+    """D-24: undo a kick. The old token stays void, so a new one is minted."""
+    member = state.roster.members.get(Name(name))
+    if member is None:
+        raise ParticipantNotFound(f"no participant {name!r} in this space", participant_id=name)
+    if not member.kicked:
+        raise InvalidOperation(f"{name} was not removed")
+    member.kicked = member.anonymous = False
+    token = mint.token()
+    member.credentials = (token.hash,)
+    state.refresh(member)
+    fields: dict[str, Json] = {"participant_id": name, "status": "restored"}
+    if token.secret is not None:
+        fields["token"] = token.secret
+    return [Credential(member.name, member.credentials), Result(None, fields)]
+
+
+def rotate_credential(
+    state: State, name: str, token: Token, now: float, mint: Mint, *, keep: bool
+) -> list[Effect]:
+    """Give a member another token; without `keep` the earlier ones end now, and their sessions too."""
+    member = state.roster.find(name)
+    member.credentials = (*(member.credentials if keep else ()), token.hash)
+    effects: list[Effect] = [Credential(member.name, member.credentials)]
+    if not keep:
+        _void_minted(state, member)
+    return effects + membership.remove_void_sessions(state, member, now, mint)
+
+
+def _disconnect_member(
+    state: State, member: SpaceMember, reason: str, now: float, mint: Mint
+) -> list[Effect]:
+    """Close a member's connections; it may join again under its own name."""
+    effects: list[Effect] = []
+    for session in list(member.sessions.values()):
+        effects.append(Disconnect(session.id, POLICY, reason))
+        effects += membership.leave(state, session.id, now, mint)
+    return effects
+
+
+def _are_in_force(before: ParticipantConfig, after: ParticipantConfig, held: tuple[str, ...]) -> bool:
+    """Whether what a configuration newly says of tokens is so already.
+
+    Either it says the same as before, and what an operator changed since stays; or it has caught up with the
+    operator: the tokens that it names are valid, those that it no longer names are void.
+    """
+    named, dropped = set(after.credentials), set(before.credentials) - set(after.credentials)
+    if before.credentials == after.credentials:
+        return True
+    return bool(dropped) and named <= set(held) and dropped.isdisjoint(held)

@@ -1,0 +1,84 @@
+"""`moot a2a serve` and `moot a2a join` as people start them: the one joins what the other publishes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from moot.participant import connect
+from moot.protocol.envelope import Envelope
+from tests.a2a.served_space import CALLER, CODER, LIST
+from tests.gateway.running_gateway import participants, running_gateway
+from tests.waiting import bounded, until
+
+
+@asynccontextmanager
+async def command(folder: Path, member: str, *arguments: str, ready: str) -> AsyncIterator[str]:
+    """The command while the block runs, killed at its end; its line that says that it is ready."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "moot.cli", "a2a", *arguments, "--as", member,
+        "--state", str(folder / f"state-{member}"), "--log-level", "error",
+        stdout=asyncio.subprocess.PIPE, cwd=folder, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        async with bounded():
+            async for line in process.stdout:
+                if ready in line.decode():
+                    break
+        yield line.decode()
+    finally:
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+
+
+async def test_a_published_member_joins_again_and_kills_neither_repeat_nor_lose(tmp_path: Path) -> None:
+    (tmp_path / "gateway").mkdir()
+    everybody = participants(alice=["*"], coder=CODER, acme=CALLER, a2a=[LIST], twin=CODER)
+    async with (
+        running_gateway(tmp_path / "gateway", everybody) as gateway,
+        connect(gateway.url, "lab", "t-alice") as alice,
+        connect(gateway.url, "lab", "t-coder") as coder,
+    ):
+        port = int(gateway.url.rpartition(":")[2])
+        config = {"gateway": {"port": port}, "spaces": {"lab": {"participants": everybody}}}
+        (tmp_path / "moot.yaml").write_text(json.dumps(config))
+        heard: list[Envelope] = []
+        alice.on("*")(heard.append)
+
+        def chats(sender: str, text: str) -> list[Envelope]:
+            return [
+                each
+                for each in heard
+                if each.kind == "chat" and each.sender == sender and text in str(each.payload["text"])
+            ]
+
+        serve = ("serve", "--publish", "coder", "--port", "0")
+        key = tmp_path / "acme.key"
+        key.write_text("t-acme")
+        key.chmod(0o600)
+        async with command(tmp_path, "a2a", *serve, ready="is published at") as told:
+            card = told.split()[-1]
+            join = ("join", card, "--agent-token-file", str(key))
+            async with command(tmp_path, "twin", *join, ready="Joined lab as twin"):
+                await alice.chat("What now?", to="twin")
+                question = (await until(lambda: chats("acme", "What now?")))[0]
+                tasks = tmp_path / "state-twin" / "tasks.json"
+                await until(lambda: re.search('"task_id":"[0-9a-f]', tasks.read_text()))
+            # Killed, and answered meanwhile.
+            await coder.chat("Rest.", about=question.id)
+            async with command(tmp_path, "twin", *join, ready="Joined lab as twin"):
+                await until(lambda: chats("twin", "Rest."))
+                await alice.chat("And now?", to="twin")
+                second = (await until(lambda: chats("acme", "And now?")))[0]
+                await coder.chat("Sleep.", about=second.id)
+                await until(lambda: chats("twin", "Sleep."))
+        assert len(chats("acme", "")) == 2
+        assert len(chats("twin", "Rest.")) == 1

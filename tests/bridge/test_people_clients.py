@@ -1,0 +1,204 @@
+"""The official SDKs' own OAuth clients at `moot mcp --people`, against a provider that others wrote."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from pydantic import AnyUrl
+
+from mcp import Client
+from moot.cli import main
+from moot.participant import connect
+from moot.protocol.operation import Json
+from tests.bridge.people_space import CALL, LISTS, READ
+from tests.bridge.served_space import HOST, offer_files, text_of
+from tests.gateway.foreign_provider import AUDIENCE, NODE, foreign_provider, sign_in_for_code
+from tests.gateway.oidc_provider import person
+from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
+from tests.gateway.test_sign_in import has_keys
+from tests.ports import held_port
+from tests.rows import for_each_row
+from tests.waiting import HANG_SECONDS, bounded, until
+
+BACK = "http://127.0.0.1:1/back"
+WRITE: dict[str, Any] = {"path": "b", "text": "new"}
+
+
+@asynccontextmanager
+async def people_process(folder: Path) -> AsyncIterator[tuple[LocalGateway, str]]:
+    """A gateway, the provider, and `moot mcp --people` as a process; its address."""
+    (folder / "provider").mkdir()
+    (folder / "mcp.token").write_text("t-mcp")
+    (folder / "mcp.token").chmod(0o600)
+    with held_port() as port:
+        url = f"http://127.0.0.1:{port}/mcp"
+        async with foreign_provider(folder / "provider", BACK, servers=[url]) as issuer:
+            entry: Json = {
+                "space": "lab",
+                "server": "mcp",
+                "resource": url,
+                "read_scope": READ,
+                "call_scope": CALL,
+            }
+            rule = person(match={"groups": "staff"}, capabilities=["*"])
+            oidc: Json = {"issuer": issuer, "audience": AUDIENCE, "people": [rule], "mcp": entry}
+            people = participants(root=["*"], files=HOST, mcp=LISTS)
+            async with running_gateway(folder, people, oidc=oidc) as room:
+                await until(lambda: has_keys(room))
+                where = ["--gateway", room.url, "--space", "lab", "--token-file", str(folder / "mcp.token")]
+                errors = (folder / "stderr").open("wb")
+                process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-m", "moot.cli", "mcp", "--people", "--no-word-vectors", *where),
+                    *("--http", f"127.0.0.1:{port}"),
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=errors,
+                    env=os.environ | {"XDG_STATE_HOME": str(folder / "state")},
+                )
+                errors.close()
+                assert process.stdout is not None
+                try:
+                    async with bounded():
+                        assert b"MCP for people" in await process.stdout.readline(), (
+                            folder / "stderr"
+                        ).read_text()
+                    yield room, url
+                finally:
+                    process.terminate()
+                    await process.wait()
+                assert (folder / "stderr").read_bytes() == b""
+
+
+class Storage:
+    """Tokens in memory; the client is registered already, or registers itself."""
+
+    def __init__(self, client_id: str | None) -> None:
+        self.tokens: OAuthToken | None = None
+        self.client: OAuthClientInformationFull | None = None
+        if client_id is not None:
+            self.client = OAuthClientInformationFull(
+                client_id=client_id, redirect_uris=[AnyUrl(BACK)], token_endpoint_auth_method="none"
+            )
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self.tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self.tokens = tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self.client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self.client = client_info
+
+
+@asynccontextmanager
+async def python_client(
+    url: str, mode: Any, storage: Storage, who: str, opened: list[str]
+) -> AsyncIterator[Client]:
+    async def redirect(address: str) -> None:
+        opened.append(address)
+
+    async def callback() -> AuthorizationCodeResult:
+        back = await sign_in_for_code(opened[-1], who)
+        return AuthorizationCodeResult(code=back["code"], state=back.get("state"), iss=back.get("iss"))
+
+    metadata = OAuthClientMetadata(
+        redirect_uris=[AnyUrl(BACK)],
+        client_name="test",
+        token_endpoint_auth_method="none",
+        scope=f"{READ} {CALL}",
+    )
+    auth = OAuthClientProvider(url, metadata, storage, redirect, callback)
+    async with (
+        httpx2.AsyncClient(auth=auth, timeout=HANG_SECONDS) as http,
+        Client(streamable_http_client(url, http_client=http), mode=mode) as client,
+    ):
+        yield client
+
+
+def asked_for(opened: list[str]) -> list[list[str]]:
+    return [parse_qs(urlsplit(address).query)["scope"][0].split() for address in opened]
+
+
+async def typescript_client(sdk: str, url: str, who: str) -> dict[str, Any]:
+    """What the TypeScript SDK of that version gets, while somebody signs in whenever it asks."""
+    said = {"modules": str(NODE), "sdk": sdk, "url": url, "redirect": BACK, "name": "write_file"}
+    process = await asyncio.create_subprocess_exec(
+        *("node", str(Path(__file__).with_name("typescript_oauth_client.mjs"))),
+        json.dumps(said | {"toolArguments": WRITE}),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stdin is not None
+    try:
+        async with bounded():
+            while line := (await process.stdout.readline()).decode():
+                if line.startswith("{"):
+                    found: dict[str, Any] = json.loads(line)
+                    return found
+                assert line.startswith("http"), line
+                back = await sign_in_for_code(line.strip(), who)
+                process.stdin.write(json.dumps(back).encode() + b"\n")
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+    raise AssertionError("it ended without a result")
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_official_clients_sign_in_read_and_step_up_to_call(tmp_path: Path, mode: str) -> None:
+    """Python in both eras, and both TypeScript SDKs, with a client that the provider knows."""
+    async with people_process(tmp_path) as (room, url), connect(room.url, "lab", "t-files") as files:
+        kept = offer_files(files)
+        opened: list[str] = []
+        storage = Storage("editor")
+        async with python_client(url, mode, storage, "ana", opened) as client:
+            names = {tool.name for tool in (await client.list_tools()).tools}
+            assert {"moot_chat", "write_file"} <= names
+            assert storage.tokens is not None
+            assert (storage.tokens.scope or "").split() == [READ]
+            assert text_of(await client.call_tool("write_file", WRITE)) == "wrote b"
+            assert [set(scopes) & {READ, CALL} for scopes in asked_for(opened)] == [{READ}, {READ, CALL}]
+        assert kept["b"] == "new"
+        del kept["b"]
+        found = await typescript_client("1" if mode == "legacy" else "2", url, "bob")
+        assert found["text"] == "wrote b"
+        assert "write_file" in found["tools"]
+        assert found["resources"] == [url, url]
+        assert [READ in scope and CALL in scope for scope in found["scopes"]] == [False, True]
+        assert kept["b"] == "new"
+        members = room.gateway.directory.hosts["lab"].space.state.roster.members
+        assert {"ana", "bob"} <= set(members)
+
+
+@for_each_row(
+    ("options", "words"),
+    [
+        ([], "--http HOST:PORT"),
+        (["--http", "127.0.0.1:0", "--http-token-file", "x"], "--http-token-file"),
+        (["--http", "127.0.0.1:0", "--person-token-file", "x"], "--person-token-file"),
+        (["--http", "127.0.0.1:0", "--names-file", "x"], "--names-file"),
+        (["--http", "127.0.0.1:0", "--max-people", "0"], "--max-people"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    capsys: pytest.CaptureFixture[str], options: list[str], words: str
+) -> None:
+    assert main(["mcp", "--people", "--gateway", "http://127.0.0.1:1", *options]) == 2
+    assert words in capsys.readouterr().err

@@ -1,0 +1,206 @@
+"""People look at what rules decided, some at a time; if nobody does, rules leave decisions to them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from moot.errors import InvalidPattern, UsageError
+from moot.trust.approver_settings import ApproverSettings
+from moot.trust.decision_ledger import DecisionLedger
+from moot.trust.learner import suggest
+from moot.trust.narrowing_proof import find_wider_part
+from moot.trust.rule_reviews import MAX_REVIEWS, MIN_DECISIONS, RuleReviews
+from moot.trust.rule_yaml import read_rules, write_rules
+from moot.trust.rules import Rule, RuleLimits, evaluate
+from tests.trust.history import START, call, fulfilment, history, proposal, said
+from tests.trust.test_approver import LEARNING, ApproverScene, office
+from tests.waiting import until
+
+RULE = Rule("reports", "approve", tool="write_file", extra_arguments=True, limits=RuleLimits(review=0.02))
+
+
+def decide(reviews: RuleReviews, count: int, *, start: int = 0) -> list[str]:
+    ids = [f"p{number}" for number in range(start, start + count)]
+    assert all(reviews.note(RULE, id, START) for id in ids)
+    return ids
+
+
+def test_a_review_is_due_after_few_decisions_and_after_more_the_more_were_right() -> None:
+    reviews = RuleReviews()
+    decide(reviews, MIN_DECISIONS - 1)
+    assert not reviews.is_due(RULE)
+    decide(reviews, 1, start=100)
+    assert reviews.is_due(RULE)
+    assert reviews.confirm(reviews.unreviewed("reports")) == {"reports": MIN_DECISIONS}
+    assert not reviews.is_due(RULE)
+    reviews.confirm(decide(reviews, 1000 - MIN_DECISIONS, start=1000))
+    decide(reviews, 19, start=5000)
+    assert not reviews.is_due(RULE)
+    decide(reviews, 1, start=6000)
+    assert reviews.is_due(RULE)
+    # After a wrong one it is looked at as often as a new rule.
+    reviews.object_to("p6000")
+    assert (reviews.reviewed("reports"), reviews.is_due(RULE)) == (0, True)
+
+
+def test_a_rule_that_nobody_reviews_leaves_decisions_to_people() -> None:
+    reviews, at = RuleReviews(), START
+    for number in range(MAX_REVIEWS * MIN_DECISIONS):
+        verdict = evaluate([RULE], call(), at, paused=reviews.pause_reasons([RULE]))
+        assert verdict.decision == "approve"
+        decide(reviews, 1, start=number)
+    verdict = evaluate([RULE], call(), at, paused=reviews.pause_reasons([RULE]))
+    assert (verdict.decision, verdict.why) == (
+        "ask",
+        "rule reports matches, but nobody has reviewed its last 30 decisions",
+    )
+    reviews.confirm(["p0"])
+    assert evaluate([RULE], call(), at, paused=reviews.pause_reasons([RULE])).decision == "approve"
+    # A rule without reviews is never paused by them.
+    other = replace(RULE, limits=RuleLimits())
+    assert reviews.pause_reasons([other]) == {}
+
+
+def test_what_is_not_reviewed_survives_a_process_that_is_killed(tmp_path: Path) -> None:
+    reviews = RuleReviews.open(tmp_path)
+    ids = decide(reviews, 8)
+    reviews.confirm(ids[:2])
+    reviews.forget(ids[2])
+    # Nothing is closed or saved: each line is in the file before the decision is sent.
+    again = RuleReviews.open(tmp_path)
+    assert (again.unreviewed("reports"), again.reviewed("reports")) == (tuple(ids[3:]), 2)
+    with (tmp_path / "reviews.jsonl").open("a") as file:
+        file.write('{"rule": "reports", "deci')
+    assert RuleReviews.open(tmp_path).unreviewed("reports") == tuple(ids[3:])
+
+
+def test_many_lines_are_summed_up_at_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reviews = RuleReviews.open(tmp_path)
+    ids = decide(reviews, 30)
+    reviews.confirm(ids[:25])
+    monkeypatch.setattr("moot.trust.rule_reviews.MAX_LINES", 20)
+    RuleReviews.open(tmp_path)
+    assert len((tmp_path / "reviews.jsonl").read_text().splitlines()) == 6
+    again = RuleReviews.open(tmp_path)
+    assert (again.unreviewed("reports"), again.reviewed("reports")) == (tuple(ids[25:]), 25)
+
+
+def test_a_rule_decides_nothing_that_cannot_be_noted(tmp_path: Path) -> None:
+    reviews = RuleReviews.open(tmp_path)
+    (tmp_path / "reviews.jsonl").mkdir()
+    assert not reviews.note(RULE, "p0", START)
+    assert "cannot be noted for a review" in reviews.pause_reasons([RULE])["reports"]
+    assert reviews.unreviewed("reports") == ()
+    (tmp_path / "reviews.jsonl").rmdir()
+    assert reviews.pause_reasons([RULE]) == {}
+    assert reviews.note(RULE, "p0", START)
+
+
+def test_suggested_rules_are_reviewed_and_no_narrower_one_escapes_it() -> None:
+    (suggestion,) = suggest(history([{"path": f"/srv/r-{n}.txt"} for n in range(10, 22)]), now=START + 9e4)
+    rule = suggestion.rule
+    assert rule.limits.review == 0.02
+    assert read_rules(write_rules([rule]))[0].limits.review == 0.02
+    for share, wider in ((0.0, "limits.review"), (0.5, "limits.review"), (0.01, None), (0.02, None)):
+        narrowed = replace(rule, limits=replace(rule.limits, review=share))
+        assert find_wider_part(narrowed, rule) == wider
+
+
+@pytest.mark.parametrize("share", ["-0.1", "1.5", "true", "often"])
+def test_the_share_has_bounds(share: str) -> None:
+    with pytest.raises((UsageError, InvalidPattern), match=r"review.*must be a number from 0 to 1"):
+        read_rules(f"rules: [{{name: a, decision: approve, limits: {{review: {share}}}}}]")
+
+
+def test_an_objection_to_what_a_rule_approved_counts_as_a_rejection_once() -> None:
+    ledger = DecisionLedger()
+    for envelope in (
+        proposal("p1"),
+        fulfilment("f1", "p1", "approver", context="trust/rule/reports"),
+        said("trust/stop", "o1", "alice", about=["f1"]),
+        said("trust/stop", "o1", "alice", about=["f1"]),
+    ):
+        ledger.observe(envelope, START)
+    (decision,) = ledger
+    assert (decision.status, decision.lesson) == ("fulfilled", "reject")
+    assert [(each.by, each.reason) for each in decision.rejections] == [("alice", "objection")]
+
+
+def test_an_objection_to_what_a_person_approved_teaches_nothing() -> None:
+    ledger = DecisionLedger()
+    for envelope in (proposal("p1"), fulfilment("f1", "p1"), said("trust/stop", "o1", "bob", about=["p1"])):
+        ledger.observe(envelope, START)
+    assert next(iter(ledger)).lesson == "approve"
+
+
+# In a real space
+
+
+async def _decided(here: ApproverScene, count: int, *, start: int = 30) -> None:
+    for number in range(start, start + count):
+        assert await here.write(f"reports/day-{number}.md") == "by approver"
+
+
+def _settings() -> ApproverSettings:
+    return ApproverSettings(learning=LEARNING)
+
+
+async def test_people_are_asked_to_review_and_what_they_confirm_is_not_asked_again(tmp_path: Path) -> None:
+    async with office(tmp_path, _settings()) as here:
+        name = await here.accepted()
+        await _decided(here, MIN_DECISIONS)
+        await until(lambda: any("review" in each.payload for each in here.trust))
+        asked = next(each.payload for each in here.trust if "review" in each.payload)
+        assert asked["why"] == f"{MIN_DECISIONS} decisions of it should be reviewed"
+        (shown,) = here.approver.status.unreviewed()["reviews"]
+        assert [each["arguments"]["path"] for each in shown["decisions"]] == [
+            f"reports/day-{number}.md" for number in range(30, 30 + MIN_DECISIONS)
+        ]
+        # Nonsense confirms nothing.
+        ids = [each["id"] for each in shown["decisions"]]
+        for nonsense in ("all", [], [1], ["nosuch"]):
+            await here.alice.send("trust/accept", {"reviewed": nonsense}, confirm=True)
+        await here.told("not reviewed: no rule has decided these")
+        assert here.approver.reviews.is_due(here.store.rules[0])
+        await here.away()
+        await here.back()
+        assert here.approver.reviews.unreviewed(name) == tuple(ids)
+        await here.alice.send("trust/accept", {"reviewed": ids}, confirm=True)
+        await until(lambda: not here.approver.reviews.unreviewed(name))
+        assert here.approver.status.unreviewed() == {"reviews": []}
+
+
+async def test_an_objection_suspends_the_rule_and_the_call_counts_as_rejected(tmp_path: Path) -> None:
+    async with office(tmp_path, _settings()) as here:
+        name = await here.accepted()
+        await _decided(here, 2)
+        first, second = here.approver.reviews.unreviewed(name)
+        await here.alice.send("trust/stop", {"reason": "not this one"}, about=second, confirm=True)
+        await until(lambda: name in here.store.suspensions)
+        assert here.store.suspensions[name].why == "alice complained: not this one"
+        assert here.approver.reviews.unreviewed(name) == (first,)
+        decision = here.approver.ledger.get(second)
+        assert decision is not None
+        assert decision.lesson == "reject"
+        # Resumed, it still does not approve that very call again.
+        await here.alice.send("trust/accept", {"lift": name}, confirm=True)
+        await until(lambda: name not in here.store.suspensions)
+        here.mood = "reject"
+        assert await here.write("reports/day-31.md") == "no, alice: unsafe"
+
+
+async def test_where_the_notes_are_lost_past_decisions_count_as_unreviewed(tmp_path: Path) -> None:
+    async with office(tmp_path, _settings()) as here:
+        name = await here.accepted()
+        await _decided(here, 3)
+        before = here.approver.reviews.unreviewed(name)
+        await here.away()
+        file = here.store.folder / "reviews.jsonl"
+        assert len([json.loads(line) for line in file.read_text().splitlines()]) == 3
+        file.unlink()
+        await here.back()
+        await until(lambda: here.approver.reviews.unreviewed(name) == before)
