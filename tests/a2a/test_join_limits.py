@@ -11,18 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from a2a.types import AgentCapabilities, AgentCard, Part
+from a2a.types import AgentCapabilities, AgentCard, Message, Part, Role
 from a2a.utils.signing import create_agent_card_signer
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt import PyJWK
 from jwt.algorithms import ECAlgorithm
 
 from moot.a2a.a2a_member import A2aMember
+from moot.a2a.agent_client import AgentClient, AgentFault
 from moot.a2a.join_settings import JoinLimits, JoinSettings
 from moot.a2a.task_file import Question, TaskFile
 from moot.errors import MootError, UsageError
 from moot.participant import connect
-from tests.a2a.foreign_agent import Exchange, ForeignAgent, foreign_agent
+from tests.a2a.foreign_agent import Exchange, ForeignAgent, card_of, foreign_agent
 from tests.a2a.test_join import QUICK, ForeignAgentSpace, agent_space, joined
 from tests.waiting import bounded, until
 
@@ -49,6 +50,18 @@ async def test_a_card_that_does_not_come_is_not_waited_for(tmp_path: Path) -> No
             )
             with pytest.raises(MootError):
                 await A2aMember(settings).start()
+
+
+async def test_a_connection_that_is_not_made_is_given_up(tmp_path: Path) -> None:
+    """The server takes the connection, and never says its part of the TLS handshake."""
+    async with answering_bytes(b"") as url, bounded():
+        limits = JoinLimits(connect_seconds=0.05, answer_seconds=1e6, stream_idle_seconds=1e6)
+        settings = JoinSettings(url=url, gateway="", state_folder=tmp_path, limits=limits)
+        client = AgentClient(card_of(url.replace("http:", "https:")), settings)
+        message = Message(message_id="m1", role=Role.ROLE_USER, parts=[Part(text="Hello")])
+        with pytest.raises(AgentFault):
+            await anext(aiter(client.send(message)))
+        await client.close()
 
 
 async def hang(exchange: Exchange) -> None:

@@ -145,6 +145,33 @@ async def test_waiting_calls_skills_and_push_targets_have_their_limits(tmp_path:
         assert [each.parts[0].text for each in kept.history] == ["Hello?"]
 
 
+async def test_the_tools_of_a_card_are_asked_for_anew_only_after_their_time(tmp_path: Path) -> None:
+    """A card costs nothing to ask for, so asking for it again and again must cost the member nothing."""
+
+    async def skills(here: ServedSpace, http: httpx.AsyncClient) -> set[str]:
+        card = await http.get(f"{here.url}/coder/.well-known/agent-card.json")
+        return {each["id"] for each in card.json()["skills"]}
+
+    def asked(here: ServedSpace) -> int:
+        return sum(each.kind == "mcp/request" and each.sender == "a2a" for each in here.heard)
+
+    for seconds, then in ((1e6, {"chat", "read", "write"}), (0.0, {"chat", "read", "write", "late"})):
+        folder = tmp_path / str(seconds)
+        folder.mkdir()
+        limits = ServeLimits(skills_seconds=seconds)
+        async with served_space(folder, limits=limits) as here, httpx.AsyncClient(timeout=60.0) as http:
+            assert await skills(here, http) == {"chat", "read", "write"}
+
+            @here.coder.tool
+            def late() -> str:
+                """A tool that comes later."""
+                return ""
+
+            for _ in range(3):
+                assert await skills(here, http) == then
+            await until(lambda here=here, seconds=seconds: asked(here) == (1 if seconds else 4))
+
+
 async def test_a_task_without_an_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trackers: list[TaskTracker] = []
     books: list[TaskBook] = []
