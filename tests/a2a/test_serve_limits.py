@@ -152,8 +152,10 @@ async def test_the_tools_of_a_card_are_asked_for_anew_only_after_their_time(tmp_
         card = await http.get(f"{here.url}/coder/.well-known/agent-card.json")
         return {each["id"] for each in card.json()["skills"]}
 
-    def asked(here: ServedSpace) -> int:
-        return sum(each.kind == "mcp/request" and each.sender == "a2a" for each in here.heard)
+    async def asked(here: ServedSpace, times: int) -> None:
+        await until(
+            lambda: sum(each.kind == "mcp/request" and each.sender == "a2a" for each in here.heard) == times
+        )
 
     for seconds, then in ((1e6, {"chat", "read", "write"}), (0.0, {"chat", "read", "write", "late"})):
         folder = tmp_path / str(seconds)
@@ -169,7 +171,7 @@ async def test_the_tools_of_a_card_are_asked_for_anew_only_after_their_time(tmp_
 
             for _ in range(3):
                 assert await skills(here, http) == then
-            await until(lambda here=here, seconds=seconds: asked(here) == (1 if seconds else 4))
+            await asked(here, 1 if seconds else 4)
 
 
 async def test_a_task_without_an_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
