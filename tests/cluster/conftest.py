@@ -12,6 +12,7 @@ import pytest
 from moot.protocol.operation import Json
 from tests.cluster.nats_servers import NatsServers
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
+from tests.waiting import HANG_SECONDS
 
 _numbers = itertools.count(1)
 PEOPLE = participants(alice=["*"], bob=["*"], carol=["*"])
@@ -27,9 +28,25 @@ def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServers]:
 
 
 @pytest.fixture
+def own_nats(tmp_path: Path) -> Iterator[NatsServers]:
+    """A server that a test may stop."""
+    folder = tmp_path / "nats"
+    folder.mkdir()
+    servers = NatsServers(folder)
+    yield servers
+    servers.close()
+
+
+@pytest.fixture
 def settings(nats: NatsServers) -> dict[str, Json]:
-    """`gateway.cluster` of a cluster that nobody else has."""
-    return {"servers": nats.addresses, "name": f"test{next(_numbers)}", "replicas": 1, "shards": 1}
+    """`gateway.cluster` of a cluster that nobody else has. However slow the machine, it is not cut off."""
+    return {
+        "servers": nats.addresses,
+        "name": f"test{next(_numbers)}",
+        "replicas": 1,
+        "shards": 1,
+        "frame_stale_seconds": HANG_SECONDS,
+    }
 
 
 @pytest.fixture

@@ -170,7 +170,7 @@ class SpreadCluster:
         self._do(self._settle_frames())
 
     async def _settle_frames(self) -> None:
-        await until(lambda: all(node._outgoing_frames.empty() for node in self._nodes))
+        await until(lambda: all(node._frames._outgoing.empty() for node in self._nodes))
         clients = [node._connection.client for node in self._nodes if node._connection is not None]
         # First NATS has them, then the gateways: its answer comes behind what it sent before.
         for client in (*clients, *clients):
@@ -178,7 +178,8 @@ class SpreadCluster:
         await until(
             lambda: not any(each.pending_msgs for client in clients for each in client._subs.values())
         )
-        await until(lambda: not any(node._frames is not None and node._frames._held for node in self._nodes))
+        relays = [node._frames._relay for node in self._nodes]
+        await until(lambda: not any(relay is not None and relay._held for relay in relays))
 
     async def _hash_states(self, space: str) -> set[str]:
         hosts = [gateway.directory.hosts[space] for gateway in self.gateways]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,15 +27,6 @@ from tests.waiting import bounded, until
 
 GRANT: Json = {"recipient": "carol", "capabilities": [{"kind": "chat"}]}
 QUICK: dict[str, Json] = {"heartbeat_seconds": 0.1, "gone_seconds": 0.6}
-
-
-@pytest.fixture
-def own_nats(tmp_path: Path) -> Iterator[NatsServers]:
-    folder = tmp_path / "nats"
-    folder.mkdir()
-    servers = NatsServers(folder)
-    yield servers
-    servers.close()
 
 
 async def test_members_of_a_killed_gateway_leave_and_come_back_elsewhere(

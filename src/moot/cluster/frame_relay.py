@@ -1,7 +1,8 @@
 """Frames of streams between gateways, by core NATS: quick, in order for each sender, and kept nowhere.
 
 A frame says how far its sender's gateway had read the log. A gateway that is behind holds it until it knows
-as much: the stream may just have been opened. What it cannot hold, or for too long, is dropped, as frames
+as much: the stream may just have been opened. So does one that has not heard of the log for too long: the
+sender may have been revoked. What it cannot hold, or for too long, is dropped, as frames
 are when anybody is too slow.
 """
 
@@ -51,12 +52,14 @@ class FrameRelay:
         gateway: str,
         *,
         position_of: Callable[[str], int],
+        is_fresh: Callable[[str], bool],
         deliver: Callable[[FrameHead, bytes], None],
     ) -> None:
         self._client = client
         self._subject = subject
         self._gateway = gateway
         self._position_of = position_of
+        self._is_fresh = is_fresh
         self._deliver = deliver
         self._held: dict[str, deque[RelayedFrame]] = {}
         self._held_bytes = 0
@@ -87,7 +90,7 @@ class FrameRelay:
             return
         raw = message.data[_SIZE.size + size :]
         held = self._held.get(head.space)
-        if held or self._position_of(head.space) < head.position:
+        if held or self._position_of(head.space) < head.position or not self._is_fresh(head.space):
             if self._held_bytes + len(raw) > _MAX_HELD_BYTES:
                 self.dropped += 1
                 return
@@ -102,7 +105,8 @@ class FrameRelay:
             self._release_space(space, self._held[space])
 
     def _release_space(self, space: str, held: deque[RelayedFrame]) -> None:
-        position, late = self._position_of(space), time.monotonic() - _MAX_HELD_SECONDS
+        position = self._position_of(space) if self._is_fresh(space) else -1
+        late = time.monotonic() - _MAX_HELD_SECONDS
         while held and (held[0].head.position <= position or held[0].at < late):
             frame = held.popleft()
             self._held_bytes -= len(frame.raw)

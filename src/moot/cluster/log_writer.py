@@ -79,10 +79,10 @@ class LogWriter:
         self.queued_bytes = 0
         # Sent, and not yet read back: by number of the batch.
         self.unread: dict[int, list[PendingInput]] = {}
-        # When those of them that are heartbeats were made.
-        self.beats: dict[int, float] = {}
+        # When each of them was made.
+        self.made_at: dict[int, float] = {}
         self._number = 0
-        self._wants_beat = False
+        self._wants_beat = self._wants_probe = False
         self._news = asyncio.Event()
         # Set when the connection is back, or our message was read: the answer may never come.
         self._again = asyncio.Event()
@@ -111,6 +111,12 @@ class LogWriter:
         self._wants_beat = True
         self._news.set()
 
+    def probe(self) -> None:
+        """Write a message, if only an empty one: when it is back, all that was in the log before is known."""
+        if not self.unread:
+            self._wants_probe = True
+            self._news.set()
+
     def withdraw_older(self, seconds: float) -> list[PendingInput]:
         """Take back what has waited for so long, is not on its way, and has somebody to be told so."""
         limit = time.monotonic() - seconds
@@ -136,7 +142,7 @@ class LogWriter:
         while True:
             await self._news.wait()
             self._news.clear()
-            while self.queued or self._wants_beat:
+            while self.queued or self._wants_beat or self._wants_probe:
                 await self._send_next()
 
     async def _send_next(self) -> None:
@@ -151,11 +157,11 @@ class LogWriter:
             pending.sent = True
             taken.append(pending)
         self._number += 1
-        number, beat, self._wants_beat = self._number, self._wants_beat, False
+        number, beat = self._number, self._wants_beat
+        self._wants_beat = self._wants_probe = False
         head = BatchHead(FORMAT, self._gateway, self.epoch, number, secrets.token_hex(16), beat)
         self.unread[number] = taken
-        if beat:
-            self.beats[number] = time.monotonic()
+        self.made_at[number] = time.monotonic()
         await self._publish(number, encode_batch(head, [each.input for each in taken]))
 
     async def _publish(self, number: int, payload: bytes) -> None:

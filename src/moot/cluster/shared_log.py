@@ -1,8 +1,8 @@
 """One stream of the log as a gateway uses it: append an input, and here is the next.
 
-`age_seconds` tells since when nothing is known of the log: the time since the own heartbeat last came back
-through the own reader. Nothing else proves that a gateway is not cut off: a server in a minority accepts
-connections, answers questions, and calls itself healthy.
+`age_seconds` tells since when nothing is known of the log: the time since the latest own message was made
+that came back through the own reader. There is a heartbeat every second. Nothing else proves that a gateway
+is not cut off: a server in a minority accepts connections, answers questions, and calls itself healthy.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SharedLog:
             position=lambda: self.position,
         )
         self.reader = LogReader(connection.client, connection.context, stream, position, self._take)
-        self._beat_at = time.monotonic()
+        self._known_at = time.monotonic()
         # Done when the log cannot be followed any more: why.
         self.failed: asyncio.Future[UsageError] = asyncio.get_running_loop().create_future()
         self._tasks: list[asyncio.Task[None]] = []
@@ -66,7 +66,7 @@ class SharedLog:
 
     @property
     def age_seconds(self) -> float:
-        return time.monotonic() - self._beat_at
+        return time.monotonic() - self._known_at
 
     @property
     def position(self) -> int:
@@ -91,7 +91,7 @@ class SharedLog:
         except nats.js.errors.NotFoundError:
             self.writer.last = 0
         self.writer.epoch = epoch
-        self._beat_at = time.monotonic()
+        self._known_at = time.monotonic()
         self._start(self.writer.run())
         self._start(self._beat())
 
@@ -128,7 +128,7 @@ class SharedLog:
         if head.gateway == self._gateway and head.epoch == self.writer.epoch:
             own = self.writer.note_read(head.number, sequence)
             # From when it was made: if it took long to come back, what we know is as old.
-            self._beat_at = self.writer.beats.pop(head.number, self._beat_at)
+            self._known_at = self.writer.made_at.pop(head.number, self._known_at)
         try:
             self._on_batch(sequence, nanoseconds / 1e9, batch, own)
         except Exception:

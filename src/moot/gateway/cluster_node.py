@@ -27,13 +27,13 @@ import msgspec
 
 from moot import __version__
 from moot.cluster.batch import LogBatch, LoggedInput
-from moot.cluster.frame_relay import FrameHead, FrameRelay
 from moot.cluster.log_writer import PendingInput
 from moot.cluster.nats_connection import NATS_FAULTS, ClusterConnection, connect, use_snapshots, use_stream
 from moot.cluster.shared_log import SharedLog
 from moot.cluster.snapshot_store import SnapshotStore
 from moot.config.cluster_config import ClusterConfig
 from moot.errors import OutcomeUnknown, Unavailable, UsageError
+from moot.gateway.cluster_frames import ClusterFrames
 from moot.gateway.cluster_shard import Shard
 from moot.gateway.cluster_status import ClusterStatus
 from moot.gateway.clustered_host import encode_shared_input
@@ -43,7 +43,7 @@ from moot.gateway.shard_snapshots import ShardSnapshots
 from moot.protocol.frames import Frame
 from moot.protocol.operation import Json
 from moot.resilience.task_set import TaskSet
-from moot.space.config import SessionId, SpaceConfig
+from moot.space.config import SpaceConfig
 from moot.space.config_json import save_config
 from moot.space.effects import Token
 from moot.space.space import Space
@@ -79,13 +79,12 @@ class ClusterNode:
         self._initial_state = initial_state
         self._close_sockets = close_sockets
         self._connection: ClusterConnection | None = None
-        self._frames: FrameRelay | None = None
+        self._frames = ClusterFrames(config, self.name, self.shards, self.shard_of)
         self._tasks = TaskSet("cluster")
         self._sessions = 0
         self.is_stale = False
         # Done when this gateway cannot go on: why.
         self.failed: asyncio.Future[UsageError] = asyncio.get_running_loop().create_future()
-        self._outgoing_frames: asyncio.Queue[tuple[FrameHead, bytes]] = asyncio.Queue(1_000)
         # What differed between this gateway's file and what the cluster goes by, and the latter: by space.
         self._differing: dict[str, tuple[list[str], SpaceConfig]] = {}
         self.status = ClusterStatus(self)
@@ -101,14 +100,7 @@ class ClusterNode:
         applier = LogApplier(config, self._configs, self._make_host, snapshots, self._fail)
         for shard in self.shards:
             await self._open_shard(connection, shard, snapshots, applier)
-        self._frames = FrameRelay(
-            connection.client,
-            f"{config.name}.frames",
-            self.name,
-            position_of=lambda space: self.shard_of(space).log.position,
-            deliver=self._deliver_frame,
-        )
-        await self._frames.start()
+        await self._frames.start(connection, self._tasks)
         for shard in self.shards:
             self._check_versions(shard)
         before = [known.epoch for shard in self.shards if (known := shard.table.known.get(self.name))]
@@ -117,7 +109,6 @@ class ClusterNode:
             await shard.log.begin(max(before, default=0) + 1)
         await asyncio.gather(*(self._announce(shard) for shard in self.shards))
         self._tasks.start(self._watch())
-        self._tasks.start(self._send_frames())
         # Only now: whoever answers serves.
         await self.status.start(connection)
 
@@ -138,8 +129,7 @@ class ClusterNode:
 
         def apply(sequence: int, at: float, batch: LogBatch, own: Sequence[PendingInput]) -> None:
             applier.apply(shard, sequence, at, batch, own)
-            if self._frames is not None:
-                self._frames.release()
+            self._frames.release()
 
         shard.log = SharedLog(
             connection,
@@ -307,32 +297,10 @@ class ClusterNode:
         self._append(shard, "", "compare", {"who": id}, on_done)
 
     def check_frames(self, space: str) -> None:
-        if (
-            self.shard_of(space).log.age_seconds
-            > self.config.heartbeat_seconds + self.config.frame_stale_seconds
-        ):
-            raise Unavailable("this gateway may be cut off from its cluster, and frames are not kept")
+        self._frames.check(space)
 
     def send_frame(self, space: str, session: str, frame: Frame) -> None:
-        head = FrameHead(self.name, space, session, self.shard_of(space).log.position, frame.binary)
-        with suppress(asyncio.QueueFull):
-            self._outgoing_frames.put_nowait((head, frame.raw))
-
-    async def _send_frames(self) -> None:
-        while True:
-            head, raw = await self._outgoing_frames.get()
-            if self._frames is not None:
-                await self._frames.send(head, raw)
-
-    def _deliver_frame(self, head: FrameHead, raw: bytes) -> None:
-        host = self.shard_of(head.space).hosts.get(head.space)
-        if host is None:
-            return
-        try:
-            self.check_frames(head.space)
-        except Unavailable:
-            return
-        host.take_frame(SessionId(head.session), raw, head.binary)
+        self._frames.send(space, session, frame)
 
     # Being cut off
 
@@ -342,8 +310,10 @@ class ClusterNode:
         return max(shard.log.age_seconds for shard in self.shards)
 
     async def _watch(self) -> None:
+        look_seconds = min(_LOOK_SECONDS, self.config.frame_stale_seconds / 4)
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(look_seconds)
+            self._frames.prove_fresh()
             for shard in self.shards:
                 if shard.log.failed.done():
                     self._fail(shard.log.failed.result())
