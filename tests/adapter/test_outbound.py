@@ -102,7 +102,9 @@ async def test_over_tls_relay_and_document_are_reached_at_the_addresses_that_wer
                 stub_endpoint(theirs.url, BOB, CURRENT, caller=ALICE),
                 relay_in(tmp_path / "ours") as ours,
             ):
-                reach = FetchPolicy(ca_file=trusted, resolve=leading("127.0.0.1"), seconds=HANG_SECONDS)
+                reach = FetchPolicy(
+                    ca_file=trusted, resolve=leading("127.0.0.1"), timeout_seconds=HANG_SECONDS
+                )
                 pages.at[WELL_KNOWN] = found_by(pages, named)
                 wanted = XProtocolSource(
                     name="w", endpoint=f"xp://{HOST}:{pages.port}", allow_private_addresses=True
@@ -144,7 +146,7 @@ async def test_discovery_into_a_private_network_is_refused_for_document_and_rela
     async with relay_in(tmp_path / "relay") as relay, serving_pages(tls) as pages:
         pages.at[WELL_KNOWN] = found_by(pages, "wss://inside.example")
         named = XProtocolSource(name="w", endpoint=f"xp://{HOST}:{pages.port}")
-        inside = FetchPolicy(ca_file=trusted, resolve=leading("10.0.0.7"), seconds=2)
+        inside = FetchPolicy(ca_file=trusted, resolve=leading("10.0.0.7"), timeout_seconds=2)
         async with open_outbound(relay.url, named, fetch_policy=inside) as outward:
             await outward.wait_settled(HANG_SECONDS)
             (state,) = outward.sources

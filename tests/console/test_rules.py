@@ -94,7 +94,7 @@ def test_an_accepted_rule_decides_is_counted_and_says_why(page_as: PageAs, offic
     # What is left of its limit is counted with its decisions, as the approver counts it.
     (accepted,) = office.store.rules
     left = office.approver.tally.remaining(accepted, office.approver.uses_clock())
-    assert left == (accepted.limits.count or 0) - 3
+    assert left == (accepted.limits.max_decisions or 0) - 3
     expect(rule(page).locator("[data-left]")).to_have_text(f"{left} left")
     # Bars have their own axis: a share of decisions is no number of them.
     expect(page.locator(".plot-counts span")).to_have_text(["14", "7", "0"])

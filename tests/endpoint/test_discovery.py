@@ -68,7 +68,7 @@ async def host(folder: Path) -> AsyncIterator[tuple[Pages, FetchPolicy, str]]:
     tls, trusted = certified(folder)
     async with serving_pages(tls) as pages:
         reach = FetchPolicy(
-            allow_private=True, ca_file=trusted, resolve=leading("127.0.0.1"), seconds=HANG_SECONDS
+            allow_private=True, ca_file=trusted, resolve=leading("127.0.0.1"), timeout_seconds=HANG_SECONDS
         )
         pages.at[WELL_KNOWN] = document(pages.port)
         yield pages, reach, f"xp://{HOST}:{pages.port}"
@@ -201,7 +201,7 @@ async def test_what_a_host_may_send_instead_ends_with_a_reason_and_in_time(
         pages.at[WELL_KNOWN] = page
         seconds = 1.0 if words.startswith("within") else HANG_SECONDS
         with pytest.raises(kind, match=words):
-            await discover(name, replace(reach, seconds=seconds), no_lookup)
+            await discover(name, replace(reach, timeout_seconds=seconds), no_lookup)
 
 
 async def test_a_certificate_of_somebody_else_is_none(tmp_path: Path) -> None:
@@ -211,7 +211,10 @@ async def test_a_certificate_of_somebody_else_is_none(tmp_path: Path) -> None:
         pages.at[WELL_KNOWN] = document()
         for authority in (trusted, tmp_path / "other.example.pem", None):
             reach = FetchPolicy(
-                allow_private=True, ca_file=authority, resolve=leading("127.0.0.1"), seconds=HANG_SECONDS
+                allow_private=True,
+                ca_file=authority,
+                resolve=leading("127.0.0.1"),
+                timeout_seconds=HANG_SECONDS,
             )
             with pytest.raises(Unreachable, match="certificate is not trusted"):
                 await discover(f"xp://{HOST}:{pages.port}", reach, no_lookup)
@@ -256,7 +259,7 @@ def test_only_addresses_of_the_open_internet_are_public_however_they_are_written
 async def test_a_name_that_leads_into_a_private_network_is_not_followed(addresses: list[str]) -> None:
     """One private address among public ones refuses all of them."""
     async with serving_pages() as pages:
-        reach = FetchPolicy(resolve=leading(*addresses), seconds=HANG_SECONDS)
+        reach = FetchPolicy(resolve=leading(*addresses), timeout_seconds=HANG_SECONDS)
         with pytest.raises(ForbiddenAddress, match="allow_private_addresses"):
             await discover(f"xp://{HOST}:{pages.port}", reach, no_lookup)
         assert pages.asked == []
@@ -266,15 +269,17 @@ async def test_literal_addresses_and_localhost_are_no_way_around(tmp_path: Path)
     async with serving_pages() as pages:
         for name in ("127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "2130706433", "127.1"):
             with pytest.raises((ForbiddenAddress, Unreachable, UsageError)):
-                await discover(f"xp://{name}:{pages.port}", FetchPolicy(seconds=HANG_SECONDS), no_lookup)
+                await discover(
+                    f"xp://{name}:{pages.port}", FetchPolicy(timeout_seconds=HANG_SECONDS), no_lookup
+                )
         assert pages.asked == []
         # Where it is allowed, this machine itself needs no certificate; nobody else goes without.
         pages.at[WELL_KNOWN] = document(endpoint="ws://127.0.0.1:8765")
-        allowed = FetchPolicy(seconds=HANG_SECONDS, allow_private=True)
+        allowed = FetchPolicy(timeout_seconds=HANG_SECONDS, allow_private=True)
         found = await discover(f"xp://127.0.0.1:{pages.port}", allowed, no_lookup)
         assert (found.key, found.relays) == (BOB.key.text, ("ws://127.0.0.1:8765",))
         # Neither side of a handshake that only one of them speaks ever says so: time ends it.
-        soon = replace(allowed, resolve=leading("127.0.0.1"), seconds=0.5)
+        soon = replace(allowed, resolve=leading("127.0.0.1"), timeout_seconds=0.5)
         with pytest.raises(Unreachable):
             await discover(f"xp://{HOST}:{pages.port}", soon, no_lookup)
 
@@ -310,7 +315,7 @@ async def test_a_catalogue_elsewhere_is_not_fetched_and_a_plain_relay_not_used(t
         pages.at[WELL_KNOWN] = document(pages.port, endpoint="ws://relay.example")
         public = replace(reach, allow_private=False, resolve=leading("93.184.216.34"))
         with pytest.raises(MootError):
-            await discover(name, replace(public, seconds=0.5), no_lookup)
+            await discover(name, replace(public, timeout_seconds=0.5), no_lookup)
 
 
 @for_each_row(
@@ -356,7 +361,9 @@ async def test_a_host_that_takes_the_connection_and_says_nothing_is_left_in_time
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     with pytest.raises(Unreachable, match=r"within 0\.5 s"):
-        await discover(f"xp://127.0.0.1:{port}", FetchPolicy(seconds=0.5, allow_private=True), no_lookup)
+        await discover(
+            f"xp://127.0.0.1:{port}", FetchPolicy(timeout_seconds=0.5, allow_private=True), no_lookup
+        )
     server.close()
 
 

@@ -247,7 +247,7 @@ async def test_a_listener_that_is_slow_holds_a_bounded_queue_and_still_hears_all
 async def test_what_a_relay_will_never_take_is_said_at_once_and_what_it_takes_later_is_sent_again(
     tmp_path: Path,
 ) -> None:
-    limits = RelayLimits(sender_events_per_second=5, sender_burst_events=2)
+    limits = RelayLimits(sender_events_per_second=5, max_sender_burst_events=2)
     async with relay_in(tmp_path, limits=limits) as relay, RelayClient([relay.url], ALICE, QUICK) as alice:
         old = event(now=time.time() - 9_000, ttl=60)
         with pytest.raises(RelayRefused, match="expired"):

@@ -272,7 +272,10 @@ async def test_near_its_limit_a_member_says_so_and_compacts_by_itself(tmp_path: 
     async with gateway_with(tmp_path, human=ALL, agent=["participant/status"]) as gateway:
         human = await gateway.join("human")
         agent = await gateway.join(
-            "agent", transcript=Transcript(max_tokens=10_000, max_messages=10, report_at=0.5, compact_at=0.9)
+            "agent",
+            transcript=Transcript(
+                max_tokens=10_000, max_messages=10, report_at_share=0.5, compact_at_share=0.9
+            ),
         )
         received = ReceivedEnvelopes(human)
         for n in range(7):

@@ -103,5 +103,5 @@ def test_a_prompt_leaves_others_thoughts_out_but_never_a_request() -> None:
 
 
 def test_shares_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(UsageError, match="report_at"):
-        Transcript(report_at=0.9, compact_at=0.5)
+    with pytest.raises(UsageError, match="report_at_share"):
+        Transcript(report_at_share=0.9, compact_at_share=0.5)

@@ -211,7 +211,7 @@ async def test_too_many_subscriptions_filters_and_keys_are_refused_by_the_name_o
 
 
 async def test_whoever_only_makes_faults_is_sent_away(tmp_path: Path) -> None:
-    limits = RelayLimits(faults_per_second=1, burst_faults=10)
+    limits = RelayLimits(faults_per_second=1, max_burst_faults=10)
     forged = changed(event().raw, correlation_id="c-9")
     async with relay_in(tmp_path, limits=limits) as relay, raw_client(relay.url) as eve:
         for _ in range(12):
@@ -230,12 +230,12 @@ async def drained(talk: RawRelayClient) -> tuple[int, str]:
 
 
 async def test_floods_are_slowed_by_connection_and_by_key(tmp_path: Path) -> None:
-    slow = RelayLimits(events_per_second=1, burst_events=3)
+    slow = RelayLimits(events_per_second=1, max_burst_events=3)
     async with relay_in(tmp_path / "a", limits=slow) as relay, raw_client(relay.url) as eve:
         said = [await eve.publish(event(EVE).raw) for _ in range(5)]
         assert [one[2] for one in said] == [True, True, True, False, False]
         assert said[4][3].startswith("rate-limited: limits.events_per_second is 1")
-    slow = RelayLimits(sender_events_per_second=1, sender_burst_events=3)
+    slow = RelayLimits(sender_events_per_second=1, max_sender_burst_events=3)
     async with relay_in(tmp_path / "b", limits=slow) as relay:  # noqa: SIM117
         async with raw_client(relay.url) as one, raw_client(relay.url) as two:
             said = [await talk.publish(event(EVE).raw) for talk in (one, two, one, two)]
@@ -248,7 +248,7 @@ async def test_floods_are_slowed_by_connection_and_by_key(tmp_path: Path) -> Non
 
 
 async def test_a_store_that_is_full_refuses_and_forgets_nothing(tmp_path: Path) -> None:
-    async with relay_in(tmp_path, store=StoreLimits(events=4, events_per_sender=3)) as relay:  # noqa: SIM117
+    async with relay_in(tmp_path, store=StoreLimits(max_events=4, max_events_per_sender=3)) as relay:  # noqa: SIM117
         async with raw_client(relay.url) as talk:
             mine = [event(EVE) for _ in range(4)]
             assert [(await talk.publish(one.raw))[2] for one in mine] == [True, True, True, False]
@@ -276,7 +276,7 @@ async def test_a_message_beyond_the_limit_ends_the_connection(tmp_path: Path) ->
 
 
 async def test_a_reader_that_takes_nothing_is_closed_and_nobody_waits_for_it(tmp_path: Path) -> None:
-    outbox = OutboxLimits(bytes=1 << 20, messages=10_000, seconds=0.5)
+    outbox = OutboxLimits(max_bytes=1 << 20, max_messages=10_000, max_seconds=0.5)
     async with (
         relay_in(tmp_path, outbox=outbox) as relay,
         raw_client(relay.url) as alice,
@@ -306,7 +306,7 @@ def is_closing(one: RelaySocket) -> bool:
 
 async def test_a_reader_of_much_that_is_stored_gets_all_of_it_at_its_own_pace(tmp_path: Path) -> None:
     """More than the outbox holds: pages wait for the reader, so it is not taken for a slow one."""
-    outbox = OutboxLimits(bytes=600_000, messages=200, seconds=HANG_SECONDS)
+    outbox = OutboxLimits(max_bytes=600_000, max_messages=200, max_seconds=HANG_SECONDS)
     async with relay_in(tmp_path, outbox=outbox) as relay, raw_client(relay.url) as alice:
         sent = [event(payload={"text": "x" * 200_000}) for _ in range(30)]
         for one in sent:

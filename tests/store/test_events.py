@@ -161,7 +161,7 @@ async def test_notes_stand_beside_an_event_and_change_nothing_in_it(tmp_path: Pa
 
 
 async def test_a_full_store_refuses_and_takes_again_when_something_has_expired(tmp_path: Path) -> None:
-    async with store_in(tmp_path, StoreLimits(events=3, events_per_sender=2)) as store:
+    async with store_in(tmp_path, StoreLimits(max_events=3, max_events_per_sender=2)) as store:
         first, second, third = call(now=NOW, ttl=60), call(), call()
         assert await store.put(first, now=NOW) == "stored"
         assert await store.put(first, now=NOW) == "duplicate"
@@ -256,7 +256,7 @@ async def test_when_the_memory_of_ids_is_full_new_ones_are_refused_and_none_is_f
     tmp_path: Path,
 ) -> None:
     """xp1, Replay: when the table is full, refuse; never forget a live id."""
-    async with store_in(tmp_path, StoreLimits(seen_ids=3)) as store:
+    async with store_in(tmp_path, StoreLimits(max_seen_ids=3)) as store:
         for number in range(3):
             store.seen_ids.remember(f"{number:064x}", NOW + 100, NOW)
         with pytest.raises(EndpointUnavailable) as refusal:

@@ -54,8 +54,8 @@ def compare(
 ) -> tuple[str, bool]:
     """What the rules decide, and whether Cedar allows it."""
     # A rule that is over its limit: as many decisions as it may have, just now.
-    times = {r.name: [now] * (r.limits.count or 0) for r in rules if r.name not in limits}
-    checks = {r.name for r in rules if r.limits.check} - limits
+    times = {r.name: [now] * (r.limits.max_decisions or 0) for r in rules if r.name not in limits}
+    checks = {r.name for r in rules if r.limits.check_share} - limits
     verdict = evaluate(rules, case, now, present, times, draw=0.0 if checks else 1.0)
     found = cedarpy.is_authorized(
         cedar_request(case, now, present=present, within_limits=limits),
@@ -100,11 +100,11 @@ def compare(
             f"{WRITE}, arguments: {{path: a.md}}, limits: {{count: 2, per: 1h}}",
             f"{WRITE}, arguments: {{path: '*'}}",
         ),
-        (f"{WRITE}, arguments: {{path: a.md}}, limits: {{check: 0.5, while_present: ann}}",),
+        (f"{WRITE}, arguments: {{path: a.md}}, limits: {{check_share: 0.5, while_present: ann}}",),
         (f"{WRITE}, extra_arguments: true, hours: '09:30-17:00'",),
         (f"{WRITE}, extra_arguments: true, hours: '22:00-06:15'",),
         (f"{WRITE}, extra_arguments: true, after: '2026-01-05T09:00:00Z'",),
-        (f"{WRITE}, extra_arguments: true, limits: {{expires: '2026-01-05T12:00:00Z'}}",),
+        (f"{WRITE}, extra_arguments: true, limits: {{expires_at: '2026-01-05T12:00:00Z'}}",),
         (f"{HEAD}, tool: 'we\"i\\u00e9\\nrd', arguments: {{'p a\"th': 'x\\\\y'}}",),
     ],
 )

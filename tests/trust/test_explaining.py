@@ -28,7 +28,7 @@ def limited(**limits: object) -> Rule:
 
 
 def test_a_limit_that_is_used_up_is_counted_from_the_journal(store: RuleStore) -> None:
-    store.rules = (limited(count=2, seconds=3600.0),)
+    store.rules = (limited(max_decisions=2, per_seconds=3600.0),)
     past = [decided(_case(), approved=True, by="bot", rule="reports") for _ in range(2)]
     found = judge_offline(Decision(_case()), store, past, START + 60)
     assert found.verdict.decision == "ask"
@@ -38,7 +38,7 @@ def test_a_limit_that_is_used_up_is_counted_from_the_journal(store: RuleStore) -
 
 
 def test_who_is_present_and_the_budget_are_not_claimed_to_be_known(store: RuleStore) -> None:
-    store.rules = (limited(while_present=("alice",), check=0.05),)
+    store.rules = (limited(while_present=("alice",), check_share=0.05),)
     found = judge_offline(Decision(_case()), store, [], START + 60)
     assert found.verdict.decision == "approve"
     assert found.notes[0] == "Only while alice is present; who is present is not known here."
@@ -52,7 +52,7 @@ def test_what_is_stopped_rejected_word_for_word_or_expired_asks(store: RuleStore
     rejected = [decided(_case(), approved=False)]
     found = judge_offline(Decision(_case()), store, rejected, START + 60)
     assert "people rejected this very call" in found.verdict.why
-    store.rules = (limited(expires=START + 600),)
+    store.rules = (limited(expires_at=START + 600),)
     store.note_expired(START + 700)
     assert judge_offline(Decision(_case()), store, [], START + 60).verdict.why == "no rule matches"
     store.stopped = RuleStop("alice", "audit", START)
@@ -94,7 +94,9 @@ async def test_the_approver_says_why_people_were_asked_then_and_what_holds_now(t
         asked = list(here.approver.ledger)[-1]
         here.store.stopped = None
         (rule,) = here.store.rules
-        away = replace(rule, limits=replace(rule.limits, while_present=("carol",), expires=time.time() + 9e5))
+        away = replace(
+            rule, limits=replace(rule.limits, while_present=("carol",), expires_at=time.time() + 9e5)
+        )
         here.store.set_rules([away])
         told = await here.alice.call("approver", "trust_explain", {"id": asked.id})
         assert told.structured is not None

@@ -23,7 +23,9 @@ SUGGESTED = Rule(
     range={("size",): Range(1, 100)},
     equals={"flags": [1]},
     hours=Hours(9 * 60, 17 * 60),
-    limits=RuleLimits(count=10, seconds=3_600.0, expires=1_000.0, while_present=("alice",), check=0.05),
+    limits=RuleLimits(
+        max_decisions=10, per_seconds=3_600.0, expires_at=1_000.0, while_present=("alice",), check_share=0.05
+    ),
 )
 
 
@@ -36,7 +38,11 @@ SUGGESTED = Rule(
         {"hours": Hours(10 * 60, 12 * 60)},
         {
             "limits": RuleLimits(
-                count=5, seconds=7_200.0, expires=900.0, while_present=("alice", "bob"), check=0.5
+                max_decisions=5,
+                per_seconds=7_200.0,
+                expires_at=900.0,
+                while_present=("alice", "bob"),
+                check_share=0.5,
             )
         },
         {"after": 5.0},
@@ -66,12 +72,12 @@ def test_less_is_taken(changes: dict[str, object]) -> None:
         ({"hours": None}, "hours"),
         ({"hours": Hours(8 * 60, 12 * 60)}, "hours"),
         ({"hours": Hours(9 * 60, 17 * 60, "Europe/Berlin")}, "hours"),
-        ({"limits": replace(SUGGESTED.limits, count=None)}, "limits.count"),
-        ({"limits": replace(SUGGESTED.limits, count=240, seconds=86_400.0)}, "limits.count"),
-        ({"limits": replace(SUGGESTED.limits, seconds=60.0)}, "limits.count"),
-        ({"limits": replace(SUGGESTED.limits, expires=None)}, "limits.expires"),
+        ({"limits": replace(SUGGESTED.limits, max_decisions=None)}, "limits.count"),
+        ({"limits": replace(SUGGESTED.limits, max_decisions=240, per_seconds=86_400.0)}, "limits.count"),
+        ({"limits": replace(SUGGESTED.limits, per_seconds=60.0)}, "limits.count"),
+        ({"limits": replace(SUGGESTED.limits, expires_at=None)}, "limits.expires_at"),
         ({"limits": replace(SUGGESTED.limits, while_present=())}, "limits.while_present"),
-        ({"limits": replace(SUGGESTED.limits, check=0.0)}, "limits.check"),
+        ({"limits": replace(SUGGESTED.limits, check_share=0.0)}, "limits.check_share"),
     ],
 )
 def test_more_is_not(changes: dict[str, object], where: str) -> None:

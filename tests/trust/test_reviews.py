@@ -20,7 +20,9 @@ from tests.trust.history import START, call, fulfilment, history, proposal, said
 from tests.trust.test_approver import LEARNING, ApproverScene, office
 from tests.waiting import until
 
-RULE = Rule("reports", "approve", tool="write_file", extra_arguments=True, limits=RuleLimits(review=0.02))
+RULE = Rule(
+    "reports", "approve", tool="write_file", extra_arguments=True, limits=RuleLimits(review_share=0.02)
+)
 
 
 def decide(reviews: RuleReviews, count: int, *, start: int = 0) -> list[str]:
@@ -103,17 +105,22 @@ def test_a_rule_decides_nothing_that_cannot_be_noted(tmp_path: Path) -> None:
 def test_suggested_rules_are_reviewed_and_no_narrower_one_escapes_it() -> None:
     (suggestion,) = suggest(history([{"path": f"/srv/r-{n}.txt"} for n in range(10, 22)]), now=START + 9e4)
     rule = suggestion.rule
-    assert rule.limits.review == 0.02
-    assert read_rules(write_rules([rule]))[0].limits.review == 0.02
-    for share, wider in ((0.0, "limits.review"), (0.5, "limits.review"), (0.01, None), (0.02, None)):
-        narrowed = replace(rule, limits=replace(rule.limits, review=share))
+    assert rule.limits.review_share == 0.02
+    assert read_rules(write_rules([rule]))[0].limits.review_share == 0.02
+    for share, wider in (
+        (0.0, "limits.review_share"),
+        (0.5, "limits.review_share"),
+        (0.01, None),
+        (0.02, None),
+    ):
+        narrowed = replace(rule, limits=replace(rule.limits, review_share=share))
         assert find_wider_part(narrowed, rule) == wider
 
 
 @pytest.mark.parametrize("share", ["-0.1", "1.5", "true", "often"])
 def test_the_share_has_bounds(share: str) -> None:
     with pytest.raises((UsageError, InvalidPattern), match=r"review.*must be a number from 0 to 1"):
-        read_rules(f"rules: [{{name: a, decision: approve, limits: {{review: {share}}}}}]")
+        read_rules(f"rules: [{{name: a, decision: approve, limits: {{review_share: {share}}}}}]")
 
 
 def test_an_objection_to_what_a_rule_approved_counts_as_a_rejection_once() -> None:

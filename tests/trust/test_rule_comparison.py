@@ -80,8 +80,8 @@ def test_hours_and_ends_are_compared_at_their_own_times() -> None:
     found = diff(day, longer, now=START - 8 * 3600)
     assert [(each.old.decision, each.new.decision) for each in found.calls] == [("ask", "approve")]
     check_calls_are_real(found, day, longer)
-    ends = NARROW.replace("}}]", "}, limits: {expires: '2030-01-01T00:00:00Z'}}]")
-    assert diff(ends, NARROW).changes[0].wider == "limits.expires"
+    ends = NARROW.replace("}}]", "}, limits: {expires_at: '2030-01-01T00:00:00Z'}}]")
+    assert diff(ends, NARROW).changes[0].wider == "limits.expires_at"
     assert diff(ends, NARROW).calls[0].at == 1_893_456_000.0
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from moot.errors import UsageError
 from moot.trust.conditions import Hours, Range
-from moot.trust.rule_yaml import read_rules, rule_as_json, rule_of_json, write_rules
+from moot.trust.rule_yaml import LIMIT_KEYS, read_rules, rule_as_json, rule_of_json, write_rules
 from moot.trust.rules import Rule, RuleLimits, RuleOrigin
 from tests.rows import for_each_row
 
@@ -28,7 +28,7 @@ rules:
     hours: 09:00-17:00 Europe/Berlin
     after: 2026-01-01T00:00:00Z
     before: 2027-01-01T00:00:00Z
-    limits: {count: 20, per: 1h, expires: 2026-12-31T00:00:00Z, while_present: alice, check: 0.05}
+    limits: {count: 20, per: 1h, expires_at: 2026-12-31T00:00:00Z, while_present: alice, check_share: 0.05}
     origin: {suggestion: s-1, accepted_by: alice, accepted: 2026-11-15T09:00:00Z}
   - name: never
     decision: reject
@@ -55,6 +55,15 @@ def test_what_is_written_is_what_was_read() -> None:
     assert [rule_of_json(rule_as_json(rule)) for rule in rules] == list(rules)
 
 
+def test_a_rule_as_0_1_wrote_it_has_the_same_limits() -> None:
+    """A data folder and a journal of 0.1 still open; what is written has the names of today."""
+    of_0_1 = FULL.replace("expires_at:", "expires:").replace("check_share: 0.05", "check: 0.05, review: 0.02")
+    limits = read_rules(of_0_1)[0].limits
+    assert limits == RuleLimits(20, 3600.0, 1798675200.0, ("alice",), 0.05, 0.02)
+    written = rule_as_json(read_rules(of_0_1)[0])["limits"]
+    assert set(written) == set(LIMIT_KEYS)
+
+
 @for_each_row(
     ("text", "place"),
     [
@@ -71,7 +80,8 @@ def test_what_is_written_is_what_was_read() -> None:
             "rules: [{name: a, decision: ask, limits: {maximum: 3}}]",
             "rules[0].limits.maximum is not a known key",
         ),
-        ("rules: [{name: a, decision: ask, limits: {check: 2}}]", "rules[0].limits.check"),
+        ("rules: [{name: a, decision: ask, limits: {check_share: 2}}]", "rules[0].limits.check_share"),
+        ("rules: [{name: a, decision: ask, limits: {check: 1, check_share: 0}}]", "rules[0].limits.check"),
         ("rules: [{name: a, decision: ask, limits: {while_present: 3}}]", "rules[0].limits.while_present"),
         ("rules: [{name: a, decision: ask, range: {x: [3, 1]}}]", "rules[0].range.x"),
         ("rules: [{name: a, decision: ask, range: {x: {y: [true, 1]}}}]", "rules[0].range.x.y"),
@@ -122,10 +132,11 @@ _rules = st.builds(
     extra_arguments=st.booleans(),
     limits=st.builds(
         RuleLimits,
-        count=st.integers(1, 1000),
-        seconds=st.integers(1, 10**5).map(float),
-        expires=st.none() | st.integers(0, 2**32).map(float),
-        check=st.floats(0, 1),
+        max_decisions=st.integers(1, 1000),
+        per_seconds=st.integers(1, 10**5).map(float),
+        expires_at=st.none() | st.integers(0, 2**32).map(float),
+        check_share=st.floats(0, 1),
+        review_share=st.floats(0, 1),
     ),
     origin=st.builds(RuleOrigin, suggestion=st.none() | _names, accepted_by=st.none() | _names),
     words=st.text(max_size=30),

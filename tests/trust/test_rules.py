@@ -169,7 +169,7 @@ def test_before_and_after_bound_a_rule_in_time() -> None:
 
 
 def test_a_used_up_limit_asks_and_no_wider_rule_undoes_it() -> None:
-    limited = replace(REPORTS, limits=RuleLimits(count=2, seconds=60.0))
+    limited = replace(REPORTS, limits=RuleLimits(max_decisions=2, per_seconds=60.0))
     wider = Rule(name="wider", decision="approve", extra_arguments=True)
     acts = {"reports": [START - 50.0, START - 10.0]}
     verdict = evaluate([limited, wider], call(_write()), START, times=acts)
@@ -185,7 +185,7 @@ def test_a_rule_for_when_somebody_is_here_asks_when_they_are_not() -> None:
 
 
 def test_an_expired_rule_is_not_there_and_a_suspended_one_asks() -> None:
-    expired = replace(REPORTS, limits=RuleLimits(expires=START))
+    expired = replace(REPORTS, limits=RuleLimits(expires_at=START))
     assert evaluate([expired], call(_write()), START).rule is None
     verdict = evaluate([REPORTS], call(_write()), START, suspended={"reports": "alice said no"})
     assert (verdict.decision, verdict.why) == ("ask", "rule reports is suspended: alice said no")
@@ -193,7 +193,7 @@ def test_an_expired_rule_is_not_there_and_a_suspended_one_asks() -> None:
 
 def test_nobody_approves_their_own_and_some_are_left_to_people() -> None:
     assert evaluate([REPORTS], call(_write()), START, me="agent").decision == "ask"
-    checked = replace(REPORTS, limits=RuleLimits(check=0.1))
+    checked = replace(REPORTS, limits=RuleLimits(check_share=0.1))
     assert evaluate([checked], call(_write()), START, draw=0.05).decision == "ask"
     assert evaluate([checked], call(_write()), START, draw=0.5).decision == "approve"
 

@@ -140,7 +140,7 @@ async def test_an_expired_rule_does_not_revive_when_the_clock_is_set_back(tmp_pa
 
         async def give_end(days: float) -> None:
             (rule,) = here.store.rules
-            limits = replace(rule.limits, expires=float(int(time.time() + days * DAY)))
+            limits = replace(rule.limits, expires_at=float(int(time.time() + days * DAY)))
             here.store.rules_file.write_text(write_rules([replace(rule, limits=limits)]))
             await until(lambda: here.store.rules[0].limits == limits)
 

@@ -175,7 +175,7 @@ def test_one_budget_holds_for_all_rules_and_survives_a_restart() -> None:
     assert not tally.is_used_up(Budget(5, 60.0), at)
     assert not tally.is_used_up(Budget(4, 60.0), at + 61)
     assert (tally.count("r0"), tally.count("r9")) == (2, 0)
-    limited = replace(REPORTS, name="r0", limits=RuleLimits(count=3, seconds=60.0))
+    limited = replace(REPORTS, name="r0", limits=RuleLimits(max_decisions=3, per_seconds=60.0))
     assert (tally.remaining(limited, at), tally.remaining(REPORTS, at)) == (1, None)
     # A clock that was set back gives nobody more decisions.
     assert tally.remaining(limited, at - 3_600) == 1
@@ -196,7 +196,7 @@ def test_why_something_was_done() -> None:
 
 def test_why_something_was_not_done() -> None:
     case = call({"path": "/etc/x", "mode": "x"})
-    expired = replace(REPORTS, name="old", limits=RuleLimits(expires=START))
+    expired = replace(REPORTS, name="old", limits=RuleLimits(expires_at=START))
     found = explain(Decision(case), [REPORTS, expired], START)
     assert found.outcome.endswith("the proposal is pending.")
     assert found.verdict.why == "no rule matches"

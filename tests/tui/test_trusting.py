@@ -128,7 +128,7 @@ async def test_less_is_accepted_and_more_is_refused_in_the_approvers_words(tmp_p
         line = f"/accept {name} --set '{setting}' count=3 while_present=alice"
         await says(pilot, line, "active")
         (rule,) = here.store.rules
-        assert (rule.limits.count, rule.limits.while_present) == (3, ("alice",))
+        assert (rule.limits.max_decisions, rule.limits.while_present) == (3, ("alice",))
         here.mood = "reject"
         assert await here.write("reports/day-11.md") == "by approver"
         assert await here.write("reports/day-12.md") == "no, bob"

@@ -153,7 +153,9 @@ class Adapter:
         # Before any file is touched: it tells whether another adapter uses this data.
         await stack.enter_async_context(control_socket(settings.control, handlers))
         use_folder(settings.store, option="store:")
-        self.store = EventStore.open(settings.store, StoreLimits(seen_ids=settings.limits.max_seen_events))
+        self.store = EventStore.open(
+            settings.store, StoreLimits(max_seen_ids=settings.limits.max_seen_events)
+        )
         stack.push_async_callback(self.store.close)
         self.registry = ContractRegistry.open(settings.store)
         self.registry.vectors.settings = settings.search

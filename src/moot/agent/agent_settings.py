@@ -45,10 +45,10 @@ class AgentLimits(msgspec.Struct, frozen=True, kw_only=True):
     missed_seconds: float = 300.0
     # How long a turn waits for the tools of a server that has just joined and not told them yet.
     list_seconds: float = 10.0
-    # The context of the model; it is compacted at `compact_at` of it (MEW 3.9.5).
+    # The context of the model; it is compacted at `compact_at_share` of it (MEW 3.9.5).
     context_tokens: int = 32_000
-    compact_at: float = 0.9
-    report_at: float = 0.8
+    compact_at_share: float = 0.9
+    report_at_share: float = 0.8
     # Characters of one tool's answer that the model is shown; the space has all of it.
     result_chars: int = 20_000
     # Tools that the model is shown at once: most endpoints stop at 128.

@@ -62,8 +62,8 @@ class Agent:
         self.spending = Spending(model.settings, limits, file=spending_file)
         self.transcript = Transcript(
             max_tokens=limits.context_tokens,
-            compact_at=limits.compact_at,
-            report_at=limits.report_at,
+            compact_at_share=limits.compact_at_share,
+            report_at_share=limits.report_at_share,
             summarise=self._summarise,
         )
         self.controls = AgentControls(self.transcript, self._metrics, self.drop_turns)

@@ -125,8 +125,8 @@ async def discover(endpoint: str, policy: FetchPolicy, lookup: Lookup) -> Discov
             notes.append(str(fault))
     url = _document_url(name, record, policy)
     document_policy = FetchPolicy(
-        seconds=policy.seconds,
-        bytes=min(policy.bytes, MAX_DOCUMENT_BYTES),
+        timeout_seconds=policy.timeout_seconds,
+        max_bytes=min(policy.max_bytes, MAX_DOCUMENT_BYTES),
         allow_private=policy.allow_private,
         ca_file=policy.ca_file,
         resolve=policy.resolve,

@@ -28,8 +28,8 @@ class FetchPolicy:
     """How far fetches go. `ca_file` are authorities beside which no other counts; None: the system's."""
 
     # Name, connection and answer together.
-    seconds: float = 15.0
-    bytes: int = 8 << 20
+    timeout_seconds: float = 15.0
+    max_bytes: int = 8 << 20
     # Also lets plain HTTP through, to loopback addresses only.
     allow_private: bool = False
     ca_file: Path | None = None
@@ -40,7 +40,7 @@ class FetchPolicy:
         return await connect_checked(
             host,
             port,
-            timeout_seconds=self.seconds,
+            timeout_seconds=self.timeout_seconds,
             allow_private=self.allow_private,
             resolve=self.resolve,
         )
@@ -73,13 +73,13 @@ async def fetch_json(url: str, reach: FetchPolicy) -> Json:
         response = await fetch(
             url,
             headers={},
-            timeout_seconds=reach.seconds,
-            max_bytes=reach.bytes,
+            timeout_seconds=reach.timeout_seconds,
+            max_bytes=reach.max_bytes,
             tls=tls_context(reach.ca_file) if parts.scheme == "https" else None,
             open_socket=reach.open_socket,
         )
     except ResponseTooLarge:
-        raise BadDocument(f"{_shown(url)} is larger than {reach.bytes} bytes") from None
+        raise BadDocument(f"{_shown(url)} is larger than {reach.max_bytes} bytes") from None
     if 300 <= response.status < 400:
         raise BadDocument(f"{_shown(url)} redirects, and redirects are not followed: serve it there itself")
     if response.status != 200:

@@ -99,7 +99,7 @@ class RelaySession:
             limits=limits,
             open_socket=None
             if policy is None
-            else replace(policy, seconds=limits.connect_seconds).open_socket,
+            else replace(policy, timeout_seconds=limits.connect_seconds).open_socket,
             tls=None if ca_file is None else tls_context(ca_file),
         )
 

@@ -353,7 +353,7 @@ def tls_files(tls: TlsConfig) -> TlsFiles:
 
 def _socket_settings(config: GatewayConfig) -> SocketSettings:
     outbox = OutboxLimits(
-        bytes=config.outbox_bytes, messages=config.outbox_messages, seconds=config.outbox_seconds
+        max_bytes=config.outbox_bytes, max_messages=config.outbox_messages, max_seconds=config.outbox_seconds
     )
     return SocketSettings(
         join_seconds=config.join_seconds,

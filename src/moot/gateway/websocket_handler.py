@@ -200,7 +200,7 @@ class MemberSocket:
         self._outbox.pause(loop.time())
         if self._full_timer is None:
             # Also when nothing more is said: whoever took nothing for so long is stuck.
-            seconds = self._upgrade_handler.settings.outbox.seconds
+            seconds = self._upgrade_handler.settings.outbox.max_seconds
             stuck = f"{seconds:g} s behind, the most that outbox_seconds allows"
             self._full_timer = loop.call_later(seconds, self._disconnect_slow, stuck)
 

@@ -20,9 +20,9 @@ import msgspec
 class OutboxLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How far behind one reader may be."""
 
-    bytes: int = 1 << 20
-    messages: int = 4_096
-    seconds: float = 10.0
+    max_bytes: int = 1 << 20
+    max_messages: int = 4_096
+    max_seconds: float = 10.0
 
 
 class SocketWriter(Protocol):
@@ -133,12 +133,12 @@ class Outbox:
         self._counted = len(self.pending)
         waiting, messages = self.waiting_bytes, self.waiting_messages
         limits, since = self.limits, self._full_since or now
-        if waiting > limits.bytes:
-            self.on_slow(f"{waiting} bytes behind, more than outbox_bytes {limits.bytes}")
-        elif messages > limits.messages:
-            self.on_slow(f"{messages} messages behind, more than outbox_messages {limits.messages}")
-        elif now - since > limits.seconds:
-            self.on_slow(f"{now - since:.0f} s behind, more than outbox_seconds {limits.seconds:g}")
+        if waiting > limits.max_bytes:
+            self.on_slow(f"{waiting} bytes behind, more than outbox_bytes {limits.max_bytes}")
+        elif messages > limits.max_messages:
+            self.on_slow(f"{messages} messages behind, more than outbox_messages {limits.max_messages}")
+        elif now - since > limits.max_seconds:
+            self.on_slow(f"{now - since:.0f} s behind, more than outbox_seconds {limits.max_seconds:g}")
 
 
 class Outgoing:

@@ -83,9 +83,9 @@ class RelayClientState:
         self.subscriptions: dict[str, ClientSubscription] = {}
         self.unconfirmed = 0
         self.is_gone = False
-        self.events = TokenBucket(limits.events_per_second, limits.burst_events, now)
-        self.requests = TokenBucket(limits.requests_per_second, limits.burst_requests, now)
-        self.faults = TokenBucket(limits.faults_per_second, limits.burst_faults, now)
+        self.events = TokenBucket(limits.events_per_second, limits.max_burst_events, now)
+        self.requests = TokenBucket(limits.requests_per_second, limits.max_burst_requests, now)
+        self.faults = TokenBucket(limits.faults_per_second, limits.max_burst_faults, now)
 
 
 class ClientSubscription:
@@ -128,7 +128,7 @@ class Relay:
         self._start = start
         self._index: FilterIndex[ClientSubscription] = FilterIndex()
         self._senders = token_buckets(
-            limits.sender_events_per_second, limits.sender_burst_events, max_keys=limits.max_senders
+            limits.sender_events_per_second, limits.max_sender_burst_events, max_keys=limits.max_senders
         )
 
     def add_client(self, client: RelayClientState) -> None:

@@ -86,7 +86,7 @@ class RelaySocket:
         self._writable.clear()
         self._outbox.pause(loop.time())
         if self._full_timer is None:
-            seconds = self._server.settings.outbox.seconds
+            seconds = self._server.settings.outbox.max_seconds
             # Also without new messages: a client that reads nothing for so long is stuck.
             self._full_timer = loop.call_later(
                 seconds, self._too_slow, f"{seconds:g} s behind, the limit of outbox_seconds"

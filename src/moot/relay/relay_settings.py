@@ -23,7 +23,7 @@ DEFAULT_PORT = 8764
 DEFAULT_STORE = StoreLimits()
 DEFAULT_CONNECTIONS = ConnectionLimits(max_connections=10_000)
 # Four of the largest events, or ten seconds without reading.
-DEFAULT_OUTBOX = OutboxLimits(bytes=4 << 20, messages=8_192, seconds=10.0)
+DEFAULT_OUTBOX = OutboxLimits(max_bytes=4 << 20, max_messages=8_192, max_seconds=10.0)
 # Room for the message around the largest event.
 DEFAULT_SOCKETS = SocketLimits(message_bytes=MAX_EVENT_BYTES + 1_024)
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -35,20 +35,20 @@ class RelayLimits:
 
     # Verifying takes some 100 µs: a connection at this rate uses a twentieth of a core. 0: no limit.
     events_per_second: float = 500.0
-    burst_events: int = 2_000
+    max_burst_events: int = 2_000
     # Of one key, over all its connections. 0: no limit.
     sender_events_per_second: float = 500.0
-    sender_burst_events: int = 2_000
+    max_sender_burst_events: int = 2_000
     # Keys whose rate is tracked; the one that was idle longest is dropped first.
     max_senders: int = 50_000
     # Events of one connection that are not committed yet.
     max_unconfirmed_events: int = 4_096
     # REQ, CLOSE and AUTH.
     requests_per_second: float = 20.0
-    burst_requests: int = 100
+    max_burst_requests: int = 100
     # Invalid messages, events and proofs; beyond it the connection is closed with 1008.
     faults_per_second: float = 5.0
-    burst_faults: int = 50
+    max_burst_faults: int = 50
     max_subscriptions: int = 32
     max_subscription_id_chars: int = 64
     max_filters: int = 8

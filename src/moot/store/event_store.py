@@ -48,12 +48,12 @@ class StoreLimits:
     """How much is kept before new events are refused."""
 
     # About 2 GB at 2 KB each; a million open ids is also what a receiver remembers.
-    events: int = 1_000_000
+    max_events: int = 1_000_000
     # The file without its free pages.
-    bytes: int = 4 << 30
+    max_bytes: int = 4 << 30
     # A tenth of all: no single key can fill the store.
-    events_per_sender: int = 100_000
-    seen_ids: int = MAX_LIVE_IDS
+    max_events_per_sender: int = 100_000
+    max_seen_ids: int = MAX_LIVE_IDS
 
 
 class StoreStats(NamedTuple):
@@ -84,7 +84,7 @@ class EventStore:
         self._writer = EventWriter(writing, asyncio.get_running_loop())
         self._reading = connect_reading(self.path)
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="events-read")
-        self.seen_ids: Final = StoredSeenIds(self._writer, limit=limits.seen_ids)
+        self.seen_ids: Final = StoredSeenIds(self._writer, limit=limits.max_seen_ids)
         self.seen_ids.restore(self._reading, now)
         self._next_seq = last_seq(self._reading) + 1
         self._by_sender: Counter[str] = Counter(
@@ -215,9 +215,9 @@ class EventStore:
     def _has_room(self, sender: str) -> bool:
         limits = self.limits
         return (
-            self._events < limits.events
-            and self._bytes < limits.bytes
-            and self._by_sender[sender] < limits.events_per_sender
+            self._events < limits.max_events
+            and self._bytes < limits.max_bytes
+            and self._by_sender[sender] < limits.max_events_per_sender
         )
 
     def _counted(self, row: EventRow, settled: Callable[[Added, int], None]) -> Settled:

@@ -131,8 +131,8 @@ class ApproverStatus:
             "budget": None
             if (budget := approver.settings.budget) is None
             else {
-                "count": budget.count,
-                "seconds": budget.seconds,
+                "count": budget.max_decisions,
+                "seconds": budget.per_seconds,
                 "left": approver.tally.remaining_of(budget, approver.uses_clock()),
             },
             # Included in `hits`, though perhaps received after this: decisions are counted before they are

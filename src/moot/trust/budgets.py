@@ -16,10 +16,10 @@ MAX_DECISIONS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """At most `count` automatic decisions in `seconds`, by all rules together."""
+    """At most `max_decisions` automatic decisions in `per_seconds`, by all rules together."""
 
-    count: int
-    seconds: float
+    max_decisions: int
+    per_seconds: float
 
 
 class UseTally:
@@ -57,15 +57,15 @@ class UseTally:
         """How many decisions all rules together have left."""
         used = 0
         for at in reversed(self._all):
-            if at <= now - budget.seconds:
+            if at <= now - budget.per_seconds:
                 break
             used += 1
-        return max(0, budget.count - used)
+        return max(0, budget.max_decisions - used)
 
     def remaining(self, rule: Rule, now: float) -> int | None:
         """How many decisions the rule has left before its limit; None without one."""
         limits = rule.limits
-        if limits.count is None:
+        if limits.max_decisions is None:
             return None
-        used = count_recent(self._times.get(rule.name, ()), limits.seconds, now)
-        return max(0, limits.count - used)
+        used = count_recent(self._times.get(rule.name, ()), limits.per_seconds, now)
+        return max(0, limits.max_decisions - used)

@@ -84,7 +84,12 @@ def _decides_first(earlier: Rule, rule: Rule) -> bool:
         return earlier.decision != "reject"
     # An approving rule whose limit is used up asks, and a wider one below must not undo that.
     limits = earlier.limits
-    limited = limits.count is not None or limits.check > 0 or limits.review > 0 or bool(limits.while_present)
+    limited = (
+        limits.max_decisions is not None
+        or limits.check_share > 0
+        or limits.review_share > 0
+        or bool(limits.while_present)
+    )
     return earlier.decision != "approve" or limited
 
 
@@ -95,7 +100,7 @@ def _policy(rule: Rule, condition: _Condition, unless: Sequence[str]) -> str:
         clauses += ["!context.rejected_before"]
     limits = rule.limits
     clauses += [f"context.present.contains({_text(name)})" for name in limits.while_present]
-    if limits.count is not None or limits.check or limits.review:
+    if limits.max_decisions is not None or limits.check_share or limits.review_share:
         clauses.append(f"context.within_limits.contains({_text(rule.name)})")
     when = " &&\n  ".join(clauses) or "true"
     excluded = "".join(f"\nunless {{\n  {each}\n}}" for each in unless)
@@ -145,7 +150,7 @@ def _parts(rule: Rule) -> Iterator[tuple[str, Iterator[str]]]:
             yield key, _hours(hours)
     if rule.after is not None:
         yield "after", iter([f"context.now >= {_time(rule.after)}"])
-    for moment in (rule.before, rule.limits.expires):
+    for moment in (rule.before, rule.limits.expires_at):
         if moment is not None:
             yield "before", iter([f"context.now < {_time(moment)}"])
 

@@ -160,7 +160,7 @@ def _others(case: Case, rules: Sequence[Rule], now: float, verdict: RuleVerdict)
     for position, rule in enumerate(rules):
         if rule is verdict.rule:
             continue
-        expires = rule.limits.expires
+        expires = rule.limits.expires_at
         if expires is not None and now >= expires:
             misses.append((0, position, f"{rule.name} expired on {rfc3339(expires)}"))
             continue

@@ -169,7 +169,7 @@ def suggest(
     lessons = [decision for decision in history if _counts(decision, settings)]
     kinds = _kinds(lessons[-settings.max_decisions :], schemas)
     search = _search_cells(kinds, settings)
-    alive = tuple(rule for rule in rules if rule.limits.expires is None or now < rule.limits.expires)
+    alive = tuple(rule for rule in rules if rule.limits.expires_at is None or now < rule.limits.expires_at)
     broken = tuple(rule for rule in alive if rule.name in suspended and _is_contradicted(rule, history))
     alive = tuple(rule for rule in alive if rule not in broken)
     known = (*alive, *dismissed)
@@ -382,11 +382,11 @@ def _suggestion(
     digest = hashlib.sha256(canonical(bare)).hexdigest()[:8]
     id = f"s-{digest}"
     limits = RuleLimits(
-        count=_hourly_limit(covered, settings),
-        seconds=3600.0,
-        expires=float(round(now + settings.expires_days * 86_400)),
-        check=settings.check_share,
-        review=settings.review_share if cell.rule.decision == "approve" else 0.0,
+        max_decisions=_hourly_limit(covered, settings),
+        per_seconds=3600.0,
+        expires_at=float(round(now + settings.expires_days * 86_400)),
+        check_share=settings.check_share,
+        review_share=settings.review_share if cell.rule.decision == "approve" else 0.0,
     )
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{kind.tool or kind.method}-{kind.proposer}")[:54].strip("-._")
     words = describe_rule(cell.rule, cell.parts)

@@ -87,17 +87,19 @@ def _wider_time_or_limit(edited: Rule, suggested: Rule) -> str | None:
         return "before"
     mine, theirs = edited.limits, suggested.limits
     # Not compared as rates: 240 a day may all come in one hour.
-    if theirs.count is not None and (
-        mine.count is None or mine.count > theirs.count or mine.seconds < theirs.seconds
+    if theirs.max_decisions is not None and (
+        mine.max_decisions is None
+        or mine.max_decisions > theirs.max_decisions
+        or mine.per_seconds < theirs.per_seconds
     ):
         return "limits.count"
-    if theirs.expires is not None and (mine.expires is None or mine.expires > theirs.expires):
-        return "limits.expires"
+    if theirs.expires_at is not None and (mine.expires_at is None or mine.expires_at > theirs.expires_at):
+        return "limits.expires_at"
     if not set(theirs.while_present) <= set(mine.while_present):
         return "limits.while_present"
-    if theirs.review and not 0 < mine.review <= theirs.review:
-        return "limits.review"
-    return "limits.check" if mine.check < theirs.check else None
+    if theirs.review_share and not 0 < mine.review_share <= theirs.review_share:
+        return "limits.review_share"
+    return "limits.check_share" if mine.check_share < theirs.check_share else None
 
 
 def _patterns(rule: Rule) -> dict[str, Json]:

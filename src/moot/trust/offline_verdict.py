@@ -93,6 +93,6 @@ def _notes(verdict: RuleVerdict) -> list[str]:
         verb = "is" if len(limits.while_present) == 1 else "are"
         names = join_names(limits.while_present)
         notes.append(f"Only while {names} {verb} present; who is present is not known here.")
-    if limits.check:
-        notes.append(f"{limits.check:.0%} of such proposals are left to people as spot checks.")
+    if limits.check_share:
+        notes.append(f"{limits.check_share:.0%} of such proposals are left to people as spot checks.")
     return [*notes, _BUDGET_NOTE]

@@ -117,9 +117,9 @@ def grant_of(rule: Rule, step: Step = "arguments") -> RuleGrant | None:
     slots = [slot.kind for values in rule.values.values() for each in values.templates for slot in each.slots]
     if step == "arguments" and not {"name", "file", "path"}.isdisjoint(slots):
         loses.append("names that rules leave to people (such as secrets or main) are allowed too")
-    if rule.limits.count is not None:
+    if rule.limits.max_decisions is not None:
         loses.append("the number of calls is not limited")
-    if rule.limits.expires is not None:
+    if rule.limits.expires_at is not None:
         loses.append("it does not expire")
     if rule.limits.while_present:
         loses.append(f"it also applies while {join_names(rule.limits.while_present)} is away")

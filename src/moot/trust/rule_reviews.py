@@ -1,7 +1,7 @@
 """What rules decided and nobody has looked at yet: reviews.jsonl in the approver's folder.
 
-A rule with `limits.review` has people look at what it decided, some decisions at a time: a review is due when
-the decisions that nobody reviewed are more than this share of the reviewed ones, and at least
+A rule with `limits.review_share` has people look at what it decided, some decisions at a time: a review is
+due when the decisions that nobody reviewed are more than this share of the reviewed ones, and at least
 `MIN_DECISIONS`. If nobody looks, the rule decides until there are `MAX_REVIEWS` times as many, and then
 leaves proposals to people. So a policy that changes is noticed after few decisions, and the more a rule has
 proved right, the rarer it is looked at.
@@ -68,7 +68,7 @@ class RuleReviews:
 
     def note(self, rule: Rule, id: str, at: float) -> bool:
         """Note a decision before it is sent; returns whether it may be."""
-        if not rule.limits.review:
+        if not rule.limits.review_share:
             return True
         if not self._write({"rule": rule.name, "decided": id, "at": at}):
             return False
@@ -79,25 +79,27 @@ class RuleReviews:
         """Why rules decide nothing until somebody has reviewed what they decided, as `evaluate` takes it."""
         found = {}
         for rule in rules:
-            if rule.limits.review and self.left(rule) == 0:
+            if rule.limits.review_share and self.left(rule) == 0:
                 count = len(self._unreviewed.get(rule.name, ()))
                 found[rule.name] = f"nobody has reviewed its last {count} decisions"
-            elif rule.limits.review and self._fault is not None and not self._write({}):
+            elif rule.limits.review_share and self._fault is not None and not self._write({}):
                 found[rule.name] = f"what it decides cannot be noted for a review: {self._fault}"
         return found
 
     def left(self, rule: Rule) -> int | None:
         """How many decisions it has left until somebody must have reviewed some; None without reviews."""
-        if not rule.limits.review:
+        if not rule.limits.review_share:
             return None
         return max(0, MAX_REVIEWS * self._batch(rule) - len(self._unreviewed.get(rule.name, ())))
 
     def is_due(self, rule: Rule) -> bool:
         """Whether people should look at what it decided."""
-        return bool(rule.limits.review) and len(self._unreviewed.get(rule.name, ())) >= self._batch(rule)
+        return bool(rule.limits.review_share) and len(self._unreviewed.get(rule.name, ())) >= self._batch(
+            rule
+        )
 
     def _batch(self, rule: Rule) -> int:
-        return max(MIN_DECISIONS, int(rule.limits.review * self._reviewed.get(rule.name, 0)))
+        return max(MIN_DECISIONS, int(rule.limits.review_share * self._reviewed.get(rule.name, 0)))
 
     # Reviewing
 

@@ -79,8 +79,8 @@ def template_text(values: ValuePattern) -> str:
 def _limits_text(rule: Rule) -> str:
     limits = rule.limits
     text = ""
-    if limits.count is not None:
-        text += f"; at most {limits.count} times in {limits.seconds / 60:g} minutes"
+    if limits.max_decisions is not None:
+        text += f"; at most {limits.max_decisions} times in {limits.per_seconds / 60:g} minutes"
     if limits.while_present:
         verb = "is" if len(limits.while_present) == 1 else "are"
         text += f"; only while {join_names(limits.while_present)} {verb} present"

@@ -11,7 +11,7 @@
         range: {size: [1, 4096]}
         shell: {command: [git status, "git log -n <1..50>"]}
         hours: 09:00-17:00
-        limits: {count: 20, per: 1h, expires: 2027-01-01T00:00:00Z, while_present: alice}
+        limits: {count: 20, per: 1h, expires_at: 2027-01-01T00:00:00Z, while_present: alice}
         origin: {suggestion: s-1, accepted_by: alice, accepted: 2026-11-15T09:00:00Z}
 
 `tests` beside `rules` is read by `rule_tests`, and decides nothing. `accepting_people: 2` is how many people
@@ -64,7 +64,9 @@ RULE_KEYS: Final = (
     "limits",
     "origin",
 )
-LIMIT_KEYS: Final = ("count", "per", "expires", "while_present", "check", "review")
+LIMIT_KEYS: Final = ("count", "per", "expires_at", "while_present", "check_share", "review_share")
+# As 0.1 wrote them, in rule files and in journals.
+_LIMIT_KEYS_OF_0_1: Final = {"expires": "expires_at", "check": "check_share", "review": "review_share"}
 _ORIGIN_KEYS: Final = ("suggestion", "accepted_by", "accepted", "seconded_by")
 
 T = TypeVar("T")
@@ -154,25 +156,31 @@ def rule_of_json(value: Json, where: str = "rule") -> Rule:
 def _limits(value: Json, where: str) -> RuleLimits:
     if value is None:
         return RuleLimits()
-    fields = _mapping(value, where, LIMIT_KEYS)
+    fields = _mapping(value, where, (*LIMIT_KEYS, *_LIMIT_KEYS_OF_0_1))
+    for old, new in _LIMIT_KEYS_OF_0_1.items():
+        if old in fields and new in fields:
+            raise _error(f"{where}.{old}", f"is the former name of {new}; write it once")
+    fields = {_LIMIT_KEYS_OF_0_1.get(key, key): each for key, each in fields.items()}
     count = fields.get("count")
     if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
         raise _error(f"{where}.count", "must be a whole number of at least 1")
     if ("per" in fields) != (count is not None):
         raise _error(where, "needs count and per together, as in {count: 20, per: 1h}")
-    check = _share(fields, "check", where, "the share of matches left to people as a spot check")
-    review = _share(fields, "review", where, "the share of its decisions that may be unreviewed")
+    check = _share(fields, "check_share", where, "the share of matches left to people as a spot check")
+    review = _share(fields, "review_share", where, "the share of its decisions that may be unreviewed")
     present = fields.get("while_present", [])
     present = [present] if isinstance(present, str) else present
     if not isinstance(present, list) or not all(isinstance(name, str) and name for name in present):
         raise _error(f"{where}.while_present", "must be the name of a member, or a list of names")
     return RuleLimits(
-        count=count,
-        seconds=read_duration(fields["per"], f"{where}.per") if "per" in fields else RuleLimits().seconds,
-        expires=_optional(fields.get("expires"), read_time, f"{where}.expires"),
+        max_decisions=count,
+        per_seconds=read_duration(fields["per"], f"{where}.per")
+        if "per" in fields
+        else RuleLimits().per_seconds,
+        expires_at=_optional(fields.get("expires_at"), read_time, f"{where}.expires_at"),
         while_present=tuple(present),
-        check=check,
-        review=review,
+        check_share=check,
+        review_share=review,
     )
 
 
@@ -370,16 +378,16 @@ def rule_as_json(rule: Rule) -> dict[str, Json]:
 
 def _limits_as_json(limits: RuleLimits) -> dict[str, Json]:
     written: dict[str, Json] = {}
-    if limits.count is not None:
-        written |= {"count": limits.count, "per": _duration_text(limits.seconds)}
-    if limits.expires is not None:
-        written["expires"] = rfc3339(limits.expires)
+    if limits.max_decisions is not None:
+        written |= {"count": limits.max_decisions, "per": _duration_text(limits.per_seconds)}
+    if limits.expires_at is not None:
+        written["expires_at"] = rfc3339(limits.expires_at)
     if limits.while_present:
         written["while_present"] = list(limits.while_present)
-    if limits.check:
-        written["check"] = limits.check
-    if limits.review:
-        written["review"] = limits.review
+    if limits.check_share:
+        written["check_share"] = limits.check_share
+    if limits.review_share:
+        written["review_share"] = limits.review_share
     return written
 
 

@@ -38,18 +38,18 @@ _NO_REASONS: Final[Mapping[str, str]] = {}
 
 @dataclass(frozen=True, slots=True)
 class RuleLimits:
-    """At most `count` decisions in `seconds`; `check` is the share of matches that people still decide.
+    """At most `max_decisions` in `per_seconds`; people still decide `check_share` of the matches.
 
-    `review` is the share of its decisions that may be unreviewed before people are asked to look at them
-    (`rule_reviews`); 0 if nobody has to.
+    `review_share` is the share of its decisions that may be unreviewed before people are asked to look at
+    them (`rule_reviews`); 0 if nobody has to.
     """
 
-    count: int | None = None
-    seconds: float = 3600.0
-    expires: float | None = None
+    max_decisions: int | None = None
+    per_seconds: float = 3600.0
+    expires_at: float | None = None
     while_present: tuple[str, ...] = ()
-    check: float = 0.0
-    review: float = 0.0
+    check_share: float = 0.0
+    review_share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Rule:
     @property
     def ends_at(self) -> float | None:
         """From when on it decides nothing any more; None if it has no end."""
-        return min((each for each in (self.limits.expires, self.before) if each is not None), default=None)
+        return min((each for each in (self.limits.expires_at, self.before) if each is not None), default=None)
 
     def has_ended(self, now: float) -> bool:
         return self.ends_at is not None and now >= self.ends_at
@@ -326,7 +326,7 @@ def evaluate(
     the rules that expired before, whatever the clock says now, `paused` why rules wait for a review.
     """
     for position, rule in enumerate(rules):
-        expires = rule.limits.expires
+        expires = rule.limits.expires_at
         over = rule.name in expired or (expires is not None and now >= expires)
         if over or not rule.matches(case, now):
             continue
@@ -350,7 +350,7 @@ def evaluate(
             return RuleVerdict("ask", rule, f"rule {rule.name} matches, but {paused[rule.name]}")
         if used_up:
             return RuleVerdict("ask", rule, f"rule {rule.name} matches, but {used_up}")
-        if draw < rule.limits.check:
+        if draw < rule.limits.check_share:
             return RuleVerdict("ask", rule, f"rule {rule.name} matches; this one is a spot check by people")
         return RuleVerdict(rule.decision, rule, f"rule {rule.name} matches")
     return RuleVerdict("ask", None, "no rule matches")
@@ -364,7 +364,7 @@ def call_key(case: Case) -> bytes:
 
 def _equally_broad_rejection(rules: Sequence[Rule], approving: Rule, case: Case, now: float) -> Rule | None:
     for rule in rules:
-        alive = rule.limits.expires is None or now < rule.limits.expires
+        alive = rule.limits.expires_at is None or now < rule.limits.expires_at
         if (
             rule.decision == "reject"
             and alive
@@ -390,8 +390,9 @@ def _used_up_limit(
     missing = [name for name in limits.while_present if name not in present]
     if missing:
         return f"{missing[0]} is not present"
-    if limits.count is not None:
-        used = count_recent(times.get(rule.name, ()), limits.seconds, now)
-        if used >= limits.count:
-            return f"it has reached its limit of {limits.count} decisions in {limits.seconds:g} seconds"
+    if limits.max_decisions is not None:
+        used = count_recent(times.get(rule.name, ()), limits.per_seconds, now)
+        if used >= limits.max_decisions:
+            per = f"{limits.max_decisions} decisions in {limits.per_seconds:g} seconds"
+            return f"it has reached its limit of {per}"
     return None

@@ -102,7 +102,7 @@ class Outbound:
             known_endpoints=KnownEndpoints(None if store is None else store / FILE_NAME),
             lookup=lookup or dns_lookup(),
             fetch_policy=fetch_policy
-            or FetchPolicy(seconds=limits.discovery_seconds, bytes=limits.max_discovery_bytes),
+            or FetchPolicy(timeout_seconds=limits.discovery_seconds, max_bytes=limits.max_discovery_bytes),
             store=store,
             max_tools=limits.max_tools_per_endpoint,
             on_change=self._changed,

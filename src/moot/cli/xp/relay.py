@@ -107,13 +107,13 @@ def _settings(options: argparse.Namespace) -> Any:
         raise UsageError(f"--port {options.port}: a port is a number from 0 to 65535")
     store = StoreLimits()
     for name, value in (
-        ("events", options.max_events),
-        ("events_per_sender", options.max_events_per_sender),
+        ("max_events", options.max_events),
+        ("max_events_per_sender", options.max_events_per_sender),
     ):
         if value is None:
             continue
         if value < 1:
-            raise UsageError(f"--max-{name.replace('_', '-')} {value}: at least 1")
+            raise UsageError(f"--{name.replace('_', '-')} {value}: at least 1")
         store = replace(store, **{name: value})
     limits, connections = RelayLimits(), ConnectionLimits(max_connections=10_000)
     if options.no_rate_limits:

@@ -89,19 +89,19 @@ export function narrowDialog(context, approverState, suggestion) {
       edited.limits = { ...edited.limits, count: checked(count, () => wholeOf(count.value())), per: checked(per, () => lastingOf(per.value())) };
     },
   });
-  add(labelledField("Expires (optional)", { value: limits.expires ?? "", placeholder: "2026-12-31T12:00:00Z" }), (edited, value) => {
+  add(labelledField("Expires (optional)", { value: limits.expires_at ?? "", placeholder: "2026-12-31T12:00:00Z" }), (edited, value) => {
     if (!value) return;
     if (Number.isNaN(Date.parse(value))) throw new Error("Enter a time such as 2026-12-31T12:00:00Z");
-    edited.limits = { ...edited.limits, expires: value };
+    edited.limits = { ...edited.limits, expires_at: value };
   });
   add(labelledField("Only while these members are online (optional)", { value: (limits.while_present ?? []).join(", "), placeholder: context.state.me.name }, "Names, separated by commas"), (edited, value) => {
     const names = value.split(",").map((each) => each.trim()).filter(Boolean);
     if (names.length > 0) edited.limits = { ...edited.limits, while_present: names };
   });
-  add(labelledField("Sample left to people (%)", { value: String(Math.round((limits.check ?? 0) * 1000) / 10), inputmode: "decimal" }), (edited, value) => {
+  add(labelledField("Sample left to people (%)", { value: String(Math.round((limits.check_share ?? 0) * 1000) / 10), inputmode: "decimal" }), (edited, value) => {
     const share = numberOf(value) / 100;
     if (share < 0 || share > 1) throw new Error("Enter a percentage from 0 to 100");
-    edited.limits = { ...edited.limits, check: share };
+    edited.limits = { ...edited.limits, check_share: share };
   });
   show(context, approverState, suggestion, fields);
 }

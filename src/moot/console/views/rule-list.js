@@ -66,10 +66,10 @@ export function ruleCard(context, approverState, shown, options) {
     shown.state === "suspended" && el("p", { class: "suspension-reason" }, icon("warning", 16), el("span", {}, "Suspended: ", el("bdi", {}, escapeHidden(shown.why)), shown.resumedBy.length > 0 && [". Resumed by ", shown.resumedBy.slice(0, 8).map((each, index) => [index > 0 && ", ", nameOf(each)]), "; another person has to, too"])),
     el("p", { class: "soft small-text" }, [
       limits?.count !== undefined && [`at most ${formatNumber(limits.count)} per ${limits.per}`, shown.left !== null && [", ", el("span", { data: { left: name } }, leftText(record?.left(name) ?? shown.left))]],
-      limits?.check > 0 && `${percent(limits.check)} left to people as a sample`,
-      limits?.review > 0 && "people review what it decided",
+      limits?.check_share > 0 && `${percent(limits.check_share)} left to people as a sample`,
+      limits?.review_share > 0 && "people review what it decided",
       limits?.while_present?.length > 0 && `only while ${oneLine(limits.while_present.join(" and "), 80)} ${limits.while_present.length === 1 ? "is" : "are"} online`,
-      limits?.expires && `until ${oneLine(limits.expires, 20).slice(0, 10)}`,
+      limits?.expires_at && `until ${oneLine(limits.expires_at, 20).slice(0, 10)}`,
       origin?.accepted_by && ["accepted by ", nameOf(origin.accepted_by), origin.accepted && `, ${ago(Date.parse(origin.accepted))}`],
       !origin?.accepted_by && "written manually",
       shadow && `in shadow mode: agreed with ${formatNumber(shadow.agreements)} of ${formatNumber(shadow.agreements + shadow.conflicts)} ${shadow.agreements + shadow.conflicts === 1 ? "decision" : "decisions"}`,

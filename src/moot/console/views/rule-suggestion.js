@@ -94,8 +94,8 @@ function acceptDialog(context, approverState, suggestion) {
     el("ul", { class: "losses" },
       el("li", {}, el("bdi", {}, escapeHidden(suggestion.evidence))),
       limits?.count !== undefined && el("li", {}, `At most ${limits.count} times per ${limits.per}.`),
-      limits?.check > 0 && el("li", {}, `${percent(limits.check)} are left to people as a sample.`),
-      limits?.expires && el("li", {}, `Expires ${oneLine(limits.expires, 40)}.`),
+      limits?.check_share > 0 && el("li", {}, `${percent(limits.check_share)} are left to people as a sample.`),
+      limits?.expires_at && el("li", {}, `Expires ${oneLine(limits.expires_at, 40)}.`),
       suggestion.replaces.length > 0 && el("li", {}, `Replaces ${oneLine(suggestion.replaces.join(", "), 160)}.`),
       el("li", {}, "A rejection, an objection, a removed member, a changed tool or an unusual argument suspends it until someone resumes it.")),
   ], { verb: "Accept rule", act: () => runCommand(context, approverState, "trust/accept", { suggestion: suggestion.suggestion }) });

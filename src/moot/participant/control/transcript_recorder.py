@@ -63,13 +63,13 @@ class TranscriptRecorder:
             sequence = self._contexts.sequence_of(envelope.context)
             foreign = sequence is not None and sequence.owner != me
         transcript.add(envelope, foreign=foreign)
-        if not transcript.is_beyond(transcript.report_at):
+        if not transcript.is_beyond(transcript.report_at_share):
             self._reported_limit = False
             return
         if not self._reported_limit:
             self._reported_limit = True
             self._spawn(self._reporter.report_if_allowed(status="near_limit"))
-        if transcript.is_beyond(transcript.compact_at) and not self._compacting:
+        if transcript.is_beyond(transcript.compact_at_share) and not self._compacting:
             self._compacting = True
             self._spawn(self._compact())
 

@@ -52,8 +52,9 @@ Summarise = Callable[[list[Envelope]], Awaitable[str]]
 class Transcript:
     """Envelopes in the order of arrival, within `max_tokens` and `max_messages`.
 
-    `compact_at` is the share of the budget at which a member compacts by itself (MEW 3.9.5), `report_at` that
-    at which it reports once that it is nearly full (MEW 3.9.4). `summarise` summarises what is dropped.
+    `compact_at_share` is the share of the budget at which a member compacts by itself (MEW 3.9.5),
+    `report_at_share` that at which it reports once that it is nearly full (MEW 3.9.4). `summarise`
+    summarises what is dropped.
     """
 
     def __init__(
@@ -61,17 +62,17 @@ class Transcript:
         *,
         max_tokens: int = 100_000,
         max_messages: int = 10_000,
-        compact_at: float = 0.95,
-        report_at: float = 0.9,
+        compact_at_share: float = 0.95,
+        report_at_share: float = 0.9,
         count: Callable[[Envelope], int] = estimate_tokens,
         summarise: Summarise | None = None,
     ) -> None:
-        if not 0 < report_at <= compact_at <= 1:
-            raise UsageError("0 < report_at <= compact_at <= 1")
+        if not 0 < report_at_share <= compact_at_share <= 1:
+            raise UsageError("0 < report_at_share <= compact_at_share <= 1")
         self.max_tokens = max_tokens
         self.max_messages = max_messages
-        self.compact_at = compact_at
-        self.report_at = report_at
+        self.compact_at_share = compact_at_share
+        self.report_at_share = report_at_share
         self.summarise = summarise
         self.tokens = 0
         self.compactions = 0
