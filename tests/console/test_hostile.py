@@ -124,7 +124,7 @@ def test_odd_payloads_break_no_view(page_as: PageAs, hostile: Any) -> None:
     page.get_by_label("Filter the timeline").fill("from:second")
     timeline = page.get_by_role("listbox", name="Timeline")
     list_ = timeline.get_by_role("option")
-    # Filtered first: before, the gateway's rows may make up the same count, and their elements are used again.
+    # Filtered first: before, rows of the gateway may make up the same count, and elements are used again.
     expect(timeline.locator(".from-gateway").locator("visible=true")).to_have_count(0)
     expect(list_).to_have_count(len(odd))
     for index in range(len(odd)):

@@ -134,3 +134,17 @@ def test_the_command_says_what_comes_next(tmp_path: Path, capsys: pytest.Capture
     assert main(["init", "nonsense", str(tmp_path / "n")]) == 2
     assert main(["init", "--list", "--json"]) == 0
     assert "no template is called `nonsense`." in capsys.readouterr().err
+
+
+def test_a_path_alone_is_the_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in other programs: `init .` means this folder."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "."]) == 0
+    assert main(["init", "./other", "--json"]) == 0
+    assert (tmp_path / "moot.yaml").is_file()
+    assert (tmp_path / "other" / "moot.yaml").is_file()
+    # A word alone is a template, so a typing error makes no folder.
+    assert main(["init", "codr"]) == 2
+    assert "Did you mean coder?" in capsys.readouterr().err

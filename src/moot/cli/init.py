@@ -22,6 +22,7 @@ settings of that agent in DIR, so that a space decides on its calls. Other setti
 """
 _EXAMPLES = """\
   moot init                          an agent that proposes changes to files; you decide (no model needed)
+  moot init ./lab                    the same, in another folder
   moot init coder                    a language model for the project in this folder
   moot init research-team team --base-url http://localhost:11434/v1 --model qwen3 --key-env OLLAMA_KEY
   moot init coder --api anthropic
@@ -101,8 +102,8 @@ def run(options: argparse.Namespace) -> int:
         else:
             print_table(TextTable(("TEMPLATE", "DESCRIPTION"), [(each.name, each.about) for each in found]))
         return 0
-    template = scaffold.template_named(options.template or scaffold.DEFAULT)
-    folder: Path = options.folder
+    name, folder = _place(options)
+    template = scaffold.template_named(name or scaffold.DEFAULT)
     given = {name: getattr(options, name) for name in ("api", "base_url", "model", "key_env")}
     values = scaffold.TemplateValues(
         space=options.space or scaffold.space_name(folder),
@@ -119,3 +120,12 @@ def run(options: argparse.Namespace) -> int:
     for line in [*enter, *values.fill(template.next).rstrip().splitlines()]:
         print(f"  {line}")
     return 0
+
+
+def _place(options: argparse.Namespace) -> tuple[str | None, Path]:
+    """The template and the folder: what is written as a path and stands alone is the folder."""
+    name: str | None = options.template
+    folder: Path = options.folder
+    if name is not None and folder == Path() and (name in (".", "..") or "/" in name):
+        return None, Path(name).expanduser()
+    return name, folder
