@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,7 +78,25 @@ def test_what_is_not_reviewed_survives_a_process_that_is_killed(tmp_path: Path) 
     assert (again.unreviewed("reports"), again.reviewed("reports")) == (tuple(ids[3:]), 2)
     with (tmp_path / "reviews.jsonl").open("a") as file:
         file.write('{"rule": "reports", "deci')
-    assert RuleReviews.open(tmp_path).unreviewed("reports") == tuple(ids[3:])
+    torn = RuleReviews.open(tmp_path)
+    assert torn.unreviewed("reports") == tuple(ids[3:])
+    # What is written next does not end up in the torn line.
+    more = decide(torn, 2, start=50)
+    assert RuleReviews.open(tmp_path).unreviewed("reports") == (*ids[3:], *more)
+
+
+def test_a_line_that_the_disk_takes_only_in_part_is_not_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk takes what fits, without an error."""
+    reviews = RuleReviews.open(tmp_path)
+    ids = decide(reviews, 1)
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:9]))
+    assert not reviews.note(RULE, "p100", START)
+    monkeypatch.undo()
+    ids += decide(reviews, 1, start=200)
+    assert RuleReviews.open(tmp_path).unreviewed("reports") == tuple(ids)
 
 
 def test_many_lines_are_summed_up_at_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,7 +146,7 @@ async def test_the_report_and_the_metrics_tell_what_was_automatic_wrong_and_susp
             "rule": rule, "automatic": 3, "wrong": 1, "tripped": 1,
         }  # fmt: skip
         assert report["history"][0]["people"] == 10
-        read = lambda: expose_metrics(here.store, here.approver.history)  # noqa: E731
+        read = lambda: expose_metrics(here.store, here.approver.history, here.approver.reviews)  # noqa: E731
         async with serve_metrics(read, "127.0.0.1", 0) as port, httpx.AsyncClient() as client:
             answer = await client.get(f"http://127.0.0.1:{port}/metrics")
         samples = {
@@ -160,6 +160,7 @@ async def test_the_report_and_the_metrics_tell_what_was_automatic_wrong_and_susp
         assert samples["moot_rule_wrong_total", rule] == 1
         assert samples["moot_rule_tripped_total", rule] == 1
         assert samples["moot_rule_suspended", rule] == 1
+        assert samples["moot_rule_unreviewed", rule] == 2
         assert samples["moot_rules_stopped",] == 0
         # After a restart the counts are the same, though the gateway's history tells the decisions again.
         await here.away()

@@ -15,6 +15,7 @@ from moot import __version__
 from moot.metrics import BUILD_INFO, CONTENT_TYPE, Description, Registry, measure_build
 from moot.net.http_listener import bind_socket, serve_http
 from moot.trust.rule_history import RuleHistory
+from moot.trust.rule_reviews import RuleReviews
 from moot.trust.rule_store import RuleStore
 
 DECISIONS: Final = Description(
@@ -36,6 +37,9 @@ PREDICTIONS: Final = Description(
     "Predictions in shadow mode, by whether people decided so.",
     ("rule", "agrees"),
 )
+UNREVIEWED: Final = Description(
+    "moot_rule_unreviewed", "gauge", "Decisions of a rule that nobody has reviewed yet.", ("rule",)
+)
 SUSPENDED: Final = Description("moot_rule_suspended", "gauge", "1 while a rule is suspended.", ("rule",))
 STOPPED: Final = Description(
     "moot_rules_stopped", "gauge", "1 while no rule decides: stopped, or the file cannot be read."
@@ -48,13 +52,14 @@ APPROVER_METRICS: Final = (
     WRONG,
     TRIPPED,
     PREDICTIONS,
+    UNREVIEWED,
     SUSPENDED,
     STOPPED,
     SUGGESTIONS,
 )
 
 
-def expose_metrics(store: RuleStore, history: RuleHistory) -> str:
+def expose_metrics(store: RuleStore, history: RuleHistory, reviews: RuleReviews) -> str:
     """All metrics in Prometheus' text format. The counts are those of the history: they survive restarts."""
     registry = Registry()
     measure_build(registry, version=__version__, is_compiled=False)
@@ -67,6 +72,7 @@ def expose_metrics(store: RuleStore, history: RuleHistory) -> str:
         PREDICTIONS.counter(registry, rule=rule, agrees="no").value = history.total("conflicts", rule)
     for each in store.rules:
         SUSPENDED.gauge(registry, rule=each.name).value = each.name in store.suspensions
+        UNREVIEWED.gauge(registry, rule=each.name).value = len(reviews.unreviewed(each.name))
     DECISIONS.counter(registry, by="people").value = history.total("people")
     DECISIONS.counter(registry, by="rules").value = sum(history.total("automatic", rule) for rule in known)
     STOPPED.gauge(registry).value = store.stopped is not None or store.fault is not None

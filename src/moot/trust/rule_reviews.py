@@ -12,6 +12,7 @@ not decided.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -45,18 +46,22 @@ class RuleReviews:
         # When the latest decision was made that is noted here.
         self.last_at = 0.0
         self._fault: str | None = None
+        # The file may end within a line: the next one begins on its own.
+        self._is_torn = False
 
     @classmethod
     def open(cls, folder: Path) -> RuleReviews:
         """Read what is noted in a folder; a file that cannot be read pauses the rules that need it."""
         reviews = cls(folder / REVIEWS_NAME)
         try:
-            lines = (folder / REVIEWS_NAME).read_text("utf-8", errors="replace").splitlines()
+            text = (folder / REVIEWS_NAME).read_text("utf-8", errors="replace")
         except FileNotFoundError:
             return reviews
         except OSError as fault:
             reviews._fault = str(fault)
             return reviews
+        reviews._is_torn = not text.endswith("\n") and text != ""
+        lines = text.splitlines()
         skipped = sum(not reviews._read_line(line) for line in lines)
         if skipped:
             log.warning("lines about reviews were skipped", extra={"lines": skipped})
@@ -159,7 +164,11 @@ class RuleReviews:
         try:
             descriptor = open_private(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
-                os.write(descriptor, _encode(line))
+                data = b"\n" * self._is_torn + _encode(line)
+                self._is_torn = True
+                if os.write(descriptor, data) < len(data):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                self._is_torn = False
             finally:
                 os.close(descriptor)
         except OSError as fault:
@@ -172,7 +181,7 @@ class RuleReviews:
 
     def _read_line(self, text: str) -> bool:
         try:
-            line: Any = json.loads(text)
+            line: Any = json.loads(text or "{}")
             if not line:
                 return True
             rule = str(line["rule"])

@@ -135,7 +135,7 @@ async def _metrics(options: argparse.Namespace, approver: Approver) -> AsyncIter
     if options.metrics_port is None:
         yield
         return
-    read = partial(expose_metrics, approver.store, approver.history)
+    read = partial(expose_metrics, approver.store, approver.history, approver.reviews)
     async with serve_metrics(read, options.metrics_host, options.metrics_port) as port:
         print(f"metrics: http://{options.metrics_host}:{port}/metrics", flush=True)
         yield
