@@ -32,10 +32,12 @@ from moot.protocol.operation import Json
 from moot.trust.accepted_calls import note_rejection
 from moot.trust.budgets import UseTally
 from moot.trust.decision_ledger import OBJECTION, Decision, RejectionRecord
-from moot.trust.learner import DEFAULTS, Suggestion, add_rule, suggest
+from moot.trust.learner import add_rule, suggest
+from moot.trust.learning_settings import DEFAULTS
 from moot.trust.proposal_case import Case
 from moot.trust.rule_reviews import RuleReviews
 from moot.trust.rules import Rule, RuleOrigin, evaluate
+from moot.trust.suggestion import Suggestion
 from moot.trust.tripwires import PersonDecided, check_tripwires
 
 FIXED: Final = tuple(range(20))

@@ -14,7 +14,7 @@ from typing import Final
 
 from bench.trust_people import World
 from moot.trust.conditions import canonical
-from moot.trust.learner import DEFAULTS
+from moot.trust.learning_settings import DEFAULTS
 from moot.trust.proposal_case import Case
 
 # After so many approvals without a rejection a person would have clicked "always allow".

@@ -55,7 +55,7 @@ class SpaceWithApprover:
         """Alice approves what the agent proposes, until that bears a rule; its suggestion."""
         agent, alice, files = (self.lab.join(name) for name in ("agent", "alice", "files"))
         self.lab.do(_decide(agent, alice, files))
-        self.lab.do(self.approver._suggest())
+        self.lab.do(self.approver.suggester.suggest_now())
         (name,) = self.book.suggestions
         return name
 

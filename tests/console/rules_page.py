@@ -14,7 +14,7 @@ from moot.protocol.operation import Json
 from moot.trust.approver import Approver
 from moot.trust.approver_settings import ApproverSettings
 from moot.trust.decision_ledger import DecisionLedger
-from moot.trust.learner import DEFAULTS
+from moot.trust.learning_settings import DEFAULTS
 from moot.trust.rule_store import RuleStore
 from tests.console.conftest import MemberAs
 from tests.console.gateway_and_members import PEOPLE

@@ -48,7 +48,7 @@ def test_a_widening_of_rights_is_suggested_only_once_history_supports_it(
     """A few approvals suggest nothing; enough of them suggest as much as they bear, and what it rests on."""
     page = page_as("human", "rules")
     office.teach(range(10, 14))
-    office.member.run(lambda _: office.approver._suggest())
+    office.member.run(lambda _: office.approver.suggester.suggest_now())
     body = page.locator(".rules-body")
     expect(body).to_contain_text("No suggestions. After 8 consistent decisions")
     expect(card(page)).to_have_count(0)
@@ -93,7 +93,7 @@ def test_an_accepted_rule_decides_is_counted_and_says_why(page_as: PageAs, offic
     expect(rule(page)).to_contain_text("accepted by human")
     # What is left of its limit is counted with its decisions, as the approver counts it.
     (accepted,) = office.store.rules
-    left = office.approver.tally.remaining(accepted, office.approver.uses_clock())
+    left = office.approver.decider.tally.remaining(accepted, office.approver.uses_clock())
     assert left == (accepted.limits.max_decisions or 0) - 3
     expect(rule(page).locator("[data-left]")).to_have_text(f"{left} left")
     # Bars have their own axis: a share of decisions is no number of them.

@@ -12,9 +12,10 @@ from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.operation import Json
 from moot.trust.decision_ledger import Decision, RejectionRecord
-from moot.trust.learner import Suggestion, add_rule
+from moot.trust.learner import add_rule
 from moot.trust.proposal_case import Case, case_of
 from moot.trust.rules import Rule, RuleOrigin
+from moot.trust.suggestion import Suggestion
 
 # 2026-01-05, a Monday, 10:00 UTC.
 START = 1_767_607_200.0

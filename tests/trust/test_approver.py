@@ -20,7 +20,7 @@ from moot.trust.approver import Approver
 from moot.trust.approver_settings import ApproverSettings
 from moot.trust.budgets import Budget
 from moot.trust.decision_ledger import DecisionLedger
-from moot.trust.learner import DEFAULTS
+from moot.trust.learning_settings import DEFAULTS
 from moot.trust.rule_store import RuleStore
 from tests.participant.gateway_with_members import GatewayWithMembers, gateway_with
 from tests.waiting import HANG_SECONDS, until
@@ -115,7 +115,7 @@ class ApproverScene:
             assert await self.write(f"reports/day-{number}.md") == "by alice"
         await self.said("trust/suggestion")
         # The first may have been overtaken by what came after it.
-        await self.approver._suggest()
+        await self.approver.suggester.suggest_now()
         (suggestion,) = self.store.suggestions.values()
         await until(lambda: suggestion in [each.payload for each in self.trust])
         return dict(suggestion)
@@ -359,8 +359,8 @@ async def test_a_rule_decides_again_when_an_absent_host_is_back_with_the_same_to
         proposing = asyncio.create_task(here.write("reports/day-28.md"))
         await until(lambda: len(here.alice.proposals.open()) == 1)
         (waiting,) = here.alice.proposals.open()
-        await until(lambda: here.approver.asked_because(waiting.id) is not None)
-        assert here.approver.asked_because(waiting.id) == (
+        await until(lambda: here.approver.decider.asked_because(waiting.id) is not None)
+        assert here.approver.decider.asked_because(waiting.id) == (
             f"rule {name} would approve this, but its host is not connected"
         )
         calls = []

@@ -12,7 +12,8 @@ from moot.trust.accepted_calls import rejected_calls
 from moot.trust.backtest import back_test
 from moot.trust.bounds import decisions_needed, percent, upper_bound
 from moot.trust.decision_ledger import Decision
-from moot.trust.learner import LearningSettings, suggest
+from moot.trust.learner import suggest
+from moot.trust.learning_settings import LearningSettings
 from moot.trust.rules import Rule, evaluate
 from moot.trust.tripwires import PersonDecided, check_tripwires
 from tests.trust.history import HOUR, START, accept, call, decided, history

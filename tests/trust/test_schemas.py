@@ -48,5 +48,5 @@ def test_schemas_of_others_and_odd_ones_say_nothing() -> None:
 async def test_the_approver_lists_the_schemas_of_the_tools_that_it_learns_about(tmp_path: Path) -> None:
     async with office(tmp_path) as here:
         await here.taught()
-        schema = here.approver._tool_watcher.schemas["files", "write_file"]
+        schema = here.approver.tool_watcher.schemas["files", "write_file"]
         assert schema["properties"].keys() == {"path", "text"}

@@ -107,11 +107,11 @@ async def test_what_people_reject_meanwhile_ends_half_an_acceptance(tmp_path: Pa
         await until(lambda: id in here.store.pending)
         # More evidence of the same kind leaves it open.
         assert await here.write("reports/day-31.md") == "by alice"
-        await here.approver._suggest()
+        await here.approver.suggester.suggest_now()
         assert id in here.store.pending
         here.mood = "reject"
         assert await here.write("reports/day-12.md", "x") == "no, alice: unsafe"
-        await here.approver._suggest()
+        await here.approver.suggester.suggest_now()
         assert id not in here.store.pending
         refusals: list[str] = []
         bob.on("chat")(lambda envelope: refusals.append(envelope.payload["text"]))

@@ -11,7 +11,7 @@ import pytest
 
 from moot.participant import SeenProposal
 from moot.protocol.operation import Json
-from moot.trust import approver
+from moot.trust import rule_suggester
 from moot.trust.acceptance import Acceptance
 from moot.trust.learner import suggest
 from moot.trust.people import people_among
@@ -44,12 +44,12 @@ async def test_a_person_who_comes_for_a_moment_is_known_as_one(tmp_path: Path) -
         for name in ("carol", "dave"):
             await (await here.party.join(name)).close()
         await until(lambda: "carol" in here.store.people)
-        assert here.approver.learning_settings().people == frozenset({"alice", "carol"})
+        assert here.approver.suggester.learning_settings().people == frozenset({"alice", "carol"})
 
 
 async def values_recur(here: ApproverScene) -> None:
     """Until the approver has learned from all that was decided, and once more."""
-    await here.approver._suggest()
+    await here.approver.suggester.suggest_now()
 
 
 async def test_an_agent_that_fulfils_what_others_propose_teaches_nothing(tmp_path: Path) -> None:
@@ -119,9 +119,9 @@ async def test_what_is_answered_while_the_approver_learns_is_not_suggested_again
             asyncio.run_coroutine_threadsafe(decide(), loop).result()
             return found
 
-        monkeypatch.setattr(approver, "suggest", suggest_slowly)
-        await here.approver._suggest()
-        monkeypatch.setattr(approver, "suggest", real)
+        monkeypatch.setattr(rule_suggester, "suggest", suggest_slowly)
+        await here.approver.suggester.suggest_now()
+        monkeypatch.setattr(rule_suggester, "suggest", real)
         assert here.store.suggestions == {}
 
 
@@ -194,7 +194,7 @@ async def test_a_rejection_while_it_was_away_trips_and_one_from_before_a_lift_do
         await here.back()
         assert await here.write("reports/day-22.md") == "by approver"
         # Both that it did are counted, though one was before it left.
-        assert here.approver.tally.count(name) == 2
+        assert here.approver.decider.tally.count(name) == 2
         assert here.store.suspensions == {}
 
 
@@ -248,4 +248,4 @@ async def test_two_in_a_row_are_told_apart(tmp_path: Path) -> None:
         await until(lambda: any(seen.status == "pending" for seen in here.alice.proposals.open()))
         await here.back()
         assert await open_one == "by approver"
-        assert here.approver.tally.count(name) == 1
+        assert here.approver.decider.tally.count(name) == 1

@@ -43,7 +43,7 @@ async def test_a_stop_holds_though_the_clock_was_set_back_after_a_resume(tmp_pat
         assert (await here.said("trust/rule", "suspended")).payload["rule"]["name"] == name
         await here.alice.send("trust/stop", {"reason": "again"}, confirm=True)
         assert (await here.said("trust/rule", "stopped")).payload["why"] == "again"
-        assert here.approver.verdict(report()).decision == "ask"
+        assert here.approver.decider.verdict(report()).decision == "ask"
 
 
 async def test_a_rejection_suspends_though_the_clock_was_set_back_after_the_review(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ async def test_a_stop_while_the_approver_is_away_is_obeyed_by_its_place_not_its_
         await here.back()
         stop = await here.said("trust/rule", "stopped")
         assert stop.payload["why"] == "while away"
-        assert here.approver.verdict(report()).decision == "ask"
+        assert here.approver.decider.verdict(report()).decision == "ask"
 
 
 async def test_what_the_history_no_longer_has_may_have_been_a_stop(tmp_path: Path) -> None:
@@ -125,9 +125,9 @@ async def test_a_rule_that_has_matched_does_not_decide_after_the_stop(tmp_path: 
         found = here.approver.ledger.get(sent.id)
         assert found is not None
         here.store.stopped = None
-        assert here.approver.verdict(found.case).decision == "approve"
+        assert here.approver.decider.verdict(found.case).decision == "approve"
         # Both before the loop turns: the approval is decided, and not yet sent.
-        here.approver._apply_rules(found.case)
+        here.approver.decider.apply(found.case)
         here.approver.commands.stop_all("alice", "now")
         await here.alice.send("trust/stop", {"rule": "no-such"}, confirm=True)
         await here.told("there is no rule no-such")
@@ -145,18 +145,18 @@ async def test_an_expired_rule_does_not_revive_when_the_clock_is_set_back(tmp_pa
             await until(lambda: here.store.rules[0].limits == limits)
 
         await give_end(1)
-        assert here.approver.verdict(report()).decision == "approve"
+        assert here.approver.decider.verdict(report()).decision == "approve"
         set_wall_clock(here, 2 * DAY)
-        assert here.approver.verdict(report()).decision == "ask"
+        assert here.approver.decider.verdict(report()).decision == "ask"
         set_wall_clock(here, 0)
-        assert here.approver.verdict(report()).decision == "ask"
+        assert here.approver.decider.verdict(report()).decision == "ask"
         assert here.approver.status.rules()["rules"][0]["state"] == "expired"
         await here.away()
         await here.back()
-        assert here.approver.verdict(report()).decision == "ask"
+        assert here.approver.decider.verdict(report()).decision == "ask"
         # A person gives it another end.
         await give_end(3)
-        await until(lambda: here.approver.verdict(report()).decision == "approve")
+        await until(lambda: here.approver.decider.verdict(report()).decision == "approve")
 
 
 async def test_a_clock_that_was_set_gives_no_rule_other_hours(tmp_path: Path) -> None:
@@ -166,6 +166,6 @@ async def test_a_clock_that_was_set_gives_no_rule_other_hours(tmp_path: Path) ->
         begin, end = (hour + 6) % 24, (hour + 9) % 24
         file.write_text(f"{file.read_text('utf-8').rstrip()}\n  hours: '{begin:02}:00-{end:02}:00'\n")
         await until(lambda: here.store.rules[0].hours is not None)
-        assert here.approver.verdict(report()).decision == "ask"
+        assert here.approver.decider.verdict(report()).decision == "ask"
         set_wall_clock(here, 7 * 3600.0)
-        assert "the clock was set by +25200 s" in here.approver.verdict(report()).why
+        assert "the clock was set by +25200 s" in here.approver.decider.verdict(report()).why

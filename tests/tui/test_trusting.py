@@ -67,7 +67,7 @@ class RuleSpace:
         """Bob approves ten; the name of what comes of it."""
         for day in range(10, 20):
             assert await self.write(f"reports/day-{day}.md") == "by bob"
-        await self.approver._suggest()
+        await self.approver.suggester.suggest_now()
         (name,) = self.store.suggestions
         return name
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from moot.trust.budgets import Budget
-from moot.trust.learner import DEFAULTS, LearningSettings
+from moot.trust.learning_settings import DEFAULTS, LearningSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,17 +10,15 @@ from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.trust.approver_settings import ApproverSettings
-from moot.trust.budgets import UseTally
 from moot.trust.decision_ledger import Decision, DecisionLedger
 from moot.trust.explain import explain
-from moot.trust.learner import LearningSettings
-from moot.trust.proposal_case import Case
+from moot.trust.rule_decider import RuleDecider
 from moot.trust.rule_history import RuleHistory
 from moot.trust.rule_reviews import RuleReviews
 from moot.trust.rule_store import ALL_RULES, RuleStore
+from moot.trust.rule_suggester import RuleSuggester
 from moot.trust.rule_words import describe_rule
 from moot.trust.rule_yaml import rule_as_json
-from moot.trust.rules import RuleVerdict
 from moot.trust.shadow import Shadow, rule_version
 
 _DAY = 86_400.0
@@ -48,15 +46,12 @@ class StatusSource(Protocol):
     @property
     def reviews(self) -> RuleReviews: ...
     @property
-    def tally(self) -> UseTally: ...
+    def decider(self) -> RuleDecider: ...
+    @property
+    def suggester(self) -> RuleSuggester: ...
 
     uses_clock: Callable[[], float]
     wall_clock: Callable[[], float]
-
-    def verdict(self, case: Case) -> RuleVerdict: ...
-    def learning_settings(self) -> LearningSettings: ...
-    def latest_decisions(self, count: int) -> list[Json]: ...
-    def asked_because(self, id: str) -> str | None: ...
 
 
 class ApproverStatus:
@@ -114,8 +109,8 @@ class ApproverStatus:
                     "state": state,
                     "why": suspension.why if suspension is not None else None,
                     "resumed_by": list(store.resuming.get(rule.name, ())),
-                    "hits": approver.tally.count(rule.name),
-                    "left": approver.tally.remaining(rule, approver.uses_clock()),
+                    "hits": approver.decider.tally.count(rule.name),
+                    "left": approver.decider.tally.remaining(rule, approver.uses_clock()),
                     "unreviewed": len(approver.reviews.unreviewed(rule.name)),
                     "review_due": approver.reviews.is_due(rule),
                     "review_left": approver.reviews.left(rule),
@@ -133,11 +128,11 @@ class ApproverStatus:
             else {
                 "count": budget.max_decisions,
                 "seconds": budget.per_seconds,
-                "left": approver.tally.remaining_of(budget, approver.uses_clock()),
+                "left": approver.decider.tally.remaining_of(budget, approver.uses_clock()),
             },
             # Included in `hits`, though perhaps received after this: decisions are counted before they are
             # sent.
-            "counted": approver.latest_decisions(_MAX_LATEST),
+            "counted": approver.decider.latest_decisions(_MAX_LATEST),
         }
 
     def unreviewed(self) -> dict[str, Json]:
@@ -197,7 +192,7 @@ class ApproverStatus:
             "history": history.days(MAX_REPORTED_DAYS),
             "rule_history": history.rule_days(MAX_REPORTED_DAYS),
             "approvals": approver.settings.learning.min_approvals,
-            "people": sorted(approver.learning_settings().people or ()),
+            "people": sorted(approver.suggester.learning_settings().people or ()),
         }
 
     def explain_decision(self, id: str) -> dict[str, Json]:
@@ -206,8 +201,8 @@ class ApproverStatus:
         if decision is None:
             raise ToolError(f"unknown proposal, request or response {id!r}")
         # The approver's own verdict: it considers stops, the budget and who is present.
-        verdict = approver.verdict(decision.case)
-        asked = approver.asked_because(decision.id) if decision.rule is None else None
+        verdict = approver.decider.verdict(decision.case)
+        asked = approver.decider.asked_because(decision.id) if decision.rule is None else None
         found = explain(
             decision, approver.store.rules, approver.wall_clock(), verdict=verdict, asked_because=asked
         )

@@ -145,7 +145,7 @@ def _settings(options: argparse.Namespace) -> ApproverSettings:
     from dataclasses import replace
 
     from moot.trust.approver_settings import ApproverSettings
-    from moot.trust.learner import DEFAULTS
+    from moot.trust.learning_settings import DEFAULTS
 
     learning = DEFAULTS
     if options.approvals is not None:
