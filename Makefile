@@ -92,8 +92,9 @@ DOCS_VENV := .venv-docs
 $(DOCS_VENV)/installed: pyproject.toml $(VENV)/installed
 	@$(BIN)/python tools/environment.py $(DOCS_VENV) --newest-pip --watch pyproject.toml -- --group docs
 
-# Real agents that speak ACP, in DIR/claude, DIR/gemini, DIR/qwen and DIR/codex: `npm install --prefix DIR/claude node@22
-# @agentclientprotocol/claude-agent-acp` and so on. Together half a gigabyte, so not a part of the tests.
+# Real agents that speak ACP, in DIR/claude, DIR/codex, DIR/gemini, DIR/opencode and DIR/qwen: `npm install --prefix DIR/claude
+# node@22 @agentclientprotocol/claude-agent-acp` and so on, by npm of Node 22. Together over a gigabyte, so not a part of the tests,
+# which play recordings of them; MOOT_ACP_RECORD=tests/acp/recordings makes these anew.
 acp-agents: $(VENV)/installed
 	MOOT_ACP_AGENTS=$(MOOT_ACP_AGENTS) $(BIN)/python -m tests.acp.real_agents $(AGENTS)
 

@@ -1,8 +1,9 @@
-"""Real agents from npm against a scripted model: `make acp-agents`, or with names: claude gemini qwen codex.
+"""Real agents from npm against a scripted model: `make acp-agents`, `make acp-agents AGENTS="codex qwen"`.
 
 Each is started as `moot acp` starts it, probed, and told twice to create a file. The first time a person
 approves and the file has to be there; the second time it is rejected, must not be there, and the agent has to
-get the reason. Needs `MOOT_ACP_AGENTS`, a folder with the packages (see CONTRIBUTING.md).
+get the reason. Needs `MOOT_ACP_AGENTS`, a folder with the packages (see the Makefile). With
+`MOOT_ACP_RECORD`, a folder, what was said on the wire is kept there: the recordings that `test_recorded_agents.py` plays.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -25,6 +27,13 @@ from tests.gateway.running_gateway import participants, running_gateway
 from tests.participant.watched_agent import running_member
 from tests.waiting import until
 
+RECORDER = Path(__file__).with_name("traffic_recorder.py")
+# For one agent: it starts, is probed and has three turns.
+SECONDS = 180.0
+REASON = "not on Sundays"
+# What a recording keeps of a list (of models, of commands) and of a text.
+MAX_ITEMS = 6
+MAX_CHARS = 400
 CODEX = json.dumps(
     {
         "model": "gpt-5",
@@ -38,6 +47,18 @@ CODEX = json.dumps(
         },
     }
 )
+OPENCODE = json.dumps(
+    {
+        "model": "fake/scripted",
+        "provider": {
+            "fake": {
+                "npm": "@ai-sdk/openai-compatible",
+                "options": {"baseURL": "MODEL/v1", "apiKey": "none-at-all"},
+                "models": {"scripted": {}},
+            }
+        },
+    }
+)
 AGENTS: dict[str, tuple[list[str], dict[str, str]]] = {
     "claude": (
         ["{folder}/claude/node_modules/.bin/claude-agent-acp"],
@@ -45,11 +66,20 @@ AGENTS: dict[str, tuple[list[str], dict[str, str]]] = {
     ),
     "gemini": (
         ["{folder}/gemini/node_modules/.bin/gemini", "--acp"],
-        {"GEMINI_API_KEY": "none-at-all", "GOOGLE_GEMINI_BASE_URL": "{model}"},
+        {
+            "GEMINI_API_KEY": "none-at-all",
+            "GOOGLE_GEMINI_BASE_URL": "{model}",
+            # By default it asks a model which model to ask, and does so again when it does not understand.
+            "GEMINI_MODEL": "gemini-2.5-flash",
+        },
     ),
     "qwen": (
         ["{folder}/qwen/node_modules/.bin/qwen", "--acp"],
         {"OPENAI_API_KEY": "none-at-all", "OPENAI_BASE_URL": "{model}/v1", "OPENAI_MODEL": "scripted"},
+    ),
+    "opencode": (
+        ["{folder}/opencode/node_modules/.bin/opencode", "acp"],
+        {"OPENAI_API_KEY": "none-at-all", "OPENCODE_CONFIG_CONTENT": OPENCODE},
     ),
     "codex": (
         ["{folder}/codex/node_modules/.bin/codex-acp"],
@@ -68,8 +98,9 @@ async def try_agent(name: str, packages: Path, model: ScriptedModel, folder: Pat
     # Claude Code wants Node 22, which its folder has.
     path = f"{packages}/claude/node_modules/node/bin:{os.environ['PATH']}"
     async with running_gateway(folder / "gateway", everybody) as gateway:
+        argv = tuple(word.format(**fill) for word in command)
         settings = AcpSettings(
-            argv=tuple(word.format(**fill) for word in command),
+            argv=(sys.executable, str(RECORDER), str(folder / "traffic.jsonl"), *argv),
             folder=work,
             gateway=gateway.url,
             space="lab",
@@ -89,20 +120,25 @@ async def try_agent(name: str, packages: Path, model: ScriptedModel, folder: Pat
             alice.on("*")(heard.append)
             async with running_member(AcpMember(settings), settings) as member:
                 print(f"{name}: {member.agent.process.title}: {member.agent.asks}", flush=True)
-                await decide(alice, heard, work)
+                await decide(alice, heard, work, member, model)
             show(heard)
 
 
-async def decide(alice: Any, heard: list[Envelope], work: Path) -> None:
+async def decide(
+    alice: Any, heard: list[Envelope], work: Path, member: AcpMember, model: ScriptedModel
+) -> None:
     def proposals() -> list[Envelope]:
         return [each for each in heard if each.kind == "mcp/proposal"]
 
     async def proposed(number: int) -> Envelope:
         def over() -> bool:
-            return len(proposals()) >= number or any(
+            # Every turn says something; one that goes on may do so too, such as a warning of Codex.
+            answered = any(
                 each.kind == "chat" and each.sender == "agent" and each.correlation_id
                 for each in heard[start:]
             )
+            is_idle = member.turns is not None and member.turns.current is None
+            return len(proposals()) >= number or (answered and is_idle)
 
         start = len(heard)
         await until(over, lambda: "\n".join(f"{each.kind} {each.payload}" for each in heard[-20:]))
@@ -119,9 +155,33 @@ async def decide(alice: Any, heard: list[Envelope], work: Path) -> None:
     count = len(proposals())
     await alice.chat(f"Create the file {work}/other.txt now", to="agent")
     second = await proposed(count + 1)
-    await alice.reject(second.id, "unsafe", explanation="not on Sundays")
-    await asyncio.sleep(8)
+    await alice.reject(second.id, "unsafe", explanation=REASON)
+    await until(lambda: was_told(model), lambda: "the model was not told the reason")
+    await until(lambda: member.turns is not None and member.turns.current is None)
     assert not (work / "other.txt").exists()
+
+
+def was_told(model: ScriptedModel) -> bool:
+    return any(body and REASON in str(body) for _, body in model.asked)
+
+
+def keep_recording(folder: Path, packages: Path, target: Path) -> None:
+    """What was said on the wire, without anything of this machine, and with long texts cut."""
+    lines = (folder / "traffic.jsonl").read_text()
+    for place, name in ((folder / "work", "{work}"), (folder, "/agent"), (packages, "/packages")):
+        # OpenCode names a path without its first stroke.
+        lines = lines.replace(str(place), name).replace(str(place)[1:], name)
+    lines = re.sub(r"[^\s\"'`]*/moot-probe-\w+", "/probe", lines)
+    kept = [json.dumps(cut(json.loads(line)), ensure_ascii=False) for line in lines.splitlines()]
+    target.write_text("\n".join(kept) + "\n")
+
+
+def cut(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: cut(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [cut(each) for each in value[:MAX_ITEMS]]
+    return f"{value[:MAX_CHARS]}…" if isinstance(value, str) and len(value) > MAX_CHARS else value
 
 
 def show(heard: list[Envelope]) -> None:
@@ -137,13 +197,16 @@ async def main(names: list[str]) -> int:
         for name in names or list(AGENTS):
             with tempfile.TemporaryDirectory(prefix=f"moot-{name}-", ignore_cleanup_errors=True) as folder:
                 try:
-                    await try_agent(name, packages, model, Path(folder))
+                    async with asyncio.timeout(SECONDS):
+                        await try_agent(name, packages, model, Path(folder))
                 except (Exception, AssertionError) as fault:  # noqa: BLE001  # the next one is tried, too
                     failed.append(name)
                     print(f"{name}: FAILED {type(fault).__name__}: {str(fault)[:1500]}", flush=True)
-            told = [api for api, body in model.asked if body and "not on Sundays" in str(body)]
+                if recordings := os.environ.get("MOOT_ACP_RECORD"):
+                    keep_recording(Path(folder), packages, Path(recordings) / f"{name}.jsonl")
             print(
-                f"  the model was told the reason: {bool(told)}; asked {len(model.asked)} times", flush=True
+                f"  the model was told the reason: {was_told(model)}; asked {len(model.asked)} times",
+                flush=True,
             )
             if name in failed and os.environ.get("MOOT_ACP_SHOW"):
                 for api, body in model.asked:

@@ -43,13 +43,13 @@ class ScriptedModel:
         if last.re is _CREATE:
             for name in ("Write", "write_file", "write"):
                 if name in names:
-                    return name, {"file_path": last[1], "content": "probe"}
+                    return name, {"filePath" if name == "write" else "file_path": last[1], "content": "probe"}
             patch = f"*** Begin Patch\n*** Add File: {last[1]}\n+probe\n*** End Patch\n"
             if "exec_command" in names:
                 return "exec_command", {"cmd": f"apply_patch <<'EOF'\n{patch}EOF\n"}
             return "apply_patch", {"input": patch}
         command = f"touch {last[1]}"
-        for name in ("Bash", "run_shell_command", "shell", "exec_command"):
+        for name in ("Bash", "bash", "run_shell_command", "shell", "exec_command"):
             if name in names:
                 more: dict[str, Any] = {"is_background": False} if name == "run_shell_command" else {}
                 key = "cmd" if name == "exec_command" else "command"

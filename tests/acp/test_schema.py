@@ -12,6 +12,7 @@ from tests.waiting import until
 
 REQUESTS: Final[dict[str, str]] = {
     "initialize": "InitializeRequest",
+    "authenticate": "AuthenticateRequest",
     "session/new": "NewSessionRequest",
     "session/load": "LoadSessionRequest",
     "session/set_mode": "SetSessionModeRequest",
