@@ -3,7 +3,8 @@
 Each is started as `moot acp` starts it, probed, and told twice to create a file. The first time a person
 approves and the file has to be there; the second time it is rejected, must not be there, and the agent has to
 get the reason. Needs `MOOT_ACP_AGENTS`, a folder with the packages (see the Makefile). With
-`MOOT_ACP_RECORD`, a folder, what was said on the wire is kept there: the recordings that `test_recorded_agents.py` plays.
+`MOOT_ACP_RECORD`, a folder, what was said on the wire is kept there: the recordings that
+`test_recorded_agents.py` plays.
 """
 
 from __future__ import annotations
