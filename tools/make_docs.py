@@ -43,7 +43,7 @@ from moot.config.oidc_config import McpResource, OidcConfig, SignInRule
 from moot.conformance import report
 from moot.gateway.cluster_metrics import CLUSTER_METRICS
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
-from moot.gateway.public_pages import openapi
+from moot.gateway.openapi import openapi
 from moot.metrics import Description
 from moot.offers.search_settings import SearchSettings
 from moot.protocol.close_codes import CLOSE_CODES

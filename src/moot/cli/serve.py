@@ -15,7 +15,8 @@ from moot.cli.interruption import run_service
 from moot.config import check, load
 from moot.config.configuration import Configuration
 from moot.errors import UsageError
-from moot.gateway.app import Gateway, tls_files
+from moot.gateway.app import Gateway
+from moot.gateway.part_settings import tls_files
 from moot.net.server_tls import ServerTls
 
 

@@ -23,26 +23,33 @@ from moot.config.oidc_reader import without_people
 from moot.errors import MootError, UsageError
 from moot.gateway import fast_path
 from moot.gateway.access import HostOriginPolicy, SpaceDirectory
-from moot.gateway.access_limiter import AccessLimiter, AccessLimits
+from moot.gateway.access_limiter import AccessLimiter
 from moot.gateway.cluster_metrics import watch_cluster
 from moot.gateway.gateway_metrics import GatewayMeasures
-from moot.gateway.http_routes import Endpoints, HttpSettings
-from moot.gateway.journal_history import HistoryLimits
-from moot.gateway.mailer import Mailer, MailSettings, Password
+from moot.gateway.http_routes import Endpoints
+from moot.gateway.mailer import Mailer
 from moot.gateway.notifications.notifier import Notifier
 from moot.gateway.oidc.sign_in_service import SignInService
+from moot.gateway.part_settings import (
+    access_limits,
+    connection_limits,
+    history_limits,
+    http_settings,
+    mail_settings,
+    socket_limits,
+    socket_settings,
+    tls_files,
+)
 from moot.gateway.readiness import Readiness
 from moot.gateway.sign_in_links import SignInLinks
 from moot.gateway.space_factory import SpaceFactory
 from moot.gateway.token_rotation import TokenRotation
-from moot.gateway.websocket_handler import SocketSettings, UpgradeHandler
+from moot.gateway.websocket_handler import UpgradeHandler
 from moot.net.http_listener import HttpListener, bind_socket
-from moot.net.http_protocol import ConnectionLimiter, ConnectionLimits, limited_http_protocol
-from moot.net.outbox import OutboxLimits
-from moot.net.read_schedule import ReadLimits
-from moot.net.server_tls import ServerTls, TlsFiles
+from moot.net.http_protocol import ConnectionLimiter, limited_http_protocol
+from moot.net.server_tls import ServerTls
 from moot.net.tls_acceptor import TlsAcceptor
-from moot.net.websocket_server import SocketLimits, WebSocketServer
+from moot.net.websocket_server import WebSocketServer
 from moot.private_files import use_folder
 from moot.protocol.close_codes import GOING_AWAY, TRY_AGAIN
 from moot.protocol.envelope import rfc3339
@@ -83,10 +90,10 @@ class Gateway:
         self._tls: ServerTls | None = None
         self._local: socket.socket | None = None
         self._tasks = TaskSet("gateway")
-        self.notifier = Notifier(self.config, self.directory, *_mail_settings(self.config))
+        self.notifier = Notifier(self.config, self.directory, *mail_settings(self.config))
         # Its place in a cluster, if it has one.
         self.node: ClusterNode | None = None
-        self._mailer = Mailer(*_mail_settings(self.config))
+        self._mailer = Mailer(*mail_settings(self.config))
 
     @property
     def url(self) -> str:
@@ -149,14 +156,14 @@ class Gateway:
             self.directory.sign_in = self.sign_in
             self.sign_in.start()
         origin_policy = self._origin_policy()
-        sockets = _socket_settings(self.config)
-        access_limiter = AccessLimiter(_access_limits(self.config))
+        sockets = socket_settings(self.config)
+        access_limiter = AccessLimiter(access_limits(self.config))
         self._upgrade_handler = UpgradeHandler(
             self.directory, origin_policy, sockets, self.readiness, access_limiter
         )
-        limiter = ConnectionLimiter(_connection_limits(self.config))
+        limiter = ConnectionLimiter(connection_limits(self.config))
         self._websockets = WebSocketServer(
-            self._upgrade_handler.admit, _socket_limits(self.configuration), limiter.release
+            self._upgrade_handler.admit, socket_limits(self.configuration), limiter.release
         )
         self._sign_in_links = SignInLinks(
             valid_seconds=self.config.sign_in_link_seconds, max_links=self.config.max_sign_in_links
@@ -164,12 +171,12 @@ class Gateway:
         endpoints = Endpoints(
             self.directory,
             origin_policy,
-            _http_settings(self.config),
+            http_settings(self.config),
             access_limiter=access_limiter,
             readiness=self.readiness,
             rotation=self.rotation,
             sign_in_links=self._sign_in_links,
-            history_limits=_history_limits(self.config),
+            history_limits=history_limits(self.config),
             push=self.config.notifications.push,
             devices=self.notifier.devices,
             sign_in=self.sign_in,
@@ -345,98 +352,3 @@ class Gateway:
     def metrics(self) -> str:
         """Figures as Prometheus reads them."""
         return self.measures.exposition()
-
-
-def tls_files(tls: TlsConfig) -> TlsFiles:
-    return TlsFiles(certificate=tls.certificate, key=tls.key, client_ca=tls.client_ca)
-
-
-def _socket_settings(config: GatewayConfig) -> SocketSettings:
-    outbox = OutboxLimits(
-        max_bytes=config.outbox_bytes, max_messages=config.outbox_messages, max_seconds=config.outbox_seconds
-    )
-    return SocketSettings(
-        join_seconds=config.join_seconds,
-        max_join_bytes=config.max_join_bytes,
-        outbox=outbox,
-        errors_per_second=config.errors_per_second,
-        allow_query_token=config.allow_query_token,
-    )
-
-
-def _socket_limits(configuration: Configuration) -> SocketLimits:
-    """Above the largest message of any space, whose own limits answer first."""
-    limits = [space.config.limits for space in configuration.spaces.values()]
-    largest = max([max(each.envelope.max_bytes, each.max_frame_bytes) for each in limits], default=1 << 20)
-    config = configuration.gateway
-    return SocketLimits(
-        message_bytes=largest + (64 << 10),
-        message_fragments=config.max_message_fragments,
-        reading=ReadLimits(
-            slice_bytes=config.read_slice_bytes,
-            slice_frames=config.read_slice_frames,
-            slice_seconds=config.read_slice_seconds,
-            turn_seconds=config.read_turn_seconds,
-        ),
-        ping_seconds=config.ping_seconds,
-        ping_timeout_seconds=config.ping_timeout_seconds,
-        close_seconds=config.close_seconds,
-    )
-
-
-def _access_limits(config: GatewayConfig) -> AccessLimits:
-    return AccessLimits(
-        wrong_tokens_per_minute=config.wrong_tokens_per_minute,
-        joins_per_second=config.joins_per_second,
-        minted_tokens_per_minute=config.minted_tokens_per_minute,
-    )
-
-
-def _connection_limits(config: GatewayConfig) -> ConnectionLimits:
-    return ConnectionLimits(
-        max_header_bytes=config.max_header_bytes,
-        max_headers=config.max_headers,
-        response_seconds=config.response_seconds,
-        header_seconds=config.header_seconds,
-        max_connections_per_address=config.max_connections_per_address,
-        max_connections=config.max_connections,
-    )
-
-
-def _http_settings(config: GatewayConfig) -> HttpSettings:
-    http = config.http
-    return HttpSettings(
-        inject=http.inject,
-        poll=http.poll,
-        admin=http.admin and bool(config.admin_tokens),
-        metrics=http.metrics,
-        console=http.console,
-        max_body_bytes=config.max_body_bytes,
-        max_minted_token_seconds=config.max_minted_token_seconds,
-        history_pages_per_second=config.history_pages_per_second,
-        sign_in_links_per_minute=config.sign_in_links_per_minute,
-    )
-
-
-def _history_limits(config: GatewayConfig) -> HistoryLimits:
-    return HistoryLimits(
-        max_messages=config.max_history_page_messages,
-        max_bytes=config.max_history_page_bytes,
-        max_scan_bytes=config.max_history_scan_bytes,
-    )
-
-
-def _mail_settings(config: GatewayConfig) -> tuple[MailSettings | None, Password | None]:
-    smtp = config.smtp
-    if smtp is None:
-        return None, None
-    settings = MailSettings(
-        host=smtp.host,
-        port=smtp.port,
-        sender=smtp.sender,
-        starttls=smtp.starttls,
-        user=smtp.user,
-        timeout_seconds=smtp.timeout_seconds,
-        max_invitations_per_minute=smtp.max_invitations_per_minute,
-    )
-    return settings, smtp.password

@@ -1,0 +1,121 @@
+"""What administrators do over HTTP: rights, tokens, connections, the state of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from moot.errors import InvalidRequest
+from moot.gateway.access import AccessDenied
+from moot.gateway.http_replies import (
+    check_json,
+    denied,
+    in_effect,
+    json_response,
+    object_of,
+)
+from moot.gateway.request_identity import RequestIdentity
+from moot.gateway.short_lived_tokens import MAX_TOKEN_REQUEST_BYTES, mint_token, read_token_request
+from moot.gateway.token_rotation import TokenRotation
+from moot.protocol.envelope import DialectName
+from moot.protocol.operation import Json
+from moot.protocol.patterns import read_capabilities
+
+
+class ReportCluster(Protocol):
+    """Tells the state of the cluster that a gateway is one of."""
+
+    async def __call__(self, *, compare: bool) -> dict[str, Json]: ...
+
+
+class AdminRoutes:
+    """The endpoints under `/admin`."""
+
+    def __init__(
+        self,
+        identity: RequestIdentity,
+        rotation: TokenRotation,
+        *,
+        connections: Callable[[], list[dict[str, Json]]],
+        cluster: ReportCluster | None,
+        max_body_bytes: int,
+        max_minted_token_seconds: float,
+    ) -> None:
+        self._identity = identity
+        self._rotation = rotation
+        self._connections = connections
+        self._cluster = cluster
+        self._max_body_bytes = max_body_bytes
+        self._max_minted_token_seconds = max_minted_token_seconds
+
+    async def capabilities(self, request: Request) -> Response:
+        self._identity.administered(request)
+        check_json(request)
+        body = await object_of(request, self._max_body_bytes)
+        host, admin = self._identity.administered(request)
+        unknown = set(body) - {"add", "remove"}
+        if unknown:
+            raise InvalidRequest(f"unknown: {', '.join(sorted(unknown))}; give add and remove")
+        if not all(isinstance(items, list) for items in body.values()):
+            raise InvalidRequest("add and remove are lists of capabilities")
+        place: DialectName = "mcpx" if _all_strings(body) else "mew"
+        add = read_capabilities(body.get("add", []), place=place)
+        remove = read_capabilities(body.get("remove", []), place=place)
+        done = await host.rights.change_capabilities(request.path_params["id"], add, remove, admin)
+        return json_response(*in_effect(done, done.results[0].fields))
+
+    async def restore(self, request: Request) -> Response:
+        host, admin = self._identity.administered(request)
+        return json_response(200, await self._rotation.restore(host, request.path_params["id"], admin))
+
+    async def rotate(self, request: Request) -> Response:
+        """Give a participant another token, shown once; the earlier ones are void unless `keep` is true."""
+        self._identity.administered(request)
+        check_json(request)
+        body = await object_of(request, self._max_body_bytes)
+        # Again: an administrator's token may be gone by the time that the whole body is here.
+        host, admin = self._identity.administered(request)
+        if set(body) - {"keep"} or not isinstance(body.get("keep", False), bool):
+            raise InvalidRequest('the body is {} or {"keep": true}')
+        who, keep = request.path_params["id"], body.get("keep", False)
+        return json_response(200, await self._rotation.rotate(host, who, admin, keep=keep))
+
+    async def mint(self, request: Request) -> Response:
+        """Give a participant a short-lived token, shown once."""
+        host, admin = self._identity.administered(request)
+        self._identity.check_mint(host, request.path_params["id"], ("admin", admin))
+        check_json(request)
+        seconds, only = read_token_request(await object_of(request, MAX_TOKEN_REQUEST_BYTES))
+        host, admin = self._identity.administered(request)
+        most, who = self._max_minted_token_seconds, request.path_params["id"]
+        made = await mint_token(host, who, admin, seconds=seconds, only=only, max_seconds=most)
+        return json_response(201, made)
+
+    async def connections(self, request: Request) -> Response:
+        """MEW 10.1: what the gateway keeps of each connection."""
+        if self._identity.administrator(request) is None:
+            return denied(AccessDenied(403, "an administrator's token is needed"))
+        return json_response(200, {"connections": self._connections()})
+
+    async def cluster(self, request: Request) -> Response:
+        """The gateways of the cluster, the log, and what is wrong; with `compare=true` their states, too."""
+        if self._identity.administrator(request) is None:
+            return denied(AccessDenied(403, "an administrator's token is needed"))
+        if self._cluster is None:
+            return denied(AccessDenied(404, "this gateway is alone: gateway.cluster is not configured"))
+        compare = request.query_params.get("compare", "false")
+        if compare not in ("true", "false"):
+            raise InvalidRequest("compare is true or false")
+        found = await self._cluster(compare=compare == "true")
+        # It may have taken a while.
+        if self._identity.administrator(request) is None:
+            return denied(AccessDenied(403, "an administrator's token is needed"))
+        return json_response(200, found)
+
+
+def _all_strings(body: Mapping[str, Json]) -> bool:
+    items = [*body.get("add", []), *body.get("remove", [])]
+    return bool(items) and all(isinstance(item, str) for item in items)

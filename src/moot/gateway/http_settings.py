@@ -1,0 +1,19 @@
+"""Which HTTP endpoints a gateway has, and their limits."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Which endpoints there are, and how large a body may be."""
+
+    inject: bool = True
+    poll: bool = True
+    admin: bool = True
+    metrics: bool = True
+    console: bool = True
+    max_body_bytes: int = 2 << 20
+    max_minted_token_seconds: float = 86_400
+    history_pages_per_second: float = 10
+    sign_in_links_per_minute: float = 10

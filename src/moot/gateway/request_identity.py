@@ -1,0 +1,91 @@
+"""Who sends an HTTP request, by its token. Wrong tokens are counted by address, and soon answered late."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+
+from moot.errors import Unauthorized
+from moot.gateway.access import AccessDenied, SpaceDirectory, TokenIdentity, bearer
+from moot.gateway.access_limiter import AccessLimiter
+from moot.gateway.http_replies import (
+    RequestRefused,
+)
+from moot.gateway.space_host import SpaceHost
+
+
+class RequestIdentity:
+    """Finds members and administrators behind requests."""
+
+    def __init__(
+        self, directory: SpaceDirectory, access_limiter: AccessLimiter, *, has_administrators: bool
+    ) -> None:
+        self._directory = directory
+        self._access_limiter = access_limiter
+        self._has_administrators = has_administrators
+
+    def member(self, request: Request) -> TokenIdentity:
+        """The member that the path names, for whoever may join as it; raises RequestRefused."""
+        identity = self._directory.identify(request.query_params.get("space"), _token_of(request))
+        if isinstance(identity, AccessDenied):
+            # D-40: a token that is given but wrong is 403 here, as existing clients expect.
+            wrong = AccessDenied(403, identity.message) if identity.status == 401 else identity
+            raise RequestRefused(self.refuse_token(wrong, request, request.path_params["id"]))
+        identity.admit()
+        member = identity.host.space.state.roster.resolve(request.path_params["id"])
+        if member is None or member.name != identity.name:
+            raise RequestRefused(AccessDenied(403, "this token is another participant's"))
+        return identity
+
+    def in_space(self, request: Request) -> TokenIdentity:
+        """Who calls, in the space that the path names; raises RequestRefused."""
+        identity = self._directory.identify(request.path_params["space"], _token_of(request))
+        if isinstance(identity, AccessDenied):
+            wrong = identity.status in (401, 403)
+            raise RequestRefused(self.refuse_token(identity, request) if wrong else identity)
+        identity.admit()
+        return identity
+
+    def everywhere(self, request: Request) -> list[TokenIdentity]:
+        """Who calls, in each space that the token opens; raises RequestRefused if there is none."""
+        identities, refusal = self._directory.identify_everywhere(_token_of(request))
+        if not identities:
+            raise RequestRefused(self.refuse_token(refusal, request))
+        return identities
+
+    def check_mint(self, host: SpaceHost, member: str, by: tuple[str, str]) -> None:
+        """Raises RequestRefused when so many were asked for that this one has to wait."""
+        wait = self._access_limiter.check_mint(host.name, member, by)
+        if wait is not None:
+            raise RequestRefused(wait)
+
+    def administrator(self, request: Request) -> str | None:
+        """Who administers with the token of this request; raises RequestRefused after too many wrong ones."""
+        if not self._has_administrators:
+            return None
+        token = bearer(request.headers.get("authorization"))
+        admin = self._directory.administrator(token)
+        if admin is None and token:
+            wrong = self.refuse_token(AccessDenied(403, ""), request)
+            if wrong.retry_after is not None:
+                raise RequestRefused(wrong)
+        return admin
+
+    def administered(self, request: Request) -> tuple[SpaceHost, str]:
+        admin = self.administrator(request)
+        if admin is None:
+            raise Unauthorized("an administrator's token is needed")
+        host = self._directory.space(request.query_params.get("space"))
+        if isinstance(host, AccessDenied):
+            raise RequestRefused(host)
+        return host, admin
+
+    def refuse_token(self, wrong: AccessDenied, request: Request, name: str | None = None) -> AccessDenied:
+        address = request.client.host if request.client is not None else ""
+        return self._access_limiter.refuse_token(wrong, address, name)
+
+
+def _token_of(request: Request) -> str:
+    token = bearer(request.headers.get("authorization"))
+    if not token:
+        raise RequestRefused(AccessDenied(401, "a token is needed: send Authorization: Bearer …"))
+    return token
