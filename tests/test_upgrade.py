@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 import tarfile
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -20,10 +22,12 @@ from moot.protocol.operation import Json
 from moot.up.servers import commands
 from moot.up.servers import files as file_server
 from moot.up.servers.folder import Folder
+from tests.gateway.fault_shim import FaultShim
 from tests.gateway.served import command, served
-from tests.up.moot_up import moot_up
+from tests.up.moot_up import environment, moot_up
 
 ARCHIVE = Path(__file__).parent / "data" / "written-by-0.1.tar.gz"
+KILLED_AT = datetime(2026, 11, 15, 23, 15, tzinfo=UTC)
 PEOPLE: Json = {
     "alice": {"capabilities": [{"kind": "*"}]},
     "agent": {"capabilities": [{"kind": "chat"}, {"kind": "mcp/proposal"}, {"kind": "mcp/withdraw"}]},
@@ -43,6 +47,17 @@ def written(tmp_path: Path) -> Path:
         for name in files:
             (Path(folder) / name).chmod(0o600)
     return tmp_path
+
+
+@pytest.fixture
+def in_those_days(tmp_path: Path) -> dict[str, str]:
+    """An environment for processes: their clock shows the minutes after 0.1 was killed.
+
+    The open proposal expires a day later, and the rule after three months.
+    """
+    shim = FaultShim(tmp_path)
+    shim.set(clock_shift=int((KILLED_AT.timestamp() - time.time() + 60) * 1e9))
+    return shim.environ
 
 
 def token_of(written: Path, name: str) -> str:
@@ -68,9 +83,11 @@ async def test_the_journal_of_a_space_is_whole_and_can_be_read(written: Path) ->
     assert "other/open.md" in said
 
 
-async def test_a_gateway_goes_on_where_0_1_was_killed(written: Path, config: Path) -> None:
+async def test_a_gateway_goes_on_where_0_1_was_killed(
+    written: Path, config: Path, in_those_days: dict[str, str]
+) -> None:
     """Tokens open, rights are as they were, and what was open can be decided."""
-    async with served(config) as gateway:
+    async with served(config, environ=in_those_days) as gateway:
         refused = await gateway.http.get(
             "/participants/mallory/messages",
             headers={"Authorization": f"Bearer {token_of(written, 'mallory')}"},
@@ -103,21 +120,20 @@ async def test_a_gateway_goes_on_where_0_1_was_killed(written: Path, config: Pat
     assert code == 0, said
 
 
-async def test_every_decision_is_still_counted(written: Path) -> None:
-    code, said = await command("proposal", "history", "--data", str(written / "space"), "--json", cwd=written)
+async def test_every_decision_is_still_counted(written: Path, in_those_days: dict[str, str]) -> None:
+    history = ("proposal", "history", "--data", str(written / "space"))
+    code, said = await command(*history, "--json", cwd=written, environ=in_those_days)
     assert code == 0, said
     decided = [json.loads(line)["status"] for line in said.splitlines()]
     assert sorted(decided) == ["fulfilled"] * 6 + ["open", "rejected"]
     # For people it is called as in `moot proposals`.
-    code, said = await command(
-        "proposal", "history", "--how", "pending", "--data", str(written / "space"), cwd=written
-    )
+    code, said = await command(*history, "--how", "pending", cwd=written, environ=in_those_days)
     headings, row, *_ = said.splitlines()
     assert (code, headings.split()[3], row.split().count("pending")) == (0, "DECISION", 1)
     assert "other/open.md" in said
 
 
-async def test_an_accepted_rule_goes_on_deciding(written: Path) -> None:
+async def test_an_accepted_rule_goes_on_deciding(written: Path, in_those_days: dict[str, str]) -> None:
     """`moot up` in the old folder, with the approver's state as it was."""
     (written / "space").rename(written / ".moot")
     (written / "shared").mkdir()
@@ -128,7 +144,7 @@ async def test_an_accepted_rule_goes_on_deciding(written: Path) -> None:
     servers = {"files": {"command": "python3", "args": ["-m", "moot.up.servers.files", "${FOLDER}/shared"]}}
     space = {"default_participant": "alice", "participants": people, "mcp_servers": servers}
     (written / "moot.yaml").write_text(yaml.safe_dump({"spaces": {"newsroom": space}}), "utf-8")
-    async with moot_up(written) as up:
+    async with moot_up(written, environ=environment() | in_those_days) as up:
         await up.wait_for_state("approver", "running", joined=True)
         await up.wait_for_state("files", "running", joined=True)
         async with connect(up.url, "newsroom", up.token("agent")) as agent:

@@ -126,7 +126,7 @@ async def served(file: Path, *arguments: str, **more: Any) -> AsyncIterator[Serv
     assert "Traceback" not in gateway.stderr()
 
 
-async def command(*arguments: str, cwd: Path) -> tuple[int, str]:
+async def command(*arguments: str, cwd: Path, environ: Mapping[str, str] | None = None) -> tuple[int, str]:
     """Run `moot …` to its end; its exit code, and all that it printed."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -137,7 +137,7 @@ async def command(*arguments: str, cwd: Path) -> tuple[int, str]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
         cwd=cwd,
-        env={"PATH": os.environ["PATH"]},
+        env={"PATH": os.environ["PATH"]} | dict(environ or {}),
     )
     async with bounded():
         output, _ = await process.communicate()
