@@ -36,7 +36,7 @@ SOAKS: dict[str, tuple[Callable[[int, int], str], int]] = {
     "gateway": (run_gateway_crashes, 100),
     "conformance_command": (run_conformance_command, 2),
     "executions": (run_execution_kills, 60),
-    "cluster": (run_cluster_faults, 200),
+    "cluster": (run_cluster_faults, 240),
     "spread_vectors": (run_spread_vectors, 1),
     "lost_files": (run_lost_files, 1_000),
     "disks": (run_disk_faults, 200),

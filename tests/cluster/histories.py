@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 
 def faults_of(
@@ -30,3 +31,9 @@ def faults_of(
         if whole is not None:
             faults += [f"{name}: {each} was in no order" for each in seen if each not in places]
     return faults
+
+
+def executions_of(requests: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """How many requests carry out each proposal, of those that one observer or one order has."""
+    named = {each["id"]: each["correlation_id"][0] for each in requests}
+    return dict(Counter(named.values()))

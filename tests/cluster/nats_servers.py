@@ -10,6 +10,7 @@ import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
 
+from tests.cluster.machines import Machines
 from tests.ports import held_port
 from tests.waiting import until_seen
 
@@ -19,13 +20,21 @@ BINARY = Path(sys.executable).parent / "nats-server"
 class NatsServers:
     """`count` servers in one NATS cluster; a single one is no cluster."""
 
-    def __init__(self, folder: Path, count: int = 1, extra: str = "") -> None:
+    def __init__(
+        self, folder: Path, count: int = 1, extra: str = "", *, machines: Machines | None = None
+    ) -> None:
         self.folder = folder
         self._extra = extra
         self._held = ExitStack()
-        self.ports, self._routes, self._monitors = (
-            [self._held.enter_context(held_port()) for _ in range(count)] for _ in range(3)
-        )
+        self._machines = machines
+        if machines is None:
+            self.ports, self._routes, self._monitors = (
+                [self._held.enter_context(held_port()) for _ in range(count)] for _ in range(3)
+            )
+            self._inner = self._outer = ["127.0.0.1"] * count
+        else:
+            self.ports, self._routes, self._monitors = ([port] * count for port in (4222, 6222, 8222))
+            self._inner, self._outer = machines.inner, machines.outer
         self.processes: list[subprocess.Popen[bytes] | None] = [None] * count
         for index in range(count):
             self.start(index)
@@ -33,26 +42,32 @@ class NatsServers:
 
     @property
     def addresses(self) -> list[str]:
-        return [f"nats://127.0.0.1:{port}" for port in self.ports]
+        return [f"nats://{host}:{port}" for host, port in zip(self._inner, self.ports, strict=True)]
+
+    def store(self, index: int) -> Path:
+        """Where this server keeps its streams."""
+        return self.folder / f"n{index}"
 
     def start(self, index: int) -> None:
-        routes = ", ".join(f"nats://127.0.0.1:{port}" for port in self._routes)
+        routes = ", ".join(
+            f"nats://{host}:{port}" for host, port in zip(self._inner, self._routes, strict=True)
+        )
         lines = [
             f"server_name: n{index}",
-            f"listen: 127.0.0.1:{self.ports[index]}",
-            f"http: 127.0.0.1:{self._monitors[index]}",
-            f'jetstream {{\n store_dir: "{self.folder}/n{index}"\n}}',
+            f"listen: {self._inner[index]}:{self.ports[index]}",
+            f"http: {self._outer[index]}:{self._monitors[index]}",
+            f'jetstream {{\n store_dir: "{self.store(index)}"\n}}',
             self._extra,
         ]
         if len(self.ports) > 1:
-            lines.append(
-                f"cluster {{ name: c, listen: 127.0.0.1:{self._routes[index]}, routes: [{routes}] }}"
-            )
+            here = f"{self._inner[index]}:{self._routes[index]}"
+            lines.append(f"cluster {{ name: c, listen: {here}, routes: [{routes}] }}")
         config = self.folder / f"n{index}.conf"
         config.write_text("\n".join(lines) + "\n")
         log = str(self.folder / f"n{index}.log")
+        before = () if self._machines is None else self._machines.command(index)
         self.processes[index] = subprocess.Popen(  # noqa: S603  # our own
-            [BINARY, "-c", str(config), "-l", log]
+            [*before, BINARY, "-c", str(config), "-l", log]
         )
 
     def kill(self, index: int) -> None:
@@ -73,7 +88,7 @@ class NatsServers:
     def _is_healthy(self, index: int) -> bool:
         try:
             with urllib.request.urlopen(  # our own
-                f"http://127.0.0.1:{self._monitors[index]}/healthz", timeout=1
+                f"http://{self._outer[index]}:{self._monitors[index]}/healthz", timeout=1
             ) as answer:
                 return bool(answer.status == 200)
         except OSError:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -17,52 +16,12 @@ from moot.cluster.nats_connection import connect, use_stream
 from moot.cluster.shared_log import SharedLog
 from moot.config.cluster_config import ClusterConfig
 from tests.cluster.histories import faults_of
+from tests.cluster.nats_proxy import proxied
 from tests.cluster.nats_servers import NatsServers
 from tests.waiting import until
 
 _names = itertools.count(1)
 CUTS = 6
-
-
-class CuttingProxy:
-    """Forwards to NATS; `cut` lets what was sent arrive and drops the answers: stored, and nobody knows."""
-
-    def __init__(self, port: int) -> None:
-        self._target = port
-        self._pairs: list[tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = []
-        self.holds = False
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        back, forth = await asyncio.open_connection("127.0.0.1", self._target)
-        self._pairs.append((writer, forth))
-        await asyncio.gather(self._pipe(reader, forth), self._pipe(back, writer, is_answer=True))
-
-    async def _pipe(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_answer: bool = False
-    ) -> None:
-        with suppress(OSError):
-            while data := await reader.read(65_536):
-                if not (is_answer and self.holds):
-                    writer.write(data)
-        writer.close()
-
-    def cut(self) -> None:
-        pairs, self._pairs = self._pairs, []
-        for ours, theirs in pairs:
-            ours.transport.abort()
-            theirs.close()
-        self.holds = False
-
-
-@asynccontextmanager
-async def proxied(nats: NatsServers) -> AsyncIterator[tuple[CuttingProxy, str]]:
-    proxy = CuttingProxy(nats.ports[0])
-    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
-    try:
-        yield proxy, f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        proxy.cut()
-        server.close()
 
 
 async def written_under_cuts(nats: NatsServers) -> tuple[list[str], list[str], list[str]]:

@@ -8,7 +8,7 @@ import re
 import resource
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -86,14 +86,24 @@ class Served(GatewayUnderTest):
         return int(found[1]) * 1024
 
 
-async def started(file: Path, *arguments: str, environ: Mapping[str, str] | None = None) -> Served:
-    """Start `moot serve FILE`; raises Finished when it ends before it listens."""
+async def started(
+    file: Path,
+    *arguments: str,
+    environ: Mapping[str, str] | None = None,
+    before: Sequence[str] = (),
+    module: str = "moot.cli",
+) -> Served:
+    """Start `moot serve FILE`; raises Finished when it ends before it listens.
+
+    `before` stands before the command, and `module` is run instead of Moot's own.
+    """
     errors = file.parent / f"stderr-{os.urandom(4).hex()}.txt"
     with errors.open("wb") as handle:
         process = await asyncio.create_subprocess_exec(
+            *before,
             sys.executable,
             "-m",
-            "moot.cli",
+            module,
             "serve",
             str(file),
             *(arguments or ("--port", "0")),
