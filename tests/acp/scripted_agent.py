@@ -9,6 +9,7 @@ The script is `{"options": {…}, "turns": [[step, …], …]}`; each prompt run
     {"ask": {…}, "options": […],         session/request_permission; then the steps for the outcome
      "allowed": […], "refused": […]}
     {"write": [path, text]}              a file, as a real tool would
+    {"append": [path, text]}             one more line of it, so that twice is seen
     {"send": {…}} {"line": "…"}          any message; any bytes
     {"await_cancel": true}               until session/cancel comes
     {"await_file": path}                 until the file is there
@@ -110,6 +111,9 @@ def run(step: dict[str, Any]) -> str | None:
         say(step["say"])
     elif "write" in step:
         Path(step["write"][0]).write_text(step["write"][1])
+    elif "append" in step:
+        with Path(step["append"][0]).open("a") as file:
+            file.write(step["append"][1])
     elif "send" in step:
         send(step["send"])
     elif "line" in step:
