@@ -105,3 +105,11 @@ def test_depth_counts_containers_inside_each_other(value: Json, levels: int) -> 
 def test_not_a_number_is_never_written() -> None:
     with pytest.raises(ValueError):
         strict_json.encode([10**30, float("nan")])
+
+
+@given(st.lists(st.sampled_from(["1.5", "-0.0e-7", "1E5", "12e+3", "7", "-40", "true", '"2.5e3 \\" 1.0"'])))
+def test_numbers_with_a_fraction_or_an_exponent_are_counted_once_each(values: list[str]) -> None:
+    raw = f"[{', '.join(values)}]".encode()
+    count = sum(isinstance(value, float) for value in json.loads(raw))
+    assert not strict_json.has_more_decimals(raw, count)
+    assert count == 0 or strict_json.has_more_decimals(raw, count - 1)

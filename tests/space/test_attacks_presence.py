@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
+from random import Random
 
 import msgspec
 import pytest
 
-from moot.errors import UsageError
+from moot.errors import ParticipantNotFound, UsageError
 from moot.protocol.frames import write_frame
 from moot.protocol.operation import Json
 from moot.space.config import SessionId
 from moot.space.effects import Credential, Mail, Reply
+from moot.space.space import Space
 
 from .space_driver import CALL, SpaceDriver
 
@@ -289,3 +292,40 @@ def test_a_token_is_in_nothing_but_the_inviters_answer_and_the_invitees_mail(dia
     driver.says("human", "space/invite", {"participant_id": "ivy"})
     assert driver.heard["human"][0]["payload"] == {"status": "already_exists", "participant_id": "ivy"}
     assert secret not in json.dumps(driver.space.save())
+
+
+def test_a_token_is_found_by_its_hash_in_whatever_order_tokens_change_hands() -> None:
+    """The index says what a look at every member would; also after a restart."""
+    driver = room()
+    random = Random(11)
+    hashes = [f"h{number}" for number in range(4)]
+    names = sorted(driver.space.state.config.participants)
+    for _ in range(300):
+        config = driver.space.state.config
+        held = {name: tuple(random.sample(hashes, random.randrange(3))) for name in names}
+        changed = {
+            name: msgspec.structs.replace(config.participants[name], credentials=held[name]) for name in names
+        }
+        match random.randrange(5):
+            case 0:
+                driver.says("human", "space/kick", {"participant_id": "pal"})
+            case 1:
+                driver.says("human", "space/invite", {"participant_id": "pal"})
+            case 2:
+                token = driver.mint.token()
+                with suppress(ParticipantNotFound):
+                    driver.space.rotate_credential(
+                        random.choice(names), token, driver.now, driver.mint, keep=random.random() < 0.5
+                    )
+            case _:
+                driver.space.reload(
+                    msgspec.structs.replace(config, participants=changed), driver.now, driver.mint
+                )
+        again = Space(driver.space.state.config, saved=driver.space.save())
+        members = list(driver.space.state.roster)
+        known = {hash for member in members for hash in member.credentials} | set(hashes)
+        for hash in known:
+            owners = [each.name for each in members if hash in each.credentials and not each.kicked]
+            first = owners[0] if owners else None
+            assert driver.space.find_token_owner(hash) == first
+            assert again.find_token_owner(hash) == first

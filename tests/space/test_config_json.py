@@ -67,6 +67,7 @@ def test_a_saved_configuration_is_loaded_as_it_was() -> None:
 # Limits that came after 0.1: those that would refuse what 0.1 accepted, and others.
 REFUSING_SINCE = (
     "max_open_proposal_bytes",
+    "max_proposal_decimals",
     "max_stream_writers",
     "max_stream_bytes_per_member",
     "max_granted_capability_bytes",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -59,6 +60,13 @@ def share(driver: PureDriver, name: str) -> list[Json]:
 
 PROPOSED: Json = {"method": "tools/call", "params": {"name": "x"}}
 
+
+def proposed(*values: str) -> Json:
+    """A call with these values, as JSON writes them."""
+    arguments = [json.loads(value) for value in values]
+    return {"method": "tools/call", "params": {"name": "x", "arguments": arguments}}
+
+
 # How to come to a limit of one or two, and how to go past it.
 RESOURCES: dict[str, tuple[float, Callable[[PureDriver], list[Json]], Callable[[PureDriver], list[Json]]]] = {
     "max_open_requests": (
@@ -70,6 +78,11 @@ RESOURCES: dict[str, tuple[float, Callable[[PureDriver], list[Json]], Callable[[
         1,
         lambda d: say(d, "mcp/proposal", PROPOSED),
         lambda d: say(d, "mcp/proposal", PROPOSED),
+    ),
+    "max_proposal_decimals": (
+        3,
+        lambda d: say(d, "mcp/proposal", proposed("1.5e3", "2E0", "-0.25", "7", '"1.5 2.5 3e3"', "true")),
+        lambda d: say(d, "mcp/proposal", proposed("1.5", "2e0", "-0.25", "0.0", "7")),
     ),
     "max_streams_per_member": (1, stream, stream),
     "max_stream_targets": (
@@ -326,6 +339,21 @@ def test_more_objects_and_arrays_than_max_containers_are_refused() -> None:
     assert errors(driver.send("alice", within)) == []
     (refusal,) = errors(driver.send("alice", {"kind": "chat", "payload": {"many": [[]] * 10}}))
     assert refusal["error"] == "invalid_json"
+
+
+def test_a_call_that_names_a_proposal_has_no_more_decimals_either() -> None:
+    """Its fingerprint costs as much, and a proposal with so many cannot be."""
+    driver = space(max_proposal_decimals=2)
+    driver.send("alice", {"id": "p-1", "kind": "mcp/proposal", "payload": proposed("1.5", "2.5")})
+    for values in (("1.5", "2.5", "3.5"), ("1.5", "2.5")):
+        call: Json = {
+            "kind": "mcp/request",
+            "to": ["alice"],
+            "correlation_id": ["p-1"],
+            "payload": proposed(*values),
+        }
+        refusals = errors(driver.send("bob", call), "bob")
+        assert [each.get("limit") for each in refusals] == ["max_proposal_decimals"] * (len(values) - 2)
 
 
 def test_a_long_extended_kind_is_refused() -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from itertools import islice
 from typing import Any, Final
 
 import orjson
@@ -42,6 +43,8 @@ _SEPARATORS_TO_SPACES = bytes(ord(" ") if byte in b"[]{},:" else byte for byte i
 _NAMED_BYTES: Final = 65_536
 # The shortest number that is infinite to a reader.
 _INFINITE_CHARS: Final = len("1e309")
+# The beginning of a number with a fraction or an exponent, once for each.
+_DECIMAL = re.compile(rb"[0-9](?:\.[0-9]+|[eE])")
 _NOT_OPENING = bytes(byte for byte in range(256) if byte not in b"[{")
 CONTAINERS: Final = frozenset((dict, list))
 
@@ -80,6 +83,15 @@ def check_containers(raw: bytes, max_containers: int) -> None:
         outside = _outside_strings(raw)
         if outside.count(b"[") + outside.count(b"{") > max_containers:
             raise InvalidJson(f"more than {max_containers} objects and arrays: split it, or send a stream")
+
+
+def has_more_decimals(raw: bytes, most: int) -> bool:
+    """Whether a JSON text has more numbers with a fraction or an exponent than that. Nothing is parsed."""
+    # Each takes four bytes at least, its comma included.
+    if len(raw) >> 2 <= most or raw.count(b".") + raw.count(b"e") + raw.count(b"E") <= most:
+        return False
+    found = _DECIMAL.finditer(_outside_strings(raw))
+    return next(islice(found, most, None), None) is not None
 
 
 def check_depth(raw: bytes, value: Json) -> None:

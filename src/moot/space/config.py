@@ -36,6 +36,9 @@ class SpaceLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_open_proposals: int = 256
     # Bytes of these: they stay in memory, for whoever joins later. As many as four of the largest envelopes.
     max_open_proposal_bytes: int = 4 << 20
+    # Numbers with a fraction or an exponent in one proposal: its fingerprint compares them digit by digit, up
+    # to 5 µs each.
+    max_proposal_decimals: int = 10_000
     # One page of the list of proposals: a quarter of the largest envelope, or one proposal if that is larger.
     max_proposal_page_bytes: int = 256 << 10
     # A member without a connection that polls over HTTP can be given an approved call for so long after a

@@ -36,6 +36,7 @@ _LIMITS_OF_0_1: Final = {
 # Limits that came later: what was accepted before there were any is accepted when it is replayed.
 _LATER_LIMITS: Final = (
     "max_open_proposal_bytes",
+    "max_proposal_decimals",
     "max_stream_writers",
     "max_stream_bytes_per_member",
     "max_granted_capability_bytes",

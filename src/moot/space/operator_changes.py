@@ -101,7 +101,7 @@ def _configure(
     effects: list[Effect] = []
     held = member.credentials
     if before is None or not _are_in_force(before, participant, held):
-        member.credentials = participant.credentials
+        state.roster.set_credentials(member, participant.credentials)
         effects.append(Credential(name, member.credentials))
     limits = state.config.token_limits
     is_less = any(
@@ -161,7 +161,7 @@ def restore_member(state: State, name: str, mint: Mint) -> list[Effect]:
         raise InvalidOperation(f"{name} was not removed")
     member.kicked = member.anonymous = False
     token = mint.token()
-    member.credentials = (token.hash,)
+    state.roster.set_credentials(member, (token.hash,))
     state.refresh(member)
     fields: dict[str, Json] = {"participant_id": name, "status": "restored"}
     if token.secret is not None:
@@ -174,7 +174,7 @@ def rotate_credential(
 ) -> list[Effect]:
     """Give a member another token; without `keep` the earlier ones end now, and their sessions too."""
     member = state.roster.find(name)
-    member.credentials = (*(member.credentials if keep else ()), token.hash)
+    state.roster.set_credentials(member, (*(member.credentials if keep else ()), token.hash))
     effects: list[Effect] = [Credential(member.name, member.credentials)]
     if not keep:
         _void_minted(state, member)

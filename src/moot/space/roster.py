@@ -250,6 +250,8 @@ class SpaceRoster:
         self.sessions: dict[SessionId, Session] = {}
         # Runtime ids that differ from their logical name; empty in most spaces, which keeps delivery quick.
         self.aliases: dict[str, SpaceMember] = {}
+        # By the hashes of their tokens: strangers have tokens looked up as often as they like.
+        self._by_token: dict[str, set[Name]] = {}
 
     def __iter__(self) -> Iterator[SpaceMember]:
         return iter(self.members.values())
@@ -270,11 +272,33 @@ class SpaceRoster:
         return [member for member in self.members.values() if member.present]
 
     def add(self, member: SpaceMember) -> None:
+        self._forget_tokens(self.members.get(member.name, member))
         self.members[member.name] = member
+        self.set_credentials(member, member.credentials)
 
     def remove(self, member: SpaceMember) -> None:
         self.aliases.pop(member.id, None)
+        self._forget_tokens(member)
         del self.members[member.name]
+
+    def set_credentials(self, member: SpaceMember, hashes: tuple[str, ...]) -> None:
+        """Say which tokens a member of this roster has, by their hashes."""
+        self._forget_tokens(member)
+        member.credentials = hashes
+        for token_hash in hashes:
+            self._by_token.setdefault(token_hash, set()).add(member.name)
+
+    def _forget_tokens(self, member: SpaceMember) -> None:
+        for token_hash in member.credentials:
+            if names := self._by_token.pop(token_hash, set()) - {member.name}:
+                self._by_token[token_hash] = names
+
+    def find_token_owner(self, token_hash: str) -> Name | None:
+        """Who has this token; kicked members have none."""
+        owners = [name for name in self._by_token.get(token_hash, ()) if not self.members[name].kicked]
+        # Several only when an operator wrote one's token down for another: who was there first.
+        first = owners if len(owners) < 2 else (name for name in self.members if name in owners)
+        return next(iter(first), None)
 
     def attach_session(self, session: Session, *, max_sessions: int) -> None:
         """Attach a session; checks the runtime id it proposes (D-19, D-88) and the number of sessions."""

@@ -50,10 +50,7 @@ class Space:
         temporary = self.state.temporary_tokens.get(token_hash)
         if temporary is not None:
             return temporary.member
-        for member in self.state.roster:
-            if token_hash in member.credentials and not member.kicked:
-                return member.name
-        return None
+        return self.state.roster.find_token_owner(token_hash)
 
     # Joining and leaving
 

@@ -153,7 +153,7 @@ def remove_member(state: State, member: SpaceMember, reason: str, now: float, mi
     member.kicked = True
     control.lift_pause(state, member)
     member.shut_down = None
-    member.credentials = ()
+    state.roster.set_credentials(member, ())
     state.temporary_tokens.remove([token.hash for token in state.temporary_tokens.of(member.name)])
     effects.append(Credential(member.name, ()))
     for proposal in state.ledger.open_of(member.name):

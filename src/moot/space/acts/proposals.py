@@ -15,6 +15,7 @@ from moot.errors import (
 from moot.protocol.envelope import Envelope
 from moot.protocol.fingerprint import fingerprint
 from moot.protocol.operation import operation_of
+from moot.protocol.strict_json import has_more_decimals
 from moot.space.acts import Act
 from moot.space.effects import Effect, Mint
 from moot.space.id_window import SeenEnvelope
@@ -28,8 +29,11 @@ def check_ledger(state: State, session: Session, envelope: Envelope, now: float)
     named = state.ledger.named_in(tuple(envelope.correlation_id))
     if envelope.kind in ("moot/approve", "moot/settle") and not named:
         raise InvalidRequest(f"{envelope.kind} must correlate to a proposal that this space knows")
-    # Once for all that are named: it reads the whole body.
-    body = fingerprint(envelope.raw) if envelope.kind == "mcp/request" and named else ""
+    body = ""
+    if envelope.kind == "mcp/request" and named:
+        # Once for all that are named: it reads the whole body.
+        _check_decimals(state, envelope)
+        body = fingerprint(envelope.raw)
     for proposal in named:
         if envelope.kind == "mcp/request":
             _check_fulfilment(state, session, envelope, proposal, body, now)
@@ -43,6 +47,15 @@ def check_ledger(state: State, session: Session, envelope: Envelope, now: float)
             if proposal.proposer == session.member.name:
                 raise Unauthorized("nobody approves their own proposal", proposal_id=proposal.id)
             _check_open(proposal, now)
+
+
+def _check_decimals(state: State, envelope: Envelope) -> None:
+    most = state.limits.max_proposal_decimals
+    if has_more_decimals(envelope.raw, most):
+        raise ResourceLimit(
+            f"more than {most} numbers with a fraction or an exponent: propose a file or a stream of them",
+            limit="max_proposal_decimals",
+        )
 
 
 def _check_open(proposal: ProposalRecord, now: float) -> None:
@@ -140,6 +153,7 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
                 f"your open proposals have {most_bytes} bytes together at most: withdraw one first",
                 limit="max_open_proposal_bytes",
             )
+        _check_decimals(state, envelope)
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         expires = now + state.limits.proposal_seconds
