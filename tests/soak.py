@@ -6,6 +6,7 @@ import argparse
 import time
 from collections.abc import Callable
 
+from tests.acp.agent_kills_soak import run_agent_kills
 from tests.bridge.conformance_soak import run_conformance
 from tests.cluster.cluster_soak import run_cluster_faults
 from tests.cluster.spread_soak import run_spread_vectors
@@ -36,6 +37,7 @@ SOAKS: dict[str, tuple[Callable[[int, int], str], int]] = {
     "gateway": (run_gateway_crashes, 100),
     "conformance_command": (run_conformance_command, 2),
     "executions": (run_execution_kills, 60),
+    "agents": (run_agent_kills, 120),
     "cluster": (run_cluster_faults, 240),
     "spread_vectors": (run_spread_vectors, 1),
     "lost_files": (run_lost_files, 1_000),

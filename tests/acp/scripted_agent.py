@@ -3,7 +3,7 @@
     python scripted_agent.py SCRIPT.json
 
 The script is `{"options": {…}, "turns": [[step, …], …]}`; each prompt runs the next turn, later ones say
-"Fine." Every line that it gets is kept in `received.jsonl` beside the script. Steps:
+"Fine." Every line that it gets is kept in `received.jsonl` beside the script, its number in `pid`. Steps:
 
     {"update": {…}}                      session/update
     {"ask": {…}, "options": […],         session/request_permission; then the steps for the outcome
@@ -216,6 +216,7 @@ def handle(message: dict[str, Any]) -> None:
 
 
 cwd = "."
+(FOLDER / "pid").write_text(str(os.getpid()))
 while True:
     incoming = read()
     if "method" in incoming:

@@ -5,21 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import yaml
 
 from moot.acp.acp_member import AcpMember
 from moot.errors import MootError
 from moot.participant import ParticipantLimits, connect
 from moot.protocol.envelope import Envelope
+from tests.acp.agent_kills import acp_process, kill_at, lab
 from tests.acp.agent_space import (
-    AGENT,
-    RIGHTS,
     AgentSpace,
     agent_space,
     settings_for,
@@ -27,11 +22,10 @@ from tests.acp.agent_space import (
     write_script,
 )
 from tests.acp.test_permissions import edit
-from tests.gateway.running_gateway import participants
-from tests.gateway.served import Served, started
+from tests.gateway.served import started
 from tests.participant.gateway_with_members import away
 from tests.participant.watched_agent import running_member
-from tests.waiting import bounded, until, until_told
+from tests.waiting import until, until_told
 
 
 async def test_an_agent_that_is_killed_while_people_decide_leaves_an_approval_unused(tmp_path: Path) -> None:
@@ -135,43 +129,6 @@ async def test_an_approval_that_got_lost_is_told_to_be_unused(tmp_path: Path) ->
         approving.cancel()
 
 
-@asynccontextmanager
-async def acp_process(url: str, folder: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    """`moot acp` as people start it."""
-    token = folder / "agent.token"
-    token.write_text("t-agent")
-    token.chmod(0o600)
-    (folder / "work").mkdir(exist_ok=True)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "moot.cli", "acp", "--gateway", url, "--space", "lab",
-        "--token-file", str(token), "--cwd", str(folder / "work"), "--state", str(folder / "state"),
-        "--no-probe", "--log-level", "error",
-        "--", sys.executable, "-I", "-S", str(AGENT), str(folder / "script.json"),
-        stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        async with bounded():
-            await process.wait()
-
-
-@asynccontextmanager
-async def lab(folder: Path) -> AsyncIterator[tuple[Path, list[Served]]]:
-    file = folder / "moot.yaml"
-    everybody = participants(alice=["*"], agent=RIGHTS)
-    file.write_text(yaml.safe_dump({"spaces": {"lab": {"participants": everybody}}}))
-    file.chmod(0o600)
-    gateways = [await started(file, "--port", "0")]
-    try:
-        yield file, gateways
-    finally:
-        await gateways[-1].close()
-        await gateways[-1].end()
-
-
 async def test_the_member_is_killed_while_people_decide_and_after_the_approval(tmp_path: Path) -> None:
     """The process `moot acp` itself: a new one says what the old one has left, and repeats nothing."""
     running = [{"await_file": str(tmp_path / "never")}]
@@ -254,3 +211,8 @@ async def test_a_chat_that_comes_while_the_connection_is_lost_is_a_prompt_afterw
         await here.idle()
         # And only once.
         assert len(here.prompts()) == 2
+
+
+async def test_the_gateway_is_killed_after_the_approval_and_the_edit_is_made_once(tmp_path: Path) -> None:
+    """All three victims at every step: `make soak`, agents."""
+    assert await kill_at(tmp_path, "gateway", "allowed") == "done"
