@@ -58,6 +58,8 @@ FILES: Final = {
     "mcp/downstream/backend.py": STAMP,
     "mcp/tool_pins.py": STAMP,
     "metrics/process.py": STAMP,
+    "oauth/server_credential.py": "until when a token is valid, kept for the next start",
+    "oauth/token_endpoint.py": "until when a token is valid, kept for the next start",
     "participant/member_session.py": "asked of the gateway, with a margin of a minute",
     "relay/relay_server.py": SIGNED,
     "resilience/steady_clock.py": "read once, at the start",

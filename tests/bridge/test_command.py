@@ -15,6 +15,8 @@ import pytest
 from moot.bridge.bridge_runner import bridged
 from moot.bridge.bridge_settings import BridgeSettings
 from moot.cli import main
+from moot.cli.bridge import headers_of
+from moot.errors import UsageError
 from moot.mcp.upstream import UpstreamOptions
 from moot.protocol.close_codes import REMOVED
 from tests.bridge.bridged_space import bridged_space, call
@@ -180,6 +182,15 @@ async def test_a_token_that_is_not_taken_is_told_without_a_traceback(tmp_path: P
         (("--env", "=x", "--", "cmd"), "write NAME=VALUE"),
         (("--env", "NO_SUCH_VARIABLE_HERE", "--", "cmd"), "no such variable to pass on"),
         (("--bearer-file", "x", "--", "cmd"), "--bearer-file goes with --url"),
+        (("--header", "X=env:HOME", "--", "cmd"), "--header goes with --url"),
+        (("--client-id", "x", "--", "cmd"), "--client-id goes with --url"),
+        (("--url", "http://x/mcp", "--header", "X=secret"), "write NAME=file:PATH or NAME=env:VARIABLE"),
+        (("--url", "http://x/mcp", "--header", "X=env:NO_SUCH_VARIABLE_HERE"), "there is no variable"),
+        (
+            ("--url", "http://x/mcp", "--header", "Authorization=env:HOME", "--client-id", "x"),
+            "needs no client",
+        ),
+        (("--url", "http://x/mcp", "--grant", "client_credentials"), "needs --client-id and"),
         (("--call-seconds", "0", "--", "cmd"), "--call-seconds must be more than 0"),
         (("--", "no-such-program-at-all"), "no such program"),
     ],
@@ -191,7 +202,20 @@ def test_a_mistake_is_explained(
     code = main([*options, "--pins", str(tmp_path / "pins.json"), *arguments])
     # No such program: it was tried, and failed.
     assert code == (1 if says == "no such program" else 2)
-    assert says in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert says in shown
+    assert "secret" not in shown.replace("so that no secret is seen", "").replace("--client-secret-file", "")
+
+
+def test_headers_come_from_files_and_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCS_TEAM", "red")
+    file = tmp_path / "key"
+    file.write_text("k-1\n")
+    file.chmod(0o600)
+    assert headers_of([f"X-Key=file:{file}", "X-Team=env:DOCS_TEAM"]) == {"X-Key": "k-1", "X-Team": "red"}
+    file.chmod(0o644)
+    with pytest.raises(UsageError, match="others may read"):
+        headers_of([f"X-Key=file:{file}"])
 
 
 def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from moot.config import McpServerConfig, check, load
+from moot.config import McpServerConfig, McpSignInConfig, check, load
 from moot.config.server_reader import SERVER_RIGHTS
 from moot.errors import UsageError
 from moot.protocol.patterns import read_capabilities
@@ -127,3 +127,43 @@ def test_a_check_says_what_would_be_started_and_shows_no_argument(tmp_path: Path
     assert "bridges npx (by moot up)" in told
     assert "bridges a URL (by moot up)" in told
     assert "hush" not in told
+
+
+def test_a_server_says_how_to_sign_in(tmp_path: Path) -> None:
+    space = lab(
+        tmp_path,
+        """
+        participants: {you: ["*"]}
+        mcp_servers:
+          docs:
+            url: "https://x/mcp"
+            oauth: {client_id: c, client_secret: "${S}", grant: client_credentials, scopes: [a, b], issuer: "https://i"}
+        """,
+    )
+    docs = space.members["docs"].mcp_server
+    assert docs is not None
+    assert docs.oauth == McpSignInConfig(
+        client_id="c",
+        client_secret="${S}",
+        grant="client_credentials",
+        scopes=("a", "b"),
+        issuer="https://i",
+    )
+    assert "${S}" not in repr(docs.oauth)
+
+
+@pytest.mark.parametrize(
+    ("server", "says"),
+    [
+        ("{command: x, oauth: {}}", "oauth: has a meaning only with url"),
+        ('{url: "https://x", oauth: {grant: client_credentials}}', "needs client_id and client_secret"),
+        ('{url: "https://x", oauth: {client_id: c, client_secret: hush}}', "name a variable"),
+        ('{url: "https://x", oauth: {redirect_port: 70000}}', "has to be a port"),
+        ('{url: "https://x", oauth: {grant: password}}', "grant"),
+        ('{url: "https://x", headers: {authorization: x}, oauth: {}}', "beside the header Authorization"),
+    ],
+)
+def test_a_wrong_way_to_sign_in_is_explained(tmp_path: Path, server: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says) as refused:
+        lab(tmp_path, f"participants: {{you: ['*']}}\nmcp_servers: {{docs: {server}}}")
+    assert "hush" not in str(refused.value)

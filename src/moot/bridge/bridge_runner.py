@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from moot.bridge.bridge_settings import BridgeSettings
 from moot.bridge.server_member import ServerControls, ServerMember
+from moot.bridge.server_sign_in import ServerSignIn
 from moot.mcp.tool_pins import Pins
-from moot.mcp.upstream import StartFailed, Upstream, open_upstream
+from moot.mcp.upstream import HttpServer, StartFailed, Upstream, open_upstream
 from moot.participant import connect
 from moot.resilience.task_set import end_tasks
 
@@ -20,22 +22,28 @@ async def bridged(
 ) -> AsyncIterator[ServerMember]:
     """An MCP server as a member of a space while the block runs.
 
-    Whatever the server does raises nothing here: see `member.upstream`. Entering raises
-    StartFailed if the server `must_start` and does not, NotAdmitted or Unreachable if the space cannot be
-    joined, UsageError if the file of pins cannot be used. Any number may run in one process.
+    Whatever the server does raises nothing here: see `member.upstream`. Entering raises StartFailed if the
+    server `must_start` and does not (unless it waits for a sign-in), NotAdmitted or Unreachable if the space
+    cannot be joined, UsageError if the files of pins or sign-ins cannot be used. Any number may run in one
+    process.
 
     `on_opened` is given the server as soon as it is started, before it has answered anything.
     """
     pins = Pins(settings.server.label, settings.pins_file, withhold=settings.pin)
-    member = ServerMember(settings.server, pins, accept_changes=settings.accept_changes)
-    async with open_upstream(settings.server, settings.upstream, member.callbacks()) as upstream:
+    server, sign_in = settings.server, None
+    if isinstance(server, HttpServer) and settings.oauth is not None:
+        sign_in = ServerSignIn(server, settings.oauth, space=settings.space)
+        server = replace(server, auth=sign_in.credential)
+    member = ServerMember(server, pins, accept_changes=settings.accept_changes, sign_in=sign_in)
+    async with open_upstream(server, settings.upstream, member.callbacks()) as upstream:
         if on_opened is not None:
             on_opened(upstream)
         try:
             # So that members who see it join find its tools.
             await upstream.wait_until_ready()
         except StartFailed:
-            if settings.must_start:
+            is_waiting = sign_in is not None and sign_in.credential.waits_for is not None
+            if settings.must_start and not is_waiting:
                 raise
         async with connect(
             settings.gateway,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from moot.mcp.upstream import DEFAULT_OPTIONS, Server, UpstreamOptions
+from moot.oauth.oauth_settings import OAuthSettings
 from moot.participant import ParticipantLimits
 from moot.protocol.envelope import DialectName
 
@@ -29,6 +30,8 @@ class BridgeSettings:
     accept_changes: bool = False
     # Do not join if the first attempt to start the server fails.
     must_start: bool = False
+    # How to sign in at a server over HTTP that asks for it; None: never.
+    oauth: OAuthSettings | None = None
     # How to talk to the server.
     upstream: UpstreamOptions = DEFAULT_OPTIONS
     # Twice as many requests may wait as run at once.

@@ -16,6 +16,8 @@ from typing import Final
 
 from moot.bridge.offer_screen import OfferScreen, readable, readable_error
 from moot.bridge.server_messages import ServerMessages
+from moot.bridge.server_sign_in import ServerSignIn
+from moot.bridge.sign_in_requests import SIGN_IN_METHODS
 from moot.errors import McpError, MootError
 from moot.mcp.eras import (
     FEATURES,
@@ -68,9 +70,20 @@ class ServerControls(Controls):
 class ServerMember:
     """A member that forwards requests to an MCP server. Made by `bridged`."""
 
-    def __init__(self, server: Server, pins: Pins, *, accept_changes: bool = False) -> None:
+    def __init__(
+        self,
+        server: Server,
+        pins: Pins,
+        *,
+        accept_changes: bool = False,
+        sign_in: ServerSignIn | None = None,
+    ) -> None:
+        """`sign_in`: how members sign in at a server that asks for it."""
         self.server = server
         self.pins = pins
+        self.sign_in = sign_in
+        if sign_in is not None:
+            sign_in.on_signed_in = self._on_signed_in
         self._accept_changes = accept_changes
         self._upstream: Upstream | None = None
         self._space: JoinedSpace | None = None
@@ -130,6 +143,8 @@ class ServerMember:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._messages.run())
             group.create_task(self._check_tools())
+            if self.sign_in is not None:
+                group.create_task(self.sign_in.notice.run(self.space))
 
     # Requests of members
 
@@ -151,6 +166,10 @@ class ServerMember:
             return await self._list(request)
         if method == "ping":
             return {}
+        if method in SIGN_IN_METHODS:
+            if self.sign_in is None:
+                raise McpError(METHOD_NOT_FOUND, "nobody signs in at this server")
+            return await self.sign_in.handle(request, self.space)
         if method == "server/discover":
             return self._about(await self.upstream.wait_for_info())
         if method == "initialize":
@@ -288,6 +307,11 @@ class ServerMember:
             self._check_at_once.set()
         else:
             self._checked.set()
+
+    def _on_signed_in(self) -> None:
+        # Tools that were asked for meanwhile were not listed.
+        if self._upstream is not None and self._upstream.server_info is not None:
+            self._on_up(self._upstream.server_info)
 
     def _on_list_changed(self, feature: str) -> None:
         if feature == "tools":

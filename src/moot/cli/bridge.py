@@ -19,6 +19,7 @@ from moot.tui.terminal_escape import printable
 if TYPE_CHECKING:
     from moot.bridge.bridge_settings import BridgeSettings
     from moot.mcp.upstream import Server, Upstream
+    from moot.oauth.oauth_settings import OAuthSettings
 
 # A server that is installed answers within a second or two; one that npx fetches first takes longer.
 _FIRST_REPORT_SECONDS: Final = 4.0
@@ -34,6 +35,10 @@ The member acts only on requests that name it in `to`; it also answers lists req
 A server that dies or hangs is restarted; its callers get an error, and the member stays in the space.
 Ctrl-C and SIGTERM end both within seconds, even before the server has answered; a second one at once. What
 the server has started ends with it, daemons included (on Linux).
+
+A remote server that asks for a sign-in (OAuth) gets one: the space is told, and whoever may runs
+`moot sign-in NAME --server`, or opens the page that is named there. Until then the member stays, and callers
+read what it waits for. What was signed in is kept in files for you alone, and renewed.
 
 The child runs without a shell and inherits only PATH, HOME and a few harmless variables: list whatever else
 it needs with --env. Its stderr is kept in a file next to the pins.
@@ -72,6 +77,21 @@ def add_command(commands: Any, name: str) -> None:
     add(
         "--bearer-file", type=Path, metavar="FILE", help="with --url: the file with the server's bearer token"
     )
+    header_help = "with --url: a header; its value is taken from file:PATH or env:NAME"
+    add("--header", action="append", default=[], metavar="NAME=FROM", help=header_help)
+    add("--client-id", metavar="ID", help="sign in with a client that was registered by hand")
+    add("--client-secret-file", type=Path, metavar="FILE", help="the secret of that client")
+    add("--client-metadata-url", metavar="URL", help="sign in with a document about this client")
+    grants = ("authorization_code", "client_credentials")
+    add("--grant", choices=grants, default=grants[0], help="how to sign in (default: a person does)")
+    add("--issuer", metavar="URL", help="the only provider to sign in at")
+    add("--scope", action="append", default=[], metavar="SCOPE", help="ask for this scope when signing in")
+    private_help = "let the provider be in your own network"
+    add("--allow-private-addresses", action="store_true", help=private_help)
+    add(
+        "--redirect-port", type=int, default=0, metavar="PORT", help="where codes come back to (default: any)"
+    )
+    add("--sign-ins", type=Path, metavar="DIR", help="where sign-ins are kept (default: .moot/sign-ins)")
     env_help = "a variable for the command; NAME alone passes on our own value"
     add("--env", action="append", default=[], metavar="NAME=VALUE", help=env_help)
     add("--cwd", type=Path, metavar="DIR", help="the folder that the command runs in")
@@ -173,6 +193,7 @@ def _settings(options: argparse.Namespace) -> BridgeSettings:
         pins_file=options.pins or Path(".moot/pins.json"),
         accept_changes=options.accept_changes,
         must_start=True,
+        oauth=_oauth(options),
         upstream=UpstreamOptions(limits=limits, roots=tuple({"uri": uri} for uri in options.root)),
     )
 
@@ -186,12 +207,13 @@ def _server(options: argparse.Namespace) -> Server:
     if (options.url is None) == (not argv):
         raise UsageError("give either --url URL or, after --, the command that starts the MCP server")
     if options.url is not None:
-        headers = (
-            {"Authorization": f"Bearer {token_from(options.bearer_file)}"} if options.bearer_file else {}
-        )
+        headers = headers_of(options.header)
+        if options.bearer_file:
+            headers["Authorization"] = f"Bearer {token_from(options.bearer_file)}"
         return HttpServer(url=options.url, headers=headers, transport=options.transport)
-    if options.bearer_file is not None:
-        raise UsageError("--bearer-file goes with --url")
+    for name in ("bearer_file", "header", "client_id", "client_metadata_url"):
+        if getattr(options, name):
+            raise UsageError(f"--{name.replace('_', '-')} goes with --url")
     command = Command(
         argv=tuple(argv),
         env=environment_of(options.env),
@@ -202,6 +224,50 @@ def _server(options: argparse.Namespace) -> Server:
     return StdioServer(
         command=command, inherited=os.environ, stderr_file=folder / "stderr" / f"{server.label}.log"
     )
+
+
+def _oauth(options: argparse.Namespace) -> OAuthSettings | None:
+    """How to sign in; None for a server without URL, or with a credential of its own."""
+    from moot.config.secret import Secret
+    from moot.oauth.oauth_settings import OAuthSettings
+    from moot.participant import token_from
+
+    has_own = options.bearer_file or any(each.lower().startswith("authorization=") for each in options.header)
+    if options.url is None or has_own:
+        if options.client_id or options.client_metadata_url:
+            raise UsageError("a server with a token of its own needs no client to sign in with")
+        return None
+    secret = options.client_secret_file
+    if options.grant == "client_credentials" and (options.client_id is None or secret is None):
+        raise UsageError("--grant client_credentials needs --client-id and --client-secret-file")
+    return OAuthSettings(
+        client_id=options.client_id,
+        client_secret=None if secret is None else Secret(token_from(secret)),
+        client_metadata_url=options.client_metadata_url,
+        grant=options.grant,
+        issuer=options.issuer,
+        scopes=tuple(options.scope),
+        allow_private_addresses=options.allow_private_addresses,
+        redirect_port=options.redirect_port,
+        folder=options.sign_ins or Path(".moot/sign-ins"),
+    )
+
+
+def headers_of(listed: list[str]) -> dict[str, str]:
+    """The headers of `--header`, whose values come from files or variables; raises UsageError."""
+    from moot.participant import token_from
+
+    made: dict[str, str] = {}
+    for each in listed:
+        name, _, source = each.partition("=")
+        where, _, what = source.partition(":")
+        if not name or where not in ("file", "env") or not what:
+            # Not repeated: it may hold a secret.
+            raise UsageError("--header: write NAME=file:PATH or NAME=env:VARIABLE, so that no secret is seen")
+        if where == "env" and what not in os.environ:
+            raise UsageError(f"--header {name}: there is no variable {what}")
+        made[name] = token_from(Path(what)) if where == "file" else os.environ[what]
+    return made
 
 
 def environment_of(listed: list[str]) -> dict[str, str]:

@@ -30,7 +30,7 @@ take part    open        open the console in your browser, signed in
 decide       proposals   list the proposals that wait for a decision
              approve     make exactly the proposed call; `reject` rejects it
 connect      agent       let a language model take part
-             bridge      let an MCP server take part
+             bridge      let an MCP server take part; `sign-in` where it asks
              acp         let Claude Code, Codex, … take part; `a2a`: A2A agents
              mcp         let an MCP client (Claude Code, Cursor, …) take part
 manage       member      invite, grant, revoke, pause, resume, kick, status, …
@@ -59,6 +59,7 @@ COMMANDS: Final = {
     "open": "client.open_console",
     "login": "client.login",
     "logout": "client.login",
+    "sign-in": "client.sign_in",
     "join": "client.join",
     "send": "client.operation_commands",
     "tail": "client.tail",

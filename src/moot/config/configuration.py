@@ -27,6 +27,27 @@ class TokenGrant(msgspec.Struct, frozen=True, kw_only=True):
     profile: str | None = None
 
 
+class McpSignInConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How to sign in at an MCP server behind OAuth, where the server and its provider do not say it all."""
+
+    # A client that was registered at the provider by hand, and its secret if it has one.
+    client_id: str | None = None
+    client_secret: str | None = None
+    # The https address of a document about this client, for providers that read one.
+    client_metadata_url: str | None = None
+    grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
+    # The only provider to sign in at.
+    issuer: str | None = None
+    scopes: tuple[str, ...] = ()
+    # A provider in one's own network.
+    allow_private_addresses: bool = False
+    # Where codes come back to on this machine; 0: any port.
+    redirect_port: int = 0
+
+    def __repr__(self) -> str:
+        return f"McpSignInConfig(client_id={self.client_id!r}, grant={self.grant!r}, issuer={self.issuer!r})"
+
+
 class McpServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The MCP server behind a bridge: a command, or a URL."""
 
@@ -40,6 +61,8 @@ class McpServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     # With a URL: sent with every request.
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     transport: Transport = "auto"
+    # With a URL: how to sign in, if the server asks for it.
+    oauth: McpSignInConfig | None = None
     # D-87: a tool whose definition changes is held back until somebody consents.
     pin: bool = True
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from moot.config.configuration import McpServerConfig, MemberConfig, TokenGrant
+from moot.config.configuration import McpServerConfig, McpSignInConfig, MemberConfig, TokenGrant
 from moot.config.profiles import Profiles, rights_of
 from moot.config.section_reader import (
     Reader,
@@ -228,10 +228,25 @@ def read_mcp_server(value: Json, path: str, reading: ReadContext) -> McpServerCo
     if (server.command is None) == (server.url is None):
         raise UsageError(f"{path}: has to hold command or url, and not both")
     of = "url" if server.url is None else "command"
-    for key in ("headers", "transport") if server.url is None else ("args", "env", "cwd"):
+    for key in ("headers", "transport", "oauth") if server.url is None else ("args", "env", "cwd"):
         if key in section and not reading.lenient:
             raise UsageError(f"{at(path, key)}: has a meaning only with {of}")
+    if server.oauth is not None and any(name.lower() == "authorization" for name in server.headers):
+        raise UsageError(f"{at(path, 'oauth')}: cannot stand beside the header Authorization")
     return server
+
+
+def _sign_in(value: Json, path: str) -> McpSignInConfig:
+    read = read_struct(McpSignInConfig, value, path)
+    if read.grant == "client_credentials" and (read.client_id is None or read.client_secret is None):
+        raise UsageError(f"{path}: client_credentials needs client_id and client_secret")
+    if read.client_secret is not None and not read.client_secret.startswith("${"):
+        raise UsageError(
+            f"{at(path, 'client_secret')}: name a variable, such as ${{DOCS_SECRET}}, not the secret"
+        )
+    if not 0 <= read.redirect_port <= 65_535:
+        raise UsageError(f"{at(path, 'redirect_port')}: has to be a port")
+    return read
 
 
 def _args(value: Json, path: str) -> tuple[str, ...]:
@@ -259,5 +274,10 @@ def _names(value: Json, path: str) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(strings(value, path))
 
 
-_COMMAND_READERS: Final[Mapping[str, Reader]] = {"args": _args, "env": _env, "headers": _env}
+_COMMAND_READERS: Final[Mapping[str, Reader]] = {
+    "args": _args,
+    "env": _env,
+    "headers": _env,
+    "oauth": _sign_in,
+}
 _MEMBER_READERS: Final[dict[str, Any]] = {**_COMMAND_READERS, "default_to": _default_to}

@@ -142,11 +142,31 @@ async def post_form(
     open_socket: OpenSocket | None = None,
 ) -> HttpResponse:
     """POST a form and read the whole answer; raises as `fetch` does."""
+    return await post_body(
+        url,
+        urlencode(form).encode("ascii"),
+        headers={**headers, "Content-Type": "application/x-www-form-urlencoded"},
+        timeout_seconds=timeout_seconds,
+        max_bytes=max_bytes,
+        tls=tls,
+        open_socket=open_socket,
+    )
+
+
+async def post_body(
+    url: str,
+    body: bytes,
+    *,
+    headers: Mapping[str, str],
+    timeout_seconds: float,
+    max_bytes: int,
+    tls: ssl.SSLContext | None = None,
+    open_socket: OpenSocket | None = None,
+) -> HttpResponse:
+    """POST and read the whole answer; raises as `fetch` does."""
     parts = urlsplit(url)
-    body = urlencode(form).encode("ascii")
     answer = _ResponseParser(max_bytes)
-    about = {"Content-Type": "application/x-www-form-urlencoded", "Content-Length": str(len(body))}
-    request = _request("POST", parts, {**headers, **about}) + body
+    request = _request("POST", parts, {**headers, "Content-Length": str(len(body))}) + body
     await _exchange(
         parts, request, answer, lambda: answer.done, timeout_seconds, tls=tls, open_socket=open_socket
     )

@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from moot.config.configuration import McpServerConfig, MemberConfig
+from moot.config.configuration import McpServerConfig, McpSignInConfig, MemberConfig
 from moot.config.env_file import read_env_file
+from moot.config.secret import Secret
 from moot.errors import MootError
 from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import HttpServer, Server, StdioServer, Upstream
@@ -22,6 +23,7 @@ from moot.up.template_vars import TemplateVars
 
 if TYPE_CHECKING:
     from moot.bridge.server_member import ServerMember
+    from moot.oauth.oauth_settings import OAuthSettings
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +68,11 @@ class BridgedServer:
         if self._member is not None and state == "running":
             upstream = self._member.upstream
             restarts += max(0, upstream.counts.starts - 1)
-            if upstream.state == "down":
+            sign_in = self._member.sign_in
+            waits_for = None if sign_in is None else sign_in.credential.waits_for
+            if waits_for is not None:
+                state, message = "waiting", f"the server waits for {waits_for}"
+            elif upstream.state == "down":
                 state, message = "waiting", f"the server {upstream.down_reason}; it is being restarted"
             elif self._member.changes:
                 message = f"changed tools are withheld: {', '.join(self._member.changes)}"
@@ -108,6 +114,7 @@ class BridgedServer:
                 token=variables.token.reveal(),
                 pin=self._server_config.pin,
                 pins_file=self._pins,
+                oauth=self._oauth(),
             )
             async with bridged(settings, on_opened=self._on_opened) as member:
                 self._member = member
@@ -133,15 +140,42 @@ class BridgedServer:
         last = next(reversed(upstream.stderr.last_lines(1)), "")
         return "has not answered initialize yet" + (f": {last}" if last else "")
 
+    def _filled_in(self) -> tuple[TemplateVars, dict[str, str]]:
+        """The variables with those of the server's own file, which come apart too; raises UsageError."""
+        variables, config = self._variables, self._server_config
+        if config.env_file is None:
+            return variables, {}
+        # Read at every start, so that a key can be changed without a restart of the space.
+        file = variables.folder / variables.fill(config.env_file)
+        further = read_env_file(file)
+        return replace(variables, environ={**variables.environ, **further}, env_file=file), further
+
+    def _oauth(self) -> OAuthSettings | None:
+        """How to sign in at a server that has no credential of its own in the file; raises UsageError."""
+        from moot.oauth.oauth_settings import OAuthSettings
+
+        config = self._server_config
+        if config.url is None or any(name.lower() == "authorization" for name in config.headers):
+            return None
+        variables, _ = self._filled_in()
+        said = config.oauth or McpSignInConfig()
+        secret = None if said.client_secret is None else Secret(variables.fill(said.client_secret))
+        return OAuthSettings(
+            client_id=None if said.client_id is None else variables.fill(said.client_id),
+            client_secret=secret,
+            client_metadata_url=said.client_metadata_url,
+            grant=said.grant,
+            issuer=said.issuer,
+            scopes=said.scopes,
+            allow_private_addresses=said.allow_private_addresses,
+            redirect_port=said.redirect_port,
+            folder=self._pins.parent / "sign-ins",
+        )
+
     def _server(self) -> Server:
         """The server with its placeholders replaced; raises UsageError."""
-        variables, config = self._variables, self._server_config
-        further: dict[str, str] = {}
-        if config.env_file is not None:
-            # Read at every start, so that a key can be changed without a restart of the space.
-            file = variables.folder / variables.fill(config.env_file)
-            further = read_env_file(file)
-            variables = replace(variables, environ={**variables.environ, **further}, env_file=file)
+        config = self._server_config
+        variables, further = self._filled_in()
         if config.url is not None:
             headers = {name: variables.fill(value) for name, value in config.headers.items()}
             return HttpServer(url=variables.fill(config.url), headers=headers, transport=config.transport)

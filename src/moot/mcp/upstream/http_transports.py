@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any, Final
@@ -33,7 +33,7 @@ from mcp_types import (
 
 from moot.mcp.eras import JsonObject
 from moot.mcp.upstream.json_lines import as_events, may_be_lines
-from moot.mcp.upstream.server_settings import HttpServer, UpstreamLimits
+from moot.mcp.upstream.server_settings import HttpServer, RequestAuth, UpstreamLimits
 from moot.mcp.upstream.transport import MessageSink, Transport, TransportClosed, TransportName
 from moot.protocol.rpc_codes import INVALID_REQUEST
 from moot.protocol.strict_json import nests_deeper
@@ -98,6 +98,29 @@ class _BoundedTransport(httpx2.AsyncHTTPTransport):
             else:
                 response.stream = _BoundedBody(response.stream, self._limit)
         return response
+
+
+class _SignedRequests(httpx2.Auth):
+    """Sets the header of each request. Requests do not wait for each other, only for a renewal."""
+
+    def __init__(self, auth: RequestAuth) -> None:
+        self._auth = auth
+
+    async def async_auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        sent = await self._auth.authorization()
+        if sent is not None:
+            request.headers["Authorization"] = sent
+        response = yield request
+        challenge = response.headers.get("www-authenticate", "")
+        if response.status_code == httpx2.codes.UNAUTHORIZED:
+            newer = await self._auth.on_unauthorized(sent, challenge)
+            if newer is not None:
+                request.headers["Authorization"] = newer
+                yield request
+        elif response.status_code == httpx2.codes.FORBIDDEN:
+            self._auth.on_forbidden(challenge)
 
 
 class HttpTransport:
@@ -213,6 +236,7 @@ def _client(server: HttpServer, transport: HttpTransport, limit: int) -> httpx2.
     # No limit on reading: an event stream is silent for as long as nothing happens.
     return httpx2.AsyncClient(
         headers=dict(server.headers),
+        auth=None if server.auth is None else _SignedRequests(server.auth),
         timeout=httpx2.Timeout(_CONNECT_SECONDS, write=_WRITE_SECONDS, read=None),
         transport=_BoundedTransport(
             limit, (server.tls or _certificates()) if server.url.startswith("https:") else False

@@ -141,6 +141,7 @@ class Upstream:
         says what became of the call. Cancelling is safe and cancels the call at the server.
         """
         supervisor = self._main.supervisor
+        supervisor.check_signed_in()
         session = supervisor.usable_session() or await supervisor.wait_for_session()
         if self._running_calls >= self.limits.max_calls:
             text = f"the MCP server is busy with {self._running_calls} calls; try again later"

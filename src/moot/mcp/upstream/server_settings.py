@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path, PurePath
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 from urllib.parse import urlsplit
 
 from moot import __version__
@@ -96,6 +96,30 @@ class StdioServer:
         return f"{PurePath(self.command.argv[0]).name}#{digest}" if self.command.argv else "nothing"
 
 
+class RequestAuth(Protocol):
+    """What signs requests to a server that asks who calls. Nothing here raises."""
+
+    @property
+    def waits_for(self) -> str | None:
+        """What has to happen before anything can be sent, as the end of a sentence; None: nothing."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why requests are refused though nothing is waited for."""
+
+    async def wait_until_ready(self) -> None:
+        """Wait until nothing is waited for."""
+
+    async def authorization(self) -> str | None:
+        """The value of the header `Authorization`; None: send none."""
+
+    async def on_unauthorized(self, sent: str | None, challenge: str) -> str | None:
+        """A request was refused with 401; another value to try once, or None."""
+
+    def on_forbidden(self, challenge: str) -> None:
+        """A request was refused with 403."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpServer:
     """A server that is reached over Streamable HTTP, or HTTP with SSE."""
@@ -106,6 +130,8 @@ class HttpServer:
     transport: Literal["auto", "http", "sse"] = "auto"
     # With https: a client certificate, or other authorities than the system's.
     tls: ssl.SSLContext | None = field(default=None, repr=False)
+    # What signs requests, where a fixed header is not enough.
+    auth: RequestAuth | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)

@@ -97,11 +97,13 @@ class Supervisor:
         # What worked last time.
         self._expected_era: Era | None = only_era
         self._sse = isinstance(server, HttpServer) and server.transport == "sse"
+        self._auth = server.auth if isinstance(server, HttpServer) else None
 
     # For callers
 
     async def wait_for_session(self) -> ServerSession:
-        """The session of the present run; raises McpError when there is none in time."""
+        """The session of the present run; raises McpError when there is none in time, or nobody signed in."""
+        self.check_signed_in()
         if (session := self.usable_session()) is not None:
             return session
         try:
@@ -114,6 +116,11 @@ class Supervisor:
         except TimeoutError:
             again = "it is being restarted, " if self.state == "down" else ""
             raise McpError(UNREACHABLE, f"the MCP server {self.down_reason}; {again}try later") from None
+
+    def check_signed_in(self) -> None:
+        """Raises McpError while the server waits for a sign-in: that takes longer than callers wait."""
+        if self._auth is not None and self._auth.waits_for is not None:
+            raise McpError(UNREACHABLE, f"the MCP server waits for {self._auth.waits_for}")
 
     async def wait_until_ready(self) -> ServerInfo:
         """Wait for the first session; raises StartFailed when the first attempt fails."""
@@ -162,6 +169,8 @@ class Supervisor:
 
     async def _run_once(self) -> str:
         """One run, or the attempt at it; why it ended."""
+        if self._auth is not None:
+            await self._auth.wait_until_ready()
         self._counts.starts += 1
         self._down_reported = False
         server = self._server
@@ -169,7 +178,8 @@ class Supervisor:
             return await self._run_transport(sse=self._sse)
         first = server.label.endswith("/sse")
         reason = await self._run_transport(sse=first)
-        if self.server_info is None:
+        is_waiting = self._auth is not None and self._auth.waits_for is not None
+        if self.server_info is None and not is_waiting:
             other = await self._run_transport(sse=not first)
             # Neither works: the error of the likelier one says more.
             reason = reason if self.server_info is None else other
@@ -265,6 +275,9 @@ class Supervisor:
         if self._down_reported:
             return
         self._down_reported = True
+        if self._auth is not None:
+            waits_for, problem = self._auth.waits_for, self._auth.problem
+            reason = f"waits for {waits_for}" if waits_for else f"{reason}: {problem}" if problem else reason
         self.state, self.down_reason = "down", reason
         log.warning("MCP server down", extra={"server": self._server.label, "reason": reason})
         self._wake_waiters()

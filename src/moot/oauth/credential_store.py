@@ -1,0 +1,121 @@
+"""Where credentials for MCP servers are kept: one private file for each person at each server.
+
+A file belongs to one server and one owner, and holds what one provider gave: what was got from one provider
+is never shown to another. Other users of the machine can neither read nor replace the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from moot.errors import UsageError
+from moot.private_files import check_folder, read_secret, use_folder
+from moot.resilience.atomic_file import write_atomically
+
+_MAX_BYTES: Final = 256 << 10
+_WHAT: Final = "the folder for sign-ins"
+_OPTION: Final = "--sign-ins DIR"
+
+
+class StoredCredential(msgspec.Struct, frozen=True, kw_only=True):
+    """What a provider gave to one owner for one server; or a token that its owner brought, without issuer."""
+
+    server: str
+    # The participant whose it is; None: the server is called with it for everybody.
+    owner: str | None
+    access_token: str
+    # By the wall clock; None: it is not known.
+    expires_at: float | None = None
+    refresh_token: str | None = None
+    issuer: str | None = None
+    token_endpoint: str | None = None
+    client_id: str | None = None
+    resource: str | None = None
+    scopes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"StoredCredential(server={self.server!r}, owner={self.owner!r})"
+
+
+class StoredClient(msgspec.Struct, frozen=True, kw_only=True):
+    """What one provider registered us as."""
+
+    issuer: str
+    client_id: str
+    client_secret: str | None = None
+
+    def __repr__(self) -> str:
+        return f"StoredClient(issuer={self.issuer!r})"
+
+
+Stored = TypeVar("Stored", StoredCredential, StoredClient)
+
+
+class CredentialStore:
+    """Credentials by server and owner, and registrations by provider."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """Without a folder, everything is forgotten at the end. Raises UsageError if it cannot be used."""
+        self._folder = folder
+        self._kept: dict[str, Any] = {}
+        if folder is not None:
+            use_folder(folder, what=_WHAT, option=_OPTION)
+
+    def credential(self, server: str, owner: str | None) -> StoredCredential | None:
+        """Raises UsageError when others may read the file."""
+        found = self._load(_name("credential", [server, owner]), StoredCredential)
+        # The name of the file is a hash: what is in it decides.
+        return found if found is not None and (found.server, found.owner) == (server, owner) else None
+
+    def keep_credential(self, credential: StoredCredential) -> None:
+        self._save(_name("credential", [credential.server, credential.owner]), credential)
+
+    def forget_credential(self, server: str, owner: str | None) -> None:
+        name = _name("credential", [server, owner])
+        self._kept.pop(name, None)
+        if self._folder is not None:
+            (self._folder / name).unlink(missing_ok=True)
+
+    def client(self, server: str, issuer: str) -> StoredClient | None:
+        found = self._load(_name("client", [server, issuer]), StoredClient)
+        return found if found is not None and found.issuer == issuer else None
+
+    def keep_client(self, server: str, client: StoredClient) -> None:
+        self._save(_name("client", [server, client.issuer]), client)
+
+    def _load(self, name: str, type: type[Stored]) -> Stored | None:
+        if name in self._kept:
+            found: Stored = self._kept[name]
+            return found
+        if self._folder is None:
+            return None
+        check_folder(self._folder, what=_WHAT, option=_OPTION)
+        try:
+            data = read_secret(self._folder / name, max_bytes=_MAX_BYTES, what="a credential")
+        except FileNotFoundError:
+            return None
+        except OSError as fault:
+            raise UsageError(f"{self._folder / name}: cannot be read: {fault.strerror}") from None
+        try:
+            return msgspec.json.decode(data, type=type)
+        except msgspec.MsgspecError:
+            # Half of it, or of another version: whoever it belongs to signs in again.
+            return None
+
+    def _save(self, name: str, stored: StoredCredential | StoredClient) -> None:
+        if self._folder is None:
+            self._kept[name] = stored
+            return
+        try:
+            write_atomically(self._folder / name, msgspec.json.encode(stored))
+        except OSError as fault:
+            raise UsageError(f"{self._folder / name} cannot be written: {fault.strerror}") from None
+
+
+def _name(kind: str, key: Sequence[str | None]) -> str:
+    return f"{kind}-{sha256(msgspec.json.encode(key)).hexdigest()[:40]}.json"

@@ -1,0 +1,60 @@
+"""How to sign in at what protects an MCP server, and every bound on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from moot.config.secret import Secret
+from moot.errors import MootError
+
+GrantName = Literal["authorization_code", "client_credentials"]
+# The path that codes come back to: part of what is registered at a provider.
+REDIRECT_PATH: Final = "/callback"
+
+
+class SignInFailed(MootError):
+    """Nobody could be signed in; the text says why, and holds no token."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthLimits:
+    """Every bound on signing in and renewing."""
+
+    # One request to a provider.
+    request_seconds: float = 10.0
+    # A document or an answer of a provider: they are a few KiB.
+    max_response_bytes: int = 256 << 10
+    # From the link to the code: a person types a password, and looks for a phone.
+    sign_in_seconds: float = 600.0
+    # Sign-ins that have begun and not ended.
+    max_pending_sign_ins: int = 64
+    # A token with less than this left is renewed before it is used.
+    renew_before_seconds: float = 30.0
+    # Between two attempts to renew or to find the provider after one has failed.
+    retry_seconds: float = 5.0
+    # Scopes that are asked for, whatever a server demands.
+    max_scopes: int = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthSettings:
+    """How to sign in at one MCP server. Without any of it, the server and its provider say everything."""
+
+    # A client that was registered at the provider by hand.
+    client_id: str | None = None
+    client_secret: Secret | None = None
+    # The https address of a document about us, for providers that read one (CIMD).
+    client_metadata_url: str | None = None
+    grant: GrantName = "authorization_code"
+    # The one provider to use, whatever else the server names.
+    issuer: str | None = None
+    scopes: tuple[str, ...] = ()
+    # Providers in our own network. Those of a server on this machine may be on this machine.
+    allow_private_addresses: bool = False
+    # The port that a code comes back to, for providers that take no other; 0: any.
+    redirect_port: int = 0
+    # Where credentials are kept; None: only while the program runs.
+    folder: Path | None = None
+    limits: OAuthLimits = field(default_factory=OAuthLimits)

@@ -1,0 +1,142 @@
+"""Requests to providers whose addresses somebody else wrote: checked, bounded, JSON only, no redirects."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from moot.errors import Unreachable
+from moot.net.address_check import ForbiddenAddress, connect_checked, is_loopback
+from moot.net.http_client import HttpResponse, fetch, post_body, post_form
+from moot.oauth.oauth_settings import OAuthLimits, SignInFailed
+
+JsonDocument = Mapping[str, Any]
+
+
+class ProviderHttp:
+    """Sends requests to whatever a server names as its provider, and to nothing else in our network."""
+
+    def __init__(self, server_url: str, limits: OAuthLimits, *, allow_private: bool) -> None:
+        """The provider of a server on this machine may be on this machine too, and without TLS."""
+        self._limits = limits
+        self._is_local = is_local_host(urlsplit(server_url).hostname or "")
+        self._allow_private = allow_private or self._is_local
+
+    def check_url(self, url: str, what: str) -> str:
+        """The address as it is; raises SignInFailed unless a secret can be sent there."""
+        parts = parts_of(url)
+        is_secure = parts is not None and parts.scheme == "https"
+        is_on_this_machine = (
+            parts is not None and parts.scheme == "http" and is_local_host(parts.hostname or "")
+        )
+        if not is_secure and not (is_on_this_machine and self._is_local):
+            raise SignInFailed(f"{what} has to be at an https:// address, and {shown(url)} is none")
+        return url
+
+    async def get(self, url: str, what: str) -> JsonDocument | None:
+        """A JSON document; None where there is none. Raises SignInFailed."""
+        self.check_url(url, what)
+        answer = await self._bounded(what, url, None, {})
+        return _document(answer.body) if answer.status == 200 else None
+
+    async def post_form(
+        self, url: str, form: Mapping[str, str], what: str, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, JsonDocument]:
+        """The status and what came with it; raises SignInFailed when there is no answer."""
+        self.check_url(url, what)
+        answer = await self._bounded(what, url, form, headers or {})
+        return answer.status, _document(answer.body) or {}
+
+    async def post_json(self, url: str, body: JsonDocument, what: str) -> tuple[int, JsonDocument]:
+        self.check_url(url, what)
+        headers = {"Content-Type": "application/json"}
+        answer = await self._bounded(what, url, json.dumps(body).encode(), headers)
+        return answer.status, _document(answer.body) or {}
+
+    async def _bounded(
+        self, what: str, url: str, body: Mapping[str, str] | bytes | None, headers: Mapping[str, str]
+    ) -> HttpResponse:
+        seconds, size = self._limits.request_seconds, self._limits.max_response_bytes
+        try:
+            if body is None:
+                return await fetch(
+                    url,
+                    headers=headers,
+                    timeout_seconds=seconds,
+                    max_bytes=size,
+                    open_socket=self._open_socket,
+                )
+            send = post_body if isinstance(body, bytes) else post_form
+            return await send(
+                url,
+                body,  # type: ignore[arg-type]
+                headers=headers,
+                timeout_seconds=seconds,
+                max_bytes=size,
+                open_socket=self._open_socket,
+            )
+        except ForbiddenAddress:
+            raise SignInFailed(
+                f"{what} ({shown(url)}) is at an address that is not public. If it is in your own network,"
+                " set allow_private_addresses"
+            ) from None
+        except Unreachable as fault:
+            raise SignInFailed(f"{what} cannot be reached: {fault}") from None
+
+    async def _open_socket(self, host: str, port: int) -> socket.socket:
+        return await connect_checked(
+            host,
+            port,
+            timeout_seconds=self._limits.request_seconds,
+            allow_private=self._allow_private,
+        )
+
+
+def parts_of(url: str) -> SplitResult | None:
+    """The parts of a usable HTTP address; None for anything else."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return None
+    usable = parts.scheme in ("http", "https") and parts.hostname and parts.username is None
+    is_plain = url.isascii() and url.isprintable() and " " not in url
+    return parts if usable and is_plain and not parts.fragment else None
+
+
+def origin_of(url: str) -> tuple[str, str, int] | None:
+    """Scheme, host and port; None for what is no address."""
+    parts = parts_of(url)
+    if parts is None:
+        return None
+    return (
+        parts.scheme,
+        (parts.hostname or "").lower(),
+        parts.port or (443 if parts.scheme == "https" else 80),
+    )
+
+
+def is_local_host(host: str) -> bool:
+    return host.lower() == "localhost" or is_loopback(host)
+
+
+def shown(url: str) -> str:
+    """An address for people: without query, and not long."""
+    return "".join(each if each.isprintable() else "?" for each in url.partition("?")[0])[:200]
+
+
+def why_refused(answer: JsonDocument) -> str:
+    """What a provider says about a refusal, for people."""
+    said = answer.get("error_description") or answer.get("error") or "it gives no reason"
+    return "".join(each if each.isprintable() else "?" for each in str(said))[:200]
+
+
+def _document(body: bytes) -> JsonDocument | None:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
