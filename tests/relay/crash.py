@@ -12,6 +12,7 @@ import re
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from websockets.asyncio.client import connect
@@ -24,13 +25,16 @@ from tests.waiting import bounded
 from tests.xprotocol.people import ALICE, BOB
 
 
-async def started(folder: Path) -> tuple[asyncio.subprocess.Process, str]:
+async def started(
+    folder: Path, *, environ: Mapping[str, str] | None = None
+) -> tuple[asyncio.subprocess.Process, str]:
     """`moot xp relay` as a process of its own, and where it listens."""
     moot = Path(sys.executable).parent / "moot"
     child = await asyncio.create_subprocess_exec(
         str(moot),
         *("xp", "relay", "--port", "0", "--data", str(folder), "--no-rate-limits", "--log-level", "error"),
         stdout=asyncio.subprocess.PIPE,
+        env=os.environ | dict(environ or {}),
     )
     assert child.stdout is not None
     async with bounded():

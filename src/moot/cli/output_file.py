@@ -6,9 +6,11 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO
 
 from moot.errors import UsageError
+from moot.resilience.atomic_file import naming
 
 
 @contextmanager
@@ -25,5 +27,10 @@ def open_new_file(name: str) -> Iterator[IO[bytes]]:
         raise UsageError(f"{name} exists: choose another name, or remove it first") from None
     except OSError as fault:
         raise UsageError(f"cannot write {name}: {fault.strerror}") from None
-    with open(descriptor, "wb") as file:
-        yield file
+    try:
+        with naming(Path(name)), open(descriptor, "wb") as file:
+            yield file
+    except BaseException:
+        # The beginning of an export looks like a short one.
+        os.unlink(name)
+        raise

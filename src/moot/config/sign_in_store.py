@@ -10,7 +10,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ import msgspec
 
 from moot.errors import UsageError
 from moot.private_files import check_folder, open_private, read_secret, use_folder
+from moot.resilience.atomic_file import write_atomically
 
 _SERVICE: Final = "moot sign-ins"
 _MAX_BYTES: Final = 1 << 20
@@ -84,14 +85,10 @@ class SignInStore:
         if self._keyring is not None:
             self._keyring.set_password(_SERVICE, _user(), text)
             return
-        scratch = self._file.with_suffix(".new")
-        with suppress(FileNotFoundError):
-            scratch.unlink()
-        with open(scratch, "x", encoding="utf-8", opener=open_private) as opened:
-            opened.write(text)
-            opened.flush()
-            os.fsync(opened.fileno())
-        scratch.replace(self._file)
+        try:
+            write_atomically(self._file, text.encode())
+        except OSError as fault:
+            raise UsageError(f"{self._file}: cannot be written: {fault.strerror}") from None
 
     def _entries(self) -> Mapping[str, Any]:
         if self._keyring is not None:

@@ -177,7 +177,7 @@ def _make(file: Path, data: Path) -> None:
     ignored = file.parent / ".gitignore"
     if not ignored.exists():
         # A data folder often stands in a repository.
-        ignored.write_text("*\n", "utf-8")
+        write_atomically(ignored, b"*\n", mode=0o644)
     # As a whole: the first half of a token, on a disk that then fails, would be one that can be guessed.
     with suppress(FileExistsError):
         # Another process may have been quicker: its token counts.

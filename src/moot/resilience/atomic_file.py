@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+
+@contextmanager
+def naming(file: Path) -> Iterator[None]:
+    """Errors of the operating system name this file; those of a write or an fsync name none."""
+    try:
+        yield
+    except OSError as fault:
+        if fault.filename is None:
+            fault.filename = str(file)
+        raise
 
 
 def write_atomically(file: Path, data: bytes, *, mode: int = 0o600, replace: bool = True) -> None:
@@ -13,7 +26,7 @@ def write_atomically(file: Path, data: bytes, *, mode: int = 0o600, replace: boo
     scratch = file.with_name(f".{file.name}.{secrets.token_hex(8)}.new")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        with open(os.open(scratch, flags, mode), "wb") as opened:
+        with naming(file), open(os.open(scratch, flags, mode), "wb") as opened:
             opened.write(data)
             opened.flush()
             os.fsync(opened.fileno())

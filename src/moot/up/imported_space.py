@@ -16,7 +16,7 @@ from moot.config.env_file import format_env_text
 from moot.errors import UsageError
 from moot.private_files import use_folder
 from moot.resilience.atomic_file import write_atomically
-from moot.up.scaffold import check_free, check_space_name, ignore_private_files
+from moot.up.scaffold import CONFIGURATION, check_free, check_space_name, ignore_private_files, write_all
 
 AGENT: Final = "agent"
 PERSON: Final = "you"
@@ -73,8 +73,7 @@ def make_imported_space(
         listed = "".join(f"\n  {note}" for note in notes)
         raise UsageError(f"{file.path}: holds no server that can be taken over{listed}")
     texts = {_env_path(server): _env_text(server) for server in servers if server.secrets or server.wanted}
-    configuration = Path("moot.yaml")
-    check_free(folder, [*texts, configuration])
+    check_free(folder, [*texts, CONFIGURATION])
     try:
         folder.mkdir(parents=True, exist_ok=True)
         ignore_private_files(folder)
@@ -82,18 +81,15 @@ def make_imported_space(
             use_folder(folder / _SECRETS.parent, option="another DIR")
             use_folder(folder / _SECRETS, what="the folder", option="another DIR")
             # Also where the folder of the space is not the top of a repository.
-            (folder / _SECRETS / ".gitignore").write_text("*\n", "utf-8")
-        for path, text in texts.items():
-            write_atomically(folder / path, text.encode(), replace=False)
-        # Last, so that a space is there only if all of it is.
-        write_atomically(folder / configuration, _yaml(servers, space).encode(), mode=0o644, replace=False)
+            write_atomically(folder / _SECRETS / ".gitignore", b"*\n", mode=0o644)
+        write_all(folder, texts | {CONFIGURATION: _yaml(servers, space)}, private=texts)
     except OSError as fault:
         raise UsageError(
             f"{folder} cannot be written: {fault.strerror or fault}. Choose a folder that you can write:"
             f" moot init --from FILE DIR"
         ) from None
     return ImportedSpace(
-        files=[configuration, *texts], servers=[server.name for server in servers], notes=notes
+        files=[CONFIGURATION, *texts], servers=[server.name for server in servers], notes=notes
     )
 
 

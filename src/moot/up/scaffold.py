@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -13,11 +13,15 @@ import yaml
 
 from moot.config.connect_settings import find_config
 from moot.errors import UsageError
+from moot.resilience.atomic_file import write_atomically
 
 TEMPLATES: Final = Path(__file__).with_name("templates")
 DEFAULT: Final = "filesystem"
 # Describes a template; not copied.
 _MANIFEST: Final = "template.yaml"
+CONFIGURATION: Final = Path("moot.yaml")
+_FILE_MODE: Final = 0o644
+_PRIVATE_MODE: Final = 0o600
 # A name such as @SPACE@ is replaced by a value.
 _NAME = re.compile(r"@([A-Z_]+)@")
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
@@ -106,16 +110,30 @@ def make(template: Template, folder: Path, values: TemplateValues) -> list[Path]
     files = dict(_files(template, values))
     check_free(folder, files)
     try:
-        for path, text in files.items():
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_text(text, "utf-8")
+        folder.mkdir(parents=True, exist_ok=True)
         ignore_private_files(folder)
+        write_all(folder, files)
     except OSError as fault:
         raise UsageError(
             f"{folder} cannot be written: {fault.strerror or fault}. Choose a folder that you can write:"
             f" moot init {template.name} DIR"
         ) from None
     return list(files)
+
+
+def write_all(folder: Path, files: Mapping[Path, str], *, private: Container[Path] = ()) -> None:
+    """Write files that are not there yet, all or none; raises OSError."""
+    made: list[Path] = []
+    try:
+        # The configuration last, so that a space is there only if all of it is.
+        for path in sorted(files, key=lambda path: path == CONFIGURATION):
+            mode = _PRIVATE_MODE if path in private else _FILE_MODE
+            write_atomically(folder / path, files[path].encode(), mode=mode, replace=False)
+            made.append(folder / path)
+    except OSError:
+        for each in made:
+            each.unlink()
+        raise
 
 
 def check_free(folder: Path, files: Iterable[Path]) -> None:
@@ -145,7 +163,9 @@ def ignore_private_files(folder: Path) -> None:
     missing = [line for line in _IGNORED.splitlines() if line not in before.splitlines()]
     if missing:
         start = before if not before or before.endswith("\n") else f"{before}\n"
-        file.write_text(start + "".join(f"{line}\n" for line in missing), "utf-8")
+        text = start + "".join(f"{line}\n" for line in missing)
+        # Through a link to the file that it names.
+        write_atomically(file.resolve(), text.encode(), mode=_FILE_MODE)
 
 
 def check_space_name(name: str) -> None:

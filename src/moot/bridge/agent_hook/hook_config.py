@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from pathlib import Path
 from typing import Any, Final
 
 from moot.bridge.agent_hook.hook_call import EVENTS, AgentName
 from moot.errors import UsageError
+from moot.resilience.atomic_file import write_atomically
 
 # Below the folder of the project.
 FILES: Final[dict[AgentName, str]] = {
@@ -61,7 +61,6 @@ def _is_ours(group: Any, agent: AgentName) -> bool:
 
 def write_settings(path: Path, agent: AgentName, argv: list[str]) -> Path | None:
     """Add the hook to a file, whole or not at all; returns the copy of what was there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     before = path.read_text("utf-8") if path.exists() else ""
     after = merge_settings(agent, before, argv)
     if after == before:
@@ -73,11 +72,17 @@ def write_settings(path: Path, agent: AgentName, argv: list[str]) -> Path | None
             for number in range(1, 10_000)
             if not (each := path.with_name(f"{path.name}.before-moot-{number}")).exists()
         )
-        backup.write_text(before, "utf-8")
-    temporary = path.with_name(f".{path.name}.moot-{os.getpid()}")
-    temporary.write_text(after, "utf-8")
-    if path.exists():
-        temporary.chmod(path.stat().st_mode & 0o777)
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
     # Through a link to the file that it names.
-    temporary.replace(path.resolve())
+    target = path.resolve()
+    try:
+        if backup is not None:
+            write_atomically(backup, before.encode(), mode=mode, replace=False)
+        write_atomically(target, after.encode(), mode=mode)
+    except OSError as fault:
+        if backup is not None:
+            backup.unlink(missing_ok=True)
+        raise UsageError(f"{path} cannot be written, and is as it was: {fault.strerror}") from None
+    # The one that is replaced may have more than the umask leaves.
+    target.chmod(mode)
     return backup
