@@ -53,10 +53,10 @@ async def _served() -> report.Results:
 
 def _printed(run: Callable[[], object]) -> str:
     """What a benchmark prints, shown when it is done."""
-    said = io.StringIO()
-    with redirect_stdout(said):
+    answer = io.StringIO()
+    with redirect_stdout(answer):
         run()
-    text = said.getvalue().strip("\n")
+    text = answer.getvalue().strip("\n")
     print(text, flush=True)
     return text
 

@@ -58,7 +58,7 @@ class Client(WSListener):
         self.tally = tally
         self.transport: WSTransport | None = None
         self.gone = asyncio.get_running_loop().create_future()
-        self.seen = self.heard = 0
+        self.seen = self.received = 0
         # What a sender does when it has heard some of its own messages again.
         self.on_echo: Callable[[], None] | None = None
 
@@ -76,8 +76,8 @@ class Client(WSListener):
     def count(self) -> None:
         """Once for all that one read brought."""
         tally = self.tally
-        self.heard, self.seen = self.seen, 0
-        tally.seen += self.heard
+        self.received, self.seen = self.seen, 0
+        tally.seen += self.received
         if self.on_echo is not None:
             self.on_echo()
         if tally.seen >= tally.enough and tally.done is not None and not tally.done.done():
@@ -177,14 +177,14 @@ class Crowd:
         """Keep `window` messages on the way, as the sender's own echo shows, until all were heard by all."""
         frames = self.frames(messages)
         say({"ready": len(frames)})
-        await heard("go")
+        await wait_for_word("go")
         tally, sender = self.tally, self.clients[-1]
         odd, sent, echoed = tally.odd, 0, 0
         before = tally.seen
 
         def refill() -> None:
             nonlocal sent, echoed
-            echoed += sender.heard
+            echoed += sender.received
             upto = min(messages, echoed + window)
             if upto > sent:
                 sender.write(b"".join(frames[sent:upto]))
@@ -194,7 +194,7 @@ class Crowd:
         tally.done = asyncio.get_running_loop().create_future()
         tally.started = True
         start, cpu = time.monotonic(), time.process_time()
-        sender.heard = 0
+        sender.received = 0
         refill()
         sender.on_echo = refill
         async with asyncio.timeout(_PATIENCE_SECONDS):
@@ -288,9 +288,9 @@ def say(fact: object) -> None:
 _lines: asyncio.StreamReader
 
 
-async def heard(word: str) -> None:
-    said = json.loads(await _lines.readline())
-    assert said["job"] == word, said
+async def wait_for_word(word: str) -> None:
+    answer = json.loads(await _lines.readline())
+    assert answer["job"] == word, answer
 
 
 async def obey() -> None:
@@ -307,23 +307,23 @@ async def obey() -> None:
         say(await _do(crowd, json.loads(line)))
 
 
-async def _do(crowd: Crowd, told: dict[str, Any]) -> object:
-    match told.pop("job"):
+async def _do(crowd: Crowd, answer: dict[str, Any]) -> object:
+    match answer.pop("job"):
         case "connect":
-            await crowd.connect(**told)
+            await crowd.connect(**answer)
             return {"clients": len(crowd.clients)}
         case "flood":
-            return await crowd.flood(**told)
+            return await crowd.flood(**answer)
         case "joins":
-            flow = asyncio.create_task(crowd.flow(told["per_second"], told["seconds"]))
-            took = await joins(told["url"], told["count"])
+            flow = asyncio.create_task(crowd.flow(answer["per_second"], answer["seconds"]))
+            took = await joins(answer["url"], answer["count"])
             late = flow.done()
             flow.cancel()
             with suppress(asyncio.CancelledError):
                 await flow
             return {"took": took, "flowed_throughout": not late}
         case "hold":
-            await crowd.hold(**told)
+            await crowd.hold(**answer)
             return {"clients": len(crowd.clients)}
         case "close":
             await crowd.close()

@@ -64,8 +64,8 @@ class Process:
 
     async def answer(self) -> dict[str, Any]:
         """One line of JSON from its stdout."""
-        said: dict[str, Any] = json.loads(await self.line())
-        return said
+        answer: dict[str, Any] = json.loads(await self.line())
+        return answer
 
     async def end(self) -> None:
         if self.child.returncode is None:

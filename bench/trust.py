@@ -86,7 +86,7 @@ class Simulation:
         self._look_at = LOOK
 
     def run(self, count: int) -> None:
-        for case, wanted, said in self.world.proposals(count):
+        for case, wanted, answer in self.world.proposals(count):
             verdict = evaluate(
                 self.rules,
                 case,
@@ -100,7 +100,7 @@ class Simulation:
             )
             self.automatic.append(verdict.decision != "ask")
             if verdict.decision == "ask" or verdict.rule is None:
-                self._asked(case, said=said)
+                self._asked(case, said=answer)
                 continue
             self.tally.record(verdict.rule.name, case.at)
             wrong = wanted != (verdict.decision == "approve")
@@ -111,7 +111,7 @@ class Simulation:
             self.wrong_rejections += wrong and verdict.decision == "reject"
             self.reviews.note(verdict.rule, case.id, case.at)
             # Nobody objects by mistake, which takes two steps; who slips overlooks a wrong one.
-            self._unseen[case.id] = (case, wrong and not said)
+            self._unseen[case.id] = (case, wrong and not answer)
             if self.reviews.is_due(verdict.rule):
                 self._review(verdict.rule, case.at + 30.0)
 

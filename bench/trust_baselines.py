@@ -75,14 +75,14 @@ def run_baseline(
     rejected: set[Hashable] = set()
     automatic: list[bool] = []
     approvals = wrong = 0
-    for case, wanted, said in world.proposals(proposals):
+    for case, wanted, answer in world.proposals(proposals):
         key = key_of(case)
         known = approved.get(key, 0) >= clicks and (key not in rejected or name == "tool_after_k")
         automatic.append(known and checks.random() >= DEFAULTS.check_share)
         if automatic[-1]:
             approvals += 1
             wrong += not wanted
-        elif said:
+        elif answer:
             approved[key] = approved.get(key, 0) + 1
         else:
             rejected.add(key)

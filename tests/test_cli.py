@@ -15,8 +15,8 @@ from tests.waiting import HANG_SECONDS
 
 def test_demo_tells_the_whole_story(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo"]) == 0
-    told = capsys.readouterr().out
-    assert "no sockets" in told
+    output = capsys.readouterr().out
+    assert "no sockets" in output
     for fact in (
         "capability_violation",
         "mcp/proposal",
@@ -24,7 +24,7 @@ def test_demo_tells_the_whole_story(capsys: pytest.CaptureFixture[str]) -> None:
         "written",
         "participant_paused",
     ):
-        assert fact in told
+        assert fact in output
 
 
 @pytest.mark.requirement("MEW-0-2")
@@ -47,9 +47,9 @@ def test_help_says_what_the_protocol_is_and_that_it_is_experimental(
 
 def test_conformance_reports_by_level(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["conformance", "--only", "MEW-3.6.1"]) == 0
-    told = capsys.readouterr().out
-    assert "MUST" in told
-    assert ", 0 failed" in told
+    output = capsys.readouterr().out
+    assert "MUST" in output
+    assert ", 0 failed" in output
 
 
 def test_conformance_as_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:

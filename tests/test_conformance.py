@@ -32,9 +32,9 @@ def test_a_file_with_a_vector_that_fails_names_it_and_plays_the_others() -> None
         if number == 1:
             raise Failed("it was not so", [])
 
-    with pytest.raises(ExceptionGroup, match="1 of") as told:
+    with pytest.raises(ExceptionGroup, match="1 of") as error:
         play_all(FILES[0], play)
-    assert told.value.exceptions[0].__notes__ == [f"vector {vectors_in(FILES[0])[1].name!r}"]
+    assert error.value.exceptions[0].__notes__ == [f"vector {vectors_in(FILES[0])[1].name!r}"]
     assert played == list(range(len(vectors_in(FILES[0]))))
 
 

@@ -406,8 +406,8 @@ def test_every_section_of_the_dialect_tables_that_code_cites_exists() -> None:
 @pytest.mark.requirement("M3P-65")
 def test_the_vectors_report_on_the_dotted_dialect_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert moot_command(["conformance", "--only", "M3P", "--json"]) == 0
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    rows = {row for vector in told for row in vector.get("rows", ())}
+    output = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    rows = {row for vector in output for row in vector.get("rows", ())}
     assert len([row for row in rows if row.startswith("M3P-")]) > 30
     assert "`moot conformance --only M3P`" in text_of("docs/topics/dialects.md")
 

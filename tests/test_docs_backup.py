@@ -90,11 +90,11 @@ def test_a_copy_made_while_the_gateway_runs_is_restored_with_its_members(lab: Pa
     with _Serving(lab) as address:
         invited = _as_alice(lab, address, "member invite bob --token-out bob.token")
         assert "bob" in invited
-        told = _shell(_block("sqlite3.connect"), lab)
-        assert "the chain holds" in told
+        output = _shell(_block("sqlite3.connect"), lab)
+        assert "the chain holds" in output
     token = (lab / "bob.token").read_text("utf-8")
-    told = _shell(_block("mv ../lab ../lab-broken"), lab)
-    assert "the chain holds" in told
+    output = _shell(_block("mv ../lab ../lab-broken"), lab)
+    assert "the chain holds" in output
     again = lab.parent / "lab"
     (again / "bob.token").write_text(token, "utf-8")
     (again / "bob.token").chmod(0o600)

@@ -78,8 +78,8 @@ def gateway_of(page: str, folder: Path) -> Iterator[str]:
         assert process.stdout is not None
         lines = iter(process.stdout.readline, "")
         try:
-            said = (line.partition("moot gateway listening on ")[2].strip() for line in lines)
-            yield next(url for url in said if url)
+            answer = (line.partition("moot gateway listening on ")[2].strip() for line in lines)
+            yield next(url for url in answer if url)
         finally:
             process.send_signal(signal.SIGTERM)
             assert process.wait(timeout=HANG_SECONDS) == 0

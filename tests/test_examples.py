@@ -65,11 +65,11 @@ async def test_delegated_fulfilment_plays_by_itself(tmp_path: Path) -> None:
         reports = sorted(path.name for path in (out / "reports").iterdir())
         assert reports == ["monday.md", "tuesday.md", "wednesday.md"]
         assert not (out / "secrets.txt").exists()
-        said = journal_of(up, "newsroom")
-        assert "secrets.txt: human said no (unsafe): nobody needs secrets.txt" in said
-        assert said.count("fulfilled, the human said so") == 1
-        assert said.count("fulfilled, the rule says so") == 2
-        assert "orchestrator had it done, worker said: 28 characters written for orchestrator" in said
+        answer = journal_of(up, "newsroom")
+        assert "secrets.txt: human said no (unsafe): nobody needs secrets.txt" in answer
+        assert answer.count("fulfilled, the human said so") == 1
+        assert answer.count("fulfilled, the rule says so") == 2
+        assert "orchestrator had it done, worker said: 28 characters written for orchestrator" in answer
 
 
 async def test_trust_is_earned_and_lost(tmp_path: Path) -> None:
@@ -79,15 +79,15 @@ async def test_trust_is_earned_and_lost(tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES / "earning-trust", folder, ignore=shutil.ignore_patterns(".moot", "out"))
     async with moot_up(folder, environ=environment(PATH=path)) as up:
         await up.wait_for_state("agent", "ended", restarts=0)
-        said = journal_of(up, "newsroom")
+        answer = journal_of(up, "newsroom")
         rules = (up.data / "trust" / "newsroom" / "rules.yaml").read_text("utf-8")
-    assert "private/diary.md: alice said no (inappropriate)" in said
-    assert "reports/day-10.md: alice had it done" in said
-    assert "error rate up to" in said
+    assert "private/diary.md: alice said no (inappropriate)" in answer
+    assert "reports/day-10.md: alice had it done" in answer
+    assert "error rate up to" in answer
     # One in twenty is left to her as a check, so not all of them.
-    assert any(f"reports/day-{day}.md: approver had it done" in said for day in range(20, 25))
-    assert "the rule is suspended: alice complained: " in said
-    assert "reports/day-25.md: alice had it done" in said
+    assert any(f"reports/day-{day}.md: approver had it done" in answer for day in range(20, 25))
+    assert "the rule is suspended: alice complained: " in answer
+    assert "reports/day-25.md: alice had it done" in answer
     assert "accepted_by: alice" in rules
     written = {file.name for file in (folder / "out" / "reports").iterdir()}
     assert written == {f"day-{day}.md" for day in range(10, 26)}
@@ -106,14 +106,14 @@ async def test_the_aggregator_gets_every_frame_and_the_bystander_none(tmp_path: 
 async def test_mew_and_mcpx_members_work_together(tmp_path: Path) -> None:
     async with running(tmp_path, "mixed-dialects") as up:
         await up.wait_for_state("apprentice", "ended", restarts=0)
-        said = journal_of(up, "border")
-        assert "six times seven is 42" in said
-        assert "done for apprentice: 72" in said
-        assert "clerk let me know that eight times nine is 72" in said
+        answer = journal_of(up, "border")
+        assert "six times seven is 42" in answer
+        assert "done for apprentice: 72" in answer
+        assert "clerk let me know that eight times nine is 72" in answer
         # Both were spoken, each by whom the configuration says.
-        assert '"dialect":"mcpx"' in said
-        assert '"mcpx/v0.1"' in said
-        assert '"mew/v0.4"' in said
+        assert '"dialect":"mcpx"' in answer
+        assert '"mcpx/v0.1"' in answer
+        assert '"mew/v0.4"' in answer
 
 
 async def test_two_organisations_work_together_with_approval_on_both_sides(tmp_path: Path) -> None:
@@ -130,16 +130,16 @@ async def test_two_organisations_work_together_with_approval_on_both_sides(tmp_p
             moot_up(folder / "acme", environ=environment(PATH=path)) as acme,
         ):
             await acme.wait_for_state("buyer", "ended", restarts=0)
-            said, there = journal_of(acme, "acme"), journal_of(beta, "warehouse")
+            answer, there = journal_of(acme, "acme"), journal_of(beta, "warehouse")
     # Acme's person, then Beta's right to look.
-    assert "get_stock {'part': 'bolt'}: alice let me; beta says: 2000 pieces of bolt" in said
+    assert "get_stock {'part': 'bolt'}: alice let me; beta says: 2000 pieces of bolt" in answer
     # Both people.
-    assert "500 pieces of bolt are reserved, 1500 are left" in said
+    assert "500 pieces of bolt are reserved, 1500 are left" in answer
     # Acme's person says no: nothing leaves the house.
-    assert "'count': 5000}: alice said no: we need no more than 1,000" in said
+    assert "'count': 5000}: alice said no: we need no more than 1,000" in answer
     assert not re.search(r"\b5000\b", there)
     # Beta's person says no: the buyer hears it.
-    assert "bob: disagree (no more than 600 at a time)" in said
+    assert "bob: disagree (no more than 600 at a time)" in answer
     # The relay has carried it all, and read nothing.
     kept = b"".join(file.read_bytes() for file in (tmp_path / "relay").iterdir())
     assert b"org.beta.warehouse.get_stock" in kept

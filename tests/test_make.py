@@ -107,10 +107,10 @@ def test_an_environment_is_made_once_and_again_when_something_changed(tmp_path: 
 
     first = run(*make, cwd=tmp_path)
     assert first.returncode == 0, first.stderr
-    said = first.stdout.splitlines()
-    assert len(said) == 3
-    assert said[1].startswith("· Installing: pip install ")
-    assert said[2].startswith("· Installed ")
+    answer = first.stdout.splitlines()
+    assert len(answer) == 3
+    assert answer[1].startswith("· Installing: pip install ")
+    assert answer[2].startswith("· Installed ")
     assert run(tmp_path / "made" / "bin" / "python", "-c", "import tiny").returncode == 0
 
     again = run(*make, cwd=tmp_path)

@@ -19,10 +19,10 @@ def test_all_rows_are_tried_and_those_that_fail_are_named() -> None:
         assert left + right == sum
 
     assert not signature(add).parameters
-    with pytest.raises(ExceptionGroup, match="3 of 3 rows") as told:
+    with pytest.raises(ExceptionGroup, match="3 of 3 rows") as error:
         add()
     assert len(tried) == 6
-    first = told.value.exceptions[0]
+    first = error.value.exceptions[0]
     assert isinstance(first, ExceptionGroup)
     assert first.exceptions[0].__notes__ == ["row 1: five"]
     assert first.__notes__ == ["row 0: (1,)"]

@@ -73,14 +73,14 @@ def config(written: Path) -> Path:
 
 
 async def test_the_journal_of_a_space_is_whole_and_can_be_read(written: Path) -> None:
-    code, said = await command("journal", "verify", "--data", str(written / "space"), cwd=written)
-    assert code == 0, said
-    assert "86 records" in said
-    code, said = await command(
+    code, output = await command("journal", "verify", "--data", str(written / "space"), cwd=written)
+    assert code == 0, output
+    assert "86 records" in output
+    code, output = await command(
         "journal", "search", "--text", "open.md", "--data", str(written / "space"), cwd=written
     )
-    assert code == 0, said
-    assert "other/open.md" in said
+    assert code == 0, output
+    assert "other/open.md" in output
 
 
 async def test_a_gateway_goes_on_where_0_1_was_killed(
@@ -116,21 +116,21 @@ async def test_a_gateway_goes_on_where_0_1_was_killed(
         )
         asked = await files.hear("mcp/request")
         assert asked["correlation_id"] == [proposals[-1]["id"]]
-    code, said = await command("journal", "verify", "--data", str(written / "space"), cwd=written)
-    assert code == 0, said
+    code, output = await command("journal", "verify", "--data", str(written / "space"), cwd=written)
+    assert code == 0, output
 
 
 async def test_every_decision_is_still_counted(written: Path, in_those_days: dict[str, str]) -> None:
     history = ("proposal", "history", "--data", str(written / "space"))
-    code, said = await command(*history, "--json", cwd=written, environ=in_those_days)
-    assert code == 0, said
-    decided = [json.loads(line)["status"] for line in said.splitlines()]
+    code, output = await command(*history, "--json", cwd=written, environ=in_those_days)
+    assert code == 0, output
+    decided = [json.loads(line)["status"] for line in output.splitlines()]
     assert sorted(decided) == ["fulfilled"] * 6 + ["open", "rejected"]
     # For people it is called as in `moot proposals`.
-    code, said = await command(*history, "--how", "pending", cwd=written, environ=in_those_days)
-    headings, row, *_ = said.splitlines()
+    code, output = await command(*history, "--how", "pending", cwd=written, environ=in_those_days)
+    headings, row, *_ = output.splitlines()
     assert (code, headings.split()[3], row.split().count("pending")) == (0, "DECISION", 1)
-    assert "other/open.md" in said
+    assert "other/open.md" in output
 
 
 async def test_an_accepted_rule_goes_on_deciding(written: Path, in_those_days: dict[str, str]) -> None:
@@ -171,11 +171,11 @@ async def test_the_tools_that_come_with_moot_are_defined_as_in_0_1(tmp_path: Pat
 
 @pytest.mark.parametrize("folder", ["relay", "acme-store", "beta-store"])
 async def test_stores_of_events_open(written: Path, folder: str) -> None:
-    code, said = await command("xp", "store", "stats", str(written / "adapters" / folder), cwd=written)
-    assert code == 0, said
-    code, said = await command(
+    code, output = await command("xp", "store", "stats", str(written / "adapters" / folder), cwd=written)
+    assert code == 0, output
+    code, output = await command(
         "xp", "store", "list", str(written / "adapters" / folder), "--json", cwd=written
     )
-    assert code == 0, said
-    kinds = {json.loads(line)["kind"] for line in said.splitlines()}
+    assert code == 0, output
+    kinds = {json.loads(line)["kind"] for line in output.splitlines()}
     assert kinds or folder == "beta-store"

@@ -69,5 +69,5 @@ def _never(holds: Callable[[], object], describe: Callable[[], str] | None) -> s
         waiting = inspect.getsource(holds).strip()
     except (OSError, TypeError):
         waiting = repr(holds)
-    told = f"\n{describe()}" if describe is not None else ""
-    return f"not so within {HANG_SECONDS:g} seconds: {waiting}{told}"
+    answer = f"\n{describe()}" if describe is not None else ""
+    return f"not so within {HANG_SECONDS:g} seconds: {waiting}{answer}"

@@ -66,9 +66,9 @@ def _try(wheel: Path, version: str) -> None:
         venv.create(folder / "env", with_pip=True)
         programs = folder / "env" / "bin"
         _run(programs / "python", "-m", "pip", "install", "--quiet", wheel)
-        told = _run(programs / "moot", "--version", cwd=folder)
-        if not told.startswith(f"moot {version} "):
-            raise SystemExit(f"the installed command says {told!r}")
+        output = _run(programs / "moot", "--version", cwd=folder)
+        if not output.startswith(f"moot {version} "):
+            raise SystemExit(f"the installed command says {output!r}")
         if "capability_violation" not in _run(programs / "moot", "demo", cwd=folder):
             raise SystemExit("the demo of the installed package tells another story")
         _run(programs / "moot", "init", "filesystem", "space", cwd=folder)

@@ -73,7 +73,7 @@ def compiled_in(wheel: Path) -> set[str]:
 
 
 def _faults_of_metadata(name: str, metadata: str, version: str) -> list[str]:
-    said = HeaderParser().parsestr(metadata)
+    answer = HeaderParser().parsestr(metadata)
     wanted = {
         "Name": "moot",
         "Version": version,
@@ -82,10 +82,10 @@ def _faults_of_metadata(name: str, metadata: str, version: str) -> list[str]:
         "Description-Content-Type": "text/markdown",
     }
     faults = [
-        f"{name}: {key} is {said[key]!r}, not {value!r}"
+        f"{name}: {key} is {answer[key]!r}, not {value!r}"
         for key, value in wanted.items()
-        if said[key] != value
+        if answer[key] != value
     ]
-    if not said.get_payload():
+    if not answer.get_payload():
         faults.append(f"{name} has no description")
     return faults

@@ -187,7 +187,7 @@ class RemoteCaller:
 
     async def answer(self, request: SignedDirected, *, place: int = 0) -> Answer:
         """The answer to a request, or a later one to the same."""
-        return await self.until(lambda heard: _nth(heard, request.event.id, place))
+        return await self.until(lambda received: _nth(received, request.event.id, place))
 
     async def until(self, find: Callable[[list[Answer]], Answer | None]) -> Answer:
         async with bounded():
@@ -197,7 +197,7 @@ class RemoteCaller:
         return found
 
     @property
-    def heard(self) -> list[Answer]:
+    def received(self) -> list[Answer]:
         return list(self._heard)
 
     async def listen(self) -> None:
@@ -216,8 +216,8 @@ class RemoteCaller:
                 self._news.set()
 
 
-def _nth(heard: list[Answer], request_id: str, place: int) -> Answer | None:
-    found = [each for each in heard if each.event.in_reply_to == request_id]
+def _nth(received: list[Answer], request_id: str, place: int) -> Answer | None:
+    found = [each for each in received if each.event.in_reply_to == request_id]
     return found[place] if len(found) > place else None
 
 
@@ -313,10 +313,10 @@ async def adapter_environment(
     """A relay, people and a configuration, but no adapter yet. Alice may do everything at the desks."""
     async with (
         relay_in(tmp_path / "relay") as relay,
-        environment_on_relay(tmp_path, relay, relay.url, *desks) as here,
+        environment_on_relay(tmp_path, relay, relay.url, *desks) as environment,
     ):
-        here.document = merged(here.document, document)
-        yield here
+        environment.document = merged(environment.document, document)
+        yield environment
 
 
 @asynccontextmanager
@@ -333,14 +333,14 @@ async def environment_on_relay(
         "discovery": {"well_known_port": 0},
         "limits": {"announce_debounce_seconds": 0.05, "min_refresh_interval_seconds": 0.05},
     }
-    here = AdapterEnvironment(tmp_path, relay, whole)
-    here.url = url
-    here.alice = await here.somebody("alice")
-    here._tasks.append(asyncio.create_task(here.hear_public()))
+    environment = AdapterEnvironment(tmp_path, relay, whole)
+    environment.url = url
+    environment.alice = await environment.somebody("alice")
+    environment._tasks.append(asyncio.create_task(environment.hear_public()))
     try:
-        yield here
+        yield environment
     finally:
-        await here.close()
+        await environment.close()
 
 
 @asynccontextmanager
@@ -348,8 +348,8 @@ async def running_adapter(
     tmp_path: Path, *desks: NotesServer, **document: Json
 ) -> AsyncIterator[AdapterEnvironment]:
     """The same with the adapter running; sections of `document` are merged into the usual ones."""
-    async with adapter_environment(tmp_path, *desks, **document) as here, here.running():
-        yield here
+    async with adapter_environment(tmp_path, *desks, **document) as environment, environment.running():
+        yield environment
 
 
 def merged(base: dict[str, Json], over: dict[str, Json]) -> dict[str, Json]:

@@ -53,26 +53,26 @@ def test_help_teaches_every_command_with_examples(shell: Shell) -> None:
         "trust-chain", "reload",
     ):  # fmt: skip
         assert name in top.out
-        said = shell(name, "--help")
-        assert said.code == 0
-        assert f"xprotocol-adapter {name}" in said.out
-        assert "examples:" in said.out
+        output = shell(name, "--help")
+        assert output.code == 0
+        assert f"xprotocol-adapter {name}" in output.out
+        assert "examples:" in output.out
 
 
 @pytest.mark.parametrize(
     "words", [(), ("dance",), ("keygen", "--loud"), ("register",), ("start", "--port", "much"), ("revoke",)]
 )
 def test_a_wrong_call_is_2(shell: Shell, words: tuple[str, ...]) -> None:
-    said = shell(*words)
-    assert said.code == 2
-    assert "usage: " in said.err
+    output = shell(*words)
+    assert output.code == 2
+    assert "usage: " in output.err
 
 
 def test_a_fault_is_json_where_json_was_asked_for(shell: Shell, tmp_path: Path) -> None:
-    said = shell("schemas", "--config", tmp_path / "none.yml", "--json")
-    assert said.code == 1
-    assert said.json["ok"] is False
-    assert "cannot be read" in said.json["error"]
+    output = shell("schemas", "--config", tmp_path / "none.yml", "--json")
+    assert output.code == 1
+    assert output.json["ok"] is False
+    assert "cannot be read" in output.json["error"]
 
 
 # Schemas and test-mcp
@@ -87,10 +87,10 @@ def test_schemas_prints_every_wrapped_kind_and_as_json_a_list_of_contracts(
     forms.list_tools([tool("create_form")])
     file = config(tmp_path, notes, forms)
     kinds = ["com.acme.desk.delete_note", "com.acme.desk.read_note", "com.acme.forms.create_form"]
-    said = shell("schemas", "--config", file)
-    assert said.code == 0
+    output = shell("schemas", "--config", file)
+    assert output.code == 0
     for kind in kinds:
-        assert f"{kind}  1.0.0  needs " in said.out
+        assert f"{kind}  1.0.0  needs " in output.out
     contracts = shell("schemas", "--config", file, "--json").json
     assert isinstance(contracts, list)
     by_kind = {contract["kind"]: contract for contract in contracts}
@@ -104,21 +104,21 @@ def test_schemas_prints_every_wrapped_kind_and_as_json_a_list_of_contracts(
 
 
 def test_schemas_without_one_server_still_shows_the_others_and_fails(shell: Shell, tmp_path: Path) -> None:
-    shop = notes_server(tmp_path)
+    server = notes_server(tmp_path)
     broken = MINIMAL["mcp_sources"][0] | {"command": DEAD}
-    said = shell("schemas", "--config", config(tmp_path, mcp_sources=[shop.source, broken]), "--json")
-    assert said.code == 1
-    assert said.json
-    assert "mine: " in said.err
+    output = shell("schemas", "--config", config(tmp_path, mcp_sources=[server.source, broken]), "--json")
+    assert output.code == 1
+    assert output.json
+    assert "mine: " in output.err
 
 
 @pytest.mark.requirement("XP-A-6")
 def test_test_mcp_is_0_for_a_server_that_answers_and_1_for_one_that_does_not(
     shell: Shell, tmp_path: Path
 ) -> None:
-    shop = notes_server(tmp_path)
+    server = notes_server(tmp_path)
     broken = MINIMAL["mcp_sources"][0] | {"name": "broken", "command": DEAD}
-    file = config(tmp_path, mcp_sources=[shop.source, broken], relay={"urls": ["not a relay"]})
+    file = config(tmp_path, mcp_sources=[server.source, broken], relay={"urls": ["not a relay"]})
     good = shell("test-mcp", "--config", file, "--source", "desk")
     assert good.code == 0
     assert "desk: ok in " in good.out
@@ -141,10 +141,10 @@ def test_test_mcp_shows_no_secret_that_a_server_repeats(
     monkeypatch.setenv("SHOP_TOKEN", "s3cret-of-the-shop")
     command = f'{sys.executable} -c \'import os, sys; sys.exit("bad token " + os.environ["SHOP_TOKEN"])\''
     source = MINIMAL["mcp_sources"][0] | {"command": command, "pass_env": ["SHOP_TOKEN"]}
-    said = shell("test-mcp", "--config", config(tmp_path, mcp_sources=[source]))
-    assert said.code == 1
-    assert "bad token" in said.err
-    assert "s3cret" not in said.err
+    output = shell("test-mcp", "--config", config(tmp_path, mcp_sources=[source]))
+    assert output.code == 1
+    assert "bad token" in output.err
+    assert "s3cret" not in output.err
 
 
 # DNS
@@ -154,9 +154,9 @@ def test_dns_prints_one_record_that_discovery_reads(shell: Shell, tmp_path: Path
     keyfile.create(tmp_path / "keys" / "adapter.key", ALICE)
     discovery = {"domain": "tools.acme.com", "public_url": "https://tools.acme.com:8443"}
     file = config(tmp_path, relay={"urls": ["wss://relay.acme.com"]}, discovery=discovery)
-    said = shell("dns", "--config", file)
-    assert said.code == 0
-    name, _, _, kind, text = said.out.strip().split(" ", 4)
+    output = shell("dns", "--config", file)
+    assert output.code == 0
+    name, _, _, kind, text = output.out.strip().split(" ", 4)
     assert (name, kind) == ("_xprotocol.tools.acme.com.", "TXT")
     strings = text[1:-1].split('" "')
     assert all(len(each) <= 255 for each in strings)
@@ -244,11 +244,11 @@ async def test_a_second_adapter_with_the_same_data_is_refused(tmp_path: Path) ->
 @pytest.mark.requirement("XP-3.1-47")
 def test_start_refuses_a_file_with_a_problem_and_says_all_of_it(tmp_path: Path) -> None:
     file = config(tmp_path, relay={"urls": ["https://no.example"]}, surprise=1)
-    said = run_program("start", "--config", file)
-    assert said.code == 1
-    assert "surprise: unknown key" in said.err
-    assert "relay.urls[0]" in said.err
-    assert "Traceback" not in said.err
+    output = run_program("start", "--config", file)
+    assert output.code == 1
+    assert "surprise: unknown key" in output.err
+    assert "relay.urls[0]" in output.err
+    assert "Traceback" not in output.err
 
 
 @pytest.mark.requirement("XP-A-3", "XP-3.1-38", "XP-3.1-39", "XP-3.1-40")
@@ -314,8 +314,8 @@ async def test_sighup_has_the_configuration_read_again_and_a_wrong_one_changes_n
         assert refused.code == 1
         assert "surprise: unknown key" in refused.err
         config(tmp_path, one, two, logging=lines)
-        told = await asyncio.to_thread(run_program, "reload", "--config", file)
-        assert told.code == 0
+        answer = await asyncio.to_thread(run_program, "reload", "--config", file)
+        assert answer.code == 0
 
         async def has_both() -> bool:
             return len((await send_control_request(control, "status"))["sources"]) == 2
@@ -388,11 +388,11 @@ async def test_a_host_names_the_key_whose_chain_is_walked(shell: Shell, tmp_path
             served = await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=HANG_SECONDS).read())
             assert json.loads(served)["public_key"] == status["key"]
             words = ("trust-chain", "--host", f"xp://127.0.0.1:{port}", "--json")
-            said = await asyncio.to_thread(shell, *words, "--allow-private")
+            output = await asyncio.to_thread(shell, *words, "--allow-private")
             # The host names the key; nobody has delegated anything to it.
-            assert said.code == 1
-            assert said.json["key"] == status["key"]
-            assert said.json["channels"][0]["agrees"] is True
+            assert output.code == 1
+            assert output.json["key"] == status["key"]
+            assert output.json["channels"][0]["agrees"] is True
             trusting = await asyncio.to_thread(shell, *words, "--allow-private", "--trust", status["key"])
             assert trusting.code == 0
             other = await asyncio.to_thread(
@@ -418,12 +418,12 @@ def test_errors_name_the_server_that_they_are_about(tmp_path: Path) -> None:
     file.write_text(yaml.safe_dump(document))
     run_program("keygen", "--output", tmp_path / "adapter.key")
     for command in ("test-mcp", "schemas"):
-        said = run_program(command, "--config", file)
-        assert said.code == 1
-        lines = [line for line in (said.out + said.err).splitlines() if line.strip()]
+        output = run_program(command, "--config", file)
+        assert output.code == 1
+        lines = [line for line in (output.out + output.err).splitlines() if line.strip()]
         assert len(lines) >= 2
         assert [line for line in lines if "one: " not in line and "two: " not in line] == []
     sources[1]["command"] = ["a", "list"]
     file.write_text(yaml.safe_dump(document))
-    said = run_program("validate", "--config", file)
-    assert "mcp_sources[1].command: must be text, not a list (source two)" in said.err
+    output = run_program("validate", "--config", file)
+    assert "mcp_sources[1].command: must be text, not a list (source two)" in output.err

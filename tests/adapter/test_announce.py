@@ -36,13 +36,13 @@ from tests.xprotocol.people import ALICE, EVE, person
 async def test_a_minimal_file_is_enough_and_the_announce_can_be_read_before_any_call(tmp_path: Path) -> None:
     """XP 3.2: identity, one relay and a source of four lines."""
     notes = notes_server(tmp_path)
-    async with adapter_environment(tmp_path, notes) as here:
-        here.document = {
+    async with adapter_environment(tmp_path, notes) as environment:
+        environment.document = {
             "identity": {
                 "key_file": str(tmp_path / "keys" / "adapter.key"),
                 "display_name": "My Adapter",
             },
-            "relay": {"urls": [here.relay.url]},
+            "relay": {"urls": [environment.relay.url]},
             "mcp_sources": [
                 {
                     "name": "desk",
@@ -54,8 +54,8 @@ async def test_a_minimal_file_is_enough_and_the_announce_can_be_read_before_any_
             # The usual port may be taken on this machine.
             "discovery": {"well_known_port": 0},
         }
-        async with here.running() as adapter:
-            announce = await here.announce()
+        async with environment.running() as adapter:
+            announce = await environment.announce()
             assert announce.sender == adapter.key
             assert announce.sender_enc_key == adapter.identity.enc_key.text
             assert announce.expires_at == announce.timestamp + 3_600
@@ -67,7 +67,7 @@ async def test_a_minimal_file_is_enough_and_the_announce_can_be_read_before_any_
             assert payload["xprotocol_sources"] == []
             assert payload["schemas_digest"] == adapter.registry.digest
             # It stays on the relay for whoever comes later.
-            stranger = await here.somebody("carol")
+            stranger = await environment.somebody("carol")
             wanted = [{"kinds": [ANNOUNCE], "senders": [adapter.key]}]
             async with stranger.relays.subscribe(wanted) as events:
                 found = decode(await anext(events))
@@ -83,8 +83,8 @@ async def test_poor_descriptions_and_contradictions_are_disclosed(tmp_path: Path
         "annotations": {"destructiveHint": True},
     }
     notes.list_tools([*TOOLS, vague, sly])
-    async with running_adapter(tmp_path, notes) as here:
-        payload = (await here.announce()).payload
+    async with running_adapter(tmp_path, notes) as adapter:
+        payload = (await adapter.announce()).payload
         (flagged,) = payload["low_quality_schemas"]
         assert flagged["kind"] == f"{NAMESPACE}.handle_thing"
         assert flagged["description_quality_score"] < 0.4
@@ -93,17 +93,20 @@ async def test_poor_descriptions_and_contradictions_are_disclosed(tmp_path: Path
 
 
 async def delegate_to_adapter(
-    here: AdapterEnvironment, root: Identity, department: Identity, file: Path
+    environment: AdapterEnvironment, root: Identity, department: Identity, file: Path
 ) -> tuple[str, SignedPublic, SignedPublic]:
     """Configure a chain root → department → adapter; the adapter's key and the two delegations."""
-    async with here.running() as adapter:
+    async with environment.running() as adapter:
         key = adapter.key
     now, ends = time.time(), int(time.time()) + 3_600
     first = delegate(root, department.key.text, ["com.acme.*"], ends=ends, now=now)
     chain = read_chain(first.raw, holder=department.key.text)
     second = delegate(department, key, [f"{NAMESPACE}.*"], ends=ends, now=now, by=chain)
     file.write_bytes(orjson.dumps([orjson.loads(first.raw), orjson.loads(second.raw)]))
-    here.document["identity"] |= {"parent_key": department.key.text, "parent_delegation_event": str(file)}
+    environment.document["identity"] |= {
+        "parent_key": department.key.text,
+        "parent_delegation_event": str(file),
+    }
     return key, first, second
 
 
@@ -111,17 +114,17 @@ async def delegate_to_adapter(
 async def test_the_chain_of_the_organisation_is_announced_and_can_be_walked_from_it(tmp_path: Path) -> None:
     """XP 6.1: hierarchy, DNS record, well-known document and announce name one key."""
     root, department = person("root"), person("department")
-    async with adapter_environment(tmp_path, notes_server(tmp_path)) as here:
+    async with adapter_environment(tmp_path, notes_server(tmp_path)) as environment:
         file = tmp_path / "delegation.json"
-        key, first, second = await delegate_to_adapter(here, root, department, file)
-        async with here.running() as adapter:
-            announce = await here.announce(lambda said: "delegations" in said)
+        key, first, second = await delegate_to_adapter(environment, root, department, file)
+        async with environment.running() as adapter:
+            announce = await environment.announce(lambda answer: "delegations" in answer)
             assert announce.payload["parent_key"] == department.key.text
             assert announce.delegation == second.event.id
             walked = read_chain(orjson.dumps(announce.payload["delegations"]), holder=announce.sender)
             assert walked.keys == (root.key.text, department.key.text, key)
             # The delegations stand on the relay by themselves, too.
-            assert await here.relay.store.get(first.event.id) == first.raw
+            assert await environment.relay.store.get(first.event.id) == first.raw
             document: dict[str, Any] = adapter._status.discovery_document(adapter.address)
             record = record_of(adapter.settings, adapter.identity)
             assert document["public_key"] == record.key == announce.sender == key
@@ -130,24 +133,24 @@ async def test_the_chain_of_the_organisation_is_announced_and_can_be_walked_from
             assert department.key.text in adapter.access.authorities(time.time())
         file.write_bytes(second.raw.replace(b'"signature":"ed25519:', b'"signature":"ed25519:A', 1))
         with pytest.raises(UsageError, match="parent_delegation_event"):
-            async with here.running():
+            async with environment.running():
                 pass
 
 
 async def test_it_is_said_again_to_another_relay_and_before_it_expires(tmp_path: Path) -> None:
-    async with adapter_environment(tmp_path, notes_server(tmp_path)) as here:
-        here.document["relay"] |= {"event_ttl_seconds": 2}
-        async with here.running() as adapter:
-            first = await here.announce()
-            await until(lambda: len(here.public) >= 2)
-            second = here.public[1]
+    async with adapter_environment(tmp_path, notes_server(tmp_path)) as environment:
+        environment.document["relay"] |= {"event_ttl_seconds": 2}
+        async with environment.running() as adapter:
+            first = await environment.announce()
+            await until(lambda: len(environment.public) >= 2)
+            second = environment.public[1]
             assert second.timestamp > first.timestamp
             assert second.payload == first.payload
             # Counted when the relay has said yes, which is after it has told us.
             await until(lambda: adapter.announcer.count >= 2)
 
 
-async def announces_at(here: AdapterEnvironment, url: str) -> list[str]:
+async def announces_at(environment: AdapterEnvironment, url: str) -> list[str]:
     from moot.endpoint.relay_client import RelayClient
 
     async with (
@@ -163,16 +166,16 @@ async def announces_at(here: AdapterEnvironment, url: str) -> list[str]:
 async def test_with_the_first_relay_down_the_next_is_used_and_the_first_again_when_it_is_back(
     tmp_path: Path,
 ) -> None:
-    async with adapter_environment(tmp_path, notes_server(tmp_path)) as here:
-        here.document["relay"] = {
-            "urls": ["ws://127.0.0.1:9", here.relay.url],
+    async with adapter_environment(tmp_path, notes_server(tmp_path)) as environment:
+        environment.document["relay"] = {
+            "urls": ["ws://127.0.0.1:9", environment.relay.url],
             "reconnect_interval_seconds": 0.1,
         }
-        async with here.running() as adapter:
-            await here.announce()
-            assert adapter.relays.url == here.relay.url
-            assert len(here.relay.sockets) >= 2
-            answer = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
+        async with environment.running() as adapter:
+            await environment.announce()
+            assert adapter.relays.url == environment.relay.url
+            assert len(environment.relay.sockets) >= 2
+            answer = await environment.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
             assert answer.payload["content"] == "first words"
 
 
@@ -184,92 +187,92 @@ async def test_relays_that_cannot_be_used_are_tried_again_after_the_interval(tmp
         tries.append(asyncio.get_running_loop().time())
         writer.close()
 
-    async with adapter_environment(tmp_path, notes_server(tmp_path)) as here:
+    async with adapter_environment(tmp_path, notes_server(tmp_path)) as environment:
         server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         urls = [f"ws://127.0.0.1:{port}"]
-        here.document["relay"] = {"urls": urls, "reconnect_interval_seconds": 0.4}
-        async with server, here.running():
+        environment.document["relay"] = {"urls": urls, "reconnect_interval_seconds": 0.4}
+        async with server, environment.running():
             await until(lambda: len(tries) >= 4)
         pauses = [later - earlier for earlier, later in pairwise(tries)]
         assert min(pauses) >= 0.35
         # Less than the five seconds that it is by default; one of them at least on a machine that is busy.
         assert min(pauses) < 5
-        here.document["relay"] = {"urls": urls}
-        assert here.settings().relay.reconnect_interval_seconds == 5
+        environment.document["relay"] = {"urls": urls}
+        assert environment.settings().relay.reconnect_interval_seconds == 5
 
 
 async def test_no_relay_at_all_is_no_reason_to_fall_over_and_one_that_comes_late_is_found(
     tmp_path: Path,
 ) -> None:
-    async with adapter_environment(tmp_path, notes_server(tmp_path)) as here:
+    async with adapter_environment(tmp_path, notes_server(tmp_path)) as environment:
         async with relay_in(tmp_path / "second") as second:
             port = second.port
-        here.document["relay"] = {
+        environment.document["relay"] = {
             "urls": [f"ws://127.0.0.1:{port}"],
             "reconnect_interval_seconds": 0.1,
         }
-        async with here.running() as adapter:
+        async with environment.running() as adapter:
             assert adapter.health()["problems"] == ["no relay can be reached"]
             async with relay_in(tmp_path / "second", port=port) as second:
                 await adapter.announcer.wait_announced()
                 assert adapter.health()["status"] == "ok"
-                assert await announces_at(here, second.url) == [adapter.key]
+                assert await announces_at(environment, second.url) == [adapter.key]
 
 
 async def test_an_announce_that_cannot_be_sent_is_told_of_and_the_next_change_is_another_chance(
     tmp_path: Path,
 ) -> None:
-    async with adapter_environment(tmp_path, notes_server(tmp_path)) as here:
-        here.document["identity"]["display_name"] = "x" * 200_000
-        async with here.running() as adapter:
+    async with adapter_environment(tmp_path, notes_server(tmp_path)) as environment:
+        environment.document["identity"]["display_name"] = "x" * 200_000
+        async with environment.running() as adapter:
             await until(lambda: adapter.announcer.trouble)
             assert "not announced" in str(adapter.health()["problems"])
             # Nobody hears of it, but whoever knows it is answered.
-            assert (await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})).code is None
-            here.document["identity"]["display_name"] = "Short"
-            await adapter.reload(here.settings())
-            assert (await here.announce()).payload["display_name"] == "Short"
+            assert (await environment.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})).code is None
+            environment.document["identity"]["display_name"] = "Short"
+            await adapter.reload(environment.settings())
+            assert (await environment.announce()).payload["display_name"] == "Short"
             await until(lambda: not adapter.announcer.trouble)
 
 
 def has_digest(digest: str) -> Callable[[dict[str, Any]], bool]:
-    return lambda said: bool(said["schemas_digest"] == digest)
+    return lambda answer: bool(answer["schemas_digest"] == digest)
 
 
 async def test_announces_of_one_second_do_not_depend_on_chance(tmp_path: Path) -> None:
     """A relay keeps the later one by whole seconds; of two within one, the smaller id."""
     notes = notes_server(tmp_path, flags=["--quiet"])
-    async with running_adapter(tmp_path, notes) as here:
-        await here.adapter.announcer.wait_announced()
+    async with running_adapter(tmp_path, notes) as adapter:
+        await adapter.adapter.announcer.wait_announced()
         for number in range(4):
             notes.list_tools(TOOLS[: 5 + number])
-            await here.alice.ask("xp.schema.refresh", {})
-            digest = here.adapter.registry.digest
-            await here.announce(has_digest(digest))
-        times = [event.timestamp for event in here.public]
+            await adapter.alice.ask("xp.schema.refresh", {})
+            digest = adapter.adapter.registry.digest
+            await adapter.announce(has_digest(digest))
+        times = [event.timestamp for event in adapter.public]
         assert times == sorted(set(times))
 
 
 async def test_an_announce_after_a_restart_is_later_than_the_last_one_before_it(tmp_path: Path) -> None:
     def is_called(name: str) -> Callable[[dict[str, Any]], bool]:
-        return lambda said: bool(said["display_name"] == name)
+        return lambda answer: bool(answer["display_name"] == name)
 
-    async with adapter_environment(tmp_path, notes_server(tmp_path)) as here:
+    async with adapter_environment(tmp_path, notes_server(tmp_path)) as environment:
         times = []
         for number in range(4):
-            here.document["identity"]["display_name"] = f"Adapter {number}"
-            async with here.running():
-                said = await here.announce(is_called(f"Adapter {number}"))
-                times.append(said.timestamp)
+            environment.document["identity"]["display_name"] = f"Adapter {number}"
+            async with environment.running():
+                answer = await environment.announce(is_called(f"Adapter {number}"))
+                times.append(answer.timestamp)
         assert times == sorted(set(times))
         assert times[-1] - times[0] < 60
 
 
 async def test_nothing_of_a_sources_address_that_is_secret_is_announced(tmp_path: Path) -> None:
     notes = notes_server(tmp_path)
-    async with adapter_environment(tmp_path, notes) as here:
-        here.document["mcp_sources"].append(
+    async with adapter_environment(tmp_path, notes) as environment:
+        environment.document["mcp_sources"].append(
             {
                 "name": "remote",
                 "transport": "sse",
@@ -277,8 +280,8 @@ async def test_nothing_of_a_sources_address_that_is_secret_is_announced(tmp_path
                 "xprotocol_namespace": "com.acme.remote",
             }
         )
-        async with here.running() as adapter:
-            announce = await here.announce()
+        async with environment.running() as adapter:
+            announce = await environment.announce()
             assert "sk-very-secret" not in str(announce.payload)
             assert "sk-very-secret" not in str(adapter.status())
             assert "sk-very-secret" not in str(adapter.health())
@@ -288,7 +291,7 @@ async def test_nothing_of_a_sources_address_that_is_secret_is_announced(tmp_path
 
 
 def names(source: str) -> Callable[[dict[str, Any]], bool]:
-    return lambda said: bool(said["mcp_sources"][0]["name"] == source)
+    return lambda answer: bool(answer["mcp_sources"][0]["name"] == source)
 
 
 @pytest.mark.requirement("XP-2.3-2")
@@ -297,23 +300,23 @@ async def test_two_sidecars_are_two_identities(tmp_path: Path) -> None:
         notes_server(tmp_path, "one", "com.acme.one"),
         notes_server(tmp_path, "other", "com.acme.other"),
     )
-    async with adapter_environment(tmp_path, one) as here, here.running() as first:
-        second_file = dict(here.document) | {
+    async with adapter_environment(tmp_path, one) as environment, environment.running() as first:
+        second_file = dict(environment.document) | {
             "identity": {"key_file": str(tmp_path / "other-keys" / "adapter.key")},
             "mcp_sources": [other.source],
             "access": {ALICE.key.text: ["com.acme.other.*"]},
         }
-        first_file, here.document = here.document, second_file
-        async with here.running() as second:
-            found = [await here.announce(names("one")), await here.announce(names("other"))]
+        first_file, environment.document = environment.document, second_file
+        async with environment.running() as second:
+            found = [await environment.announce(names("one")), await environment.announce(names("other"))]
             keys = {announce.sender for announce in found}
             assert keys == {first.key, second.key}
             assert len(keys) == 2
-            answer = await here.alice.ask("com.acme.other.read_note", {"name": "one"})
+            answer = await environment.alice.ask("com.acme.other.read_note", {"name": "one"})
             assert answer.event.sender == second.key
-            refused = await here.alice.ask("com.acme.one.read_note", {"name": "one"})
+            refused = await environment.alice.ask("com.acme.one.read_note", {"name": "one"})
             assert refused.code == "NOT_FOUND"
-        here.document = first_file
+        environment.document = first_file
 
 
 async def test_an_adapter_that_its_parent_revoked_calls_nothing_and_announces_nothing(tmp_path: Path) -> None:
@@ -321,26 +324,26 @@ async def test_an_adapter_that_its_parent_revoked_calls_nothing_and_announces_no
     root, department = person("root"), person("department")
     server = notes_server(tmp_path)
     server.note("one", "words")
-    async with adapter_environment(tmp_path, server) as here:
-        key, _, _ = await delegate_to_adapter(here, root, department, tmp_path / "delegation.json")
-        async with here.running() as adapter:
-            await here.announce(lambda said: "delegations" in said)
-            answer = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
+    async with adapter_environment(tmp_path, server) as environment:
+        key, _, _ = await delegate_to_adapter(environment, root, department, tmp_path / "delegation.json")
+        async with environment.running() as adapter:
+            await environment.announce(lambda reply: "delegations" in reply)
+            answer = await environment.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
             assert answer.code is None
             called = len(server.requests())
-            await here.alice.send(revoke(department, key, now=time.time()))
+            await environment.alice.send(revoke(department, key, now=time.time()))
             await until(lambda: adapter.is_own_key_revoked)
-            refused = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
+            refused = await environment.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
             assert refused.code == "ENDPOINT_UNAVAILABLE"
             assert "has been revoked" in refused.payload["message"]
             assert len(server.requests()) == called
             announced = adapter.announcer.count
             adapter.announcer.notify_change(force=True)
-            await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
+            await environment.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
             assert adapter.announcer.count == announced
             assert "the adapter's own key has been revoked" in str(adapter.health())
-        async with here.running() as adapter:
+        async with environment.running() as adapter:
             await until(lambda: adapter.is_own_key_revoked)
-            again = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
+            again = await environment.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
             assert again.code == "ENDPOINT_UNAVAILABLE"
             assert len(server.requests()) == called

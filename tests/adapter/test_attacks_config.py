@@ -86,9 +86,9 @@ async def test_names_and_namespaces_lead_to_no_file_and_no_other_namespace(tmp_p
                 usable[name] = one | {"xprotocol_namespace": f"com.acme.n{len(usable)}", "pin": True}
     assert not any(set(name) & set("/\x00\n\x1b\u202e") for name in usable)
     notes = notes_server(tmp_path)
-    async with running_adapter(tmp_path, notes, mcp_sources=[notes.source, *usable.values()]) as here:
-        assert (await here.alice.ask(f"{notes.namespace}.read_note", {"name": "one"})).code is None
-        store = here.adapter.settings.store
+    async with running_adapter(tmp_path, notes, mcp_sources=[notes.source, *usable.values()]) as adapter:
+        assert (await adapter.alice.ask(f"{notes.namespace}.read_note", {"name": "one"})).code is None
+        store = adapter.adapter.settings.store
     assert {each.name for each in tmp_path.iterdir()} == {
         "adapter.yml",
         "desk.folder",
@@ -143,11 +143,11 @@ async def test_a_command_is_never_a_shell_s(tmp_path: Path) -> None:
     harm = tmp_path / "harm"
     notes.options["flags"] = [f"; touch {harm}", f"$(touch {harm})", f"`touch {harm}`", f"| touch {harm}"]
     notes.options["env"] = {"PATH": "/usr/bin:/bin", "X": f"$(touch {harm})"}
-    async with running_adapter(tmp_path, notes) as here:
-        answer = await here.alice.ask(f"{notes.namespace}.get_environment", {})
-        told = yaml.safe_load(answer.payload["content"])
-        assert told["argv"] == notes.options["flags"]
-        assert told["env"]["X"] == f"$(touch {harm})"
+    async with running_adapter(tmp_path, notes) as adapter:
+        answer = await adapter.alice.ask(f"{notes.namespace}.get_environment", {})
+        reply = yaml.safe_load(answer.payload["content"])
+        assert reply["argv"] == notes.options["flags"]
+        assert reply["env"]["X"] == f"$(touch {harm})"
     assert not harm.exists()
 
 

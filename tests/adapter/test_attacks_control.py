@@ -60,8 +60,8 @@ def open_folder() -> Iterator[Path]:
 
 @ROOT_ONLY
 async def test_another_user_is_refused_even_where_the_modes_let_him_in(open_folder: Path) -> None:
-    async with running_adapter(open_folder, notes_server(open_folder)) as here:
-        control = here.adapter.settings.control
+    async with running_adapter(open_folder, notes_server(open_folder)) as adapter:
+        control = adapter.adapter.settings.control
         for each in (control.parent, control.parent.parent):
             each.chmod(0o755)
         control.chmod(0o666)
@@ -71,7 +71,7 @@ async def test_another_user_is_refused_even_where_the_modes_let_him_in(open_fold
         output, _ = await process.communicate()
         assert b'"ok": false' in output
         assert b"only the user who runs the adapter" in output
-        assert here.adapter.key.encode() not in output
+        assert adapter.adapter.key.encode() not in output
 
 
 @ROOT_ONLY
@@ -106,8 +106,8 @@ async def test_no_adapter_puts_its_socket_into_a_folder_that_another_user_owns(o
 
 async def test_a_flood_of_garbage_stops_neither_calls_nor_the_next_honest_question(tmp_path: Path) -> None:
     random = Random(3)
-    async with running_adapter(tmp_path, notes_server(tmp_path)) as here:
-        control = here.adapter.settings.control
+    async with running_adapter(tmp_path, notes_server(tmp_path)) as adapter:
+        control = adapter.adapter.settings.control
         garbage = [
             b"",
             b"\n",
@@ -134,16 +134,16 @@ async def test_a_flood_of_garbage_stops_neither_calls_nor_the_next_honest_questi
 
         flood = asyncio.gather(*(one(each) for each in garbage * 10))
         for _ in range(5):
-            answer = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
+            answer = await adapter.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
             assert answer.code is None
         await flood
-        assert (await send_control_request(control, "status"))["key"] == here.adapter.key
+        assert (await send_control_request(control, "status"))["key"] == adapter.adapter.key
 
 
 async def test_those_who_connect_and_say_nothing_are_let_go(tmp_path: Path) -> None:
     """Two hundred silent connections: whoever comes next is told so, and the calls go on."""
-    async with running_adapter(tmp_path, notes_server(tmp_path)) as here:
-        control = here.adapter.settings.control
+    async with running_adapter(tmp_path, notes_server(tmp_path)) as adapter:
+        control = adapter.adapter.settings.control
         silent = []
         for _ in range(200):
             one = socket.socket(socket.AF_UNIX)
@@ -153,7 +153,7 @@ async def test_those_who_connect_and_say_nothing_are_let_go(tmp_path: Path) -> N
             except BlockingIOError:
                 await asyncio.sleep(0.01)
             silent.append(one)
-        assert (await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})).code is None
+        assert (await adapter.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})).code is None
         with pytest.raises(MootError):
             await send_control_request(control, "status")
         for one in silent:
@@ -164,4 +164,4 @@ async def test_those_who_connect_and_say_nothing_are_let_go(tmp_path: Path) -> N
                 return str((await send_control_request(control, "status"))["key"])
             return ""
 
-        assert await until_told(key_told) == here.adapter.key
+        assert await until_told(key_told) == adapter.adapter.key

@@ -88,9 +88,9 @@ def respelt(raw: bytes) -> list[bytes]:
     ]
 
 
-async def still_works(here: AdapterEnvironment, notes: NotesServer, calls_before: int) -> None:
+async def still_works(environment: AdapterEnvironment, notes: NotesServer, calls_before: int) -> None:
     """The next honest call is the next thing that the server hears of."""
-    answer = await here.alice.ask(KIND, ONE)
+    answer = await environment.alice.ask(KIND, ONE)
     assert answer.payload["content"] == "first words"
     assert len(notes.requests()) == calls_before + 1
 
@@ -102,9 +102,9 @@ async def test_no_change_to_an_event_makes_a_call_and_no_spelling_makes_a_second
     with caplog.at_level(logging.WARNING):
         random = Random(20_261)
         notes = notes_server(tmp_path)
-        async with running_adapter(tmp_path, notes) as here:
-            honest = here.alice.event(KIND, ONE)
-            receive = here.adapter.requests.receive
+        async with running_adapter(tmp_path, notes) as adapter:
+            honest = adapter.alice.event(KIND, ONE)
+            receive = adapter.adapter.requests.receive
             for count in range(3_000):
                 made = changed(random, honest.raw)
                 try:
@@ -116,13 +116,13 @@ async def test_no_change_to_an_event_makes_a_call_and_no_spelling_makes_a_second
                 if count % 64 == 0:
                     await asyncio.sleep(0)
             assert notes.requests() == []
-            assert here.alice.heard == []
+            assert adapter.alice.received == []
             for each in (*respelt(honest.raw), honest.raw):
                 receive(each)
-            await here.alice.send(honest)
-            assert (await here.alice.answer(honest)).payload["content"] == "first words"
-            await still_works(here, notes, 1)
-            assert len(here.alice.heard) == 2
+            await adapter.alice.send(honest)
+            assert (await adapter.alice.answer(honest)).payload["content"] == "first words"
+            await still_works(adapter, notes, 1)
+            assert len(adapter.alice.received) == 2
     assert [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 
@@ -133,8 +133,8 @@ async def test_whatever_a_stranger_signs_is_answered_at_most_once_and_calls_noth
     with caplog.at_level(logging.WARNING):
         random = Random(20_262)
         notes = notes_server(tmp_path)
-        async with running_adapter(tmp_path, notes, limits={"requests_per_minute": 0}) as here:
-            eve = await here.somebody("eve")
+        async with running_adapter(tmp_path, notes, limits={"requests_per_minute": 0}) as adapter:
+            eve = await adapter.somebody("eve")
             honest = eve.event(KIND, ONE)
             sent: set[str] = set()
             for count in range(600):
@@ -142,25 +142,25 @@ async def test_whatever_a_stranger_signs_is_answered_at_most_once_and_calls_noth
                 name = random.choice(list(covered))
                 junk = random.choice(JUNK)
                 if name == "sender":
-                    junk = here.alice.key
+                    junk = adapter.alice.key
                 try:
                     raw = signed_by(eve.identity, covered | {name: junk})
                 except MalformedEvent:
                     # No canonical form, so no event.
                     continue
                 sent.add(orjson.loads(raw)["id"])
-                here.adapter.requests.receive(raw)
+                adapter.adapter.requests.receive(raw)
                 if count % 32 == 0:
                     await asyncio.sleep(0)
-            await still_works(here, notes, 0)
+            await still_works(adapter, notes, 0)
             refused = await eve.ask(KIND, ONE)
             assert refused.code == "AUTHORIZATION_INSUFFICIENT"
-            answered = [each.event.in_reply_to for each in eve.heard]
+            answered = [each.event.in_reply_to for each in eve.received]
             assert len(answered) == len(set(answered))
             assert {each for each in answered if each != refused.event.in_reply_to} <= sent
-            assert all(each.code is not None for each in eve.heard)
+            assert all(each.code is not None for each in eve.received)
             # Alice, whose key Eve wrote into some of them, was told nothing.
-            assert len(here.alice.heard) == 1
+            assert len(adapter.alice.received) == 1
     assert [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 
@@ -179,13 +179,13 @@ async def test_what_is_sealed_inside_may_be_anything_and_ends_in_an_answer(
             {"name": "one", "proofs": [{"v": "xp1", "kind": GRANT}] * 17},
         ]  # fmt: skip
         notes = notes_server(tmp_path)
-        async with running_adapter(tmp_path, notes) as here:
+        async with running_adapter(tmp_path, notes) as adapter:
             for payload in payloads:
-                answer = await here.alice.ask(KIND, payload)
+                answer = await adapter.alice.ask(KIND, payload)
                 assert answer.code in ("SCHEMA_VIOLATION", "UPSTREAM_ERROR", None), payload
-                told = answer.payload["message"] if answer.code else ""
-                assert len(told) < 1_000
-            await still_works(here, notes, len(notes.requests()))
+                reply = answer.payload["message"] if answer.code else ""
+                assert len(reply) < 1_000
+            await still_works(adapter, notes, len(notes.requests()))
     assert [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 
@@ -193,19 +193,19 @@ async def test_an_event_for_one_adapter_is_nothing_to_another(tmp_path: Path) ->
     """Re-addressed as it is, re-signed by who may call both, and sealed for the wrong one of two."""
     first, second = tmp_path / "first", tmp_path / "second"
     notes, other = notes_server(first), notes_server(second)
-    async with running_adapter(first, notes) as here, adapter_environment(second, other) as there:
+    async with running_adapter(first, notes) as adapter, adapter_environment(second, other) as there:
         async with there.running():
-            event = here.alice.event(KIND, ONE)
+            event = adapter.alice.event(KIND, ONE)
             there.adapter.requests.receive(event.raw)
             moved = event.covered | {"recipient": there.adapter.key}
             there.adapter.requests.receive(signed_by(EVE, moved | {"sender": EVE.key.text}))
-            there.adapter.requests.receive(signed_by(here.alice.identity, moved))
+            there.adapter.requests.receive(signed_by(adapter.alice.identity, moved))
             sealed_for = there.adapter.identity.enc_key.text
             there.adapter.requests.receive(
-                signed_by(here.alice.identity, moved | {"enc_key": sealed_for, "nonce": "A" * 22})
+                signed_by(adapter.alice.identity, moved | {"enc_key": sealed_for, "nonce": "A" * 22})
             )
             await still_works(there, other, 0)
-            codes = [each.code for each in there.alice.heard]
+            codes = [each.code for each in there.alice.received]
             assert codes.count("SCHEMA_VIOLATION") == 2
         assert notes.requests() == []
 
@@ -217,10 +217,10 @@ def link(signer: Identity, to: str, capabilities: list[str], by: DelegationChain
 
 async def test_chains_that_are_too_long_circular_grown_or_cut_open_nothing(tmp_path: Path) -> None:
     notes = notes_server(tmp_path)
-    async with running_adapter(tmp_path, notes, trust=[CAROL.key.text]) as here:
-        here.document["access"][CAROL.key.text] = [READ]
-        await here.adapter.reload(here.settings())
-        bob = await here.somebody("bob")
+    async with running_adapter(tmp_path, notes, trust=[CAROL.key.text]) as adapter:
+        adapter.document["access"][CAROL.key.text] = [READ]
+        await adapter.adapter.reload(adapter.settings())
+        bob = await adapter.somebody("bob")
         chain: DelegationChain | None = None
         signer = CAROL
         links: list[SignedPublic] = []
@@ -235,7 +235,7 @@ async def test_chains_that_are_too_long_circular_grown_or_cut_open_nothing(tmp_p
         assert (await bob.ask(KIND, ONE | {"proofs": proofs}, **whole)).code is None
         # One more than eight: our own `delegate` would not make it, so it is made by hand.
         nine = by_hand(signer, EVE.key.text, [READ], links[-1])
-        eve = await here.somebody("eve")
+        eve = await adapter.somebody("eve")
         too_long: list[Json] = [*proofs, orjson.loads(nine.raw)]
         grown = by_hand(signer, EVE.key.text, [f"{NAMESPACE}.*"], links[6])
         circle = by_hand(signer, bob.key, [READ], links[-1])
@@ -268,17 +268,17 @@ def by_hand(signer: Identity, to: str, capabilities: list[str], above: SignedPub
 
 async def test_an_event_larger_than_the_limit_is_dropped_and_one_at_it_is_not(tmp_path: Path) -> None:
     notes = notes_server(tmp_path)
-    async with running_adapter(tmp_path, notes) as here:
-        event = here.alice.event(f"{NAMESPACE}.write_note", {"name": "big", "text": "x" * 700_000})
+    async with running_adapter(tmp_path, notes) as adapter:
+        event = adapter.alice.event(f"{NAMESPACE}.write_note", {"name": "big", "text": "x" * 700_000})
         assert len(event.raw) < MAX_EVENT_BYTES
-        await here.alice.send(event)
-        assert (await here.alice.answer(event)).code is None
-        padded = here.alice.event(KIND, ONE)
+        await adapter.alice.send(event)
+        assert (await adapter.alice.answer(event)).code is None
+        padded = adapter.alice.event(KIND, ONE)
         room = MAX_EVENT_BYTES - len(padded.raw)
-        here.adapter.requests.receive(padded.raw + b" " * (room + 1))
-        assert here.adapter.metrics.events["dropped"] == 1
-        here.adapter.requests.receive(padded.raw + b" " * room)
-        assert (await here.alice.answer(padded)).payload["content"] == "first words"
+        adapter.adapter.requests.receive(padded.raw + b" " * (room + 1))
+        assert adapter.adapter.metrics.events["dropped"] == 1
+        adapter.adapter.requests.receive(padded.raw + b" " * room)
+        assert (await adapter.alice.answer(padded)).payload["content"] == "first words"
 
 
 async def test_clocks_that_differ_by_minutes_work_and_a_replay_in_that_window_does_not(
@@ -286,16 +286,16 @@ async def test_clocks_that_differ_by_minutes_work_and_a_replay_in_that_window_do
 ) -> None:
     """xp1: 300 s either way; the id is remembered for longer than any clock lets the event live."""
     notes = notes_server(tmp_path)
-    async with running_adapter(tmp_path, notes) as here:
+    async with running_adapter(tmp_path, notes) as adapter:
         now = time.time()
-        ahead = here.alice.event(KIND, ONE, now=now + 280, ttl=60)
-        behind = here.alice.event(KIND, ONE, now=now - 340, ttl=60)
+        ahead = adapter.alice.event(KIND, ONE, now=now + 280, ttl=60)
+        behind = adapter.alice.event(KIND, ONE, now=now - 340, ttl=60)
         for each in (ahead, behind):
-            here.adapter.requests.receive(each.raw)
-            assert (await here.alice.answer(each)).payload["content"] == "first words"
+            adapter.adapter.requests.receive(each.raw)
+            assert (await adapter.alice.answer(each)).payload["content"] == "first words"
         until = behind.event.expires_at + 600
-        assert here.adapter.store.seen_ids.seen(behind.event.id, until)
+        assert adapter.adapter.store.seen_ids.seen(behind.event.id, until)
         for each in (ahead, behind):
-            here.adapter.requests.receive(each.raw)
-        await still_works(here, notes, 2)
-        assert len(here.alice.heard) == 3
+            adapter.adapter.requests.receive(each.raw)
+        await still_works(adapter, notes, 2)
+        assert len(adapter.alice.received) == 3

@@ -27,7 +27,7 @@ INITIALIZE: dict[str, Json] = {
 }
 
 
-async def said(port: int, data: bytes, *, within: float = HANG_SECONDS) -> bytes:
+async def exchange(port: int, data: bytes, *, within: float = HANG_SECONDS) -> bytes:
     """What comes back to these bytes: one answer, or all until the other side hangs up or time is up."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     received = b""
@@ -66,18 +66,18 @@ def port_of(address: str) -> int:
     return found
 
 
-async def calls_go_on(here: AdapterEnvironment) -> None:
-    answer = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
+async def calls_go_on(environment: AdapterEnvironment) -> None:
+    answer = await environment.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
     assert answer.payload["content"] == "first words"
 
 
 async def test_the_public_pages_bear_slow_huge_and_broken_requests(tmp_path: Path) -> None:
-    async with running_adapter(tmp_path, notes_server(tmp_path)) as here:
-        port = port_of(here.adapter.address)
+    async with running_adapter(tmp_path, notes_server(tmp_path)) as adapter:
+        port = port_of(adapter.adapter.address)
         host = f"Host: 127.0.0.1:{port}"
-        huge = await said(port, asking(WELL_KNOWN, host, "X: " + "y" * 60_000))
+        huge = await exchange(port, asking(WELL_KNOWN, host, "X: " + "y" * 60_000))
         assert huge.startswith(b"HTTP/1.1 400")
-        many = await said(port, asking(WELL_KNOWN, host, *(f"X-{n}: y" for n in range(5_000))))
+        many = await exchange(port, asking(WELL_KNOWN, host, *(f"X-{n}: y" for n in range(5_000))))
         assert many.startswith(b"HTTP/1.1 400")
         broken = (
             b"\x00\x01\x02\r\n\r\n",
@@ -92,24 +92,24 @@ async def test_the_public_pages_bear_slow_huge_and_broken_requests(tmp_path: Pat
             asking(WELL_KNOWN, host, "Upgrade: websocket", "Connection: Upgrade"),
         )
         for each in broken:
-            answer = await said(port, each, within=2)
+            answer = await exchange(port, each, within=2)
             assert b"root:" not in answer
             assert b"Traceback" not in answer
         # Slow ones hold a place each, and not all of them.
         slow = [await asyncio.open_connection("127.0.0.1", port) for _ in range(40)]
         for _, writer in slow:
             writer.write(b"GET / HTTP/1.1\r\nX:")
-        page = await said(port, asking(WELL_KNOWN, host))
-        assert here.adapter.key.encode() in page
-        await calls_go_on(here)
+        page = await exchange(port, asking(WELL_KNOWN, host))
+        assert adapter.adapter.key.encode() in page
+        await calls_go_on(adapter)
         for _, writer in slow:
             writer.transport.abort()
 
 
 async def test_a_made_up_host_is_never_written_into_the_page(tmp_path: Path) -> None:
     """Whatever a stranger says his host is, it breaks out of no address that others read."""
-    async with running_adapter(tmp_path, notes_server(tmp_path)) as here:
-        port = port_of(here.adapter.address)
+    async with running_adapter(tmp_path, notes_server(tmp_path)) as adapter:
+        port = port_of(adapter.adapter.address)
         for host in (
             'x"/><script>',
             "x@evil.example",
@@ -121,11 +121,11 @@ async def test_a_made_up_host_is_never_written_into_the_page(tmp_path: Path) -> 
             "1.2.3.4:99999999",
             "évil.example",
         ):
-            page = await said(port, asking(WELL_KNOWN, f"Host: {host}"))
+            page = await exchange(port, asking(WELL_KNOWN, f"Host: {host}"))
             _, _, body = page.partition(b"\r\n\r\n")
             if page.startswith(b"HTTP/1.1 200"):
                 document = orjson.loads(body)
-                assert document["schema_url"] == f"{here.adapter.address}/xp/schemas", host
+                assert document["schema_url"] == f"{adapter.adapter.address}/xp/schemas", host
 
 
 async def test_the_listener_takes_calls_from_no_web_page_and_no_stranger(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ async def test_the_listener_takes_calls_from_no_web_page_and_no_stranger(tmp_pat
         body = orjson.dumps(INITIALIZE)
 
         async def post(*headers: str, path: str = "/mcp") -> int:
-            received = await said(port, asking(path, *headers, method="POST", body=body))
+            received = await exchange(port, asking(path, *headers, method="POST", body=body))
             return int(received.split(b" ", 2)[1])
 
         assert await post(host, token, json_type, accept) == 200
@@ -159,7 +159,7 @@ async def test_the_listener_takes_calls_from_no_web_page_and_no_stranger(tmp_pat
         for simple in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
             assert await post(host, token, f"Content-Type: {simple}", accept) in (400, 415)
         for path in ("/sse", "/messages", "/mcp"):
-            received = await said(port, asking(path, host, accept))
+            received = await exchange(port, asking(path, host, accept))
             assert received.split(b" ", 2)[1] in (b"401", b"405"), path
         flight = asking(
             "/mcp",
@@ -168,7 +168,7 @@ async def test_the_listener_takes_calls_from_no_web_page_and_no_stranger(tmp_pat
             "Access-Control-Request-Method: POST",
             method="OPTIONS",
         )
-        assert b"access-control-allow-origin" not in (await said(port, flight)).lower()
+        assert b"access-control-allow-origin" not in (await exchange(port, flight)).lower()
         await calls_go_on(here)
 
 
@@ -179,9 +179,9 @@ def _with_listener(tmp_path: Path, notes: Any, listener: dict[str, Json]) -> Any
 
     @asynccontextmanager
     async def opened() -> Any:
-        async with adapter_environment(tmp_path, notes, mcp_server=listener) as here:
-            here.environ["LISTENER_TOKEN"] = "open-sesame-1"
-            async with here.running():
-                yield here
+        async with adapter_environment(tmp_path, notes, mcp_server=listener) as environment:
+            environment.environ["LISTENER_TOKEN"] = "open-sesame-1"
+            async with environment.running():
+                yield environment
 
     return opened()

@@ -113,11 +113,11 @@ async def test_a_relay_between_that_repeats_reorders_and_forges_mixes_up_no_answ
     ):
         await outward.wait_settled(HANG_SECONDS)
         proxy.mangle = mangled
-        here = OutboundEnvironment(relay, far, outward, [])
+        environment = OutboundEnvironment(relay, far, outward, [])
         before = len(far.served)
         places = [f"Place {n}" for n in range(20)]
         results = await asyncio.gather(
-            *(here.call("weather_current_get", location=place) for place in places)
+            *(environment.call("weather_current_get", location=place) for place in places)
         )
         assert [each["content"][0]["text"] for each in results] == [f"{p}: 17°C" for p in places]
         assert len(far.served) == before + 20
@@ -184,10 +184,10 @@ async def test_following_all_that_can_be_followed_leaves_room_for_calls(tmp_path
         open_outbound(relay.url, source(relay.url), limits=limits) as outward,
     ):
         await outward.wait_settled(HANG_SECONDS)
-        here = OutboundEnvironment(relay, far, outward, [])
+        environment = OutboundEnvironment(relay, far, outward, [])
         for n in range(20):
             await outward.backend.subscribe(f"weather://stations/s{n}")
-        result = await here.call("weather_current_get", location="Bern")
+        result = await environment.call("weather_current_get", location="Bern")
         assert result["content"][0]["text"] == "Bern: 17°C"
         for n in range(20):
             await outward.backend.unsubscribe(f"weather://stations/s{n}")
@@ -207,19 +207,19 @@ async def test_an_endpoint_that_answers_with_anything_at_all_ends_in_a_result_or
         {"structuredContent": [1]}, {"content": "x", "isError": True, "extra": deep},
     ]  # fmt: skip
     async with outbound_environment(tmp_path) as out:
-        told: Json = None
+        answer: Json = None
 
         async def lying(_event: DirectedEvent, _payload: dict[str, Json]) -> Json:
-            return told
+            return answer
 
         out.far.handlers["weather.current.get"] = lying
-        for told in answers:
+        for answer in answers:
             result: Json = {"content": []}
             fault: McpError | None = None
             try:
                 result = await out.call("weather_current_get", location="Bern")
             except McpError as refusal:
                 fault = refusal
-            assert all(item["type"] for item in result["content"]), told
-            assert fault is None or fault.code in (-32600, -32602, -32603), told
+            assert all(item["type"] for item in result["content"]), answer
+            assert fault is None or fault.code in (-32600, -32602, -32603), answer
             assert len(str(fault)) < 1_000

@@ -46,19 +46,19 @@ def heavy(signer: Identity, grantee: str, count: int, values: int) -> list[Json]
 
 async def test_proofs_that_take_long_to_read_are_refused_unread(tmp_path: Path) -> None:
     notes = notes_server(tmp_path)
-    async with running_adapter(tmp_path, notes) as here:
-        eve = await here.somebody("eve")
+    async with running_adapter(tmp_path, notes) as adapter:
+        eve = await adapter.somebody("eve")
         much = heavy(eve.identity, eve.key, 16, 5_000)
         for kind, payload in ((KIND, ONE), (DESCRIBE, {"intent": "read a note", "limit": 100})):
             event = eve.event(kind, {**payload, "proofs": much})
             begun = time.process_time()
-            here.adapter.requests.receive(event.raw)
+            adapter.adapter.requests.receive(event.raw)
             assert time.process_time() - begun < 0.1
             assert (await eve.answer(event)).code == "AUTHORIZATION_INSUFFICIENT"
-        refused = eve.heard[0].payload["message"]
+        refused = eve.received[0].payload["message"]
         assert str(MAX_PROOF_BYTES) in refused
         # A whole chain and as many grants, with dozens of capabilities each, fit in.
-        own, now = here.adapter.identity, time.time()
+        own, now = adapter.adapter.identity, time.time()
         names = [READ, *(f"com.acme.department-{n}.read" for n in range(30))]
         enough: list[Json] = [
             orjson.loads(grant(own, eve.key, names, ends=int(now + 60), now=now + n).raw) for n in range(8)
@@ -74,15 +74,15 @@ async def test_proofs_that_take_long_to_read_are_refused_unread(tmp_path: Path) 
 async def test_a_describe_says_what_proofs_open_and_reads_them_once(tmp_path: Path) -> None:
     """Anybody may describe, and an adapter has hundreds of rights: they cost no more than one."""
     notes = notes_server(tmp_path)
-    async with running_adapter(tmp_path, notes) as here:
-        eve = await here.somebody("eve")
-        own, now = here.adapter.identity, time.time()
+    async with running_adapter(tmp_path, notes) as adapter:
+        eve = await adapter.somebody("eve")
+        own, now = adapter.adapter.identity, time.time()
         given = grant(own, eve.key, [READ], ends=int(now + 60), now=now)
         proofs = [orjson.loads(given.raw), *heavy(EVE, eve.key, 15, 100)]
         answer = await eve.ask(DESCRIBE, {"intent": "note at the desk", "limit": 100, "proofs": proofs})
-        told = {each["kind"]: each["callable"] for each in answer.payload["matches"]}
-        assert told[KIND] is True
-        assert told[f"{NAMESPACE}.write_note"] is False
+        reply = {each["kind"]: each["callable"] for each in answer.payload["matches"]}
+        assert reply[KIND] is True
+        assert reply[f"{NAMESPACE}.write_note"] is False
     access = CachedAccess.of(Access(own_key=CAROL.key.text))
     proofs = heavy(EVE, EVE.key.text, 15, 200)
     spent: list[float] = []
@@ -97,20 +97,20 @@ async def test_a_describe_says_what_proofs_open_and_reads_them_once(tmp_path: Pa
 async def test_strangers_by_the_hundred_leave_nothing_behind_but_their_ids(tmp_path: Path) -> None:
     """Every event by another key: rates, refusals and tasks stay within their bounds, and Alice is served."""
     notes = notes_server(tmp_path)
-    async with running_adapter(tmp_path, notes, limits={"max_senders": 50}) as here:
-        key, enc_key = here.adapter.key, here.adapter.identity.enc_key.text
-        inbound = here.adapter.requests
+    async with running_adapter(tmp_path, notes, limits={"max_senders": 50}) as adapter:
+        key, enc_key = adapter.adapter.key, adapter.adapter.identity.enc_key.text
+        inbound = adapter.adapter.requests
         for n in range(600):
             stranger = person(f"stranger {n}")
             event = compose(stranger, KIND, ONE, recipient=key, enc_key=enc_key, now=time.time())
             inbound.receive(event.raw)
             if n % 16 == 0:
                 await asyncio.sleep(0)
-        assert here.adapter.metrics.events["AUTHORIZATION_INSUFFICIENT"] == 600
+        assert adapter.adapter.metrics.events["AUTHORIZATION_INSUFFICIENT"] == 600
         assert len(inbound._rates) <= 50
         assert len(inbound._refusal_rates) <= 50
         assert len(inbound._by_sender) == len(inbound._proofs) == 0
-        assert (await here.alice.ask(KIND, ONE)).code is None
+        assert (await adapter.alice.ask(KIND, ONE)).code is None
         await until(lambda: len(inbound._refusals) == 0)
         assert len(notes.requests()) == 1
 
@@ -118,18 +118,20 @@ async def test_strangers_by_the_hundred_leave_nothing_behind_but_their_ids(tmp_p
 async def test_strangers_fill_their_part_of_the_room_for_ids_and_not_that_of_others(tmp_path: Path) -> None:
     """xp1, Replay: never forget a live id. So those without rights get half, and callers the rest."""
     notes = notes_server(tmp_path)
-    async with running_adapter(tmp_path, notes, limits={"max_seen_events": 40}) as here:
-        eve, carol = await here.somebody("eve"), await here.somebody("carol")
-        given = grant(here.adapter.identity, carol.key, [READ], ends=int(time.time() + 60), now=time.time())
+    async with running_adapter(tmp_path, notes, limits={"max_seen_events": 40}) as adapter:
+        eve, carol = await adapter.somebody("eve"), await adapter.somebody("carol")
+        given = grant(
+            adapter.adapter.identity, carol.key, [READ], ends=int(time.time() + 60), now=time.time()
+        )
         proven = {**ONE, "proofs": [orjson.loads(given.raw)]}
         assert (await carol.ask(KIND, proven)).code is None
         for _ in range(30):
             await eve.send(eve.event(KIND, ONE))
-        await until(lambda: here.adapter.metrics.events["ENDPOINT_UNAVAILABLE"] > 0)
-        assert len(here.adapter.store.seen_ids) == 20
+        await until(lambda: adapter.adapter.metrics.events["ENDPOINT_UNAVAILABLE"] > 0)
+        assert len(adapter.adapter.store.seen_ids) == 20
         assert (await eve.ask(KIND, ONE)).payload["retry_after"] == 60
         assert (await carol.ask(KIND, proven)).code is None
-        codes = [(await here.alice.ask(KIND, ONE)).code for _ in range(22)]
+        codes = [(await adapter.alice.ask(KIND, ONE)).code for _ in range(22)]
         # When all of it is full, everybody is refused with words, and nothing runs that could run twice.
         assert codes == [None] * 19 + ["ENDPOINT_UNAVAILABLE"] * 3
         assert len(notes.requests()) == 21
@@ -138,8 +140,8 @@ async def test_strangers_fill_their_part_of_the_room_for_ids_and_not_that_of_oth
 async def test_the_catalogue_is_asked_for_by_strangers_within_their_rate(tmp_path: Path) -> None:
     """Anybody may describe and list (D-77): any question ends in an answer, and a flood in a refusal."""
     notes = notes_server(tmp_path)
-    async with running_adapter(tmp_path, notes, limits={"requests_per_minute": 40}) as here:
-        eve = await here.somebody("eve")
+    async with running_adapter(tmp_path, notes, limits={"requests_per_minute": 40}) as adapter:
+        eve = await adapter.somebody("eve")
         odd: list[tuple[str, Json]] = [
             (DESCRIBE, {}),
             (DESCRIBE, {"intent": "x" * 200_000}),
@@ -166,9 +168,9 @@ async def test_the_catalogue_is_asked_for_by_strangers_within_their_rate(tmp_pat
         flood: list[SignedDirected] = [eve.event(DESCRIBE, {"intent": "read"}) for _ in range(40)]
         for each in flood:
             await eve.send(each)
-        await until(lambda: here.adapter.metrics.events["RATE_LIMITED"] >= 10)
-        await calls_go_on(here)
+        await until(lambda: adapter.adapter.metrics.events["RATE_LIMITED"] >= 10)
+        await calls_go_on(adapter)
 
 
-async def calls_go_on(here: AdapterEnvironment) -> None:
-    assert (await here.alice.ask(KIND, ONE)).payload["content"] == "first words"
+async def calls_go_on(environment: AdapterEnvironment) -> None:
+    assert (await environment.alice.ask(KIND, ONE)).payload["content"] == "first words"

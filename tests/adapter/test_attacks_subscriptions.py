@@ -27,29 +27,29 @@ SUBSCRIBE = f"{NAMESPACE}.resource.subscribe"
 ONE = {"uri": "note:///one"}
 
 
-async def a_reader(here: AdapterEnvironment) -> RemoteCaller:
+async def a_reader(environment: AdapterEnvironment) -> RemoteCaller:
     """Bob, whom the configuration lets read and nothing else."""
-    bob = await here.somebody("bob")
-    here.document["access"][bob.key] = [READ]
-    await here.adapter.reload(here.settings())
+    bob = await environment.somebody("bob")
+    environment.document["access"][bob.key] = [READ]
+    await environment.adapter.reload(environment.settings())
     return bob
 
 
 async def test_followers_of_what_is_no_longer_exposed_hear_nothing_more(tmp_path: Path) -> None:
     """Hot reload: the operator takes the resources away, and with them every stream of them."""
     notes = notes_server(tmp_path)
-    async with running_adapter(tmp_path, notes) as here:
-        assert (await here.alice.ask(SUBSCRIBE, ONE)).code is None
-        here.document["mcp_sources"][0]["expose"] = ["tools"]
-        await here.adapter.reload(here.settings())
-        await until(lambda: here.adapter.registry.route(SUBSCRIBE) is None)
-        heard = len(here.alice.heard)
+    async with running_adapter(tmp_path, notes) as adapter:
+        assert (await adapter.alice.ask(SUBSCRIBE, ONE)).code is None
+        adapter.document["mcp_sources"][0]["expose"] = ["tools"]
+        await adapter.adapter.reload(adapter.settings())
+        await until(lambda: adapter.adapter.registry.route(SUBSCRIBE) is None)
+        received = len(adapter.alice.received)
         notes.note("one", "not for anybody any more")
         # Long after its server would have told of it; on a slow machine it hears even less.
         await asyncio.sleep(0.5)
-        assert (await here.alice.ask(SUBSCRIBE, ONE)).code == "NOT_FOUND"
-        assert len(here.alice.heard) == heard + 1
-        assert len(here.adapter.subscriptions) == 0
+        assert (await adapter.alice.ask(SUBSCRIBE, ONE)).code == "NOT_FOUND"
+        assert len(adapter.alice.received) == received + 1
+        assert len(adapter.adapter.subscriptions) == 0
 
 
 async def test_followers_whose_right_was_taken_or_ran_out_hear_nothing_more(
@@ -57,20 +57,20 @@ async def test_followers_whose_right_was_taken_or_ran_out_hear_nothing_more(
 ) -> None:
     """A right from the configuration, and one that came as a proof with an end."""
     notes = notes_server(tmp_path)
-    async with running_adapter(tmp_path, notes) as here:
-        bob = await a_reader(here)
+    async with running_adapter(tmp_path, notes) as adapter:
+        bob = await a_reader(adapter)
         assert (await bob.ask(SUBSCRIBE, ONE)).code is None
-        del here.document["access"][bob.key]
-        await here.adapter.reload(here.settings())
-        assert len(here.adapter.subscriptions) == 0
+        del adapter.document["access"][bob.key]
+        await adapter.adapter.reload(adapter.settings())
+        assert len(adapter.adapter.subscriptions) == 0
         # And a right that came as a proof ends when the proof does.
-        given = grant(here.adapter.identity, bob.key, [READ], ends=int(time.time() + 600), now=time.time())
+        given = grant(adapter.adapter.identity, bob.key, [READ], ends=int(time.time() + 600), now=time.time())
         assert (await bob.ask(SUBSCRIBE, {**ONE, "proofs": proofs(given)})).code is None
         move_clock(monkeypatch, 601, resource_subscriptions)
-        heard = len(bob.heard)
+        received = len(bob.received)
         notes.note("one", "after the end")
-        await until(lambda: len(here.adapter.subscriptions) == 0)
-        assert len(bob.heard) == heard
+        await until(lambda: len(adapter.adapter.subscriptions) == 0)
+        assert len(bob.received) == received
 
 
 async def test_a_resource_kind_that_asks_for_more_ends_the_streams_of_those_who_have_less(
@@ -78,18 +78,18 @@ async def test_a_resource_kind_that_asks_for_more_ends_the_streams_of_those_who_
 ) -> None:
     """The right that counts is the one that the contract asks for now, not the one it asked for then."""
     notes = notes_server(tmp_path)
-    async with running_adapter(tmp_path, notes) as here:
-        bob = await a_reader(here)
-        for who in (here.alice, bob):
+    async with running_adapter(tmp_path, notes) as adapter:
+        bob = await a_reader(adapter)
+        for who in (adapter.alice, bob):
             assert (await who.ask(SUBSCRIBE, ONE)).code is None
-        route = here.adapter.registry.route(SUBSCRIBE)
+        route = adapter.adapter.registry.route(SUBSCRIBE)
         assert route is not None
         stricter = replace(route, terms=replace(route.terms, capability=f"{NAMESPACE}.admin"))
-        here.adapter.subscriptions.on_published("desk", lambda _kind: stricter)
+        adapter.adapter.subscriptions.on_published("desk", lambda _kind: stricter)
         # Alice has everything there, Bob has not.
-        assert len(here.adapter.subscriptions) == 1
-        here.adapter.subscriptions.on_published("desk", lambda _kind: None)
-        assert len(here.adapter.subscriptions) == 0
+        assert len(adapter.adapter.subscriptions) == 1
+        adapter.adapter.subscriptions.on_published("desk", lambda _kind: None)
+        assert len(adapter.adapter.subscriptions) == 0
 
 
 async def test_asking_again_and_again_neither_adds_up_nor_slips_past_the_limits(tmp_path: Path) -> None:
@@ -103,42 +103,42 @@ async def test_asking_again_and_again_neither_adds_up_nor_slips_past_the_limits(
         "max_calls_per_sender": 200,
         "max_calls": 300,
     }
-    async with running_adapter(tmp_path, notes, limits=limits) as here:
-        bob = await a_reader(here)
-        same = await asyncio.gather(*(here.alice.ask(SUBSCRIBE, ONE) for _ in range(30)))
+    async with running_adapter(tmp_path, notes, limits=limits) as adapter:
+        bob = await a_reader(adapter)
+        same = await asyncio.gather(*(adapter.alice.ask(SUBSCRIBE, ONE) for _ in range(30)))
         assert all(each.code is None for each in same)
-        assert len(here.adapter.subscriptions) == 1
+        assert len(adapter.adapter.subscriptions) == 1
         mine, theirs = (
             [await_one.code for await_one in each]
             for each in await asyncio.gather(
                 *(
                     asyncio.gather(*(who.ask(SUBSCRIBE, {"uri": f"note:///n{n}"}) for n in range(30)))
-                    for who in (here.alice, bob)
+                    for who in (adapter.alice, bob)
                 )
             )
         )
         assert mine.count(None) == 4
         assert theirs.count(None) in (3, 4)
         assert {*mine, *theirs} <= {None, "RATE_LIMITED", "ENDPOINT_UNAVAILABLE"}
-        assert len(here.adapter.subscriptions) <= 8
+        assert len(adapter.adapter.subscriptions) <= 8
         # Giving up what one never had gives back nothing.
         for n in range(30):
             await bob.ask(SUBSCRIBE, {"uri": f"note:///n{n}", "updates": False})
-        assert len(here.adapter.subscriptions) == 5
+        assert len(adapter.adapter.subscriptions) == 5
 
 
 async def test_a_resource_that_changes_all_the_time_is_told_a_few_times_a_second(tmp_path: Path) -> None:
     notes = notes_server(tmp_path)
-    async with running_adapter(tmp_path, notes) as here:
-        assert (await here.alice.ask(SUBSCRIBE, ONE)).code is None
+    async with running_adapter(tmp_path, notes) as adapter:
+        assert (await adapter.alice.ask(SUBSCRIBE, ONE)).code is None
         begun = time.monotonic()
         for count in range(1, 301):
             notes.note("one", f"words {count}")
             await asyncio.sleep(0.005)
         # Ten a second at most, whatever the server says; and the last one is not missed.
-        await here.alice.until(
-            lambda heard: next((each for each in heard if f"words {count}" in str(each.payload)), None)
+        await adapter.alice.until(
+            lambda received: next((each for each in received if f"words {count}" in str(each.payload)), None)
         )
         most = 3 + (time.monotonic() - begun) / UPDATE_SECONDS
-        assert here.adapter.subscriptions.updates <= most
-        assert len(here.alice.heard) <= most
+        assert adapter.adapter.subscriptions.updates <= most
+        assert len(adapter.alice.received) <= most

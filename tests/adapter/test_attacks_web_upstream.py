@@ -26,12 +26,12 @@ class Site:
 
     def __init__(self, says: Says) -> None:
         self.says = says
-        self.heard: list[bytes] = []
+        self.received: list[bytes] = []
         self.port = 0
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            self.heard.append(await reader.readuntil(b"\r\n\r\n"))
+            self.received.append(await reader.readuntil(b"\r\n\r\n"))
             async for piece in self.says():
                 writer.write(piece)
                 await writer.drain()
@@ -106,32 +106,32 @@ async def test_a_credential_never_follows_a_redirect(tmp_path: Path, status: int
         async with site(away) as named:
             auth: dict[str, Json] = {"type": "bearer", "token_env": "WEB_TOKEN"}
             notes = notes_server(tmp_path)
-            async with adapter_environment(tmp_path, notes) as here:
-                here.environ["WEB_TOKEN"] = TOKEN
-                here.document["mcp_sources"].append(web(named.port, "sse", auth))
-                here.document["access"] = {ALICE.key.text: [f"{SPACE}.*", f"{NAMESPACE}.*"]}
-                here.document["limits"] |= {"upstream_start_seconds": 20}
-                async with here.running():
-                    assert (await here.alice.ask(KIND, ONE)).code is None
-                    status_of = here.adapter.status()
+            async with adapter_environment(tmp_path, notes) as environment:
+                environment.environ["WEB_TOKEN"] = TOKEN
+                environment.document["mcp_sources"].append(web(named.port, "sse", auth))
+                environment.document["access"] = {ALICE.key.text: [f"{SPACE}.*", f"{NAMESPACE}.*"]}
+                environment.document["limits"] |= {"upstream_start_seconds": 20}
+                async with environment.running():
+                    assert (await environment.alice.ask(KIND, ONE)).code is None
+                    status_of = environment.adapter.status()
                     assert TOKEN not in str(status_of)
-            assert any(TOKEN.encode() in each for each in named.heard)
-        assert elsewhere.heard == []
+            assert any(TOKEN.encode() in each for each in named.received)
+        assert elsewhere.received == []
 
 
 @pytest.mark.parametrize("says", [nothing, header_for_ever, body_for_ever, events_for_ever, rubbish])
 async def test_a_site_that_hangs_or_never_ends_holds_up_nobody(tmp_path: Path, says: Says) -> None:
     notes = notes_server(tmp_path)
-    async with site(says) as named, adapter_environment(tmp_path, notes) as here:
-        here.environ["WEB_TOKEN"] = TOKEN
+    async with site(says) as named, adapter_environment(tmp_path, notes) as environment:
+        environment.environ["WEB_TOKEN"] = TOKEN
         auth: dict[str, Json] = {"type": "api_key", "header": "X-Key", "token_env": "WEB_TOKEN"}
-        here.document["mcp_sources"].append(web(named.port, "http", auth))
-        here.document["access"] = {ALICE.key.text: [f"{SPACE}.*", f"{NAMESPACE}.*"]}
-        here.document["limits"] |= {"upstream_start_seconds": 4}
-        async with here.running():
-            assert (await here.alice.ask(KIND, ONE)).payload["content"] == "first words"
-            away = await here.alice.ask(f"{SPACE}.read_anything", {})
+        environment.document["mcp_sources"].append(web(named.port, "http", auth))
+        environment.document["access"] = {ALICE.key.text: [f"{SPACE}.*", f"{NAMESPACE}.*"]}
+        environment.document["limits"] |= {"upstream_start_seconds": 4}
+        async with environment.running():
+            assert (await environment.alice.ask(KIND, ONE)).payload["content"] == "first words"
+            away = await environment.alice.ask(f"{SPACE}.read_anything", {})
             assert away.code in ("ENDPOINT_UNAVAILABLE", "NOT_FOUND")
             assert TOKEN not in str(away.payload)
-            assert here.adapter.sources["desk"].state == "up"
-            assert here.adapter.sources["web"].state != "up"
+            assert environment.adapter.sources["desk"].state == "up"
+            assert environment.adapter.sources["web"].state != "up"

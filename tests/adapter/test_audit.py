@@ -26,28 +26,28 @@ def lines(file: Path) -> list[dict[str, Any]]:
     return [orjson.loads(line) for line in file.read_bytes().splitlines()]
 
 
-async def audited(here: AdapterEnvironment) -> tuple[Path, list[dict[str, Any]]]:
-    await here.adapter.audit.flush()
-    file = here.adapter.settings.audit_file
+async def audited(environment: AdapterEnvironment) -> tuple[Path, list[dict[str, Any]]]:
+    await environment.adapter.audit.flush()
+    file = environment.adapter.settings.audit_file
     assert file is not None
     return file, lines(file)
 
 
 @pytest.mark.requirement("XP-8.6-4")
 async def test_calls_and_refusals_are_noted_without_a_word_of_what_was_said(tmp_path: Path) -> None:
-    async with running_adapter(tmp_path, notes_server(tmp_path)) as here:
-        answer = await here.alice.ask(KIND, CALL, correlation_id="c-1")
-        await here.alice.ask(f"{NAMESPACE}.run_failing", {})
-        carol = await here.somebody("carol")
+    async with running_adapter(tmp_path, notes_server(tmp_path)) as adapter:
+        answer = await adapter.alice.ask(KIND, CALL, correlation_id="c-1")
+        await adapter.alice.ask(f"{NAMESPACE}.run_failing", {})
+        carol = await adapter.somebody("carol")
         await carol.ask(KIND, CALL)
-        await until(lambda: here.adapter.requests.in_progress == 0)
-        file, (first, second, third) = await audited(here)
+        await until(lambda: adapter.adapter.requests.in_progress == 0)
+        file, (first, second, third) = await audited(adapter)
         assert first | {"time": "", "milliseconds": 0, "bytes_in": 0, "bytes_out": 0} == {
             "time": "",
             "event": answer.event.in_reply_to,
             "kind": KIND,
-            "sender": here.alice.key,
-            "principal": here.alice.key,
+            "sender": adapter.alice.key,
+            "principal": adapter.alice.key,
             "correlation_id": "c-1",
             "source": "desk",
             "tool": "write_note",
@@ -65,10 +65,10 @@ async def test_calls_and_refusals_are_noted_without_a_word_of_what_was_said(tmp_
 
 
 async def test_plaintext_stands_there_when_it_is_asked_for(tmp_path: Path) -> None:
-    async with running_adapter(tmp_path, notes_server(tmp_path), audit={"plaintext": True}) as here:
-        await here.alice.ask(KIND, CALL)
-        await until(lambda: here.adapter.requests.in_progress == 0)
-        _, (entry,) = await audited(here)
+    async with running_adapter(tmp_path, notes_server(tmp_path), audit={"plaintext": True}) as adapter:
+        await adapter.alice.ask(KIND, CALL)
+        await until(lambda: adapter.adapter.requests.in_progress == 0)
+        _, (entry,) = await audited(adapter)
         assert entry["arguments"] == CALL
         assert entry["result"]["content"] == "written"
 
@@ -76,22 +76,22 @@ async def test_plaintext_stands_there_when_it_is_asked_for(tmp_path: Path) -> No
 async def test_no_call_goes_through_that_could_not_be_written_down(tmp_path: Path) -> None:
     """As D-85: an action without a trace is worse than one refused."""
     notes = notes_server(tmp_path)
-    async with running_adapter(tmp_path, notes) as here:
-        file, _ = await audited(here)
+    async with running_adapter(tmp_path, notes) as adapter:
+        file, _ = await audited(adapter)
         # As if the disk were gone: root may write everywhere, but not into a folder as if it were a file.
         file.unlink()
         file.mkdir()
-        await here.alice.ask(KIND, CALL)
-        await until(lambda: not here.adapter.audit.is_writable)
-        refused = await here.alice.ask(KIND, CALL)
+        await adapter.alice.ask(KIND, CALL)
+        await until(lambda: not adapter.adapter.audit.is_writable)
+        refused = await adapter.alice.ask(KIND, CALL)
         assert refused.code == "ENDPOINT_UNAVAILABLE"
         assert len(notes.requests()) == 1
-        assert here.adapter.health()["status"] == "degraded"
+        assert adapter.adapter.health()["status"] == "degraded"
         file.rmdir()
-        await until(lambda: here.adapter.audit.is_writable)
-        assert (await here.alice.ask(KIND, CALL)).code is None
-        await until(lambda: here.adapter.requests.in_progress == 0)
-        _, found = await audited(here)
+        await until(lambda: adapter.adapter.audit.is_writable)
+        assert (await adapter.alice.ask(KIND, CALL)).code is None
+        await until(lambda: adapter.adapter.requests.in_progress == 0)
+        _, found = await audited(adapter)
         assert [each["outcome"] for each in found] == ["ok", "ENDPOINT_UNAVAILABLE", "ok"]
 
 
@@ -185,39 +185,39 @@ async def test_no_entry_is_lost_silently_while_the_disk_hangs(
 async def test_no_call_starts_while_entries_wait_for_a_disk_that_hangs(tmp_path: Path) -> None:
     """0047: no fault is reported by such a disk, and still nothing is recorded."""
     notes = notes_server(tmp_path)
-    async with running_adapter(tmp_path, notes, audit={"max_buffered_bytes": 1}) as here:
-        file, _ = await audited(here)
+    async with running_adapter(tmp_path, notes, audit={"max_buffered_bytes": 1}) as adapter:
+        file, _ = await audited(adapter)
         disk = HangingFile(file)
-        assert (await here.alice.ask(KIND, CALL)).code is None
-        await until(lambda: not here.adapter.audit.accepts_calls)
-        refused = await here.alice.ask(KIND, CALL)
+        assert (await adapter.alice.ask(KIND, CALL)).code is None
+        await until(lambda: not adapter.adapter.audit.accepts_calls)
+        refused = await adapter.alice.ask(KIND, CALL)
         assert refused.code == "ENDPOINT_UNAVAILABLE"
         assert len(notes.requests()) == 1
-        assert here.adapter.audit.lost_refusals == 1
-        assert here.adapter.health()["status"] == "degraded"
-        assert "moot_adapter_audit_lost_refusals 1" in here.adapter.metrics.registry.exposition()
+        assert adapter.adapter.audit.lost_refusals == 1
+        assert adapter.adapter.health()["status"] == "degraded"
+        assert "moot_adapter_audit_lost_refusals 1" in adapter.adapter.metrics.registry.exposition()
         await disk.release(lambda data: b"refusals_not_recorded" in data)
-        await until(lambda: here.adapter.audit.accepts_calls)
+        await until(lambda: adapter.adapter.audit.accepts_calls)
         file.unlink()
-        assert (await here.alice.ask(KIND, CALL)).code is None
-        await until(lambda: here.adapter.requests.in_progress == 0)
+        assert (await adapter.alice.ask(KIND, CALL)).code is None
+        await until(lambda: adapter.adapter.requests.in_progress == 0)
 
 
 async def test_an_update_that_cannot_be_recorded_waits(tmp_path: Path) -> None:
     notes = notes_server(tmp_path)
-    async with running_adapter(tmp_path, notes, audit={"max_buffered_bytes": 1}) as here:
-        file, _ = await audited(here)
+    async with running_adapter(tmp_path, notes, audit={"max_buffered_bytes": 1}) as adapter:
+        file, _ = await audited(adapter)
         disk = HangingFile(file)
-        request = here.alice.event(f"{NAMESPACE}.resource.subscribe", {"uri": "note:///one"})
-        await here.alice.send(request)
-        await here.alice.answer(request)
-        await until(lambda: not here.adapter.audit.accepts_calls)
+        request = adapter.alice.event(f"{NAMESPACE}.resource.subscribe", {"uri": "note:///one"})
+        await adapter.alice.send(request)
+        await adapter.alice.answer(request)
+        await until(lambda: not adapter.adapter.audit.accepts_calls)
         reads = len(notes.requests("resources/read"))
-        followed = here.adapter.subscriptions._followed
+        followed = adapter.adapter.subscriptions._followed
         notes.note("one", "second words")
         await until(lambda: any(each.task is not None for each in followed.values()))
         assert len(notes.requests("resources/read")) == reads
         await disk.release(lambda data: b"\n" in data)
-        update = await here.alice.answer(request, place=1)
+        update = await adapter.alice.answer(request, place=1)
         assert update.payload["contents"][0]["text"] == "second words"
         file.unlink()

@@ -47,9 +47,9 @@ async def test_a_question_is_answered_refused_or_not_understood(tmp_path: Path) 
             await send_control_request(path, "refuse")
         with pytest.raises(ControlRequestFailed, match="unknown request; known: break, echo, refuse"):
             await send_control_request(path, "dance")
-        with pytest.raises(ControlRequestFailed, match="internal error") as told:
+        with pytest.raises(ControlRequestFailed, match="internal error") as error:
             await send_control_request(path, "break")
-        assert "secret" not in str(told.value)
+        assert "secret" not in str(error.value)
 
 
 async def test_only_its_owner_may_open_the_socket(tmp_path: Path) -> None:

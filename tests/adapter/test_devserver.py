@@ -86,8 +86,8 @@ async def devserver(tmp_path: Path, *words: str) -> AsyncIterator[Running]:
         await reading
 
 
-def inline(shop: NotesServer) -> list[str]:
-    return ["--mcp-command", f"{sys.executable} {SERVER} {shop.folder}", "--namespace", shop.namespace]
+def inline(server: NotesServer) -> list[str]:
+    return ["--mcp-command", f"{sys.executable} {SERVER} {server.folder}", "--namespace", server.namespace]
 
 
 def proxy(tmp_path: Path, folder: Path, *words: str) -> StdioServerParameters:
@@ -126,8 +126,8 @@ async def until_named(client: Client, name: str) -> None:
     "XP-11.2-5",
 )
 async def test_one_command_brings_a_server_to_an_mcp_client_across_a_relay(tmp_path: Path) -> None:
-    shop = notes_server(tmp_path)
-    async with devserver(tmp_path, *inline(shop)) as running:
+    server = notes_server(tmp_path)
+    async with devserver(tmp_path, *inline(server)) as running:
         # In CPU, not by the clock: machines are shared. What it starts and waits for is counted, too.
         assert _cpu_seconds(running.process.pid) < 5
         await running.line(r"^✓ XProtocol DevServer started$")
@@ -160,16 +160,16 @@ async def test_one_command_brings_a_server_to_an_mcp_client_across_a_relay(tmp_p
 
 
 async def test_payloads_are_shown_when_asked_for_and_fresh_forgets(tmp_path: Path) -> None:
-    shop = notes_server(tmp_path)
-    async with devserver(tmp_path, *inline(shop), "--payloads") as running:
+    server = notes_server(tmp_path)
+    async with devserver(tmp_path, *inline(server), "--payloads") as running:
         key = (await running.line(r"^✓ Adapter key: (\S+)$"))[1]
         async with Client(proxy(tmp_path, tmp_path)) as client:
             await until_named(client, "com_acme_desk_read_note")
             await client.call_tool("com_acme_desk_read_note", {"name": "one"})
         await running.line("first words")
-    async with devserver(tmp_path, *inline(shop)) as running:
+    async with devserver(tmp_path, *inline(server)) as running:
         assert (await running.line(r"^✓ Adapter key: (\S+)$"))[1] == key
-    async with devserver(tmp_path, *inline(shop), "--fresh") as running:
+    async with devserver(tmp_path, *inline(server), "--fresh") as running:
         assert (await running.line(r"^✓ Adapter key: (\S+)$"))[1] != key
 
 
@@ -204,8 +204,8 @@ async def test_an_edited_file_changes_a_running_devserver(tmp_path: Path) -> Non
 
 
 async def test_a_proxy_alone_starts_what_ran_last(tmp_path: Path) -> None:
-    shop = notes_server(tmp_path)
-    async with devserver(tmp_path, *inline(shop)):
+    server = notes_server(tmp_path)
+    async with devserver(tmp_path, *inline(server)):
         pass
     async with Client(proxy(tmp_path, tmp_path / "elsewhere", *FREE_PORTS)) as client:
         await until_named(client, "com_acme_desk_read_note")
@@ -214,11 +214,11 @@ async def test_a_proxy_alone_starts_what_ran_last(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_is_late_is_told_of_when_it_is_there(tmp_path: Path) -> None:
-    shop = notes_server(tmp_path)
+    server = notes_server(tmp_path)
     slow = tmp_path / "slow.sh"
-    slow.write_text(f"#!/bin/sh\nsleep 13\nexec {sys.executable} {SERVER} {shop.folder}\n")
+    slow.write_text(f"#!/bin/sh\nsleep 13\nexec {sys.executable} {SERVER} {server.folder}\n")
     slow.chmod(0o755)
-    words = ["--mcp-command", str(slow), "--namespace", shop.namespace]
+    words = ["--mcp-command", str(slow), "--namespace", server.namespace]
     async with devserver(tmp_path, *words) as running:
         await running.line(r"^… Wrapped MCP server: com\.acme\.desk is still starting$")
         await running.line(r"^✓ Wrapped MCP server: com\.acme\.desk \(12 tools\)$")

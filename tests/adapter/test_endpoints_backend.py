@@ -385,8 +385,8 @@ async def test_every_call_is_told_of_when_it_is_over_without_what_was_in_it(tmp_
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await outward.backend.offers("tools")
-        told = [(each.source, each.kind, each.outcome) for each in asked]
-        assert told == [
+        answer = [(each.source, each.kind, each.outcome) for each in asked]
+        assert answer == [
             ("weather-service", CURRENT.kind, "ok"),
             ("weather-service", SECRET.kind, "AUTHORIZATION_INSUFFICIENT"),
             ("weather-service", CURRENT.kind, "CANCELLED"),

@@ -87,8 +87,8 @@ async def all_failed(control: Path) -> dict[str, Any]:
         with suppress(MootError):
             status = await send_control_request(control, "status")
             found = [each["trouble"] for each in status["sources"]]
-            told = all(words in trouble for words, trouble in zip(wanted, found, strict=True))
-            return status if told and all(each["stderr"] for each in status["sources"][:2]) else None
+            answer = all(words in trouble for words, trouble in zip(wanted, found, strict=True))
+            return status if answer and all(each["stderr"] for each in status["sources"][:2]) else None
         return None
 
     status = await until_told(look)
@@ -113,14 +113,14 @@ async def stopped(child: asyncio.subprocess.Process) -> str:
 async def test_start_says_why_servers_failed_and_what_they_wrote_last(file: Path) -> None:
     async with start_adapter("--config", file) as child:
         assert child.stderr is not None
-        said, wanted = "", ("  | waiting for a lock", "no such table", "source missing is down")
+        answer, wanted = "", ("  | waiting for a lock", "no such table", "source missing is down")
         async with bounded():
-            while not ("exit code 7" in said and all(words in said for words in wanted)):
+            while not ("exit code 7" in answer and all(words in answer for words in wanted)):
                 line = (await child.stderr.readline()).decode()
-                assert line, said
-                said += line
-        said += await stopped(child)
-    check_said(said, "xprotocol-adapter: ")
+                assert line, answer
+                answer += line
+        answer += await stopped(child)
+    check_said(answer, "xprotocol-adapter: ")
 
 
 async def test_status_shows_it_to_the_operator_and_the_pages_do_not(file: Path, tmp_path: Path) -> None:

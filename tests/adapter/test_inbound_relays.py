@@ -36,16 +36,16 @@ async def test_what_a_relay_took_while_the_adapter_was_away_is_answered_when_it_
     tmp_path: Path,
 ) -> None:
     notes = notes_server(tmp_path)
-    async with adapter_environment(tmp_path, notes) as here:
-        async with here.running():
-            await here.adapter.announcer.wait_announced()
-            waiting = [here.alice.event(KIND, ONE) for _ in range(5)]
+    async with adapter_environment(tmp_path, notes) as environment:
+        async with environment.running():
+            await environment.adapter.announcer.wait_announced()
+            waiting = [environment.alice.event(KIND, ONE) for _ in range(5)]
         for each in waiting:
-            await here.alice.send(each)
+            await environment.alice.send(each)
         assert notes.requests() == []
-        async with here.running():
+        async with environment.running():
             for each in waiting:
-                assert (await here.alice.answer(each)).payload["content"] == "first words"
+                assert (await environment.alice.answer(each)).payload["content"] == "first words"
         assert len(notes.requests()) == 5
 
 
@@ -55,19 +55,19 @@ async def test_an_answer_waits_for_a_relay_that_is_away(tmp_path: Path) -> None:
         port = relay.port
     async with (
         relay_in(tmp_path / "relay", port=port) as relay,
-        environment_on_relay(tmp_path, relay, relay.url, notes) as here,
-        here.running(),
+        environment_on_relay(tmp_path, relay, relay.url, notes) as environment,
+        environment.running(),
     ):
-        await here.adapter.announcer.wait_announced()
-        slow = here.alice.event(f"{NAMESPACE}.run_slow", {"until": "it is away"})
-        await here.alice.send(slow)
-        await until(lambda: here.adapter.requests.in_progress == 1)
+        await environment.adapter.announcer.wait_announced()
+        slow = environment.alice.event(f"{NAMESPACE}.run_slow", {"until": "it is away"})
+        await environment.alice.send(slow)
+        await until(lambda: environment.adapter.requests.in_progress == 1)
         await relay.stop()
-        await until(lambda: here.adapter.relays.url is None)
+        await until(lambda: environment.adapter.relays.url is None)
         notes.let_go("it is away")
         await relay.store.close()
         async with relay_in(tmp_path / "relay", port=port):
-            answer = await here.alice.answer(slow)
+            answer = await environment.alice.answer(slow)
             assert answer.payload["content"] == "done"
 
 
@@ -91,33 +91,33 @@ async def test_a_relay_that_repeats_reorders_and_forges_makes_no_call_run_twice(
 
     async with (
         proxied_relay(tmp_path / "relay") as (relay, proxy),
-        environment_on_relay(tmp_path, relay, proxy.url, notes) as here,
-        here.running(),
+        environment_on_relay(tmp_path, relay, proxy.url, notes) as environment,
+        environment.running(),
     ):
-        await here.adapter.announcer.wait_announced()
+        await environment.adapter.announcer.wait_announced()
         proxy.mangle = mangled
-        sent = [here.alice.event(KIND, ONE) for _ in range(30)]
+        sent = [environment.alice.event(KIND, ONE) for _ in range(30)]
         for each in sent:
-            await here.alice.send(each)
+            await environment.alice.send(each)
         # A forgery or a double was among those that came through.
-        await until(lambda: here.adapter.metrics.events["dropped"])
+        await until(lambda: environment.adapter.metrics.events["dropped"])
         # From here on it is honest again: whatever it kept back comes, late.
         proxy.mangle = lambda _from_relay, message: [message]
         await proxy.cut()
         for each in sent:
-            assert (await here.alice.answer(each)).code is None
+            assert (await environment.alice.answer(each)).code is None
         assert len(notes.requests()) == 30
-        assert here.adapter.metrics.events["dropped"] > 0
+        assert environment.adapter.metrics.events["dropped"] > 0
 
 
 async def test_a_relay_that_withholds_is_noticed_by_nobody_but_harms_nobody(tmp_path: Path) -> None:
     notes = notes_server(tmp_path)
     async with (
         proxied_relay(tmp_path / "relay") as (relay, proxy),
-        environment_on_relay(tmp_path, relay, proxy.url, notes) as here,
-        here.running(),
+        environment_on_relay(tmp_path, relay, proxy.url, notes) as environment,
+        environment.running(),
     ):
-        await here.adapter.announcer.wait_announced()
+        await environment.adapter.announcer.wait_announced()
         withheld: list[bytes] = []
 
         def withhold(from_relay: bool, message: bytes) -> list[bytes]:
@@ -127,47 +127,47 @@ async def test_a_relay_that_withholds_is_noticed_by_nobody_but_harms_nobody(tmp_
             return []
 
         proxy.mangle = withhold
-        lost = here.alice.event(KIND, ONE)
-        await here.alice.send(lost)
+        lost = environment.alice.event(KIND, ONE)
+        await environment.alice.send(lost)
         await until(lambda: withheld)
         assert notes.requests() == []
         proxy.mangle = lambda _from_relay, message: [message]
         await proxy.cut()
         # After the break both ask again, from before the break on.
-        assert (await here.alice.answer(lost)).payload["content"] == "first words"
+        assert (await environment.alice.answer(lost)).payload["content"] == "first words"
 
 
 async def test_a_process_killed_in_the_middle_of_a_call_does_not_run_it_again(tmp_path: Path) -> None:
     """The id is on disk before the server is asked: at most once, whatever happens."""
     notes = notes_server(tmp_path)
-    async with adapter_environment(tmp_path, notes) as here:
-        async with here.running():
-            slow = here.alice.event(f"{NAMESPACE}.run_slow", {"until": "never"})
-            quick = here.alice.event(KIND, ONE)
+    async with adapter_environment(tmp_path, notes) as environment:
+        async with environment.running():
+            slow = environment.alice.event(f"{NAMESPACE}.run_slow", {"until": "never"})
+            quick = environment.alice.event(KIND, ONE)
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", ADAPTER, str(here.write()), start_new_session=True
+            sys.executable, "-c", ADAPTER, str(environment.write()), start_new_session=True
         )
         try:
-            await here.alice.send(slow)
+            await environment.alice.send(slow)
             await until(lambda: len(notes.requests()) == 1)
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-        async with here.running():
-            await here.alice.send(quick)
-            assert (await here.alice.answer(quick)).code is None
-            status = await send_control_request(here.adapter.settings.control, "status")
+        async with environment.running():
+            await environment.alice.send(quick)
+            assert (await environment.alice.answer(quick)).code is None
+            status = await send_control_request(environment.adapter.settings.control, "status")
             assert status["events"].get("dropped") == 1
         assert [each["name"] for each in notes.requests()] == ["run_slow", "read_note"]
 
 
 async def test_a_listener_that_floods_leaves_others_their_turn(tmp_path: Path) -> None:
     notes = notes_server(tmp_path)
-    async with running_adapter(tmp_path, notes) as here:
-        carol = await here.somebody("carol")
+    async with running_adapter(tmp_path, notes) as adapter:
+        carol = await adapter.somebody("carol")
         flood = [carol.event(KIND, ONE) for _ in range(300)]
         sending = asyncio.gather(*(carol.send(each) for each in flood))
-        answer = await here.alice.ask(KIND, ONE)
+        answer = await adapter.alice.ask(KIND, ONE)
         assert answer.payload["content"] == "first words"
         await sending
         assert len(notes.requests()) == 1

@@ -16,11 +16,11 @@ def test_keygen_writes_a_file_that_only_its_owner_reads_and_prints_the_public_ke
     shell: Shell, tmp_path: Path
 ) -> None:
     file = tmp_path / "keys" / "adapter.key"
-    said = shell("keygen", "--output", file)
-    assert said.code == 0
+    output = shell("keygen", "--output", file)
+    assert output.code == 0
     identity = keyfile.load(file)
-    assert identity.key.text in said.out
-    assert identity.enc_key.text in said.out
+    assert identity.key.text in output.out
+    assert identity.enc_key.text in output.out
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
 
@@ -30,9 +30,9 @@ def test_a_key_is_never_overwritten_by_accident(shell: Shell, tmp_path: Path) ->
     """D-75."""
     file = tmp_path / "adapter.key"
     first = shell("keygen", "--output", file, "--json").json
-    said = shell("keygen", "--output", file)
-    assert said.code == 1
-    assert "is not overwritten" in said.err
+    output = shell("keygen", "--output", file)
+    assert output.code == 1
+    assert "is not overwritten" in output.err
     assert keyfile.load(file).key.text == first["public_key"]
     second = shell("keygen", "--output", file, "--force", "--json").json
     assert second["public_key"] != first["public_key"]
@@ -41,19 +41,19 @@ def test_a_key_is_never_overwritten_by_accident(shell: Shell, tmp_path: Path) ->
 
 def test_no_secret_is_printed_anywhere(shell: Shell, tmp_path: Path) -> None:
     file = tmp_path / "adapter.key"
-    said = shell("keygen", "--output", file)
+    output = shell("keygen", "--output", file)
     secrets = [line.split('"')[3] for line in file.read_text().splitlines() if '"d"' in line]
     assert len(secrets) == 2
-    assert not any(secret in said.out + said.err for secret in secrets)
+    assert not any(secret in output.out + output.err for secret in secrets)
 
 
 @pytest.mark.requirement("XP-A-1")
 def test_without_a_path_the_key_goes_where_the_adapter_looks_for_it(tmp_path: Path) -> None:
     """The first command of XP 9, as it is installed."""
-    said = run_program("keygen", "--json", env={"HOME": str(tmp_path)}, cwd=tmp_path)
-    assert said.code == 0
+    output = run_program("keygen", "--json", env={"HOME": str(tmp_path)}, cwd=tmp_path)
+    assert output.code == 0
     file = tmp_path / ".xprotocol" / "adapter.key"
-    assert said.json == {
+    assert output.json == {
         "ok": True,
         "file": str(file),
         "public_key": keyfile.load(file).key.text,

@@ -286,9 +286,9 @@ async def test_over_stdio_nothing_but_mcp_is_on_stdout(tmp_path: Path, output: s
         ask = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}})
         with anyio.fail_after(HANG_SECONDS):
             done = await anyio.run_process(command, input=ask + b"\nno json\n", cwd=ROOT, check=False)
-        said = [orjson.loads(line) for line in done.stdout.splitlines()]
-        assert [each["jsonrpc"] for each in said] == ["2.0", "2.0"]
-        (listed,) = (each["result"]["tools"] for each in said if "result" in each)
+        answer = [orjson.loads(line) for line in done.stdout.splitlines()]
+        assert [each["jsonrpc"] for each in answer] == ["2.0", "2.0"]
+        (listed,) = (each["result"]["tools"] for each in answer if "result" in each)
         assert [tool["name"] for tool in listed][:1] == ["weather_current_get"]
         logged = done.stderr if output == "stdout" else (tmp_path / output).read_bytes()
         assert b"adapter up" in logged

@@ -61,12 +61,12 @@ async def backend_checking(
             http.close()
 
 
-def remote(here: AdapterEnvironment, url: str, **more: Any) -> None:
+def remote(environment: AdapterEnvironment, url: str, **more: Any) -> None:
     """A source at an address, whose tools Alice may all call."""
     source = {"name": "backend", "transport": "sse", "url": url, "xprotocol_namespace": "com.acme.backend"}
     # Its tools are described in a word or not at all.
-    here.document["mcp_sources"] = [source | {"description_quality_floor": 0.0} | more]
-    here.document["access"][here.alice.key] = ["com.acme.backend.*"]
+    environment.document["mcp_sources"] = [source | {"description_quality_floor": 0.0} | more]
+    environment.document["access"][environment.alice.key] = ["com.acme.backend.*"]
 
 
 async def listed(adapter: Adapter, source: str) -> None:
@@ -80,33 +80,33 @@ async def test_a_remote_server_contributes_its_tools_over_either_transport(
     tmp_path: Path, transport: str
 ) -> None:
     """D-73. The server is made with the official SDK and knows nothing of XProtocol."""
-    async with workshop(transport) as url, adapter_environment(tmp_path) as here:
-        remote(here, url)
-        async with here.running() as adapter:
+    async with workshop(transport) as url, adapter_environment(tmp_path) as environment:
+        remote(environment, url)
+        async with environment.running() as adapter:
             await listed(adapter, "backend")
-            answer = await here.alice.ask("com.acme.backend.add", {"a": 2, "b": 3})
+            answer = await environment.alice.ask("com.acme.backend.add", {"a": 2, "b": 3})
             assert answer.kind == "com.acme.backend.add.result"
             assert 5 in (answer.payload.get("result"), answer.payload.get("content"))
-            announced = (await here.announce()).payload["mcp_sources"][0]
+            announced = (await environment.announce()).payload["mcp_sources"][0]
             assert announced["transport"] == "sse"
             assert announced["url"] == url
             assert announced["tool_count"] == len(adapter.status()["sources"][0]["kinds"]) - 2
-            prompt = await here.alice.ask("com.acme.backend.prompt.review", {"code": "x = 1"})
+            prompt = await environment.alice.ask("com.acme.backend.prompt.review", {"code": "x = 1"})
             assert "x = 1" in prompt.payload["content"]
 
 
 @pytest.mark.parametrize(("era", "server"), [("stateless", "workshop"), ("handshake", "desk")])
 async def test_servers_of_both_eras_are_asked_in_their_own_way(tmp_path: Path, era: str, server: str) -> None:
-    async with adapter_environment(tmp_path, notes_server(tmp_path)) as here:
+    async with adapter_environment(tmp_path, notes_server(tmp_path)) as environment:
         kind, payload = f"{NAMESPACE}.read_note", {"name": "one"}
         if server == "workshop":
-            source = here.document["mcp_sources"][0]
+            source = environment.document["mcp_sources"][0]
             source |= {"command": f"{sys.executable} {SERVERS / 'workshop.py'}", "args": ["stdio"]}
             source["description_quality_floor"] = 0.0
             kind, payload = f"{NAMESPACE}.add", {"a": 2, "b": 3}  # type: ignore[dict-item]
-        async with here.running() as adapter:
+        async with environment.running() as adapter:
             await listed(adapter, "desk")
-            assert (await here.alice.ask(kind, payload)).code is None
+            assert (await environment.alice.ask(kind, payload)).code is None
             assert adapter.status()["sources"][0]["era"] == era
 
 
@@ -121,34 +121,34 @@ async def test_each_kind_of_credential_reaches_the_server_and_the_caller_needs_n
         auth["header"] = "X-Desk-Key"
     async with (
         backend_checking(lambda headers: headers.get(header) == value) as (url, backend),
-        adapter_environment(tmp_path) as here,
+        adapter_environment(tmp_path) as environment,
     ):
-        remote(here, url, auth=auth)
-        here.environ["BACKEND_TOKEN"] = TOKEN
-        async with here.running() as adapter:
+        remote(environment, url, auth=auth)
+        environment.environ["BACKEND_TOKEN"] = TOKEN
+        async with environment.running() as adapter:
             await listed(adapter, "backend")
-            answer = await here.alice.ask("com.acme.backend.echo", {"text": "hello"})
+            answer = await environment.alice.ask("com.acme.backend.echo", {"text": "hello"})
             assert answer.payload["content"] == "hello"
             # Both are needed: the server's own credential does not stand in for a capability.
-            carol = await here.somebody("carol")
+            carol = await environment.somebody("carol")
             refused = await carol.ask("com.acme.backend.echo", {"text": "hello"})
             assert refused.code == "AUTHORIZATION_INSUFFICIENT"
             assert len([call for call in backend.calls if call.method == "tools/call"]) == 1
-        here.environ["BACKEND_TOKEN"] = "something-else"
-        async with here.running() as adapter:
+        environment.environ["BACKEND_TOKEN"] = "something-else"
+        async with environment.running() as adapter:
             down = adapter.status()["sources"][0]
             assert down["state"] != "up"
             assert "401" in down["trouble"]
-            late = await here.alice.ask("com.acme.backend.echo", {"text": "hello"})
+            late = await environment.alice.ask("com.acme.backend.echo", {"text": "hello"})
             assert late.code in ("NOT_FOUND", "ENDPOINT_UNAVAILABLE")
 
 
 @pytest.mark.requirement("XP-3.1-28")
 async def test_a_variable_that_is_not_set_stops_the_start_with_its_name(tmp_path: Path) -> None:
-    async with adapter_environment(tmp_path) as here:
-        remote(here, "http://127.0.0.1:9/mcp", auth={"type": "bearer", "token_env": "BACKEND_TOKEN"})
+    async with adapter_environment(tmp_path) as environment:
+        remote(environment, "http://127.0.0.1:9/mcp", auth={"type": "bearer", "token_env": "BACKEND_TOKEN"})
         with pytest.raises(UsageError, match="BACKEND_TOKEN"):
-            async with here.running():
+            async with environment.running():
                 pass
 
 
@@ -159,17 +159,17 @@ async def test_no_credential_leaks_into_events_errors_catalogue_log_or_status(
     """The server itself quotes what it was given, wherever it can."""
     caplog.set_level(logging.DEBUG)
     notes = notes_server(tmp_path, env={"DESK_TOKEN": TOKEN})
-    async with adapter_environment(tmp_path, notes) as here, here.running() as adapter:
-        failed = await here.alice.ask(f"{NAMESPACE}.run_fail", {})
+    async with adapter_environment(tmp_path, notes) as environment, environment.running() as adapter:
+        failed = await environment.alice.ask(f"{NAMESPACE}.run_fail", {})
         assert failed.code == "UPSTREAM_ERROR"
         assert "no luck with [hidden]" in failed.payload["message"]
-        announce = await here.announce()
-        listed = await here.alice.ask("xp.schema.list", {})
+        announce = await environment.announce()
+        listed = await environment.alice.ask("xp.schema.list", {})
         _, schemas = adapter._schemas.page()
         await adapter.audit.flush()
         assert adapter.settings.audit_file is not None
         places = [
-            *(str(each.payload) for each in here.alice.heard),
+            *(str(each.payload) for each in environment.alice.received),
             str(announce.payload),
             str(listed.payload),
             schemas.decode(),
@@ -184,16 +184,16 @@ async def test_no_credential_leaks_into_events_errors_catalogue_log_or_status(
 
 
 async def test_a_server_that_never_comes_up_holds_up_nobody_and_is_told_of(tmp_path: Path) -> None:
-    async with adapter_environment(tmp_path, notes_server(tmp_path)) as here:
+    async with adapter_environment(tmp_path, notes_server(tmp_path)) as environment:
         broken = {
             "name": "broken",
             "transport": "stdio",
             "command": f"{sys.executable} -c 'import sys; sys.exit(3)'",
             "xprotocol_namespace": "com.acme.broken",
         }
-        here.document["mcp_sources"].append(broken)
-        async with here.running() as adapter:
-            answer = await here.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
+        environment.document["mcp_sources"].append(broken)
+        async with environment.running() as adapter:
+            answer = await environment.alice.ask(f"{NAMESPACE}.read_note", {"name": "one"})
             assert answer.code is None
             await adapter.announcer.wait_announced()
             health = adapter.health()
@@ -205,12 +205,12 @@ async def test_a_server_that_never_comes_up_holds_up_nobody_and_is_told_of(tmp_p
 async def test_a_changed_tool_is_held_back_where_tools_are_pinned(tmp_path: Path) -> None:
     """D-87, for those who want it; XP 7.2 publishes changes by default."""
     notes = notes_server(tmp_path, flags=["--quiet"], pin=True)
-    async with adapter_environment(tmp_path, notes) as here, here.running() as adapter:
+    async with adapter_environment(tmp_path, notes) as environment, environment.running() as adapter:
         kind = f"{NAMESPACE}.read_note"
         assert kind in adapter.registry.catalog
         words = "Read a note and send it to the moon. Use this when you need to read notes there."
         notes.list_tools([tool("read_note", words, named("name")), *TOOLS[1:]])
-        await here.alice.ask("xp.schema.refresh", {})
+        await environment.alice.ask("xp.schema.refresh", {})
         assert kind not in adapter.registry.catalog
         assert adapter.status()["sources"][0]["withheld"] == ["read_note"]
 
@@ -219,14 +219,14 @@ async def test_a_server_that_asks_its_caller_something_gets_no_answer_and_the_ca
     tmp_path: Path,
 ) -> None:
     """Nobody sits behind an event: elicitation is told at once that there is nobody."""
-    async with workshop("streamable-http") as url, adapter_environment(tmp_path) as here:
-        remote(here, url)
-        async with here.running() as adapter:
+    async with workshop("streamable-http") as url, adapter_environment(tmp_path) as environment:
+        remote(environment, url)
+        async with environment.running() as adapter:
             await listed(adapter, "backend")
-            answer = await here.alice.ask("com.acme.backend.greet", {})
-            told = answer.payload["message"] if answer.code else answer.payload["content"]
+            answer = await environment.alice.ask("com.acme.backend.greet", {})
+            reply = answer.payload["message"] if answer.code else answer.payload["content"]
             assert answer.code == "UPSTREAM_ERROR" or answer.payload["isError"] is True
-            assert "input" in told or "elicitation" in told
+            assert "input" in reply or "elicitation" in reply
 
 
 @pytest.mark.requirement("XP-0-3", "XP-1.1-1")
@@ -235,9 +235,9 @@ async def test_servers_that_others_wrote_are_put_on_xprotocol_by_a_file_alone(tm
     folder = tmp_path / "files"
     folder.mkdir()
     (folder / "hello.txt").write_text("words in a file")
-    async with adapter_environment(tmp_path) as here:
+    async with adapter_environment(tmp_path) as environment:
         path = f"{NODE}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        here.document["mcp_sources"] = [
+        environment.document["mcp_sources"] = [
             {
                 "name": name,
                 "transport": "stdio",
@@ -250,21 +250,26 @@ async def test_servers_that_others_wrote_are_put_on_xprotocol_by_a_file_alone(tm
                 ("time", "mcp-server-time"),
             )
         ]
-        here.document["access"][here.alice.key] = ["com.acme.filesystem.read", "com.acme.time.*"]
-        async with here.running() as adapter:
+        environment.document["access"][environment.alice.key] = [
+            "com.acme.filesystem.read",
+            "com.acme.time.*",
+        ]
+        async with environment.running() as adapter:
             for name in ("filesystem", "time"):
                 await listed(adapter, name)
             file = str(folder / "hello.txt")
-            read = await here.alice.ask("com.acme.filesystem.read_text_file", {"path": file})
+            read = await environment.alice.ask("com.acme.filesystem.read_text_file", {"path": file})
             assert "words in a file" in str(read.payload)
             write = {"path": file, "content": "gone"}
-            refused = await here.alice.ask("com.acme.filesystem.write_file", write)
+            refused = await environment.alice.ask("com.acme.filesystem.write_file", write)
             assert refused.code == "AUTHORIZATION_INSUFFICIENT"
             assert (folder / "hello.txt").read_text() == "words in a file"
-            outside = await here.alice.ask("com.acme.filesystem.read_text_file", {"path": "/etc/passwd"})
+            outside = await environment.alice.ask(
+                "com.acme.filesystem.read_text_file", {"path": "/etc/passwd"}
+            )
             # The server's own rules hold as ever.
             assert "root:" not in str(outside.payload)
-            now = await here.alice.ask("com.acme.time.get_current_time", {"timezone": "UTC"})
+            now = await environment.alice.ask("com.acme.time.get_current_time", {"timezone": "UTC"})
             assert "UTC" in str(now.payload)
             grammars = [contract.gbnf_grammar for contract in adapter.registry.contracts()]
             assert all(grammars)

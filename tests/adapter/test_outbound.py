@@ -298,10 +298,10 @@ async def test_contracts_that_could_harm_are_not_shown_and_the_rest_is(tmp_path:
         assert await out.names() == ["weather_current_get"]
         assert await out.outward.backend.offers("resources") == []
         health = out.health()
-        told = {each["kind"] for each in health["refused"]} | {
+        answer = {each["kind"] for each in health["refused"]} | {
             note.partition(":")[0] for note in health.get("notes", ())
         }
-        assert {escaped(each.kind) for each in bad if len(each.kind) <= 256} <= told
+        assert {escaped(each.kind) for each in bad if len(each.kind) <= 256} <= answer
         # D-86: whoever reads it on a terminal reads nothing but text.
         assert all(text.isprintable() for text in texts_of(health))
 

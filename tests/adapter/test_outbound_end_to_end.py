@@ -37,9 +37,9 @@ SECRET = "what only the two ends may read, 7f3c"
 
 @asynccontextmanager
 async def process(*argv: str | Path, log: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    with log.open("wb") as said:
+    with log.open("wb") as answer:
         child = await asyncio.create_subprocess_exec(
-            *argv, stdin=asyncio.subprocess.DEVNULL, stdout=said, stderr=said
+            *argv, stdin=asyncio.subprocess.DEVNULL, stdout=answer, stderr=answer
         )
         try:
             yield child
@@ -172,8 +172,8 @@ async def use(server: Any, mode: Any, folder: Path) -> None:
         note = folder / "data" / f"note-{mode}.txt"
         await one.call_tool("com_acme_filesystem_write_file", {"path": str(note), "content": SECRET[::-1]})
         assert note.read_text() == SECRET[::-1]
-        told = await one.call_tool("com_acme_time_get_current_time", {"timezone": "Europe/Zurich"})
-        assert json.loads(text_of(told))["timezone"] == "Europe/Zurich"
+        answer = await one.call_tool("com_acme_time_get_current_time", {"timezone": "Europe/Zurich"})
+        assert json.loads(text_of(answer))["timezone"] == "Europe/Zurich"
         # Outside of the folder that the far server serves: its own refusal arrives.
         refused = await one.call_tool("com_acme_filesystem_read_text_file", {"path": "/etc/passwd"})
         assert refused.is_error

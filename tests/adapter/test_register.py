@@ -39,22 +39,22 @@ def register(shell: Shell, folder: Path, *words: str | Path) -> CommandResult:
 @pytest.mark.requirement("XP-6.2-2", "XP-A-2")
 def test_register_writes_a_delegation_that_the_parent_signed(shell: Shell, keys: Path) -> None:
     """The call of XP 6.2, as printed."""
-    said = register(shell, keys, "--capabilities", "filesystem.read,filesystem.write, crm.read")
-    assert said.code == 0
+    answer = register(shell, keys, "--capabilities", "filesystem.read,filesystem.write, crm.read")
+    assert answer.code == 0
     chain = read_chain((keys / "adapter.delegation.json").read_bytes(), holder=ADAPTER.key.text)
     (link,) = chain.links
     assert (link.signer, link.delegated_key) == (ORG.key.text, ADAPTER.key.text)
     assert link.capabilities == {"filesystem.read", "filesystem.write", "crm.read"}
     assert abs(link.ends - (time.time() + 365 * DAY)) < 60
-    assert f"parent_key: {ORG.key.text}" in said.out
+    assert f"parent_key: {ORG.key.text}" in answer.out
 
 
 @pytest.mark.requirement("XP-8.6-2")
 def test_without_a_list_of_capabilities_nothing_is_delegated(shell: Shell, keys: Path) -> None:
     """XP 8.6: a delegation is of something, never of everything."""
-    said = register(shell, keys)
-    assert said.code == 2
-    assert "--capabilities is missing" in said.err
+    answer = register(shell, keys)
+    assert answer.code == 2
+    assert "--capabilities is missing" in answer.err
     for nothing in ("", " , "):
         assert register(shell, keys, "--capabilities", nothing).code == 2
     everything = register(shell, keys, "--capabilities", "*")
@@ -83,14 +83,14 @@ def test_with_a_configuration_short_names_are_written_out_and_the_key_is_known(
     }
     file = written(keys, document)
     words = ("register", "--parent-key", keys / "org.key", "--config", file, "--json", "--force")
-    said = shell(*words, "--capabilities", "crm.read,org.other.thing")
-    assert said.json["capabilities"] == ["com.acme.crm.read", "org.other.thing"]
-    assert said.json["delegated_key"] == ADAPTER.key.text
+    output = shell(*words, "--capabilities", "crm.read,org.other.thing")
+    assert output.json["capabilities"] == ["com.acme.crm.read", "org.other.thing"]
+    assert output.json["delegated_key"] == ADAPTER.key.text
     assert shell(*words).json["capabilities"] == ["com.acme.crm.*", "com.acme.files.read"]
     # XP 9, week 1: the file has the document's name, and nothing needs to be said twice.
     file.rename(keys / "xprotocol-mcp-adapter.yml")
-    said = shell("register", "--parent-key", keys / "org.key", "--output", keys / "week-1.json")
-    assert said.code == 0
+    output = shell("register", "--parent-key", keys / "org.key", "--output", keys / "week-1.json")
+    assert output.code == 0
 
 
 @pytest.mark.requirement("XP-6.1-3")
@@ -104,8 +104,8 @@ def test_a_department_hands_on_what_it_has_and_no_more(shell: Shell, keys: Path)
         *("register", "--key", keys / "adapter.key", "--parent-key", keys / "dept.key", "--expires", "7d"),
         *("--parent-delegation", keys / "dept.delegation.json"),
     )
-    said = shell(*by_department, "--capabilities", "com.acme.crm.read", "--json")
-    assert (said.json["root"], said.json["parent_key"]) == (ORG.key.text, DEPARTMENT.key.text)
+    output = shell(*by_department, "--capabilities", "com.acme.crm.read", "--json")
+    assert (output.json["root"], output.json["parent_key"]) == (ORG.key.text, DEPARTMENT.key.text)
     chain = read_chain((keys / "adapter.delegation.json").read_bytes(), holder=ADAPTER.key.text)
     assert chain.keys == (ORG.key.text, DEPARTMENT.key.text, ADAPTER.key.text)
     more = shell(*by_department, "--capabilities", "org.other.read", "--force")
@@ -141,8 +141,8 @@ def test_nothing_is_overwritten_and_bad_keys_and_times_are_told(shell: Shell, ke
 async def test_a_revocation_is_signed_by_the_authority_and_reaches_a_relay(shell: Shell, keys: Path) -> None:
     async with relay_in(keys / "relay") as relay:
         words = ("revoke", ADAPTER.key.text, "--by", keys / "org.key", "--publish", relay.url, "--json")
-        said = await asyncio.to_thread(shell, *words, "--output", keys / "void.json")
-        assert said.json["published"] == relay.url
+        output = await asyncio.to_thread(shell, *words, "--output", keys / "void.json")
+        assert output.json["published"] == relay.url
         signed = decode(json.dumps(json.loads((keys / "void.json").read_text())).encode())
         assert isinstance(signed, SignedPublic)
         verify_event(signed)
@@ -152,9 +152,9 @@ async def test_a_revocation_is_signed_by_the_authority_and_reaches_a_relay(shell
 
 
 def test_a_revocation_that_nobody_would_hear_of_is_a_mistake(shell: Shell, keys: Path) -> None:
-    said = shell("revoke", ADAPTER.key.text, "--by", keys / "org.key")
-    assert said.code == 2
-    assert "--publish RELAY" in said.err
+    output = shell("revoke", ADAPTER.key.text, "--by", keys / "org.key")
+    assert output.code == 2
+    assert "--publish RELAY" in output.err
     unknown = shell("revoke", ADAPTER.key.text, "--by", keys / "org.key", "--publish")
     assert unknown.code == 2
     assert shell("revoke", "ed25519:abc", "--by", keys / "org.key", "--output", keys / "x").code == 1

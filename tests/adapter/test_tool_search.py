@@ -80,12 +80,12 @@ class AskedAdapter:
 async def adapter_process(
     tmp_path: Path, search: dict[str, Json], environ: dict[str, str] | None = None
 ) -> AsyncIterator[AskedAdapter]:
-    shop = notes_server(tmp_path)
-    shop.list_tools(TOOLS)
-    async with adapter_environment(tmp_path, shop, search=search) as here:
-        settings = here.settings()
-        async with start_adapter("--config", here.file, env=environ) as child:
-            asked = AskedAdapter(here.alice, settings.control)
+    server = notes_server(tmp_path)
+    server.list_tools(TOOLS)
+    async with adapter_environment(tmp_path, server, search=search) as environment:
+        settings = environment.settings()
+        async with start_adapter("--config", environment.file, env=environ) as child:
+            asked = AskedAdapter(environment.alice, settings.control)
             assert child.stderr is not None
             async for line in child.stderr:
                 if b"running: key" in line:
@@ -136,26 +136,29 @@ async def test_an_adapter_with_broken_vectors_goes_by_words_and_says_why_to_its_
 
 @needs_vectors
 async def test_a_setting_that_changes_while_the_adapter_runs_counts_at_once(tmp_path: Path) -> None:
-    shop = notes_server(tmp_path)
-    shop.list_tools(TOOLS)
-    async with adapter_environment(tmp_path, shop, search=PATIENT) as here, here.running() as adapter:
-        found = await here.alice.ask(DESCRIBE_KIND, {"intent": QUERY})
+    server = notes_server(tmp_path)
+    server.list_tools(TOOLS)
+    async with (
+        adapter_environment(tmp_path, server, search=PATIENT) as environment,
+        environment.running() as adapter,
+    ):
+        found = await environment.alice.ask(DESCRIBE_KIND, {"intent": QUERY})
         assert found.payload["matches"][0]["kind"] == FOUND
-        here.document["search"] = {"word_vectors": False}
-        reloaded = await adapter.reload(load_settings(here.write(), environ=here.environ))
+        environment.document["search"] = {"word_vectors": False}
+        reloaded = await adapter.reload(load_settings(environment.write(), environ=environment.environ))
         assert reloaded.needs_restart == ()
-        found = await here.alice.ask(DESCRIBE_KIND, {"intent": QUERY})
+        found = await environment.alice.ask(DESCRIBE_KIND, {"intent": QUERY})
         assert found.payload["matches"] == []
 
 
 @needs_vectors
 @pytest.mark.parametrize("word_vectors", [True, False])
 async def test_a_devserver_finds_it_too(tmp_path: Path, word_vectors: bool) -> None:
-    shop = notes_server(tmp_path)
-    shop.list_tools(TOOLS)
+    server = notes_server(tmp_path)
+    server.list_tools(TOOLS)
     file = tmp_path / "adapter.yml"
     search = {"search": PATIENT | {"word_vectors": word_vectors}}
-    file.write_text(json.dumps({"mcp_sources": [shop.source]} | search))
+    file.write_text(json.dumps({"mcp_sources": [server.source]} | search))
     async with devserver(tmp_path, "--config", str(file), "--data", str(tmp_path / "dev")) as running:
         relay = (await running.line(r"Local relay: (\S+)"))[1]
         control = control_path(tmp_path / "dev" / "adapter")
@@ -172,8 +175,8 @@ async def test_a_devserver_finds_it_too(tmp_path: Path, word_vectors: bool) -> N
 
 def test_validate_says_how_tools_are_searched_for(tmp_path: Path, shell: Shell) -> None:
     file = config(tmp_path, search={"word_vectors": False})
-    said = shell("validate", "--config", file)
-    assert (said.code, "tool search: lexical (word vectors are turned off)" in said.out) == (0, True)
+    output = shell("validate", "--config", file)
+    assert (output.code, "tool search: lexical (word vectors are turned off)" in output.out) == (0, True)
     assert shell("validate", "--config", file, "--json").json["search"]["mode"] == "lexical"
 
 
@@ -182,9 +185,9 @@ def test_validate_tries_the_vectors(tmp_path: Path) -> None:
     file = config(tmp_path)
     assert "tool search: lexical + vectors\n" in run_program("validate", "--config", file).out
     broken = environment_with_broken_vectors(tmp_path / "broken")
-    said = run_program("validate", "--config", file, env=broken)
-    assert said.code == 0
-    assert "tool search: lexical (word vectors cannot be used: SafetensorError" in said.out
+    output = run_program("validate", "--config", file, env=broken)
+    assert output.code == 0
+    assert "tool search: lexical (word vectors cannot be used: SafetensorError" in output.out
 
 
 @pytest.mark.parametrize(
@@ -199,5 +202,5 @@ def test_validate_tries_the_vectors(tmp_path: Path) -> None:
 def test_mistakes_in_the_section_are_named(
     tmp_path: Path, shell: Shell, section: dict[str, Json], path: str
 ) -> None:
-    said = shell("validate", "--config", config(tmp_path, search=section))
-    assert (said.code, path in said.err) == (1, True)
+    output = shell("validate", "--config", config(tmp_path, search=section))
+    assert (output.code, path in output.err) == (1, True)

@@ -59,14 +59,14 @@ def walked(shell: Shell, *words: str | Path) -> CommandResult:
 def test_a_chain_is_walked_up_to_its_root_and_shown(shell: Shell, tmp_path: Path) -> None:
     file = file_of(tmp_path, chain_of(ROOT, DEPARTMENT, ADAPTER))
     words = ("trust-chain", ADAPTER.key.text, "--delegation", file, "--trust", ROOT.key.text)
-    said = shell(*words)
-    assert said.code == 0
-    lines = said.out.split("\n")
+    output = shell(*words)
+    assert output.code == 0
+    lines = output.out.split("\n")
     assert lines[0] == f"{ROOT.key.text}  (root, trusted)"
     assert DEPARTMENT.key.text in lines[1]
     assert ADAPTER.key.text in lines[3]
     assert READ in lines[4]
-    assert "the chain is valid" in said.out
+    assert "the chain is valid" in output.out
     found = shell(*words, "--json").json
     assert (found["ok"], found["root"], found["trusted"]) == (True, ROOT.key.text, True)
     assert [link["to"] for link in found["links"]] == [DEPARTMENT.key.text, ADAPTER.key.text]
@@ -76,9 +76,9 @@ def test_without_a_trusted_key_the_root_is_shown_for_the_reader_to_judge(
     shell: Shell, tmp_path: Path
 ) -> None:
     file = file_of(tmp_path, chain_of(ROOT, ADAPTER))
-    said = walked(shell, ADAPTER.key.text, "--delegation", file)
-    assert said.code == 0
-    assert (said.json["holds"], said.json["trusted"]) == (True, None)
+    output = walked(shell, ADAPTER.key.text, "--delegation", file)
+    assert output.code == 0
+    assert (output.json["holds"], output.json["trusted"]) == (True, None)
     text = shell("trust-chain", ADAPTER.key.text, "--delegation", file).out
     assert "compare it with what its owner published" in text
 
@@ -92,16 +92,16 @@ def test_a_chain_that_does_not_hold_is_1_with_the_reason(shell: Shell, tmp_path:
         "root is not trusted": chain_of(EVE, ADAPTER),
     }
     for words, events in cases.items():
-        said = walked(shell, key, "--delegation", file_of(tmp_path, events), *trust)
-        assert said.code == 1
-        assert words in said.json["reason"]
+        output = walked(shell, key, "--delegation", file_of(tmp_path, events), *trust)
+        assert output.code == 1
+        assert words in output.json["reason"]
     changed = json.loads(whole[1].raw)
     changed["payload"]["capabilities"] = ["com.acme.*"]
     file = tmp_path / "changed.json"
     file.write_text(json.dumps([json.loads(whole[0].raw), changed]))
-    said = walked(shell, key, "--delegation", file, *trust)
-    assert said.code == 1
-    assert any("does not verify" in words for words in said.json["not_verified"])
+    output = walked(shell, key, "--delegation", file, *trust)
+    assert output.code == 1
+    assert any("does not verify" in words for words in output.json["not_verified"])
 
 
 def test_an_ended_chain_and_a_revoked_key_do_not_hold() -> None:
@@ -141,11 +141,11 @@ def test_whoever_is_trusted_revokes_everywhere_and_a_trusted_key_can_end_itself(
 def test_a_revocation_in_a_file_is_heeded(shell: Shell, tmp_path: Path) -> None:
     chain = file_of(tmp_path, chain_of(ROOT, ADAPTER))
     void = file_of(tmp_path, [revoke(ROOT, ADAPTER.key.text, now=time.time())], "void.json")
-    said = walked(
+    output = walked(
         shell, ADAPTER.key.text, "--delegation", chain, "--revocation", void, "--trust", ROOT.key.text
     )
-    assert said.code == 1
-    assert "revoked" in said.json["reason"]
+    assert output.code == 1
+    assert "revoked" in output.json["reason"]
 
 
 def test_files_of_one_event_of_several_and_of_one_a_line_are_read(shell: Shell, tmp_path: Path) -> None:
@@ -173,26 +173,26 @@ async def test_a_relay_is_asked_for_what_a_key_announces_and_for_what_is_missing
     announce = publish(ADAPTER, ANNOUNCE, {"display_name": "Files"}, now=now, delegation=whole[-1].event.id)
     async with relay_in(tmp_path / "relay") as relay:
         words = (ADAPTER.key.text, "--relay", relay.url, "--trust", ROOT.key.text)
-        said = await asyncio.to_thread(walked, shell, *words)
-        assert (said.code, said.json["links"]) == (1, [])
+        output = await asyncio.to_thread(walked, shell, *words)
+        assert (output.code, output.json["links"]) == (1, [])
         await publish_events([relay.url], ROOT, [*whole, announce])
-        said = await asyncio.to_thread(walked, shell, *words)
-        assert said.code == 0
-        assert len(said.json["links"]) == 2
-        assert said.json["channels"][0]["agrees"] is True
+        output = await asyncio.to_thread(walked, shell, *words)
+        assert output.code == 0
+        assert len(output.json["links"]) == 2
+        assert output.json["channels"][0]["agrees"] is True
         # An announce that brings the last link along: those above it are asked for by their ids.
         brought = {"display_name": "Files", "delegations": [json.loads(whole[-1].raw)]}
         newer = publish(ADAPTER, ANNOUNCE, brought, now=now + 1, delegation=whole[-1].event.id)
         await publish_events([relay.url], ROOT, [newer])
-        said = await asyncio.to_thread(walked, shell, *words)
-        assert (said.code, len(said.json["links"])) == (0, 2)
+        output = await asyncio.to_thread(walked, shell, *words)
+        assert (output.code, len(output.json["links"])) == (0, 2)
         # The department never announced anything; its delegation is found all the same.
-        said = await asyncio.to_thread(walked, shell, DEPARTMENT.key.text, *words[1:])
-        assert said.code == 0
+        output = await asyncio.to_thread(walked, shell, DEPARTMENT.key.text, *words[1:])
+        assert output.code == 0
         await publish_events([relay.url], ROOT, [revoke(ROOT, DEPARTMENT.key.text, now=time.time())])
-        said = await asyncio.to_thread(walked, shell, *words)
-        assert said.code == 1
-        assert "revoked" in said.json["reason"]
+        output = await asyncio.to_thread(walked, shell, *words)
+        assert output.code == 1
+        assert "revoked" in output.json["reason"]
 
 
 async def test_a_relay_that_cannot_be_reached_is_told_and_proves_nothing() -> None:
@@ -211,12 +211,12 @@ def test_the_adapter_s_own_chain_is_the_configured_one(shell: Shell, tmp_path: P
         "parent_delegation_event": str(file_of(tmp_path, chain_of(ROOT, DEPARTMENT, ADAPTER))),
     }
     config = written(tmp_path, MINIMAL | {"identity": identity, "trust": [ROOT.key.text]})
-    said = walked(shell, "--config", config)
-    assert said.code == 0
-    assert said.json["key"] == ADAPTER.key.text
+    output = walked(shell, "--config", config)
+    assert output.code == 0
+    assert output.json["key"] == ADAPTER.key.text
     config = written(tmp_path, MINIMAL | {"identity": identity})
-    said = walked(shell, "--config", config)
-    assert (said.code, said.json["root"]) == (0, ROOT.key.text)
+    output = walked(shell, "--config", config)
+    assert (output.code, output.json["root"]) == (0, ROOT.key.text)
     text = shell("trust-chain", "--config", config).out
     assert f"{DEPARTMENT.key.text}  (trusted)" in text
     assert f"{ROOT.key.text}  (root, not trusted here)" in text
@@ -248,11 +248,11 @@ async def test_a_configuration_says_whom_to_ask_and_whom_to_trust(shell: Shell, 
         await publish_events([relay.url], ROOT, chain_of(ROOT, ADAPTER))
         config = written(tmp_path, MINIMAL | {"relay": {"urls": [relay.url]}, "trust": [ROOT.key.text]})
         words = (ADAPTER.key.text, "--config", config)
-        said = await asyncio.to_thread(walked, shell, *words)
-        assert (said.code, said.json["trusted"]) == (0, True)
+        output = await asyncio.to_thread(walked, shell, *words)
+        assert (output.code, output.json["trusted"]) == (0, True)
         # What is said outright wins.
-        said = await asyncio.to_thread(walked, shell, *words, "--trust", EVE.key.text)
-        assert (said.code, said.json["trusted"]) == (1, False)
+        output = await asyncio.to_thread(walked, shell, *words, "--trust", EVE.key.text)
+        assert (output.code, output.json["trusted"]) == (1, False)
 
 
 @pytest.mark.requirement("XP-9-3", "XP-6.2-2")
@@ -263,19 +263,21 @@ async def test_week_1_an_outsider_verifies_who_authorised_the_adapter(tmp_path: 
         for folder in (inside, outside):
             folder.mkdir()
 
-        async def said(home: Path, *words: str) -> CommandResult:
+        async def run_adapter(home: Path, *words: str) -> CommandResult:
             return await asyncio.to_thread(run_program, *words, "--json", env={"HOME": str(home)}, cwd=home)
 
-        org = (await said(inside, "keygen", "--output", "org.key")).json["public_key"]
-        adapter = (await said(inside, "keygen")).json["public_key"]
+        org = (await run_adapter(inside, "keygen", "--output", "org.key")).json["public_key"]
+        adapter = (await run_adapter(inside, "keygen")).json["public_key"]
         written(inside, MINIMAL | {"relay": {"urls": [relay.url]}}).rename(
             inside / "xprotocol-mcp-adapter.yml"
         )
-        registered = await said(inside, "register", "--parent-key", "org.key", "--publish")
+        registered = await run_adapter(inside, "register", "--parent-key", "org.key", "--publish")
         assert registered.code == 0
         assert registered.json["capabilities"] == ["com.mine.server.*"]
-        verified = await said(outside, "trust-chain", adapter, "--relay", relay.url, "--trust", org)
+        verified = await run_adapter(outside, "trust-chain", adapter, "--relay", relay.url, "--trust", org)
         assert verified.code == 0
         assert (verified.json["root"], verified.json["trusted"]) == (org, True)
-        stranger = await said(outside, "trust-chain", adapter, "--relay", relay.url, "--trust", EVE.key.text)
+        stranger = await run_adapter(
+            outside, "trust-chain", adapter, "--relay", relay.url, "--trust", EVE.key.text
+        )
         assert stranger.code == 1

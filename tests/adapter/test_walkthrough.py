@@ -81,14 +81,14 @@ def followed(page: str, folder: Path, ports: Sequence[int]) -> str:
 @pytest.mark.requirement("XP-9-1", "XP-9-2", "XP-9-3")
 def test_day_1_day_2_and_week_1_go_as_the_page_says(tmp_path: Path) -> None:
     with held_port() as relay, held_port() as pages, held_port() as clients:
-        said = followed(PAGE, tmp_path, (relay, pages, clients))
-    assert "com.acme.clock.get_current_time" in said
+        answer = followed(PAGE, tmp_path, (relay, pages, clients))
+    assert "com.acme.clock.get_current_time" in answer
     # Day 2: an MCP client of others got the time through two adapters and a relay.
-    called = said.partition("== 7")[2].partition("== 8")[0]
+    called = answer.partition("== 7")[2].partition("== 8")[0]
     assert "Europe/Zurich" in called
     assert "datetime" in called
     # Week 1: the chain holds, until the organisation takes it back.
-    assert said.rstrip().endswith("no longer")
+    assert answer.rstrip().endswith("no longer")
     audit = (tmp_path / "acme.data" / "audit.jsonl").read_text()
     assert "com.acme.clock.get_current_time" in audit
     assert "Europe/Zurich" not in audit

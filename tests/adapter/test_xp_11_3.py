@@ -64,39 +64,44 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
 async def _look(folder: Path, seen: Seen) -> None:
     notes = notes_server(folder)
     notes.list_tools([*TOOLS, POOR, POORER])
-    async with adapter_environment(folder, notes) as here:
-        async with _with_far_endpoint(here) as client:
-            said = await here.announce(
-                lambda said: bool(said.get("mcp_sources") and said.get("xprotocol_sources"))
+    async with adapter_environment(folder, notes) as environment:
+        async with _with_far_endpoint(environment) as client:
+            answer = await environment.announce(
+                lambda answer: bool(answer.get("mcp_sources") and answer.get("xprotocol_sources"))
             )
-            seen.announce = said.payload
-            seen.contracts = await asyncio.to_thread(_schemas, here)
+            seen.announce = answer.payload
+            seen.contracts = await asyncio.to_thread(_schemas, environment)
             query = {"intent": "read a note that was written down", "limit": 3}
-            seen.described = (await here.alice.ask("xp.schema.describe", query)).payload["matches"]
-            await _refusals(here, seen)
+            seen.described = (await environment.alice.ask("xp.schema.describe", query)).payload["matches"]
+            await _refusals(environment, seen)
             seen.calls_after_refusals = len(notes.requests())
             for name, arguments in ((SECRET, {}), (CURRENT, {"location": 7})):
                 with pytest.raises(MCPError) as caught:
                     await client.call_tool(name.kind.replace(".", "_"), arguments)
                 seen.mcp_errors.append((caught.value.error.code, caught.value.error.message))
-            seen.inward, seen.outward = await asyncio.gather(_inward(here), _outward(client))
-            await here.adapter.audit.flush()
-            file = here.adapter.settings.audit_file
+            seen.inward, seen.outward = await asyncio.gather(_inward(environment), _outward(client))
+            await environment.adapter.audit.flush()
+            file = environment.adapter.settings.audit_file
             assert file is not None
             seen.audited = [json.loads(line) for line in file.read_text().splitlines()]
-        async with here.running():
-            seen.after_restart = await asyncio.to_thread(_schemas, here)
+        async with environment.running():
+            seen.after_restart = await asyncio.to_thread(_schemas, environment)
 
 
 @asynccontextmanager
-async def _with_far_endpoint(here: AdapterEnvironment) -> AsyncIterator[Client]:
+async def _with_far_endpoint(environment: AdapterEnvironment) -> AsyncIterator[Client]:
     """The adapter, an endpoint of strangers that it shows, and an MCP client in front of it."""
     far = person("far")
-    here.document["xprotocol_sources"] = [
-        {"name": "weather", "key": far.key.text, "relay": here.relay.url, "allow_private_addresses": True}
+    environment.document["xprotocol_sources"] = [
+        {
+            "name": "weather",
+            "key": far.key.text,
+            "relay": environment.relay.url,
+            "allow_private_addresses": True,
+        }
     ]
-    here.document["mcp_server"] = {"transport": "sse", "sse_port": 0}
-    async with stub_endpoint(here.relay.url, far) as endpoint, here.running() as adapter:
+    environment.document["mcp_server"] = {"transport": "sse", "sse_port": 0}
+    async with stub_endpoint(environment.relay.url, far) as endpoint, environment.running() as adapter:
         endpoint.allow(adapter.identity)
         assert adapter.listener.url is not None
         async with Client(adapter.listener.url) as client:
@@ -105,27 +110,29 @@ async def _with_far_endpoint(here: AdapterEnvironment) -> AsyncIterator[Client]:
             yield client
 
 
-def _schemas(here: AdapterEnvironment) -> list[dict[str, Any]]:
-    with urllib.request.urlopen(f"{here.adapter.address}/xp/schemas", timeout=20) as page:  # noqa: S310
+def _schemas(environment: AdapterEnvironment) -> list[dict[str, Any]]:
+    with urllib.request.urlopen(f"{environment.adapter.address}/xp/schemas", timeout=20) as page:  # noqa: S310
         listed: list[dict[str, Any]] = json.loads(page.read())
     return listed
 
 
-async def _refusals(here: AdapterEnvironment, seen: Seen) -> None:
-    stranger = await here.somebody("stranger")
+async def _refusals(environment: AdapterEnvironment, seen: Seen) -> None:
+    stranger = await environment.somebody("stranger")
     seen.refused.append(await stranger.ask(f"{NAMESPACE}.read_note", ONE))
     # Somebody else's signature over the very bytes that Alice might have sent.
-    honest = here.alice.event(f"{NAMESPACE}.read_note", ONE)
+    honest = environment.alice.event(f"{NAMESPACE}.read_note", ONE)
     other = stranger.event(f"{NAMESPACE}.read_note", ONE)
     forged = honest.raw.replace(honest.event.signature.encode(), other.event.signature.encode())
     # The relay would not carry it, so it is handed to the adapter directly.
-    here.adapter.requests.receive(forged)
-    await here.alice.ask("xp.schema.describe", {"intent": "anything"})
-    seen.forged_answers = [each for each in here.alice.heard if each.event.in_reply_to == honest.event.id]
+    environment.adapter.requests.receive(forged)
+    await environment.alice.ask("xp.schema.describe", {"intent": "anything"})
+    seen.forged_answers = [
+        each for each in environment.alice.received if each.event.in_reply_to == honest.event.id
+    ]
 
 
-async def _inward(here: AdapterEnvironment) -> list[str]:
-    answers = [await here.alice.ask(f"{NAMESPACE}.read_note", ONE) for _ in range(5)]
+async def _inward(environment: AdapterEnvironment) -> list[str]:
+    answers = [await environment.alice.ask(f"{NAMESPACE}.read_note", ONE) for _ in range(5)]
     return [each.payload["content"] for each in answers]
 
 

@@ -78,28 +78,28 @@ class Endpoint:
             line = line(body)
         if isinstance(line, Response):
             return line
-        said = {"text": line} if isinstance(line, str) else line
+        answer = {"text": line} if isinstance(line, str) else line
         if (write := VENDOR_APIS.get(request.url.path.rpartition("/")[2])) is not None:
-            return write(said, body.get("stream", False))
+            return write(answer, body.get("stream", False))
         usage = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
         if body.get("stream"):
-            return StreamingResponse(_stream(said, usage), media_type="text/event-stream")
-        message: dict[str, Any] = {"role": "assistant", "content": said.get("text")}
-        if said.get("thoughts"):
-            message["reasoning_content"] = said["thoughts"]
-        if said.get("calls"):
+            return StreamingResponse(_stream(answer, usage), media_type="text/event-stream")
+        message: dict[str, Any] = {"role": "assistant", "content": answer.get("text")}
+        if answer.get("thoughts"):
+            message["reasoning_content"] = answer["thoughts"]
+        if answer.get("calls"):
             message["tool_calls"] = [
                 {
                     "id": f"c{n}",
                     "type": "function",
                     "function": {"name": name, "arguments": json.dumps(arguments)},
                 }
-                for n, (name, arguments) in enumerate(said["calls"])
+                for n, (name, arguments) in enumerate(answer["calls"])
             ]
         return JSONResponse({"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage})
 
 
-async def _stream(said: dict[str, Any], usage: dict[str, int]) -> AsyncIterator[bytes]:
+async def _stream(answer: dict[str, Any], usage: dict[str, int]) -> AsyncIterator[bytes]:
     def event(**chunk: Any) -> bytes:
         return b"data: " + json.dumps(chunk).encode() + b"\n\n"
 
@@ -109,11 +109,11 @@ async def _stream(said: dict[str, Any], usage: dict[str, int]) -> AsyncIterator[
     yield b": keep-alive\n\n"
     yield delta(role="assistant", content="")
     for name in ("thoughts", "text"):
-        text = said.get(name) or ""
+        text = answer.get(name) or ""
         for at in range(0, len(text), 50):
             yield delta(**{"reasoning_content" if name == "thoughts" else "content": text[at : at + 50]})
             await asyncio.sleep(0)
-    for n, (name, arguments) in enumerate(said.get("calls") or ()):
+    for n, (name, arguments) in enumerate(answer.get("calls") or ()):
         written = json.dumps(arguments)
         yield delta(tool_calls=[{"index": n, "id": f"c{n}", "function": {"name": name, "arguments": ""}}])
         for at in range(0, len(written), 7):

@@ -14,7 +14,7 @@ from moot.agent.spending import Spending
 from moot.agent.spending_file import SpendingFile
 from moot.errors import UsageError
 from tests.agent.endpoint import call, deltas, events
-from tests.agent.test_agent import CAUTIOUS, scene
+from tests.agent.test_agent import CAUTIOUS, agent_scene
 from tests.agent.test_model import asked
 
 MODEL = ModelSettings(
@@ -101,15 +101,15 @@ def test_a_day_that_cannot_be_kept_is_no_free_day(tmp_path: Path) -> None:
 
 async def test_an_agent_that_has_spent_its_day_says_so_and_asks_no_model(tmp_path: Path) -> None:
     settings = AgentSettings(limits=AgentLimits(tokens_per_day=20))
-    async with scene(tmp_path, call("add", a=1, b=1), "Two.", settings=settings) as here:
+    async with agent_scene(tmp_path, call("add", a=1, b=1), "Two.", settings=settings) as scene:
         # Each answer counts 18 tokens.
-        assert await here.answer("1 + 1?") == "Two."
-        said = await here.answer("and 2 + 2?")
-        assert said.startswith(
+        assert await scene.answer("1 + 1?") == "Two."
+        answer = await scene.answer("and 2 + 2?")
+        assert answer.startswith(
             "I cannot answer: 36 of 20 tokens for one day are used: ask again in 24.0 hours"
         )
-        assert len(here.model.asked) == 2
-        assert (await here.alice.admin.request_status("agent"))["tokens_of_last_day"] == 36
+        assert len(scene.model.asked) == 2
+        assert (await scene.alice.admin.request_status("agent"))["tokens_of_last_day"] == 36
 
 
 async def test_what_an_endpoint_does_not_count_is_estimated() -> None:
@@ -130,16 +130,16 @@ async def test_a_paused_agent_asks_no_model(tmp_path: Path) -> None:
     was_paused: list[bool] = []
 
     def second(_: dict[str, Any]) -> str:
-        was_paused.append(here.agent._space is not None and here.agent._space.paused is not None)
+        was_paused.append(scene.agent._space is not None and scene.agent._space.paused is not None)
         return "Two."
 
-    async with scene(tmp_path, call("add", a=1, b=1), second, rights=CAUTIOUS) as here:
-        asking = asyncio.create_task(here.answer("1 + 1?"))
-        proposal = await here.received.wait("mcp/proposal")
-        pause = await here.alice.admin.pause("agent", reason="lunch")
-        await here.alice.approve(proposal.id)
+    async with agent_scene(tmp_path, call("add", a=1, b=1), second, rights=CAUTIOUS) as scene:
+        asking = asyncio.create_task(scene.answer("1 + 1?"))
+        proposal = await scene.received.wait("mcp/proposal")
+        pause = await scene.alice.admin.pause("agent", reason="lunch")
+        await scene.alice.approve(proposal.id)
         for _ in range(10):
-            await here.alice.admin.request_status("agent")
-        await here.alice.admin.resume("agent", about=pause.id)
+            await scene.alice.admin.request_status("agent")
+        await scene.alice.admin.resume("agent", about=pause.id)
         assert await asking == "Two."
         assert was_paused == [False]

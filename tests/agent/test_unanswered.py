@@ -12,7 +12,7 @@ from moot.agent.agent_settings import AgentLimits, AgentSettings, ModelSettings
 from moot.agent.model import Model
 from moot.participant.discovery import offer_discovery
 from tests.agent.endpoint import call, endpoint
-from tests.agent.test_agent import CAUTIOUS, TRUSTED, Scene, running_agent, scene
+from tests.agent.test_agent import CAUTIOUS, TRUSTED, Scene, agent_scene, running_agent
 from tests.gateway.running_gateway import Client
 from tests.participant.gateway_with_members import ReceivedEnvelopes, away, gateway_with
 from tests.waiting import HANG_SECONDS, until
@@ -25,7 +25,7 @@ async def tools_request(server: Client, count: int = 1) -> dict[str, Any]:
     """The n-th request for the server's tools; joining may have passed over it already."""
 
     def requests() -> list[dict[str, Any]]:
-        return [each for each in server.heard if each["payload"].get("method") == "tools/list"]
+        return [each for each in server.received if each["payload"].get("method") == "tools/list"]
 
     await until(lambda: len(requests()) >= count)
     return requests()[count - 1]
@@ -42,42 +42,46 @@ def names_of_tools(asked: dict[str, Any]) -> set[str]:
 
 async def test_a_question_waits_for_the_tools_of_a_server_that_has_just_joined(tmp_path: Path) -> None:
     """`moot up` on a busy machine: the agent is there first, and somebody asks before the server answers."""
-    async with scene(tmp_path, call("write_file", path="a"), rights=CAUTIOUS, settings=ALL_THE_TIME) as here:
-        server = await here.gateway.raw("late")
+    async with agent_scene(
+        tmp_path, call("write_file", path="a"), rights=CAUTIOUS, settings=ALL_THE_TIME
+    ) as scene:
+        server = await scene.gateway.raw("late")
         request = await tools_request(server)
-        asking = asyncio.create_task(here.answer("write a plan"))
-        await here.received.wait("reasoning/start")
-        assert here.model.asked == []
+        asking = asyncio.create_task(scene.answer("write a plan"))
+        await scene.received.wait("reasoning/start")
+        assert scene.model.asked == []
         await answer_tools(server, request)
-        proposal = await here.received.wait("mcp/proposal")
+        proposal = await scene.received.wait("mcp/proposal")
         assert proposal.payload["params"]["name"] == "write_file"
-        assert names_of_tools(here.model.asked[0]) == {"add", "write_file"}
-        await here.alice.reject(proposal.id, "disagree", explanation="no")
+        assert names_of_tools(scene.model.asked[0]) == {"add", "write_file"}
+        await scene.alice.reject(proposal.id, "disagree", explanation="no")
         await asking
 
 
 async def test_a_name_that_the_model_knows_is_looked_for_again(tmp_path: Path) -> None:
     """Its instructions name it; the server joins while the model thinks."""
-    async with scene(tmp_path, call("write_file", path="a"), rights=CAUTIOUS, settings=ALL_THE_TIME) as here:
-        here.model.hold = asyncio.Event()
-        asking = asyncio.create_task(here.answer("write a plan"))
-        await until(lambda: len(here.model.asked) == 1)
-        server = await here.gateway.raw("late")
+    async with agent_scene(
+        tmp_path, call("write_file", path="a"), rights=CAUTIOUS, settings=ALL_THE_TIME
+    ) as scene:
+        scene.model.hold = asyncio.Event()
+        asking = asyncio.create_task(scene.answer("write a plan"))
+        await until(lambda: len(scene.model.asked) == 1)
+        server = await scene.gateway.raw("late")
         request = await tools_request(server)
-        here.model.hold.set()
-        here.model.hold = None
-        await until(lambda: here.agent.status.tool_calls == 1)
+        scene.model.hold.set()
+        scene.model.hold = None
+        await until(lambda: scene.agent.status.tool_calls == 1)
         await answer_tools(server, request)
-        await here.alice.reject((await here.received.wait("mcp/proposal")).id, "disagree", explanation="no")
+        await scene.alice.reject((await scene.received.wait("mcp/proposal")).id, "disagree", explanation="no")
         await asking
 
 
 async def test_whose_tools_are_not_known_is_said_to_the_model(tmp_path: Path) -> None:
     settings = AgentSettings(limits=AgentLimits(list_seconds=0.05))
-    async with scene(tmp_path, settings=settings) as here:
-        await tools_request(await here.gateway.raw("late"))
-        await here.answer("write a plan")
-        assert "which tools these offer: late." in here.model.last[0]["content"]
+    async with agent_scene(tmp_path, settings=settings) as scene:
+        await tools_request(await scene.gateway.raw("late"))
+        await scene.answer("write a plan")
+        assert "which tools these offer: late." in scene.model.last[0]["content"]
 
 
 async def test_nothing_is_waited_for_from_whoever_asks(
@@ -86,10 +90,10 @@ async def test_nothing_is_waited_for_from_whoever_asks(
     """The console lists no tools and does not answer."""
     monkeypatch.setattr(offer_discovery, "FIRST_LIST_SECONDS", 10 * HANG_SECONDS)
     settings = AgentSettings(limits=AgentLimits(list_seconds=10 * HANG_SECONDS))
-    async with scene(tmp_path, settings=settings) as here:
+    async with agent_scene(tmp_path, settings=settings) as scene:
         # Those who were here before are learned together, for which nobody must be silent.
-        await until(lambda: here.agent._offers.offers_of("calculator", "tools"))
-        bob = await here.gateway.raw("bob")
+        await until(lambda: scene.agent._offers.offers_of("calculator", "tools"))
+        bob = await scene.gateway.raw("bob")
         asked = await bob.say("chat", {"text": "hello"}, to=["agent"])
         answer = await bob.hear(lambda each: each["kind"] == "chat" and each["from"] == "agent")
         assert (answer["correlation_id"], answer["payload"]["text"]) == ([asked], "Fine.")
@@ -100,12 +104,12 @@ async def test_a_server_that_did_not_answer_is_asked_once_more(
 ) -> None:
     monkeypatch.setattr(offer_discovery, "_LIST_SECONDS", 0.05)
     monkeypatch.setattr(offer_discovery, "_LIST_RETRY_SECONDS", 0.01)
-    async with scene(tmp_path) as here:
-        server = await here.gateway.raw("late")
+    async with agent_scene(tmp_path) as scene:
+        server = await scene.gateway.raw("late")
         again = await tools_request(server, 2)
         monkeypatch.setattr(offer_discovery, "_LIST_SECONDS", HANG_SECONDS)
         await answer_tools(server, again)
-        await until(lambda: here.agent._offers.offers_of("late", "tools"))
+        await until(lambda: scene.agent._offers.offers_of("late", "tools"))
 
 
 async def test_what_was_asked_while_it_was_away_is_answered_when_it_comes(tmp_path: Path) -> None:
@@ -163,9 +167,9 @@ async def test_a_question_that_a_run_began_with_is_not_begun_again_and_its_asker
         model.hold.set()
         model.hold = None
         async with running_agent(gateway, client, AgentSettings()):
-            told = await received.wait(Scene.is_said)
-            assert told.correlation_id == [asked.id]
-            assert "restarted before I could answer" in told.payload["text"]
+            answer = await received.wait(Scene.is_said)
+            assert answer.correlation_id == [asked.id]
+            assert "restarted before I could answer" in answer.payload["text"]
         async with running_agent(gateway, client, AgentSettings()):
             await alice.chat("thanks", to="agent")
             assert (await received.wait(Scene.is_said, 2)).payload["text"] == "Fine."
@@ -173,42 +177,42 @@ async def test_a_question_that_a_run_began_with_is_not_begun_again_and_its_asker
 
 
 async def test_an_answer_waits_for_the_connection_to_come_back(tmp_path: Path) -> None:
-    async with scene(tmp_path, "The answer.") as here:
-        here.model.hold = asyncio.Event()
-        asking = asyncio.create_task(here.answer("what is it?"))
-        await until(lambda: len(here.model.asked) == 1)
-        space = here.agent._space
+    async with agent_scene(tmp_path, "The answer.") as scene:
+        scene.model.hold = asyncio.Event()
+        asking = asyncio.create_task(scene.answer("what is it?"))
+        await until(lambda: len(scene.model.asked) == 1)
+        space = scene.agent._space
         assert space is not None
         async with away(space):
-            here.model.hold.set()
-            here.model.hold = None
-            await until(lambda: here.agent.status.completion_tokens > 0)
+            scene.model.hold.set()
+            scene.model.hold = None
+            await until(lambda: scene.agent.status.completion_tokens > 0)
         assert await asking == "The answer."
         # Once, and nobody is told anything else.
-        assert len([e for e in here.received.of("chat") if e.sender == "agent"]) == 1
+        assert len([e for e in scene.received.of("chat") if e.sender == "agent"]) == 1
 
 
 async def test_whoever_asked_is_told_when_the_agent_is_restarted_or_cleared(tmp_path: Path) -> None:
     """Also who still waited for a turn."""
-    async with scene(tmp_path) as here:
+    async with agent_scene(tmp_path) as scene:
         for count, (control, why) in enumerate(
-            ((here.alice.admin.restart, "restarted"), (here.alice.admin.clear, "cleared"))
+            ((scene.alice.admin.restart, "restarted"), (scene.alice.admin.clear, "cleared"))
         ):
-            here.model.hold = asyncio.Event()
-            ids = [(await here.alice.chat(text, to="agent")).id for text in ("one", "two")]
-            await until(lambda count=count: len(here.model.asked) == count + 1 and here.waiting == 1)  # type: ignore[misc]
+            scene.model.hold = asyncio.Event()
+            ids = [(await scene.alice.chat(text, to="agent")).id for text in ("one", "two")]
+            await until(lambda count=count: len(scene.model.asked) == count + 1 and scene.waiting == 1)  # type: ignore[misc]
             await control("agent")
             for nth, id in enumerate(ids):
-                told = await here.received.wait(Scene.is_said, 2 * count + nth + 1)
-                assert (told.correlation_id, told.payload["text"]) == (
+                answer = await scene.received.wait(Scene.is_said, 2 * count + nth + 1)
+                assert (answer.correlation_id, answer.payload["text"]) == (
                     [id],
                     f"I stopped: I was {why}. Ask again.",
                 )
-            here.model.hold.set()
-            here.model.hold = None
+            scene.model.hold.set()
+            scene.model.hold = None
 
 
 async def test_an_answer_that_is_too_long_is_cut_and_says_so(tmp_path: Path) -> None:
     settings = AgentSettings(limits=AgentLimits(chat_chars=10))
-    async with scene(tmp_path, "0123456789abc", settings=settings) as here:
-        assert await here.answer("count") == "0123456789\n[… 3 more characters are not shown (chat_chars)]"
+    async with agent_scene(tmp_path, "0123456789abc", settings=settings) as scene:
+        assert await scene.answer("count") == "0123456789\n[… 3 more characters are not shown (chat_chars)]"

@@ -14,7 +14,7 @@ from moot.agent.agent_settings import Api, ModelSettings
 from moot.agent.model import Model
 from moot.agent.model_reply import ModelFailed, ModelReply
 from tests.agent.endpoint import Endpoint, Line, call, endpoint, events
-from tests.agent.test_agent import CAUTIOUS, scene
+from tests.agent.test_agent import CAUTIOUS, agent_scene
 from tests.agent.test_model import KEY, LIMITS
 
 SAID: dict[str, Any] = {
@@ -40,16 +40,16 @@ async def asked(
     api: Api, *script: Line, stream: bool = True, messages: list[dict[str, Any]] | None = None
 ) -> tuple[ModelReply, Endpoint, str]:
     """What the model says, what the endpoint was asked, and what could be followed meanwhile."""
-    heard: list[str] = []
+    received: list[str] = []
 
     async def hear(text: str) -> None:
-        heard.append(text)
+        received.append(text)
 
     async with endpoint(*script) as served:
         settings = ModelSettings(base_url=served.url, model="m", api_key=KEY, stream=stream, api=api)
         async with Model(settings, LIMITS) as model:
             reply = await model.complete(messages or [{"role": "user", "content": "hi"}], TOOLS, hear)
-            return reply, served, "".join(heard)
+            return reply, served, "".join(received)
 
 
 # The local endpoint is right: the SDKs understand it
@@ -123,12 +123,12 @@ def conversation(reply: ModelReply) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("stream", [True, False])
 async def test_text_reasoning_calls_and_counts_come(api: Api, stream: bool) -> None:
-    reply, served, heard = await asked(api, SAID, stream=stream)
+    reply, served, received = await asked(api, SAID, stream=stream)
     assert (reply.text, reply.reasoning) == (SAID["text"], SAID["thoughts"])
     assert [(each.name, json.loads(each.arguments)) for each in reply.calls] == SAID["calls"]
     assert len({each.id for each in reply.calls}) == 3
     assert (reply.prompt_tokens, reply.completion_tokens) == (11, 7)
-    assert heard.startswith("Hm, let me think.")
+    assert received.startswith("Hm, let me think.")
     header = "x-api-key" if api == "anthropic" else "authorization"
     assert KEY in served.headers[0][header]
 
@@ -217,18 +217,18 @@ async def test_an_endpoint_of_another_api_is_a_clear_failure(api: Api) -> None:
 async def test_a_key_that_is_repeated_is_withheld_with_every_api(api: Api) -> None:
     line = {"thoughts": f"It is {KEY}.", "text": f"Take {KEY}.", "calls": [("add", {"key": KEY})]}
     for stream in (True, False):
-        reply, _, heard = await asked(api, line, stream=stream)
-        assert KEY not in f"{reply.text} {reply.reasoning} {reply.calls} {heard}"
+        reply, _, received = await asked(api, line, stream=stream)
+        assert KEY not in f"{reply.text} {reply.reasoning} {reply.calls} {received}"
         assert json.loads(reply.calls[0].arguments) == {"key": "[key withheld]"}
 
 
 @pytest.mark.parametrize("api", APIS)
 async def test_an_agent_calls_proposes_and_answers_with_every_api(tmp_path: Path, api: Api) -> None:
-    async with scene(tmp_path, call("add", a=1, b=2), "Three.", rights=CAUTIOUS, api=api) as here:
-        sent = await here.alice.chat("add 1 and 2", to="agent")
-        proposal = await here.received.wait("mcp/proposal")
+    async with agent_scene(tmp_path, call("add", a=1, b=2), "Three.", rights=CAUTIOUS, api=api) as scene:
+        sent = await scene.alice.chat("add 1 and 2", to="agent")
+        proposal = await scene.received.wait("mcp/proposal")
         assert proposal.payload["params"] == {"name": "add", "arguments": {"a": 1, "b": 2}}
-        await here.alice.approve(proposal.id)
-        said = await here.received.wait(lambda e: e.kind == "chat" and sent.id in e.correlation_id)
-        assert said.payload["text"] == "Three."
-        assert "(approved by alice)\\n3" in json.dumps(here.model.asked[1])
+        await scene.alice.approve(proposal.id)
+        answer = await scene.received.wait(lambda e: e.kind == "chat" and sent.id in e.correlation_id)
+        assert answer.payload["text"] == "Three."
+        assert "(approved by alice)\\n3" in json.dumps(scene.model.asked[1])

@@ -24,15 +24,15 @@ def _pieces(text: str, size: int = 5) -> list[str]:
 # Anthropic
 
 
-def write_message(said: Said, stream: bool) -> Response:
+def write_message(answer: Said, stream: bool) -> Response:
     blocks: list[dict[str, Any]] = []
-    if said.get("thoughts"):
-        blocks.append({"type": "thinking", "thinking": said["thoughts"], "signature": "signed"})
-    if said.get("text"):
-        blocks.append({"type": "text", "text": said["text"], "citations": None})
-    for number, (name, arguments) in enumerate(said.get("calls") or ()):
+    if answer.get("thoughts"):
+        blocks.append({"type": "thinking", "thinking": answer["thoughts"], "signature": "signed"})
+    if answer.get("text"):
+        blocks.append({"type": "text", "text": answer["text"], "citations": None})
+    for number, (name, arguments) in enumerate(answer.get("calls") or ()):
         blocks.append({"type": "tool_use", "id": f"toolu_{number}", "name": name, "input": arguments})
-    stop = said.get("stop") or ("tool_use" if said.get("calls") else "end_turn")
+    stop = answer.get("stop") or ("tool_use" if answer.get("calls") else "end_turn")
     message: dict[str, Any] = {
         "id": "msg_1",
         "type": "message",
@@ -75,24 +75,24 @@ def message_events(message: dict[str, Any]) -> Events:
 # OpenAI
 
 
-def write_response(said: Said, stream: bool) -> Response:
+def write_response(answer: Said, stream: bool) -> Response:
     items: list[dict[str, Any]] = []
-    if said.get("thoughts"):
-        summary = [{"type": "summary_text", "text": said["thoughts"]}]
+    if answer.get("thoughts"):
+        summary = [{"type": "summary_text", "text": answer["thoughts"]}]
         items.append({"type": "reasoning", "id": "rs_1", "summary": summary, "encrypted_content": "sealed"})
-    if said.get("text"):
-        content = [{"type": "output_text", "text": said["text"], "annotations": [], "logprobs": []}]
+    if answer.get("text"):
+        content = [{"type": "output_text", "text": answer["text"], "annotations": [], "logprobs": []}]
         message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
         items.append({**message, "content": content})
-    for number, (name, arguments) in enumerate(said.get("calls") or ()):
+    for number, (name, arguments) in enumerate(answer.get("calls") or ()):
         call = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "name": name}
         items.append({**call, "arguments": json.dumps(arguments), "status": "completed"})
     response: dict[str, Any] = {
         "id": "resp_1",
         "object": "response",
         "created_at": 1,
-        "status": "incomplete" if said.get("stop") else "completed",
-        "incomplete_details": {"reason": said["stop"]} if said.get("stop") else None,
+        "status": "incomplete" if answer.get("stop") else "completed",
+        "incomplete_details": {"reason": answer["stop"]} if answer.get("stop") else None,
         "error": None,
         "instructions": None,
         "metadata": {},

@@ -17,5 +17,5 @@ def lab(
     for name in ("MOOT_URL", "MOOT_SPACE", "MOOT_TOKEN", "MOOT_TOKEN_FILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
-    with space_with_members(tmp_path, capsys) as here:
-        yield here
+    with space_with_members(tmp_path, capsys) as members:
+        yield members

@@ -88,7 +88,7 @@ class SpaceWithMembers:
         """What a person types behind `moot`; the exit code."""
         return main([*words])
 
-    def told(self, *words: str) -> str:
+    def output_of(self, *words: str) -> str:
         """What a command that works prints."""
         self.capsys.readouterr()
         code = self.type(*words)
@@ -98,7 +98,7 @@ class SpaceWithMembers:
 
     def value(self, *words: str) -> Any:
         """What a command that works prints for machines."""
-        return json.loads(self.told(*words, "--json"))
+        return json.loads(self.output_of(*words, "--json"))
 
     def fails(self, *words: str) -> tuple[int, str]:
         """The exit code of one that does not work, and what it says."""

@@ -60,20 +60,20 @@ def test_each_client_gets_its_form_and_the_path_of_its_file(
     kind: dict[str, str],
     place: str,
 ) -> None:
-    told = ["--gateway", "http://localhost:8080", "--space", "lab", "--token-file", "bob.token"]
-    assert main(["mcp", *told, "--print-config", client]) == 0
-    said = capsys.readouterr()
-    entry = parsed(client, said.out)
+    answer = ["--gateway", "http://localhost:8080", "--space", "lab", "--token-file", "bob.token"]
+    assert main(["mcp", *answer, "--print-config", client]) == 0
+    output = capsys.readouterr()
+    entry = parsed(client, output.out)
     for name in path:
         # Nothing else is in it that would replace what the file has.
         assert list(entry) == [name]
         entry = entry[name]
     command, arguments = entry.pop("command"), entry.pop("args")
     assert Path(command).is_absolute()
-    assert arguments[arguments.index("mcp") :] == ["mcp", *told[:-1], str(folder / "bob.token")]
+    assert arguments[arguments.index("mcp") :] == ["mcp", *answer[:-1], str(folder / "bob.token")]
     assert entry == kind
-    assert place in said.err
-    assert TOKEN not in said.out + said.err
+    assert place in output.err
+    assert TOKEN not in output.out + output.err
 
 
 @pytest.mark.parametrize(
@@ -94,18 +94,18 @@ def test_over_http_the_token_is_named_and_never_printed(
     folder: Path, capsys: pytest.CaptureFixture[str], client: str, entry: dict[str, Any]
 ) -> None:
     assert main([*HTTP, client]) == 0
-    said = capsys.readouterr()
-    document = parsed(client, said.out)
+    output = capsys.readouterr()
+    document = parsed(client, output.out)
     section = next(key for key in document if key != "inputs")
     assert document[section] == {"moot": entry}
-    assert TOKEN not in said.out + said.err
+    assert TOKEN not in output.out + output.err
     # How the client gets it.
-    assert str(folder / "http.token") in said.err
+    assert str(folder / "http.token") in output.err
     if client == "vscode":
         (asked,) = document["inputs"]
         assert (asked["id"], asked["type"], asked["password"]) == ("moot-token", "promptString", True)
     else:
-        assert "export MOOT_MCP_TOKEN=" in said.err
+        assert "export MOOT_MCP_TOKEN=" in output.err
 
 
 @pytest.mark.usefixtures("folder")
@@ -114,10 +114,10 @@ def test_a_client_whose_file_would_hold_the_token_does_not_get_it(
     capsys: pytest.CaptureFixture[str], client: str, words: str
 ) -> None:
     assert main([*HTTP, client]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert words in said.err
-    assert TOKEN not in said.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert words in output.err
+    assert TOKEN not in output.err
 
 
 @pytest.mark.parametrize("path", ['/a b/"c"', "/back\\slash", "/ünïcödé/😀", "/control\x01\x7f\n"])

@@ -43,10 +43,10 @@ def outcome_of(lab: SpaceWithMembers, proposal: Proposal) -> Outcome:
 def test_proposals_made_before_one_came_are_listed_in_full(lab: SpaceWithMembers, host: JoinedSpace) -> None:
     agent = lab.join("agent")
     proposal = proposed(lab, agent)
-    told = lab.told("proposals")
-    assert told.startswith("ID        PROPOSER  TO    CALL              PROPOSED          STATUS\n")
-    assert f"\n{proposal.id[:8]}  agent     host  tools/call write  " in told
-    assert "    path: a.md\n    text: one\n          two\n" in told
+    answer = lab.output_of("proposals")
+    assert answer.startswith("ID        PROPOSER  TO    CALL              PROPOSED          STATUS\n")
+    assert f"\n{proposal.id[:8]}  agent     host  tools/call write  " in answer
+    assert "    path: a.md\n    text: one\n          two\n" in answer
     (row,) = lab.value("proposals")
     assert row["id"] == proposal.id
     assert row["params"] == {"name": "write", "arguments": {"path": "a.md", "text": "one\ntwo"}}
@@ -58,8 +58,8 @@ def test_approving_does_exactly_what_was_proposed_and_only_once(
 ) -> None:
     agent = lab.join("agent")
     proposal = proposed(lab, agent)
-    told = lab.told("approve", proposal.id[:8])
-    assert told == f"approved {proposal.id[:8]}; host answered:\na.md: 7\n"
+    answer = lab.output_of("approve", proposal.id[:8])
+    assert answer == f"approved {proposal.id[:8]}; host answered:\na.md: 7\n"
     outcome = outcome_of(lab, proposal)
     assert (outcome.how, outcome.by, outcome.text) == ("fulfilled", "alice", "a.md: 7")
     code, words = lab.fails("approve", proposal.id)
@@ -80,7 +80,7 @@ def test_an_approval_as_json_holds_the_whole_result(lab: SpaceWithMembers, host:
 def test_a_rejection_carries_its_reason_and_its_explanation(lab: SpaceWithMembers, host: JoinedSpace) -> None:
     agent = lab.join("agent")
     proposal = proposed(lab, agent)
-    lab.told("reject", proposal.id, "--reason", "unsafe", "--explain", "not on a Friday")
+    lab.output_of("reject", proposal.id, "--reason", "unsafe", "--explain", "not on a Friday")
     with pytest.raises(Rejected) as no:
         outcome_of(lab, proposal)
     assert (no.value.by, no.value.reason) == ("alice", "unsafe")
@@ -98,11 +98,11 @@ def test_where_two_have_to_agree_a_vote_alone_runs_nothing(lab: SpaceWithMembers
     proposal = proposed(lab, agent, "launch")
     code, words = lab.fails("approve", proposal.id)
     assert (code, f"`moot proposal vote {proposal.id[:8]}`" in words) == (3, True)
-    lab.told("proposal", "vote", proposal.id)
+    lab.output_of("proposal", "vote", proposal.id)
     assert lab.fails("approve", proposal.id)[0] == 3
-    lab.told("proposal", "vote", proposal.id, "--as", "bob")
-    assert "votes: alice, bob" in lab.told("proposals")
-    assert "lift-off" in lab.told("approve", proposal.id)
+    lab.output_of("proposal", "vote", proposal.id, "--as", "bob")
+    assert "votes: alice, bob" in lab.output_of("proposals")
+    assert "lift-off" in lab.output_of("approve", proposal.id)
 
 
 def test_one_takes_back_ones_own_proposal(lab: SpaceWithMembers, host: JoinedSpace) -> None:
@@ -113,7 +113,7 @@ def test_one_takes_back_ones_own_proposal(lab: SpaceWithMembers, host: JoinedSpa
     assert [row["id"] for row in lab.value("proposals")] == [id]
     code, words = lab.fails("proposal", "withdraw", id)
     assert (code, "a proposal of agent" in words) == (2, True)
-    lab.told("proposal", "withdraw", id, "--as", "agent")
+    lab.output_of("proposal", "withdraw", id, "--as", "agent")
     assert lab.value("proposals") == []
 
 
@@ -149,8 +149,8 @@ def test_what_is_settled_cannot_be_decided_again_and_it_is_said_by_whom(
 ) -> None:
     agent = lab.join("agent")
     done, gone = proposed(lab, agent), proposed(lab, agent)
-    lab.told("approve", done.id, "--as", "bob")
-    lab.told("proposal", "withdraw", gone.id, "--as", "agent")
+    lab.output_of("approve", done.id, "--as", "bob")
+    lab.output_of("proposal", "withdraw", gone.id, "--as", "agent")
     for command in (["approve"], ["reject"], ["proposal", "vote"]):
         code, words = lab.fails(*command, done.id)
         assert (code, "the proposal was already fulfilled by bob" in words) == (3, True)
@@ -165,11 +165,11 @@ def test_a_rejected_proposal_may_still_be_approved(lab: SpaceWithMembers, host: 
     id = lab.value("call", "--propose", "host", "write", "path=a", "text=b", "--no-wait", "--as", "agent")[
         "id"
     ]
-    lab.told("reject", id, "--as", "bob")
+    lab.output_of("reject", id, "--as", "bob")
     assert lab.value("proposals", "--as", "bob")[0]["waits_for_you"] is False
-    assert "rejected by you: others can still decide" in lab.told("proposals", "--as", "bob")
+    assert "rejected by you: others can still decide" in lab.output_of("proposals", "--as", "bob")
     assert lab.value("proposals")[0]["waits_for_you"] is True
-    assert "a: 1" in lab.told("approve", id)
+    assert "a: 1" in lab.output_of("approve", id)
 
 
 @pytest.mark.parametrize(
@@ -184,9 +184,9 @@ def test_a_rejected_proposal_may_still_be_approved(lab: SpaceWithMembers, host: 
 def test_somebody_who_is_not_here_is_not_waited_for(
     lab: SpaceWithMembers, host: JoinedSpace, words: tuple[str, ...]
 ) -> None:
-    code, said = lab.fails(*words)
+    code, output = lab.fails(*words)
     assert code == 2
-    assert "hots is not in the space. Did you mean host?" in said
+    assert "hots is not in the space. Did you mean host?" in output
 
 
 def test_a_call_without_the_right_waits_for_a_decision(lab: SpaceWithMembers, host: JoinedSpace) -> None:
@@ -197,8 +197,8 @@ def test_a_call_without_the_right_waits_for_a_decision(lab: SpaceWithMembers, ho
         await bob.approve(bob.proposals.open()[0])
 
     deciding = lab.begin(decide())
-    told = lab.told("call", "host", "write", "path=x", "text=y", "--as", "agent")
-    assert told == "bob approved it\nx: 1\n"
+    answer = lab.output_of("call", "host", "write", "path=x", "text=y", "--as", "agent")
+    assert answer == "bob approved it\nx: 1\n"
     deciding.result(HANG_SECONDS)
 
 
@@ -208,26 +208,26 @@ def test_a_call_that_waits_says_so_once_with_its_id_and_who_can_decide(
 ) -> None:
     """On stderr, while it waits: bob decides when he has read it. stdout is the result alone."""
     bob = lab.join("bob")
-    said: list[str] = []
+    answer: list[str] = []
 
     async def decide() -> None:
-        await until(lambda: bool(said))
+        await until(lambda: bool(answer))
         await bob.approve(bob.proposals.open()[0])
 
     def listen(line: str) -> None:
-        said.append(line)
+        answer.append(line)
 
     deciding = lab.begin(decide())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("moot.cli.client.operation_output.complain", listen)
-        printed = lab.told("call", "host", "write", "path=x", "text=y", "--as", "agent", *more)
+        printed = lab.output_of("call", "host", "write", "path=x", "text=y", "--as", "agent", *more)
     deciding.result(HANG_SECONDS)
     (id,) = [seen.id for seen in bob.proposals]
-    assert said[0] == f"moot: proposed as {id}; waiting for a decision"
-    assert "It can be approved by bob." in said[1]
-    assert f"/approvals/{id}, or in a shell with `moot approve {id}` or `moot reject {id}`." in said[1]
-    assert said[2] == "moot: Ctrl-C withdraws it."
-    assert len(said) == 3
+    assert answer[0] == f"moot: proposed as {id}; waiting for a decision"
+    assert "It can be approved by bob." in answer[1]
+    assert f"/approvals/{id}, or in a shell with `moot approve {id}` or `moot reject {id}`." in answer[1]
+    assert answer[2] == "moot: Ctrl-C withdraws it."
+    assert len(answer) == 3
     assert printed.startswith("{" if more else "bob approved it\n")
     assert "proposed as" not in printed
 

@@ -89,13 +89,13 @@ async def started(folder: Path, *command: str) -> AsyncIterator[Told]:
         stderr=asyncio.subprocess.PIPE,
         start_new_session=True,
     )
-    told = Told(process)
+    answer = Told(process)
     try:
-        yield told
+        yield answer
     finally:
         if process.returncode is None:
             process.kill()
-        await told.ended()
+        await answer.ended()
 
 
 @asynccontextmanager
@@ -150,14 +150,14 @@ async def test_a_bridge_whose_server_never_answers_says_so_and_ends_when_told(
     program = program_in(tmp_path, server)
     async with silent_gateway() as (url, _):
         options = ("--gateway", url, "--token-file", token_in(tmp_path), "--start-seconds", "3600")
-        async with started(tmp_path, *MOOT, "bridge", *options, "--", *program) as told:
-            await told.says("to answer initialize")
-            assert "still waiting for python" in told.text
-            assert "Ctrl-C to stop; its stderr:\n  | loading the model" in told.text
-            stop(told.process)
-            assert await told.ended() == 0
+        async with started(tmp_path, *MOOT, "bridge", *options, "--", *program) as output:
+            await output.says("to answer initialize")
+            assert "still waiting for python" in output.text
+            assert "Ctrl-C to stop; its stderr:\n  | loading the model" in output.text
+            stop(output.process)
+            assert await output.ended() == 0
     await wait_until_gone(int((tmp_path / "server.pid").read_text()))
-    assert "Traceback" not in told.text
+    assert "Traceback" not in output.text
 
 
 @pytest.mark.parametrize(
@@ -179,22 +179,22 @@ async def test_a_gateway_that_never_answers_keeps_nobody(
     """Without the signal it would be 1 or 5, after the time-out."""
     async with silent_gateway() as (url, came):
         where = ("--gateway", url, "--token-file", token_in(tmp_path))
-        async with started(tmp_path, *MOOT, *command, *where) as told:
+        async with started(tmp_path, *MOOT, *command, *where) as output:
             async with bounded():
                 await came.wait()
-            to_group(told.process)
-            assert await told.ended() == code
-    assert "Traceback" not in told.text
+            to_group(output.process)
+            assert await output.ended() == code
+    assert "Traceback" not in output.text
 
 
 async def test_mcp_without_a_gateway_waits_for_it_and_ends_when_asked(tmp_path: Path) -> None:
     """Its client does not start it again because the gateway was started later."""
     where = ("--gateway", "http://127.0.0.1:9", "--token-file", token_in(tmp_path))
-    async with started(tmp_path, *MOOT, "mcp", *where) as told:
-        await until(lambda: "Waiting for it" in told.text)
-        told.process.terminate()
-        assert await told.ended() == 0
-    assert "cannot be reached" in told.text
+    async with started(tmp_path, *MOOT, "mcp", *where) as output:
+        await until(lambda: "Waiting for it" in output.text)
+        output.process.terminate()
+        assert await output.ended() == 0
+    assert "cannot be reached" in output.text
 
 
 def command_of(folder: Path, body: str) -> tuple[str, ...]:
@@ -222,10 +222,10 @@ async def test_a_thread_that_cannot_be_joined_keeps_nobody(tmp_path: Path) -> No
         sys.exit(run_errand(command()))
         """,
     )
-    async with started(tmp_path, *program) as told:
-        await told.says("stuck")
-        politely(told.process)
-        assert await told.ended() == 128 + signal.SIGTERM
+    async with started(tmp_path, *program) as output:
+        await output.says("stuck")
+        politely(output.process)
+        assert await output.ended() == 128 + signal.SIGTERM
 
 
 async def test_a_second_signal_kills_what_the_first_did_not_end(tmp_path: Path) -> None:
@@ -259,19 +259,19 @@ async def test_a_second_signal_kills_what_the_first_did_not_end(tmp_path: Path) 
         sys.exit(run_service(command(), grace_seconds=None))
         """,
     )
-    async with started(tmp_path, *program) as told:
-        await told.says("up")
-        to_it_alone(told.process)
-        await told.says("stopping")
+    async with started(tmp_path, *program) as output:
+        await output.says("up")
+        to_it_alone(output.process)
+        await output.says("stopping")
 
         def has_ended() -> bool:
             # Again and again: within a quarter of a second of the first it is still the same wish.
-            if told.process.returncode is None:
-                to_it_alone(told.process)
-            return told.process.returncode is not None
+            if output.process.returncode is None:
+                to_it_alone(output.process)
+            return output.process.returncode is not None
 
         await until(has_ended)
-        assert await told.ended() == 128 + signal.SIGINT
+        assert await output.ended() == 128 + signal.SIGINT
     await wait_until_gone(int((tmp_path / "server.pid").read_text()))
 
 
@@ -290,10 +290,10 @@ async def test_what_does_not_end_in_its_time_is_ended(tmp_path: Path) -> None:
         sys.exit(run_service(command(), grace_seconds=0.1))
         """,
     )
-    async with started(tmp_path, *program) as told:
-        await told.says("up")
-        to_it_alone(told.process)
-        assert await told.ended() == 0
+    async with started(tmp_path, *program) as output:
+        await output.says("up")
+        to_it_alone(output.process)
+        assert await output.ended() == 0
 
 
 def test_one_key_press_that_arrives_twice_is_one() -> None:

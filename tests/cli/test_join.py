@@ -64,14 +64,14 @@ def test_a_script_is_carried_out_line_by_line(lab: SpaceWithMembers) -> None:
     offering_host(lab)
     agent = lab.join("agent")
     proposal = lab.do(agent.propose("host", "tools/call", {"name": "add", "arguments": {"a": 2, "b": 3}}))
-    said: list[str] = []
-    agent.on("chat")(lambda chat: said.append(chat.payload["text"]))
+    answer: list[str] = []
+    agent.on("chat")(lambda chat: answer.append(chat.payload["text"]))
     script = (
         "hello there\n/approve 1\n/to agent\njust you\n//not a command\n/nonsense\n/call host add a:=1 b:=1\n"
     )
     code, output = piped(lab, script)
     assert lab.do(proposal.outcome(HANG_SECONDS)).text == "5"
-    assert said == ["hello there", "just you", "/not a command"]
+    assert answer == ["hello there", "just you", "/not a command"]
     # What went wrong was told, and is the script's exit code.
     assert "! unknown command /nonsense: /help lists the commands" in output
     assert code == 1

@@ -43,17 +43,17 @@ def test_members_and_what_they_may(lab: SpaceWithMembers, host: JoinedSpace) -> 
     rows = {row["id"]: row for row in lab.value("members")}
     assert rows["alice"]["you"]
     assert rows["host"]["capabilities"] == [{"kind": "mcp/response"}, {"kind": "chat"}]
-    assert "\nhost         mcp/response, chat\n" in lab.told("members")
+    assert "\nhost         mcp/response, chat\n" in lab.output_of("members")
 
 
 def test_tools_of_everybody_or_of_one(lab: SpaceWithMembers, host: JoinedSpace) -> None:
-    assert "host    add   a, b       Add two numbers.\n" in lab.told("tools", "host")
+    assert "host    add   a, b       Add two numbers.\n" in lab.output_of("tools", "host")
     everybody = lab.value("tools", "--timeout", "0.5")
     assert [(tool["member"], tool["name"]) for tool in everybody] == [("host", "add"), ("host", "fail")]
 
 
 def test_a_tool_is_called_with_typed_arguments(lab: SpaceWithMembers, host: JoinedSpace) -> None:
-    assert lab.told("call", "host", "add", "a:=1", "b:=2") == "3\n"
+    assert lab.output_of("call", "host", "add", "a:=1", "b:=2") == "3\n"
     value = lab.value("call", "host", "add", '{"a": 2, "b": 3}')
     assert (value["how"], value["result"]["structuredContent"]) == ("direct", {"result": 5})
     assert lab.type("call", "host", "fail") == 1
@@ -85,8 +85,8 @@ def test_an_invitation_gives_a_token_that_works_and_a_file_for_it(
     assert {"kind": "chat"} in row["capabilities"]
     assert row["capabilities"][1]["payload"] == {"method": "tools/call", "params": {"name": "read_file"}}
     kept = tmp_path / "dave.token"
-    told = lab.told("member", "invite", "dave", "--token-out", str(kept))
-    assert kept.read_text().strip() not in told
+    answer = lab.output_of("member", "invite", "dave", "--token-out", str(kept))
+    assert kept.read_text().strip() not in answer
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert lab.value("members", "--gateway", lab.gateway.url, "--token-file", str(kept))
 
@@ -109,12 +109,12 @@ def test_a_grant_opens_a_tool_and_its_revocation_closes_it(lab: SpaceWithMembers
     call = ("call", "host", "add", "a:=1", "b:=1", "--direct", "--as", "agent")
     assert lab.fails(*call)[0] == 3
     grant = lab.value("member", "grant", "agent", "mcp/request:tools/call:add")["id"]
-    assert lab.told(*call) == "2\n"
-    lab.told("member", "revoke", "agent", "--grant", grant)
+    assert lab.output_of(*call) == "2\n"
+    lab.output_of("member", "revoke", "agent", "--grant", grant)
     assert lab.fails(*call)[0] == 3
-    lab.told("member", "grant", "agent", "mcp/request", "--reason", "trusted")
-    assert lab.told(*call) == "2\n"
-    lab.told("member", "revoke", "agent", "mcp/request")
+    lab.output_of("member", "grant", "agent", "mcp/request", "--reason", "trusted")
+    assert lab.output_of(*call) == "2\n"
+    lab.output_of("member", "revoke", "agent", "mcp/request")
     assert lab.fails(*call)[0] == 3
     code, words = lab.fails("member", "revoke", "agent")
     assert (code, "--grant ID" in words) == (2, True)
@@ -122,8 +122,8 @@ def test_a_grant_opens_a_tool_and_its_revocation_closes_it(lab: SpaceWithMembers
 
 def test_a_grant_for_one_use_or_a_time_ends_by_itself(lab: SpaceWithMembers, host: JoinedSpace) -> None:
     call = ("call", "host", "add", "a:=1", "b:=1", "--direct", "--as", "agent")
-    lab.told("member", "grant", "agent", "mcp/request:tools/call:add", "--uses", "1", "--for", "1h")
-    assert lab.told(*call) == "2\n"
+    lab.output_of("member", "grant", "agent", "mcp/request:tools/call:add", "--uses", "1", "--for", "1h")
+    assert lab.output_of(*call) == "2\n"
     assert lab.fails(*call)[0] == 3
     code, words = lab.fails("member", "grant", "agent", "mcp/request", "--for", "soon")
     assert (code, "90s, 15m, 1h or 7d" in words) == (2, True), words
@@ -132,7 +132,7 @@ def test_a_grant_for_one_use_or_a_time_ends_by_itself(lab: SpaceWithMembers, hos
 def test_a_grant_is_limited_to_a_part_of_the_web_or_a_folder(lab: SpaceWithMembers) -> None:
     agent = lab.join("agent")
     fetch = ("member", "grant", "agent", "mcp/request:tools/call:fetch")
-    lab.told(*fetch, "--below", "url=https://a.example/docs/", "--below", "path=notes/")
+    lab.output_of(*fetch, "--below", "url=https://a.example/docs/", "--below", "path=notes/")
 
     def may(url: str, path: str) -> bool:
         arguments: Json = {"url": url, "path": path}
@@ -142,7 +142,7 @@ def test_a_grant_is_limited_to_a_part_of_the_web_or_a_folder(lab: SpaceWithMembe
     assert not may("https://a.example.evil.net/docs/x", "notes/a")
     assert not may("https://a.example/docs/%2e%2e/x", "notes/a")
     assert not may("https://a.example/docs/x", "notes/../a")
-    for wrong, said in (
+    for wrong, answer in (
         ("url=https://a.example", "is not the beginning of an address"),
         ("url=javascript:alert(1)", "is not the beginning of an address"),
         ("url=javascript:alert(1)/", "is not the beginning of an address"),
@@ -151,7 +151,7 @@ def test_a_grant_is_limited_to_a_part_of_the_web_or_a_folder(lab: SpaceWithMembe
         ("notes/", "NAME=PLACE"),
     ):
         code, words = lab.fails(*fetch, "--below", wrong)
-        assert (code, said in words) == (2, True), words
+        assert (code, answer in words) == (2, True), words
     assert lab.fails("member", "grant", "agent", "chat", "--below", "path=notes/")[0] == 2
 
 
@@ -164,14 +164,14 @@ def test_a_revocation_that_removes_nothing_says_so_and_fails(lab: SpaceWithMembe
     )
     code, words = lab.fails("member", "revoke", "agent", "acme/thing")
     assert (code, words) == (1, "nothing was removed: no grant to agent is covered by this\n")
-    lab.told("member", "grant", "agent", "acme/thing")
+    lab.output_of("member", "grant", "agent", "acme/thing")
     assert lab.value("member", "revoke", "agent", "acme/*")["removed"] == [{"kind": "acme/thing"}]
 
 
 def test_rights_of_somebody_who_is_not_connected_are_revoked_unseen(lab: SpaceWithMembers) -> None:
-    lab.told("member", "grant", "agent", "acme/thing")
-    told = lab.told("member", "revoke", "agent", "acme/thing")
-    assert told == "agent holds nothing that this covers any more\n"
+    lab.output_of("member", "grant", "agent", "acme/thing")
+    answer = lab.output_of("member", "revoke", "agent", "acme/thing")
+    assert answer == "agent holds nothing that this covers any more\n"
     code, words = lab.fails("member", "revoke", "agent", "chat")
     assert (code, "still held from other sources: chat" in words) == (1, True)
 
@@ -205,7 +205,7 @@ def test_whoever_means_it_writes_it_as_json(lab: SpaceWithMembers) -> None:
 
 def test_the_name_in_a_capability_stands_where_its_method_has_it(lab: SpaceWithMembers) -> None:
     lab.join("agent")
-    lab.told("member", "grant", "agent", "mcp/request:resources/read:note://1")
+    lab.output_of("member", "grant", "agent", "mcp/request:resources/read:note://1")
     row = next(row for row in lab.value("members") if row["id"] == "agent")
     assert row["capabilities"][-1] == {
         "kind": "mcp/request",
@@ -234,9 +234,9 @@ def test_a_pause_of_no_time_and_a_name_that_is_taken_are_said_plainly(lab: Space
     ids=" ".join,
 )
 def test_nothing_is_claimed_about_nobody(lab: SpaceWithMembers, words: tuple[str, ...]) -> None:
-    code, said = lab.fails(*words)
+    code, output = lab.fails(*words)
     assert code == 3
-    assert "nobody" in said or "nosuch" in said
+    assert "nobody" in output or "nosuch" in output
 
 
 def test_nobody_grants_what_they_do_not_hold(lab: SpaceWithMembers) -> None:
@@ -246,29 +246,29 @@ def test_nobody_grants_what_they_do_not_hold(lab: SpaceWithMembers) -> None:
 
 def test_a_paused_member_is_held_back_until_it_is_resumed(lab: SpaceWithMembers, host: JoinedSpace) -> None:
     agent = lab.join("agent")
-    lab.told("member", "pause", "agent", "--reason", "wait", "--for", "60")
+    lab.output_of("member", "pause", "agent", "--reason", "wait", "--for", "60")
     lab.do(until(lambda: agent.paused is not None))
     assert lab.fails("send", "hello", "--as", "agent")[0] in (1, 3)
-    lab.told("member", "resume", "agent")
+    lab.output_of("member", "resume", "agent")
     lab.do(until(lambda: agent.paused is None))
-    lab.told("send", "hello", "--as", "agent")
+    lab.output_of("send", "hello", "--as", "agent")
 
 
 def test_controls_are_answered_by_the_member(lab: SpaceWithMembers) -> None:
     agent = lab.join("agent")
     assert "messages_in_context" in lab.value("member", "status", "agent")
-    assert "messages_in_context" in lab.told("member", "status", "agent", "tokens")
+    assert "messages_in_context" in lab.output_of("member", "status", "agent", "tokens")
     for action in ("clear", "restart"):
-        lab.told("member", "control", action, "agent")
-    lab.told("member", "control", "forget", "agent", "--newest", "--entries", "2")
-    lab.told("member", "control", "compact", "agent", "--target-tokens", "10")
-    lab.told("member", "control", "shutdown", "agent", "--reason", "done")
+        lab.output_of("member", "control", action, "agent")
+    lab.output_of("member", "control", "forget", "agent", "--newest", "--entries", "2")
+    lab.output_of("member", "control", "compact", "agent", "--target-tokens", "10")
+    lab.output_of("member", "control", "shutdown", "agent", "--reason", "done")
     lab.do(until(lambda: agent.close_reason is not None))
 
 
 def test_a_kicked_member_is_out_and_stays_out(lab: SpaceWithMembers) -> None:
     agent = lab.join("agent")
-    lab.told("member", "kick", "agent", "--reason", "enough")
+    lab.output_of("member", "kick", "agent", "--reason", "enough")
     ending = lab.do(agent.stay())
     assert ending.code != 1000
     assert lab.fails("members", "--as", "agent")[0] == 5

@@ -47,8 +47,13 @@ def test_a_participant_of_the_space_in_the_folder_joins_by_its_name() -> None:
 
 def test_a_token_file_is_used_for_the_gateway_named_or_for_that_of_the_folder(space_folder: Path) -> None:
     file = str(space_folder / "other.token")
-    told = member_settings_of(parse("--gateway", "http://h:1", "--token-file", file))
-    assert (told.url, told.space, told.token.reveal(), told.name) == ("http://h:1", "", "t-other", "other")
+    answer = member_settings_of(parse("--gateway", "http://h:1", "--token-file", file))
+    assert (answer.url, answer.space, answer.token.reveal(), answer.name) == (
+        "http://h:1",
+        "",
+        "t-other",
+        "other",
+    )
     here = member_settings_of(parse("--token-file", file))
     assert (here.url, here.space, here.token.reveal()) == ("http://127.0.0.1:8123", "lab", "t-other")
 
@@ -71,8 +76,8 @@ def test_nobody_else_is_taken_not_the_person_of_the_folder_nor_of_the_environmen
         assert main([*command]) == 2
         assert "say as whom it joins: --as NAME" in capsys.readouterr().err
     assert member_settings_of(parse("--as", "weather")).url == "http://127.0.0.1:8123"
-    told = parse("--gateway", "http://h:1", "--token-file", "other.token")
-    assert member_settings_of(told).space == ""
+    answer = parse("--gateway", "http://h:1", "--token-file", "other.token")
+    assert member_settings_of(answer).space == ""
 
 
 @pytest.mark.usefixtures("space_folder")

@@ -41,10 +41,10 @@ async def approve_and_lose_the_host(lab: SpaceWithMembers, bob: JoinedSpace, id:
 
 def test_an_absent_target_is_told_and_the_proposal_stays_on_the_list(lab: SpaceWithMembers) -> None:
     _, id = proposed(lab)
-    code, said = lab.fails("approve", id)
+    code, output = lab.fails("approve", id)
     assert code == 3
-    assert "host is not connected" in said
-    assert "stays open" in said
+    assert "host is not connected" in output
+    assert "stays open" in output
     (listed,) = lab.value("proposals")
     assert (listed["id"], listed["status"]) == (id, "pending")
     assert TargetAbsent.code == "target_absent"
@@ -54,24 +54,24 @@ def test_an_unknown_outcome_is_listed_until_a_person_settles_it(lab: SpaceWithMe
     bob = lab.join("bob")
     _, id = proposed(lab)
     lab.do(approve_and_lose_the_host(lab, bob, id))
-    shown = lab.told("proposals")
+    shown = lab.output_of("proposals")
     assert "outcome unknown" in shown
     assert "never runs again" in shown
     assert "failed" not in shown
     (listed,) = lab.value("proposals")
     assert (listed["status"], listed["outcome"]) == ("fulfilled", "unknown")
-    assert "unknown" in lab.told("proposal", "history", "--data", str(lab.folder / ".moot"))
-    code, said = lab.fails("approve", id)
+    assert "unknown" in lab.output_of("proposal", "history", "--data", str(lab.folder / ".moot"))
+    code, output = lab.fails("approve", id)
     assert code == 3
-    assert "not known" in said
+    assert "not known" in output
     settled = lab.value("proposal", "settle", id, "--outcome", "done", "--note", "the file is there")
     assert (settled["proposal_id"], settled["outcome"]) == (id, "done")
-    assert lab.told("proposals") == "no pending proposals\n"
-    history = lab.told("proposal", "history", "--json", "--data", str(lab.folder / ".moot"))
+    assert lab.output_of("proposals") == "no pending proposals\n"
+    history = lab.output_of("proposal", "history", "--json", "--data", str(lab.folder / ".moot"))
     assert '"outcome":"done"' in history
     assert '"settled_by":"alice"' in history
-    explained = lab.told("proposal", "explain", id, "--data", str(lab.folder / ".moot"))
+    explained = lab.output_of("proposal", "explain", id, "--data", str(lab.folder / ".moot"))
     assert "alice says it is done (the file is there)" in explained
-    code, said = lab.fails("proposal", "settle", id, "--outcome", "failed")
+    code, output = lab.fails("proposal", "settle", id, "--outcome", "failed")
     assert code == 3
-    assert "done already" in said
+    assert "done already" in output

@@ -152,8 +152,8 @@ def run_into_closed(words: tuple[str, ...], folder: Path, **environ: str) -> End
 
 def _check_full(ended: Ended, words: tuple[str, ...]) -> None:
     assert ended.code == 1
-    said = f"{words[0]}: the output cannot be written: No space left on device"
-    assert [line[: len(said)] for line in ended.err.splitlines() if "output" in line] == [said]
+    answer = f"{words[0]}: the output cannot be written: No space left on device"
+    assert [line[: len(answer)] for line in ended.err.splitlines() if "output" in line] == [answer]
 
 
 def test_closed_standard_streams_are_never_a_file_of_ours(lab: Path) -> None:

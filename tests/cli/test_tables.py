@@ -136,9 +136,9 @@ def test_fields_of_all_commands_are_spelled_alike(lab: SpaceWithMembers) -> None
 
 @pytest.mark.usefixtures("host")
 def test_lists_for_people_have_headings(lab: SpaceWithMembers) -> None:
-    assert lab.told("members").splitlines()[0] == "NAME         PERMISSIONS"
-    assert lab.told("tools", "host").splitlines() == [
+    assert lab.output_of("members").splitlines()[0] == "NAME         PERMISSIONS"
+    assert lab.output_of("tools", "host").splitlines() == [
         "MEMBER  TOOL  ARGUMENTS  DESCRIPTION",
         "host    add   a, b       Add two numbers.",
     ]
-    assert lab.told("proposals") == "no pending proposals\n"
+    assert lab.output_of("proposals") == "no pending proposals\n"

@@ -36,8 +36,8 @@ def lab(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[SpaceWithMembers]:
     monkeypatch.chdir(tmp_path)
-    with space_with_members(tmp_path, capsys, SPACE) as here:
-        yield here
+    with space_with_members(tmp_path, capsys, SPACE) as members:
+        yield members
 
 
 @dataclass
@@ -74,7 +74,7 @@ async def _decide(agent: JoinedSpace, alice: JoinedSpace, files: JoinedSpace) ->
 
 
 @pytest.fixture
-def office(lab: SpaceWithMembers) -> SpaceWithApprover:
+def approver_space(lab: SpaceWithMembers) -> SpaceWithApprover:
     return SpaceWithApprover(lab, lab.stay(_approver(lab)))
 
 
@@ -95,12 +95,12 @@ async def _approver(lab: SpaceWithMembers) -> AsyncIterator[Approver]:
 
 def test_without_an_approver_nothing_is_claimed(lab: SpaceWithMembers) -> None:
     for words in (["accept", "s-nosuch"], ["dismiss", "s-nosuch"], ["resume", "rule"], ["resume"], ["list"]):
-        code, said = lab.fails("rules", *words)
+        code, output = lab.fails("rules", *words)
         assert code == 1
-        assert "no member approver is here" in said
+        assert "no member approver is here" in output
     # The stop is sent all the same: whoever comes back obeys it.
-    code, said = lab.fails("rules", "stop")
-    assert (code, "not confirmed: the stop" in said, "comes back obeys it" in said) == (1, True, True)
+    code, output = lab.fails("rules", "stop")
+    assert (code, "not confirmed: the stop" in output, "comes back obeys it" in output) == (1, True, True)
 
 
 def test_a_stop_that_the_approver_does_not_confirm_is_not_claimed(
@@ -109,17 +109,19 @@ def test_a_stop_that_the_approver_does_not_confirm_is_not_claimed(
     monkeypatch.setattr("moot.tui.rule_commands.ANSWER_SECONDS", 0.2)
     # Connected, but it hears nothing: nobody knows whether rules still decide.
     lab.join("approver")
-    code, said = lab.fails("rules", "stop")
+    code, output = lab.fails("rules", "stop")
     assert code != 0
-    assert "not confirmed" in said
-    code, said = lab.fails("rules", "stop", "--json")
+    assert "not confirmed" in output
+    code, output = lab.fails("rules", "stop", "--json")
     assert code != 0
-    assert "not confirmed" in json.loads(said)["message"]
+    assert "not confirmed" in json.loads(output)["message"]
 
 
-def test_what_is_not_there_is_not_accepted_dismissed_stopped_or_lifted(office: SpaceWithApprover) -> None:
-    lab = office.lab
-    for words, said in (
+def test_what_is_not_there_is_not_accepted_dismissed_stopped_or_lifted(
+    approver_space: SpaceWithApprover,
+) -> None:
+    lab = approver_space.lab
+    for words, answer in (
         (["accept", "s-nosuch"], "there is no suggestion s-nosuch: nothing is suggested"),
         (["accept", "s-nosuch", "--grant"], "there is no suggestion s-nosuch"),
         (["dismiss", "s-nosuch"], "there is no suggestion s-nosuch: nothing is suggested"),
@@ -128,63 +130,70 @@ def test_what_is_not_there_is_not_accepted_dismissed_stopped_or_lifted(office: S
         (["resume", "nosuch"], "not resumed: there is no suspended rule nosuch"),
         (["resume"], "rules were not stopped"),
     ):
-        code, told = lab.fails("rules", *words)
+        code, output = lab.fails("rules", *words)
         # 2: found out before anything was said; 1: the approver said so.
-        assert (code, said in told) == (2 if said.startswith("there is no") else 1, True), (words, told)
+        assert (code, answer in output) == (2 if answer.startswith("there is no") else 1, True), (
+            words,
+            output,
+        )
 
 
-def test_the_switch_says_what_it_did(office: SpaceWithApprover) -> None:
-    lab = office.lab
-    told = lab.told("rules", "stop", "--about", "nosuch")
-    assert told.startswith("no rule is known behind nosuch, so all rules are stopped")
+def test_the_switch_says_what_it_did(approver_space: SpaceWithApprover) -> None:
+    lab = approver_space.lab
+    answer = lab.output_of("rules", "stop", "--about", "nosuch")
+    assert answer.startswith("no rule is known behind nosuch, so all rules are stopped")
     # Said twice, it is still true.
-    assert lab.told("rules", "stop").startswith("all rules are stopped")
-    assert lab.told("rules", "resume") == "rules decide again\n"
+    assert lab.output_of("rules", "stop").startswith("all rules are stopped")
+    assert lab.output_of("rules", "resume") == "rules decide again\n"
 
 
-def test_a_suggestion_is_named_by_its_beginning_and_becomes_a_rule_once(office: SpaceWithApprover) -> None:
-    lab, name = office.lab, office.suggested()
+def test_a_suggestion_is_named_by_its_beginning_and_becomes_a_rule_once(
+    approver_space: SpaceWithApprover,
+) -> None:
+    lab, name = approver_space.lab, approver_space.suggested()
     # Too little to be sure.
     assert f"there is {name}" in lab.fails("rules", "accept", name[:3])[1]
-    told = lab.told("rules", "accept", name[:-2])
-    (rule,) = office.book.rules
-    assert told == f"accepted {name}; rule {rule.name} decides from now on\n"
+    answer = lab.output_of("rules", "accept", name[:-2])
+    (rule,) = approver_space.book.rules
+    assert answer == f"accepted {name}; rule {rule.name} decides from now on\n"
     assert "nothing is suggested" in lab.fails("rules", "accept", name)[1]
-    assert lab.told("rules", "stop", rule.name) == f"rule {rule.name} is suspended\n"
-    assert lab.told("rules", "stop", rule.name) == f"rule {rule.name} is suspended\n"
-    assert lab.told("rules", "resume", rule.name) == f"rule {rule.name} decides again\n"
+    assert lab.output_of("rules", "stop", rule.name) == f"rule {rule.name} is suspended\n"
+    assert lab.output_of("rules", "stop", rule.name) == f"rule {rule.name} is suspended\n"
+    assert lab.output_of("rules", "resume", rule.name) == f"rule {rule.name} decides again\n"
 
 
-def test_what_a_rule_decided_is_shown_and_confirmed_up_to_what_was_shown(office: SpaceWithApprover) -> None:
-    lab, name = office.lab, office.suggested()
-    lab.told("rules", "accept", name)
-    (rule,) = office.book.rules
-    assert lab.told("rules", "review") == "there is nothing to review\n"
-    reviews = office.approver.reviews
+def test_what_a_rule_decided_is_shown_and_confirmed_up_to_what_was_shown(
+    approver_space: SpaceWithApprover,
+) -> None:
+    lab, name = approver_space.lab, approver_space.suggested()
+    lab.output_of("rules", "accept", name)
+    (rule,) = approver_space.book.rules
+    assert lab.output_of("rules", "review") == "there is nothing to review\n"
+    reviews = approver_space.approver.reviews
     for id in ("p-1", "p-2", "p-3"):
         reviews.note(rule, id, 0.0)
-    told = lab.told("rules", "review", rule.name)
-    assert [line.split()[0] for line in told.splitlines() if line.startswith("p-")] == ["p-1", "p-2", "p-3"]
-    assert f"moot rules review {rule.name} --confirm p-3" in told
+    answer = lab.output_of("rules", "review", rule.name)
+    assert [line.split()[0] for line in answer.splitlines() if line.startswith("p-")] == ["p-1", "p-2", "p-3"]
+    assert f"moot rules review {rule.name} --confirm p-3" in answer
     assert "p-4 does not wait for a review" in lab.fails("rules", "review", "--confirm", "p-4")[1]
     # Decided since it was shown: the person has not seen it.
     reviews.note(rule, "p-9", 0.0)
-    assert lab.told("rules", "review", "--confirm", "p-3") == "reviewed 3 decisions\n"
+    assert lab.output_of("rules", "review", "--confirm", "p-3") == "reviewed 3 decisions\n"
     assert reviews.unreviewed(rule.name) == ("p-9",)
 
 
-def test_suggestions_are_a_table_with_what_speaks_for_each_below(office: SpaceWithApprover) -> None:
-    assert office.lab.told("rules", "suggestions") == "nothing is suggested\n"
-    name = office.suggested()
-    headings, row, *details = office.lab.told("rules", "suggestions").splitlines()
+def test_suggestions_are_a_table_with_what_speaks_for_each_below(approver_space: SpaceWithApprover) -> None:
+    assert approver_space.lab.output_of("rules", "suggestions") == "nothing is suggested\n"
+    name = approver_space.suggested()
+    headings, row, *details = approver_space.lab.output_of("rules", "suggestions").splitlines()
     assert headings.split() == ["SUGGESTION", "RULE"]
     assert row.startswith(f"{name}  ")
     assert details
     assert all(line.startswith("    ") for line in details)
 
 
-def test_a_dismissed_suggestion_is_gone(office: SpaceWithApprover) -> None:
-    lab, name = office.lab, office.suggested()
-    assert lab.told("rules", "dismiss", name) == f"dismissed {name}\n"
+def test_a_dismissed_suggestion_is_gone(approver_space: SpaceWithApprover) -> None:
+    lab, name = approver_space.lab, approver_space.suggested()
+    assert lab.output_of("rules", "dismiss", name) == f"dismissed {name}\n"
     assert "there is no suggestion" in lab.fails("rules", "dismiss", name)[1]
-    assert not office.book.suggestions
+    assert not approver_space.book.suggestions

@@ -70,7 +70,7 @@ class ClusterRounds:
         self.gateways: dict[str, Served] = {}
         self.shims: dict[str, FaultShim] = {}
         self.acknowledged: list[str] = []
-        self.heard: dict[str, list[str]] = {}
+        self.received: dict[str, list[str]] = {}
         self.frames: list[HeardFrame] = []
         self.revoked_at: dict[str, float] = {}
         self.executed: Counter[str] = Counter()
@@ -171,7 +171,7 @@ class ClusterRounds:
     async def listen(self, name: str) -> None:
         """Hear everything on one gateway, and come back when it is there again."""
         for number in itertools.count():
-            seen = self.heard.setdefault(f"tom at {name}, connection {number}", [])
+            seen = self.received.setdefault(f"tom at {name}, connection {number}", [])
             with suppress(OSError, Closed, websockets.WebSocketException):
                 client = await self.gateways[name].open("/ws?space=lab", token="t-tom")
                 while True:
@@ -226,7 +226,7 @@ class ClusterRounds:
         # Each may lack what happened while its gateway was away; the log's time puts them together.
         merged = sorted(itertools.chain(*journals.values()), key=lambda each: each["t"])
         order = list({each["id"]: each for each in merged if each["kind"] == "chat"})
-        histories = {"log": order} | self.heard
+        histories = {"log": order} | self.received
         for name, records in journals.items():
             histories[f"journal of {name}"] = [each["id"] for each in records if each["kind"] == "chat"]
         faults = faults_of(histories, self.acknowledged, whole="log")

@@ -54,7 +54,7 @@ async def test_who_is_revoked_while_its_gateway_is_cut_off_is_not_heard_any_more
         for client in (alice, carol):
             await client.fence()
             assert [each["payload"]["text"] for each in _envelopes(client, "chat")] == ["before"]
-            assert f"#{stream}#after" not in client.heard
+            assert f"#{stream}#after" not in client.received
 
 
 async def test_one_proposal_is_carried_out_once_whatever_both_sides_of_a_partition_decide(
@@ -150,7 +150,7 @@ async def _executions(
 
 
 def _envelopes(client: Client, kind: str) -> list[dict[str, Any]]:
-    return [each for each in client.heard if isinstance(each, dict) and each["kind"] == kind]
+    return [each for each in client.received if isinstance(each, dict) and each["kind"] == kind]
 
 
 def _nothing() -> None:

@@ -51,7 +51,7 @@ async def test_members_of_a_killed_gateway_leave_and_come_back_elsewhere(
         await until(lambda: not [each for each in host.space.state.roster.sessions if each.startswith("b.")])
         await again.leave()
         await alice.hear(lambda m: m["kind"] == "system/presence" and m["payload"]["event"] == "leave")
-        said = [m["payload"]["text"] for m in alice.heard if m["kind"] == "chat"]
+        said = [m["payload"]["text"] for m in alice.received if m["kind"] == "chat"]
         assert said == ["I am here", "back"]
 
 
@@ -90,7 +90,7 @@ async def test_a_gateway_without_its_log_delivers_nothing_and_lets_its_members_g
         await until(lambda: not node.is_stale)
         again = await a.join("alice")
         assert await again.refused("chat", {"text": "back"}) is None
-        assert not [m for m in again.heard if isinstance(m, dict) and m["payload"].get("text") == "lost"]
+        assert not [m for m in again.received if isinstance(m, dict) and m["payload"].get("text") == "lost"]
 
 
 async def test_a_gateway_starts_from_a_snapshot_and_has_the_same_state(start: StartGateway) -> None:

@@ -23,9 +23,9 @@ async def test_members_on_two_gateways_hear_each_other_in_one_order(start: Start
         await alice.fence()
         await bob.fence()
         await until(lambda: alice.kinds().count("chat") == bob.kinds().count("chat") == 40)
-        heard = [[m["id"] for m in each.heard if m["kind"] == "chat"] for each in (alice, bob)]
+        heard = [[m["id"] for m in each.received if m["kind"] == "chat"] for each in (alice, bob)]
         assert heard[0] == heard[1]
-        texts = [m["payload"]["text"] for m in alice.heard if m["kind"] == "chat"]
+        texts = [m["payload"]["text"] for m in alice.received if m["kind"] == "chat"]
         assert [text for text in texts if text[0] == "a"] == [f"a{number}" for number in range(20)]
 
 

@@ -122,11 +122,11 @@ def test_a_check_says_what_would_be_started_and_shows_no_argument(tmp_path: Path
             mcp_servers: {files: {command: npx, args: [hush]}, docs: {url: "http://hush"}}
     """
     lines = check(written(tmp_path, text), environ=NO_ENVIRONMENT)
-    told = "\n".join(lines)
-    assert "runs python3 (only when asked for)" in told
-    assert "bridges npx (by moot up)" in told
-    assert "bridges a URL (by moot up)" in told
-    assert "hush" not in told
+    output = "\n".join(lines)
+    assert "runs python3 (only when asked for)" in output
+    assert "bridges npx (by moot up)" in output
+    assert "bridges a URL (by moot up)" in output
+    assert "hush" not in output
 
 
 def test_a_server_says_how_to_sign_in(tmp_path: Path) -> None:

@@ -94,8 +94,8 @@ def test_a_capability_that_is_nearly_a_known_one_is_worth_a_look(
 ) -> None:
     """A warning and no more: kinds of one's own are allowed (D-08)."""
     path = written(tmp_path, f"spaces: {{lab: {{participants: {{you: {{capabilities: [{capability}]}}}}}}}}")
-    said = f"note: space lab: you: no known kind or method is called '{word}'; did you mean {meant}?"
-    assert [line for line in check(path, environ=NO_ENVIRONMENT) if line.startswith(said)]
+    answer = f"note: space lab: you: no known kind or method is called '{word}'; did you mean {meant}?"
+    assert [line for line in check(path, environ=NO_ENVIRONMENT) if line.startswith(answer)]
 
 
 @pytest.mark.parametrize(

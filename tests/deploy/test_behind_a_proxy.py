@@ -63,8 +63,8 @@ def test_the_console_signs_in_speaks_hears_and_comes_back(behind: Behind, watche
     page.get_by_placeholder("Write a message").fill("through the proxy")
     page.keyboard.press("Control+Enter")
     expect(page.get_by_role("log").get_by_text("through the proxy")).to_be_visible()
-    said = moot(behind, "second", "send", "I hear you")
-    assert said.returncode == 0, said.stderr
+    output = moot(behind, "second", "send", "I hear you")
+    assert output.returncode == 0, output.stderr
     expect(page.get_by_role("log").get_by_text("I hear you")).to_be_visible()
     # Tokens are kept for this path alone: another gateway may live beside it.
     assert page.evaluate("Object.keys(sessionStorage)") == ["moot.tokens /moot/"]
@@ -92,10 +92,10 @@ def test_the_sdk_talks_calls_and_catches_up(behind: Behind, loop: Loop) -> None:
         files.enter(behind.url, "lab", "t-files", tls=tls(behind))
         files.run(offer_tools)
         agent.enter(behind.url.replace("https", "wss"), "lab", "t-agent", tls=tls(behind))
-        heard: list[str] = []
-        agent.run(lambda space: _listen(space, heard))
+        received: list[str] = []
+        agent.run(lambda space: _listen(space, received))
         files.run(lambda space: space.chat("over TLS"))
-        assert gathered(heard, 1) == ["over TLS"]
+        assert gathered(received, 1) == ["over TLS"]
         # What was said before is fetched over HTTP, with the same trust and the same path.
         recalled = agent.run(lambda space: space.history())
         assert "over TLS" in [envelope.payload.get("text") for envelope in recalled]
@@ -104,10 +104,10 @@ def test_the_sdk_talks_calls_and_catches_up(behind: Behind, loop: Loop) -> None:
         agent.leave()
 
 
-def _listen(space: JoinedSpace, heard: list[str]) -> None:
+def _listen(space: JoinedSpace, received: list[str]) -> None:
     @space.on("chat")
     def note(envelope: Any) -> None:
-        heard.append(envelope.payload["text"])
+        received.append(envelope.payload["text"])
 
 
 def test_commands_send_and_tail_and_an_unknown_authority_is_told_plainly(behind: Behind) -> None:

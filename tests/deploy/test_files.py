@@ -65,14 +65,14 @@ def test_a_unit_starts_a_command_that_there_is_and_is_hardened(
 
 
 def test_the_image_runs_without_root_and_starts_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
-    said = dockerfile()
-    assert said["USER"] == "10001:10001"
-    assert yaml.safe_load(said["VOLUME"]) == ["/var/lib/moot"]
-    assert yaml.safe_load(said["ENTRYPOINT"]) == ["moot"]
-    arguments = yaml.safe_load(said["CMD"])
+    answer = dockerfile()
+    assert answer["USER"] == "10001:10001"
+    assert yaml.safe_load(answer["VOLUME"]) == ["/var/lib/moot"]
+    assert yaml.safe_load(answer["ENTRYPOINT"]) == ["moot"]
+    arguments = yaml.safe_load(answer["CMD"])
     assert arguments[arguments.index("--data") + 1] == "/var/lib/moot"
     assert understands(moot_command, arguments, capsys)
-    assert int(said["EXPOSE"]) == GatewayConfig().port
+    assert int(answer["EXPOSE"]) == GatewayConfig().port
     text = (ROOT / "Dockerfile").read_text("utf-8")
     compiled = re.search(r'python -c "(.+)"', text)
     assert compiled is not None
@@ -107,12 +107,12 @@ def test_the_health_check_asks_the_gateway_whether_it_is_ready(tmp_path: Path, l
     try:
         assert ask(gateway.port) == (0, '{"status":"ready"}\n')
         gateway.gateway.readiness.phase = "starting"
-        code, said = ask(gateway.port)
-        assert (code, '"status":"starting"' in said) == (1, True)
+        code, output = ask(gateway.port)
+        assert (code, '"status":"starting"' in output) == (1, True)
     finally:
         gateway.stop()
-    code, said = ask(gateway.port)
-    assert (code, said.startswith(f"no answer on port {gateway.port}")) == (1, True)
+    code, output = ask(gateway.port)
+    assert (code, output.startswith(f"no answer on port {gateway.port}")) == (1, True)
 
 
 def ask(port: int) -> tuple[int, str]:

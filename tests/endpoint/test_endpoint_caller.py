@@ -444,7 +444,7 @@ async def test_a_revoked_endpoint_is_neither_asked_nor_believed(tmp_path: Path) 
 
 async def test_errors_of_strangers_are_read_within_bounds(tmp_path: Path) -> None:
     async with relay_in(tmp_path) as relay, caller_and_endpoint(relay.url) as d:
-        told: list[Json] = [
+        report: list[Json] = [
             {"code": "RATE_LIMITED", "message": "later", "retry_after": 2.5},
             {"code": "RATE_LIMITED", "message": "later", "retry_after": -1},
             {"code": "X" * 500, "message": "\x1b[2J token=abcdefghijkl " + "y" * 9_000},
@@ -452,7 +452,7 @@ async def test_errors_of_strangers_are_read_within_bounds(tmp_path: Path) -> Non
             ["no", "object"],
         ]
         faults: list[Fault] = []
-        for payload in told:
+        for payload in report:
 
             async def answer(request: DirectedEvent, _kind: str, _payload: Json, say: Json = payload) -> None:
                 await d.far.relays.publish(reply(BOB, request, "xp.error", say, now=time.time()))

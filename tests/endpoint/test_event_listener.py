@@ -90,13 +90,13 @@ async def test_an_event_that_a_relay_tells_again_after_a_restart_is_not_acted_on
     async def lives_once(url: str) -> Outcome:
         """An endpoint that starts, takes one event through all checks, and stops."""
         store = EventStore.open(tmp_path / "bob")
-        office = ReceivingEndpoint()
-        office.seen_ids = store.seen_ids  # type: ignore[assignment]
+        endpoint = ReceivingEndpoint()
+        endpoint.seen_ids = store.seen_ids  # type: ignore[assignment]
         async with RelayClient([url], BOB) as bob:
             subscription = bob.subscribe([{"recipients": [BOB.key.text]}])
             async with bounded():
                 raw = await anext(subscription)
-        outcome = office.receiver.receive(raw, time.time())
+        outcome = endpoint.receiver.receive(raw, time.time())
         await store.seen_ids.wait_committed()
         await store.close()
         return outcome

@@ -32,7 +32,7 @@ QUICK = RelayClientSettings(
 )
 
 
-async def heard(subscription: RelaySubscription, count: int) -> list[str]:
+async def received_ids(subscription: RelaySubscription, count: int) -> list[str]:
     found = []
     async with bounded():
         async for raw in subscription:
@@ -46,7 +46,7 @@ async def nothing_more(subscription: RelaySubscription, alice: RelayClient) -> N
     """The next event that is sent is the next that is heard."""
     last = event()
     await alice.publish(last)
-    assert await heard(subscription, 1) == [last.event.id]
+    assert await received_ids(subscription, 1) == [last.event.id]
 
 
 async def test_a_published_event_has_an_ok_and_reaches_its_listener(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ async def test_a_published_event_has_an_ok_and_reaches_its_listener(tmp_path: Pa
         subscription = bob.subscribe(BOBS)
         await subscription.wait_stored()
         await alice.publish(late)
-        assert await heard(subscription, 2) == [early.event.id, late.event.id]
+        assert await received_ids(subscription, 2) == [early.event.id, late.event.id]
         # To publish it again is no news to anybody.
         assert await alice.publish(late) == relay.url
         await nothing_more(subscription, alice)
@@ -121,7 +121,7 @@ async def test_nothing_is_lost_or_doubled_when_a_relay_restarts_again_and_again(
     sent = [event(correlation_id=f"c-{number}") for number in range(150)]
     async with RelayClient([url], ALICE, QUICK) as alice, RelayClient([url], BOB, QUICK) as bob:
         subscription = bob.subscribe(BOBS)
-        listening = asyncio.create_task(heard(subscription, len(sent)))
+        listening = asyncio.create_task(received_ids(subscription, len(sent)))
 
         published: list[object] = []
 
@@ -176,7 +176,7 @@ async def test_a_relay_that_drops_delays_reorders_and_repeats_loses_nothing_and_
         ):
             subscription = bob.subscribe(BOBS)
             sent = [event() for _ in range(40)]
-            listening = asyncio.create_task(heard(subscription, len(sent)))
+            listening = asyncio.create_task(received_ids(subscription, len(sent)))
             for start in range(0, len(sent), 8):
                 await asyncio.gather(*(alice.publish(one) for one in sent[start : start + 8]))
             # Whatever was acknowledged is there.
@@ -240,7 +240,7 @@ async def test_a_listener_that_is_slow_holds_a_bounded_queue_and_still_hears_all
         assert len(subscription._queue) < 40
         # The other connection still works: nobody waits for an OK behind unread events.
         await bob.publish(announce(BOB))
-        assert sorted(await heard(subscription, len(sent))) == sorted(one.event.id for one in sent)
+        assert sorted(await received_ids(subscription, len(sent))) == sorted(one.event.id for one in sent)
         await nothing_more(subscription, alice)
 
 

@@ -19,10 +19,10 @@ def run_conformance_command(runs: int, seed: int) -> str:
     left = len(all_vectors()) - count
     with tempfile.TemporaryDirectory() as folder, serve_spaces(Path(folder)) as served:
         for _ in range(runs):
-            told = io.StringIO()
-            with redirect_stdout(told):
+            answer = io.StringIO()
+            with redirect_stdout(answer):
                 code = served.run()
-            assert code == 0, told.getvalue()
+            assert code == 0, answer.getvalue()
             end = f"vectors: {count} passed, 0 failed, {left} not runnable\n"
-            assert told.getvalue().endswith(end), told.getvalue()
+            assert answer.getvalue().endswith(end), answer.getvalue()
     return f"{count} vectors over WebSockets on a gateway process, {runs} times"

@@ -124,7 +124,7 @@ class Crashes:
             pass
         finally:
             if self.strict:
-                self.acknowledged |= {each["id"] for each in bob.heard if each["from"] == "alice"}
+                self.acknowledged |= {each["id"] for each in bob.received if each["from"] == "alice"}
 
     async def _hear(self, bob: Client, id: str) -> None:
         await bob.hear(lambda each: each["id"] == id)

@@ -124,8 +124,8 @@ async def _set_clock_often(folder: Path, count: int, drawn: random.Random) -> No
             since = (await gateway.poll("alice"))["next"]
             set_clock(shim, drawn.uniform(-1_000, 1_000) * HOUR)
             assert await alice.refused("chat", {"text": "x"}, id=f"c{number}") is None
-            heard = [each["id"] for each in (await gateway.poll("alice", since=since))["messages"]]
-            assert heard == [f"c{number}"], heard
+            received = [each["id"] for each in (await gateway.poll("alice", since=since))["messages"]]
+            assert received == [f"c{number}"], received
             before, left = left, await retry_after(agent)
             assert 0 < left <= before
         assert await alice.refused("mcp/request", CALL, to=["tool"], about=["p1"]) == "target_absent"

@@ -45,9 +45,9 @@ async def history(folder: Path, seed: int) -> Path:
         journal={"segment_bytes": rng.choice([2_000, 8_000, 1 << 20])},
         snapshot_records=rng.choice([5, 17, 1_000]),
     )
-    room = SocketlessGateway(write_config(folder, settings))
-    await room.open()
-    alice = room.join("alice")
+    gateway = SocketlessGateway(write_config(folder, settings))
+    await gateway.open()
+    alice = gateway.join("alice")
     kicked = rng.sample(NAMES, 3)
     for number in range(40):
         act, name = rng.randrange(6), rng.choice(NAMES)
@@ -58,25 +58,25 @@ async def history(folder: Path, seed: int) -> Path:
         elif act == 2 and kicked and number > 10:
             say(alice, "space/kick", {"participant_id": kicked.pop()})
         elif act == 3:
-            if room.host.space.state.roster.resolve(name) is not None:
+            if gateway.host.space.state.roster.resolve(name) is not None:
                 narrowed = read_capabilities([{"kind": "mcp/request"}])
-                await room.host.rights.change_capabilities(name, (), narrowed, "root")
+                await gateway.host.rights.change_capabilities(name, (), narrowed, "root")
         else:
             say(alice, "chat", {"text": "x" * rng.randrange(300)})
         if rng.random() < 0.4:
-            await room.rest()
-    await room.rest()
-    await room.durable()
+            await gateway.rest()
+    await gateway.rest()
+    await gateway.durable()
     if rng.random() < 0.5:
         # As a kill leaves it: no snapshot at the end.
-        await until(lambda: not room.host.journaled.snapshots.is_marking)
+        await until(lambda: not gateway.host.journaled.snapshots.is_marking)
         shutil.copytree(folder, folder.with_name("killed"))
-        await room.close()
+        await gateway.close()
         shutil.rmtree(folder)
         folder.with_name("killed").rename(folder)
     else:
-        await room.close()
-    return room.file
+        await gateway.close()
+    return gateway.file
 
 
 def rights_of(space: Space) -> dict[str, set[str]]:
@@ -194,11 +194,11 @@ async def lose_files(folder: Path, rounds: int, seed: int) -> dict[str, int]:
     return outcomes
 
 
-async def check_repair(file: Path, said: str, known: dict[str, set[str]], what: str) -> None:
+async def check_repair(file: Path, answer: str, known: dict[str, set[str]], what: str) -> None:
     """What was refused can be repaired, and gives back nothing that any file knows to be gone."""
-    assert "moot journal repair" in said or "move it away" in said, said
+    assert "moot journal repair" in answer or "move it away" in answer, answer
     plan = plan_repair(file.parent / "data", "lab")
-    assert plan.problems, f"{what}: {said}"
+    assert plan.problems, f"{what}: {answer}"
     carry_out_repair(plan)
     check_not_wider(await start(file), known, what)
     assert verify(file.parent / "data" / "spaces" / "lab" / "journal").ok

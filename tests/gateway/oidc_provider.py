@@ -75,19 +75,19 @@ class Provider:
         **claims: Any,
     ) -> str:
         now = time.time()
-        said = {"iss": self.issuer, "sub": sub, "aud": AUDIENCE, "iat": int(now), "exp": now + seconds}
-        said |= {"preferred_username": sub.removeprefix("u-"), "client_id": "console"} | claims
+        answer = {"iss": self.issuer, "sub": sub, "aud": AUDIENCE, "iat": int(now), "exp": now + seconds}
+        answer |= {"preferred_username": sub.removeprefix("u-"), "client_id": "console"} | claims
         key = key or self.keys[0]
         head = {"typ": "at+jwt", "kid": key.kid} | (header or {})
-        kept = {name: value for name, value in said.items() if name not in without}
+        kept = {name: value for name, value in answer.items() if name not in without}
         return jwt.encode(kept, key.private, algorithm="ES256", headers=head)
 
     def logout_token(self, **claims: Any) -> str:
         event: Json = {"http://schemas.openid.net/event/backchannel-logout": {}}
         now = int(time.time())
-        said = {"iss": self.issuer, "aud": "console", "iat": now, "exp": now + 60, "events": event} | claims
+        answer = {"iss": self.issuer, "aud": "console", "iat": now, "exp": now + 60, "events": event} | claims
         head = {"typ": "logout+jwt", "kid": self.keys[0].kid}
-        return jwt.encode(said, self.keys[0].private, algorithm="ES256", headers=head)
+        return jwt.encode(answer, self.keys[0].private, algorithm="ES256", headers=head)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

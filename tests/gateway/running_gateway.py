@@ -73,7 +73,7 @@ class Client:
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
-        self.heard: list[Any] = []
+        self.received: list[Any] = []
         self._news = asyncio.Condition()
         self._next = 0
         self._reader = asyncio.create_task(self._read())
@@ -84,7 +84,7 @@ class Client:
                 message = await self.socket.recv()
                 is_frame = isinstance(message, bytes) or message.startswith("#")
                 async with self._news:
-                    self.heard.append(message if is_frame else json.loads(message))
+                    self.received.append(message if is_frame else json.loads(message))
                     self._news.notify_all()
         except websockets.ConnectionClosed:
             async with self._news:
@@ -108,9 +108,9 @@ class Client:
         **more: Json,
     ) -> str:
         """Send an envelope; returns its id."""
-        said = fields(kind, payload, id=id, to=to, about=about) | more
-        await self.send(said)
-        return str(said["id"])
+        answer = fields(kind, payload, id=id, to=to, about=about) | more
+        await self.send(answer)
+        return str(answer["id"])
 
     async def ask(self, kind: str, payload: Json = None, **more: Any) -> dict[str, Any]:
         """Send an envelope and wait for what comes of it: its echo, or the answer about it."""
@@ -143,24 +143,26 @@ class Client:
     async def next(self) -> Any:
         """The next message, whatever it is; raises Closed when none will come."""
         async with bounded(), self._news:
-            await self._news.wait_for(lambda: self._next < len(self.heard) or self._reader.done())
-        if self._next == len(self.heard):
+            await self._news.wait_for(lambda: self._next < len(self.received) or self._reader.done())
+        if self._next == len(self.received):
             raise Closed(self.socket.close_code, self.socket.close_reason)
         self._next += 1
-        return self.heard[self._next - 1]
+        return self.received[self._next - 1]
 
     async def fence(self) -> list[Any]:
         """Everything that was heard since the last `fence` or `hear`, and nothing is left on its way."""
         id = fresh_id()
         # Refused whoever sends it and whatever they hold, so every member can ask.
-        dotted = any(isinstance(each, dict) and each["kind"] == "system.welcome" for each in self.heard[:1])
+        dotted = any(
+            isinstance(each, dict) and each["kind"] == "system.welcome" for each in self.received[:1]
+        )
         await self.send({"id": id, "kind": "system.fence" if dotted else "system/fence", "payload": {}})
         start = self._next
         await self.hear(lambda message: id in about_of(message))
-        return self.heard[start : self._next - 1]
+        return self.received[start : self._next - 1]
 
     def kinds(self) -> list[str]:
-        return [message["kind"] for message in self.heard if isinstance(message, dict)]
+        return [message["kind"] for message in self.received if isinstance(message, dict)]
 
     # Ending
 
@@ -185,12 +187,12 @@ def fields(
     about: Sequence[str] = (),
 ) -> dict[str, Json]:
     """An envelope as a client that leaves the rest to the gateway writes it."""
-    said: dict[str, Json] = {"id": id or fresh_id(), "kind": kind, "payload": payload or {}}
+    answer: dict[str, Json] = {"id": id or fresh_id(), "kind": kind, "payload": payload or {}}
     if to:
-        said["to"] = list(to)
+        answer["to"] = list(to)
     if about:
-        said["correlation_id"] = list(about)
-    return said
+        answer["correlation_id"] = list(about)
+    return answer
 
 
 def about_of(message: Mapping[str, Any]) -> list[str]:
@@ -339,9 +341,9 @@ async def running_gateway(
     async with AsyncExitStack() as stack:
         await running.start()
         stack.push_async_callback(running.stop)
-        room = LocalGateway(running, folder)
-        stack.push_async_callback(room.close)
-        yield room
+        server = LocalGateway(running, folder)
+        stack.push_async_callback(server.close)
+        yield server
 
 
 class SharedGateway:
@@ -350,7 +352,7 @@ class SharedGateway:
     def __init__(self, folder: Path, spaces: Mapping[str, Json], **gateway: Json) -> None:
         self._runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
         self._lab = running_gateway(folder, spaces=spaces, **gateway)
-        self.room = self._runner.run(self._lab.__aenter__())
+        self.gateway = self._runner.run(self._lab.__aenter__())
 
     def run_test(self, test: Coroutine[Any, Any, None]) -> None:
         """One test; whoever it let in has left when it is over."""
@@ -359,7 +361,7 @@ class SharedGateway:
             try:
                 await test
             finally:
-                await self.room.clear()
+                await self.gateway.clear()
 
         self._runner.run(run())
 
@@ -368,10 +370,10 @@ class SharedGateway:
         self._runner.close()
 
 
-async def healthy(room: GatewayUnderTest, status: str) -> None:
+async def healthy(gateway: GatewayUnderTest, status: str) -> None:
     """Wait until /health says so."""
 
     async def says_so() -> bool:
-        return bool((await room.http.get("/health")).json()["status"] == status)
+        return bool((await gateway.http.get("/health")).json()["status"] == status)
 
     await until_told(says_so)

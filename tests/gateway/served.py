@@ -44,7 +44,7 @@ class Served(GatewayUnderTest):
         async for line in self.process.stdout:
             self.lines.append(line.decode().rstrip())
 
-    async def said(self, text: str, start: int = 0) -> str:
+    async def wait_for_line(self, text: str, start: int = 0) -> str:
         """The first line of stdout from `start` on that holds this text."""
         return await until(lambda: next((line for line in self.lines[start:] if text in line), ""))
 
@@ -52,7 +52,7 @@ class Served(GatewayUnderTest):
         """SIGHUP; returns what the gateway says to it."""
         start = len(self.lines)
         self.process.send_signal(signal.SIGHUP)
-        return await self.said("reloaded", start)
+        return await self.wait_for_line("reloaded", start)
 
     async def end(self, number: int = signal.SIGTERM) -> tuple[int, float]:
         """Stop it with a signal; its exit code, and how long it took."""

@@ -21,7 +21,7 @@ class Mailbox:
     recipients: list[list[str]] = field(default_factory=list)
     messages: list[EmailMessage] = field(default_factory=list)
     logins: list[str] = field(default_factory=list)
-    heard: bytes = b""
+    received: bytes = b""
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     # With it, STARTTLS is offered.
     tls: ssl.SSLContext | None = None
@@ -34,7 +34,7 @@ class Mailbox:
 
         say("220 mail.test ready")
         while raw := await reader.readline():
-            self.heard += raw
+            self.received += raw
             line = raw.decode("utf-8", "replace").strip()
             word = line.upper().split(" ", 1)[0]
             if word == "EHLO":
@@ -62,7 +62,7 @@ class Mailbox:
             elif word == "DATA":
                 say("354 go on")
                 text = await reader.readuntil(b"\r\n.\r\n")
-                self.heard += text
+                self.received += text
                 self.recipients.append(recipients)
                 self.messages.append(message_from_bytes(text[:-5], policy=policy.default))
                 recipients = []

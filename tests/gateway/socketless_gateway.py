@@ -53,8 +53,8 @@ def encode(fields: Json) -> bytes:
 
 def members(sender: str, id: str, kind: str = "chat", payload: Json = None, **more: Json) -> dict[str, Json]:
     """A whole envelope; `more` adds members or puts others in their place."""
-    said = {"protocol": "mew/v0.4", "id": id, "ts": SECOND + ".123Z", "from": sender, "kind": kind}
-    return said | {"payload": {"text": f"this is {id}"} if payload is None else payload} | more
+    answer = {"protocol": "mew/v0.4", "id": id, "ts": SECOND + ".123Z", "from": sender, "kind": kind}
+    return answer | {"payload": {"text": f"this is {id}"} if payload is None else payload} | more
 
 
 def chat(sender: str, id: str, **more: Json) -> bytes:
@@ -344,13 +344,13 @@ class SocketlessGateway:
 
     def _history(self) -> Iterator[str]:
         history = self.host.delivery.history
-        numbers = {id(heard): number for number, heard in enumerate(history.entries)}
-        for heard in history.entries:
+        numbers = {id(received): number for number, received in enumerate(history.entries)}
+        for received in history.entries:
             # A notice is as long as the digits of a wait that it names.
-            size = heard.size if isinstance(heard.message, bytes) else ""
-            yield f"history {size} {encode_entry(heard, 'mew')!r} {encode_entry(heard, 'mcpx')!r}"
+            size = received.size if isinstance(received.message, bytes) else ""
+            yield f"history {size} {encode_entry(received, 'mew')!r} {encode_entry(received, 'mcpx')!r}"
         for name in self.host.space.state.roster.members:
-            polled = [numbers[id(heard)] for heard in history.since(history.visible_since(name), name)]
+            polled = [numbers[id(received)] for received in history.since(history.visible_since(name), name)]
             yield f"polled by {name} {polled}"
 
     def _frames(self) -> Iterator[str]:

@@ -21,9 +21,9 @@ from tests.gateway.running_gateway import (
 CHAT = {"kind": "chat"}
 
 
-async def guest(room: LocalGateway, space: str = "lab") -> tuple[int | None, list[Json]]:
+async def guest(gateway: LocalGateway, space: str = "lab") -> tuple[int | None, list[Json]]:
     """Somebody without a token: how their connection stands after joining, and what they hold."""
-    client = await room.open("/")
+    client = await gateway.open("/")
     await client.send({"type": "join", "space": space})
     first = await client.next()
     if first["kind"] == "system/error":
@@ -40,14 +40,14 @@ async def test_guests_come_into_public_spaces_and_nowhere_else(tmp_path: Path) -
         "closed": space_settings(people),
         "listed": space_settings(people, access="restricted"),
     }
-    async with running_gateway(tmp_path, spaces=spaces) as room:
-        assert await guest(room, "open") == (None, [CHAT])
+    async with running_gateway(tmp_path, spaces=spaces) as gateway:
+        assert await guest(gateway, "open") == (None, [CHAT])
         for space in ("closed", "listed", "nowhere"):
-            assert await guest(room, space) == (1008, [])
+            assert await guest(gateway, space) == (1008, [])
         for space in spaces:
             # A wrong token is no guest, and HTTP always wants one.
-            assert await room.status(f"/ws?space={space}", token="wrong") == 401
-            answer = await room.http.get("/participants/guest-1/messages", params={"space": space})
+            assert await gateway.status(f"/ws?space={space}", token="wrong") == 401
+            answer = await gateway.http.get("/participants/guest-1/messages", params={"space": space})
             assert answer.status_code == 401
 
 
@@ -55,9 +55,9 @@ async def test_guests_have_names_of_their_own_the_rights_of_guests_and_lose_gran
     """D-17: what was granted to a guest ends with its connection."""
     people = participants(alice=["*"])
     rules: Json = {"access": "public", "anonymous": ["chat", "mcp/proposal"]}
-    async with running_gateway(tmp_path, people, rules=rules) as room:
-        alice = await room.join("alice")
-        one, two = await room.open("/"), await room.open("/")
+    async with running_gateway(tmp_path, people, rules=rules) as gateway:
+        alice = await gateway.join("alice")
+        one, two = await gateway.open("/"), await gateway.open("/")
         names = []
         for client in (one, two):
             await client.send({"type": "join", "space": "lab"})
@@ -70,7 +70,7 @@ async def test_guests_have_names_of_their_own_the_rights_of_guests_and_lose_gran
         assert await one.refused("mcp/request", CALL, to=["alice"]) is None
         await one.leave()
         await alice.hear(lambda each: each["payload"].get("event") == "leave")
-        again = await room.open("/")
+        again = await gateway.open("/")
         await again.send({"type": "join", "space": "lab"})
         assert (await again.hear("system/welcome"))["payload"]["you"]["capabilities"] == [
             CHAT,
@@ -89,11 +89,11 @@ async def test_a_restricted_space_admits_only_whom_it_lists(tmp_path: Path) -> N
         folder = tmp_path / f"{access}-{status}"
         folder.mkdir()
         rules: dict[str, Json] = {"access": access} | ({} if admit is None else {"admit": admit})
-        async with running_gateway(folder, people, rules=rules) as room:
-            alice = await room.join("alice")
+        async with running_gateway(folder, people, rules=rules) as gateway:
+            alice = await gateway.join("alice")
             token = (await alice.ask("space/invite", {"participant_id": "zoe"}))["payload"]["token"]
-            assert await room.status("/ws?space=lab", token=token) == status
-            answer = await room.post("zoe", {"kind": "chat"}, token=token)
+            assert await gateway.status("/ws?space=lab", token=token) == status
+            answer = await gateway.post("zoe", {"kind": "chat"}, token=token)
             # zoe holds no capability, so nobody lets her chat; but who is admitted is told so by the ladder.
             assert answer.status_code == 403
             assert (answer.json()["error"] == "capability_violation") == (status == 101)
@@ -111,15 +111,15 @@ async def test_a_token_can_stand_for_rights_or_a_profile_of_its_own(tmp_path: Pa
             ],
         }
     }
-    async with running_gateway(tmp_path, people) as room:
+    async with running_gateway(tmp_path, people) as gateway:
         for token, may_request, may_chat in (("t-all", True, True), ("t-less", False, True)):
-            client = await room.open("/ws?space=lab", token=token)
+            client = await gateway.open("/ws?space=lab", token=token)
             await client.hear("system/welcome")
             assert (await client.refused("mcp/request", CALL) is None) == may_request
             assert (await client.refused("chat") is None) == may_chat
-            answer = await room.post("bot", {"kind": "mcp/request", "payload": CALL}, token=token)
+            answer = await gateway.post("bot", {"kind": "mcp/request", "payload": CALL}, token=token)
             assert answer.status_code == (200 if may_request else 403)
-        client = await room.open("/ws?space=lab", token="t-profile")
+        client = await gateway.open("/ws?space=lab", token="t-profile")
         await client.hear("system/welcome")
         assert await client.refused("mcp/request", CALL) == "capability_violation"
         assert await client.refused("mcp/proposal", CALL, id="p1") is None
@@ -140,10 +140,10 @@ async def test_the_welcome_lists_the_patterns_behind_a_profile(tmp_path: Path) -
             }
         }
     ) | {"profiles": {"clerk": [CHAT, {"kind": "participant/*"}]}}
-    async with running_gateway(tmp_path, file=write_config(tmp_path, settings)) as room:
-        clerk = await room.open("/ws?space=lab", token="t-clerk")
+    async with running_gateway(tmp_path, file=write_config(tmp_path, settings)) as gateway:
+        clerk = await gateway.open("/ws?space=lab", token="t-clerk")
         assert (await clerk.next())["payload"]["you"]["capabilities"] == [CHAT, {"kind": "participant/*"}]
-        agent = await room.open("/ws?topic=lab", token="t-agent")
+        agent = await gateway.open("/ws?topic=lab", token="t-agent")
         rights = (await agent.next())["payload"]["you"]["capabilities"]
         assert "mcp/proposal:*" in rights
         requests = sorted(right for right in rights if right.startswith(("mcp/request", "*", "mcp/*")))
@@ -166,8 +166,8 @@ async def test_the_accepted_protocol_versions_can_be_pinned(tmp_path: Path) -> N
             "participants": participants(alice=["*"]),
         },
     }
-    async with running_gateway(tmp_path, spaces=spaces) as room:
-        now, then = await room.join("alice", space="now"), await room.join("alice", space="then")
+    async with running_gateway(tmp_path, spaces=spaces) as gateway:
+        now, then = await gateway.join("alice", space="now"), await gateway.join("alice", space="then")
         assert await now.refused("chat", protocol="mew/v0.3") == "protocol_mismatch"
         assert await then.refused("chat", protocol="mew/v0.3") is None
         assert await then.refused("chat", protocol="mcpx/v0.1") == "protocol_mismatch"
@@ -181,9 +181,9 @@ async def test_two_spaces_on_one_port_know_nothing_of_each_other(tmp_path: Path)
         "red": space_settings(participants(alice=["*"], ray=["chat"])),
         "blue": space_settings(participants(alice=["chat"], bea=["chat"])),
     }
-    async with running_gateway(tmp_path, spaces=spaces) as room:
-        red, blue = await room.join("alice", space="red"), await room.join("alice", space="blue")
-        ray, bea = await room.join("ray", space="red"), await room.join("bea", space="blue")
+    async with running_gateway(tmp_path, spaces=spaces) as gateway:
+        red, blue = await gateway.join("alice", space="red"), await gateway.join("alice", space="blue")
+        ray, bea = await gateway.join("ray", space="red"), await gateway.join("bea", space="blue")
         await red.fence()
         await blue.fence()
         # The same id in both: each space has its own window.
@@ -203,12 +203,12 @@ async def test_two_spaces_on_one_port_know_nothing_of_each_other(tmp_path: Path)
             await client.fence()
         for client, foreign in ((blue, "ray"), (blue, "red"), (bea, "ray"), (bea, "red"), (ray, "blue")):
             assert foreign not in " ".join(
-                each if isinstance(each, str) else str(each) for each in client.heard
+                each if isinstance(each, str) else str(each) for each in client.received
             )
-        polled = await room.poll("alice", space="blue")
+        polled = await gateway.poll("alice", space="blue")
         assert "red" not in str(polled)
-        assert (await room.post("bea", {"kind": "chat"}, space="red")).status_code == 403
-        assert (await room.post("alice", {"kind": "chat"}, space="blue")).status_code == 200
+        assert (await gateway.post("bea", {"kind": "chat"}, space="red")).status_code == 403
+        assert (await gateway.post("alice", {"kind": "chat"}, space="blue")).status_code == 200
     red_text, blue_text = ((tmp_path / "data" / "spaces" / name) for name in ("red", "blue"))
     assert b"said in red" in b"".join(path.read_bytes() for path in red_text.rglob("*.jsonl"))
     assert b"said in red" not in b"".join(path.read_bytes() for path in blue_text.rglob("*.jsonl"))

@@ -60,21 +60,23 @@ CREDENTIALS: Final = [
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
+def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
     spaces = {
         "lab": space_settings(PEOPLE, access="public", anonymous=["chat"]),
         "den": space_settings(participants(alice=["*"], dora=["chat"])),
     }
-    stage = SharedGateway(tmp_path_factory.mktemp("stage"), spaces, wrong_tokens_per_minute=0)
-    yield stage
-    stage.close()
+    shared_gateway = SharedGateway(
+        tmp_path_factory.mktemp("shared_gateway"), spaces, wrong_tokens_per_minute=0
+    )
+    yield shared_gateway
+    shared_gateway.close()
 
 
-async def test_no_credential_of_others_reads_or_administers_anything(stage: SharedGateway) -> None:
+async def test_no_credential_of_others_reads_or_administers_anything(shared_gateway: SharedGateway) -> None:
     async def send(method: str, where: str, given: str | None) -> httpx.Response:
         headers = [] if given is None else [(b"authorization", given.encode("latin-1"))]
         headers += [(b"content-type", b"application/json")] if method == "POST" else []
-        return await stage.room.http.request(
+        return await shared_gateway.gateway.http.request(
             method, where, headers=headers, content=b"{}" if method == "POST" else None
         )
 
@@ -93,8 +95,10 @@ async def test_no_credential_of_others_reads_or_administers_anything(stage: Shar
 
 
 @pytest.mark.parametrize("id", ["Alice", "ALICE", "aIice", "a1ice", "alice.", "al-ice", "alice:", "B0b"])
-async def test_no_guest_takes_an_id_that_people_take_for_a_member_s(stage: SharedGateway, id: str) -> None:
-    guest = await stage.room.open("/ws")
+async def test_no_guest_takes_an_id_that_people_take_for_a_member_s(
+    shared_gateway: SharedGateway, id: str
+) -> None:
+    guest = await shared_gateway.gateway.open("/ws")
     await guest.send({"type": "join", "space": "lab", "participant_id": id})
     refused = await guest.hear("system/error")
     assert refused["payload"]["error"] == "invalid_request"
@@ -103,15 +107,15 @@ async def test_no_guest_takes_an_id_that_people_take_for_a_member_s(stage: Share
 
 
 async def test_other_ids_of_guests_are_taken_and_members_call_themselves_as_they_like(
-    stage: SharedGateway,
+    shared_gateway: SharedGateway,
 ) -> None:
-    guest = await stage.room.open("/ws")
+    guest = await shared_gateway.gateway.open("/ws")
     await guest.send({"type": "join", "space": "lab", "participant_id": "visitor"})
     assert (await guest.hear("system/welcome"))["payload"]["you"]["id"] == "visitor"
-    other = await stage.room.open("/ws")
+    other = await shared_gateway.gateway.open("/ws")
     await other.send({"type": "join", "space": "lab", "participant_id": "Visitor"})
     assert (await other.hear("system/error"))["payload"]["error"] == "invalid_request"
-    bob = await stage.room.open("/ws")
+    bob = await shared_gateway.gateway.open("/ws")
     await bob.send({"type": "join", "space": "lab", "token": "t-bob", "participant_id": "bob:1"})
     assert (await bob.hear("system/welcome"))["payload"]["you"]["id"] == "bob:1"
 
@@ -148,44 +152,48 @@ def test_names_that_look_alike_are_found(name: str, other: str | None) -> None:
     ],
 )
 async def test_a_guest_does_nothing_but_what_guests_may(
-    stage: SharedGateway, kind: str, payload: dict[str, object], to: list[str]
+    shared_gateway: SharedGateway, kind: str, payload: dict[str, object], to: list[str]
 ) -> None:
-    guest = await stage.room.open("/ws")
+    guest = await shared_gateway.gateway.open("/ws")
     await guest.send({"type": "join", "space": "lab"})
     await guest.fence()
     assert await guest.refused(kind, payload, to=to) is not None
 
 
-async def test_who_asks_for_headers_alone_reads_as_with_get_and_posts_nothing(stage: SharedGateway) -> None:
+async def test_who_asks_for_headers_alone_reads_as_with_get_and_posts_nothing(
+    shared_gateway: SharedGateway,
+) -> None:
     headers = {"Authorization": "Bearer t-bob", "Content-Type": "application/json"}
     where = "/participants/bob/messages?space=lab"
-    alice = await stage.room.join("alice")
+    alice = await shared_gateway.gateway.join("alice")
     body = json.dumps(fields("chat", {"text": "by HEAD"}, id="by-head"))
-    answer = await stage.room.http.request("HEAD", where, headers=headers, content=body)
+    answer = await shared_gateway.gateway.http.request("HEAD", where, headers=headers, content=body)
     assert (answer.status_code, answer.content) == (200, b"")
     await alice.fence()
-    assert "by-head" not in [each["id"] for each in alice.heard]
+    assert "by-head" not in [each["id"] for each in alice.received]
 
 
-async def test_of_many_who_invite_or_redeem_at_once_one_gets_the_token(stage: SharedGateway) -> None:
-    room = stage.room
+async def test_of_many_who_invite_or_redeem_at_once_one_gets_the_token(shared_gateway: SharedGateway) -> None:
+    gateway = shared_gateway.gateway
     invite = {"participant_id": "race", "initial_capabilities": [{"kind": "chat"}]}
     answers = await asyncio.gather(
-        *(room.post("alice", fields("space/invite", invite), space="lab") for _ in range(20))
+        *(gateway.post("alice", fields("space/invite", invite), space="lab") for _ in range(20))
     )
     (token,) = [each.json()["token"] for each in answers if "token" in each.json()]
-    made = await room.http.post("/sign-in-links", json={}, headers={"Authorization": f"Bearer {token}"})
+    made = await gateway.http.post("/sign-in-links", json={}, headers={"Authorization": f"Bearer {token}"})
     redeem = {"code": made.json()["code"]}
-    answers = await asyncio.gather(*(room.http.post("/sign-in-links/redeem", json=redeem) for _ in range(20)))
+    answers = await asyncio.gather(
+        *(gateway.http.post("/sign-in-links/redeem", json=redeem) for _ in range(20))
+    )
     assert [each.json()["token"] for each in answers if each.status_code == 200] == [token]
     # Out with the kick, also when the same name is invited again.
     link = (
-        await room.http.post("/sign-in-links", json={}, headers={"Authorization": f"Bearer {token}"})
+        await gateway.http.post("/sign-in-links", json={}, headers={"Authorization": f"Bearer {token}"})
     ).json()
-    assert (await room.post("alice", fields("space/kick", invite), space="lab")).status_code == 200
-    assert (await room.post("alice", fields("space/invite", invite), space="lab")).status_code == 200
-    assert await room.status("/ws?space=lab", token=token) == 401
-    answer = await room.http.post("/sign-in-links/redeem", json={"code": link["code"]})
+    assert (await gateway.post("alice", fields("space/kick", invite), space="lab")).status_code == 200
+    assert (await gateway.post("alice", fields("space/invite", invite), space="lab")).status_code == 200
+    assert await gateway.status("/ws?space=lab", token=token) == 401
+    answer = await gateway.http.post("/sign-in-links/redeem", json={"code": link["code"]})
     assert answer.status_code == 403
 
 
@@ -198,7 +206,7 @@ async def test_a_wrong_token_is_looked_up_once_in_each_space_however_many_there_
     """It was once for each pair of them: 50 ms of the loop with 200 spaces."""
     spaces = {f"s{number}": space_settings(participants(alice=["*"])) for number in range(12)}
     looked: list[str] = []
-    async with running_gateway(tmp_path, spaces=spaces) as room:
+    async with running_gateway(tmp_path, spaces=spaces) as gateway:
         find = Space.find_token_owner
 
         def count(space: Space, token: str) -> Name | None:
@@ -209,10 +217,10 @@ async def test_a_wrong_token_is_looked_up_once_in_each_space_however_many_there_
         headers = {"Authorization": "Bearer nobody's"}
         for method, where in (("GET", "/spaces"), ("POST", "/sign-in-links")):
             looked.clear()
-            answer = await room.http.request(method, where, headers=headers)
+            answer = await gateway.http.request(method, where, headers=headers)
             assert (answer.status_code, sorted(looked)) == (401, sorted(spaces))
         headers = {"Authorization": "Bearer t-alice"}
-        listed = (await room.http.get("/spaces", headers=headers)).json()["spaces"]
+        listed = (await gateway.http.get("/spaces", headers=headers)).json()["spaces"]
         assert {each["name"] for each in listed} == set(spaces)
 
 

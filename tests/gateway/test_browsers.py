@@ -21,31 +21,31 @@ CHAT = b'{"kind":"chat"}'
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
-    stage = SharedGateway(
+def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
+    shared_gateway = SharedGateway(
         tmp_path_factory.mktemp("browsers"), {"lab": space_settings(PEOPLE)}, max_connections_per_address=0
     )
-    yield stage
-    stage.close()
+    yield shared_gateway
+    shared_gateway.close()
 
 
-async def upgrade_status(room: LocalGateway, headers: dict[str, str]) -> int:
-    async with raw_client(room.port) as client:
-        client.send(upgrade(room.port, "/ws?space=lab", {"Authorization": "Bearer t-alice"} | headers))
+async def upgrade_status(gateway: LocalGateway, headers: dict[str, str]) -> int:
+    async with raw_client(gateway.port) as client:
+        client.send(upgrade(gateway.port, "/ws?space=lab", {"Authorization": "Bearer t-alice"} | headers))
         return (await client.answer())[0]
 
 
-async def http_statuses(room: LocalGateway, headers: dict[str, str]) -> set[int]:
+async def http_statuses(gateway: LocalGateway, headers: dict[str, str]) -> set[int]:
     token = {"Authorization": "Bearer t-alice", "Content-Type": "application/json"} | headers
     admin = token | {"Authorization": "Bearer t-root"}
     return {
-        (await room.http.get("/health", headers=headers)).status_code,
-        (await room.http.get("/", headers=headers)).status_code,
-        (await room.http.get("/metrics", headers=headers)).status_code,
-        (await room.http.get("/spaces", headers=token)).status_code,
-        (await room.http.get("/participants/alice/messages", headers=token)).status_code,
-        (await room.http.post("/participants/alice/messages", content=CHAT, headers=token)).status_code,
-        (await room.http.get("/admin/connections", headers=admin)).status_code,
+        (await gateway.http.get("/health", headers=headers)).status_code,
+        (await gateway.http.get("/", headers=headers)).status_code,
+        (await gateway.http.get("/metrics", headers=headers)).status_code,
+        (await gateway.http.get("/spaces", headers=token)).status_code,
+        (await gateway.http.get("/participants/alice/messages", headers=token)).status_code,
+        (await gateway.http.post("/participants/alice/messages", content=CHAT, headers=token)).status_code,
+        (await gateway.http.get("/admin/connections", headers=admin)).status_code,
     }
 
 
@@ -63,36 +63,36 @@ OTHER_ADDRESSES = ["127.0.0.1:1", "10.1.2.3", "10.1.2.3:PORT", "[::2]:PORT", "[f
 
 
 @pytest.mark.parametrize("host", OTHER_HOSTS)
-async def test_a_name_that_is_not_ours_is_not_answered(stage: SharedGateway, host: str) -> None:
+async def test_a_name_that_is_not_ours_is_not_answered(shared_gateway: SharedGateway, host: str) -> None:
     """DNS rebinding: the page's name leads to us, but it is not our name."""
-    named = {"Host": host.replace("PORT", str(stage.room.port))}
-    alice = await stage.room.join("alice")
-    assert await http_statuses(stage.room, named) == {421}
-    assert await upgrade_status(stage.room, named) == 421
+    named = {"Host": host.replace("PORT", str(shared_gateway.gateway.port))}
+    alice = await shared_gateway.gateway.join("alice")
+    assert await http_statuses(shared_gateway.gateway, named) == {421}
+    assert await upgrade_status(shared_gateway.gateway, named) == 421
     assert await alice.fence() == []
 
 
 @pytest.mark.parametrize("host", OTHER_ADDRESSES)
 async def test_an_address_that_is_not_ours_reads_health_and_figures_and_nothing_else(
-    stage: SharedGateway, host: str
+    shared_gateway: SharedGateway, host: str
 ) -> None:
     """Monitoring asks by address; a page cannot, as rebinding takes a name."""
-    named = {"Host": host.replace("PORT", str(stage.room.port))}
-    assert await http_statuses(stage.room, named) == {200, 421}
+    named = {"Host": host.replace("PORT", str(shared_gateway.gateway.port))}
+    assert await http_statuses(shared_gateway.gateway, named) == {200, 421}
     for where in ("/health", "/metrics"):
-        assert (await stage.room.http.get(where, headers=named)).status_code == 200
+        assert (await shared_gateway.gateway.http.get(where, headers=named)).status_code == 200
         page = named | {"Origin": "https://evil.example"}
-        assert (await stage.room.http.get(where, headers=page)).status_code == 403
+        assert (await shared_gateway.gateway.http.get(where, headers=page)).status_code == 403
     for where in ("/", "/status", "/openapi.json", "/spaces"):
-        assert (await stage.room.http.get(where, headers=named)).status_code == 421
-    assert await upgrade_status(stage.room, named) == 421
+        assert (await shared_gateway.gateway.http.get(where, headers=named)).status_code == 421
+    assert await upgrade_status(shared_gateway.gateway, named) == 421
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:PORT", "localhost:PORT", "LOCALHOST:PORT", "[::1]:PORT"])
-async def test_the_loopback_names_are_ours(stage: SharedGateway, host: str) -> None:
-    named = {"Host": host.replace("PORT", str(stage.room.port))}
-    assert await http_statuses(stage.room, named) == {200}
-    assert await upgrade_status(stage.room, named) == 101
+async def test_the_loopback_names_are_ours(shared_gateway: SharedGateway, host: str) -> None:
+    named = {"Host": host.replace("PORT", str(shared_gateway.gateway.port))}
+    assert await http_statuses(shared_gateway.gateway, named) == {200}
+    assert await upgrade_status(shared_gateway.gateway, named) == 101
 
 
 ORIGINS = {
@@ -110,16 +110,16 @@ ORIGINS = {
 
 @pytest.mark.parametrize(("origin", "status"), ORIGINS.items())
 async def test_pages_of_others_are_kept_out_even_with_a_good_token(
-    stage: SharedGateway, origin: str, status: int
+    shared_gateway: SharedGateway, origin: str, status: int
 ) -> None:
     """Cross-site WebSocket hijacking and request forgery; clients that are no browsers send no Origin."""
-    headers = {"Origin": origin.replace("PORT", str(stage.room.port))}
-    alice = await stage.room.join("bob")
+    headers = {"Origin": origin.replace("PORT", str(shared_gateway.gateway.port))}
+    alice = await shared_gateway.gateway.join("bob")
     await alice.fence()
-    assert await http_statuses(stage.room, headers) == {status}
-    assert await upgrade_status(stage.room, headers) == (101 if status == 200 else 403)
-    heard = [each["kind"] for each in await alice.fence()]
-    assert ("chat" in heard) == (status == 200)
+    assert await http_statuses(shared_gateway.gateway, headers) == {status}
+    assert await upgrade_status(shared_gateway.gateway, headers) == (101 if status == 200 else 403)
+    received = [each["kind"] for each in await alice.fence()]
+    assert ("chat" in received) == (status == 200)
 
 
 async def test_the_lists_can_be_set_and_are_exact(tmp_path: Path) -> None:
@@ -128,22 +128,22 @@ async def test_the_lists_can_be_set_and_are_exact(tmp_path: Path) -> None:
         PEOPLE,
         allowed_hosts=["moot.example", "127.0.0.1"],
         allowed_origins=["https://moot.example"],
-    ) as room:
+    ) as gateway:
         for host, status in (
             ("moot.example", 101),
-            (f"moot.example:{room.port}", 101),
+            (f"moot.example:{gateway.port}", 101),
             ("MOOT.example", 101),
             ("sub.moot.example", 421),
             ("localhost", 421),
         ):
-            assert await upgrade_status(room, {"Host": host}) == status, host
+            assert await upgrade_status(gateway, {"Host": host}) == status, host
         for origin, status in (
             ("https://moot.example", 101),
             ("http://moot.example", 403),
             ("https://moot.example.evil", 403),
-            (f"http://127.0.0.1:{room.port}", 403),
+            (f"http://127.0.0.1:{gateway.port}", 403),
         ):
-            assert await upgrade_status(room, {"Origin": origin}) == status, origin
+            assert await upgrade_status(gateway, {"Origin": origin}) == status, origin
 
 
 @pytest.mark.parametrize(
@@ -151,10 +151,10 @@ async def test_the_lists_can_be_set_and_are_exact(tmp_path: Path) -> None:
     ["/", "/health", "/readyz", "/metrics", "/openapi.json", "/spaces", "/nope", "/admin/connections"],
 )
 async def test_every_answer_forbids_scripts_of_others_framing_sniffing_and_keeping(
-    stage: SharedGateway, where: str
+    shared_gateway: SharedGateway, where: str
 ) -> None:
     for method in ("GET", "POST"):
-        answer = await stage.room.http.request(method, where)
+        answer = await shared_gateway.gateway.http.request(method, where)
         policy = answer.headers["content-security-policy"]
         assert "default-src 'none'" in policy
         assert "frame-ancestors 'none'" in policy
@@ -168,29 +168,31 @@ async def test_every_answer_forbids_scripts_of_others_framing_sniffing_and_keepi
         assert "server" not in answer.headers
 
 
-async def test_a_cookie_is_no_authority(stage: SharedGateway) -> None:
+async def test_a_cookie_is_no_authority(shared_gateway: SharedGateway) -> None:
     cookies = {"Cookie": "token=t-alice; Authorization=Bearer t-alice; authorization=t-alice"}
-    answer = await stage.room.http.get("/participants/alice/messages", headers=cookies)
+    answer = await shared_gateway.gateway.http.get("/participants/alice/messages", headers=cookies)
     assert answer.status_code == 401
 
 
-async def test_no_answer_holds_a_token_but_the_invite_s_and_the_restore_s(stage: SharedGateway) -> None:
-    room = stage.room
-    alice = await room.join("alice")
-    invited = await room.post("alice", {"kind": "space/invite", "payload": {"participant_id": "zoe"}})
+async def test_no_answer_holds_a_token_but_the_invite_s_and_the_restore_s(
+    shared_gateway: SharedGateway,
+) -> None:
+    gateway = shared_gateway.gateway
+    alice = await gateway.join("alice")
+    invited = await gateway.post("alice", {"kind": "space/invite", "payload": {"participant_id": "zoe"}})
     token = invited.json()["token"]
     await alice.ask("chat", {"text": "hi"})
     headers = {"Authorization": "Bearer t-alice"}
     texts = [
-        (await room.http.get("/participants/alice/messages", headers=headers)).text,
-        (await room.http.get("/spaces", headers=headers)).text,
-        (await room.post("alice", {"kind": "system/x"})).text,
-        (await room.post("alice", b"{")).text,
-        (await room.http.get("/spaces", headers={"Authorization": "Bearer wrong-token-value"})).text,
-        (await room.admin("GET", "connections")).text,
-        (await room.http.get("/metrics")).text,
-        (await room.http.get("/health")).text,
-        str(alice.heard),
+        (await gateway.http.get("/participants/alice/messages", headers=headers)).text,
+        (await gateway.http.get("/spaces", headers=headers)).text,
+        (await gateway.post("alice", {"kind": "system/x"})).text,
+        (await gateway.post("alice", b"{")).text,
+        (await gateway.http.get("/spaces", headers={"Authorization": "Bearer wrong-token-value"})).text,
+        (await gateway.admin("GET", "connections")).text,
+        (await gateway.http.get("/metrics")).text,
+        (await gateway.http.get("/health")).text,
+        str(alice.received),
     ]
     for text in texts:
         for secret in (token, "t-alice", "t-bob", "t-root", "wrong-token-value"):

@@ -23,11 +23,11 @@ PROTOCOLS = {"mew": "mew/v0.4", "mcpx": "mcpx/v0.1", "m3p": "mcpx/v0.1"}
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
+def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
     spaces = {"lab": space_settings(PEOPLE)}
-    stage = SharedGateway(tmp_path_factory.mktemp("dialects"), spaces, max_connections_per_address=0)
-    yield stage
-    stage.close()
+    shared_gateway = SharedGateway(tmp_path_factory.mktemp("dialects"), spaces, max_connections_per_address=0)
+    yield shared_gateway
+    shared_gateway.close()
 
 
 async def spoken(client: Client) -> str:
@@ -60,10 +60,10 @@ HEADERS: list[tuple[str, list[str], str]] = [
 @pytest.mark.requirement("M3P-56")
 @pytest.mark.parametrize(("where", "offered", "dialect"), HEADERS)
 async def test_the_first_that_applies_decides(
-    stage: SharedGateway, where: str, offered: list[str], dialect: str
+    shared_gateway: SharedGateway, where: str, offered: list[str], dialect: str
 ) -> None:
     """m3p is never guessed: only `dialect=m3p` and its subprotocol choose it."""
-    client = await stage.room.open(where, token="t-alice", subprotocols=offered)
+    client = await shared_gateway.gateway.open(where, token="t-alice", subprotocols=offered)
     assert await spoken(client) == dialect
     chosen = client.socket.subprotocol
     assert chosen == next((name for name in offered if name != "unknown"), None)
@@ -84,9 +84,9 @@ JOINS: list[tuple[str, Json, str]] = [
 
 @pytest.mark.parametrize(("where", "join", "dialect"), JOINS)
 async def test_a_join_frame_chooses_where_the_url_left_it_open(
-    stage: SharedGateway, where: str, join: Json, dialect: str
+    shared_gateway: SharedGateway, where: str, join: Json, dialect: str
 ) -> None:
-    client = await stage.room.open(where)
+    client = await shared_gateway.gateway.open(where)
     sent: dict[str, Any] = dict(join)
     place = sent.setdefault("payload", {}) if "kind" in sent else sent
     place["token"] = "t-alice"
@@ -95,40 +95,40 @@ async def test_a_join_frame_chooses_where_the_url_left_it_open(
 
 
 @pytest.mark.parametrize("query", ["dialect=latin", "dialect=", "routing=some", "dialect=MEW"])
-async def test_an_unknown_wish_is_a_bad_request(stage: SharedGateway, query: str) -> None:
-    assert await stage.room.status(f"/ws?space=lab&{query}", token="t-alice") == 400
+async def test_an_unknown_wish_is_a_bad_request(shared_gateway: SharedGateway, query: str) -> None:
+    assert await shared_gateway.gateway.status(f"/ws?space=lab&{query}", token="t-alice") == 400
 
 
 async def test_a_space_turns_away_a_dialect_that_it_does_not_speak(tmp_path: Path) -> None:
     """The default is MEW alone."""
     spaces: Json = {"lab": {"participants": PEOPLE}}
-    async with running_gateway(tmp_path, spaces=spaces) as room:
+    async with running_gateway(tmp_path, spaces=spaces) as gateway:
         for where in ("/ws?topic=lab", "/ws?space=lab&dialect=m3p"):
-            client = await room.open(where, token="t-alice")
+            client = await gateway.open(where, token="t-alice")
             assert (await client.closed())[0] == 1008
-            assert client.heard[0]["payload"]["error"] == "invalid_request"
-        answer = await room.post("alice", {"protocol": "mcpx/v0.1", "kind": "chat"})
+            assert client.received[0]["payload"]["error"] == "invalid_request"
+        answer = await gateway.post("alice", {"protocol": "mcpx/v0.1", "kind": "chat"})
         assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
 
 
-async def test_an_envelope_of_another_dialect_is_a_mismatch(stage: SharedGateway) -> None:
-    mew = await stage.room.join("alice")
-    mcpx = await stage.room.join("bob", "&dialect=mcpx")
+async def test_an_envelope_of_another_dialect_is_a_mismatch(shared_gateway: SharedGateway) -> None:
+    mew = await shared_gateway.gateway.join("alice")
+    mcpx = await shared_gateway.gateway.join("bob", "&dialect=mcpx")
     assert await mew.refused("chat", protocol="mcpx/v0.1") == "protocol_mismatch"
     assert await mcpx.refused("chat", protocol="mew/v0.4") == "protocol_mismatch"
 
 
-async def test_three_dialects_in_one_space_talk_to_each_other(stage: SharedGateway) -> None:
+async def test_three_dialects_in_one_space_talk_to_each_other(shared_gateway: SharedGateway) -> None:
     """Section 8: one request, three spellings; the sender's own dialect gets its very bytes."""
-    room = stage.room
-    mew = await room.join("alice")
-    mcpx = await room.join("bob", "&dialect=mcpx")
-    m3p = await room.join("carol", "&dialect=m3p")
+    gateway = shared_gateway.gateway
+    mew = await gateway.join("alice")
+    mcpx = await gateway.join("bob", "&dialect=mcpx")
+    m3p = await gateway.join("carol", "&dialect=m3p")
     await mew.say("mcp/request", CALL, id="r1", to=["bob"])
     kinds = ["mcp/request", "mcp/request:tools/call:read_file", "mcp.request.tools/call:read_file"]
     for client, kind in zip((mew, mcpx, m3p), kinds, strict=True):
-        heard = await client.hear(kind)
-        assert (heard["id"], heard["from"], heard["payload"]) == ("r1", "alice", CALL)
+        received = await client.hear(kind)
+        assert (received["id"], received["from"], received["payload"]) == ("r1", "alice", CALL)
     answer: Json = {"result": {"content": []}}
     kind = "mcp/response:tools/call:read_file"
     await mcpx.send({"id": "a1", "kind": kind, "to": ["alice"], "correlation_id": "r1", "payload": answer})
@@ -139,12 +139,12 @@ async def test_three_dialects_in_one_space_talk_to_each_other(stage: SharedGatew
     assert (await mcpx.hear("chat"))["x_origin"]["kind"] == "chat.message"
 
 
-async def test_echo_0_keeps_one_s_own_words_away_and_nothing_else(stage: SharedGateway) -> None:
+async def test_echo_0_keeps_one_s_own_words_away_and_nothing_else(shared_gateway: SharedGateway) -> None:
     """D-02: per socket; another socket of the same member still hears them."""
-    quiet = await stage.room.open("/ws?space=lab&echo=0", token="t-alice")
+    quiet = await shared_gateway.gateway.open("/ws?space=lab&echo=0", token="t-alice")
     assert (await quiet.next())["kind"] == "system/welcome"
     assert await quiet.fence() == [], "its own presence is an echo too"
-    loud, bob = await stage.room.join("alice"), await stage.room.join("bob")
+    loud, bob = await shared_gateway.gateway.join("alice"), await shared_gateway.gateway.join("bob")
     await quiet.fence()
     await quiet.say("chat", {"text": "mine"})
     for client in (loud, bob):
@@ -160,17 +160,17 @@ async def heard_after(speaker: Client, listener: Client) -> list[Any]:
     return await listener.fence()
 
 
-async def test_directed_hears_what_is_addressed_to_it_or_to_all(stage: SharedGateway) -> None:
+async def test_directed_hears_what_is_addressed_to_it_or_to_all(shared_gateway: SharedGateway) -> None:
     """D-54: MCPx and m3p only; MEW connections always hear everything."""
-    room = stage.room
-    alice = await room.join("alice")
-    directed = await room.join("bob", "&dialect=mcpx&routing=directed")
-    by_frame = await room.open("/")
+    gateway = shared_gateway.gateway
+    alice = await gateway.join("alice")
+    directed = await gateway.join("bob", "&dialect=mcpx&routing=directed")
+    by_frame = await gateway.open("/")
     join = {"type": "join", "topic": "lab", "token": "t-bob", "routing": "directed"}
     await by_frame.send(join)
     await by_frame.fence()
-    mew = await room.join("bob", "&routing=directed")
-    everything = await room.join("carol", "&dialect=m3p")
+    mew = await gateway.join("bob", "&routing=directed")
+    everything = await gateway.join("carol", "&dialect=m3p")
     for client in (directed, by_frame, mew, everything):
         await client.fence()
     for to in ([], ["bob"], ["carol"], ["carol", "bob"]):
@@ -187,16 +187,16 @@ async def test_directed_hears_what_is_addressed_to_it_or_to_all(stage: SharedGat
     await directed.hear("system/presence")
 
 
-async def test_frames_reach_legacy_connections_only_with_streams_1(stage: SharedGateway) -> None:
+async def test_frames_reach_legacy_connections_only_with_streams_1(shared_gateway: SharedGateway) -> None:
     """D-57."""
-    room = stage.room
-    alice = await room.join("alice")
-    without = await room.join("bob", "&dialect=mcpx")
-    with_streams = await room.join("carol", "&dialect=m3p&streams=1")
+    gateway = shared_gateway.gateway
+    alice = await gateway.join("alice")
+    without = await gateway.join("bob", "&dialect=mcpx")
+    with_streams = await gateway.join("carol", "&dialect=m3p&streams=1")
     assert await without.refused("stream/request", {"direction": "upload"}) == "invalid_request"
     await alice.say("stream/request", {"direction": "upload"})
     stream = (await alice.hear("stream/open"))["payload"]["stream_id"]
     await alice.send(f"#{stream}#data")
     assert await with_streams.hear_frame() == f"#{stream}#data"
     await alice.fence()
-    assert not any(isinstance(each, str | bytes) for each in [*await without.fence(), *without.heard])
+    assert not any(isinstance(each, str | bytes) for each in [*await without.fence(), *without.received])

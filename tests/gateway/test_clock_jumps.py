@@ -73,8 +73,8 @@ async def test_nothing_ends_early_and_nothing_is_extended(tmp_path: Path, hours:
         assert await alice.refused("chat", id="last") is None
         # Whoever polls misses nothing, by the cursor or by the wall clock of before.
         for since in (before["next"], repr(time.time() + hours * HOUR - 60)):
-            heard = [each["id"] for each in (await gateway.poll("alice", since=since))["messages"]]
-            assert heard[-11:] == [*(f"c{number}" for number in range(10)), "last"], (since, heard)
+            received = [each["id"] for each in (await gateway.poll("alice", since=since))["messages"]]
+            assert received[-11:] == [*(f"c{number}" for number in range(10)), "last"], (since, received)
         # The proposal is as open as before, and so is a pause that should end soon.
         assert await agent.refused("chat") == "participant_paused"
         assert await alice.refused("mcp/request", CALL, id="r1", to=["tool"], about=["p1"]) in (
@@ -165,33 +165,33 @@ async def test_what_was_granted_for_a_time_or_a_use_does_not_come_back_with_a_re
 
 async def test_uses_are_counted_on_the_fast_path_too(tmp_path: Path) -> None:
     people = participants(alice=["*"], agent=["mcp/proposal"])
-    async with running_gateway(tmp_path, people) as room:
-        alice, agent = await room.join("alice"), await room.join("agent")
+    async with running_gateway(tmp_path, people) as gateway:
+        alice, agent = await gateway.join("alice"), await gateway.join("agent")
         grant: Json = {"recipient": "agent", "capabilities": [{"kind": "chat"}], "max_uses": 3}
         assert await alice.refused("capability/grant", grant) is None
-        said = [await agent.refused("chat", {"text": str(number)}) for number in range(5)]
-        assert said == [None, None, None, "capability_violation", "capability_violation"]
+        answer = [await agent.refused("chat", {"text": str(number)}) for number in range(5)]
+        assert answer == [None, None, None, "capability_violation", "capability_violation"]
 
 
 async def test_a_post_uses_a_grant_as_a_socket_does(tmp_path: Path) -> None:
     people = participants(alice=["*"], agent=["chat"])
-    async with running_gateway(tmp_path, people) as room:
-        alice, agent = await room.join("alice"), await room.join("agent")
+    async with running_gateway(tmp_path, people) as gateway:
+        alice, agent = await gateway.join("alice"), await gateway.join("agent")
         grant: Json = {"recipient": "agent", "capabilities": [{"kind": "vendor/note"}], "max_uses": 2}
         assert await alice.refused("capability/grant", grant) is None
-        assert (await room.post("agent", fields("vendor/note"))).status_code == 200
+        assert (await gateway.post("agent", fields("vendor/note"))).status_code == 200
         assert await agent.refused("vendor/note", {}) is None
-        refused = await room.post("agent", fields("vendor/note"))
+        refused = await gateway.post("agent", fields("vendor/note"))
         assert refused.json()["error"] == "capability_violation"
 
 
 async def test_a_grant_ends_on_time_and_everybody_hears_it(tmp_path: Path) -> None:
     people = participants(alice=["*"], agent=["chat"], other=["chat"])
-    async with running_gateway(tmp_path, people) as room:
-        alice, agent, other = [await room.join(name) for name in ("alice", "agent", "other")]
+    async with running_gateway(tmp_path, people) as gateway:
+        alice, agent, other = [await gateway.join(name) for name in ("alice", "agent", "other")]
         grant: Json = {"recipient": "agent", "capabilities": [{"kind": "vendor/note"}]}
         limits: Json = {"expires_in_seconds": 0.2}
         assert await alice.refused("capability/grant", grant | limits, id="g1") is None
-        told = await other.hear("capability/revoke")
-        assert (told["from"], told["payload"]["reason"]) == ("system:gateway", "expired")
+        answer = await other.hear("capability/revoke")
+        assert (answer["from"], answer["payload"]["reason"]) == ("system:gateway", "expired")
         assert await agent.refused("vendor/note", {}) == "capability_violation"

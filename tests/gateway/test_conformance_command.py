@@ -40,13 +40,13 @@ def test_our_own_gateway_passes_what_can_be_run_by_inviting(
     others = [(source, each) for source, each in all_vectors() if why_not(each) == own_dialects][:4]
     monkeypatch.setattr("moot.cli.conformance.load_vectors", lambda: [*chosen, *others])
     assert served.run() == 0
-    told = capsys.readouterr().out
-    assert told.endswith(f"vectors: {len(chosen)} passed, 0 failed, {len(others)} not runnable\n")
+    output = capsys.readouterr().out
+    assert output.endswith(f"vectors: {len(chosen)} passed, 0 failed, {len(others)} not runnable\n")
     assert len(chosen) >= 35
-    headings = re.findall(r"^(\w+): (\d+) passed, (\d+) failed, (\d+) not runnable$", told, re.MULTILINE)
+    headings = re.findall(r"^(\w+): (\d+) passed, (\d+) failed, (\d+) not runnable$", output, re.MULTILINE)
     assert [heading[0] for heading in headings] == ["MUST", "SHOULD", "MAY", "implied", "vectors"]
     assert all(int(passed) and failed == "0" for _, passed, failed, _ in headings)
-    assert re.search(rf"^\S+ +not runnable +\S+ .*\n +{own_dialects}$", told, re.MULTILINE)
+    assert re.search(rf"^\S+ +not runnable +\S+ .*\n +{own_dialects}$", output, re.MULTILINE)
 
 
 def test_a_departure_that_is_no_news_is_not_waited_for(
@@ -80,10 +80,10 @@ def test_a_gateway_that_differs_fails_and_is_told_where(
     served: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert served.run("--space", "lax", "--only", "MEW-3.9.1") == 1
-    told = capsys.readouterr().out
-    assert re.search(r"^\S+ +failed +MEW-3.9.1-4 ", told, re.MULTILINE)
-    assert re.search(r"^ +a pause is the member's, .*: step 2: ", told, re.MULTILINE)
-    assert re.search(r"vectors: \d+ passed, [1-9]\d* failed", told)
+    output = capsys.readouterr().out
+    assert re.search(r"^\S+ +failed +MEW-3.9.1-4 ", output, re.MULTILINE)
+    assert re.search(r"^ +a pause is the member's, .*: step 2: ", output, re.MULTILINE)
+    assert re.search(r"vectors: \d+ passed, [1-9]\d* failed", output)
 
 
 def test_a_space_with_others_in_it_is_left_alone(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,10 +127,10 @@ def test_a_token_that_may_not_invite_runs_nothing(
     token.write_text("t-guest")
     token.chmod(0o600)
     assert served.run("--space", "busy", "--only", "MEW-4.1-1", "--token-file", str(token)) == 1
-    told = capsys.readouterr().out
-    assert "could not be invited" in told
-    assert "capability_violation" in told
-    assert "nothing was run" in told
+    output = capsys.readouterr().out
+    assert "could not be invited" in output
+    assert "capability_violation" in output
+    assert "nothing was run" in output
 
 
 def test_nobody_listening_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

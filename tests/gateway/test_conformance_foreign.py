@@ -169,7 +169,7 @@ def report(url: str, folder: Path, capsys: pytest.CaptureFixture[str], only: str
     return {line["name"]: line for line in lines}
 
 
-def told(lines: dict[str, Json]) -> str:
+def text_of(lines: dict[str, Json]) -> str:
     return "\n".join(f"{line['passed']} {line['message']}" for line in lines.values())
 
 
@@ -180,14 +180,14 @@ def test_what_mew_leaves_open_is_blamed_on_nobody(
     foreign, url = gateway
     foreign.leave_seconds = 0.3
     streams = report(url, tmp_path, capsys, "MEW-3.10.2-5")
-    assert streams["asking the gateway for a stream opens one, and everyone is told"]["passed"] is True, told(
-        streams
+    assert streams["asking the gateway for a stream opens one, and everyone is told"]["passed"] is True, (
+        text_of(streams)
     )
     refusals = report(url, tmp_path, capsys, "MEW-3.10.1-11")
-    assert refusals["a stream needs its capability before anything else"]["passed"] is True, told(refusals)
+    assert refusals["a stream needs its capability before anything else"]["passed"] is True, text_of(refusals)
     joins = report(url, tmp_path, capsys, "MEW-3.7-1")
-    assert joins["a disconnect is told to everyone who stays"]["passed"] is True, told(joins)
-    assert joins["presence is broadcast and so has no addressee"]["passed"] is True, told(joins)
+    assert joins["a disconnect is told to everyone who stays"]["passed"] is True, text_of(joins)
+    assert joins["presence is broadcast and so has no addressee"]["passed"] is True, text_of(joins)
     # What cannot be judged is said: this gateway has no way in over HTTP.
     posts = joins["a post without a socket is nobody's arrival"]
     assert posts["passed"] is None
@@ -200,7 +200,7 @@ def test_a_rule_that_is_broken_is_blamed_with_what_was_heard(
     _, url = gateway
     forged = report(url, tmp_path, capsys, "MEW-4.1-1")
     assert any(line["passed"] is False for line in forged.values())
-    assert all("no answer" not in str(line["message"]) for line in forged.values()), told(forged)
+    assert all("no answer" not in str(line["message"]) for line in forged.values()), text_of(forged)
 
 
 def test_what_a_story_only_uses_is_blamed_by_its_own_row(
@@ -220,7 +220,7 @@ def test_what_a_story_only_uses_is_blamed_by_its_own_row(
     assert closing["breaks"] == ["MEW-3.10.4-3"], closing
     foreign.extra_rights = [{"kind": "mcp/response"}]
     arrivals = report(url, tmp_path, capsys, "MEW-3.7-5")
-    assert {row for line in arrivals.values() for row in line["breaks"]} == {"MEW-5.2-4"}, told(arrivals)
+    assert {row for line in arrivals.values() for row in line["breaks"]} == {"MEW-5.2-4"}, text_of(arrivals)
     # In the table the other rows of a broken story are not judged, and it says what they would need.
     token = str(tmp_path / "root.token")
     assert main(["conformance", url, "--token-file", token, "--only", "MEW-3.7-5"]) == 1
@@ -347,12 +347,12 @@ def test_what_is_no_gateway_is_told_in_one_line_without_the_token(
         assert main(["conformance", url, "--token-file", str(token)]) in (1, 2)
     finally:
         stop()
-    told = capsys.readouterr().err
-    assert words in told
-    assert len(told.splitlines()) == 1
-    assert "<" not in told
-    assert "t-very-secret" not in told
-    assert "should not have happened" not in told
+    output = capsys.readouterr().err
+    assert words in output
+    assert len(output.splitlines()) == 1
+    assert "<" not in output
+    assert "t-very-secret" not in output
+    assert "should not have happened" not in output
 
 
 def test_odd_answers_end_no_report(

@@ -116,8 +116,8 @@ def test_a_gateway_that_lets_false_names_pass_is_run_all_the_same() -> None:
         driver = LiveDriver(address, {"a": "t", "b": "t"})
         assert driver.join("a", {}) == {"a": [welcome]}
         assert driver.join("b", {}) == {"a": [], "b": [welcome]}
-        said = {"id": "c1", "kind": "chat"}
-        assert driver.send("a", said) == {"a": [said], "b": [said]}
+        answer = {"id": "c1", "kind": "chat"}
+        assert driver.send("a", answer) == {"a": [answer], "b": [answer]}
         assert driver.raw("b", '["no object"]') == {name: [{"unreadable": '["no object"]'}] for name in "ab"}
         assert driver.leave("a") == {"b": []}
         driver.close()
@@ -200,8 +200,8 @@ def test_an_answer_that_breaks_off_is_no_answer() -> None:
 
 def test_a_join_that_ends_without_a_word_is_refused() -> None:
     with answering(lambda key: switched(key, b"\x88\x02\x03\xf0")) as address:
-        (heard,) = LiveDriver(address, {}).join("a", {})["a"]
-    assert heard["refused"] == "closed"
+        (received,) = LiveDriver(address, {}).join("a", {})["a"]
+    assert received["refused"] == "closed"
 
 
 def test_a_door_that_is_broken_is_told_by_its_status() -> None:

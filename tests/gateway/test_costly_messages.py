@@ -37,8 +37,8 @@ class Decoded:
 
 async def test_a_message_has_no_more_objects_and_arrays_than_allowed(tmp_path: Path) -> None:
     rules: dict[str, Json] = {"limits": {"max_containers": 9_000}}
-    async with running_gateway(tmp_path, PEOPLE, rules=rules) as room:
-        alice = await room.join("alice")
+    async with running_gateway(tmp_path, PEOPLE, rules=rules) as gateway:
+        alice = await gateway.join("alice")
         # Two are the envelope's own: itself and its payload.
         fillings: tuple[Json, ...] = ([], {})
         for filling in fillings:
@@ -49,17 +49,17 @@ async def test_a_message_has_no_more_objects_and_arrays_than_allowed(tmp_path: P
             assert "more than 9000 objects and arrays" in answer["payload"]["message"]
         # Brackets in a text are text, after escaped quotes and backslashes too.
         assert await alice.refused("chat", {"text": '[{\\"\\\\"' * 20_000}) is None
-        said = await room.post("alice", fields("chat", {"many": [[]] * 8_998}))
-        assert (said.status_code, said.json()["error"]) == (400, "invalid_json")
-        said = await room.post("alice", fields("chat", {"many": [[]] * 8_997}))
-        assert said.status_code == 200
+        reply = await gateway.post("alice", fields("chat", {"many": [[]] * 8_998}))
+        assert (reply.status_code, reply.json()["error"]) == (400, "invalid_json")
+        reply = await gateway.post("alice", fields("chat", {"many": [[]] * 8_997}))
+        assert reply.status_code == 200
 
 
 async def test_the_fast_path_lets_no_more_objects_through(tmp_path: Path) -> None:
     """A message before it has been accepted, so that the next one of its kind may take the fast path."""
     rules: dict[str, Json] = {"limits": {"max_containers": 9_000}}
-    async with running_gateway(tmp_path, PEOPLE, rules=rules) as room:
-        alice = await room.join("alice")
+    async with running_gateway(tmp_path, PEOPLE, rules=rules) as gateway:
+        alice = await gateway.join("alice")
         whole = {"protocol": "mew/v0.4", "ts": "2026-01-01T00:00:00Z", "from": "alice"}
         for number in range(3):
             assert await alice.refused("chat", {"text": "x"}, id=f"plain-{number}", **whole) is None
@@ -71,8 +71,8 @@ async def test_a_large_message_that_comes_too_fast_is_refused_before_it_is_decod
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules: dict[str, Json] = {"limits": {"bytes_per_second": 1_000}}
-    async with running_gateway(tmp_path, PEOPLE, rules=rules) as room:
-        alice, bob = await room.join("alice"), await room.join("bob")
+    async with running_gateway(tmp_path, PEOPLE, rules=rules) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
         assert await alice.refused("chat", {"text": LARGE}) is None
         decoded = Decoded(monkeypatch)
         for number in range(20):
@@ -82,9 +82,9 @@ async def test_a_large_message_that_comes_too_fast_is_refused_before_it_is_decod
             assert 0 < payload["retry_after"] <= 40
             assert answer["correlation_id"] == [f"late-{number}"]
         assert decoded.count == 0
-        said = await room.post("alice", fields("chat", {"text": LARGE}))
-        assert (said.status_code, said.json()["error"]) == (429, "rate_limited")
-        assert int(said.headers["Retry-After"]) >= 1
+        reply = await gateway.post("alice", fields("chat", {"text": LARGE}))
+        assert (reply.status_code, reply.json()["error"]) == (429, "rate_limited")
+        assert int(reply.headers["Retry-After"]) >= 1
         assert decoded.count == 0
         # Others have a rate of their own.
         assert await bob.refused("chat", {"text": LARGE}) is None
@@ -92,8 +92,8 @@ async def test_a_large_message_that_comes_too_fast_is_refused_before_it_is_decod
 
 async def test_the_id_of_an_undecoded_message_is_told_only_where_it_is_certain(tmp_path: Path) -> None:
     rules: dict[str, Json] = {"limits": {"bytes_per_second": 1_000}}
-    async with running_gateway(tmp_path, PEOPLE, rules=rules) as room:
-        alice = await room.join("alice")
+    async with running_gateway(tmp_path, PEOPLE, rules=rules) as gateway:
+        alice = await gateway.join("alice")
         assert await alice.refused("chat", {"text": LARGE}) is None
         tail = f'"payload": {{"text": "{LARGE}"}}}}'
         for head, about in {
@@ -112,8 +112,8 @@ async def test_malformed_messages_count_toward_the_rate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules: dict[str, Json] = {"limits": {"bytes_per_second": 100_000}}
-    async with running_gateway(tmp_path, PEOPLE, rules=rules, errors_per_second=1_000) as room:
-        alice = await room.join("alice")
+    async with running_gateway(tmp_path, PEOPLE, rules=rules, errors_per_second=1_000) as gateway:
+        alice = await gateway.join("alice")
         decoded = Decoded(monkeypatch)
         for _ in range(30):
             await alice.send("[" * 20_000)
@@ -127,16 +127,16 @@ async def test_malformed_messages_count_toward_the_rate(
 async def test_what_was_accepted_before_the_limit_is_replayed_after_a_restart(tmp_path: Path) -> None:
     """Journals of earlier versions, and a limit that was lowered since."""
     rules: dict[str, Json] = {"limits": {"max_containers": 40_000}}
-    async with running_gateway(tmp_path, PEOPLE, rules=rules, snapshot_records=1_000_000) as room:
-        alice = await room.join("alice")
+    async with running_gateway(tmp_path, PEOPLE, rules=rules, snapshot_records=1_000_000) as gateway:
+        alice = await gateway.join("alice")
         call = {"method": "tools/call", "params": {"name": "x", "arguments": {"many": [[]] * 20_000}}}
         await alice.ask("mcp/proposal", call, id="p-1")
-        journal = sorted(room.journal().glob("*"))[0]
+        journal = sorted(gateway.journal().glob("*"))[0]
         copied = journal.read_bytes()
     assert b'"p-1"' in copied
     lowered: dict[str, Json] = {"limits": {"max_containers": 10_000}}
-    async with running_gateway(tmp_path, PEOPLE, rules=lowered) as room:
-        host = room.gateway.directory.hosts["lab"]
+    async with running_gateway(tmp_path, PEOPLE, rules=lowered) as gateway:
+        host = gateway.gateway.directory.hosts["lab"]
         assert "p-1" in {proposal.id for proposal in host.space.state.ledger.all_open()}
 
 

@@ -45,12 +45,12 @@ def size_of(folder: Path) -> int:
     return max(journal_of(folder).glob("*.jsonl")).stat().st_size
 
 
-async def degrade(room: GatewayUnderTest) -> None:
+async def degrade(gateway: GatewayUnderTest) -> None:
     """Say something that finds no room, and wait until the gateway has noticed."""
-    answer = await room.post("alice", {"kind": "chat", "id": "no-room", "payload": {"text": "no room"}})
+    answer = await gateway.post("alice", {"kind": "chat", "id": "no-room", "payload": {"text": "no room"}})
     assert (answer.status_code, answer.json()["error"]) == (503, "outcome_unknown"), answer.text
     assert answer.json()["id"] == "no-room"
-    await healthy(room, "degraded")
+    await healthy(gateway, "degraded")
 
 
 @pytest.mark.parametrize("journal", ["on", "strict"])
@@ -104,8 +104,8 @@ async def test_a_full_disk_refuses_what_must_be_audited_and_lets_stopping_work(
         assert await gateway.status("/ws?space=lab", token="t-bob") == 401
         if journal == "strict":
             await carol.fence()
-            heard = [each.get("id") for each in carol.heard]
-            assert not {"no-room", "during"} & set(heard), heard
+            received = [each.get("id") for each in carol.received]
+            assert not {"no-room", "during"} & set(received), received
         # Over HTTP too: stopping somebody is always possible. It is not promised to be kept, so 202.
         for kind, payload in (
             ("participant/pause", {}),
@@ -120,8 +120,8 @@ async def test_a_full_disk_refuses_what_must_be_audited_and_lets_stopping_work(
         await healthy(gateway, "ok")
         # What was told to be unknown was kept, and is delivered once, when it is on disk.
         await alice.fence()
-        assert [each["id"] for each in alice.heard].count("no-room") == 1
-        assert [each["id"] for each in alice.heard].count("during") == 1
+        assert [each["id"] for each in alice.received].count("no-room") == 1
+        assert [each["id"] for each in alice.received].count("during") == 1
         assert await alice.refused("mcp/request", CALL, to=["carol"]) is None
         assert (await gateway.post("alice", {"kind": "chat"})).status_code == 200
     assert verify(journal_of(tmp_path)).ok
@@ -156,15 +156,15 @@ async def test_a_gateway_that_is_stopped_while_the_disk_is_full_ends_and_starts_
 
 async def test_a_disk_that_fails_again_and_again_leaves_a_whole_chain(tmp_path: Path) -> None:
     """Also cut in the middle of a line; nothing is written twice."""
-    async with running_gateway(tmp_path, PEOPLE) as room:
-        alice = await room.join("alice")
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        alice = await gateway.join("alice")
         for number in range(3):
-            with no_room_on_disk(room.journal()):
+            with no_room_on_disk(gateway.journal()):
                 for each in range(10):
                     await alice.say("chat", {"text": "x" * 100}, id=f"c-{number}-{each}")
                 await alice.fence()
-                await healthy(room, "degraded")
-            await healthy(room, "ok")
+                await healthy(gateway, "degraded")
+            await healthy(gateway, "ok")
     assert verify(journal_of(tmp_path)).ok
     ids = [each.id for each in read_records(journal_of(tmp_path)) if each.kind == "chat"]
     assert ids == [f"c-{number}-{each}" for number in range(3) for each in range(10)]

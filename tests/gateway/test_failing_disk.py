@@ -81,7 +81,7 @@ async def test_a_post_that_waits_when_the_journal_fails_is_unknown_and_then_can_
         assert (await gateway.http.get("/readyz")).status_code == 503
         # Nobody has heard it, and nobody is told that it is there.
         await alice.fence()
-        assert "lost?" not in [each["id"] for each in alice.heard]
+        assert "lost?" not in [each["id"] for each in alice.received]
         assert await ids_of(gateway, "lost?") == []
         assert error_of(await gateway.post("bob", fields("chat"))) == (503, "unavailable")
         shim.heal()
@@ -112,10 +112,10 @@ async def test_a_grant_is_withheld_until_it_is_on_disk_and_a_kick_is_not(tmp_pat
         await healthy(gateway, "degraded")
         await alice.hear(lambda each: each["id"] == "k1")
         await carol.fence()
-        heard = [each["id"] for each in carol.heard]
-        assert "k1" in heard
-        assert ("c1" in heard) == (mode == "on")
-        assert not {"g1", "r1"} & set(heard)
+        received = [each["id"] for each in carol.received]
+        assert "k1" in received
+        assert ("c1" in received) == (mode == "on")
+        assert not {"g1", "r1"} & set(received)
         assert carol.kinds().count("system/welcome") == 1
         # Whoever joins meanwhile gets in, also to a strict space: stopping somebody is always possible.
         again = await gateway.join("alice")
@@ -262,7 +262,7 @@ async def test_without_a_journal_200_means_that_the_state_is_saved(tmp_path: Pat
         assert error_of(await gateway.post("bob", fields("chat", id="lost?"))) == (503, "outcome_unknown")
         await healthy(gateway, "degraded")
         await alice.fence()
-        assert "lost?" not in [each["id"] for each in alice.heard]
+        assert "lost?" not in [each["id"] for each in alice.received]
         assert await alice.refused("mcp/request", CALL) == "unavailable"
         answer = await gateway.post("alice", fields("participant/pause", to=["carol"]))
         assert (answer.status_code, answer.json()["on_disk"]) == (202, False)
@@ -325,7 +325,7 @@ async def test_what_was_acknowledged_survives_faults_at_any_step_and_a_power_cut
         await asyncio.gather(alice.closed(), bob.closed())
         await gateway.close()
         if mode == "strict":
-            promised |= {each["id"] for each in bob.heard if each["kind"] == "chat"}
+            promised |= {each["id"] for each in bob.received if each["kind"] == "chat"}
         shim.heal()
         cut_power(journal_of(tmp_path))
     async with served(file, environ=shim.environ):

@@ -98,7 +98,7 @@ def handled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return sizes
 
 
-async def flooding(room: LocalGateway, client: RawClient, data: bytes) -> None:
+async def flooding(gateway: LocalGateway, client: RawClient, data: bytes) -> None:
     """Send until the gateway takes no more for now, or has it all."""
     client.send(data)
     await until(lambda: client.writer.transport.get_write_buffer_size() < len(data))
@@ -114,15 +114,15 @@ def test_a_word_is_answered_while_a_flood_waits(
     async def test() -> None:
         limits: dict[str, Any] = {"max_message_fragments": 10 * FRAMES, "max_connections_per_address": 0}
         async with (
-            running_gateway(tmp_path, PEOPLE, **SLICES, **limits) as room,
-            raw_client(room.port) as flooder,
+            running_gateway(tmp_path, PEOPLE, **SLICES, **limits) as gateway,
+            raw_client(gateway.port) as flooder,
         ):
-            alice = await room.join("alice")
+            alice = await gateway.join("alice")
             await flooder.upgraded(token="t-bob")
             if flood == "empty continuations":
                 flooder.send(frame(TEXT, b"", final=False))
             handled.clear()
-            await flooding(room, flooder, FLOODS[flood] * FRAMES)
+            await flooding(gateway, flooder, FLOODS[flood] * FRAMES)
             await until(lambda: sum(handled) > SLICE_FRAMES)
             before = sum(handled)
             assert before < FRAMES // 2, "the flood is not over when the word is said"
@@ -139,8 +139,8 @@ def test_a_word_is_answered_while_a_flood_waits(
 def test_a_message_of_endless_fragments_is_ended(tmp_path: Path, handled: list[int], loop: str) -> None:
     async def test() -> None:
         async with (
-            running_gateway(tmp_path, PEOPLE, max_message_fragments=50) as room,
-            raw_client(room.port) as client,
+            running_gateway(tmp_path, PEOPLE, max_message_fragments=50) as gateway,
+            raw_client(gateway.port) as client,
         ):
             await client.upgraded(token="t-bob")
             client.send(frame(TEXT, b"", final=False) + FLOODS["empty continuations"] * 10_000)
@@ -152,26 +152,26 @@ def test_a_message_of_endless_fragments_is_ended(tmp_path: Path, handled: list[i
         runner.run(test())
 
 
-def sockets_of(room: LocalGateway) -> list[ServerSocket]:
-    assert room.gateway._websockets is not None
-    return list(room.gateway._websockets.sockets)
+def sockets_of(gateway: LocalGateway) -> list[ServerSocket]:
+    assert gateway.gateway._websockets is not None
+    return list(gateway.gateway._websockets.sockets)
 
 
 async def test_a_connection_gives_back_what_a_large_message_took(tmp_path: Path) -> None:
-    async with running_gateway(tmp_path, PEOPLE) as room:
-        alice = await room.join("alice")
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        alice = await gateway.join("alice")
         await alice.ask("chat", {"text": "x" * 900_000})
-        assert [each._reader.held_bytes for each in sockets_of(room)] == [0]
+        assert [each._reader.held_bytes for each in sockets_of(gateway)] == [0]
 
 
 async def test_pongs_that_nobody_reads_are_not_collected(tmp_path: Path) -> None:
     """Only the last ping is answered then (RFC 6455, 5.5.3)."""
     async with (
-        running_gateway(tmp_path, PEOPLE) as room,
-        raw_client(room.port, receive_buffer=4_096) as client,
+        running_gateway(tmp_path, PEOPLE) as gateway,
+        raw_client(gateway.port, receive_buffer=4_096) as client,
     ):
         await client.upgraded(token="t-bob")
-        (connection,) = sockets_of(room)
+        (connection,) = sockets_of(gateway)
         transport = connection._transport
         assert transport is not None
         client.writer.transport.set_write_buffer_limits(high=0)
@@ -200,7 +200,7 @@ async def test_two_close_frames_in_one_packet_are_one_close(
 ) -> None:
     """Autobahn 7.1.2: the first is answered, the second is too late."""
     monkeypatch.setattr(websocket_server, "FrameReader", READERS[reader])
-    async with running_gateway(tmp_path, PEOPLE) as room, raw_client(room.port) as client:
+    async with running_gateway(tmp_path, PEOPLE) as gateway, raw_client(gateway.port) as client:
         await client.upgraded(token="t-bob")
         client.send(closing(1000) + closing(1001))
         assert await client.closed() == 1000
@@ -210,13 +210,13 @@ async def test_two_close_frames_in_one_packet_are_one_close(
 async def test_stopping_drops_who_does_not_answer_the_close(tmp_path: Path) -> None:
     """Whatever `close_seconds` is: the gateway is not there any more to wait."""
     async with AsyncExitStack() as stack:
-        async with running_gateway(tmp_path, PEOPLE, close_seconds=3_600) as room:
-            client = await stack.enter_async_context(raw_client(room.port))
+        async with running_gateway(tmp_path, PEOPLE, close_seconds=3_600) as gateway:
+            client = await stack.enter_async_context(raw_client(gateway.port))
             await client.upgraded(token="t-bob")
         *_, last = await client.frames_until(CLOSE)
         assert last.code == 1001
         assert await client.ended() == b""
-        await until(lambda: not sockets_of(room))
+        await until(lambda: not sockets_of(gateway))
 
 
 @pytest.mark.parametrize("reads", [True, False], ids=["silent", "never reading"])
@@ -267,8 +267,8 @@ def test_requests_of_one_connection_are_parsed_one_by_one(
     monkeypatch.setattr(RequestResponseCycle, "__init__", making)
 
     async def test() -> None:
-        async with running_gateway(tmp_path, PEOPLE) as room, raw_client(room.port) as client:
-            client.send(request_lines(room.port) * count)
+        async with running_gateway(tmp_path, PEOPLE) as gateway, raw_client(gateway.port) as client:
+            client.send(request_lines(gateway.port) * count)
             for _ in range(count):
                 status, headers = await client.answer()
                 assert status == 200
@@ -281,13 +281,13 @@ def test_requests_of_one_connection_are_parsed_one_by_one(
 
 async def test_a_body_may_come_in_any_pieces_with_requests_behind_it(tmp_path: Path) -> None:
     body = b'{"kind":"chat","payload":{"text":"' + b"\\r\\n" * 20_000 + b'"}}'
-    async with running_gateway(tmp_path, PEOPLE) as room, raw_client(room.port) as client:
+    async with running_gateway(tmp_path, PEOPLE) as gateway, raw_client(gateway.port) as client:
         post = (
-            f"POST /participants/alice/messages?space=lab HTTP/1.1\r\nHost: 127.0.0.1:{room.port}\r\n"
+            f"POST /participants/alice/messages?space=lab HTTP/1.1\r\nHost: 127.0.0.1:{gateway.port}\r\n"
             f"Authorization: Bearer t-alice\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body)}\r\n\r\n".encode()
         )
-        client.send((post + body) * 3 + request_lines(room.port))
+        client.send((post + body) * 3 + request_lines(gateway.port))
         for _ in range(4):
             status, headers = await client.answer()
             assert status == 200
@@ -296,19 +296,19 @@ async def test_a_body_may_come_in_any_pieces_with_requests_behind_it(tmp_path: P
 
 @pytest.mark.parametrize(("count", "status"), [(99, 200), (100, 400)])
 async def test_a_request_has_so_many_headers_at_most(tmp_path: Path, count: int, status: int) -> None:
-    async with running_gateway(tmp_path, PEOPLE) as room, raw_client(room.port) as client:
-        client.send(request_lines(room.port, *["a:"] * count))
+    async with running_gateway(tmp_path, PEOPLE) as gateway, raw_client(gateway.port) as client:
+        client.send(request_lines(gateway.port, *["a:"] * count))
         assert (await client.answer())[0] == status
 
 
 async def test_who_does_not_read_a_response_is_dropped(tmp_path: Path) -> None:
     async with (
-        running_gateway(tmp_path, PEOPLE, response_seconds=0.05) as room,
-        raw_client(room.port, receive_buffer=4_096) as client,
+        running_gateway(tmp_path, PEOPLE, response_seconds=0.05) as gateway,
+        raw_client(gateway.port, receive_buffer=4_096) as client,
     ):
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
-        client.send(request_lines(room.port).replace(b"/health", b"/openapi.json") * 1_000)
-        listener = room.gateway._listener
+        client.send(request_lines(gateway.port).replace(b"/health", b"/openapi.json") * 1_000)
+        listener = gateway.gateway._listener
         assert listener is not None
         await until(lambda: listener.server_state.connections)
         await until(lambda: not listener.server_state.connections)

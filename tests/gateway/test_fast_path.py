@@ -45,10 +45,10 @@ def settings(
     return gateway_settings({"lab": space}, **gateway)
 
 
-def takes_the_fast_path(one: SocketlessGateway, session: SocketlessSession, said: bytes) -> bool:
+def takes_the_fast_path(one: SocketlessGateway, session: SocketlessSession, answer: bytes) -> bool:
     """Say this, and tell whether it took the fast path."""
     before = one.host.fast_paths.accepted
-    session.say(said)
+    session.say(answer)
     return one.host.fast_paths.accepted > before
 
 
@@ -71,10 +71,10 @@ async def talking(
         yield one, alice, bob
 
 
-async def refusal_of(one: SocketlessGateway, session: SocketlessSession, said: bytes) -> dict[str, Any]:
+async def refusal_of(one: SocketlessGateway, session: SocketlessSession, answer: bytes) -> dict[str, Any]:
     """What this is answered with; nobody hears it, and it does not take the fast path."""
     others = [other for other in one.sessions if other is not session and other.here]
-    assert not takes_the_fast_path(one, session, said)
+    assert not takes_the_fast_path(one, session, answer)
     await one.rest()
     assert all("c-next" not in other.ids() for other in others)
     return session.last_refusal()
@@ -300,11 +300,11 @@ async def test_a_full_disk_closes_the_fast_path_and_nothing_is_lost_or_doubled(t
         await until(lambda: one.host.journal.writable and one.host.space.state.journal_writable)
         open_fast_path(one, bob)
         await one.rest()
-        said = [id for id in alice.ids() if id.startswith("d-")]
-        assert said == ["d-0", "d-1", "d-2", "d-3"]
-        heard, journal = alice.ids(), one.journal
+        answer = [id for id in alice.ids() if id.startswith("d-")]
+        assert answer == ["d-0", "d-1", "d-2", "d-3"]
+        received, journal = alice.ids(), one.journal
     assert verify(journal).ok
-    assert [record.id for record in read_records(journal) if record.kind == "chat"] == heard
+    assert [record.id for record in read_records(journal) if record.kind == "chat"] == received
 
 
 async def test_snapshots_come_in_between_and_a_restart_knows_every_id(tmp_path: Path) -> None:
@@ -332,8 +332,8 @@ async def test_the_history_keeps_to_its_bounds(tmp_path: Path) -> None:
                 bob.say(chat("bob", f"b-{tick}-{number}", payload={"text": "x" * 300}))
             await one.rest()
             assert len(history.entries) <= 5
-            assert sum(heard.size for heard in history.entries) <= 2_000
-            assert history.bytes == sum(heard.size for heard in history.entries)
+            assert sum(received.size for received in history.entries) <= 2_000
+            assert history.bytes == sum(received.size for received in history.entries)
         assert one.host.fast_paths.accepted > 100
 
 
@@ -357,7 +357,7 @@ async def test_pure_python_can_be_had_by_a_variable(
         for number in range(4):
             await bob.send(chat("bob", f"c-{number}").decode())
         await bob.fence()
-        assert [each["id"] for each in bob.heard if each["kind"] == "chat"] == [f"c-{n}" for n in range(4)]
+        assert [each["id"] for each in bob.received if each["kind"] == "chat"] == [f"c-{n}" for n in range(4)]
         shown = (await gateway.http.get("/metrics")).text
         assert f'moot_envelopes_fast_path_total{{space="lab"}} {fast}\n' in shown
 

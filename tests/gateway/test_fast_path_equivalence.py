@@ -229,8 +229,8 @@ class Author:
                 ]
             case 4:
                 # For a while somebody listens who reads another spelling.
-                said = [Say(session, self._ordinary("chat")) for _ in range(4)]
-                return [Join("alice", "&dialect=mcpx"), *said[:2], Leave(-1), *said[2:]]
+                answer = [Say(session, self._ordinary("chat")) for _ in range(4)]
+                return [Join("alice", "&dialect=mcpx"), *answer[:2], Leave(-1), *answer[2:]]
             case 5:
                 opening = Say(0, self._line("stream/request", {"direction": "upload"}), rest=True)
                 return [opening, *(Frame(chance.randrange(8), n, chance.random() < 0.5) for n in range(3))]
@@ -253,14 +253,14 @@ class Author:
         self._tokens += 1
         token, name = f"short-{self._tokens}", chance.choice((*NAMES, *SIGNED_IN))
         rights = None if name in NAMES else tuple(chance.sample(RIGHTS, 2))
-        said = [Say(-1, self._ordinary("chat")) for _ in range(3)]
+        answer = [Say(-1, self._ordinary("chat")) for _ in range(3)]
         coming: Step = Mint(token, name, chance.choice(("", "chat", "reasoning/*")))
         if chance.random() < 0.6:
             coming = Identify(token, name, rights)
         then: Step = chance.choice(
             (Renew(token), Renew(known), SignOut(name), Leave(-1), Join(name, "", known))
         )
-        return [coming, Join(name, chance.choice(self._queries), token), *said[:2], then, *said[2:]]
+        return [coming, Join(name, chance.choice(self._queries), token), *answer[:2], then, *answer[2:]]
 
     # What is said
 
@@ -381,8 +381,8 @@ async def _played(step: Step, home: SocketlessGateway) -> str:
             home.reload(step.settings)
             await home.rest()
             _forget_debts(home)
-            for said in step.steps:
-                await _played(said, home)
+            for reply in step.steps:
+                await _played(reply, home)
             await home.rest()
             _forget_debts(home)
         case Time():
@@ -445,7 +445,7 @@ def _session(home: SocketlessGateway, number: int) -> SocketlessSession | None:
 async def lived(folder: Path, author: Author) -> tuple[int, int]:
     """A story, a restart from disk, and another chapter; how many steps, and what took the fast path."""
     ruled = author.ruled()
-    received = heard = 0
+    received = received_messages = 0
     async with (
         socketless_gateway(folder / "fast", ruled) as fast,
         socketless_gateway(folder / "slow", ruled, with_fast_path=False) as slow,
@@ -463,12 +463,12 @@ async def lived(folder: Path, author: Author) -> tuple[int, int]:
                 for step in story:
                     home.notes.append(await _played(step, home))
             received += len(story)
-            heard += fast.host.fast_paths.accepted - before
+            received_messages += fast.host.fast_paths.accepted - before
             await check_same(fast, slow, f"after {received} steps")
             fast.check_replay()
             slow.check_replay()
         assert slow.host.fast_paths.accepted == 0
-    return received, heard
+    return received, received_messages
 
 
 QUERIES: Final = ("", "", "&echo=0", "&echo=unanswered")
@@ -476,30 +476,30 @@ QUERIES: Final = ("", "", "&echo=0", "&echo=unanswered")
 
 @pytest.mark.parametrize("seed", range(2))
 async def test_a_gateway_with_fast_path_does_what_one_without_does(tmp_path: Path, seed: int) -> None:
-    steps, heard = await lived(tmp_path, Author(seed, settings, QUERIES))
-    assert heard > steps / 20
+    steps, received = await lived(tmp_path, Author(seed, settings, QUERIES))
+    assert received > steps / 20
 
 
 @pytest.mark.parametrize("size", [0, 3, 25, 10_000])
 async def test_so_it_does_where_ids_may_come_again(tmp_path: Path, size: int) -> None:
     rules: Json = {"reference_compat": True}
     ruled = partial(settings, rules=rules, limits={"max_recent_ids": size})
-    steps, heard = await lived(tmp_path, Author(200 + size, ruled, QUERIES, repeats=0.3))
-    assert heard > steps / 50
+    steps, received = await lived(tmp_path, Author(200 + size, ruled, QUERIES, repeats=0.3))
+    assert received > steps / 50
 
 
 async def test_so_it_does_where_no_journal_is_kept(tmp_path: Path) -> None:
-    steps, heard = await lived(tmp_path, Author(11, partial(settings, journal="off"), QUERIES))
-    assert heard > steps / 20
+    steps, received = await lived(tmp_path, Author(11, partial(settings, journal="off"), QUERIES))
+    assert received > steps / 20
 
 
 async def test_so_it_does_where_little_of_the_past_is_kept(tmp_path: Path) -> None:
     """A tick brings more than the past holds, by count and by bytes."""
     small = partial(settings, poll_messages=5, poll_bytes=1_500)
-    steps, heard = await lived(tmp_path, Author(100, small, QUERIES))
-    assert heard > steps / 20
+    steps, received = await lived(tmp_path, Author(100, small, QUERIES))
+    assert received > steps / 20
 
 
 async def test_where_everything_waits_for_the_disk_nothing_takes_the_short_way(tmp_path: Path) -> None:
-    _, heard = await lived(tmp_path, Author(13, partial(settings, journal="strict"), QUERIES))
-    assert heard == 0
+    _, received = await lived(tmp_path, Author(13, partial(settings, journal="strict"), QUERIES))
+    assert received == 0

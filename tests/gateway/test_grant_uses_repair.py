@@ -31,26 +31,26 @@ async def test_a_repair_ends_grants_whose_uses_are_lost(tmp_path: Path) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir()
     file = write_config(whole, gateway_settings({"lab": space_settings(people)}))
-    room = SocketlessGateway(file)
-    await room.open()
-    alice, agent = room.join("alice"), room.join("agent")
+    running = SocketlessGateway(file)
+    await running.open()
+    alice, agent = running.join("alice"), running.join("agent")
     for id, limits in (("counted", {"max_uses": 2}), ("timed", {"expires_in_seconds": 3_600})):
         grant: Json = {"recipient": "agent", "capabilities": [READ], **limits}
         alice.say(orjson.dumps(fields("capability/grant", grant, id=id)))
-    await room.rest()
-    await room.durable()
+    await running.rest()
+    await running.durable()
     # The last state that is left: whatever is used comes later.
-    await room.host.journaled.save_snapshot()
+    await running.host.journaled.save_snapshot()
     alice.say(orjson.dumps(fields("capability/revoke", {"recipient": "agent", "grant_id": "timed"})))
     for _ in range(2):
         agent.say(orjson.dumps(fields("mcp/request", CALL)))
-    await room.rest()
-    await room.durable()
-    assert not room.host.space.state.grants.by_id
+    await running.rest()
+    await running.durable()
+    assert not running.host.space.state.grants.by_id
     # As a kill leaves it.
-    await until(lambda: not room.host.journaled.snapshots.is_marking)
+    await until(lambda: not running.host.journaled.snapshots.is_marking)
     shutil.copytree(whole, killed)
-    await room.close()
+    await running.close()
     data = killed / "data"
     journal = data / "spaces" / "lab" / "journal"
     used = next(record for record in read_records(journal) if record.text("kind") == "mcp/request")

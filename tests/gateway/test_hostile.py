@@ -38,24 +38,24 @@ MESSAGES: Final = 60
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
+def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
     limits = {"messages_per_second": 0, "bytes_per_second": 0}
     spaces = {"lab": space_settings(PEOPLE, limits=limits)}
-    stage = SharedGateway(tmp_path_factory.mktemp("hostile"), spaces, max_connections_per_address=0)
-    yield stage
-    stage.close()
+    shared_gateway = SharedGateway(tmp_path_factory.mktemp("hostile"), spaces, max_connections_per_address=0)
+    yield shared_gateway
+    shared_gateway.close()
 
 
 @asynccontextmanager
-async def bystanders(room: LocalGateway) -> AsyncIterator[None]:
+async def bystanders(gateway: LocalGateway) -> AsyncIterator[None]:
     """alice talks to bob meanwhile; he hears every word in order, and so does she."""
-    alice, bob = await room.join("alice"), await room.join("bob")
+    alice, bob = await gateway.join("alice"), await gateway.join("bob")
     is_over = asyncio.Event()
-    said: list[str] = []
+    answer: list[str] = []
 
     async def talk() -> None:
-        while not is_over.is_set() or len(said) < MESSAGES:
-            said.append(await alice.say("chat", {"text": f"word {len(said)}"}))
+        while not is_over.is_set() or len(answer) < MESSAGES:
+            answer.append(await alice.say("chat", {"text": f"word {len(answer)}"}))
             await asyncio.sleep(0.003)
 
     talking = asyncio.create_task(talk())
@@ -67,7 +67,7 @@ async def bystanders(room: LocalGateway) -> AsyncIterator[None]:
     await alice.fence()
     await bob.fence()
     for client in (alice, bob):
-        assert [each["id"] for each in client.heard if is_chat_of(each, "alice")] == said
+        assert [each["id"] for each in client.received if is_chat_of(each, "alice")] == answer
 
 
 def walk(of: type[Refused]) -> Iterator[type[Refused]]:
@@ -150,11 +150,11 @@ CODES: Final = frozenset(each.code for each in walk(Refused)) | {"revoke_incompl
 
 
 async def test_a_thousand_mutations_over_a_socket_get_clear_answers_and_hurt_nobody(
-    stage: SharedGateway,
+    shared_gateway: SharedGateway,
 ) -> None:
     """Seeded; text that is no UTF-8 goes as binary, since as text it would end the connection."""
-    async with bystanders(stage.room):
-        mallory = await stage.room.join("mallory")
+    async with bystanders(shared_gateway.gateway):
+        mallory = await shared_gateway.gateway.join("mallory")
         chance = random.Random(20_260_101)
         for number in range(1000):
             raw = mutated(chance, number)
@@ -162,7 +162,7 @@ async def test_a_thousand_mutations_over_a_socket_get_clear_answers_and_hurt_nob
             if number % 50 == 0:
                 await mallory.fence()
         await mallory.fence()
-        errors = [each for each in mallory.heard if isinstance(each, dict) and refusal_in(each)]
+        errors = [each for each in mallory.received if isinstance(each, dict) and refusal_in(each)]
         assert {refusal_in(each) for each in errors} <= CODES
         assert all(each["payload"]["message"] for each in errors)
         assert {"invalid_json", "invalid_envelope"} <= {refusal_in(each) for each in errors}
@@ -177,13 +177,15 @@ def _is_utf8(raw: bytes) -> bool:
     return True
 
 
-async def test_a_thousand_mutations_over_http_get_clear_answers_and_hurt_nobody(stage: SharedGateway) -> None:
-    async with bystanders(stage.room):
+async def test_a_thousand_mutations_over_http_get_clear_answers_and_hurt_nobody(
+    shared_gateway: SharedGateway,
+) -> None:
+    async with bystanders(shared_gateway.gateway):
         chance = random.Random(20_260_102)
         statuses: Counter[int] = Counter()
 
         async def post(raws: list[bytes]) -> None:
-            async with raw_client(stage.room.port) as client:
+            async with raw_client(shared_gateway.gateway.port) as client:
                 for raw in raws:
                     status, answer = await client.post("/participants/mallory/messages", "t-mallory", raw)
                     statuses[status] += 1
@@ -217,33 +219,33 @@ NESTED: dict[str, Callable[[], bytes]] = {
 
 @pytest.mark.parametrize("make", NESTED.values(), ids=NESTED)
 async def test_huge_and_deep_messages_are_answered_quickly_on_both_ways(
-    stage: SharedGateway, make: Callable[[], bytes]
+    shared_gateway: SharedGateway, make: Callable[[], bytes]
 ) -> None:
     raw = make()
-    async with bystanders(stage.room):
-        mallory = await stage.room.join("mallory", "&echo=0")
+    async with bystanders(shared_gateway.gateway):
+        mallory = await shared_gateway.gateway.join("mallory", "&echo=0")
         # Of this process, which is the gateway too: what others do on the machine does not count.
         start = time.process_time()
         await mallory.send(raw.decode())
         refusals = {refusal_in(each) for each in await mallory.fence() if not is_chat_of(each, "alice")}
-        answer = await stage.room.post("mallory", raw)
+        answer = await shared_gateway.gateway.post("mallory", raw)
         assert time.process_time() - start < 5
         assert answer.status_code in (200, 400, 413)
         code = answer.json().get("error")
         assert refusals - {None} == ({code} if code else set())
 
 
-async def test_a_body_beyond_the_limit_is_413_without_being_read(stage: SharedGateway) -> None:
-    async with bystanders(stage.room):
-        answer = await stage.room.post("mallory", b'"' + b"x" * (3 << 20) + b'"')
+async def test_a_body_beyond_the_limit_is_413_without_being_read(shared_gateway: SharedGateway) -> None:
+    async with bystanders(shared_gateway.gateway):
+        answer = await shared_gateway.gateway.post("mallory", b'"' + b"x" * (3 << 20) + b'"')
         assert (answer.status_code, answer.json()["error"]) == (413, "denied")
 
 
 async def test_a_flood_is_told_when_to_come_back_and_the_others_lose_nothing(tmp_path: Path) -> None:
     """Over both ways: one member's flood uses up one member's share."""
-    async with running_gateway(tmp_path, PEOPLE, rules={"limits": {"messages_per_second": 30}}) as room:
-        mallory = await room.join("mallory")
-        alice, bob = await room.join("alice"), await room.join("bob")
+    async with running_gateway(tmp_path, PEOPLE, rules={"limits": {"messages_per_second": 30}}) as gateway:
+        mallory = await gateway.join("mallory")
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
         start = time.monotonic()
         for number in range(1000):
             await mallory.send({"id": f"f-{number}", "kind": "chat", "payload": {}})
@@ -258,16 +260,16 @@ async def test_a_flood_is_told_when_to_come_back_and_the_others_lose_nothing(tmp
             assert 0 < each["payload"]["retry_after"] < 2
             assert each["correlation_id"][0].startswith("f-")
         await alice.fence()
-        heard = [each["id"] for each in await bob.fence() if is_chat_of(each, "alice")]
-        assert len(heard) == 25
+        received = [each["id"] for each in await bob.fence() if is_chat_of(each, "alice")]
+        assert len(received) == 25
 
 
 async def test_a_flood_of_posts_is_told_when_to_come_back(tmp_path: Path) -> None:
     """Who waits as long as told is not refused again."""
-    async with running_gateway(tmp_path, PEOPLE, rules={"limits": {"messages_per_second": 2}}) as room:
-        host, now = room.gateway.directory.hosts["lab"], time.time()
+    async with running_gateway(tmp_path, PEOPLE, rules={"limits": {"messages_per_second": 2}}) as gateway:
+        host, now = gateway.gateway.directory.hosts["lab"], time.time()
         host.journaled.clock = lambda: now
-        answers = [await room.post("mallory", fields("chat")) for _ in range(12)]
+        answers = [await gateway.post("mallory", fields("chat")) for _ in range(12)]
         refused = [answer for answer in answers if answer.status_code == 429]
         # A second's worth at once.
         assert len(refused) == 10
@@ -277,13 +279,13 @@ async def test_a_flood_of_posts_is_told_when_to_come_back(tmp_path: Path) -> Non
             assert 0 < answer.json()["retry_after"] <= 1
         later = now + refused[-1].json()["retry_after"]
         host.journaled.clock = lambda: later
-        assert (await room.post("mallory", fields("chat"))).status_code == 200
+        assert (await gateway.post("mallory", fields("chat"))).status_code == 200
 
 
 async def test_a_flood_of_bytes_is_limited_too(tmp_path: Path) -> None:
     limits: Json = {"messages_per_second": 0, "bytes_per_second": 10_000}
-    async with running_gateway(tmp_path, PEOPLE, rules={"limits": limits}) as room:
-        mallory = await room.join("mallory", "&echo=0")
+    async with running_gateway(tmp_path, PEOPLE, rules={"limits": limits}) as gateway:
+        mallory = await gateway.join("mallory", "&echo=0")
         start = time.monotonic()
         for _ in range(10):
             await mallory.say("chat", {"text": "x" * 50_000})
@@ -295,26 +297,26 @@ async def test_a_flood_of_bytes_is_limited_too(tmp_path: Path) -> None:
 
 async def test_a_flood_of_rubbish_is_not_answered_for_ever(tmp_path: Path) -> None:
     """`errors_per_second`: a client in a loop costs neither answers nor the journal's disk."""
-    async with running_gateway(tmp_path, PEOPLE, errors_per_second=10) as room:
-        mallory, alice = await room.join("mallory"), await room.join("alice")
+    async with running_gateway(tmp_path, PEOPLE, errors_per_second=10) as gateway:
+        mallory, alice = await gateway.join("mallory"), await gateway.join("alice")
         start = time.monotonic()
         for _ in range(2000):
             await mallory.send("{")
         assert await alice.refused("chat", {"text": "unimpressed"}) is None
-        heard = await mallory.fence()
+        received = await mallory.fence()
         most = 10 * (time.monotonic() - start + 2) + 10
-        answers = [each for each in heard if refusal_in(each) == "invalid_json"]
+        answers = [each for each in received if refusal_in(each) == "invalid_json"]
         assert 1 <= len(answers) <= most
-        assert (await room.post("alice", fields("chat"))).status_code == 200
-        journal = b"".join(path.read_bytes() for path in room.journal().glob("*.jsonl"))
+        assert (await gateway.post("alice", fields("chat"))).status_code == 200
+        journal = b"".join(path.read_bytes() for path in gateway.journal().glob("*.jsonl"))
         assert journal.count(b'"invalid_json"') <= most + 1
         # It is not cut off for it, and can do better.
         assert (await mallory.ask("chat"))["from"] == "mallory"
 
 
-async def test_stream_errors_come_once_a_second_and_stream(stage: SharedGateway) -> None:
+async def test_stream_errors_come_once_a_second_and_stream(shared_gateway: SharedGateway) -> None:
     """D-36."""
-    alice, mallory = await stage.room.join("alice"), await stage.room.join("mallory")
+    alice, mallory = await shared_gateway.gateway.join("alice"), await shared_gateway.gateway.join("mallory")
     streams = []
     for _ in range(2):
         await alice.say("stream/request", {"direction": "upload"})
@@ -329,13 +331,13 @@ async def test_stream_errors_come_once_a_second_and_stream(stage: SharedGateway)
     assert len(errors) <= len(streams) * (time.monotonic() - start + 2)
 
 
-async def test_many_connections_that_talk_rubbish_at_once(stage: SharedGateway) -> None:
+async def test_many_connections_that_talk_rubbish_at_once(shared_gateway: SharedGateway) -> None:
     """Before joining: each is told so and closed; the bystanders do not notice."""
     chance = random.Random(7)
-    async with bystanders(stage.room):
+    async with bystanders(shared_gateway.gateway):
 
         async def try_once() -> int | None:
-            client = await stage.room.open("/")
+            client = await shared_gateway.gateway.open("/")
             await client.send(bytes(chance.randrange(256) for _ in range(chance.randrange(1, 300))))
             return (await client.closed())[0]
 
@@ -346,8 +348,8 @@ async def test_many_connections_that_talk_rubbish_at_once(stage: SharedGateway) 
 
 async def test_a_kicked_member_that_keeps_talking_is_out_and_unheard(tmp_path: Path) -> None:
     """Also in the milliseconds in which the kick waits for the disk."""
-    async with running_gateway(tmp_path, PEOPLE, rules={"limits": {"messages_per_second": 0}}) as room:
-        alice, mallory = await room.join("alice"), await room.join("mallory")
+    async with running_gateway(tmp_path, PEOPLE, rules={"limits": {"messages_per_second": 0}}) as gateway:
+        alice, mallory = await gateway.join("alice"), await gateway.join("mallory")
 
         kick = await alice.say("space/kick", {"participant_id": "mallory"})
         with suppress(websockets.ConnectionClosed):
@@ -366,8 +368,8 @@ async def test_numbers_that_few_readers_know_do_not_stop_the_gateway(tmp_path: P
         tmp_path, gateway_settings({"lab": space_settings(PEOPLE)}, snapshot_records=5, port=0)
     )
     for _ in range(2):
-        async with running_gateway(tmp_path, file=file) as room:
-            mallory, alice = await room.join("mallory"), await room.join("alice")
+        async with running_gateway(tmp_path, file=file) as gateway:
+            mallory, alice = await gateway.join("mallory"), await gateway.join("alice")
             request = f'{{"kind":"stream/request","payload":{{"direction":"upload","size":{huge}}}}}'
             await mallory.send(request)
             await mallory.hear("stream/open")
@@ -375,7 +377,7 @@ async def test_numbers_that_few_readers_know_do_not_stop_the_gateway(tmp_path: P
             grant = fields("capability/grant", {"recipient": "bob", "capabilities": [capability]})
             await alice.send(json.dumps(grant))
             assert not any(refusal_in(each) for each in await alice.fence())
-            changed = await room.http.post(
+            changed = await gateway.http.post(
                 "/admin/participants/bob/capabilities",
                 content=json.dumps({"add": [capability]}),
                 headers={"Authorization": "Bearer t-root", "Content-Type": "application/json"},
@@ -383,5 +385,5 @@ async def test_numbers_that_few_readers_know_do_not_stop_the_gateway(tmp_path: P
             assert changed.status_code == 200, changed.text
             for _ in range(20):
                 assert await alice.refused("chat", {"n": 1}) is None
-            newcomer = await room.join("bob")
-            assert str(huge) in json.dumps(newcomer.heard)
+            newcomer = await gateway.join("bob")
+            assert str(huge) in json.dumps(newcomer.received)

@@ -34,8 +34,8 @@ async def journal(folder: Path, *arguments: str) -> list[Any]:
     return [json.loads(line) for line in output.splitlines()]
 
 
-async def propose_and_fulfil(room: LocalGateway) -> None:
-    alice, agent, tool = [await room.join(name) for name in ("alice", "agent", "tool")]
+async def propose_and_fulfil(gateway: LocalGateway) -> None:
+    alice, agent, tool = [await gateway.join(name) for name in ("alice", "agent", "tool")]
     assert await agent.refused("mcp/proposal", CALL, id="p1", to=["tool"]) is None
     assert await alice.refused("mcp/request", CALL, id="r1", to=["tool"], about=["p1"]) is None
     answer: Json = {"result": {"content": []}}
@@ -45,9 +45,9 @@ async def propose_and_fulfil(room: LocalGateway) -> None:
 @pytest.mark.requirement("MEW-3.2.1-5", "MEW-7.3-4", "MCPX-3.2.1-5", "MCPX-7.1-3")
 async def test_the_lineage_of_an_approval_is_found_from_any_of_its_links(tmp_path: Path) -> None:
     """Proposal, request and response in one chain, also while the gateway runs."""
-    async with running_gateway(tmp_path, PEOPLE) as room:
-        await propose_and_fulfil(room)
-        assert (await room.post("alice", {"kind": "chat"})).status_code == 200
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        await propose_and_fulfil(gateway)
+        assert (await gateway.post("alice", {"kind": "chat"})).status_code == 200
         about = await journal(tmp_path, "search", "--about", "p1")
         assert [each["id"] for each in about] == ["r1"]
         about = await journal(tmp_path, "search", "--about", "r1")
@@ -62,8 +62,8 @@ async def test_the_lineage_of_an_approval_is_found_from_any_of_its_links(tmp_pat
 
 @pytest.mark.requirement("MEW-3.4.1-6")
 async def test_an_acknowledgement_is_kept_with_its_chat(tmp_path: Path) -> None:
-    async with running_gateway(tmp_path, PEOPLE) as room:
-        alice, bob = await room.join("alice"), await room.join("bob")
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
         await alice.ask("chat", {"text": "did you see this?"}, id="c1")
         assert await bob.refused("chat/acknowledge", {"status": "read"}, id="k1", about=["c1"]) is None
     found = [each for each in records_of(tmp_path) if "c1" in each.correlations]
@@ -73,8 +73,8 @@ async def test_an_acknowledgement_is_kept_with_its_chat(tmp_path: Path) -> None:
 @pytest.mark.requirement("MEW-3.6.8-3", "MEW-3.6.8-5")
 async def test_who_gave_whom_what_and_when(tmp_path: Path) -> None:
     """A chain of grants over three members, a revoke, an invite and a kick."""
-    async with running_gateway(tmp_path, PEOPLE) as room:
-        alice, bob = await room.join("alice"), await room.join("bob")
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
         to_bob: Json = {"recipient": "bob", "capabilities": [{"kind": "participant/*"}], "reason": "helps"}
         to_agent: Json = {"recipient": "agent", "capabilities": [{"kind": "participant/status"}]}
         assert await alice.refused("capability/grant", to_bob, id="g1") is None
@@ -118,9 +118,9 @@ def is_grant_to(record: JournalRecord, name: str) -> bool:
 @pytest.mark.requirement("D002-6")
 async def test_every_record_tells_its_operation_by_itself(tmp_path: Path) -> None:
     """In each dialect: kind, and the method and name in it or in the envelope beside it."""
-    async with running_gateway(tmp_path, PEOPLE) as room:
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
         mew, mcpx, m3p = [
-            await room.join("alice", f"&dialect={dialect}") for dialect in ("mew", "mcpx", "m3p")
+            await gateway.join("alice", f"&dialect={dialect}") for dialect in ("mew", "mcpx", "m3p")
         ]
         await mew.ask("mcp/request", CALL, id="o1")
         await mcpx.ask("mcp/request:tools/call:read_file", CALL, id="o2")
@@ -136,16 +136,16 @@ async def test_every_record_tells_its_operation_by_itself(tmp_path: Path) -> Non
 
 async def test_everything_that_comes_in_is_there_with_what_came_of_it(tmp_path: Path) -> None:
     """Accepted, refused, malformed, joins, leaves, posts and an administrator's acts."""
-    async with running_gateway(tmp_path, PEOPLE) as room:
-        tool = await room.join("tool")
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        tool = await gateway.join("tool")
         assert await tool.refused("chat", id="no-right") == "capability_violation"
         assert await tool.refused("chat", id="not-me", **{"from": "alice"}) == "auth_violation"
         await tool.send("{")
         await tool.fence()
-        await room.post("alice", {"kind": "chat", "id": "posted"})
-        await room.post("tool", {"kind": "chat", "id": "posted-no-right"})
-        await room.post("tool", b"{")
-        await room.admin("POST", "participants/tool/capabilities", {"add": [{"kind": "chat"}]})
+        await gateway.post("alice", {"kind": "chat", "id": "posted"})
+        await gateway.post("tool", {"kind": "chat", "id": "posted-no-right"})
+        await gateway.post("tool", b"{")
+        await gateway.admin("POST", "participants/tool/capabilities", {"add": [{"kind": "chat"}]})
         assert await tool.refused("chat", id="now-it-may") is None
         await tool.leave()
     found = records_of(tmp_path)
@@ -168,8 +168,8 @@ async def test_the_bytes_of_an_envelope_are_kept_as_they_came(tmp_path: Path) ->
     """Odd spacing, escapes, big numbers: evidence is not rewritten."""
     big = "123456789012345678901234567890"
     raw = '{"kind":"chat" ,"id":"b1","payload":{"n":1.50,"big":BIG,"t":"\\u0041é\\/"}}'.replace("BIG", big)
-    async with running_gateway(tmp_path, PEOPLE) as room:
-        alice = await room.join("alice")
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        alice = await gateway.join("alice")
         await alice.send(raw)
         await alice.send(raw.replace("b1", "b2").replace(",", ",\n"))
         assert not [each for each in await alice.fence() if each["kind"] == "system/error"]

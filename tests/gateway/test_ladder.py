@@ -43,7 +43,7 @@ DEEP: Final = b'{"id":"d1","kind":"chat","payload":' + b'{"a":' * 70 + b"1" + b"
 Setup = Callable[[Mapping[str, Client]], Awaitable[None]]
 
 
-def said(*envelopes: tuple[str, dict[str, Json]]) -> Setup:
+def sending(*envelopes: tuple[str, dict[str, Json]]) -> Setup:
     """Members who say something before; all of it is accepted."""
 
     async def setup(clients: Mapping[str, Client]) -> None:
@@ -120,17 +120,17 @@ CASES: Final = [
         CHAT,
         "participant_shutdown",
         403,
-        before=said(("alice", fields("participant/shutdown", to=["agent"]))),
+        before=sending(("alice", fields("participant/shutdown", to=["agent"]))),
     ),
     case(
         "paused",
         CHAT,
         "participant_paused",
         403,
-        before=said(("alice", fields("participant/pause", to=["agent"]))),
+        before=sending(("alice", fields("participant/pause", to=["agent"]))),
     ),
     # 5 duplicate
-    case("used id", fields("chat", id="c1"), "duplicate_id", 409, before=said(("bob", USED))),
+    case("used id", fields("chat", id="c1"), "duplicate_id", 409, before=sending(("bob", USED))),
     # 6 reserved
     case("reserved system kind", fields("system/register"), "capability_violation", 400, sender="alice"),
     case("reserved stream kind", fields("stream/open"), "capability_violation", 403, sender="alice"),
@@ -147,7 +147,7 @@ CASES: Final = [
         "unauthorized",
         403,
         sender="bob",
-        before=said(("alice", REQUEST)),
+        before=sending(("alice", REQUEST)),
     ),
     case(
         "answers nothing",
@@ -162,7 +162,7 @@ CASES: Final = [
         "already_answered",
         409,
         sender="bob",
-        before=said(
+        before=sending(
             ("alice", fields("mcp/request", CALL, id="r1")),
             ("bob", fields("mcp/response", {"result": {}}, about=["r1"])),
         ),
@@ -173,14 +173,14 @@ CASES: Final = [
         fields("mcp/request", CALL, to=["nobody"], about=["p1"]),
         "target_not_found",
         404,
-        before=said(("agent", PROPOSAL)),
+        before=sending(("agent", PROPOSAL)),
     ),
     case(
         "approves for somebody who is away",
         fields("mcp/request", CALL, to=["away"], about=["p1"]),
         "target_absent",
         409,
-        before=said(("agent", PROPOSAL)),
+        before=sending(("agent", PROPOSAL)),
     ),
     case(
         "withdraws another's",
@@ -188,28 +188,28 @@ CASES: Final = [
         "unauthorized",
         403,
         sender="bob",
-        before=said(("agent", PROPOSAL)),
+        before=sending(("agent", PROPOSAL)),
     ),
     case(
         "fulfils twice",
         fields("mcp/request", CALL, about=["p1"]),
         "proposal_settled",
         409,
-        before=said(("agent", PROPOSAL), ("alice", fields("mcp/request", CALL, about=["p1"]))),
+        before=sending(("agent", PROPOSAL), ("alice", fields("mcp/request", CALL, about=["p1"]))),
     ),
     case(
         "fulfils another call",
         fields("mcp/request", OTHER_CALL, about=["p1"]),
         "proposal_mismatch",
         409,
-        before=said(("agent", PROPOSAL)),
+        before=sending(("agent", PROPOSAL)),
     ),
     case(
         "fulfils too early",
         fields("mcp/request", CALL, about=["p1"]),
         "approval_required",
         409,
-        before=said(("agent", PROPOSAL)),
+        before=sending(("agent", PROPOSAL)),
         rules=TWO_NEEDED,
     ),
     # 11 shape
@@ -263,7 +263,7 @@ CASES: Final = [
     case("a proposal", PROPOSAL),
     case("a vendor's kind", fields("acme/thing", {"a": 1}), sender="alice"),
     case("an owed answer", fields("mcp/response", {"result": {}}, to=["alice"], about=["r1"]), sender="tool",
-         before=said(("alice", REQUEST))),
+         before=sending(("alice", REQUEST))),
     case("a grant", fields("capability/grant", {"recipient": "tool", "capabilities": [{"kind": "chat"}]})),
     case("a stream", fields("stream/request", {"direction": "upload"}), sender="bob"),
     case("a kick", fields("space/kick", {"participant_id": "tool"}), sender="alice"),
@@ -273,38 +273,38 @@ CASES: Final = [
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
+def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
     """Two spaces for each case, one for each way: nothing is left over from another."""
     spaces = {
         f"{way}-{number}": space_settings(PEOPLE | AWAY, **one.rules)
         for number, one in enumerate(CASES)
         for way in ("socket", "http")
     }
-    stage = SharedGateway(tmp_path_factory.mktemp("ladder"), spaces, max_connections_per_address=0)
-    yield stage
-    stage.close()
+    shared_gateway = SharedGateway(tmp_path_factory.mktemp("ladder"), spaces, max_connections_per_address=0)
+    yield shared_gateway
+    shared_gateway.close()
 
 
-async def prepared(room: LocalGateway, one: Case, space: str) -> dict[str, Client]:
-    clients = {name: await room.join(name, space=space) for name in PEOPLE}
+async def prepared(gateway: LocalGateway, one: Case, space: str) -> dict[str, Client]:
+    clients = {name: await gateway.join(name, space=space) for name in PEOPLE}
     if one.dialect != "mew":
-        clients[one.sender] = await room.join(one.sender, f"&dialect={one.dialect}", space=space)
+        clients[one.sender] = await gateway.join(one.sender, f"&dialect={one.dialect}", space=space)
     await one.before(clients)
     return clients
 
 
-async def over_socket(room: LocalGateway, one: Case, space: str) -> dict[str, Any]:
-    client = (await prepared(room, one, space))[one.sender]
+async def over_socket(gateway: LocalGateway, one: Case, space: str) -> dict[str, Any]:
+    client = (await prepared(gateway, one, space))[one.sender]
     await client.send(one.body.decode())
     answers = [message for message in await client.fence() if refusal_in(message)]
     assert len(answers) <= 1, answers
     return dict(answers[0]["payload"]) if answers else {}
 
 
-async def over_http(room: LocalGateway, one: Case, space: str) -> dict[str, Any]:
-    await prepared(room, one, space)
+async def over_http(gateway: LocalGateway, one: Case, space: str) -> dict[str, Any]:
+    await prepared(gateway, one, space)
     params = {"space": space} | ({"dialect": "m3p"} if one.dialect == "m3p" else {})
-    answer = await room.post(one.sender, one.body, **params)
+    answer = await gateway.post(one.sender, one.body, **params)
     assert answer.status_code == one.status, answer.text
     assert answer.headers["content-type"] == "application/json"
     body: dict[str, Any] = answer.json()
@@ -317,30 +317,30 @@ async def over_http(room: LocalGateway, one: Case, space: str) -> dict[str, Any]
 
 
 @pytest.mark.parametrize("number", range(len(CASES)), ids=[one.rung.replace(" ", "-") for one in CASES])
-async def test_the_ladder_answers_the_same_on_both_ways(stage: SharedGateway, number: int) -> None:
+async def test_the_ladder_answers_the_same_on_both_ways(shared_gateway: SharedGateway, number: int) -> None:
     one = CASES[number]
-    heard = await over_socket(stage.room, one, f"socket-{number}")
-    answered = await over_http(stage.room, one, f"http-{number}")
-    assert heard.get("error") == answered.get("error") == one.code
+    received = await over_socket(shared_gateway.gateway, one, f"socket-{number}")
+    answered = await over_http(shared_gateway.gateway, one, f"http-{number}")
+    assert received.get("error") == answered.get("error") == one.code
     if one.dialect == "mew":
         # Not only the word: the sentence, and whatever helps to do better.
         if one.code == "rate_limited":
-            for answer in (heard, answered):
+            for answer in (received, answered):
                 assert 0 < answer.pop("retry_after") <= 20
                 answer.pop("message")
-        assert heard == answered
+        assert received == answered
 
 
 async def test_without_a_journal_both_ways_answer_unavailable(tmp_path: Path) -> None:
     """Step 12, D-85: while the disk takes nothing."""
-    async with running_gateway(tmp_path, PEOPLE) as room:
-        alice = await room.join("alice")
-        with no_room_on_disk(room.journal()):
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        alice = await gateway.join("alice")
+        with no_room_on_disk(gateway.journal()):
             await alice.say("chat", {"text": "the record that finds no room"})
-            await healthy(room, "degraded")
+            await healthy(gateway, "degraded")
             for kind, payload in (("mcp/request", CALL), ("mcp/proposal", CALL), ("space/invite", INVITE)):
                 assert await alice.refused(kind, payload) == "unavailable"
-                answer = await room.post("alice", fields(kind, payload))
+                answer = await gateway.post("alice", fields(kind, payload))
                 assert (answer.status_code, answer.json()["error"]) == (503, "unavailable")
             assert await alice.refused("chat", {"text": "goes on"}) is None
 
@@ -360,14 +360,16 @@ async def test_an_invite_answers_the_same_on_both_ways(
     payloads = []
     for way in ("socket", "http"):
         (tmp_path / way).mkdir()
-        async with running_gateway(tmp_path / way, PEOPLE, rules={"connection_url": "ws://x/{id}"}) as room:
+        async with running_gateway(
+            tmp_path / way, PEOPLE, rules={"connection_url": "ws://x/{id}"}
+        ) as gateway:
             if way == "socket":
-                bob = await room.join("bob")
+                bob = await gateway.join("bob")
                 answer = await bob.ask("space/invite", invite)
                 assert answer["kind"] == "space/invite-ack"
                 payload = answer["payload"]
             else:
-                response = await room.post("bob", fields("space/invite", invite))
+                response = await gateway.post("bob", fields("space/invite", invite))
                 assert response.status_code == status
                 payload = response.json()
                 assert payload.pop("id")

@@ -58,11 +58,11 @@ def lines_until(demo: subprocess.Popen[str], wanted: str) -> str:
 @pytest.mark.requirement("MEW-1-3")
 def test_the_demo_proposes_and_the_printed_line_approves_it(demo: subprocess.Popen[str]) -> None:
     """MEW 9.1 with real members: a proposal, a decision over HTTP, a tool that writes a file."""
-    told = lines_until(demo, "mcp/proposal")
-    url = re.search(r"http://\S+/participants/you/messages", told)
-    token = re.search(r"cat (\S+you\.token)", told)
-    body = re.search(r"say '(.*mcp/request.*)'", told)
-    notes = re.search(r"cat (\S+notes\.md)", told)
+    output = lines_until(demo, "mcp/proposal")
+    url = re.search(r"http://\S+/participants/you/messages", output)
+    token = re.search(r"cat (\S+you\.token)", output)
+    body = re.search(r"say '(.*mcp/request.*)'", output)
+    notes = re.search(r"cat (\S+notes\.md)", output)
     assert url is not None
     assert token is not None
     assert body is not None
@@ -90,12 +90,12 @@ def test_the_demo_proposes_and_the_printed_line_approves_it(demo: subprocess.Pop
 
 
 def test_the_printed_token_opens_the_console_and_stands_in_no_address(demo: subprocess.Popen[str]) -> None:
-    told = lines_until(demo, "mcp/proposal")
-    console = re.search(r"^  open     (http://127\.0\.0\.1:\d+/)$", told, re.MULTILINE)
-    token = re.search(r"^  sign in  (\S+)$", told, re.MULTILINE)
+    output = lines_until(demo, "mcp/proposal")
+    console = re.search(r"^  open     (http://127\.0\.0\.1:\d+/)$", output, re.MULTILINE)
+    token = re.search(r"^  sign in  (\S+)$", output, re.MULTILINE)
     assert console is not None
     assert token is not None
-    assert told.count(token[1]) == 1
+    assert output.count(token[1]) == 1
     page = httpx.get(console[1], timeout=HANG_SECONDS)
     assert (page.status_code, "<title>Moot</title>" in page.text) == (200, True)
     answer = httpx.get(
@@ -112,13 +112,13 @@ def test_the_console_is_opened_in_a_browser_where_there_is_a_display(tmp_path: P
     browser.chmod(0o700)
     running = started({"DISPLAY": ":99", "BROWSER": f"{browser} %s"}, "--port", "0")
     try:
-        told = lines_until(running, "Below is what everybody sees")
-        console = re.search(r"open     (http://\S+)", told)
+        output = lines_until(running, "Below is what everybody sees")
+        console = re.search(r"open     (http://\S+)", output)
         assert console is not None
         # Comes when the browser does, or when the test is given up.
         assert opened.read_text().strip().startswith(f"{console[1]}#sign-in=")
         running.send_signal(signal.SIGINT)
-        assert "noise" not in told + lines_until(running, "left nothing behind")
+        assert "noise" not in output + lines_until(running, "left nothing behind")
     finally:
         end(running)
 
@@ -132,12 +132,12 @@ def test_a_browser_that_cannot_be_started_is_not_heard_of(tmp_path: Path) -> Non
     variables = {"DISPLAY": ":99", "PATH": str(tmp_path) + ":/usr/bin:/bin", "BROWSER": str(broken)}
     running = started(variables, "--port", "0")
     try:
-        told = lines_until(running, "mcp/proposal")
+        output = lines_until(running, "mcp/proposal")
         until_seen(tried.exists)
         running.send_signal(signal.SIGINT)
-        told += lines_until(running, "left nothing behind")
+        output += lines_until(running, "left nothing behind")
         assert running.wait(HANG_SECONDS) == 0
-        assert "no browser here" not in told
+        assert "no browser here" not in output
     finally:
         end(running)
 
@@ -147,9 +147,9 @@ def test_a_port_that_is_taken_is_said_and_another_one_found() -> None:
         port = taken.getsockname()[1]
         running = started({}, "--port", str(port), "--no-browser")
         try:
-            told = lines_until(running, "listening on")
-            assert f"Port {port} is in use by another program; taking a free one instead." in told
-            assert f":{port}" not in told.partition("listening on")[2]
+            output = lines_until(running, "listening on")
+            assert f"Port {port} is in use by another program; taking a free one instead." in output
+            assert f":{port}" not in output.partition("listening on")[2]
         finally:
             end(running)
 

@@ -59,37 +59,37 @@ async def test_a_person_signs_in_by_device_says_something_and_signs_out(
         rule |= {"capabilities": ["chat"], "spaces": ["lab"]}
         oidc: Json = {"issuer": issuer, "audience": AUDIENCE, "people": [rule], "client_id": "cli"}
         oidc |= {"resource": AUDIENCE, "scopes": ["openid", "offline_access"]}
-        async with running_gateway(tmp_path, participants(root=["*"]), oidc=oidc) as room:
-            await until(lambda: has_keys(room))
-            root = await room.join("root")
+        async with running_gateway(tmp_path, participants(root=["*"]), oidc=oidc) as gateway:
+            await until(lambda: has_keys(gateway))
+            root = await gateway.join("root")
             shown: list[str] = []
             monkeypatch.setattr("moot.cli.browser.has_display", lambda: True)
             monkeypatch.setattr("moot.cli.browser.open_browser", shown.append)
-            signing_in = asyncio.create_task(asyncio.to_thread(main, ["login", room.url]))
+            signing_in = asyncio.create_task(asyncio.to_thread(main, ["login", gateway.url]))
             await until(lambda: bool(shown))
             await confirm_in_browser(shown[0], "ana")
             async with bounded():
                 assert await signing_in == 0
             out = capsys.readouterr().out
-            assert f"Signing in at {issuer} for {room.url}" in out
+            assert f"Signing in at {issuer} for {gateway.url}" in out
             file = tmp_path / "config" / "moot" / "sign-ins.json"
             assert file.stat().st_mode & 0o777 == 0o600
-            say = ["send", "hello", "--gateway", room.url, "--space", "lab"]
+            say = ["send", "hello", "--gateway", gateway.url, "--space", "lab"]
             assert await asyncio.to_thread(main, say) == 0
             assert (await root.hear("chat"))["from"] == "ana"
             # When the token has ended, another is fetched, and kept.
             store = open_sign_ins({"XDG_CONFIG_HOME": str(tmp_path / "config"), "MOOT_SIGN_INS": "file"})
-            first = store.load(room.url)
+            first = store.load(gateway.url)
             assert first is not None
-            store.save(room.url, msgspec.structs.replace(first, expires_at=0.0))
+            store.save(gateway.url, msgspec.structs.replace(first, expires_at=0.0))
             assert await asyncio.to_thread(main, say) == 0
-            second = store.load(room.url)
+            second = store.load(gateway.url)
             assert second is not None
             assert second.access_token != first.access_token
             assert second.refresh_token != first.refresh_token
             assert first.access_token not in capsys.readouterr().out
-            assert await asyncio.to_thread(main, ["logout", room.url]) == 0
-            assert store.load(room.url) is None
+            assert await asyncio.to_thread(main, ["logout", gateway.url]) == 0
+            assert store.load(gateway.url) is None
 
 
 def kept(**more: Any) -> StoredSignIn:

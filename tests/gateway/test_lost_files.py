@@ -51,8 +51,8 @@ def segments(folder: Path) -> list[Path]:
     return sorted(journal_of(folder).glob("*.jsonl"))
 
 
-async def tell(room: GatewayUnderTest, count: int, size: int = 200) -> None:
-    alice = await room.join("alice")
+async def tell(gateway: GatewayUnderTest, count: int, size: int = 200) -> None:
+    alice = await gateway.join("alice")
     for number in range(count):
         assert await alice.refused("chat", {"text": f"{number} " + "x" * size}) is None
     await alice.leave()
@@ -73,24 +73,24 @@ def decided(tmp_path: Path, original: Path) -> Path:
 async def decide(tmp_path: Path, **gateway: Json) -> Path:
     settings: dict[str, Json] = {"journal": {"segment_bytes": 3_000}, "snapshot_records": SNAPSHOT_RECORDS}
     file = write_config(tmp_path, gateway_settings({"lab": space_settings(PEOPLE)}, **(settings | gateway)))
-    room = await started(file)
-    alice = await room.join("alice")
-    await tell(room, 10)
+    running = await started(file)
+    alice = await running.join("alice")
+    await tell(running, 10)
     grant: Json = {"recipient": "bob", "capabilities": [{"kind": "mcp/request"}]}
     assert await alice.refused("capability/grant", grant, id="g1") is None
-    await tell(room, 10)
+    await tell(running, 10)
     assert await alice.refused("capability/revoke", {"recipient": "bob", "grant_id": "g1"}) is None
     assert await alice.refused("space/kick", {"participant_id": "mallory"}) is None
     # Now: where few segments are kept, its record may be removed soon.
     kick = kick_number(tmp_path)
-    await tell(room, 10)
-    assert (await room.post("alice", {"kind": "chat", "payload": {}})).status_code == 200
+    await tell(running, 10)
+    assert (await running.post("alice", {"kind": "chat", "payload": {}})).status_code == 200
     if (settings | gateway)["snapshot_records"] == SNAPSHOT_RECORDS:
         # Written beside everything else: a gateway on a busy machine may be killed before.
         await until(lambda: last_snapshot(tmp_path) > kick)
     await until(lambda: noted_in_both(tmp_path) >= kick)
-    await room.close()
-    await room.end(signal.SIGKILL)
+    await running.close()
+    await running.end(signal.SIGKILL)
     return file
 
 
@@ -108,16 +108,16 @@ def last_snapshot(folder: Path) -> int:
     return max((one.position for one in stored_snapshots(data_of(folder) / "moot.sqlite", "lab")), default=0)
 
 
-async def rights_in(room: GatewayUnderTest) -> tuple[int, bool]:
+async def rights_in(gateway: GatewayUnderTest) -> tuple[int, bool]:
     """How mallory is answered, and whether bob may send requests."""
-    status = await room.status("/ws?space=lab", token="t-mallory")
-    bob = await room.join("bob")
+    status = await gateway.status("/ws?space=lab", token="t-mallory")
+    bob = await gateway.join("bob")
     refusal = await bob.refused("mcp/request", {"method": "tools/list"}, to=["alice"])
     return status, refusal is None
 
 
-async def check_not_wider(room: GatewayUnderTest) -> None:
-    assert await rights_in(room) == (401, False)
+async def check_not_wider(gateway: GatewayUnderTest) -> None:
+    assert await rights_in(gateway) == (401, False)
 
 
 class Processes:
@@ -132,8 +132,8 @@ class Processes:
             await started(file)
         assert ended.value.code not in (0, None)
         assert "Traceback" not in ended.value.stderr
-        (said,) = [line for line in ended.value.stderr.splitlines() if line.startswith("moot: ")]
-        return said
+        (answer,) = [line for line in ended.value.stderr.splitlines() if line.startswith("moot: ")]
+        return answer
 
     async def journal(self, file: Path, act: str, *more: str) -> tuple[int, str]:
         """`moot journal ACT`; its exit code and what it printed."""
@@ -165,18 +165,18 @@ HERE = InProcess()
 
 async def refuses(file: Path, run: Processes = PROCESSES) -> str:
     """The gateway does not start, and `verify` says that something is wrong; returns what is said."""
-    code, told = await run.journal(file, "verify")
-    assert code == 1, told
-    said = await run.refusal(file)
-    assert "moot journal repair --data " in said
-    assert "--space lab" in said
-    return said
+    code, output = await run.journal(file, "verify")
+    assert code == 1, output
+    error = await run.refusal(file)
+    assert "moot journal repair --data " in error
+    assert "--space lab" in error
+    return error
 
 
 async def repaired(file: Path, run: Processes = PROCESSES) -> str:
-    code, told = await run.journal(file, "repair", "--space", "lab", "--yes")
-    assert code == 0, told
-    return told
+    code, output = await run.journal(file, "repair", "--space", "lab", "--yes")
+    assert code == 0, output
+    return output
 
 
 def cut(path: Path, size: int) -> None:
@@ -234,32 +234,32 @@ async def test_a_lost_file_stops_the_start_and_repair_gives_no_rights_back(decid
     run = PROCESSES if loss in IN_PROCESSES else HERE
     before = {path.name: path.read_bytes() for path in segments(folder)}
     LOSSES[loss](folder)
-    said = await refuses(decided, run)
+    output = await refuses(decided, run)
     # One line that names a file and two positions.
-    assert re.search(r"record.* \d+.* record \d+|position\.json", said), said
-    assert str(data_of(folder)) in said
-    code, told = await run.journal(decided, "repair", "--space", "lab")
+    assert re.search(r"record.* \d+.* record \d+|position\.json", output), output
+    assert str(data_of(folder)) in output
+    code, printed = await run.journal(decided, "repair", "--space", "lab")
     assert code == 2
-    assert "--yes" in told
+    assert "--yes" in printed
     await refuses(decided, run)
     left = {path.name: path.read_bytes() for path in segments(folder)}
-    told = await repaired(decided, run)
-    assert "Given up: " in told
+    printed = await repaired(decided, run)
+    assert "Given up: " in printed
     # Whatever was there is still somewhere.
     (aside,) = journal_of(folder).parent.glob("journal.damaged-*")
     assert {path.name: path.read_bytes() for path in sorted(aside.glob("*.jsonl"))} == left
     assert left.keys() <= before.keys()
-    code, told = await run.journal(decided, "verify")
-    assert code == 0, told
-    async with run.serve(decided) as room:
-        await check_not_wider(room)
+    code, printed = await run.journal(decided, "verify")
+    assert code == 0, printed
+    async with run.serve(decided) as gateway:
+        await check_not_wider(gateway)
     records = [record for record in read_records(journal_of(folder)) if record.text("in") == "repair"]
     assert len(records) == 1
     assert records[0].fields["known"]
     # Also when the snapshots are lost after that: the record of the repair knows the state.
     (data_of(folder) / "moot.sqlite").unlink()
-    async with run.serve(decided) as room:
-        await check_not_wider(room)
+    async with run.serve(decided) as gateway:
+        await check_not_wider(gateway)
 
 
 async def test_the_end_behind_the_last_snapshot_is_missed_as_well(tmp_path: Path) -> None:
@@ -273,15 +273,15 @@ async def test_the_end_behind_the_last_snapshot_is_missed_as_well(tmp_path: Path
         if int(path.stem) > kick.number:
             path.unlink()
     cut(segments(tmp_path)[-1], kick.place.offset)
-    said = await refuses(file)
-    assert f"ends with record {kick.number - 1}" in said
+    output = await refuses(file)
+    assert f"ends with record {kick.number - 1}" in output
     # Its position is written down in two places: one of them may be lost together with the end.
     marker = journal_of(tmp_path).parent / "position.json"
     kept = marker.read_bytes()
     marker.unlink()
-    said = await refuses(file, HERE)
-    assert f"ends with record {kick.number - 1}" in said
-    assert "moot.sqlite" in said
+    output = await refuses(file, HERE)
+    assert f"ends with record {kick.number - 1}" in output
+    assert "moot.sqlite" in output
     marker.write_bytes(kept)
     with closing(sqlite3.connect(data_of(tmp_path) / "moot.sqlite")) as look, look:
         look.execute("DELETE FROM positions")
@@ -290,16 +290,16 @@ async def test_the_end_behind_the_last_snapshot_is_missed_as_well(tmp_path: Path
     with closing(sqlite3.connect(data_of(tmp_path) / "moot.sqlite")) as look, look:
         look.execute("INSERT INTO positions VALUES ('lab', ?)", (kept,))
     await repaired(file, HERE)
-    async with HERE.serve(file) as room:
+    async with HERE.serve(file) as gateway:
         # The repair knows of the end of the journal only that it is lost: its numbers are used again.
-        assert await room.status("/ws?space=lab", token="t-alice") == 101
+        assert await gateway.status("/ws?space=lab", token="t-alice") == 101
 
 
 async def test_losing_the_snapshots_costs_nothing_while_the_journal_is_whole(decided: Path) -> None:
     for name in ("moot.sqlite", "moot.sqlite-wal", "moot.sqlite-shm"):
         (data_of(decided.parent) / name).unlink(missing_ok=True)
-    async with HERE.serve(decided) as room:
-        await check_not_wider(room)
+    async with HERE.serve(decided) as gateway:
+        await check_not_wider(gateway)
 
 
 async def test_a_kick_survives_lost_snapshots_when_the_kicker_is_gone_from_the_file(decided: Path) -> None:
@@ -308,29 +308,29 @@ async def test_a_kick_survives_lost_snapshots_when_the_kicker_is_gone_from_the_f
     settings = gateway_settings({"lab": space_settings(others)}, journal={"segment_bytes": 3_000})
     write_config(decided.parent, settings)
     (data_of(decided.parent) / "moot.sqlite").unlink()
-    async with HERE.serve(decided) as room:
-        assert await room.status("/ws?space=lab", token="t-mallory") == 401
+    async with HERE.serve(decided) as gateway:
+        assert await gateway.status("/ws?space=lab", token="t-mallory") == 401
 
 
 async def test_the_index_can_be_lost_or_damaged(decided: Path) -> None:
     index = journal_of(decided.parent).parent / "index.db"
-    code, told = await HERE.journal(decided, "search", "--kind", "space/kick")
+    code, output = await HERE.journal(decided, "search", "--kind", "space/kick")
     assert code == 0
-    assert "mallory" in told
+    assert "mallory" in output
     for spoil in (lambda: index.write_bytes(b"garbage" * 999), index.unlink):
         spoil()
-        async with HERE.serve(decided) as room:
-            await check_not_wider(room)
-        assert (await HERE.journal(decided, "search", "--kind", "space/kick"))[1] == told
+        async with HERE.serve(decided) as gateway:
+            await check_not_wider(gateway)
+        assert (await HERE.journal(decided, "search", "--kind", "space/kick"))[1] == output
 
 
 async def test_a_damaged_snapshot_is_replaced_by_an_older_one_and_the_journal(decided: Path) -> None:
     damage_newest_snapshot(decided.parent)
-    code, told = await HERE.journal(decided, "verify")
+    code, output = await HERE.journal(decided, "verify")
     assert code == 1
-    assert "is damaged" in told
-    async with HERE.serve(decided) as room:
-        await check_not_wider(room)
+    assert "is damaged" in output
+    async with HERE.serve(decided) as gateway:
+        await check_not_wider(gateway)
 
 
 async def test_a_damaged_snapshot_and_a_cut_journal_are_not_an_older_state(decided: Path) -> None:
@@ -342,30 +342,30 @@ async def test_a_damaged_snapshot_and_a_cut_journal_are_not_an_older_state(decid
 
 async def test_retention_is_no_loss_but_losing_its_snapshot_is(tmp_path: Path) -> None:
     file = await decide(tmp_path, journal={"segment_bytes": 3_000, "retain_segments": 1})
-    async with HERE.serve(file) as room:
-        await tell(room, 30)
+    async with HERE.serve(file) as gateway:
+        await tell(gateway, 30)
         await until(lambda: not (journal_of(tmp_path) / "000000000001.jsonl").exists())
-    code, told = await HERE.journal(file, "verify")
-    assert code == 0, told
-    async with HERE.serve(file) as room:
-        await check_not_wider(room)
+    code, output = await HERE.journal(file, "verify")
+    assert code == 0, output
+    async with HERE.serve(file) as gateway:
+        await check_not_wider(gateway)
     kept = (data_of(tmp_path) / "moot.sqlite").read_bytes()
     (data_of(tmp_path) / "moot.sqlite").unlink()
-    said = await refuses(file, HERE)
-    assert "begins with record" in said
+    printed = await refuses(file, HERE)
+    assert "begins with record" in printed
     (data_of(tmp_path) / "moot.sqlite").write_bytes(kept)
     (journal_of(tmp_path) / "removed.json").unlink()
     assert "removed.json" in await refuses(file, HERE)
     await repaired(file, HERE)
-    async with HERE.serve(file) as room:
-        await check_not_wider(room)
+    async with HERE.serve(file) as gateway:
+        await check_not_wider(gateway)
 
 
 async def test_a_torn_end_and_a_kill_are_no_loss(decided: Path) -> None:
     with segments(decided.parent)[-1].open("ab") as file:
         file.write(b'{"n":9999,"t":17')
-    async with HERE.serve(decided) as room:
-        await check_not_wider(room)
+    async with HERE.serve(decided) as gateway:
+        await check_not_wider(gateway)
 
 
 @pytest.mark.parametrize("lost", ["older snapshot", "no snapshot", "nothing at all"])
@@ -374,56 +374,56 @@ async def test_without_a_journal_a_lost_snapshot_stops_the_start(tmp_path: Path,
     settings = gateway_settings({"lab": space_settings(PEOPLE)}, journal="off")
     write_config(tmp_path, settings)
     older = (data_of(tmp_path) / "moot.sqlite").read_bytes()
-    async with HERE.serve(file) as room:
-        alice = await room.join("alice")
+    async with HERE.serve(file) as gateway:
+        alice = await gateway.join("alice")
         assert await alice.refused("space/kick", {"participant_id": "carol"}) is None
-    async with HERE.serve(file) as room:
-        await check_not_wider(room)
-        assert await room.status("/ws?space=lab", token="t-carol") == 401
+    async with HERE.serve(file) as gateway:
+        await check_not_wider(gateway)
+        assert await gateway.status("/ws?space=lab", token="t-carol") == 401
     if lost == "nothing at all":
         # Back to a journal: the state of that time is in it now.
         write_config(tmp_path, gateway_settings({"lab": space_settings(PEOPLE)}, journal="on"))
         async with HERE.serve(file):
             pass
         (data_of(tmp_path) / "moot.sqlite").unlink()
-        async with HERE.serve(file) as room:
-            await check_not_wider(room)
-            assert await room.status("/ws?space=lab", token="t-carol") == 401
+        async with HERE.serve(file) as gateway:
+            await check_not_wider(gateway)
+            assert await gateway.status("/ws?space=lab", token="t-carol") == 401
         return
     (data_of(tmp_path) / "moot.sqlite").unlink()
     if lost == "older snapshot":
         (data_of(tmp_path) / "moot.sqlite").write_bytes(older)
     assert "and the journal was off" in await HERE.refusal(file)
-    told = await repaired(file, HERE)
-    assert "Not known: " in told
-    async with HERE.serve(file) as room:
-        await check_not_wider(room)
+    output = await repaired(file, HERE)
+    assert "Not known: " in output
+    async with HERE.serve(file) as gateway:
+        await check_not_wider(gateway)
 
 
 async def test_health_is_not_ok_before_every_space_is_open(decided: Path) -> None:
     """Whoever asks while a start is being refused is never told that all is well."""
     segments(decided.parent)[0].unlink()
-    told: list[object] = []
+    answer: list[object] = []
     with held_port() as port:
         starting = asyncio.create_task(started(decided, "--port", str(port)))
         async with bounded(), httpx.AsyncClient(trust_env=False) as client:
             while not starting.done():
                 try:
-                    told.append((await client.get(f"http://127.0.0.1:{port}/health")).json().get("status"))
+                    answer.append((await client.get(f"http://127.0.0.1:{port}/health")).json().get("status"))
                 except httpx.HTTPError:
                     await asyncio.sleep(0.001)
         with pytest.raises(Finished):
             await starting
-    assert "ok" not in told
+    assert "ok" not in answer
 
 
 async def test_a_space_created_by_joining_is_not_made_anew_when_its_folder_is_lost(tmp_path: Path) -> None:
     settings = gateway_settings({"lab": space_settings(PEOPLE)}, auto_create_spaces="lab")
     file = write_config(tmp_path, settings)
-    async with served(file) as room:
-        alice = await room.join("alice", space="garden")
+    async with served(file) as gateway:
+        alice = await gateway.join("alice", space="garden")
         assert await alice.refused("space/kick", {"participant_id": "mallory"}) is None
     shutil.rmtree(data_of(tmp_path) / "spaces" / "garden")
-    async with served(file) as room:
+    async with served(file) as gateway:
         with pytest.raises(websockets.InvalidStatus):
-            await room.open("/ws?space=garden", token="t-mallory")
+            await gateway.open("/ws?space=garden", token="t-mallory")

@@ -62,12 +62,12 @@ async def test_the_invitee_gets_one_mail_that_leads_in_and_nobody_else_sees_the_
             zoe = await gateway.open(url[0].removeprefix(gateway.ws), token=ack["token"])
             assert (await zoe.hear("system/welcome"))["payload"]["you"]["id"] == "zoe"
             assert await zoe.refused("chat", {"text": "here I am"}) is None
-            told = await bob.hear("system/presence")
-            assert told["payload"]["event"] == "invited"
-            assert told["payload"]["reason"] == "she knows the code"
+            answer = await bob.hear("system/presence")
+            assert answer["payload"]["event"] == "invited"
+            assert answer["payload"]["reason"] == "she knows the code"
             await bob.hear("chat")
             polled = await gateway.poll("bob")
-            seen = f"{bob.heard} {zoe.heard} {polled}"
+            seen = f"{bob.received} {zoe.received} {polled}"
             assert ack["token"] not in seen
             # The invite itself is nobody else's business, nor is the address.
             assert "example.net" not in seen
@@ -80,13 +80,16 @@ async def test_the_invitee_gets_one_mail_that_leads_in_and_nobody_else_sees_the_
 
 
 async def test_an_invite_over_http_is_mailed_too_and_a_failed_one_is_not(tmp_path: Path) -> None:
-    async with mail_server() as mailbox, running_gateway(tmp_path, PEOPLE, smtp=smtp(mailbox.port)) as room:
+    async with (
+        mail_server() as mailbox,
+        running_gateway(tmp_path, PEOPLE, smtp=smtp(mailbox.port)) as gateway,
+    ):
         for payload, status in (
             ({"participant_id": "alice", "email": "a@example.net"}, 409),
             ({"participant_id": "bad name", "email": "b@example.net"}, 400),
             ({"participant_id": "yan", "email": "y@example.net"}, 200),
         ):
-            answer = await room.post("alice", {"kind": "space/invite", "payload": payload})
+            answer = await gateway.post("alice", {"kind": "space/invite", "payload": payload})
             assert answer.status_code == status
         await asyncio.wait_for(mailbox.arrived.wait(), HANG_SECONDS)
         assert mailbox.recipients == [["y@example.net"]]
@@ -113,13 +116,13 @@ async def test_a_token_does_not_travel_in_the_clear_unless_that_is_allowed(
     async with mail_server() as mailbox:
         settings = smtp(mailbox.port)
         del settings["starttls"]
-        async with running_gateway(tmp_path, PEOPLE, smtp=settings) as room:
-            alice = await room.join("alice")
+        async with running_gateway(tmp_path, PEOPLE, smtp=settings) as gateway:
+            alice = await gateway.join("alice")
             ack = await alice.ask("space/invite", {"participant_id": "zoe", "email": "zoe@example.net"})
             assert ack["payload"]["status"] == "created"
             await until(lambda: "invitation not mailed" in caplog.text)
         assert mailbox.messages == []
-        assert ack["payload"]["token"].encode() not in mailbox.heard
+        assert ack["payload"]["token"].encode() not in mailbox.received
         assert ack["payload"]["token"] not in caplog.text
 
 
@@ -130,14 +133,14 @@ async def test_a_mail_server_that_is_down_or_silent_holds_up_nobody(
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         settings = smtp(silent.getsockname()[1], timeout_seconds=0.5)
-        async with running_gateway(tmp_path, PEOPLE, smtp=settings) as room:
-            alice = await room.join("alice")
+        async with running_gateway(tmp_path, PEOPLE, smtp=settings) as gateway:
+            alice = await gateway.join("alice")
             invite = {"participant_id": "zoe", "email": "zoe@example.net"}
             ack = await alice.ask("space/invite", invite)
             assert ack["payload"]["status"] == "created"
             assert await alice.refused("chat") is None
             await until(lambda: "invitation not mailed" in caplog.text)
-            assert await room.status("/ws?space=lab", token=ack["payload"]["token"]) == 101
+            assert await gateway.status("/ws?space=lab", token=ack["payload"]["token"]) == 101
 
 
 BAD_ADDRESSES = [
@@ -159,8 +162,11 @@ BAD_ADDRESSES = [
 
 
 async def test_an_address_that_is_none_is_refused_and_nothing_happens(tmp_path: Path) -> None:
-    async with mail_server() as mailbox, running_gateway(tmp_path, PEOPLE, smtp=smtp(mailbox.port)) as room:
-        alice, bob = await room.join("alice"), await room.join("bob")
+    async with (
+        mail_server() as mailbox,
+        running_gateway(tmp_path, PEOPLE, smtp=smtp(mailbox.port)) as gateway,
+    ):
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
         for address in BAD_ADDRESSES:
             invite: Json = {"participant_id": "zoe", "email": address}
             assert await alice.refused("space/invite", invite) == "invalid_request", address
@@ -174,11 +180,11 @@ async def test_an_address_that_is_none_is_refused_and_nothing_happens(tmp_path: 
 
 
 async def test_without_a_mail_server_the_inviter_still_gets_the_way_in(tmp_path: Path) -> None:
-    async with running_gateway(tmp_path, PEOPLE) as room:
-        alice = await room.join("alice")
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        alice = await gateway.join("alice")
         ack = await alice.ask("space/invite", {"participant_id": "zoe", "email": "zoe@example.net"})
-        client = await room.open(
-            ack["payload"]["connection_url"].removeprefix(room.ws), token=ack["payload"]["token"]
+        client = await gateway.open(
+            ack["payload"]["connection_url"].removeprefix(gateway.ws), token=ack["payload"]["token"]
         )
         assert (await client.hear("system/welcome"))["payload"]["you"]["id"] == "zoe"
 
@@ -190,12 +196,12 @@ async def test_who_invites_in_a_loop_mails_no_more_than_its_rate_and_gets_the_to
     settings_of = {"max_invitations_per_minute": 2}
     async with (
         mail_server() as mailbox,
-        running_gateway(tmp_path, PEOPLE, smtp=smtp(mailbox.port, **settings_of)) as room,
+        running_gateway(tmp_path, PEOPLE, smtp=smtp(mailbox.port, **settings_of)) as gateway,
     ):
 
         async def invite(by: str, number: int) -> None:
             payload = {"participant_id": f"{by}-{number}", "email": f"{by}{number}@example.net"}
-            answer = await room.post(by, {"kind": "space/invite", "payload": payload})
+            answer = await gateway.post(by, {"kind": "space/invite", "payload": payload})
             assert answer.json()["token"]
 
         for number in range(4):
@@ -218,14 +224,16 @@ async def test_a_mail_server_that_hangs_keeps_nobody_from_the_history_and_from_t
     people = participants(alice=["*"]) | {"zoe": {"capabilities": [{"kind": "chat"}]}}
     with socket.create_server(("127.0.0.1", 0)) as silent:
         settings = smtp(silent.getsockname()[1], max_invitations_per_minute=0, timeout_seconds=60)
-        async with running_gateway(tmp_path, people, smtp=settings) as room:
+        async with running_gateway(tmp_path, people, smtp=settings) as gateway:
             for number in range(110):
                 payload = {"participant_id": f"p{number}", "email": f"p{number}@example.net"}
-                answer = await room.post("alice", {"kind": "space/invite", "payload": payload})
+                answer = await gateway.post("alice", {"kind": "space/invite", "payload": payload})
                 assert answer.status_code == 200
             # Of so many, some are not even kept.
             assert caplog.text.count("invitation not mailed") == 10
             async with bounded():
-                page = await room.http.get("/spaces/lab/history", headers={"Authorization": "Bearer t-alice"})
+                page = await gateway.http.get(
+                    "/spaces/lab/history", headers={"Authorization": "Bearer t-alice"}
+                )
                 assert page.status_code == 200
-                assert (await room.admin("POST", "participants/zoe/token", {})).status_code == 200
+                assert (await gateway.admin("POST", "participants/zoe/token", {})).status_code == 200

@@ -87,16 +87,16 @@ async def test_ntfy_is_posted_json_at_its_root_with_the_token(tmp_path: Path) ->
     async with receiver(status=200) as server:
         token = private_file(tmp_path, "ntfy.token", "tk_s3cr3t")
         settings = notifications(phone=ntfy(tmp_path, server, token_file=token))
-        async with running_gateway(tmp_path, PEOPLE, notifications=settings, public_url=PUBLIC) as room:
-            await propose(await room.join("agent"), "p1")
+        async with running_gateway(tmp_path, PEOPLE, notifications=settings, public_url=PUBLIC) as gateway:
+            await propose(await gateway.join("agent"), "p1")
             (request,) = await server.has(1)
             assert request.path == "/"
             assert request.headers["authorization"] == "Bearer tk_s3cr3t"
-            told = request.json
-            assert told.keys() == {"topic", "title", "message", "click"}
-            assert told["topic"] == "moot_maria-7f"
-            assert told["title"] == "agent proposes write_file on maria (lab)"
-            assert told["click"] == f"{PUBLIC}/#/lab/approvals/p1"
+            answer = request.json
+            assert answer.keys() == {"topic", "title", "message", "click"}
+            assert answer["topic"] == "moot_maria-7f"
+            assert answer["title"] == "agent proposes write_file on maria (lab)"
+            assert answer["click"] == f"{PUBLIC}/#/lab/approvals/p1"
             assert "tk_s3cr3t" not in request.body.decode()
 
 
@@ -105,16 +105,16 @@ async def test_ntfy_is_told_a_hostile_text_as_text_and_no_more_than_it_takes(tmp
         settings = notifications(
             phone=ntfy(tmp_path, server, include_arguments=True, max_argument_chars=100_000)
         )
-        async with running_gateway(tmp_path, PEOPLE, notifications=settings, public_url=PUBLIC) as room:
-            agent = await room.join("agent")
+        async with running_gateway(tmp_path, PEOPLE, notifications=settings, public_url=PUBLIC) as gateway:
+            agent = await gateway.join("agent")
             await propose(agent, HOSTILE_ID, HOSTILE, text="é" * 50_000)
             (request,) = await server.has(1)
-            told = request.json
-            assert "\n" not in told["title"]
-            has_no_link(told["title"])
-            has_no_link(told["message"])
-            assert len(told["message"].encode()) <= 4_096
-            assert told["click"] == f"{PUBLIC}/#/lab/approvals/p%3E%7C%3C%21channel%3E%20x%2F..%2F%3F%23"
+            answer = request.json
+            assert "\n" not in answer["title"]
+            has_no_link(answer["title"])
+            has_no_link(answer["message"])
+            assert len(answer["message"].encode()) <= 4_096
+            assert answer["click"] == f"{PUBLIC}/#/lab/approvals/p%3E%7C%3C%21channel%3E%20x%2F..%2F%3F%23"
 
 
 # Slack
@@ -123,11 +123,11 @@ async def test_ntfy_is_told_a_hostile_text_as_text_and_no_more_than_it_takes(tmp
 async def test_slack_is_told_a_hostile_text_in_blocks_of_plain_text(tmp_path: Path) -> None:
     async with receiver(status=200) as server:
         settings = notifications(chat=slack(tmp_path, server, include_arguments=True))
-        async with running_gateway(tmp_path, PEOPLE, notifications=settings, public_url=PUBLIC) as room:
-            await propose(await room.join("agent"), HOSTILE_ID, HOSTILE, text=HOSTILE)
+        async with running_gateway(tmp_path, PEOPLE, notifications=settings, public_url=PUBLIC) as gateway:
+            await propose(await gateway.join("agent"), HOSTILE_ID, HOSTILE, text=HOSTILE)
             (request,) = await server.has(1)
-            told = request.json
-            plain, link = told["blocks"]
+            answer = request.json
+            plain, link = answer["blocks"]
             assert plain["text"]["type"] == "plain_text"
             assert plain["text"]["text"].startswith(
                 "agent proposes *pay* <!channel> <https[:]//evil[.]example"
@@ -138,31 +138,33 @@ async def test_slack_is_told_a_hostile_text_in_blocks_of_plain_text(tmp_path: Pa
                 link["text"]["text"],
             )
             # What phones show, and programs that only take after Slack: one link, and it is ours.
-            text = told["text"]
+            text = answer["text"]
             has_no_link(text)
             assert re.findall(r"<([^>]*)>", text) == [link["text"]["text"][1:-1]]
             rest = re.sub(r"<[^>]*>", "", text)
             assert not re.search(r"[*~`<>&|@]|\]\(|(?<!\w)_|_(?!\w)", rest)
             assert html.unescape(rest) == rest
-            assert (told["parse"], told["link_names"], told["unfurl_links"]) == ("none", False, False)
+            assert (answer["parse"], answer["link_names"], answer["unfurl_links"]) == ("none", False, False)
 
 
 async def test_slack_is_told_of_many_at_once_with_a_link_to_the_list(tmp_path: Path) -> None:
     async with receiver(status=200) as server:
         settings = notifications(chat=slack(tmp_path, server, after_seconds=30))
-        async with running_gateway(tmp_path, PEOPLE, notifications=settings, public_url=PUBLIC) as room:
-            host = room.gateway.directory.hosts["lab"]
+        async with running_gateway(tmp_path, PEOPLE, notifications=settings, public_url=PUBLIC) as gateway:
+            host = gateway.gateway.directory.hosts["lab"]
             start = host.journaled.clock()
             host.journaled.clock = lambda: start
-            agent = await room.join("agent")
+            agent = await gateway.join("agent")
             for number in range(12):
                 await propose(agent, f"p{number}", HOSTILE)
             host.journaled.clock = lambda: start + 30
             (request,) = await server.has(1)
-            told = request.json
-            assert told["text"] == f"12 proposals pending for maria <{PUBLIC}/#/lab/approvals|Open the list>"
-            assert told["blocks"][0]["text"]["text"].endswith("\nand 2 more")
-            assert len(told["blocks"][0]["text"]["text"]) <= 3_000
+            answer = request.json
+            assert (
+                answer["text"] == f"12 proposals pending for maria <{PUBLIC}/#/lab/approvals|Open the list>"
+            )
+            assert answer["blocks"][0]["text"]["text"].endswith("\nand 2 more")
+            assert len(answer["blocks"][0]["text"]["text"]) <= 3_000
 
 
 # E-mail
@@ -172,10 +174,10 @@ async def test_a_mail_has_one_link_and_no_header_that_a_proposer_chose(tmp_path:
     async with mail_server() as mailbox:
         settings = notifications(mail=email(include_arguments=True))
         options: Json = {"notifications": settings, "public_url": PUBLIC, "smtp": smtp(mailbox.port)}
-        async with running_gateway(tmp_path, PEOPLE, **options) as room:
-            await propose(await room.join("agent"), HOSTILE_ID, HOSTILE, text=HOSTILE)
+        async with running_gateway(tmp_path, PEOPLE, **options) as gateway:
+            await propose(await gateway.join("agent"), HOSTILE_ID, HOSTILE, text=HOSTILE)
             await asyncio.wait_for(mailbox.arrived.wait(), HANG_SECONDS)
-            await until_metric(room, "sent", 1)
+            await until_metric(gateway, "sent", 1)
         (mail,) = mailbox.messages
         assert mailbox.recipients == [["maria@example.net"]]
         assert mailbox.senders == ["moot@example.org"]
@@ -190,15 +192,15 @@ async def test_a_mail_has_one_link_and_no_header_that_a_proposer_chose(tmp_path:
             f"{PUBLIC}/#/lab/approvals/p%3E%7C%3C%21channel%3E%20x%2F..%2F%3F%23"
         ]
         assert mail.get_content_type() == "text/plain"
-        assert b"t-maria" not in mailbox.heard
+        assert b"t-maria" not in mailbox.received
 
 
 async def test_a_mail_server_that_is_down_is_tried_again(tmp_path: Path) -> None:
     with held_port() as port:
         settings = notifications(mail=email())
-        async with running_gateway(tmp_path, PEOPLE, notifications=settings, smtp=smtp(port)) as room:
-            await propose(await room.join("agent"), "p1")
-            await until_metric(room, "unreachable", 2)
+        async with running_gateway(tmp_path, PEOPLE, notifications=settings, smtp=smtp(port)) as gateway:
+            await propose(await gateway.join("agent"), "p1")
+            await until_metric(gateway, "unreachable", 2)
 
 
 async def test_a_mail_server_that_says_nothing_holds_up_neither_others_nor_the_stop(tmp_path: Path) -> None:
@@ -237,24 +239,24 @@ async def test_what_comes_in_quiet_hours_is_one_message_afterwards(tmp_path: Pat
     async with receiver() as phone:
         quiet: Json = {"from": "22:00", "to": "07:00", "time_zone": "Europe/Berlin"}
         settings = notifications(phone=webhook(tmp_path, phone.url, quiet_hours=quiet))
-        async with running_gateway(tmp_path, PEOPLE, notifications=settings) as room:
-            assert room.gateway.notifier is not None
-            (sender,) = room.gateway.notifier.senders
+        async with running_gateway(tmp_path, PEOPLE, notifications=settings) as gateway:
+            assert gateway.gateway.notifier is not None
+            (sender,) = gateway.gateway.notifier.senders
             # 23:30 in Berlin, in winter.
             night = 1_768_516_200.0
             sender.clock = lambda: night
-            agent = await room.join("agent")
+            agent = await gateway.join("agent")
             for id in ("p1", "p2", "withdrawn"):
                 await propose(agent, id)
             assert await agent.refused("mcp/withdraw", about=["withdrawn"]) is None
-            await scanned(room)
+            await scanned(gateway)
             assert phone.requests == []
-            host = room.gateway.directory.hosts["lab"]
+            host = gateway.gateway.directory.hosts["lab"]
             later = host.journaled.clock() + 7.5 * 3600
             host.journaled.clock = lambda: later
             sender.clock = lambda: night + 7.5 * 3600
             (request,) = await phone.has(1)
-            await scanned(room)
+            await scanned(gateway)
             assert len(phone.requests) == 1
             assert request.json["type"] == "summary"
             assert [each["proposal_id"] for each in request.json["proposals"]] == ["p1", "p2"]
@@ -264,8 +266,8 @@ async def test_what_comes_in_quiet_hours_is_one_message_afterwards(tmp_path: Pat
 async def test_every_receiver_is_tried_again_after_an_error(tmp_path: Path, kind: str) -> None:
     async with receiver(status=500) as server:
         made = ntfy(tmp_path, server) if kind == "ntfy" else slack(tmp_path, server)
-        async with running_gateway(tmp_path, PEOPLE, notifications=notifications(phone=made)) as room:
-            await propose(await room.join("agent"), "p1")
+        async with running_gateway(tmp_path, PEOPLE, notifications=notifications(phone=made)) as gateway:
+            await propose(await gateway.join("agent"), "p1")
             await server.has(2)
             server.status = 200
-            await until_metric(room, "sent", 1)
+            await until_metric(gateway, "sent", 1)

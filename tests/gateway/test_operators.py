@@ -26,19 +26,21 @@ PEOPLE = participants(alice=["*"], bob=["chat"], carol=["chat"], dora=["chat"])
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
+def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
     spaces = {
         "default": space_settings(PEOPLE),
         "other": space_settings(participants(bob=["chat"], zoe=["*"])),
     }
-    stage = SharedGateway(tmp_path_factory.mktemp("operators"), spaces, max_connections_per_address=0)
-    yield stage
-    stage.close()
+    shared_gateway = SharedGateway(
+        tmp_path_factory.mktemp("operators"), spaces, max_connections_per_address=0
+    )
+    yield shared_gateway
+    shared_gateway.close()
 
 
 @pytest.mark.requirement("MEW-0-2", "MCPX-0-1")
-async def test_health_says_ok_and_names_the_protocols(stage: SharedGateway) -> None:
-    answer = await stage.room.http.get("/health")
+async def test_health_says_ok_and_names_the_protocols(shared_gateway: SharedGateway) -> None:
+    answer = await shared_gateway.gateway.http.get("/health")
     body = answer.json()
     assert answer.status_code == 200
     assert body["status"] == "ok"
@@ -53,9 +55,9 @@ SAMPLE = re.compile(
 )
 
 
-async def samples(room: LocalGateway) -> dict[str, float]:
+async def samples(gateway: LocalGateway) -> dict[str, float]:
     """Name with labels → value; every line has to be one that Prometheus reads."""
-    answer = await room.http.get("/metrics")
+    answer = await gateway.http.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     found: dict[str, float] = {}
     typed: set[str] = set()
@@ -72,25 +74,25 @@ async def samples(room: LocalGateway) -> dict[str, float]:
 
 
 @pytest.mark.requirement("MEW-7.3-5")
-async def test_metrics_are_what_prometheus_reads_and_count_violations(stage: SharedGateway) -> None:
-    before = await samples(stage.room)
-    bob = await stage.room.join("bob", space="default")
+async def test_metrics_are_what_prometheus_reads_and_count_violations(shared_gateway: SharedGateway) -> None:
+    before = await samples(shared_gateway.gateway)
+    bob = await shared_gateway.gateway.join("bob", space="default")
     for _ in range(3):
         assert await bob.refused("mcp/request", CALL) == "capability_violation"
-    after = await samples(stage.room)
+    after = await samples(shared_gateway.gateway)
     grown = {
         name for name in after if after[name] >= before.get(name, 0) + 3 and "capability_violation" in name
     }
     assert grown, after
-    text = (await stage.room.http.get("/metrics")).text
+    text = (await shared_gateway.gateway.http.get("/metrics")).text
     assert "bob" not in text
     assert "t-bob" not in text
 
 
-async def test_spaces_lists_those_that_a_token_opens(stage: SharedGateway) -> None:
+async def test_spaces_lists_those_that_a_token_opens(shared_gateway: SharedGateway) -> None:
     async def spaces(token: str | None) -> Any:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        answer = await stage.room.http.get("/spaces", headers=headers)
+        answer = await shared_gateway.gateway.http.get("/spaces", headers=headers)
         return [each["name"] for each in answer.json()["spaces"]] if answer.is_success else answer.status_code
 
     assert await spaces("t-alice") == ["default"]
@@ -101,11 +103,11 @@ async def test_spaces_lists_those_that_a_token_opens(stage: SharedGateway) -> No
 
 
 @pytest.mark.requirement("MEW-10.1-1", "MCPX-10.1-1", "MEW-8.1-4", "MCPX-8.1-4")
-async def test_connections_show_what_is_kept_of_each_socket(stage: SharedGateway) -> None:
+async def test_connections_show_what_is_kept_of_each_socket(shared_gateway: SharedGateway) -> None:
     for _ in range(2):
-        await stage.room.join("bob", space="default")
-    await stage.room.join("zoe", "&dialect=mcpx", space="other")
-    answer = await stage.room.admin("GET", "connections")
+        await shared_gateway.gateway.join("bob", space="default")
+    await shared_gateway.gateway.join("zoe", "&dialect=mcpx", space="other")
+    answer = await shared_gateway.gateway.admin("GET", "connections")
     rows = answer.json()["connections"]
     assert [(row["participant_id"], row["space"], row["dialect"]) for row in rows] == [
         ("bob", "default", "mew"),
@@ -116,7 +118,7 @@ async def test_connections_show_what_is_kept_of_each_socket(stage: SharedGateway
     assert rows[0]["capabilities"] == [{"kind": "chat"}]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", rows[0]["connected_at"])
     for token in ("t-alice", "t-root-", "-"):
-        refused = await stage.room.http.get(
+        refused = await shared_gateway.gateway.http.get(
             "/admin/connections", headers={"Authorization": f"Bearer {token}"}
         )
         assert refused.status_code in (401, 403)
@@ -124,10 +126,12 @@ async def test_connections_show_what_is_kept_of_each_socket(stage: SharedGateway
 
 
 @pytest.mark.requirement("MCPX-10.3-1", "MCPX-10.3-2", "MCPX-10.3-3")
-async def test_an_administrator_adds_and_removes_and_the_member_is_told(stage: SharedGateway) -> None:
-    carol = await stage.room.join("carol", space="default")
+async def test_an_administrator_adds_and_removes_and_the_member_is_told(
+    shared_gateway: SharedGateway,
+) -> None:
+    carol = await shared_gateway.gateway.join("carol", space="default")
     change: Json = {"add": [{"kind": "mcp/request"}], "remove": [{"kind": "chat"}]}
-    answer = await stage.room.admin("POST", "participants/carol/capabilities", change)
+    answer = await shared_gateway.gateway.admin("POST", "participants/carol/capabilities", change)
     body = answer.json()
     assert answer.status_code == 200
     assert body["participantId"] == "carol"
@@ -140,20 +144,22 @@ async def test_an_administrator_adds_and_removes_and_the_member_is_told(stage: S
     assert await carol.refused("chat") == "capability_violation"
     assert await carol.refused("mcp/request", CALL, to=["alice"]) is None
     strings: Json = {"add": ["mcp/request:tools/call:read_*", "chat"], "remove": ["mcp/request:*"]}
-    answer = await stage.room.admin("POST", "participants/carol/capabilities", strings)
+    answer = await shared_gateway.gateway.admin("POST", "participants/carol/capabilities", strings)
     assert answer.status_code == 200, answer.text
     assert "mcp/request:tools/call:read_*" in answer.json()["newCapabilities"]
 
 
 @pytest.mark.requirement("MCPX-10.3-4")
-async def test_others_get_403_and_nothing_changes(stage: SharedGateway) -> None:
+async def test_others_get_403_and_nothing_changes(shared_gateway: SharedGateway) -> None:
     for token in ("t-alice", "t-bob", "wrong", None):
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         for where in ("participants/bob/capabilities", "participants/bob/restore"):
-            answer = await stage.room.http.post(f"/admin/{where}", json={"add": ["*"]}, headers=headers)
+            answer = await shared_gateway.gateway.http.post(
+                f"/admin/{where}", json={"add": ["*"]}, headers=headers
+            )
             assert answer.status_code in ((401, 403) if token is None else (403,)), where
-    bob = await stage.room.join("bob", space="default")
-    assert bob.heard[0]["payload"]["you"]["capabilities"] == [{"kind": "chat"}]
+    bob = await shared_gateway.gateway.join("bob", space="default")
+    assert bob.received[0]["payload"]["you"]["capabilities"] == [{"kind": "chat"}]
 
 
 BAD_CHANGES: dict[str, tuple[str, Json, dict[str, str], int]] = {
@@ -172,40 +178,40 @@ BAD_CHANGES: dict[str, tuple[str, Json, dict[str, str], int]] = {
 
 @pytest.mark.parametrize(("name", "body", "params", "status"), BAD_CHANGES.values(), ids=BAD_CHANGES)
 async def test_a_change_that_is_wrong_in_one_place_changes_nothing(
-    stage: SharedGateway, name: str, body: Json, params: dict[str, str], status: int
+    shared_gateway: SharedGateway, name: str, body: Json, params: dict[str, str], status: int
 ) -> None:
     """D-55: atomic."""
-    answer = await stage.room.admin("POST", f"participants/{name}/capabilities", body, **params)
+    answer = await shared_gateway.gateway.admin("POST", f"participants/{name}/capabilities", body, **params)
     assert answer.status_code == status, answer.text
     assert answer.json()["message"]
-    bob = await stage.room.join("bob", space="default")
-    assert bob.heard[0]["payload"]["you"]["capabilities"] == [{"kind": "chat"}]
+    bob = await shared_gateway.gateway.join("bob", space="default")
+    assert bob.received[0]["payload"]["you"]["capabilities"] == [{"kind": "chat"}]
 
 
 async def test_a_removed_member_comes_back_only_by_the_administrator_with_a_new_token(
-    stage: SharedGateway,
+    shared_gateway: SharedGateway,
 ) -> None:
     """D-24."""
-    room = stage.room
-    alice, dora = await room.join("alice", space="default"), await room.join("dora", space="default")
-    assert (await room.admin("POST", "participants/dora/restore")).status_code == 400
+    gateway = shared_gateway.gateway
+    alice, dora = await gateway.join("alice", space="default"), await gateway.join("dora", space="default")
+    assert (await gateway.admin("POST", "participants/dora/restore")).status_code == 400
     await alice.ask("space/kick", {"participant_id": "dora", "reason": "enough"})
     assert (await dora.closed())[0] == 4003
-    assert await room.status("/ws?space=default", token="t-dora") == 401
-    assert (await room.post("dora", {"kind": "chat"})).status_code == 403
-    answer = await room.admin("POST", "participants/dora/restore")
+    assert await gateway.status("/ws?space=default", token="t-dora") == 401
+    assert (await gateway.post("dora", {"kind": "chat"})).status_code == 403
+    answer = await gateway.admin("POST", "participants/dora/restore")
     assert answer.status_code == 200
-    assert await room.status("/ws?space=default", token="t-dora") == 401
-    back = await room.open("/ws?space=default", token=answer.json()["token"])
+    assert await gateway.status("/ws?space=default", token="t-dora") == 401
+    back = await gateway.open("/ws?space=default", token=answer.json()["token"])
     assert (await back.next())["payload"]["you"]["id"] == "dora"
-    assert (await room.admin("POST", "participants/dora/restore")).status_code == 400
-    assert (await room.admin("POST", "participants/nobody/restore")).status_code == 404
+    assert (await gateway.admin("POST", "participants/dora/restore")).status_code == 400
+    assert (await gateway.admin("POST", "participants/nobody/restore")).status_code == 404
 
 
 async def test_without_admin_tokens_there_is_no_administration(tmp_path: Path) -> None:
     settings = gateway_settings({"lab": space_settings(PEOPLE)})
     del settings["gateway"]["admin_tokens"]
-    async with running_gateway(tmp_path, file=write_config(tmp_path, settings)) as room:
+    async with running_gateway(tmp_path, file=write_config(tmp_path, settings)) as gateway:
         for method, where in (
             ("GET", "connections"),
             ("POST", "participants/bob/capabilities"),
@@ -213,22 +219,24 @@ async def test_without_admin_tokens_there_is_no_administration(tmp_path: Path) -
         ):
             for token in ("t-root", "-", "t-alice"):
                 headers = {"Authorization": f"Bearer {token}"}
-                answer = await room.http.request(method, f"/admin/{where}", headers=headers, json={})
+                answer = await gateway.http.request(method, f"/admin/{where}", headers=headers, json={})
                 assert answer.status_code in (401, 403, 404)
 
 
 # The document
 
 
-async def test_openapi_is_true_to_the_routes(stage: SharedGateway) -> None:
+async def test_openapi_is_true_to_the_routes(shared_gateway: SharedGateway) -> None:
     """Everything that it names answers, with a status that it names; everything else is 404 or 405."""
-    document = (await stage.room.http.get("/openapi.json")).json()
+    document = (await shared_gateway.gateway.http.get("/openapi.json")).json()
     assert document["openapi"].startswith("3.1")
     methods = ["GET", "POST", "PUT", "DELETE", "PATCH", "TRACE"]
     for path, operations in document["paths"].items():
         for method in methods:
             for headers in ({}, {"Authorization": "Bearer t-root"}, {"Authorization": "Bearer t-alice"}):
-                answer = await stage.room.http.request(method, path.replace("{id}", "alice"), headers=headers)
+                answer = await shared_gateway.gateway.http.request(
+                    method, path.replace("{id}", "alice"), headers=headers
+                )
                 described = operations.get(method.lower())
                 if described is None:
                     assert answer.status_code == 405, (method, path)
@@ -243,13 +251,13 @@ async def test_openapi_is_true_to_the_routes(stage: SharedGateway) -> None:
                 if content:
                     assert answer.headers["content-type"].split(";")[0] in content
     for unknown in ("/nope", "/participants", "/participants/alice", "/admin", "/docs", "/redoc", "/ws"):
-        answer = await stage.room.http.get(unknown)
+        answer = await shared_gateway.gateway.http.get(unknown)
         assert answer.status_code == 404, unknown
         assert answer.json()["error"] == "not_found"
 
 
-async def test_every_reference_of_the_document_leads_somewhere(stage: SharedGateway) -> None:
-    document = (await stage.room.http.get("/openapi.json")).json()
+async def test_every_reference_of_the_document_leads_somewhere(shared_gateway: SharedGateway) -> None:
+    document = (await shared_gateway.gateway.http.get("/openapi.json")).json()
     for reference in re.findall(r'"\$ref": ?"#/([^"]+)"', json.dumps(document)):
         place: Any = document
         for step in reference.split("/"):
@@ -280,8 +288,8 @@ async def test_every_reference_of_the_document_leads_somewhere(stage: SharedGate
 
 async def test_a_violation_can_be_announced_to_the_space(tmp_path: Path) -> None:
     """MEW 7.3, D-32: off by default; the notice names who and what, and no capabilities."""
-    async with running_gateway(tmp_path, PEOPLE, rules={"violation_notice": True}) as room:
-        alice, bob = await room.join("alice"), await room.join("bob")
+    async with running_gateway(tmp_path, PEOPLE, rules={"violation_notice": True}) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
         await alice.fence()
         assert await bob.refused("mcp/request", CALL) == "capability_violation"
         (notice,) = await alice.fence()

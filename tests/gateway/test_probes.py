@@ -36,16 +36,16 @@ def settings(folder: Path) -> Path:
 async def test_probes_are_answered_whatever_the_host_and_say_nothing_but_a_status(
     tmp_path: Path, host: str | None
 ) -> None:
-    async with running_gateway(tmp_path, PEOPLE) as room:
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
         named = {} if host is None else {"Host": host}
-        for where, said in (("/livez", "ok"), ("/readyz", "ready")):
-            answer = await room.http.get(where, headers=named | {"Origin": "http://elsewhere"})
-            assert (answer.status_code, answer.json()) == (200, {"status": said})
+        for where, reply in (("/livez", "ok"), ("/readyz", "ready")):
+            answer = await gateway.http.get(where, headers=named | {"Origin": "http://elsewhere"})
+            assert (answer.status_code, answer.json()) == (200, {"status": reply})
             assert answer.headers["cache-control"] == "no-store"
             assert "access-control-allow-origin" not in answer.headers
-            bare = await room.http.head(where, headers=named)
+            bare = await gateway.http.head(where, headers=named)
             assert (bare.status_code, bare.content) == (200, b"")
-            assert (await room.http.post(where, headers=named)).status_code == 405
+            assert (await gateway.http.post(where, headers=named)).status_code == 405
 
 
 async def test_a_journal_that_cannot_be_written_is_not_ready_but_alive(tmp_path: Path) -> None:
@@ -80,37 +80,37 @@ async def test_while_it_starts_probes_are_answered_and_nothing_else_is(
     starting = asyncio.create_task(gateway.start())
     async with asyncio.timeout(HANG_SECONDS):
         await is_open.wait()
-    room = GatewayUnderTest(gateway.url)
+    running = GatewayUnderTest(gateway.url)
     try:
-        assert (await room.http.get("/livez")).status_code == 200
-        ready = await room.http.get("/readyz")
+        assert (await running.http.get("/livez")).status_code == 200
+        ready = await running.http.get("/readyz")
         assert (ready.status_code, ready.json()["status"]) == (503, "starting")
         for where in ("/health", "/metrics", "/spaces", "/"):
-            refused = await room.http.get(where)
+            refused = await running.http.get(where)
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
-        assert await room.status("/ws?space=lab", token="t-alice") == 503
+        assert await running.status("/ws?space=lab", token="t-alice") == 503
         may_open.set()
         async with asyncio.timeout(HANG_SECONDS):
             await starting
-        assert (await room.http.get("/readyz")).json() == {"status": "ready"}
-        await room.join("alice")
+        assert (await running.http.get("/readyz")).json() == {"status": "ready"}
+        await running.join("alice")
     finally:
         may_open.set()
         await starting
-        await room.close()
+        await running.close()
         await gateway.stop()
 
 
 async def test_while_it_stops_it_is_not_ready_and_lets_nobody_in(tmp_path: Path) -> None:
-    async with running_gateway(tmp_path, PEOPLE) as room:
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
         # Said by hand: a gateway that really stops takes no more connections to ask over.
-        room.gateway.readiness.phase = "stopping"
-        ready = await room.http.get("/readyz")
+        gateway.gateway.readiness.phase = "stopping"
+        ready = await gateway.http.get("/readyz")
         assert (ready.status_code, ready.json()["status"]) == (503, "stopping")
-        assert (await room.http.get("/livez")).status_code == 200
-        assert await room.status("/ws?space=lab", token="t-alice") == 503
-        room.gateway.readiness.phase = "running"
-    assert room.gateway.readiness.reason == "stopping"
+        assert (await gateway.http.get("/livez")).status_code == 200
+        assert await gateway.status("/ws?space=lab", token="t-alice") == 503
+        gateway.gateway.readiness.phase = "running"
+    assert gateway.gateway.readiness.reason == "stopping"
 
 
 async def test_a_start_that_fails_leaves_no_port_behind(tmp_path: Path) -> None:

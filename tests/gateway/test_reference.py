@@ -47,13 +47,13 @@ SPACE_YAML: Json = {
 
 @asynccontextmanager
 async def demo(folder: Path) -> AsyncIterator[LocalGateway]:
-    async with running_gateway(folder, file=write_config(folder, SPACE_YAML, "space.yaml")) as room:
-        yield room
+    async with running_gateway(folder, file=write_config(folder, SPACE_YAML, "space.yaml")) as gateway:
+        yield gateway
 
 
-async def come(room: LocalGateway, name: str, form: str = "type") -> Client:
+async def come(gateway: LocalGateway, name: str, form: str = "type") -> Client:
     """As the reference's clients do: no header, a bare path, and a join frame."""
-    client = await room.open("/")
+    client = await gateway.open("/")
     token = f"{name}-token"
     if form == "type":
         join: Json = {
@@ -72,12 +72,12 @@ async def come(room: LocalGateway, name: str, form: str = "type") -> Client:
 
 
 async def test_a_space_yaml_runs_and_its_clients_come_in_as_they_are_used_to(tmp_path: Path) -> None:
-    async with demo(tmp_path) as room:
+    async with demo(tmp_path) as gateway:
         for form in ("type", "participantId", "participant"):
-            human = await come(room, "human", form)
-            assert human.heard[0]["payload"]["you"]["id"] == "human"
+            human = await come(gateway, "human", form)
+            assert human.received[0]["payload"]["you"]["id"] == "human"
         # Several sockets of one identity, everything to everybody, the sender included.
-        agent = await come(room, "agent")
+        agent = await come(gateway, "agent")
         await agent.say("chat", {"text": "hi"}, to=["files"])
         assert (await agent.hear("chat"))["from"] == "agent"
         assert (await human.hear("chat"))["to"] == ["files"]
@@ -85,52 +85,52 @@ async def test_a_space_yaml_runs_and_its_clients_come_in_as_they_are_used_to(tmp
 
 async def test_everyone_shows_the_literal_mcp_response_that_tool_discovery_looks_for(tmp_path: Path) -> None:
     """D-14: visibly, and in this format only."""
-    async with demo(tmp_path) as room:
-        human, agent = await come(room, "human"), await come(room, "agent")
+    async with demo(tmp_path) as gateway:
+        human, agent = await come(gateway, "human"), await come(gateway, "agent")
         for client in (human, agent):
-            assert {"kind": "mcp/response"} in client.heard[0]["payload"]["you"]["capabilities"]
-        others = agent.heard[0]["payload"]["participants"]
+            assert {"kind": "mcp/response"} in client.received[0]["payload"]["you"]["capabilities"]
+        others = agent.received[0]["payload"]["participants"]
         assert {"kind": "mcp/response"} in others[0]["capabilities"]
         await human.ask("mcp/request", {"method": "tools/list"}, id="r1", to=["agent"])
         answer: Json = {"result": {"tools": []}}
         assert await agent.refused("mcp/response", answer, to=["human"], about=["r1"]) is None
     folder = tmp_path / "ours"
     folder.mkdir()
-    async with running_gateway(folder, participants(alice=["*"])) as room:
-        alice = await room.join("alice")
-        assert alice.heard[0]["payload"]["you"]["capabilities"] == [{"kind": "*"}]
+    async with running_gateway(folder, participants(alice=["*"])) as gateway:
+        alice = await gateway.join("alice")
+        assert alice.received[0]["payload"]["you"]["capabilities"] == [{"kind": "*"}]
 
 
 async def test_what_is_missing_is_filled_a_lone_correlation_becomes_a_list_and_the_unknown_passes(
     tmp_path: Path,
 ) -> None:
-    async with demo(tmp_path) as room:
-        human, agent = await come(room, "human"), await come(room, "agent")
+    async with demo(tmp_path) as gateway:
+        human, agent = await come(gateway, "human"), await come(gateway, "agent")
         await human.send(
             {"kind": "chat", "payload": {"text": "x"}, "correlation_id": "lone", "x_vendor": {"a": 1}}
         )
-        heard = await agent.hear("chat")
-        assert heard["correlation_id"] == ["lone"]
-        assert heard["x_vendor"] == {"a": 1}
-        assert heard["protocol"] == "mew/v0.4"
-        assert heard["from"] == "human"
-        assert heard["id"]
-        assert heard["ts"].endswith("Z")
+        received = await agent.hear("chat")
+        assert received["correlation_id"] == ["lone"]
+        assert received["x_vendor"] == {"a": 1}
+        assert received["protocol"] == "mew/v0.4"
+        assert received["from"] == "human"
+        assert received["id"]
+        assert received["ts"].endswith("Z")
 
 
 async def test_binary_frames_that_hold_json_are_envelopes(tmp_path: Path) -> None:
     """Some of its clients send Buffers; what is delivered is text."""
-    async with demo(tmp_path) as room:
-        human, agent = await come(room, "human"), await come(room, "agent")
+    async with demo(tmp_path) as gateway:
+        human, agent = await come(gateway, "human"), await come(gateway, "agent")
         await human.send(json.dumps({"id": "b1", "kind": "chat", "payload": {"text": "as bytes"}}).encode())
         assert (await agent.hear("chat"))["id"] == "b1"
 
 
 async def test_its_patterns_mean_what_they_say(tmp_path: Path) -> None:
     """`!tools/call` passes everything else, unlike there."""
-    async with demo(tmp_path) as room:
-        await come(room, "human")
-        agent = await come(room, "agent")
+    async with demo(tmp_path) as gateway:
+        await come(gateway, "human")
+        agent = await come(gateway, "agent")
         assert await agent.refused("mcp/request", {"method": "tools/list"}, to=["files"]) is None
         assert await agent.refused("mcp/request", CALL, to=["files"]) == "capability_violation"
         assert await agent.refused("mcp/request", {"method": "tools/list"}) == "capability_violation"
@@ -138,8 +138,8 @@ async def test_its_patterns_mean_what_they_say(tmp_path: Path) -> None:
 
 async def test_its_stream_habits_work(tmp_path: Path) -> None:
     """No direction means upload; peers may say stream/open and close what was never opened (D-10, D-33)."""
-    async with demo(tmp_path) as room:
-        human, agent = await come(room, "human"), await come(room, "agent")
+    async with demo(tmp_path) as gateway:
+        human, agent = await come(gateway, "human"), await come(gateway, "agent")
         await human.say("stream/request", {"description": "no direction"})
         opened = (await agent.hear("stream/open"))["payload"]
         assert opened.keys() >= {"stream_id", "encoding", "owner", "authorized_writers"}
@@ -154,8 +154,8 @@ async def test_its_stream_habits_work(tmp_path: Path) -> None:
 
 
 async def test_controls_reach_the_member_who_answers_without_a_capability(tmp_path: Path) -> None:
-    async with demo(tmp_path) as room:
-        human, agent = await come(room, "human"), await come(room, "agent")
+    async with demo(tmp_path) as gateway:
+        human, agent = await come(gateway, "human"), await come(gateway, "agent")
         await human.ask("participant/request-status", {"fields": []}, id="s1", to=["agent"])
         await agent.hear("participant/request-status")
         status: Json = {"messages_in_context": 0}
@@ -168,11 +168,11 @@ async def test_controls_reach_the_member_who_answers_without_a_capability(tmp_pa
 
 
 async def test_its_http_answers_are_as_there(tmp_path: Path) -> None:
-    async with demo(tmp_path) as room:
+    async with demo(tmp_path) as gateway:
 
         async def post(envelope: Json, token: str | None = "human-token") -> tuple[int, Any]:
             headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-            answer = await room.http.post("/participants/human/messages", json=envelope, headers=headers)
+            answer = await gateway.http.post("/participants/human/messages", json=envelope, headers=headers)
             return answer.status_code, answer.json()
 
         status, body = await post({"kind": "chat", "payload": {"text": "x"}})
@@ -185,22 +185,22 @@ async def test_its_http_answers_are_as_there(tmp_path: Path) -> None:
         status, body = await post({"kind": "stream/request", "payload": {}})
         assert (status, body["status"]) == (200, "stream_opened")
         assert body["stream_id"]
-        assert (await room.http.get("/health")).json()["status"] == "ok"
+        assert (await gateway.http.get("/health")).json()["status"] == "ok"
 
 
 async def test_an_output_log_member_is_a_file_that_hears_what_a_member_hears(tmp_path: Path) -> None:
     """One JSON line each, in MEW's words; its own welcome, but no error, welcome or token of others."""
     path = tmp_path / "logs" / "everything.jsonl"
-    async with demo(tmp_path) as room:
-        human, agent = await come(room, "human"), await come(room, "agent")
-        present = [each["id"] for each in human.heard[0]["payload"]["participants"]]
+    async with demo(tmp_path) as gateway:
+        human, agent = await come(gateway, "human"), await come(gateway, "agent")
+        present = [each["id"] for each in human.received[0]["payload"]["participants"]]
         assert present == ["recorder"]
         await agent.say("chat", {"text": "line one\nline two"})
         await human.send('{"kind":"chat",\n "id":"n1",\n "payload":{}}')
         invited = await human.ask("space/invite", {"participant_id": "zoe"})
         await agent.refused("mcp/request", CALL)
         await human.fence()
-        await room.http.post(
+        await gateway.http.post(
             "/participants/human/messages",
             json={"kind": "chat", "id": "posted"},
             headers={"Authorization": "Bearer human-token"},
@@ -219,8 +219,8 @@ async def test_an_output_log_member_is_a_file_that_hears_what_a_member_hears(tmp
         assert file_mode(path) == 0o600
     # A restart goes on in the same file.
     before = len(text.splitlines())
-    async with demo(tmp_path) as room:
-        await come(room, "human")
+    async with demo(tmp_path) as gateway:
+        await come(gateway, "human")
     assert len(path.read_text("utf-8").splitlines()) > before
 
 
@@ -228,13 +228,13 @@ async def test_an_output_log_member_is_welcomed_again_when_it_first_posts(tmp_pa
     """Without `auto_connect` the reference lets it join only then, and tells it of open streams."""
     settings = json.loads(json.dumps(SPACE_YAML))
     settings["participants"]["late"] = {"tokens": ["late-token"], "output_log": "logs/late.jsonl"}
-    async with running_gateway(tmp_path, file=write_config(tmp_path, settings, "space.yaml")) as room:
-        human = await come(room, "human")
+    async with running_gateway(tmp_path, file=write_config(tmp_path, settings, "space.yaml")) as gateway:
+        human = await come(gateway, "human")
         await human.say("stream/request", {"direction": "upload", "description": "a picture"}, to=["gateway"])
         opened = await human.hear("stream/open")
         for name, text in (("late", "first"), ("rec", "first"), ("late", "second")):
             member = "recorder" if name == "rec" else name
-            await room.http.post(
+            await gateway.http.post(
                 f"/participants/{member}/messages",
                 json={"kind": "chat", "payload": {"text": text}},
                 headers={"Authorization": f"Bearer {name}-token"},
@@ -245,13 +245,13 @@ async def test_an_output_log_member_is_welcomed_again_when_it_first_posts(tmp_pa
             return [(line["kind"], line["payload"]) for line in lines]
 
         await until(lambda: ("chat", {"text": "second"}) in kinds_in("late.jsonl"))
-        heard = kinds_in("late.jsonl")
-        streams = [payload["active_streams"] for kind, payload in heard if kind == "system/welcome"]
+        received = kinds_in("late.jsonl")
+        streams = [payload["active_streams"] for kind, payload in received if kind == "system/welcome"]
         assert [len(each) for each in streams] == [0, 1]
         assert streams[1][0]["stream_id"] == opened["payload"]["stream_id"]
         assert streams[1][0]["description"] == "a picture"
         # Before what it posted.
-        kinds = [kind for kind, _ in heard]
+        kinds = [kind for kind, _ in received]
         assert kinds.index("system/welcome", 1) < kinds.index("chat")
         assert [kind for kind, _ in kinds_in("everything.jsonl")].count("system/welcome") == 1
 
@@ -263,20 +263,20 @@ async def test_what_an_output_log_member_posts_is_answered_in_its_file(tmp_path:
     settings["participants"]["recorder"]["capabilities"] = [{"kind": "space/invite"}, {"kind": "chat"}]
     limited = {"token": "less", "capabilities": [{"kind": "chat"}]}
     settings["participants"]["recorder"]["tokens"].append(limited)
-    async with running_gateway(tmp_path, file=write_config(tmp_path, settings, "space.yaml")) as room:
-        human = await come(room, "human")
-        own = await room.open("/ws?space=demo", token="rec-token")
-        less = await room.open("/ws?space=demo", token="less")
+    async with running_gateway(tmp_path, file=write_config(tmp_path, settings, "space.yaml")) as gateway:
+        human = await come(gateway, "human")
+        own = await gateway.open("/ws?space=demo", token="rec-token")
+        less = await gateway.open("/ws?space=demo", token="less")
         for socket in (own, less):
             await socket.hear("system/welcome")
 
         async def post(envelope: Json) -> Any:
             headers = {"Authorization": "Bearer rec-token"}
-            return await room.http.post("/participants/recorder/messages", json=envelope, headers=headers)
+            return await gateway.http.post("/participants/recorder/messages", json=envelope, headers=headers)
 
         def lines(kind: str) -> list[Any]:
-            told = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-            return [line for line in told if line["kind"] == kind]
+            reply = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+            return [line for line in reply if line["kind"] == kind]
 
         refused = await post({"id": "r1", "kind": "system/register", "payload": {}})
         assert refused.status_code == 400
@@ -297,14 +297,14 @@ async def test_what_an_output_log_member_posts_is_answered_in_its_file(tmp_path:
         # Not a token that carries less than its participant's rights, and nobody else.
         for other in (human, less):
             await other.fence()
-            assert answer["token"] not in str(other.heard)
+            assert answer["token"] not in str(other.received)
             assert "space/invite-ack" not in other.kinds()
 
 
 async def test_a_removed_output_log_member_records_no_more(tmp_path: Path) -> None:
     path = tmp_path / "logs" / "everything.jsonl"
-    async with demo(tmp_path) as room:
-        human = await come(room, "human")
+    async with demo(tmp_path) as gateway:
+        human = await come(gateway, "human")
         await human.say("space/kick", {"participant_id": "recorder", "reason": "no recordings"})
         await human.hear(lambda each: each["payload"].get("event") == "leave")
         before = path.read_bytes()
@@ -315,18 +315,18 @@ async def test_a_removed_output_log_member_records_no_more(tmp_path: Path) -> No
 
 async def test_a_space_id_is_any_text(tmp_path: Path) -> None:
     settings = SPACE_YAML | {"space": {"id": "My Project: {{é}}"}}
-    async with running_gateway(tmp_path, file=write_config(tmp_path, settings, "space.yaml")) as room:
+    async with running_gateway(tmp_path, file=write_config(tmp_path, settings, "space.yaml")) as gateway:
         for name in ("My Project: {{é}}", "My-Project", None):
-            client = await room.open("/")
+            client = await gateway.open("/")
             await client.send(
                 {"type": "join", "participantId": "human", "token": "human-token"}
                 | ({} if name is None else {"space": name})
             )
             assert (await client.hear())["kind"] == "system/welcome"
-        other = await room.open("/")
+        other = await gateway.open("/")
         await other.send({"type": "join", "space": "My Other Project", "token": "human-token"})
         assert (await other.hear())["kind"] == "system/error"
-        answer = await room.http.post(
+        answer = await gateway.http.post(
             "/participants/human/messages",
             params={"space": "My Project: {{é}}"},
             json={"kind": "chat", "payload": {"text": "x"}},
@@ -340,8 +340,8 @@ async def test_an_output_log_that_cannot_be_written_holds_up_nobody(tmp_path: Pa
     folder = tmp_path / "logs"
     folder.mkdir()
     (folder / "everything.jsonl").symlink_to("/dev/full")
-    async with demo(tmp_path) as room:
-        human = await come(room, "human")
+    async with demo(tmp_path) as gateway:
+        human = await come(gateway, "human")
         for _ in range(5):
             assert await human.refused("chat", {"text": "x"}) is None
 
@@ -362,15 +362,17 @@ def numbered(name: str) -> list[Json]:
 async def test_a_reference_client_that_was_restarted_is_heard_with_the_same_ids(tmp_path: Path) -> None:
     """Its processes number their messages from 1; the gateway is restarted in between, too."""
     for _ in range(2):
-        async with demo(tmp_path) as room:
-            watcher = await come(room, "agent")
+        async with demo(tmp_path) as gateway:
+            watcher = await come(gateway, "agent")
             for _ in range(3):
-                human = await come(room, "human")
-                for said in numbered("human"):
-                    await human.send(said | {"protocol": "mew/v0.4", "from": "human", "ts": TIME})
-                heard = [await watcher.hear(lambda each: each["from"] == "human") for _ in numbered("human")]
-                assert [(each["id"], each["kind"]) for each in heard] == [
-                    (said["id"], said["kind"]) for said in numbered("human")
+                human = await come(gateway, "human")
+                for answer in numbered("human"):
+                    await human.send(answer | {"protocol": "mew/v0.4", "from": "human", "ts": TIME})
+                received = [
+                    await watcher.hear(lambda each: each["from"] == "human") for _ in numbered("human")
+                ]
+                assert [(each["id"], each["kind"]) for each in received] == [
+                    (answer["id"], answer["kind"]) for answer in numbered("human")
                 ]
                 await human.fence()
                 # Not twice in one process, and nobody else.
@@ -381,11 +383,11 @@ async def test_a_reference_client_that_was_restarted_is_heard_with_the_same_ids(
 
 
 async def test_a_restarted_reference_client_does_not_replace_what_is_under_review(tmp_path: Path) -> None:
-    async with demo(tmp_path) as room:
-        human, agent, _ = [await come(room, name) for name in ("human", "agent", "files")]
+    async with demo(tmp_path) as gateway:
+        human, agent, _ = [await come(gateway, name) for name in ("human", "agent", "files")]
         await agent.ask("mcp/proposal", CALL, id="agent-1")
         await agent.leave()
-        agent = await come(room, "agent")
+        agent = await come(gateway, "agent")
         other: Json = {"method": "tools/call", "params": {"name": "rm"}}
         assert await agent.refused("mcp/proposal", other, id="agent-1") == "duplicate_id"
         assert await agent.refused("chat", {"text": "x"}, id="agent-1") == "duplicate_id"

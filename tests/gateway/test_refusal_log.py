@@ -31,8 +31,8 @@ async def test_a_flood_of_refused_messages_is_counted_and_not_kept(tmp_path: Pat
         "refused_bytes_per_hour": 50_000,
         "refused_count_seconds": 3600,
     }
-    async with running_gateway(tmp_path, PEOPLE, journal=limits) as room:
-        mute, alice = await room.join("mute"), await room.join("alice")
+    async with running_gateway(tmp_path, PEOPLE, journal=limits) as gateway:
+        mute, alice = await gateway.join("mute"), await gateway.join("alice")
         for number in range(2_000):
             text = f"{number} " + "x" * 20_000
             await mute.send(fields("mcp/request", {"text": text}, id=f"r{number}", to=["alice"]))
@@ -40,8 +40,8 @@ async def test_a_flood_of_refused_messages_is_counted_and_not_kept(tmp_path: Pat
         for number in range(2_000):
             answer = await mute.hear("system/error")
             assert answer["correlation_id"] == [f"r{number}"]
-        metrics = (await room.http.get("/metrics")).text
-        journal = room.journal()
+        metrics = (await gateway.http.get("/metrics")).text
+        journal = gateway.journal()
         assert re.search(r'moot_refusals_only_counted_total\{space="lab"\} 198\d', metrics)
         dropped = re.search(r'moot_refused_bytes_dropped_total\{space="lab"\} (\d+)', metrics)
         assert dropped is not None
@@ -61,20 +61,20 @@ async def test_a_flood_of_refused_messages_is_counted_and_not_kept(tmp_path: Pat
     (count,) = [r for r in records(journal, "mute") if r["in"] == "refused"]
     assert count["count"] == sum(count["codes"].values()) == 1_981
     assert count["bytes"] > 39_000_000
-    code, told = await command("journal", "tail", "-n", "40", "--data", str(tmp_path / "data"), cwd=tmp_path)
+    code, reply = await command("journal", "tail", "-n", "40", "--data", str(tmp_path / "data"), cwd=tmp_path)
     assert code == 0
-    assert "capability_violation" in told
+    assert "capability_violation" in reply
     # And a restart passes over it.
-    async with running_gateway(tmp_path, PEOPLE, journal=limits) as room:
-        await room.join("mute")
+    async with running_gateway(tmp_path, PEOPLE, journal=limits) as gateway:
+        await gateway.join("mute")
 
 
 async def test_the_same_bytes_are_kept_once_and_found_by_their_hash(tmp_path: Path) -> None:
-    async with running_gateway(tmp_path, PEOPLE) as room:
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
         body = b'{"kind":"mcp/request","payload":{"n":1},"to":["alice"]}'
         for _ in range(3):
-            assert (await room.post("mute", body)).status_code == 403
-        journal = room.journal()
+            assert (await gateway.post("mute", body)).status_code == 403
+        journal = gateway.journal()
         await until(lambda: len(records(journal, "mute")) == 3)
     found = records(journal, "mute")
     assert [r["raw"] is not None for r in found] == [True, False, False]
@@ -85,10 +85,10 @@ async def test_the_same_bytes_are_kept_once_and_found_by_their_hash(tmp_path: Pa
 
 async def test_malformed_messages_and_counts_share_the_budget(tmp_path: Path) -> None:
     limits: Json = {"refused_records_per_minute": 5, "refused_count_seconds": 0.05}
-    async with running_gateway(tmp_path, PEOPLE, journal=limits) as room:
+    async with running_gateway(tmp_path, PEOPLE, journal=limits) as gateway:
         for number in range(30):
-            assert (await room.post("mute", b"{broken %d" % number)).status_code == 400
-        journal = room.journal()
+            assert (await gateway.post("mute", b"{broken %d" % number)).status_code == 400
+        journal = gateway.journal()
         counts = await until(lambda: [r for r in records(journal, "mute") if r["in"] == "refused"])
         assert len([r for r in records(journal, "mute") if r["in"] == "malformed"]) == 5
         assert counts[0]["count"] == sum(counts[0]["codes"].values())
@@ -129,15 +129,15 @@ async def test_budgets_come_back_with_the_hour_and_belong_to_one_member() -> Non
 async def test_guests_share_one_budget(tmp_path: Path) -> None:
     rules: dict[str, Json] = {"access": "public", "anonymous": ["chat"]}
     limits: Json = {"refused_records_per_minute": 4}
-    async with running_gateway(tmp_path, PEOPLE, rules=rules, journal=limits) as room:
+    async with running_gateway(tmp_path, PEOPLE, rules=rules, journal=limits) as gateway:
         for _ in range(5):
-            guest = await room.open("/ws?space=lab")
+            guest = await gateway.open("/ws?space=lab")
             await guest.send({"type": "join", "space": "lab"})
             await guest.hear("system/welcome")
             for _ in range(3):
                 assert await guest.refused("mcp/request", {"method": "x"}, to=["alice"]) is not None
             await guest.leave()
-        journal = room.journal()
+        journal = gateway.journal()
     refused = [r for r in read_records(journal) if r.text("out") == "capability_violation"]
     assert len(refused) == 4
     (count,) = [r for r in read_records(journal) if r.text("in") == "refused"]

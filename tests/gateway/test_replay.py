@@ -56,8 +56,8 @@ NAMES = ["alice", "bob", "carol", "agent", "bot", "zoe", "yan", "nobody", "clien
 class Traffic:
     """People who do all that can be done, at random, over sockets, posts and the administrator's door."""
 
-    def __init__(self, room: LocalGateway, seed: int) -> None:
-        self.room = room
+    def __init__(self, gateway: LocalGateway, seed: int) -> None:
+        self.gateway = gateway
         self.random = random.Random(seed)
         self.clients: list[Client] = []
         self.ids = ["e-0"]
@@ -71,7 +71,7 @@ class Traffic:
         )
         try:
             if name in ("guest", "alias"):
-                client = await self.room.open(where)
+                client = await self.gateway.open(where)
                 join = {"type": "join", "space": "lab"}
                 who = (
                     {}
@@ -80,7 +80,7 @@ class Traffic:
                 )
                 await client.send(join | who)
             else:
-                client = await self.room.open(where, token=f"t-{name}")
+                client = await self.gateway.open(where, token=f"t-{name}")
         except websockets.InvalidStatus:
             # Somebody has thrown them out before.
             return
@@ -91,7 +91,9 @@ class Traffic:
         name, about = choice(NAMES), choice(self.ids)
         tool: Json = {"method": "tools/call", "params": {"name": choice(["read_file", "delete_all"])}}
         stream = {
-            "stream_id": next(iter(self.room.gateway.directory.hosts["lab"].space.state.streams.open), "none")
+            "stream_id": next(
+                iter(self.gateway.gateway.directory.hosts["lab"].space.state.streams.open), "none"
+            )
         }
         kind, payload = choice(
             [
@@ -129,8 +131,8 @@ class Traffic:
         self.ids.append(id)
         controls = kind.startswith("participant/")
         to = [choice(["carol", "agent", "bot", "client-1"])] if controls or chance() < 0.5 else []
-        said = fields(kind, payload, id=id, to=to, about=[about] if chance() < 0.6 else ())
-        return {key: value for key, value in said.items() if key != "id" or chance() < 0.9}
+        answer = fields(kind, payload, id=id, to=to, about=[about] if chance() < 0.6 else ())
+        return {key: value for key, value in answer.items() if key != "id" or chance() < 0.9}
 
     async def act(self) -> None:
         draw = self.random.random()
@@ -139,16 +141,16 @@ class Traffic:
         elif draw < 0.12:
             await self.clients.pop(self.random.randrange(len(self.clients))).leave()
         elif draw < 0.25:
-            await self.room.post(self.random.choice(["alice", "bob", "bot"]), self.envelope())
+            await self.gateway.post(self.random.choice(["alice", "bob", "bot"]), self.envelope())
         elif draw < 0.28:
             change: Json = {
                 self.random.choice(["add", "remove"]): [{"kind": self.random.choice(["chat", "mcp/*"])}]
             }
-            await self.room.admin("POST", f"participants/{self.random.choice(NAMES)}/capabilities", change)
+            await self.gateway.admin("POST", f"participants/{self.random.choice(NAMES)}/capabilities", change)
         elif draw < 0.30:
-            await self.room.admin("POST", f"participants/{self.random.choice(NAMES)}/restore")
+            await self.gateway.admin("POST", f"participants/{self.random.choice(NAMES)}/restore")
         elif draw < 0.32:
-            self.room.gateway.reload(self.room.gateway.configuration)
+            self.gateway.gateway.reload(self.gateway.gateway.configuration)
         else:
             client = self.random.choice(self.clients)
             try:
@@ -168,16 +170,16 @@ def comparable(space: Space) -> Any:
     return json.loads(json.dumps(state))
 
 
-async def states(room: LocalGateway) -> list[Any]:
+async def states(gateway: LocalGateway) -> list[Any]:
     """The state that the gateway is in, that of its whole journal, and that from its newest snapshot on."""
-    host = room.gateway.directory.hosts["lab"]
+    host = gateway.gateway.directory.hosts["lab"]
     config = host.space.state.config
     async with bounded():
-        database = Database.open(room.gateway.config.data / "moot.sqlite")
+        database = Database.open(gateway.gateway.config.data / "moot.sqlite")
         snapshot = await database.load_snapshot("lab")
         await database.close()
         while True:
-            records = list(read_records(room.journal()))
+            records = list(read_records(gateway.journal()))
             if records[-1].number == host.journal.next_number - 1:
                 break
             # Somebody acted since: the record is written in the next turn of the loop.
@@ -199,13 +201,13 @@ async def test_replaying_the_journal_gives_the_state_that_the_gateway_is_in(
 ) -> None:
     async with running_gateway(
         tmp_path, PEOPLE, rules=RULES, max_connections_per_address=0, snapshot_records=40
-    ) as room:
-        traffic = Traffic(room, seed)
+    ) as gateway:
+        traffic = Traffic(gateway, seed)
         for number in range(400):
             await traffic.act()
             if number % 50 == 49:
-                live, whole, rest = await states(room)
+                live, whole, rest = await states(gateway)
                 assert whole == live
                 assert rest == live
-        outcomes = {record.text("out") for record in read_records(room.journal())}
+        outcomes = {record.text("out") for record in read_records(gateway.journal())}
         assert len(outcomes) > 8

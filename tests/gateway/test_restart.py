@@ -43,9 +43,11 @@ async def restarted(file: Path, gateway: Served, number: int) -> AsyncIterator[S
         yield again
 
 
-async def acknowledged(room: GatewayUnderTest) -> None:
+async def acknowledged(gateway: GatewayUnderTest) -> None:
     """Everything that was said is on disk: HTTP 200 tells so (D-41)."""
-    assert (await room.post("alice", {"kind": "chat", "payload": {"text": "a full stop"}})).status_code == 200
+    assert (
+        await gateway.post("alice", {"kind": "chat", "payload": {"text": "a full stop"}})
+    ).status_code == 200
 
 
 @pytest.mark.requirement("MCPX-2.1-5", "MEW-3.6.6-4", "MEW-3.6.5-6")
@@ -94,7 +96,7 @@ async def test_what_was_decided_survives_a_restart(tmp_path: Path, number: int, 
         assert await alice.refused("mcp/request", CALL, about=["open"]) == "proposal_settled"
         await alice.send(f"#{stream}#anyone?")
         assert refusal_in(await alice.hear("system/error")) == "stream_not_found"
-        welcome = next(each for each in alice.heard if each["kind"] == "system/welcome")
+        welcome = next(each for each in alice.received if each["kind"] == "system/welcome")
         assert welcome["payload"]["active_streams"] == []
     if journal != "off":
         code, output = await command("journal", "verify", "--data", str(tmp_path / "data"), cwd=tmp_path)
@@ -119,9 +121,9 @@ async def test_what_was_said_can_still_be_polled_after_a_restart(tmp_path: Path,
     write_config(tmp_path, gateway_settings({"lab": space_settings(more)}))
     async with restarted(file, first, number) as again:
         after = (await again.poll("bob"))["messages"]
-        said = [each for each in before if not each["kind"].startswith("system/")]
-        assert [each for each in after if not each["kind"].startswith("system/")] == said
-        assert [each["id"] for each in said[:2]] == ["p1", posted.json()["id"]]
+        answer = [each for each in before if not each["kind"].startswith("system/")]
+        assert [each for each in after if not each["kind"].startswith("system/")] == answer
+        assert [each["id"] for each in answer[:2]] == ["p1", posted.json()["id"]]
         assert [each["id"] for each in (await again.poll("dora"))["messages"] if "chat" in each["kind"]] == []
 
 
@@ -154,24 +156,24 @@ async def test_a_restart_with_an_edited_file_starts_and_the_file_counts(tmp_path
         client = await again.open("/ws?space=lab", token="t-bob")
         rights = (await client.hear("system/welcome"))["payload"]["you"]["capabilities"]
         assert rights == [{"kind": "reasoning/*"}, {"kind": "mcp/request"}]
-    assert carol.heard
+    assert carol.received
 
 
 async def test_restarting_many_times_changes_nothing_and_grows_nothing(tmp_path: Path) -> None:
     file = write_config(tmp_path, gateway_settings({"lab": space_settings(PEOPLE)}, snapshot_records=7))
     seen: list[Any] = []
     for number in range(6):
-        async with running_gateway(tmp_path, file=file) as room:
-            alice = await room.join("alice")
-            bob = await room.join("bob")
-            seen.append(bob.heard[0]["payload"]["you"])
+        async with running_gateway(tmp_path, file=file) as gateway:
+            alice = await gateway.join("alice")
+            bob = await gateway.join("bob")
+            seen.append(bob.received[0]["payload"]["you"])
             if number == 0:
                 capabilities: Json = [{"kind": "mcp/request"}]
                 grant = {"recipient": "bob", "capabilities": capabilities}
                 assert await alice.refused("capability/grant", grant) is None
             for _ in range(number):
                 assert await alice.refused("chat") is None
-            snapshot = len(room.gateway.directory.hosts["lab"].space.save()["deadlines"])
+            snapshot = len(gateway.gateway.directory.hosts["lab"].space.save()["deadlines"])
             assert snapshot <= 2
     assert seen[0]["capabilities"] == [{"kind": "chat"}]
     assert {str(each) for each in seen[1:]} == {str(seen[1])}
@@ -185,18 +187,18 @@ async def test_old_segments_go_when_a_snapshot_covers_them_and_nothing_is_forgot
         tmp_path, gateway_settings({"lab": space_settings(PEOPLE)}, journal=journal, snapshot_records=20)
     )
     folder = tmp_path / "data" / "spaces" / "lab" / "journal"
-    async with running_gateway(tmp_path, file=file) as room:
-        alice = await room.join("alice")
+    async with running_gateway(tmp_path, file=file) as gateway:
+        alice = await gateway.join("alice")
         grant: Json = {"recipient": "bob", "capabilities": [{"kind": "mcp/request"}]}
         assert await alice.refused("capability/grant", grant, id="g1") is None
         for _ in range(200):
             assert await alice.refused("chat", {"text": "x" * 100}) is None
         await until(lambda: not (folder / "000000000001.jsonl").exists())
     assert verify(folder).ok
-    async with running_gateway(tmp_path, file=file) as room:
-        bob = await room.join("bob")
+    async with running_gateway(tmp_path, file=file) as gateway:
+        bob = await gateway.join("bob")
         assert await bob.refused("mcp/request", CALL, to=["alice"]) is None
-        alice = await room.join("alice")
+        alice = await gateway.join("alice")
         assert await alice.refused("capability/revoke", {"recipient": "bob", "grant_id": "g1"}) is None
 
 
@@ -209,16 +211,16 @@ async def test_the_journal_can_be_turned_off_and_on_between_starts(
     tokens: list[str] = []
     for number, mode in enumerate(modes):
         file = write_config(tmp_path, gateway_settings({"lab": space_settings(PEOPLE)}, journal=mode))
-        async with running_gateway(tmp_path, file=file) as room:
-            alice = await room.join("alice")
+        async with running_gateway(tmp_path, file=file) as gateway:
+            alice = await gateway.join("alice")
             for name, token in zip(names, tokens, strict=False):
-                assert await room.status("/ws?space=lab", token=token) == 101, (mode, name)
+                assert await gateway.status("/ws?space=lab", token=token) == 101, (mode, name)
             ack = await alice.ask("space/invite", {"participant_id": names[number]})
             assert ack["payload"]["status"] == "created"
             tokens.append(ack["payload"]["token"])
             kick = await alice.refused("space/kick", {"participant_id": "mallory"})
             assert kick == (None if number == 0 else "participant_not_found")
-            assert await room.status("/ws?space=lab", token="t-mallory") == 401
+            assert await gateway.status("/ws?space=lab", token="t-mallory") == 401
 
 
 async def test_a_crash_while_all_kinds_of_sessions_are_in_comes_back(tmp_path: Path) -> None:
@@ -256,7 +258,7 @@ async def test_a_crash_while_all_kinds_of_sessions_are_in_comes_back(tmp_path: P
             rows = (await again.admin("GET", "connections")).json()["connections"]
             assert rows == []
             alice = await again.join("alice")
-            assert alice.heard[0]["payload"]["participants"] == []
+            assert alice.received[0]["payload"]["participants"] == []
             mew = await again.join("mew")
             assert await mew.refused("chat") == "participant_paused"
             less = await again.open("/ws?space=lab", token="t-less")
@@ -268,14 +270,14 @@ async def test_a_crash_while_all_kinds_of_sessions_are_in_comes_back(tmp_path: P
 async def test_a_pause_ends_on_time_and_a_proposal_expires_across_a_restart(tmp_path: Path) -> None:
     rules: Json = {"limits": {"proposal_seconds": 1_800.0}}
     file = write_config(tmp_path, gateway_settings({"lab": space_settings(PEOPLE, **rules)}))
-    async with running_gateway(tmp_path, file=file) as room:
-        alice, carol, agent = [await room.join(name) for name in ("alice", "carol", "agent")]
+    async with running_gateway(tmp_path, file=file) as gateway:
+        alice, carol, agent = [await gateway.join(name) for name in ("alice", "carol", "agent")]
         await alice.ask("participant/pause", {"timeout_seconds": 3_600.0}, to=["carol"])
         assert await agent.refused("mcp/proposal", CALL, id="p1") is None
         assert await carol.refused("chat") == "participant_paused"
-    async with running_gateway(tmp_path, file=file) as room:
-        alice, carol = await room.join("alice"), await room.join("carol")
-        host, now = room.gateway.directory.hosts["lab"], time.time()
+    async with running_gateway(tmp_path, file=file) as gateway:
+        alice, carol = await gateway.join("alice"), await gateway.join("carol")
+        host, now = gateway.gateway.directory.hosts["lab"], time.time()
         host.journaled.clock = lambda: now
         left = (await carol.ask("chat"))["payload"]["retry_after"]
         assert 1_800 < left <= 3_600
@@ -292,15 +294,15 @@ async def test_a_damaged_journal_is_a_clear_error_and_a_torn_end_is_none(tmp_pat
     """A crash leaves half a line; what no crash explains stops the start and says what to do."""
     file = write_config(tmp_path, gateway_settings({"lab": space_settings(PEOPLE)}))
     journal = tmp_path / "data" / "spaces" / "lab" / "journal"
-    async with running_gateway(tmp_path, file=file) as room:
-        alice = await room.join("alice")
+    async with running_gateway(tmp_path, file=file) as gateway:
+        alice = await gateway.join("alice")
         for number in range(20):
             await alice.ask("chat", {"text": f"number {number}"})
     (segment,) = journal.glob("*.jsonl")
     whole = segment.read_bytes()
     segment.write_bytes(whole + b'{"n":99999,"t":17')
-    async with running_gateway(tmp_path, file=file) as room:
-        await room.join("alice")
+    async with running_gateway(tmp_path, file=file) as gateway:
+        await gateway.join("alice")
     code, output = await command("serve", str(file), "--port", "0", "--check", cwd=tmp_path)
     assert code == 0, output
     text = segment.read_bytes()

@@ -71,7 +71,7 @@ async def test_where_tokens_were_made_is_said_and_what_a_reload_leaves_out_too(t
         assert any(line.startswith("token of alice in lab: ") for line in gateway.lines)
         write_config(tmp_path, settings(people, admin_tokens={"root": {}}, outbox_seconds=3))
         assert await gateway.reload() == "reloaded"
-        await gateway.said("gateway.outbox_seconds is another: restart to take it over")
+        await gateway.wait_for_line("gateway.outbox_seconds is another: restart to take it over")
         assert not any("gateway.admin_tokens" in line for line in gateway.lines)
 
 
@@ -178,7 +178,7 @@ async def test_generated_tokens_are_for_their_owner_alone_and_open_the_door(tmp_
         assert len(token) >= 40
         assert await gateway.status("/ws?space=lab", token=token) == 101
         assert await gateway.status("/ws?space=lab", token="t-from-environment") == 101
-        assert str(kept) in await gateway.said("token of alice in lab")
+        assert str(kept) in await gateway.wait_for_line("token of alice in lab")
         assert token not in "".join(gateway.lines)
     kept.unlink()
     rest = everything_under(tmp_path / "data") + gateway.errors.read_bytes()

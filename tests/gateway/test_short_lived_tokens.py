@@ -26,28 +26,28 @@ PEOPLE = participants(
 )
 
 
-async def mint(room: LocalGateway, name: str, token: str, **body: Json) -> httpx.Response:
+async def mint(gateway: LocalGateway, name: str, token: str, **body: Json) -> httpx.Response:
     headers = {"Authorization": f"Bearer {token}"}
-    return await room.http.post(f"/participants/{name}/tokens", json=body, headers=headers)
+    return await gateway.http.post(f"/participants/{name}/tokens", json=body, headers=headers)
 
 
 async def test_a_short_lived_token_carries_what_it_says_and_no_more_than_its_maker(
     tmp_path: Path,
 ) -> None:
-    async with running_gateway(tmp_path, PEOPLE) as room:
-        made = (await mint(room, "alice", "t-alice", seconds=60, only=["chat"])).json()
-        short = await enter(room, made["token"])
-        assert short.heard[0]["payload"]["you"]["id"] == "alice"
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        made = (await mint(gateway, "alice", "t-alice", seconds=60, only=["chat"])).json()
+        short = await enter(gateway, made["token"])
+        assert short.received[0]["payload"]["you"]["id"] == "alice"
         assert await short.refused("chat", {"text": "hi"}) is None
         assert await short.refused("space/kick", {"participant_id": "bob"}) == "capability_violation"
         # Nobody gets more, or for longer, by asking again with it.
-        assert (await mint(room, "alice", made["token"], seconds=30, only=["mcp/*"])).status_code == 403
-        assert (await mint(room, "alice", made["token"], seconds=61)).status_code == 400
-        child = (await mint(room, "alice", made["token"], seconds=30)).json()["token"]
-        grandchild = await enter(room, child)
+        assert (await mint(gateway, "alice", made["token"], seconds=30, only=["mcp/*"])).status_code == 403
+        assert (await mint(gateway, "alice", made["token"], seconds=61)).status_code == 400
+        child = (await mint(gateway, "alice", made["token"], seconds=30)).json()["token"]
+        grandchild = await enter(gateway, child)
         assert await grandchild.refused("space/kick", {"participant_id": "bob"}) == "capability_violation"
-        assert (await mint(room, "bob", "t-less", seconds=30, only=["mcp/proposal"])).status_code == 403
-        less = await enter(room, (await mint(room, "bob", "t-less", seconds=30)).json()["token"])
+        assert (await mint(gateway, "bob", "t-less", seconds=30, only=["mcp/proposal"])).status_code == 403
+        less = await enter(gateway, (await mint(gateway, "bob", "t-less", seconds=30)).json()["token"])
         assert await less.refused("mcp/proposal", {"method": "tools/call"}) == "capability_violation"
 
 
@@ -69,53 +69,53 @@ async def test_a_short_lived_token_carries_what_it_says_and_no_more_than_its_mak
     ],
 )
 async def test_what_is_no_request_for_a_token_is_refused(tmp_path: Path, body: dict[str, Any]) -> None:
-    async with running_gateway(tmp_path, PEOPLE) as room:
-        assert (await mint(room, "alice", "t-alice", **body)).status_code == 400
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        assert (await mint(gateway, "alice", "t-alice", **body)).status_code == 400
 
 
 async def test_it_ends_by_itself_with_the_member_s_token_and_survives_a_restart_until_then(
     tmp_path: Path,
 ) -> None:
-    async with running_gateway(tmp_path, PEOPLE) as room:
-        kept = (await mint(room, "alice", "t-alice", seconds=600)).json()["token"]
-        brief = (await mint(room, "bob", "t-bob", seconds=0.5)).json()["token"]
-        await until(lambda: not room.gateway.directory.hosts["lab"].space.state.temporary_tokens.of("bob"))  # type: ignore[arg-type]
-        assert (await refusal(room, brief))[0] == 401
-        journal = [json.loads(line) for each in room.journal().glob("*") for line in lines_of(each)]
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        kept = (await mint(gateway, "alice", "t-alice", seconds=600)).json()["token"]
+        brief = (await mint(gateway, "bob", "t-bob", seconds=0.5)).json()["token"]
+        await until(lambda: not gateway.gateway.directory.hosts["lab"].space.state.temporary_tokens.of("bob"))  # type: ignore[arg-type]
+        assert (await refusal(gateway, brief))[0] == 401
+        journal = [json.loads(line) for each in gateway.journal().glob("*") for line in lines_of(each)]
         assert kept not in str(journal)
-    async with running_gateway(tmp_path, PEOPLE) as room:
-        client = await enter(room, kept)
-        await room.admin("POST", "participants/alice/token", {})
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        client = await enter(gateway, kept)
+        await gateway.admin("POST", "participants/alice/token", {})
         assert (await client.closed())[0] == 4003
-        assert (await refusal(room, kept))[0] == 401
+        assert (await refusal(gateway, kept))[0] == 401
 
 
 async def test_an_administrator_makes_one_for_anybody_and_a_member_only_their_own(tmp_path: Path) -> None:
-    async with running_gateway(tmp_path, PEOPLE) as room:
-        answer = await room.admin("POST", "participants/bob/tokens", {"seconds": 60, "only": ["chat"]})
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        answer = await gateway.admin("POST", "participants/bob/tokens", {"seconds": 60, "only": ["chat"]})
         assert (answer.status_code, answer.json()["participant_id"]) == (201, "bob")
-        assert (await mint(room, "bob", "t-alice", seconds=60)).status_code == 403
+        assert (await mint(gateway, "bob", "t-alice", seconds=60)).status_code == 403
         headers = {"Authorization": "Bearer t-alice"}
         where = "/admin/participants/bob/tokens"
-        assert (await room.http.post(where, json={"seconds": 1}, headers=headers)).status_code == 403
+        assert (await gateway.http.post(where, json={"seconds": 1}, headers=headers)).status_code == 403
 
 
 async def test_tokens_are_made_at_a_rate_that_each_participant_has_for_itself(tmp_path: Path) -> None:
-    async with running_gateway(tmp_path, PEOPLE, minted_tokens_per_minute=3) as room:
-        made = [await mint(room, "alice", "t-alice", seconds=60) for _ in range(3)]
+    async with running_gateway(tmp_path, PEOPLE, minted_tokens_per_minute=3) as gateway:
+        made = [await mint(gateway, "alice", "t-alice", seconds=60) for _ in range(3)]
         assert [each.status_code for each in made] == [201] * 3
         # A token that was made has no rate of its own: otherwise each would open the next three.
-        refused = await mint(room, "alice", made[0].json()["token"], seconds=30)
+        refused = await mint(gateway, "alice", made[0].json()["token"], seconds=30)
         assert (refused.status_code, refused.json()["error"]) == (429, "denied")
         assert 1 <= int(refused.headers["Retry-After"]) <= 20
         assert "gateway.minted_tokens_per_minute 3 allows" in refused.json()["message"]
-        assert (await mint(room, "bob", "t-bob", seconds=60)).status_code == 201
+        assert (await mint(gateway, "bob", "t-bob", seconds=60)).status_code == 201
         by_admin = [
-            (await room.admin("POST", "participants/bob/tokens", {"seconds": 60})).status_code
+            (await gateway.admin("POST", "participants/bob/tokens", {"seconds": 60})).status_code
             for _ in range(4)
         ]
         assert by_admin == [201, 201, 201, 429]
-        assert (await room.admin("POST", "participants/alice/tokens", {"seconds": 60})).status_code == 201
+        assert (await gateway.admin("POST", "participants/alice/tokens", {"seconds": 60})).status_code == 201
 
 
 async def test_what_was_made_with_a_sign_in_ends_with_it(tmp_path: Path) -> None:
@@ -133,20 +133,20 @@ async def test_what_was_made_with_a_sign_in_ends_with_it(tmp_path: Path) -> None
 async def test_the_command_prints_a_token_or_writes_it_for_its_owner_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with running_gateway(tmp_path, PEOPLE) as room:
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
         own = tmp_path / "bob.token"
         own.write_text("t-bob")
         own.chmod(0o600)
-        target = ["--gateway", room.url, "--space", "lab", "--token-file", str(own)]
+        target = ["--gateway", gateway.url, "--space", "lab", "--token-file", str(own)]
         command = ["member", "token", "--for", "1h", "--only", "chat", *target]
         assert await asyncio.to_thread(main, command) == 0
         printed = capsys.readouterr()
-        assert (await enter(room, printed.out.strip())).heard[0]["payload"]["you"]["id"] == "bob"
+        assert (await enter(gateway, printed.out.strip())).received[0]["payload"]["you"]["id"] == "bob"
         assert printed.err == "bob: chat, for 3600 s\n"
         out = tmp_path / "ci.token"
         assert await asyncio.to_thread(main, [*command, "--token-out", str(out)]) == 0
         assert out.stat().st_mode & 0o777 == 0o600
-        assert (await refusal(room, out.read_text().strip()))[0] == 101
+        assert (await refusal(gateway, out.read_text().strip()))[0] == 101
         assert await asyncio.to_thread(main, ["member", "token", "alice", "--for", "1h", *target]) != 0
         assert "--admin-token-file" in capsys.readouterr().err
 

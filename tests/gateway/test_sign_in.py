@@ -90,7 +90,7 @@ async def test_a_person_signs_in_by_socket_by_join_frame_and_by_http_with_the_ri
         root = await room.join("root")
         token = provider.token()
         ana = await enter(room, token)
-        assert ana.heard[0]["payload"]["you"]["id"] == "ana"
+        assert ana.received[0]["payload"]["you"]["id"] == "ana"
         await ana.ask("chat", {"text": "hello"})
         assert (await root.hear("chat"))["from"] == "ana"
         assert (
@@ -120,7 +120,7 @@ async def test_the_first_rule_that_matches_decides_and_without_one_nobody_comes_
 
         async def who(**claims: Any) -> list[Any]:
             client = await enter(room, provider.token(**claims))
-            you = client.heard[0]["payload"]["you"]
+            you = client.received[0]["payload"]["you"]
             await client.leave()
             return [you["id"], len(you["capabilities"])]
 
@@ -674,7 +674,7 @@ async def test_tokens_of_a_certified_provider_are_taken_its_id_tokens_are_not_an
 
             first = await robot_token()
             builder = await enter(room, first)
-            assert builder.heard[0]["payload"]["you"]["id"] == "builder"
+            assert builder.received[0]["payload"]["you"]["id"] == "builder"
             await http.get(f"{issuer}/test/rotate")
             second = await robot_token()
             async with bounded():

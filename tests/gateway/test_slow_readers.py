@@ -27,9 +27,9 @@ CHUNK = "x" * (256 << 10)
 
 
 @asynccontextmanager
-async def stalled(room: LocalGateway) -> AsyncIterator[RawClient]:
+async def stalled(gateway: LocalGateway) -> AsyncIterator[RawClient]:
     """bob has joined and reads nothing more until he is asked to."""
-    async with raw_client(room.port, receive_buffer=4096) as client:
+    async with raw_client(gateway.port, receive_buffer=4096) as client:
         await client.upgraded(token="t-bob")
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         yield client
@@ -53,7 +53,7 @@ async def fill(alice: Client, size: int = PLENTY) -> list[str]:
 
 def left(client: Client) -> set[str]:
     """Whom it has heard leaving, at any time."""
-    payloads = [each["payload"] for each in client.heard]
+    payloads = [each["payload"] for each in client.received]
     return {each["participant"]["id"] for each in payloads if each.get("event") == "leave"}
 
 
@@ -73,23 +73,23 @@ async def check_told(client: RawClient, words: str) -> None:
 
 async def test_too_many_bytes_behind(tmp_path: Path) -> None:
     """The others lose nothing, and hear it in order."""
-    async with running_gateway(tmp_path, PEOPLE, rules=RULES, outbox_bytes=1 << 20, **PATIENT) as room:
-        alice, carol = await room.join("alice"), await room.join("carol")
-        async with stalled(room) as bob:
-            said = await fill(alice)
+    async with running_gateway(tmp_path, PEOPLE, rules=RULES, outbox_bytes=1 << 20, **PATIENT) as gateway:
+        alice, carol = await gateway.join("alice"), await gateway.join("carol")
+        async with stalled(gateway) as bob:
+            answer = await fill(alice)
             await check_told(bob, "outbox_bytes")
         await until(lambda: left(alice) == {"bob"})
         await carol.fence()
-        heard = [each for each in carol.heard if each["kind"] == "chat"]
-        assert [each["id"] for each in heard] == said
-        assert all(each["payload"]["text"] == CHUNK for each in heard)
+        received = [each for each in carol.received if each["kind"] == "chat"]
+        assert [each["id"] for each in received] == answer
+        assert all(each["payload"]["text"] == CHUNK for each in received)
 
 
 async def test_too_many_messages_behind(tmp_path: Path) -> None:
     gateway: dict[str, Any] = {"outbox_bytes": 1 << 30, "outbox_messages": 200, "outbox_seconds": 600}
-    async with running_gateway(tmp_path, PEOPLE, rules=RULES, **gateway, **PATIENT) as room:
-        alice = await room.join("alice")
-        async with stalled(room) as bob:
+    async with running_gateway(tmp_path, PEOPLE, rules=RULES, **gateway, **PATIENT) as running:
+        alice = await running.join("alice")
+        async with stalled(running) as bob:
             await fill(alice)
             for _ in range(300):
                 await alice.say("chat", {"text": "small"})
@@ -104,9 +104,9 @@ async def test_too_many_seconds_behind(
     """Who took nothing for so long is stuck, also when nobody says anything more."""
     caplog.set_level(logging.INFO, "moot.gateway.websocket_handler")
     gateway: dict[str, Any] = {"outbox_bytes": 1 << 30, "outbox_messages": 1 << 20, "outbox_seconds": 0.5}
-    async with running_gateway(tmp_path, PEOPLE, rules=RULES, **gateway, **PATIENT) as room:
-        alice = await room.join("alice")
-        async with stalled(room) as bob:
+    async with running_gateway(tmp_path, PEOPLE, rules=RULES, **gateway, **PATIENT) as running:
+        alice = await running.join("alice")
+        async with stalled(running) as bob:
             await fill(alice)
             if goes_on:
                 while not is_let_go(caplog):
@@ -118,9 +118,9 @@ async def test_too_many_seconds_behind(
 
 async def test_who_does_not_read_up_is_dropped_all_the_same(tmp_path: Path) -> None:
     """It hears nothing of it, as nothing can be written to it any more; but it is gone from the space."""
-    async with running_gateway(tmp_path, PEOPLE, rules=RULES, outbox_bytes=1 << 20, **BRUSQUE) as room:
-        alice = await room.join("alice")
-        async with stalled(room) as bob:
+    async with running_gateway(tmp_path, PEOPLE, rules=RULES, outbox_bytes=1 << 20, **BRUSQUE) as gateway:
+        alice = await gateway.join("alice")
+        async with stalled(gateway) as bob:
             await fill(alice)
             await until(lambda: left(alice) == {"bob"})
             frames = await read_all(bob)
@@ -129,14 +129,14 @@ async def test_who_does_not_read_up_is_dropped_all_the_same(tmp_path: Path) -> N
 
 async def test_a_reader_that_catches_up_in_time_loses_nothing(tmp_path: Path) -> None:
     gateway: dict[str, Any] = {"outbox_bytes": PLENTY * 2, "outbox_seconds": 600}
-    async with running_gateway(tmp_path, PEOPLE, rules=RULES, **gateway) as room:
-        alice = await room.join("alice")
-        async with stalled(room) as bob:
-            said = await fill(alice, PLENTY)
-            said.append(await alice.say("chat", {"text": "last"}))
+    async with running_gateway(tmp_path, PEOPLE, rules=RULES, **gateway) as running:
+        alice = await running.join("alice")
+        async with stalled(running) as bob:
+            answer = await fill(alice, PLENTY)
+            answer.append(await alice.say("chat", {"text": "last"}))
             bob.writer.transport.resume_reading()  # type: ignore[attr-defined]
-            heard: list[str] = []
-            while not heard or heard[-1] != said[-1]:
+            received: list[str] = []
+            while not received or received[-1] != answer[-1]:
                 one = await bob.frame()
                 assert one is not None
                 if one.opcode == PING:
@@ -144,23 +144,26 @@ async def test_a_reader_that_catches_up_in_time_loses_nothing(tmp_path: Path) ->
                 assert one.opcode == TEXT, one.reason
                 message = orjson.loads(one.payload)
                 if message["kind"] == "chat":
-                    heard.append(message["id"])
-            assert heard == said
+                    received.append(message["id"])
+            assert received == answer
             await alice.fence()
 
 
 async def test_many_slow_readers_at_once_do_not_hold_up_the_others(tmp_path: Path) -> None:
     people = PEOPLE | participants(**{f"slow-{number}": ["chat"] for number in range(12)})
-    async with running_gateway(tmp_path, people, rules=RULES, **BRUSQUE) as room, AsyncExitStack() as stack:
-        alice, carol = await room.join("alice"), await room.join("carol")
+    async with (
+        running_gateway(tmp_path, people, rules=RULES, **BRUSQUE) as gateway,
+        AsyncExitStack() as stack,
+    ):
+        alice, carol = await gateway.join("alice"), await gateway.join("carol")
         for number in range(12):
-            client = await stack.enter_async_context(raw_client(room.port, receive_buffer=4096))
+            client = await stack.enter_async_context(raw_client(gateway.port, receive_buffer=4096))
             await client.upgraded(token=f"t-slow-{number}")
             client.writer.transport.pause_reading()  # type: ignore[attr-defined]
-        said = await fill(alice)
+        answer = await fill(alice)
         await carol.fence()
-        assert [each["id"] for each in carol.heard if each["kind"] == "chat"] == said
+        assert [each["id"] for each in carol.received if each["kind"] == "chat"] == answer
         await until(lambda: len(left(alice)) == 12)
         # What was kept for them is let go of.
-        outboxes = [line.outbox for line in room.gateway.directory.hosts["lab"].delivery.sessions.values()]
+        outboxes = [line.outbox for line in gateway.gateway.directory.hosts["lab"].delivery.sessions.values()]
         assert len(outboxes) == 2

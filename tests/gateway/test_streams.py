@@ -18,16 +18,16 @@ SPACES = ["bytes", "order", "target", "writers", "shape", "limits", "posted"]
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
+def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
     rules: Json = {"limits": {"max_streams_per_member": 3, "stream_owner_grace_seconds": 0.3}}
     spaces = {name: space_settings(PEOPLE, **rules) for name in SPACES}
-    stage = SharedGateway(tmp_path_factory.mktemp("streams"), spaces, max_connections_per_address=0)
-    yield stage
-    stage.close()
+    shared_gateway = SharedGateway(tmp_path_factory.mktemp("streams"), spaces, max_connections_per_address=0)
+    yield shared_gateway
+    shared_gateway.close()
 
 
-async def joined(stage: SharedGateway, space: str, *names: str) -> list[Client]:
-    return [await stage.room.join(name, space=space) for name in names]
+async def joined(shared_gateway: SharedGateway, space: str, *names: str) -> list[Client]:
+    return [await shared_gateway.gateway.join(name, space=space) for name in names]
 
 
 async def opened(client: Client, **request: Json) -> str:
@@ -38,14 +38,14 @@ async def opened(client: Client, **request: Json) -> str:
 
 
 def frames_of(client: Client) -> list[str | bytes]:
-    return [each for each in client.heard if isinstance(each, str | bytes)]
+    return [each for each in client.received if isinstance(each, str | bytes)]
 
 
-async def test_text_stays_text_and_binary_stays_binary(stage: SharedGateway) -> None:
+async def test_text_stays_text_and_binary_stays_binary(shared_gateway: SharedGateway) -> None:
     """Byte for byte, also where the data holds `#`, nothing, or JSON; the writer gets its own back."""
     alice, bob = (
-        await stage.room.join("alice", space="bytes"),
-        await stage.room.join("bob", space="bytes"),
+        await shared_gateway.gateway.join("alice", space="bytes"),
+        await shared_gateway.gateway.join("bob", space="bytes"),
     )
     stream = await opened(alice, content_type="text/plain")
     data: list[str | bytes] = [
@@ -64,26 +64,26 @@ async def test_text_stays_text_and_binary_stays_binary(stage: SharedGateway) -> 
         assert [await client.hear_frame() for _ in data] == data
 
 
-async def test_frames_and_envelopes_keep_one_order(stage: SharedGateway) -> None:
+async def test_frames_and_envelopes_keep_one_order(shared_gateway: SharedGateway) -> None:
     alice, bob = (
-        await stage.room.join("alice", space="order"),
-        await stage.room.join("bob", space="order"),
+        await shared_gateway.gateway.join("alice", space="order"),
+        await shared_gateway.gateway.join("bob", space="order"),
     )
     stream = await opened(alice)
     await bob.fence()
     for number in range(100):
         await alice.send(f"#{stream}#{number}" if number % 3 else f'{{"kind":"chat","id":"o-{number}"}}')
     await alice.fence()
-    heard = [each if isinstance(each, str) else each["id"] for each in await bob.fence()]
-    assert heard == [f"#{stream}#{number}" if number % 3 else f"o-{number}" for number in range(100)]
+    received = [each if isinstance(each, str) else each["id"] for each in await bob.fence()]
+    assert received == [f"#{stream}#{number}" if number % 3 else f"o-{number}" for number in range(100)]
     await alice.say("stream/close", {"stream_id": stream})
 
 
-async def test_a_targeted_stream_reaches_exactly_its_targets(stage: SharedGateway) -> None:
+async def test_a_targeted_stream_reaches_exactly_its_targets(shared_gateway: SharedGateway) -> None:
     """On all their sockets, not on the writer's; and nobody while they are away (D-36, D-39)."""
-    room = stage.room
-    alice, carol = await room.join("alice", space="target"), await room.join("carol", space="target")
-    tims = [await room.join("tim", space="target"), await room.join("tim", space="target")]
+    gateway = shared_gateway.gateway
+    alice, carol = await gateway.join("alice", space="target"), await gateway.join("carol", space="target")
+    tims = [await gateway.join("tim", space="target"), await gateway.join("tim", space="target")]
     stream = await opened(alice, target=["tim"])
     await alice.send(f"#{stream}#for tim")
     for tim in tims:
@@ -92,10 +92,10 @@ async def test_a_targeted_stream_reaches_exactly_its_targets(stage: SharedGatewa
         await tim.leave()
     await alice.hear(lambda each: each["payload"].get("event") == "leave")
     # A second socket of carol's: whoever was the last audience must not be the next.
-    second = await room.join("carol", space="target")
+    second = await gateway.join("carol", space="target")
     await alice.send(f"#{stream}#while tim is away")
     await alice.fence()
-    back = await room.join("tim", space="target")
+    back = await gateway.join("tim", space="target")
     await alice.send(f"#{stream}#tim is back")
     assert await back.hear_frame() == f"#{stream}#tim is back"
     await alice.ask("space/kick", {"participant_id": "tim"})
@@ -106,8 +106,10 @@ async def test_a_targeted_stream_reaches_exactly_its_targets(stage: SharedGatewa
         assert frames_of(client) == []
 
 
-async def test_only_writers_write_and_a_closed_stream_is_closed(stage: SharedGateway) -> None:
-    alice, bob, carol = [await stage.room.join(name, space="writers") for name in ("alice", "bob", "carol")]
+async def test_only_writers_write_and_a_closed_stream_is_closed(shared_gateway: SharedGateway) -> None:
+    alice, bob, carol = [
+        await shared_gateway.gateway.join(name, space="writers") for name in ("alice", "bob", "carol")
+    ]
     stream = await opened(alice)
     await bob.send(f"#{stream}#not yet")
     error = await bob.hear("system/error")
@@ -138,10 +140,10 @@ BAD_FRAMES = {
 
 
 @pytest.mark.parametrize("message", BAD_FRAMES.values(), ids=BAD_FRAMES)
-async def test_a_frame_out_of_shape_is_told_so(stage: SharedGateway, message: str) -> None:
+async def test_a_frame_out_of_shape_is_told_so(shared_gateway: SharedGateway, message: str) -> None:
     alice, bob = (
-        await stage.room.join("alice", space="shape"),
-        await stage.room.join("bob", space="shape"),
+        await shared_gateway.gateway.join("alice", space="shape"),
+        await shared_gateway.gateway.join("bob", space="shape"),
     )
     for sent in (message, message.encode()):
         await alice.send(sent)
@@ -152,16 +154,16 @@ async def test_a_frame_out_of_shape_is_told_so(stage: SharedGateway, message: st
     assert frames_of(bob) == []
 
 
-async def test_streams_are_limited_per_member_and_end_with_their_owner(stage: SharedGateway) -> None:
+async def test_streams_are_limited_per_member_and_end_with_their_owner(shared_gateway: SharedGateway) -> None:
     """D-39: after the grace the gateway closes what its owner left behind."""
     alice, bob = (
-        await stage.room.join("alice", space="limits"),
-        await stage.room.join("bob", space="limits"),
+        await shared_gateway.gateway.join("alice", space="limits"),
+        await shared_gateway.gateway.join("bob", space="limits"),
     )
     streams = [await opened(bob) for _ in range(3)]
     assert await bob.refused("stream/request", {"direction": "upload"}) == "resource_limit"
-    late = await stage.room.join("carol", space="limits")
-    welcome = next(each for each in late.heard if each["kind"] == "system/welcome")
+    late = await shared_gateway.gateway.join("carol", space="limits")
+    welcome = next(each for each in late.received if each["kind"] == "system/welcome")
     assert [each["stream_id"] for each in welcome["payload"]["active_streams"]] == streams
     await bob.leave()
     closed: list[Any] = [await alice.hear("stream/close") for _ in streams]
@@ -171,10 +173,12 @@ async def test_streams_are_limited_per_member_and_end_with_their_owner(stage: Sh
     assert {each["from"] for each in closed} == {"gateway"}
 
 
-async def test_a_stream_opened_over_http_is_announced_and_named_in_the_answer(stage: SharedGateway) -> None:
-    alice = await stage.room.join("alice", space="posted")
+async def test_a_stream_opened_over_http_is_announced_and_named_in_the_answer(
+    shared_gateway: SharedGateway,
+) -> None:
+    alice = await shared_gateway.gateway.join("alice", space="posted")
     request = {"kind": "stream/request", "payload": {"direction": "upload"}}
-    posted = await stage.room.post("alice", request, space="posted")
+    posted = await shared_gateway.gateway.post("alice", request, space="posted")
     body = posted.json()
     assert (posted.status_code, body["status"]) == (200, "stream_opened")
     assert (await alice.hear("stream/open"))["payload"]["stream_id"] == body["stream_id"]

@@ -79,9 +79,9 @@ async def test_https_and_wss_are_served_on_the_port_and_plain_http_only_on_loopb
             assert same.status_code == 200
             # As a browser without https:// gets it, with a body that is larger than one packet too.
             plain = f"http://127.0.0.1:{gateway.port}/participants/alice/messages"
-            for told in (await http.get(plain), await http.post(plain, content=b" " * 50_000)):
-                assert (told.status_code, told.json()["error"]) == (400, "tls_required")
-                assert "https://" in told.json()["message"]
+            for answer in (await http.get(plain), await http.post(plain, content=b" " * 50_000)):
+                assert (answer.status_code, answer.json()["error"]) == (400, "tls_required")
+                assert "https://" in answer.json()["message"]
             assert gateway.local_url is not None
             assert (await http.get(f"{gateway.local_url}/health")).status_code == 200
         async with bounded(), join_space(gateway.url, "lab", "t-alice", tls=trusting(tmp_path)) as space:

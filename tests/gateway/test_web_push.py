@@ -70,14 +70,14 @@ class Devices:
 
 
 @asynccontextmanager
-async def devices_of(room: LocalGateway) -> AsyncIterator[Devices]:
-    async with httpx.AsyncClient(base_url=room.gateway.url, trust_env=False) as http:
+async def devices_of(gateway: LocalGateway) -> AsyncIterator[Devices]:
+    async with httpx.AsyncClient(base_url=gateway.gateway.url, trust_env=False) as http:
         yield Devices(http)
 
 
-async def scanned(room: LocalGateway) -> None:
+async def scanned(gateway: LocalGateway) -> None:
     """Every device has looked once more, from beginning to end."""
-    for sender in list(room.gateway.notifier.devices.senders.values()):
+    for sender in list(gateway.gateway.notifier.devices.senders.values()):
         await until(partial(_has_scanned, sender, sender.scans + 2))
 
 
@@ -85,8 +85,8 @@ def _has_scanned(sender: NotificationSender, scans: int) -> bool:
     return sender.scans >= scans
 
 
-def kept(room: LocalGateway) -> Any:
-    return json.loads((room.gateway.config.data / "push" / "devices.json").read_bytes())
+def kept(gateway: LocalGateway) -> Any:
+    return json.loads((gateway.gateway.config.data / "push" / "devices.json").read_bytes())
 
 
 def reasons(caplog: pytest.LogCaptureFixture) -> str:
@@ -129,26 +129,26 @@ def test_no_message_is_larger_than_services_take() -> None:
 async def test_a_device_is_told_who_proposes_what_where_and_nothing_secret(tmp_path: Path) -> None:
     async with (
         receiver(status=201) as service,
-        running_gateway(tmp_path, PEOPLE, notifications=quick()) as room,
-        devices_of(room) as devices,
+        running_gateway(tmp_path, PEOPLE, notifications=quick()) as gateway,
+        devices_of(gateway) as devices,
     ):
         browser, key = PushBrowser(service.url), await devices.key()
         added = await devices.add(browser)
         assert (added.status_code, added.json()) == (201, {"id": browser.id})
         (first,) = messages(service, browser, key)
         assert first["title"] == "Notifications are on"
-        agent, _ = await room.join("agent"), await room.join("files")
+        agent, _ = await gateway.join("agent"), await gateway.join("files")
         call: Json = {
             "method": "tools/call",
             "params": {"name": "write_file", "arguments": {"path": "s3cr3t-argument"}},
         }
         assert await agent.refused("mcp/proposal", call, id="p 1/2", to=["files"]) is None
         await service.has(2)
-        told = messages(service, browser, key)[1]
-        assert told["title"] == "agent proposes write_file on files (lab)"
-        assert told["path"] == "#/lab/approvals/p%201%2F2"
-        assert set(told) == {"title", "body", "path", "tag"}
-        assert "s3cr3t-argument" not in json.dumps(told)
+        answer = messages(service, browser, key)[1]
+        assert answer["title"] == "agent proposes write_file on files (lab)"
+        assert answer["path"] == "#/lab/approvals/p%201%2F2"
+        assert set(answer) == {"title", "body", "path", "tag"}
+        assert "s3cr3t-argument" not in json.dumps(answer)
         headers = service.requests[1].headers
         assert 86_000 < int(headers["ttl"]) <= 86_400
         assert headers["urgency"] == "high"
@@ -156,9 +156,9 @@ async def test_a_device_is_told_who_proposes_what_where_and_nothing_secret(tmp_p
         for request in service.requests:
             assert b"write_file" not in request.body
             assert "t-maria" not in str(request)
-        await scanned(room)
+        await scanned(gateway)
         assert len(service.requests) == 2
-        assert room.gateway.notifier.outcomes["sent"] == 1
+        assert gateway.gateway.notifier.outcomes["sent"] == 1
 
 
 async def test_only_who_may_decide_it_is_told_and_not_before_time(tmp_path: Path) -> None:
@@ -166,25 +166,25 @@ async def test_only_who_may_decide_it_is_told_and_not_before_time(tmp_path: Path
     async with receiver(status=201) as hers, receiver(status=201) as watchers:
         settings = quick(after_seconds=30)
         async with (
-            running_gateway(tmp_path, people, notifications=settings) as room,
-            devices_of(room) as devices,
+            running_gateway(tmp_path, people, notifications=settings) as gateway,
+            devices_of(gateway) as devices,
         ):
-            host = room.gateway.directory.hosts["lab"]
+            host = gateway.gateway.directory.hosts["lab"]
             start = host.journaled.clock()
             host.journaled.clock = lambda: start
             browser, key = PushBrowser(hers.url), await devices.key()
             assert (await devices.add(browser)).status_code == 201
             assert (await devices.add(PushBrowser(watchers.url), who="watcher")).status_code == 201
-            agent = await room.join("agent")
+            agent = await gateway.join("agent")
             await propose(agent, "decided", to=())
             await propose(agent, "left", to=())
             assert await agent.refused("mcp/withdraw", about=["decided"]) is None
             host.journaled.clock = lambda: start + 29.9
-            await scanned(room)
+            await scanned(gateway)
             assert len(hers.requests) == 1
             host.journaled.clock = lambda: start + 30
             await hers.has(2)
-            await scanned(room)
+            await scanned(gateway)
             assert [each["path"] for each in messages(hers, browser, key)[1:]] == ["#/lab/approvals/left"]
             assert len(watchers.requests) == 1
 
@@ -194,8 +194,8 @@ async def test_quiet_hours_are_those_of_the_device(tmp_path: Path) -> None:
     async with (
         receiver(status=201) as loud,
         receiver(status=201) as quiet,
-        running_gateway(tmp_path, PEOPLE, notifications=quick()) as room,
-        devices_of(room) as devices,
+        running_gateway(tmp_path, PEOPLE, notifications=quick()) as gateway,
+        devices_of(gateway) as devices,
     ):
         hour = time.gmtime().tm_hour
         hours: Json = {
@@ -206,12 +206,12 @@ async def test_quiet_hours_are_those_of_the_device(tmp_path: Path) -> None:
         browser, key = PushBrowser(quiet.url), await devices.key()
         assert (await devices.add(PushBrowser(loud.url))).status_code == 201
         assert (await devices.add(browser, quiet_hours=hours)).status_code == 201
-        agent, _ = await room.join("agent"), await room.join("files")
+        agent, _ = await gateway.join("agent"), await gateway.join("files")
         await propose(agent, "p1")
         await loud.has(2)
-        await scanned(room)
+        await scanned(gateway)
         assert len(quiet.requests) == 1
-        for sender in room.gateway.notifier.devices.senders.values():
+        for sender in gateway.gateway.notifier.devices.senders.values():
             sender.clock = lambda: time.time() + 5 * 3_600
         await quiet.has(2)
         assert messages(quiet, browser, key)[1]["path"] == "#/lab/approvals/p1"
@@ -221,32 +221,32 @@ async def test_quiet_hours_are_those_of_the_device(tmp_path: Path) -> None:
 async def test_a_subscription_that_its_service_does_not_know_is_removed(tmp_path: Path, status: int) -> None:
     async with (
         receiver(status=201) as service,
-        running_gateway(tmp_path, PEOPLE, notifications=quick()) as room,
-        devices_of(room) as devices,
+        running_gateway(tmp_path, PEOPLE, notifications=quick()) as gateway,
+        devices_of(gateway) as devices,
     ):
         assert (await devices.add(PushBrowser(service.url))).status_code == 201
         service.status = status
-        agent, _ = await room.join("agent"), await room.join("files")
+        agent, _ = await gateway.join("agent"), await gateway.join("files")
         await propose(agent, "p1")
         await service.has(2)
-        await until(lambda: not room.gateway.notifier.devices.senders)
+        await until(lambda: not gateway.gateway.notifier.devices.senders)
         assert await devices.ids() == []
-        await until(lambda: kept(room) == [])
-        await until(lambda: not list((room.gateway.config.data / "notifications").glob("push-*")))
+        await until(lambda: kept(gateway) == [])
+        await until(lambda: not list((gateway.gateway.config.data / "notifications").glob("push-*")))
 
 
 async def test_a_service_that_is_down_loses_nothing_and_holds_up_nobody(tmp_path: Path) -> None:
     async with receiver(status=201) as down, receiver(status=201) as up:
         settings = quick() | {"timeout_seconds": 0.2}
         async with (
-            running_gateway(tmp_path, PEOPLE, notifications=settings) as room,
-            devices_of(room) as devices,
+            running_gateway(tmp_path, PEOPLE, notifications=settings) as gateway,
+            devices_of(gateway) as devices,
         ):
             browser, key = PushBrowser(down.url), await devices.key()
             assert (await devices.add(browser)).status_code == 201
             assert (await devices.add(PushBrowser(up.url))).status_code == 201
             down.status, down.headers = 503, {"Retry-After": "0"}
-            agent, _ = await room.join("agent"), await room.join("files")
+            agent, _ = await gateway.join("agent"), await gateway.join("files")
             await propose(agent, "p1")
             await up.has(2)
             await down.has(3)
@@ -256,7 +256,7 @@ async def test_a_service_that_is_down_loses_nothing_and_holds_up_nobody(tmp_path
             down.hangs, down.status = False, 201
             tried = len(down.requests)
             await down.has(tried + 1)
-            await scanned(room)
+            await scanned(gateway)
             assert len(up.requests) == 2
             last = [browser.read(each, key) for each in down.requests[1:]]
             assert {each["tag"] for each in last} == {last[0]["tag"]}
@@ -267,8 +267,8 @@ async def test_turning_off_and_signing_out_end_it_for_this_device_alone(tmp_path
     async with (
         receiver(status=201) as service,
         receiver(status=201) as other,
-        running_gateway(tmp_path, PEOPLE, notifications=quick()) as room,
-        devices_of(room) as devices,
+        running_gateway(tmp_path, PEOPLE, notifications=quick()) as gateway,
+        devices_of(gateway) as devices,
     ):
         browser, second = PushBrowser(service.url), PushBrowser(other.url)
         assert (await devices.add(browser)).status_code == 201
@@ -277,10 +277,10 @@ async def test_turning_off_and_signing_out_end_it_for_this_device_alone(tmp_path
         assert (await devices.ask("DELETE", f"/{browser.id}", who="ana")).status_code == 404
         assert (await devices.ask("DELETE", f"/{browser.id}")).status_code == 200
         assert (await devices.ask("DELETE", f"/{browser.id}")).status_code == 404
-        agent, _ = await room.join("agent"), await room.join("files")
+        agent, _ = await gateway.join("agent"), await gateway.join("files")
         await propose(agent, "p1")
         await other.has(2)
-        await scanned(room)
+        await scanned(gateway)
         assert len(service.requests) == 1
         assert await devices.ids() == [second.id]
 
@@ -288,55 +288,59 @@ async def test_turning_off_and_signing_out_end_it_for_this_device_alone(tmp_path
 async def test_a_token_that_is_replaced_takes_its_devices_with_it(tmp_path: Path) -> None:
     async with receiver(status=201) as service:
         settings: dict[str, Json] = {"notifications": quick(), "admin_tokens": {"root": {"token": "t-root"}}}
-        async with running_gateway(tmp_path, PEOPLE, **settings) as room, devices_of(room) as devices:
+        async with running_gateway(tmp_path, PEOPLE, **settings) as gateway, devices_of(gateway) as devices:
             assert (await devices.add(PushBrowser(service.url))).status_code == 201
-            await room.gateway.rotation.rotate(
-                room.gateway.directory.hosts["lab"], "maria", "root", keep=False
+            await gateway.gateway.rotation.rotate(
+                gateway.gateway.directory.hosts["lab"], "maria", "root", keep=False
             )
-            agent, _ = await room.join("agent"), await room.join("files")
+            agent, _ = await gateway.join("agent"), await gateway.join("files")
             await propose(agent, "p1")
-            await until(lambda: not room.gateway.notifier.devices.senders)
+            await until(lambda: not gateway.gateway.notifier.devices.senders)
             assert len(service.requests) == 1
             assert (await devices.add(PushBrowser(service.url))).status_code == 401
-            await until(lambda: kept(room) == [])
+            await until(lambda: kept(gateway) == [])
 
 
 async def test_a_token_that_ends_by_itself_turns_nothing_on(tmp_path: Path) -> None:
     """It would be on for an hour, and its person would think that it still is."""
     async with (
         receiver(status=201) as service,
-        running_gateway(tmp_path, PEOPLE, notifications=quick()) as room,
+        running_gateway(tmp_path, PEOPLE, notifications=quick()) as gateway,
     ):
-        short = (await mint(room, "maria", "t-maria", seconds=60)).json()["token"]
+        short = (await mint(gateway, "maria", "t-maria", seconds=60)).json()["token"]
         headers = {"Authorization": f"Bearer {short}"}
         body = PushBrowser(service.url).subscription
-        refused = await room.http.post("/push-subscriptions", json=body, headers=headers)
+        refused = await gateway.http.post("/push-subscriptions", json=body, headers=headers)
         assert refused.status_code == 403
         assert "ends by itself" in refused.json()["message"]
-        listing = (await room.http.get("/push-subscriptions", headers=headers)).json()
+        listing = (await gateway.http.get("/push-subscriptions", headers=headers)).json()
         assert listing["subscriptions"] == []
         # Known before anybody is asked for a permission.
         assert "ends by itself" in listing["refused"]
         lasting = {"Authorization": "Bearer t-maria"}
-        assert (await room.http.get("/push-subscriptions", headers=lasting)).json()["refused"] is None
+        assert (await gateway.http.get("/push-subscriptions", headers=lasting)).json()["refused"] is None
         assert service.requests == []
-        host = room.gateway.directory.hosts["lab"]
+        host = gateway.gateway.directory.hosts["lab"]
         late = host.journaled.clock() + 61
         host.journaled.clock = lambda: late
-        assert (await room.http.get("/push-subscriptions", headers=headers)).status_code == 401
+        assert (await gateway.http.get("/push-subscriptions", headers=headers)).status_code == 401
 
 
 async def test_who_is_kicked_is_told_nothing_more(tmp_path: Path) -> None:
     async with (
         receiver(status=201) as service,
-        running_gateway(tmp_path, PEOPLE, notifications=quick()) as room,
-        devices_of(room) as devices,
+        running_gateway(tmp_path, PEOPLE, notifications=quick()) as gateway,
+        devices_of(gateway) as devices,
     ):
         assert (await devices.add(PushBrowser(service.url), who="ana")).status_code == 201
-        maria, agent, _ = await room.join("maria"), await room.join("agent"), await room.join("files")
+        maria, agent, _ = (
+            await gateway.join("maria"),
+            await gateway.join("agent"),
+            await gateway.join("files"),
+        )
         assert await maria.refused("space/kick", {"participant_id": "ana"}) is None
         await propose(agent, "p1")
-        await until(lambda: not room.gateway.notifier.devices.senders)
+        await until(lambda: not gateway.gateway.notifier.devices.senders)
         assert len(service.requests) == 1
 
 
@@ -344,24 +348,24 @@ async def test_a_restart_goes_on_where_it_was_and_tells_nothing_twice(tmp_path: 
     async with receiver(status=201) as service:
         browser = PushBrowser(service.url)
         async with (
-            running_gateway(tmp_path, PEOPLE, notifications=quick()) as room,
-            devices_of(room) as devices,
+            running_gateway(tmp_path, PEOPLE, notifications=quick()) as gateway,
+            devices_of(gateway) as devices,
         ):
             key = await devices.key()
             assert (await devices.add(browser)).status_code == 201
-            agent, _ = await room.join("agent"), await room.join("files")
+            agent, _ = await gateway.join("agent"), await gateway.join("files")
             await propose(agent, "p1")
             await service.has(2)
-            folder = room.gateway.config.data
+            folder = gateway.gateway.config.data
         for file in ("vapid.pem", "devices.json"):
             assert (folder / "push" / file).stat().st_mode & 0o777 == 0o600
         async with (
-            running_gateway(tmp_path, PEOPLE, notifications=quick()) as room,
-            devices_of(room) as devices,
+            running_gateway(tmp_path, PEOPLE, notifications=quick()) as gateway,
+            devices_of(gateway) as devices,
         ):
             assert await devices.key() == key
-            await scanned(room)
-            agent, _ = await room.join("agent"), await room.join("files")
+            await scanned(gateway)
+            agent, _ = await gateway.join("agent"), await gateway.join("files")
             await propose(agent, "p2")
             await service.has(3)
             paths = [each["path"] for each in messages(service, browser, key)[1:]]
@@ -373,16 +377,16 @@ async def test_a_lost_key_ends_all_subscriptions_and_says_so(
 ) -> None:
     async with receiver(status=201) as service:
         async with (
-            running_gateway(tmp_path, PEOPLE, notifications=quick()) as room,
-            devices_of(room) as devices,
+            running_gateway(tmp_path, PEOPLE, notifications=quick()) as gateway,
+            devices_of(gateway) as devices,
         ):
             key = await devices.key()
             assert (await devices.add(PushBrowser(service.url))).status_code == 201
-            file = room.gateway.config.data / "push" / "vapid.pem"
+            file = gateway.gateway.config.data / "push" / "vapid.pem"
         file.unlink()
         async with (
-            running_gateway(tmp_path, PEOPLE, notifications=quick()) as room,
-            devices_of(room) as devices,
+            running_gateway(tmp_path, PEOPLE, notifications=quick()) as gateway,
+            devices_of(gateway) as devices,
         ):
             assert "people turn notifications on again" in caplog.text
             assert await devices.key() != key
@@ -393,12 +397,18 @@ async def test_a_lost_key_ends_all_subscriptions_and_says_so(
 async def test_a_key_that_is_damaged_or_known_to_others_is_not_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running_gateway(tmp_path, PEOPLE, notifications=quick()) as room, devices_of(room) as devices:
+    async with (
+        running_gateway(tmp_path, PEOPLE, notifications=quick()) as gateway,
+        devices_of(gateway) as devices,
+    ):
         await devices.key()
-        file = room.gateway.config.data / "push" / "vapid.pem"
+        file = gateway.gateway.config.data / "push" / "vapid.pem"
     whole = file.read_bytes()
     file.write_bytes(whole[:40])
-    async with running_gateway(tmp_path, PEOPLE, notifications=quick()) as room, devices_of(room) as devices:
+    async with (
+        running_gateway(tmp_path, PEOPLE, notifications=quick()) as gateway,
+        devices_of(gateway) as devices,
+    ):
         answer = await devices.ask("GET")
         assert (answer.status_code, answer.json()["error"]) == (503, "unavailable")
         assert "Put it back from a backup" in reasons(caplog)
@@ -414,8 +424,8 @@ async def test_a_key_that_is_damaged_or_known_to_others_is_not_used(
 async def test_what_no_service_took_is_not_called_on(tmp_path: Path) -> None:
     async with receiver(status=403) as service:
         async with (
-            running_gateway(tmp_path, PEOPLE, notifications=quick()) as room,
-            devices_of(room) as devices,
+            running_gateway(tmp_path, PEOPLE, notifications=quick()) as gateway,
+            devices_of(gateway) as devices,
         ):
             refused = await devices.add(PushBrowser(service.url))
             assert (refused.status_code, refused.json()["error"]) == (502, "push_failed")
@@ -428,7 +438,10 @@ async def test_what_no_service_took_is_not_called_on(tmp_path: Path) -> None:
             assert len(service.requests) == 3
             assert await devices.ids() == []
         gone = service.url
-    async with running_gateway(tmp_path, PEOPLE, notifications=quick()) as room, devices_of(room) as devices:
+    async with (
+        running_gateway(tmp_path, PEOPLE, notifications=quick()) as gateway,
+        devices_of(gateway) as devices,
+    ):
         assert "cannot be reached" in (await devices.add(PushBrowser(gone))).text
 
 
@@ -478,7 +491,7 @@ async def test_no_member_makes_the_gateway_connect_to_its_own_network(tmp_path: 
     async with receiver(status=201) as inside:
         push: Json = {"allowed_hosts": ["*"]}
         settings: dict[str, Json] = {"notifications": {"push": push}}
-        async with running_gateway(tmp_path, PEOPLE, **settings) as room, devices_of(room) as devices:
+        async with running_gateway(tmp_path, PEOPLE, **settings) as gateway, devices_of(gateway) as devices:
             for host in (
                 "127.0.0.1",
                 "localhost",
@@ -501,8 +514,8 @@ async def test_devices_are_bounded_for_each_and_for_all(tmp_path: Path) -> None:
     async with receiver(status=201) as service:
         settings = quick(max_devices_per_participant=2, max_devices=3, max_subscribes_per_minute=4)
         async with (
-            running_gateway(tmp_path, PEOPLE, notifications=settings) as room,
-            devices_of(room) as devices,
+            running_gateway(tmp_path, PEOPLE, notifications=settings) as gateway,
+            devices_of(gateway) as devices,
         ):
             browsers = [PushBrowser(f"{service.url}/{number}") for number in range(4)]
             for browser in browsers[:3]:
@@ -523,7 +536,10 @@ async def test_on_one_device_the_last_who_signed_in_is_told(tmp_path: Path) -> N
     spaces = {"lab": space_settings(PEOPLE), "attic": space_settings(participants(hermit=["*"]))}
     async with receiver(status=201) as service:
         settings: dict[str, Json] = {"notifications": quick()}
-        async with running_gateway(tmp_path, spaces=spaces, **settings) as room, devices_of(room) as devices:
+        async with (
+            running_gateway(tmp_path, spaces=spaces, **settings) as gateway,
+            devices_of(gateway) as devices,
+        ):
             browser = PushBrowser(service.url)
             for who in ("maria", "hermit", "ana"):
                 assert (await devices.add(browser, who=who)).status_code == 201
@@ -548,8 +564,8 @@ async def test_on_one_device_the_last_who_signed_in_is_told(tmp_path: Path) -> N
 async def test_what_is_no_subscription_is_refused(tmp_path: Path, body: dict[str, Json]) -> None:
     async with (
         receiver(status=201) as service,
-        running_gateway(tmp_path, PEOPLE, notifications=quick()) as room,
-        devices_of(room) as devices,
+        running_gateway(tmp_path, PEOPLE, notifications=quick()) as gateway,
+        devices_of(gateway) as devices,
     ):
         whole = PushBrowser(service.url).subscription if body else {}
         answer = await devices.ask("POST", body=whole | body)
@@ -561,8 +577,8 @@ async def test_strangers_and_where_it_is_turned_off(tmp_path: Path) -> None:
     async with receiver(status=201) as service:
         browser = PushBrowser(service.url)
         async with (
-            running_gateway(tmp_path, PEOPLE, notifications=quick()) as room,
-            devices_of(room) as devices,
+            running_gateway(tmp_path, PEOPLE, notifications=quick()) as gateway,
+            devices_of(gateway) as devices,
         ):
             assert (await devices.add(browser)).status_code == 201
             for method, path in (("GET", ""), ("POST", ""), ("DELETE", f"/{browser.id}")):
@@ -571,21 +587,21 @@ async def test_strangers_and_where_it_is_turned_off(tmp_path: Path) -> None:
             assert (await devices.ask("POST", body=large)).status_code == 400
         settings = quick(enabled=False)
         async with (
-            running_gateway(tmp_path, PEOPLE, notifications=settings) as room,
-            devices_of(room) as devices,
+            running_gateway(tmp_path, PEOPLE, notifications=settings) as gateway,
+            devices_of(gateway) as devices,
         ):
             answer = await devices.ask("GET")
             assert (answer.status_code, answer.json()["message"]) == (
                 404,
                 "this gateway sends no push notifications",
             )
-            agent, _ = await room.join("agent"), await room.join("files")
+            agent, _ = await gateway.join("agent"), await gateway.join("files")
             await propose(agent, "p1")
-            assert room.gateway.notifier.devices.senders == {}
+            assert gateway.gateway.notifier.devices.senders == {}
         assert len(service.requests) == 1
         # Off is not gone: whoever turns it on again finds the devices.
         async with (
-            running_gateway(tmp_path, PEOPLE, notifications=quick()) as room,
-            devices_of(room) as devices,
+            running_gateway(tmp_path, PEOPLE, notifications=quick()) as gateway,
+            devices_of(gateway) as devices,
         ):
             assert await devices.ids() == [browser.id]

@@ -248,8 +248,8 @@ def test_a_damaged_file_is_refused_with_a_reason_and_no_secret(path: Path, chang
     rewrite(path, lambda content: _changed(content, change))
     with pytest.raises(KeyFileError, match=words) as refused:
         keyfile.load(path)
-    told = "".join(traceback.format_exception(refused.value))
-    assert not any(secret in told for secret in secrets)
+    output = "".join(traceback.format_exception(refused.value))
+    assert not any(secret in output for secret in secrets)
 
 
 def _changed(content: Any, change: Any) -> Any:
@@ -332,8 +332,8 @@ def test_processes_that_start_at_once_agree_on_one_key(path: Path) -> None:
         subprocess.Popen([sys.executable, "-c", _START, str(path)], stdout=subprocess.PIPE, text=True)  # noqa: S603
         for _ in range(3)
     ]
-    told = [process.communicate(timeout=HANG_SECONDS)[0].strip() for process in running]
-    assert told == [keyfile.load(path).key.text] * 3
+    answer = [process.communicate(timeout=HANG_SECONDS)[0].strip() for process in running]
+    assert answer == [keyfile.load(path).key.text] * 3
 
 
 def test_a_new_key_file_has_its_name_only_when_it_is_whole(

@@ -161,17 +161,17 @@ def forms_of(secret: bytes) -> list[str]:
 def test_secrets_are_in_no_text_no_log_and_no_trace(caplog: pytest.LogCaptureFixture) -> None:
     identity = Identity(SigningKey(SEED), OpeningKey(OTHER), (RetiredKey(OpeningKey(bytes([9] * 32)), 1),))
     things = [identity, identity.signing, identity.opening, identity.retired, identity.retired[0]]
-    said = [f"{thing}{thing!r}{[thing]}{(thing, 1)}" for thing in things]
+    answer = [f"{thing}{thing!r}{[thing]}{(thing, 1)}" for thing in things]
     with caplog.at_level(logging.DEBUG):
         for thing in things:
             logging.getLogger("test").info("%s %r", thing, thing, extra={"thing": thing})
-    said.append(caplog.text)
-    said += [str(vars(record)) for record in caplog.records]
+    answer.append(caplog.text)
+    answer += [str(vars(record)) for record in caplog.records]
     try:
         raise RuntimeError(identity, identity.signing)
     except RuntimeError as fault:
-        said.append("".join(traceback.format_exception(fault)))
-    text = "".join(said)
+        answer.append("".join(traceback.format_exception(fault)))
+    text = "".join(answer)
     assert identity.key.text in text
     for secret in (SEED, OTHER, bytes([9] * 32)):
         for form in forms_of(secret):

@@ -98,17 +98,17 @@ async def test_a_resource_that_is_not_there_is_the_eras_own_error(way: str, mode
 @pytest.mark.parametrize("way", ["stdio", "http", "sse"])
 async def test_progress_and_logs_of_a_call_reach_a_handshake_client(way: str) -> None:
     logged: list[types.LoggingMessageNotificationParams] = []
-    heard: list[tuple[float, float | None]] = []
+    received: list[tuple[float, float | None]] = []
 
     async def log(params: types.LoggingMessageNotificationParams) -> None:
         logged.append(params)
 
     async def progress(progress: float, total: float | None, message: str | None) -> None:
-        heard.append((progress, total))
+        received.append((progress, total))
 
     async with client(way, "legacy", logging_callback=log) as one:
         await one.call_tool("shout", {}, progress_callback=progress)
-        assert heard == [(1, 2), (2, 2)]
+        assert received == [(1, 2), (2, 2)]
         assert [(each.level, each.data, each.logger) for each in logged] == [("warning", "loud", "shop")]
 
 
@@ -181,12 +181,12 @@ async def test_a_number_as_structured_content_is_shown_where_it_is_known() -> No
 @pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 @pytest.mark.parametrize("way", ["http", "sse"])
 async def test_a_handshake_client_hears_of_changes_and_of_resources_it_subscribed_to(way: str) -> None:
-    heard: list[str] = []
+    received: list[str] = []
     enough = anyio.Event()
 
     async def hear(message: Any) -> None:
-        heard.append(message.method + getattr(message.params, "uri", ""))
-        if len(heard) == 4:
+        received.append(message.method + getattr(message.params, "uri", ""))
+        if len(received) == 4:
             enough.set()
 
     async with serve_example() as example, at(example, way, "legacy", message_handler=hear) as one:
@@ -204,7 +204,7 @@ async def test_a_handshake_client_hears_of_changes_and_of_resources_it_subscribe
         example.backend.tell(ListChanged("resources"))
         with anyio.fail_after(HANG_SECONDS):
             await enough.wait()
-        assert heard == [
+        assert received == [
             "notifications/tools/list_changed",
             "notifications/prompts/list_changed",
             "notifications/resources/updatednote://one",

@@ -133,10 +133,10 @@ async def test_a_decision_that_comes_soon_is_all_that_the_client_notices(mode: A
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_who_asked_for_progress_hears_what_is_waited_for(mode: Any) -> None:
-    heard: list[tuple[float, str | None]] = []
+    received: list[tuple[float, str | None]] = []
 
     async def progress(progress: float, total: float | None, message: str | None) -> None:
-        heard.append((progress, message))
+        received.append((progress, message))
 
     limits = McpServerLimits(decision_seconds=HANG_SECONDS, progress_seconds=0.02)
     async with serve_example(limits) as example, at(example, "http", mode) as one:
@@ -147,12 +147,12 @@ async def test_who_asked_for_progress_hears_what_is_waited_for(mode: Any) -> Non
 
             group.start_soon(call)
             await example.backend.until(lambda: example.backend.decisions)
-            await until(lambda: len(heard) >= 3)
+            await until(lambda: len(received) >= 3)
             example.backend.decisions[0].reject()
-        amounts = [done for done, _ in heard]
+        amounts = [done for done, _ in received]
         assert amounts == sorted(set(amounts))
         assert amounts[-1] < 1
-        assert heard[0][1] == "waiting for a decision"
+        assert received[0][1] == "waiting for a decision"
 
 
 @pytest.mark.parametrize(("way", "mode"), [("http", "legacy"), ("sse", "legacy"), ("http", "2026-07-28")])
@@ -221,17 +221,17 @@ async def test_a_task_whose_call_fails_says_with_which_error() -> None:
 async def test_who_listens_to_a_task_is_told_when_it_changes() -> None:
     async with serve_example(HASTY) as example:
         await raw(example, "tools/call", {"name": "decide", "arguments": {}})
-        heard: list[tuple[str, Any]] = []
+        received: list[tuple[str, Any]] = []
         request = RpcRequest(7, "subscriptions/listen", {"notifications": {"taskIds": ["p-1", "p-9", 3]}})
-        client = StatelessRequest({"extensions": {TASKS: {}}}, None, lambda *told: heard.append(told))
+        client = StatelessRequest({"extensions": {TASKS: {}}}, None, lambda *answer: received.append(answer))
         subscription = StatelessSubscription(example.server, request, client)
         await subscription.start(request.params["notifications"])
         telling = asyncio.create_task(subscription.run())
         example.backend.decisions[0].approve()
-        await until(lambda: len(heard) >= 2)
+        await until(lambda: len(received) >= 2)
         telling.cancel()
         await subscription.close()
-        (acknowledged, about), (method, task) = heard
+        (acknowledged, about), (method, task) = received
         assert (acknowledged, about["notifications"]) == (
             "notifications/subscriptions/acknowledged",
             {"taskIds": ["p-1"]},

@@ -32,11 +32,11 @@ def body(method: str, params: dict[str, Any] | None = None, id: Any = 1) -> dict
 def stateless(method: str, params: Any = None, /, **headers: str) -> dict[str, Any]:
     """What httpx needs to post a stateless request."""
     params = params or {}
-    told = {"mcp-protocol-version": "2026-07-28", "mcp-method": method}
+    answer = {"mcp-protocol-version": "2026-07-28", "mcp-method": method}
     named = params.get("name") or params.get("uri")
     if named:
-        told["mcp-name"] = named
-    return {"json": body(method, {**params, "_meta": dict(META)}), "headers": TYPES | told | headers}
+        answer["mcp-name"] = named
+    return {"json": body(method, {**params, "_meta": dict(META)}), "headers": TYPES | answer | headers}
 
 
 @asynccontextmanager
@@ -366,12 +366,12 @@ async def test_what_the_server_says_at_large_waits_for_a_reader_and_the_newest_r
         headers = await opened(example, client)
         example.backend.tell(ListChanged("tools"))
         async with client.stream("GET", example.url, headers=headers) as first:
-            _, heard = await events(first, 2)
-            assert json.loads(heard["data"])["method"] == "notifications/tools/list_changed"
+            _, received = await events(first, 2)
+            assert json.loads(received["data"])["method"] == "notifications/tools/list_changed"
             async with client.stream("GET", example.url, headers=headers) as second:
                 example.backend.tell(ListChanged("prompts"))
-                _, heard = await events(second, 2)
-                assert json.loads(heard["data"])["method"] == "notifications/prompts/list_changed"
+                _, received = await events(second, 2)
+                assert json.loads(received["data"])["method"] == "notifications/prompts/list_changed"
         assert (await client.get(example.url, headers=headers | {"accept": "text/html"})).status_code == 406
 
 
@@ -382,8 +382,8 @@ async def test_what_nobody_reads_is_kept_up_to_a_number_and_the_newest_of_it() -
             example.backend.tell(ListChanged("tools"))
         example.backend.tell(ListChanged("prompts"))
         async with client.stream("GET", example.url, headers=headers) as response:
-            heard = await events(response, 6)
-            assert "prompts/list_changed" in heard[-1]["data"]
+            received = await events(response, 6)
+            assert "prompts/list_changed" in received[-1]["data"]
 
 
 async def test_what_is_no_message_is_answered_with_what_is_wrong() -> None:

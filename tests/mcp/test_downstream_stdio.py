@@ -49,8 +49,8 @@ class Pipes:
     async def hear(self) -> dict[str, Any]:
         async with bounded():
             line = await self._reader.readline()
-        heard: dict[str, Any] = json.loads(line)
-        return heard
+        received: dict[str, Any] = json.loads(line)
+        return received
 
     async def ask(self, method: str, params: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
         self._ids += 1
@@ -170,8 +170,8 @@ async def test_no_field_and_no_digit_is_lost_either_way() -> None:
         assert answer["result"]["vendor"] == [1, None]
         assert client.backend.calls[-1].params["vendor"] == big
         progress = {"name": "shout", "_meta": {"progressToken": "p"}}
-        heard = await client.ask("tools/call", progress)
-        assert heard["params"] == {"progressToken": "p", "progress": 1, "total": 2, "x-vendor": 1}
+        received = await client.ask("tools/call", progress)
+        assert received["params"] == {"progressToken": "p", "progress": 1, "total": 2, "x-vendor": 1}
 
 
 async def test_what_serves_a_call_goes_on_and_what_is_the_eras_own_does_not() -> None:
@@ -281,18 +281,18 @@ async def test_a_stateless_request_says_what_it_must(meta: dict[str, Any], code:
 async def test_a_listen_stream_over_stdio_is_acknowledged_first_and_ends_when_cancelled() -> None:
     async with pipes() as client:
         wanted = {"notifications": {"toolsListChanged": True, "resourceSubscriptions": ["note://one", 7]}}
-        heard = await client.ask("subscriptions/listen", wanted | {"_meta": META})
+        received = await client.ask("subscriptions/listen", wanted | {"_meta": META})
         meta = {"io.modelcontextprotocol/subscriptionId": 1}
-        assert heard["method"] == "notifications/subscriptions/acknowledged"
-        assert heard["params"] == {
+        assert received["method"] == "notifications/subscriptions/acknowledged"
+        assert received["params"] == {
             "notifications": {"toolsListChanged": True, "resourceSubscriptions": ["note://one"]},
             "_meta": meta,
         }
         client.backend.tools.append({"name": "change", "inputSchema": {"type": "object"}})
         changed = await client.ask("tools/call", {"name": "change", "_meta": META})
         others = [changed, await client.hear(), await client.hear()]
-        told = sorted(each.get("method", "result") for each in others)
-        assert told == ["notifications/resources/updated", "notifications/tools/list_changed", "result"]
+        answer = sorted(each.get("method", "result") for each in others)
+        assert answer == ["notifications/resources/updated", "notifications/tools/list_changed", "result"]
         client.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
         await client.backend.until(lambda: not client.backend.listeners and not client.backend.subscribed)
 
@@ -345,13 +345,13 @@ _members = st.fixed_dictionaries(
 
 @given(st.binary(max_size=200) | _members.map(lambda value: json.dumps(value).encode()))
 def test_whatever_bytes_come_they_are_a_message_or_a_bad_one(raw: bytes) -> None:
-    heard: Message | InvalidRpcMessage
+    received: Message | InvalidRpcMessage
     try:
-        heard = parse_message(raw)
+        received = parse_message(raw)
     except InvalidRpcMessage as fault:
-        heard = fault
-    if isinstance(heard, InvalidRpcMessage):
-        assert heard.code in (-32700, -32600)
+        received = fault
+    if isinstance(received, InvalidRpcMessage):
+        assert received.code in (-32700, -32600)
 
 
 # As a process

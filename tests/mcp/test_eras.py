@@ -90,14 +90,14 @@ def test_a_result_goes_to_the_stateless_era_and_back(result: JsonObject, method:
 
 
 def test_what_a_server_said_of_caching_is_kept() -> None:
-    said = {"tools": [], "ttlMs": 5000, "cacheScope": "public", "resultType": "complete", "vendor": 1}
-    assert eras.stateless_result("tools/list", said) == said
+    answer = {"tools": [], "ttlMs": 5000, "cacheScope": "public", "resultType": "complete", "vendor": 1}
+    assert eras.stateless_result("tools/list", answer) == answer
     # A tool may call a field of its own so.
     assert eras.handshake_result("tools/call", {"ttlMs": 1, "content": []}) == {"ttlMs": 1, "content": []}
 
 
 def test_both_greetings_say_the_same() -> None:
-    said: JsonObject = {
+    answer: JsonObject = {
         "protocolVersion": "2025-06-18",
         "capabilities": {"tools": {"listChanged": True}, "vendor": {}},
         "serverInfo": {"name": "s", "version": "1", "title": "S"},
@@ -105,11 +105,11 @@ def test_both_greetings_say_the_same() -> None:
         "_meta": {"vendor/x": 1},
         "vendorField": [1],
     }
-    found = eras.to_discover_result(said)
+    found = eras.to_discover_result(answer)
     types.DiscoverResult.model_validate(found)
-    assert found["_meta"][eras.SERVER_INFO_KEY] == said["serverInfo"]
+    assert found["_meta"][eras.SERVER_INFO_KEY] == answer["serverInfo"]
     back = eras.to_initialize_result(found, "2025-06-18")
-    assert back == said
+    assert back == answer
     types.InitializeResult.model_validate(back)
     assert eras.to_initialize_result({})["serverInfo"] == {"name": "unnamed", "version": "0"}
 

@@ -137,11 +137,11 @@ async def test_a_server_of_the_stateless_era_alone_is_asked_for_the_other_once_a
 
 async def test_both_connections_come_back_with_the_server() -> None:
     async with serve_two_eras() as url:
-        heard = RecordedEvents()
-        async with open_ready(HttpServer(url=url), limits=LIMITS, heard=heard) as server:
+        received = RecordedEvents()
+        async with open_ready(HttpServer(url=url), limits=LIMITS, received=received) as server:
             assert await answered(server, "confirm", HANDSHAKE) == "confirmed by Ada"
             server.restart()
-            await heard.until(lambda: len(heard.ups) == 2)
+            await received.until(lambda: len(received.ups) == 2)
             assert await answered(server, "inquire", STATELESS) == "told Ada"
             # It waits for the second connection.
             assert await answered(server, "confirm", HANDSHAKE) == "confirmed by Ada"

@@ -46,7 +46,7 @@ async def test_an_error_of_the_server_comes_with_code_message_and_data() -> None
 
 
 async def test_progress_reaches_only_its_caller_under_the_callers_own_token() -> None:
-    heard: dict[str, list[Any]] = {"a": [], "b": []}
+    received: dict[str, list[Any]] = {"a": [], "b": []}
     async with open_ready(script("odd")) as server:
 
         async def one(name: str) -> None:
@@ -55,17 +55,17 @@ async def test_progress_reaches_only_its_caller_under_the_callers_own_token() ->
                 "progress",
                 {"steps": 3},
                 meta={"progressToken": "same"},
-                listener=lambda method, params: heard[name].append((method, params)),
+                listener=lambda method, params: received[name].append((method, params)),
             )
 
         await asyncio.gather(one("a"), one("b"))
         await call(server, "progress", {"steps": 3})
     for name in "ab":
-        assert [(method, params["progress"]) for method, params in heard[name]] == [
+        assert [(method, params["progress"]) for method, params in received[name]] == [
             ("notifications/progress", step) for step in (1, 2, 3)
         ]
-        assert {params["progressToken"] for _, params in heard[name]} == {"same"}
-        assert [params["vendor"] for _, params in heard[name]] == [1, 2, 3]
+        assert {params["progressToken"] for _, params in received[name]} == {"same"}
+        assert [params["vendor"] for _, params in received[name]] == [1, 2, 3]
 
 
 async def test_cancelling_a_call_is_told_to_the_server_and_to_nobody_else() -> None:
@@ -77,19 +77,21 @@ async def test_cancelling_a_call_is_told_to_the_server_and_to_nobody_else() -> N
         with pytest.raises(asyncio.CancelledError):
             await hanging
         assert text_of(await other) == "slept"
-        told = value_of(await call(server, "told"))
-    assert [each["reason"] for each in told["cancelled"]] == ["cancelled by the caller"]
+        answer = value_of(await call(server, "told"))
+    assert [each["reason"] for each in answer["cancelled"]] == ["cancelled by the caller"]
 
 
 async def test_a_log_message_reaches_who_asked_for_its_level() -> None:
     """Stateless logging is asked for call by call; a handshake server is set to the most talkative level."""
-    heard: list[Any] = []
+    received: list[Any] = []
     async with open_ready(script("odd")) as server:
-        await call(server, "log", meta={LOG_LEVEL_KEY: "warning"}, listener=lambda *said: heard.append(said))
-        await call(server, "log", listener=lambda *said: heard.append(said))
-        told = value_of(await call(server, "told"))
-    assert [params["level"] for _, params in heard] == ["warning", "error"]
-    assert told["levels"] == ["warning"]
+        await call(
+            server, "log", meta={LOG_LEVEL_KEY: "warning"}, listener=lambda *reply: received.append(reply)
+        )
+        await call(server, "log", listener=lambda *reply: received.append(reply))
+        answer = value_of(await call(server, "told"))
+    assert [params["level"] for _, params in received] == ["warning", "error"]
+    assert answer["levels"] == ["warning"]
     assert server.counts.log_messages_dropped == 6
 
 
@@ -104,10 +106,10 @@ async def test_a_question_of_the_server_becomes_an_answer_that_asks_for_input() 
         answer = {"action": "accept", "content": {"name": "alice", "extra": 1}}
         also = {"inputResponses": {key: answer}, "requestState": first["requestState"]}
         second = await call(server, "ask_name", also=also, owner="alice")
-        told = value_of(await call(server, "told"))
+        reply = value_of(await call(server, "told"))
     assert value_of(second) == [answer]
     # The repetition was no second call.
-    assert told["calls"] == 2
+    assert reply["calls"] == 2
 
 
 async def test_several_questions_of_one_call_are_asked_until_all_are_answered() -> None:
@@ -156,8 +158,8 @@ async def test_a_question_that_nobody_answers_is_cancelled_in_time() -> None:
         also = {"inputResponses": {}, "requestState": first["requestState"]}
         with pytest.raises(McpError):
             await call(server, "ask_name", also=also, owner="alice")
-        told = value_of(await call(server, "told"))
-    assert [each["reason"] for each in told["cancelled"]] == ["no answer within 0 s"]
+        answer = value_of(await call(server, "told"))
+    assert [each["reason"] for each in answer["cancelled"]] == ["no answer within 0 s"]
 
 
 async def test_a_caller_that_takes_no_questions_is_not_asked() -> None:
@@ -200,8 +202,8 @@ async def test_roots_are_told_to_a_server_that_looks_around() -> None:
 
 
 async def test_watchers_of_a_resource_hear_of_its_changes_and_the_server_is_asked_once() -> None:
-    heard = RecordedEvents()
-    async with open_ready(script("odd"), heard=heard) as server:
+    received = RecordedEvents()
+    async with open_ready(script("odd"), received=received) as server:
         await server.watch("odd://a", "alice")
         await server.watch("odd://a", "bob")
         await server.watch("odd://b", "bob")
@@ -212,14 +214,14 @@ async def test_watchers_of_a_resource_hear_of_its_changes_and_the_server_is_aske
         await call(server, "update", {"uri": "odd://a"})
         await server.forget("bob")
         assert value_of(await call(server, "told"))["subscribed"] == []
-    assert [(params["uri"], who) for params, who in heard.updated] == [
+    assert [(params["uri"], who) for params, who in received.updated] == [
         ("odd://a", ("alice", "bob")),
         ("odd://b", ("bob",)),
         ("odd://a/part", ("alice", "bob")),
         ("odd://c", ()),
         ("odd://a", ("bob",)),
     ]
-    assert heard.updated[0][0]["vendor"] == 1
+    assert received.updated[0][0]["vendor"] == 1
 
 
 async def test_a_question_that_is_taken_back_is_not_asked() -> None:
@@ -236,8 +238,8 @@ async def test_answers_of_the_wrong_shape_are_refused_or_handed_on_as_a_refusal(
             await call(server, "ask_name", also={"inputResponses": [], "requestState": state}, owner="alice")
         answers: JsonObject = {"stranger": {}} | dict.fromkeys(asked["inputRequests"], "no object")
         also = {"inputResponses": answers, "requestState": state}
-        (told,) = value_of(await call(server, "ask_name", also=also, owner="alice"))
-        assert told == {"code": INVALID_PARAMS, "message": "the caller's answer is not an object"}
+        (answer,) = value_of(await call(server, "ask_name", also=also, owner="alice"))
+        assert answer == {"code": INVALID_PARAMS, "message": "the caller's answer is not an object"}
 
 
 async def test_questions_are_bounded_in_number() -> None:
@@ -264,12 +266,12 @@ async def test_resources_watched_are_bounded_in_number() -> None:
 
 
 async def test_a_restart_that_is_asked_for_is_one() -> None:
-    heard = RecordedEvents()
-    async with open_ready(script("odd"), heard=heard) as server:
+    received = RecordedEvents()
+    async with open_ready(script("odd"), received=received) as server:
         hanging = asyncio.create_task(call(server, "hang"))
         await call(server, "echo")
         server.restart()
         with pytest.raises(McpError, match="was restarted before it answered"):
             await hanging
         assert text_of(await call(server, "sleep")) == "slept"
-    assert heard.downs == ["was restarted"]
+    assert received.downs == ["was restarted"]

@@ -43,19 +43,19 @@ async def test_a_handshake_server_is_found_whatever_it_does_to_a_question_it_doe
     on_probe: str,
 ) -> None:
     """Some refuse `server/discover`, some say nothing, some end. The handshake settles on 2025-06-18."""
-    heard = RecordedEvents()
+    received = RecordedEvents()
     async with open_upstream(
-        script("odd", "--on-probe", on_probe), UpstreamOptions(limits=QUICK), heard.callbacks()
+        script("odd", "--on-probe", on_probe), UpstreamOptions(limits=QUICK), received.callbacks()
     ) as server:
-        await heard.until(lambda: heard.ups)
-        info = heard.ups[0]
+        await received.until(lambda: received.ups)
+        info = received.ups[0]
         assert (info.era, info.version) == ("handshake", "2025-06-18")
         assert info.implementation == {"name": "odd", "version": "1", "vendor": True}
         assert info.discover_result["instructions"] == "be careful"
         assert info.declares("tools", "listChanged")
         assert not info.offers("prompts")
-        told = value_of(await call(server, "told"))
-        assert told["notified"] == ["notifications/initialized"]
+        answer = value_of(await call(server, "told"))
+        assert answer["notified"] == ["notifications/initialized"]
         # What was found out is remembered.
         with pytest.raises(McpError):
             await call(server, "die")
@@ -117,26 +117,26 @@ async def test_a_server_whose_versions_nobody_here_speaks_is_not_used(versions: 
 async def _streams(server: Upstream, count: int) -> JsonObject:
     """Wait until the server has so many open streams; what it was told so far."""
 
-    async def told() -> JsonObject | None:
-        said: JsonObject = value_of(await call(server, "told"))
-        return said if said["streams"] == count else None
+    async def report() -> JsonObject | None:
+        answer: JsonObject = value_of(await call(server, "told"))
+        return answer if answer["streams"] == count else None
 
-    found = await until_told(told)
+    found = await until_told(report)
     assert found is not None
     return found
 
 
 @pytest.mark.parametrize("how", ["result", "cancel"])
 async def test_a_stream_that_ends_is_opened_again_and_what_was_missed_counts_as_changed(how: str) -> None:
-    heard = RecordedEvents()
-    async with open_ready(script("odd", "--stateless", "2026-07-28"), heard=heard) as server:
+    received = RecordedEvents()
+    async with open_ready(script("odd", "--stateless", "2026-07-28"), received=received) as server:
         await _streams(server, 1)
         await server.watch("odd://a", "alice")
         await call(server, "end_stream", {"how": how})
-        await heard.until(lambda: heard.updated and heard.changed)
-        assert heard.updated == [({"uri": "odd://a"}, ("alice",))]
-        told = await _streams(server, 1)
-    assert told["listened"] == [
+        await received.until(lambda: received.updated and received.changed)
+        assert received.updated == [({"uri": "odd://a"}, ("alice",))]
+        answer = await _streams(server, 1)
+    assert answer["listened"] == [
         {"toolsListChanged": True},
         {"toolsListChanged": True, "resourceSubscriptions": ["odd://a"]},
         {"toolsListChanged": True, "resourceSubscriptions": ["odd://a"]},
@@ -167,7 +167,7 @@ async def test_a_stateless_server_that_sends_requests_is_refused_them() -> None:
 # The same over every way
 
 
-async def _everything(server: Upstream, heard: RecordedEvents) -> None:
+async def _everything(server: Upstream, received: RecordedEvents) -> None:
     """What the workshop offers, asked for in the stateless shape whatever the era."""
     info = await server.wait_until_ready()
     assert info.implementation["name"] == "workshop"
@@ -181,14 +181,14 @@ async def _everything(server: Upstream, heard: RecordedEvents) -> None:
 
     progress: list[Any] = []
     meta = {"progressToken": "p", LOG_LEVEL_KEY: "info"}
-    await call(server, "count", {"steps": 3}, meta=meta, listener=lambda *said: progress.append(said))
-    assert [(method, said["progressToken"], said["progress"]) for method, said in progress] == [
+    await call(server, "count", {"steps": 3}, meta=meta, listener=lambda *reply: progress.append(reply))
+    assert [(method, reply["progressToken"], reply["progress"]) for method, reply in progress] == [
         ("notifications/progress", "p", step) for step in (1, 2, 3)
     ]
     logged: list[JsonObject] = []
-    await call(server, "tell", meta={LOG_LEVEL_KEY: "info"}, listener=lambda _, said: logged.append(said))
+    await call(server, "tell", meta={LOG_LEVEL_KEY: "info"}, listener=lambda _, reply: logged.append(reply))
     # A handshake server of this SDK leaves the choice of level to its application, so ours is made here.
-    assert [said["level"] for said in logged] == ["warning"]
+    assert [reply["level"] for reply in logged] == ["warning"]
 
     asked = await call(server, "greet", owner="alice")
     assert asked["resultType"] == "input_required"
@@ -215,68 +215,68 @@ async def _everything(server: Upstream, heard: RecordedEvents) -> None:
     completed = await server.request("completion/complete", wanted)
     assert completed["completion"]["values"] == ["python", "pascal"]
     if stateless:
-        await _changes(server, heard)
+        await _changes(server, received)
 
 
-async def _changes(server: Upstream, heard: RecordedEvents) -> None:
+async def _changes(server: Upstream, received: RecordedEvents) -> None:
     await server.watch("note://one", "alice")
     await call(server, "touch", {"uri": "note://one"})
-    await heard.until(lambda: heard.updated)
-    assert [(said["uri"], who) for said, who in heard.updated] == [("note://one", ("alice",))]
+    await received.until(lambda: received.updated)
+    assert [(answer["uri"], who) for answer, who in received.updated] == [("note://one", ("alice",))]
     await server.watch("note://two", "bob")
     await call(server, "grow")
-    await heard.until(lambda: "tools" in heard.changed)
+    await received.until(lambda: "tools" in received.changed)
     assert "grown" in [tool["name"] for tool in await server.list_all("tools/list")]
     await server.unwatch("note://one", "alice")
 
 
 async def test_a_stateless_server_over_stdio() -> None:
-    heard = RecordedEvents()
-    async with open_ready(script("workshop", "stdio"), limits=PATIENT, heard=heard) as server:
+    received = RecordedEvents()
+    async with open_ready(script("workshop", "stdio"), limits=PATIENT, received=received) as server:
         assert server.server_info is not None
         assert (server.server_info.era, server.server_info.version) == ("stateless", "2026-07-28")
         assert SERVER_INFO_KEY in server.server_info.discover_result["_meta"]
-        await _everything(server, heard)
+        await _everything(server, received)
 
 
 async def test_a_stateless_server_over_streamable_http() -> None:
-    heard = RecordedEvents()
+    received = RecordedEvents()
     async with (
         serve_workshop("streamable-http") as url,
-        open_ready(HttpServer(url=url), limits=PATIENT, heard=heard) as server,
+        open_ready(HttpServer(url=url), limits=PATIENT, received=received) as server,
     ):
         assert server.server_info is not None
         assert server.server_info.era == "stateless"
-        await _everything(server, heard)
+        await _everything(server, received)
 
 
 async def test_a_handshake_server_over_sse_found_by_its_path() -> None:
-    heard = RecordedEvents()
+    received = RecordedEvents()
     async with (
         serve_workshop("sse") as url,
-        open_ready(HttpServer(url=url), limits=PATIENT, heard=heard) as server,
+        open_ready(HttpServer(url=url), limits=PATIENT, received=received) as server,
     ):
         assert server.server_info is not None
         assert server.server_info.era == "handshake"
-        await _everything(server, heard)
+        await _everything(server, received)
 
 
 async def test_a_server_over_http_that_goes_away_is_told_of_and_found_again() -> None:
-    heard = RecordedEvents()
+    received = RecordedEvents()
     limits = replace(PATIENT, reconnect_wait_seconds=0.3)
     async with AsyncExitStack() as running:
         url = await running.enter_async_context(serve_workshop("streamable-http"))
-        async with open_ready(HttpServer(url=url), limits=limits, heard=heard) as server:
+        async with open_ready(HttpServer(url=url), limits=limits, received=received) as server:
             assert value_of(await call(server, "add", {"a": 1, "b": 1})) == 2
             await running.aclose()
             with pytest.raises(McpError):
                 await call(server, "add", {"a": 1, "b": 1})
-            await heard.until(lambda: heard.downs)
+            await received.until(lambda: received.downs)
             with pytest.raises(McpError, match=r"cannot be reached.*it is being restarted, try later"):
                 await call(server, "add", {"a": 1, "b": 1})
             port = int(url.rpartition(":")[2].partition("/")[0])
             async with serve_workshop("streamable-http", port):
-                await heard.until(lambda: len(heard.ups) == 2)
+                await received.until(lambda: len(received.ups) == 2)
                 assert value_of(await call(server, "add", {"a": 1, "b": 2})) == 3
 
 
@@ -310,11 +310,11 @@ async def test_a_handshake_server_over_http(transport: str, path: str, port: int
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:
-        heard = RecordedEvents()
+        received = RecordedEvents()
         server_at = HttpServer(url=f"http://127.0.0.1:{port}/{path}")
-        async with open_upstream(server_at, UpstreamOptions(limits=PATIENT), heard.callbacks()) as server:
-            await heard.until(lambda: heard.ups)
-            assert heard.ups[0].era == "handshake"
+        async with open_upstream(server_at, UpstreamOptions(limits=PATIENT), received.callbacks()) as server:
+            await received.until(lambda: received.ups)
+            assert received.ups[0].era == "handshake"
             assert "echo" in [tool["name"] for tool in await server.list_all("tools/list")]
             assert text_of(await call(server, "echo", {"message": "hi"})) == "Echo: hi"
             steps: list[Any] = []
@@ -324,7 +324,7 @@ async def test_a_handshake_server_over_http(transport: str, path: str, port: int
                 "trigger-long-running-operation",
                 arguments,
                 meta={"progressToken": "t"},
-                listener=lambda _, said: steps.append(said["progress"]),
+                listener=lambda _, answer: steps.append(answer["progress"]),
             )
             assert steps == [1, 2]
             asked = await call(server, "trigger-elicitation-request", owner="alice")

@@ -121,8 +121,11 @@ async def served() -> AsyncIterator[tuple[HandMade, str]]:
 
 
 async def test_messages_line_by_line_are_read_as_they_come() -> None:
-    heard, progress = RecordedEvents(), []
-    async with served() as (_, url), open_ready(HttpServer(url=url), limits=LIMITS, heard=heard) as server:
+    received, progress = RecordedEvents(), []
+    async with (
+        served() as (_, url),
+        open_ready(HttpServer(url=url), limits=LIMITS, received=received) as server,
+    ):
         result = await call(
             server, "many", meta={"progressToken": "p"}, listener=lambda _, params: progress.append(params)
         )
@@ -132,7 +135,7 @@ async def test_messages_line_by_line_are_read_as_they_come() -> None:
         assert text_of(await call(server, "pretty")) == "pretty"
         # The stream of changes never ends.
         await call(server, "change")
-        await heard.until(lambda: "tools" in heard.changed)
+        await received.until(lambda: "tools" in received.changed)
 
 
 async def test_a_line_without_end_is_an_error_of_its_call() -> None:
@@ -144,20 +147,20 @@ async def test_a_line_without_end_is_an_error_of_its_call() -> None:
 
 
 async def test_a_resource_is_watched_in_the_era_in_which_the_server_reports_changes() -> None:
-    heard = RecordedEvents()
+    received = RecordedEvents()
     async with (
         served() as (hand_made, url),
-        open_ready(HttpServer(url=url), limits=LIMITS, heard=heard) as server,
+        open_ready(HttpServer(url=url), limits=LIMITS, received=received) as server,
     ):
         assert await server.can_watch()
         await server.watch("test://a", "ada")
         await server.watch("test://a", "bob")
         assert hand_made.requests.count("handshake resources/subscribe") == 1
         await call(server, "change")
-        await heard.until(lambda: heard.updated)
-        assert heard.updated == [({"uri": "test://a"}, ("ada", "bob"))]
+        await received.until(lambda: received.updated)
+        assert received.updated == [({"uri": "test://a"}, ("ada", "bob"))]
         server.restart()
-        await heard.until(lambda: len(heard.ups) == 2)
+        await received.until(lambda: len(received.ups) == 2)
         await until(lambda: hand_made.requests.count("handshake resources/subscribe") == 2)
         await server.unwatch("test://a", "ada")
         assert "handshake resources/unsubscribe" not in hand_made.requests

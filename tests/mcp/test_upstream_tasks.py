@@ -96,10 +96,10 @@ async def test_its_progress_reaches_the_caller_under_the_callers_own_token(tmp_p
     script = tmp_path / "reporting.py"
     script.write_text(REPORTING)
     command = Command(argv=(sys.executable, str(script)))
-    heard: list[tuple[object, object]] = []
+    received: list[tuple[object, object]] = []
 
     def listen(_: str, params: JsonObject) -> None:
-        heard.append((params["progressToken"], params["progress"]))
+        received.append((params["progressToken"], params["progress"]))
 
     async with open_ready(StdioServer(command=command, inherited=os.environ), limits=PATIENT) as server:
         await server.list_all("tools/list")
@@ -108,4 +108,4 @@ async def test_its_progress_reaches_the_caller_under_the_callers_own_token(tmp_p
             assert text_of(await call(server, "dig", meta=meta, listener=listen)) == "dug"
         # What comes after the end belongs to nobody, and nobody who asked for none is told.
         assert text_of(await call(server, "dig", listener=listen)) == "dug"
-    assert heard == [("mine", step) for step in (1, 2, 3, 1, 2, 3)]
+    assert received == [("mine", step) for step in (1, 2, 3, 1, 2, 3)]

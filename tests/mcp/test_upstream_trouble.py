@@ -38,8 +38,8 @@ from tests.waiting import HANG_SECONDS, bounded
 
 
 async def test_a_server_that_dies_fails_its_calls_at_once_and_is_back_for_the_next() -> None:
-    heard = RecordedEvents()
-    async with open_ready(script("odd"), heard=heard) as server:
+    received = RecordedEvents()
+    async with open_ready(script("odd"), received=received) as server:
         others = [asyncio.create_task(call(server, "hang", {"seconds": 30})) for _ in range(3)]
         first = value_of(await call(server, "told"))["pid"]
         for task in (asyncio.create_task(call(server, "die", {"code": 3})), *others):
@@ -51,21 +51,21 @@ async def test_a_server_that_dies_fails_its_calls_at_once_and_is_back_for_the_ne
         second = value_of(await call(server, "told"))["pid"]
         assert first != second
         assert server.stderr.last_lines()[-1] == "last words on stderr"
-    assert heard.downs == ["ended with exit code 3"]
-    assert len(heard.ups) == 2
+    assert received.downs == ["ended with exit code 3"]
+    assert len(received.ups) == 2
     # Another life may have other tools.
-    assert heard.changed == ["tools", "resources"]
+    assert received.changed == ["tools", "resources"]
 
 
 async def test_watched_resources_are_watched_again_after_a_restart() -> None:
-    heard = RecordedEvents()
-    async with open_ready(script("odd"), heard=heard) as server:
+    received = RecordedEvents()
+    async with open_ready(script("odd"), received=received) as server:
         await server.watch("odd://a", "alice")
         with pytest.raises(McpError):
             await call(server, "die")
         await call(server, "update", {"uri": "odd://a"})
         assert value_of(await call(server, "told"))["subscribed"] == ["odd://a"]
-    assert [who for _, who in heard.updated] == [("alice",)]
+    assert [who for _, who in received.updated] == [("alice",)]
 
 
 async def test_a_call_that_waited_for_input_is_told_of_the_end_of_its_server() -> None:
@@ -84,8 +84,8 @@ async def test_a_call_that_hangs_times_out_is_cancelled_and_the_rest_of_the_serv
             await call(server, "hang", timeout=0.1)
         assert caught.value.code == TIMED_OUT
         assert "did not answer tools/call within 0.1 s" in caught.value.message
-        told = value_of(await call(server, "told"))
-        assert [each["reason"] for each in told["cancelled"]] == ["timed out"]
+        answer = value_of(await call(server, "told"))
+        assert [each["reason"] for each in answer["cancelled"]] == ["timed out"]
         # It answered the question whether it lives, so it was not ended.
         assert server.counts.starts == 1
 
@@ -107,15 +107,17 @@ async def test_signs_of_progress_keep_a_long_call_alive() -> None:
 
 
 async def test_a_server_that_hangs_altogether_is_ended_and_started_again() -> None:
-    heard = RecordedEvents()
-    async with open_ready(script("odd"), heard=heard, limits=replace(QUICK, health_seconds=0.5)) as server:
+    received = RecordedEvents()
+    async with open_ready(
+        script("odd"), received=received, limits=replace(QUICK, health_seconds=0.5)
+    ) as server:
         pid = value_of(await call(server, "told"))["pid"]
         with pytest.raises(McpError):
             await call(server, "freeze", timeout=0.1)
-        await heard.until(lambda: len(heard.ups) == 2)
+        await received.until(lambda: len(received.ups) == 2)
         assert text_of(await call(server, "sleep")) == "slept"
         await wait_until_gone(pid)
-    assert heard.downs == ["answered nothing for 0.5 s and was ended"]
+    assert received.downs == ["answered nothing for 0.5 s and was ended"]
 
 
 @pytest.mark.parametrize(
@@ -178,13 +180,13 @@ async def test_a_flood_of_notifications_neither_stops_calls_nor_takes_our_time()
 @pytest.mark.parametrize("tool", ["flood_lines", "flood_one_line"])
 async def test_endless_output_is_bounded_and_ends_with_the_server(tool: str) -> None:
     limits = replace(QUICK, child=replace(QUICK.child, line_bytes=100_000), health_seconds=0.3)
-    heard = RecordedEvents()
-    async with open_ready(script("odd"), limits=limits, heard=heard) as server:
+    received = RecordedEvents()
+    async with open_ready(script("odd"), limits=limits, received=received) as server:
         pid = value_of(await call(server, "told"))["pid"]
         with pytest.raises(McpError) as caught:
             await call(server, tool, timeout=0.3)
         assert caught.value.code == TIMED_OUT
-        await heard.until(lambda: len(heard.ups) == 2)
+        await received.until(lambda: len(received.ups) == 2)
         assert text_of(await call(server, "sleep")) == "slept"
         await wait_until_gone(pid)
 
@@ -197,8 +199,8 @@ async def test_a_server_that_reads_nothing_is_told_of_before_memory_runs_out() -
             asyncio.create_task(call(server, "echo", {"x": "y" * 100_000}, timeout=2)) for _ in range(200)
         ]
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
-        told = {str(each) for each in outcomes if isinstance(each, McpError)}
-        assert any("does not read" in each for each in told), told
+        answer = {str(each) for each in outcomes if isinstance(each, McpError)}
+        assert any("does not read" in each for each in answer), answer
 
 
 async def test_too_many_calls_at_once_are_refused_and_the_others_answered() -> None:
@@ -239,13 +241,13 @@ async def test_while_a_server_is_down_callers_wait_a_little_and_are_told_why() -
 
 
 async def test_starting_again_waits_longer_each_time(tmp_path: Path) -> None:
-    heard = RecordedEvents()
+    received = RecordedEvents()
     limits = replace(QUICK, restart=RestartPolicy(first_seconds=0.05, max_seconds=0.2))
     async with open_upstream(
-        script("odd", "--die-at-start", "1"), UpstreamOptions(limits=limits), heard.callbacks()
+        script("odd", "--die-at-start", "1"), UpstreamOptions(limits=limits), received.callbacks()
     ) as server:
         begun = time.monotonic()
-        await heard.until(lambda: len(heard.downs) == 4)
+        await received.until(lambda: len(received.downs) == 4)
         # Half of 0.05, 0.1 and 0.2 at least.
         assert time.monotonic() - begun >= 0.175
         assert server.state == "down"
@@ -268,12 +270,12 @@ async def test_stopping_ends_the_server_and_everything_it_started() -> None:
 
 
 async def test_a_grandchild_does_not_outlive_a_server_that_died() -> None:
-    heard = RecordedEvents()
-    async with open_ready(script("odd"), heard=heard) as server:
+    received = RecordedEvents()
+    async with open_ready(script("odd"), received=received) as server:
         grandchild = int(text_of(await call(server, "spawn")))
         with pytest.raises(McpError, match="exit code 3"):
             await call(server, "die")
-        await heard.until(lambda: len(heard.ups) == 2)
+        await received.until(lambda: len(received.ups) == 2)
         await wait_until_gone(grandchild)
 
 
@@ -284,10 +286,10 @@ async def test_a_child_has_only_the_variables_that_were_listed_and_harmless_ones
     monkeypatch.setenv("SECRET_TOKEN", "s3cret")
     monkeypatch.setenv("LANG", "() { echo code; }")
     async with open_ready(script("odd", env={"LISTED": "yes"})) as server:
-        told = value_of(await call(server, "told"))
-    assert told["env"]["LISTED"] == "yes"
-    assert "SECRET_TOKEN" not in told["env"]
-    assert "LANG" not in told["env"]
+        answer = value_of(await call(server, "told"))
+    assert answer["env"]["LISTED"] == "yes"
+    assert "SECRET_TOKEN" not in answer["env"]
+    assert "LANG" not in answer["env"]
     allowed = {
         "HOME",
         "LC_ALL",
@@ -302,7 +304,7 @@ async def test_a_child_has_only_the_variables_that_were_listed_and_harmless_ones
         "TZ",
         "USER",
     }
-    assert set(told["env"]) <= allowed
+    assert set(answer["env"]) <= allowed
 
 
 async def test_stderr_is_kept_in_memory_and_in_a_file_and_both_are_bounded(tmp_path: Path) -> None:

@@ -87,12 +87,12 @@ async def open_ready(
     server: Server,
     *,
     limits: UpstreamLimits = QUICK,
-    heard: RecordedEvents | None = None,
+    received: RecordedEvents | None = None,
     roots: tuple[JsonObject, ...] = (),
 ) -> AsyncIterator[Upstream]:
     """A server that is up."""
     options = UpstreamOptions(limits=limits, roots=roots)
-    async with open_upstream(server, options, (heard or RecordedEvents()).callbacks()) as upstream:
+    async with open_upstream(server, options, (received or RecordedEvents()).callbacks()) as upstream:
         await upstream.wait_until_ready()
         yield upstream
 

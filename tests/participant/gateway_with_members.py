@@ -36,13 +36,13 @@ TOOL_HOST: Sequence[Json] = ({"kind": "mcp/request", "payload": {"method": "noti
 class GatewayWithMembers:
     """A running gateway with one space `lab`."""
 
-    def __init__(self, room: LocalGateway, stack: AsyncExitStack) -> None:
-        self.room = room
+    def __init__(self, gateway: LocalGateway, stack: AsyncExitStack) -> None:
+        self.gateway = gateway
         self._stack = stack
 
     @property
     def url(self) -> str:
-        return self.room.url
+        return self.gateway.url
 
     async def join(self, name: str, **options: Any) -> JoinedSpace:
         """A member until the end of the test."""
@@ -52,7 +52,7 @@ class GatewayWithMembers:
 
     async def raw(self, name: str, query: str = "") -> Client:
         """A peer that says whatever it is told to."""
-        return await self.room.join(name, query)
+        return await self.gateway.join(name, query)
 
 
 @asynccontextmanager
@@ -66,10 +66,12 @@ async def gateway_with(
 ) -> AsyncIterator[GatewayWithMembers]:
     """Members by name with their capabilities; or `people` as a configuration has them."""
     async with (
-        running_gateway(folder, people or participants(**rights), rules=rules, **dict(gateway or {})) as room,
+        running_gateway(
+            folder, people or participants(**rights), rules=rules, **dict(gateway or {})
+        ) as running,
         AsyncExitStack() as stack,
     ):
-        yield GatewayWithMembers(room, stack)
+        yield GatewayWithMembers(running, stack)
 
 
 class ReceivedEnvelopes:

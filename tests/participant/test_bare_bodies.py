@@ -140,7 +140,7 @@ async def test_their_proposal_is_fulfilled_by_us(tmp_path: Path) -> None:
         answer = await agent.hear("mcp/response")
         assert answer["payload"]["result"]["content"][0]["text"] == "5"
         # What we send stays complete.
-        request = next(each for each in agent.heard if each.get("correlation_id") == [proposed])
+        request = next(each for each in agent.received if each.get("correlation_id") == [proposed])
         assert request["payload"].keys() >= {"jsonrpc", "id", "method", "params"}
 
 

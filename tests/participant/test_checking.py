@@ -298,8 +298,8 @@ async def test_a_gateway_that_checks_nothing_fools_nobody(caplog: pytest.LogCapt
 
 async def test_forged_progress_withdrawals_and_acknowledgements(tmp_path: Path) -> None:
     async with rogue_gateway() as gateway, connect(gateway.url, "lab", "t", limits=QUICK) as me:
-        told: list[Any] = []
-        call = asyncio.create_task(me.request("bob", "x", progress=told.append))
+        answer: list[Any] = []
+        call = asyncio.create_task(me.request("bob", "x", progress=answer.append))
         request = await gateway.wait_for("mcp/request")
         about = [request["id"]]
         token = request["payload"]["params"]["_meta"]["progressToken"]
@@ -316,7 +316,7 @@ async def test_forged_progress_withdrawals_and_acknowledgements(tmp_path: Path) 
         changed = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "other"}}
         await gateway.emit("mcp/request", changed, sender="mallory", to=["bob"], about=[proposal["id"]])
         await gateway.fence()
-        assert told == []
+        assert answer == []
         assert handle.state == "pending"
         assert me.violations.of("mallory") == {
             "unasked_answer": 1,

@@ -27,11 +27,11 @@ async def test_a_paused_member_holds_its_tongue_until_resumed(tmp_path: Path) ->
     """D-25: the SDK itself keeps to it; nothing is refused by the gateway because nothing is sent."""
     async with gateway_with(tmp_path, human=ALL, agent=ALL) as gateway:
         human, agent = await gateway.join("human"), await gateway.join("agent")
-        told: list[str | None] = []
+        answer: list[str | None] = []
 
         class Mine(Controls):
             async def on_pause(self, control: Control) -> None:
-                told.append(control.reason)
+                answer.append(control.reason)
 
         agent.controls.on_pause = Mine().on_pause  # type: ignore[method-assign]
         chat = await human.chat("hello")
@@ -45,7 +45,7 @@ async def test_a_paused_member_holds_its_tongue_until_resumed(tmp_path: Path) ->
         received = ReceivedEnvelopes(human)
         await agent.chats.acknowledge(chat.id)
         await received.wait("chat/acknowledge")
-        await until(lambda: told == ["look at this"])
+        await until(lambda: answer == ["look at this"])
         await human.admin.resume("agent", about=pause)
         resume = await received.wait("participant/resume")
         assert resume.correlation_id == [pause.id]

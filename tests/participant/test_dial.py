@@ -65,24 +65,24 @@ async def test_whole_messages_both_ways_whatever_the_frames() -> None:
         await socket.send(["frag", "men", "ted ü"])
         await echo(socket)
 
-    ears = Ears()
+    listener = Ears()
     async with serving(handler) as url:
-        line = await dial(url, ears, headers={})
+        line = await dial(url, listener, headers={})
         line.send("text ü".encode())
         line.send(b"\x00\xff", binary=True)
         line.send(b"x" * 500_000, binary=True)
-        await until(lambda: len(ears.messages) == 4)
-        assert ears.messages[0] == ("fragmented ü".encode(), False)
-        assert ears.messages[1] == ("text ü".encode(), False)
-        assert ears.messages[2] == (b"\x00\xff", True)
-        assert len(ears.messages[3][0]) == 500_000
+        await until(lambda: len(listener.messages) == 4)
+        assert listener.messages[0] == ("fragmented ü".encode(), False)
+        assert listener.messages[1] == ("text ü".encode(), False)
+        assert listener.messages[2] == (b"\x00\xff", True)
+        assert len(listener.messages[3][0]) == 500_000
         line.close(1000, "done")
         await line.wait_closed(5)
-        assert ears.endings == [(1000, "done")]
+        assert listener.endings == [(1000, "done")]
         # On a connection that is gone nothing happens any more.
         line.send(b"late")
         line.close(1000, "again")
-        assert ears.lines == [line]
+        assert listener.lines == [line]
 
 
 async def test_how_it_ended_is_told_once() -> None:
@@ -91,20 +91,20 @@ async def test_how_it_ended_is_told_once() -> None:
         async def handler(socket: ServerConnection, code: int = code, reason: str = reason) -> None:
             await socket.close(code, reason)
 
-        ears = Ears()
+        listener = Ears()
         async with serving(handler) as url:
-            line = await dial(url, ears, headers={})
+            line = await dial(url, listener, headers={})
             await line.wait_closed(5)
-            assert ears.endings == [(code, reason)]
+            assert listener.endings == [(code, reason)]
 
     async def vanish(socket: ServerConnection) -> None:
         socket.transport.abort()
 
-    ears = Ears()
+    listener = Ears()
     async with serving(vanish) as url:
-        line = await dial(url, ears, headers={})
+        line = await dial(url, listener, headers={})
         await line.wait_closed(5)
-        assert ears.endings == [(1006, "")]
+        assert listener.endings == [(1006, "")]
 
 
 async def test_a_server_that_breaks_the_protocol_is_left() -> None:
@@ -112,11 +112,11 @@ async def test_a_server_that_breaks_the_protocol_is_left() -> None:
         await socket.send(b"x" * 5000)
         await socket.wait_closed()
 
-    ears = Ears()
+    listener = Ears()
     async with serving(too_big) as url:
-        await dial(url, ears, headers={}, limits=DialLimits(message_bytes=1000))
-        await until(lambda: bool(ears.endings))
-        assert ears.messages == []
+        await dial(url, listener, headers={}, limits=DialLimits(message_bytes=1000))
+        await until(lambda: bool(listener.endings))
+        assert listener.messages == []
 
 
 async def test_an_answer_that_is_no_websocket() -> None:
@@ -175,9 +175,9 @@ async def test_a_server_that_reads_nothing_fills_the_outbox_and_no_more() -> Non
         socket.transport.pause_reading()
         await stuck.wait()
 
-    ears = Ears()
+    listener = Ears()
     async with serving(deaf, close_timeout=0.1) as url:
-        line = await dial(url, ears, headers={}, limits=DialLimits(outbox_bytes=1 << 20, ping_seconds=0))
+        line = await dial(url, listener, headers={}, limits=DialLimits(outbox_bytes=1 << 20, ping_seconds=0))
         with pytest.raises(OutboxFull):
             _flood(line)
         assert line.is_full
@@ -188,7 +188,7 @@ async def test_a_server_that_reads_nothing_fills_the_outbox_and_no_more() -> Non
             await line.wait_drained(0.05)
         line.abort()
         stuck.set()
-        await until(lambda: bool(ears.endings))
+        await until(lambda: bool(listener.endings))
 
 
 def test_close_codes_decide_and_unknown_ones_are_the_networks() -> None:

@@ -120,16 +120,18 @@ async def test_a_proposal_in_mcpx_from_end_to_end(tmp_path: Path) -> None:
         outcome = await call
         assert (outcome.how, outcome.by) == ("fulfilled", "human")
         await watcher.fence()
-        said = [
-            each for each in watcher.heard if each["kind"].startswith("mcp/") and "read_file" in each["kind"]
+        answer = [
+            each
+            for each in watcher.received
+            if each["kind"].startswith("mcp/") and "read_file" in each["kind"]
         ]
-        proposal, request, response = said
-        assert [each["kind"] for each in said] == [
+        proposal, request, response = answer
+        assert [each["kind"] for each in answer] == [
             "mcp/proposal:tools/call:read_file",
             "mcp/request:tools/call:read_file",
             "mcp/response:tools/call:read_file",
         ]
-        assert {each["protocol"] for each in said} == {"mcpx/v0.1"}
+        assert {each["protocol"] for each in answer} == {"mcpx/v0.1"}
         assert "correlation_id" not in proposal
         assert proposal["payload"] == {
             "method": "tools/call",
@@ -156,7 +158,7 @@ async def test_answers_name_what_they_answer(tmp_path: Path) -> None:
         await human.request("host", "prompts/get", {"name": "debug_prompt"})
         await human.request("host", "tools/list")
         await watcher.fence()
-        kinds = [each["kind"] for each in watcher.heard if each["kind"].startswith("mcp/response")]
+        kinds = [each["kind"] for each in watcher.received if each["kind"].startswith("mcp/response")]
         assert kinds == [
             "mcp/response:resources/read:config.json",
             "mcp/response:prompts/get:debug_prompt",
@@ -226,7 +228,7 @@ async def test_chat_in_mcpx(tmp_path: Path) -> None:
         await received.wait("chat", 2)
         assert [format_of(each) for each in received.of("chat")] == ["plain", "markdown"]
         await watcher.fence()
-        assert not [each for each in watcher.heard if "notifications" in each["kind"]]
+        assert not [each for each in watcher.received if "notifications" in each["kind"]]
         sent = [await alice.send("x-many/ids", {}) for _ in range(500)]
         assert len({each.id for each in sent}) == 500
 
@@ -381,14 +383,14 @@ async def test_three_dialects_in_one_space_call_propose_and_stream(tmp_path: Pat
                 member.server.use_handler(handler)
         for asking in DIALECTS:
             for hosting in DIALECTS:
-                told: list[Any] = []
+                answer: list[Any] = []
                 human = members[f"human-{asking}"]
                 result = await human.request(
-                    f"host-{hosting}", "tools/call", {"name": "a:b", "arguments": {}}, progress=told.append
+                    f"host-{hosting}", "tools/call", {"name": "a:b", "arguments": {}}, progress=answer.append
                 )
                 assert result["x-vendor"] == {"n": 2**70}
                 assert result["structuredContent"]["name"] == "a:b"
-                assert len(told) == 1, (asking, hosting)
+                assert len(answer) == 1, (asking, hosting)
         for proposing in DIALECTS:
             for deciding in DIALECTS:
                 agent, human = members[f"agent-{proposing}"], members[f"human-{deciding}"]
@@ -479,7 +481,7 @@ async def test_m3p_speaks_in_dots(tmp_path: Path) -> None:
         with pytest.raises(Exception, match="busy"):
             await call
         await watcher.fence()
-        kinds = [each["kind"] for each in watcher.heard if not each["kind"].startswith("system")]
+        kinds = [each["kind"] for each in watcher.received if not each["kind"].startswith("system")]
         assert kinds[:4] == [
             "mcp.proposal.tools/call:read_file",
             "mcp.request.tools/call:read_file",

@@ -11,7 +11,7 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 
 
-def said(kind: str = "chat", *, id: str, sender: str = "bob", **more: Json) -> Envelope:
+def envelope_of(kind: str = "chat", *, id: str, sender: str = "bob", **more: Json) -> Envelope:
     import orjson
 
     fields: dict[str, Json] = {
@@ -32,13 +32,13 @@ def ids(transcript: Transcript) -> list[str]:
 def test_beyond_the_budget_the_oldest_goes() -> None:
     transcript = Transcript(max_tokens=100, count=lambda _: 30)
     for n in range(5):
-        transcript.add(said(id=str(n)))
+        transcript.add(envelope_of(id=str(n)))
     assert ids(transcript) == ["2", "3", "4"]
     assert transcript.tokens == 90
     assert transcript.headroom == 10
     few = Transcript(max_messages=2)
     for n in range(5):
-        few.add(said(id=str(n)))
+        few.add(envelope_of(id=str(n)))
     assert ids(few) == ["3", "4"]
 
 
@@ -46,7 +46,7 @@ def test_beyond_the_budget_the_oldest_goes() -> None:
 def test_clearing_takes_what_forgetting_must_leave() -> None:
     transcript = Transcript()
     for n in range(4):
-        transcript.add(said(id=str(n)), protected=n == 0)
+        transcript.add(envelope_of(id=str(n)), protected=n == 0)
     transcript.protect("2")
     transcript.notes["scratch"] = 1
     transcript.summary = "earlier"
@@ -63,7 +63,7 @@ def test_clearing_takes_what_forgetting_must_leave() -> None:
 def test_forgetting_without_a_number_takes_half() -> None:
     transcript = Transcript()
     for n in range(5):
-        transcript.add(said(id=str(n)))
+        transcript.add(envelope_of(id=str(n)))
     assert transcript.forget("newest") == 3
     assert ids(transcript) == ["0", "1"]
 
@@ -74,7 +74,7 @@ async def test_compacting_summarises_what_goes() -> None:
 
     transcript = Transcript(max_tokens=100, count=lambda _: 10, summarise=words)
     for n in range(8):
-        transcript.add(said(id=str(n)), protected=n == 1)
+        transcript.add(envelope_of(id=str(n)), protected=n == 1)
     freed = await transcript.compact(30)
     assert freed is not None
     assert (freed.tokens, freed.messages, freed.summary) == (50, 5, "5 messages")
@@ -87,13 +87,13 @@ async def test_compacting_summarises_what_goes() -> None:
 @pytest.mark.requirement("MEW-3-65", "MEW-3.5.6-2", "MEW-3.5.6-3", "MEW-3.5.6-4", "MEW-3.8.1-18")
 def test_a_prompt_leaves_others_thoughts_out_but_never_a_request() -> None:
     transcript = Transcript()
-    transcript.add(said(id="chat"))
-    transcript.add(said("reasoning/thought", id="theirs", context="start-1"), foreign=True)
-    transcript.add(said("mcp/request", id="asked", context="start-1"), foreign=True)
-    transcript.add(said("mcp/proposal", id="proposed", context="start-1"), foreign=True)
-    transcript.add(said(id="to-me", context="start-1", to=["me"]), foreign=True)
-    transcript.add(said("reasoning/thought", id="mine", sender="me", context="a/b"))
-    transcript.add(said("system/welcome", id="welcome", sender="system:gateway", to=["carol"]))
+    transcript.add(envelope_of(id="chat"))
+    transcript.add(envelope_of("reasoning/thought", id="theirs", context="start-1"), foreign=True)
+    transcript.add(envelope_of("mcp/request", id="asked", context="start-1"), foreign=True)
+    transcript.add(envelope_of("mcp/proposal", id="proposed", context="start-1"), foreign=True)
+    transcript.add(envelope_of(id="to-me", context="start-1", to=["me"]), foreign=True)
+    transcript.add(envelope_of("reasoning/thought", id="mine", sender="me", context="a/b"))
+    transcript.add(envelope_of("system/welcome", id="welcome", sender="system:gateway", to=["carol"]))
     kept = [envelope.id for envelope in transcript.prompt("me")]
     assert kept == ["chat", "asked", "proposed", "to-me", "mine"]
     everything = [envelope.id for envelope in transcript.prompt("me", foreign_contexts=True)]

@@ -66,9 +66,9 @@ async def test_a_proposal_that_is_too_large_for_the_list_is_fetched_whole(tmp_pa
             assert await other.refresh_proposals(), options
             (seen,) = other.proposals.open()
             assert seen.params["arguments"] == call["arguments"]
-            told = await other.look_up_proposal(made.id)
-            assert told is not None
-            assert b"yyyy" in bytes(told.envelope)
+            answer = await other.look_up_proposal(made.id)
+            assert answer is not None
+            assert b"yyyy" in bytes(answer.envelope)
         host = await gateway.join("host")
         host.tool(lambda text: text, name="write")
         await human.recall()
@@ -103,10 +103,10 @@ async def test_a_gateway_whose_welcome_does_not_name_the_question_is_not_asked()
         # Asking again would not help, and nobody knows that none is pending.
         context = ClientContext(human)
         listing = next(each for each in OPERATIONS if each.name == "proposals")
-        said = "\n".join((await listing.run(context, Namespace(all=False))).lines)
+        answer = "\n".join((await listing.run(context, Namespace(all=False))).lines)
         with pytest.raises(UsageError) as unknown:
             context.proposal("ea3b2d86")
-        for text in (said, str(unknown.value)):
+        for text in (answer, str(unknown.value)):
             assert "does not tell which proposals are pending" in text
             assert "moot join" in text
         with pytest.raises(Refused, match="does not tell"):
@@ -207,16 +207,16 @@ async def test_approving_a_call_of_a_host_that_polls_waits_for_its_answer(tmp_pa
         agent, human = await gateway.join("agent"), await gateway.join("human")
         await agent.propose("host", "tools/call", {"name": "x", "arguments": {}}, wait_for_others=True)
         await until(lambda: human.proposals.open())
-        await gateway.room.poll("host")
+        await gateway.gateway.poll("host")
         approving = asyncio.create_task(human.approve(human.proposals.open()[0]))
 
         async def polled() -> Any:
-            messages = (await gateway.room.poll("host"))["messages"]
+            messages = (await gateway.gateway.poll("host"))["messages"]
             return next((each for each in messages if each["kind"] == "mcp/request"), None)
 
         while (request := await polled()) is None:
             assert not approving.done()
         result = {"result": {"content": [{"type": "text", "text": "done"}]}}
         answer = fields("mcp/response", result, to=["human"], about=[request["id"]])
-        assert (await gateway.room.post("host", answer)).status_code == 200
+        assert (await gateway.gateway.post("host", answer)).status_code == 200
         assert (await approving).text == "done"

@@ -125,9 +125,9 @@ async def test_a_rejection_ends_the_wait_at_once_and_is_explained_later(tmp_path
         reject = await watcher.hear("mcp/reject")
         assert reject["correlation_id"] == [seen.id]
         assert reject["to"] == ["agent"]
-        told = [await watcher.hear(), await watcher.hear()]
-        chat = next(each for each in told if each["kind"] == "chat")
-        withdraw = next(each for each in told if each["kind"] == "mcp/withdraw")
+        answer = [await watcher.hear(), await watcher.hear()]
+        chat = next(each for each in answer if each["kind"] == "chat")
+        withdraw = next(each for each in answer if each["kind"] == "mcp/withdraw")
         assert chat["correlation_id"] == [reject["id"]]
         assert withdraw["correlation_id"] == [seen.id]
         assert seen.status == "withdrawn"
@@ -450,12 +450,12 @@ async def test_progress_of_a_fulfilment_reaches_the_proposer(tmp_path: Path) -> 
             await request.progress(2, 2)
             return "done"
 
-        told: list[Progress] = []
-        call = asyncio.create_task(agent.call("host", "work", progress=told.append))
+        answer: list[Progress] = []
+        call = asyncio.create_task(agent.call("host", "work", progress=answer.append))
         fulfillers: list[Progress] = []
         await human.approve(await next_proposal(human), progress=fulfillers.append)
         assert (await call).text == "done"
-        assert [each.progress for each in told] == [1, 2]
+        assert [each.progress for each in answer] == [1, 2]
         assert [each.progress for each in fulfillers] == [1, 2]
 
 

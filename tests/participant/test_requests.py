@@ -141,11 +141,14 @@ async def test_progress_and_log_reach_the_caller_alone_and_are_notifications(tmp
             assert await request.progress(2, 2)
             return "done"
 
-        told: list[Progress] = []
+        answer: list[Progress] = []
         logged: list[Any] = []
-        outcome = await alice.call("bob", "work", progress=told.append, log=logged.append)
+        outcome = await alice.call("bob", "work", progress=answer.append, log=logged.append)
         assert outcome.text == "done"
-        assert [(each.progress, each.total, each.message) for each in told] == [(1, 2, "half"), (2, 2, None)]
+        assert [(each.progress, each.total, each.message) for each in answer] == [
+            (1, 2, "half"),
+            (2, 2, None),
+        ]
         assert logged == [{"level": "info", "data": {"step": 1}, "logger": "worker"}]
         notification = await watcher.hear(
             lambda each: each["payload"].get("method") == "notifications/progress"
@@ -157,11 +160,11 @@ async def test_progress_and_log_reach_the_caller_alone_and_are_notifications(tmp
 
         async def later(progress: Progress) -> None:
             await asyncio.sleep(0)
-            told.append(progress)
+            answer.append(progress)
 
-        told.clear()
+        answer.clear()
         await alice.call("bob", "work", progress=later)
-        await until(lambda: len(told) == 2)
+        await until(lambda: len(answer) == 2)
         # Without a wish for it there is no token, and nothing is said.
         with pytest.raises(ToolFailed):
             await alice.call("bob", "work")
@@ -176,10 +179,10 @@ async def test_the_callers_own_progress_token_is_kept(tmp_path: Path) -> None:
             await request.progress(0.5)
             return str(request.meta["progressToken"])
 
-        told: list[Progress] = []
-        outcome = await alice.call("bob", "work", meta={"progressToken": "mine"}, progress=told.append)
+        answer: list[Progress] = []
+        outcome = await alice.call("bob", "work", meta={"progressToken": "mine"}, progress=answer.append)
         assert outcome.text == "mine"
-        assert [each.progress for each in told] == [0.5]
+        assert [each.progress for each in answer] == [0.5]
 
 
 async def test_cancelling_a_call_cancels_the_work(tmp_path: Path) -> None:

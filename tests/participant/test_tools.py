@@ -275,11 +275,11 @@ async def test_those_who_subscribe_hear_of_a_change_and_no_others(tmp_path: Path
         assert not bob.offers.notify_updated("note://1")
         await alice.request("bob", "resources/subscribe", {"uri": "note://1"})
         assert bob.offers.notify_updated("note://1")
-        told = await received.wait(
+        answer = await received.wait(
             lambda each: each.payload.get("method") == "notifications/resources/updated"
         )
-        assert told.to == ["alice"]
-        assert told.payload["params"] == {"uri": "note://1"}
+        assert answer.to == ["alice"]
+        assert answer.payload["params"] == {"uri": "note://1"}
         await alice.request("bob", "resources/unsubscribe", {"uri": "note://1"})
         assert not bob.offers.notify_updated("note://1")
         with pytest.raises(McpError):
@@ -289,14 +289,14 @@ async def test_those_who_subscribe_hear_of_a_change_and_no_others(tmp_path: Path
 async def test_a_bridge_hears_notifications_and_may_stay_silent(tmp_path: Path) -> None:
     async with gateway_with(tmp_path, alice=["*"], bob=["*"]) as gateway:
         alice, bob = await gateway.join("alice"), await gateway.join("bob")
-        told: list[str] = []
+        answer: list[str] = []
         came = asyncio.Event()
 
         async def handler(request: IncomingRequest) -> dict[str, Json] | None:
             return None if request.is_broadcast else {"echo": request.method}
 
         async def notification(request: IncomingRequest) -> None:
-            told.append(request.method)
+            answer.append(request.method)
             came.set()
 
         bob.server.use_handler(handler, notifications=notification)
@@ -305,4 +305,4 @@ async def test_a_bridge_hears_notifications_and_may_stay_silent(tmp_path: Path) 
         assert await alice.notify("notifications/roots/list_changed", to="bob")
         async with bounded():
             await came.wait()
-        assert told == ["notifications/roots/list_changed"]
+        assert answer == ["notifications/roots/list_changed"]

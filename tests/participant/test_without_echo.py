@@ -20,11 +20,11 @@ async def test_it_asks_and_answers_and_hears_only_the_others(tmp_path: Path) -> 
     async with gateway_with(tmp_path, alice=["*"], bob=["*"]) as gateway:
         alice = await gateway.join("alice", echo=False)
         bob = await gateway.join("bob", participant="bob-7")
-        heard: list[tuple[str, str]] = []
+        received: list[tuple[str, str]] = []
 
         @alice.on("*", own=True)
         def note(envelope: Envelope) -> None:
-            heard.append((envelope.sender, envelope.kind))
+            received.append((envelope.sender, envelope.kind))
 
         @alice.tool
         @bob.tool
@@ -35,8 +35,8 @@ async def test_it_asks_and_answers_and_hears_only_the_others(tmp_path: Path) -> 
         assert (await alice.call("bob", "shout", {"text": "hi"})).text == "HI"
         assert (await bob.call("alice", "shout", {"text": "ho"})).text == "HO"
         await bob.chat("done")
-        await until(lambda: ("bob-7", "chat") in heard)
-        assert all(sender != "alice" for sender, _ in heard)
+        await until(lambda: ("bob-7", "chat") in received)
+        assert all(sender != "alice" for sender, _ in received)
 
 
 async def test_whoever_is_not_here_is_not_waited_for(tmp_path: Path) -> None:
@@ -62,16 +62,16 @@ async def test_requests_need_no_echo_while_everything_else_is_confirmed(tmp_path
         def shout(text: str) -> str:
             return text.upper()
 
-        heard: list[str] = []
+        received: list[str] = []
 
         @alice.on("*", own=True)
         def note(envelope: Envelope) -> None:
             if envelope.sender == "alice":
-                heard.append(envelope.kind)
+                received.append(envelope.kind)
 
         assert (await alice.call("bob", "shout", {"text": "hi"})).text == "HI"
         await alice.chat("hello")
-        assert heard == ["chat"]
+        assert received == ["chat"]
         proposal = await alice.propose("bob", "tools/call", {"name": "shout", "arguments": {"text": "ho"}})
         await bob.approve(proposal.id)
         assert (await proposal.outcome()).result["content"][0]["text"] == "HO"
@@ -86,11 +86,11 @@ async def test_somebody_who_was_not_asked_does_not_answer_for_who_was(echo: Echo
         rogue_gateway(echo=False) as gateway,
         connect(gateway.url, "lab", "t", limits=QUICK, echo=echo) as me,
     ):
-        heard: list[str] = []
+        received: list[str] = []
 
         @me.on("mcp/response")
         def note(envelope: Envelope) -> None:
-            heard.append(envelope.sender)
+            received.append(envelope.sender)
 
         call = asyncio.create_task(me.request("bob", "x"))
         request = await gateway.wait_for("mcp/request")
@@ -104,5 +104,5 @@ async def test_somebody_who_was_not_asked_does_not_answer_for_who_was(echo: Echo
             about=[request["id"]],
         )
         assert await call == {"real": True}
-        assert heard == ["bob"]
+        assert received == ["bob"]
         assert me.violations.of("mallory") == {"unasked_answer": 1}

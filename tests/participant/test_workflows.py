@@ -46,7 +46,7 @@ async def test_delegated_fulfilment(tmp_path: Path, dialect: str) -> None:
                 await orchestrator.approve(seen)
 
         @orchestrator.on("chat")
-        async def told(chat: Envelope) -> None:
+        async def note_chat(chat: Envelope) -> None:
             if chat.sender != "human" or not chat.correlation_id:
                 return
             seen = orchestrator.proposals.get(chat.correlation_id[0])

@@ -72,8 +72,8 @@ def run_decoder_soak(cases: int, seed: int) -> str:
             outcomes[check_case(dialect, raw)] += 1
         except BaseException as fault:
             raise AssertionError(f"seed {seed}, {dialect.name}, {raw!r}: {fault!r}") from fault
-    told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
-    return f"decoder soak: {cases} cases from seed {seed}: {told}"
+    output = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
+    return f"decoder soak: {cases} cases from seed {seed}: {output}"
 
 
 # How cases are made.
@@ -281,10 +281,10 @@ def _check_copy(envelope: Envelope, dialect: Dialect, other: Dialect, agrees: bo
     assert members["x_origin"] == {"protocol": dialect.protocol, "kind": envelope.wire_kind}
     if other.name != "mew":
         if envelope.kind in OPERATION_KINDS:
-            told = operation_for_copy(envelope, _ASKED)
+            answer = operation_for_copy(envelope, _ASKED)
             assert copy.claim is not None
-            assert copy.claim.method == told.method
-            assert copy.claim.context in (None, told.context)
+            assert copy.claim.method == answer.method
+            assert copy.claim.context in (None, answer.context)
         if agrees and (dialect.name != "mew" or envelope.correlation_id):
             assert _agrees(copy, _ASKED)
     back = dialect.encode(copy, operation=_ASKED)

@@ -39,21 +39,21 @@ def in_payload(value: bytes) -> bytes:
     return with_payload(b'{"a":' + value + b"}")
 
 
-def said(**members: Json) -> bytes:
+def encoded(**members: Json) -> bytes:
     """A chat, with some members as given; `...` leaves one out."""
     return text("mew", "chat", **({"payload": {"text": "hi"}} | members))
 
 
 # Ordinary envelopes, where mutations start.
 SEEDS: tuple[bytes, ...] = (
-    said(),
-    said(payload={}, to=["bob", "carol-2"], correlation_id=["e0"]),
-    said(payload={"text": "ünïcödé \u2028 😀", "format": "plain"}, from_="jürgen", to=[]),
-    said(payload=call(), ts="2026-02-28T23:59:59.999Z", kind="mcp/proposal"),
-    said(payload={"n": [0, -1, 2.5, 123456789012345, True, False, None, [], {}, [[{"a": [{}]}]]]}),
+    encoded(),
+    encoded(payload={}, to=["bob", "carol-2"], correlation_id=["e0"]),
+    encoded(payload={"text": "ünïcödé \u2028 😀", "format": "plain"}, from_="jürgen", to=[]),
+    encoded(payload=call(), ts="2026-02-28T23:59:59.999Z", kind="mcp/proposal"),
+    encoded(payload={"n": [0, -1, 2.5, 123456789012345, True, False, None, [], {}, [[{"a": [{}]}]]]}),
     in_payload(rb'"\"\\\/\b\f\n\r\t\u00e9\u0000 \ud7ff\ue000"'),
     in_payload(b'{"a":{"b":1,"c":[{"a":1,"b":2},{"a":1}]},"b":"a"}'),
-    said().replace(b",", b" ,\t").replace(b":{", b" : \r{ ") + b" \r",
+    encoded().replace(b",", b" ,\t").replace(b":{", b" : \r{ ") + b" \r",
     b'{ "payload" : {"a" : 1, "aa" : 2, "ab" : 3} , "kind" : "chat" , "correlation_id" : [ "a" , "b" ] ,'
     b' "from" : "a" , "ts" : "2026-01-31T12:00:00.000001+00:00" , "id" : "~ !" , "protocol" : "mew/v0.4" }',
 )
@@ -87,8 +87,8 @@ _VALUES: tuple[bytes, ...] = tuple(
 
 def run_scan_envelope_soak(cases: int, seed: int) -> str:
     """Runs that many cases and says how they went; raises AssertionError on the first violation."""
-    told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes(cases, seed).items()))
-    return f"scan_envelope soak: {cases} cases from seed {seed}: {told}"
+    output = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes(cases, seed).items()))
+    return f"scan_envelope soak: {cases} cases from seed {seed}: {output}"
 
 
 def outcomes(cases: int, seed: int) -> Counter[str]:

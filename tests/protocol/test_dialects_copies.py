@@ -19,7 +19,7 @@ READ_FILE = Operation("tools/call", "read_file")
 LEGACY: list[DialectName] = ["mcpx", "m3p"]
 
 
-def told(raw: bytes | None) -> dict[str, Any]:
+def decoded(raw: bytes | None) -> dict[str, Any]:
     assert raw is not None
     members: dict[str, Any] = json.loads(raw)
     return members
@@ -40,7 +40,7 @@ def test_the_same_dialect_gets_the_senders_own_bytes(dialect: DialectName) -> No
 @pytest.mark.requirement("MCPX-3-15", "MCPX-3.2.1-3")
 def test_a_fulfilment_from_mew() -> None:
     envelope = read("mew", "mcp/request", correlation_id=["p1"], payload=call("read_file"))
-    mcpx, m3p = told(MCPX.encode(envelope)), told(M3P.encode(envelope))
+    mcpx, m3p = decoded(MCPX.encode(envelope)), decoded(M3P.encode(envelope))
     assert (mcpx["kind"], mcpx["correlation_id"]) == ("mcp/request:tools/call:read_file", "p1")
     assert (m3p["kind"], m3p["correlation_id"]) == ("mcp.request.tools/call:read_file", "p1")
 
@@ -48,7 +48,7 @@ def test_a_fulfilment_from_mew() -> None:
 @pytest.mark.requirement("MCPX-3-13", "MCPX-3-14", "MCPX-3.1.2-1", "D002-26")
 def test_a_response_from_mcpx() -> None:
     envelope = read("mcpx", "mcp/response:tools/call:read_file", correlation_id="r1", payload={"result": {}})
-    mew = told(MEW.encode(envelope))
+    mew = decoded(MEW.encode(envelope))
     assert (mew["kind"], mew["correlation_id"]) == ("mcp/response", ["r1"])
     assert mew["x_origin"] == {"protocol": "mcpx/v0.1", "kind": "mcp/response:tools/call:read_file"}
 
@@ -57,7 +57,7 @@ def test_a_response_from_mcpx() -> None:
 def test_a_response_to_a_fulfilment_reaches_the_proposer_by_name() -> None:
     """D-30."""
     envelope = read("mew", "mcp/response", to=["human"], correlation_id=["f1"], payload={"result": {}})
-    mcpx = told(MCPX.encode(envelope, operation=READ_FILE, proposer="agent"))
+    mcpx = decoded(MCPX.encode(envelope, operation=READ_FILE, proposer="agent"))
     assert mcpx["kind"] == "mcp/response:tools/call:read_file"
     assert (mcpx["to"], mcpx["correlation_id"]) == (["human", "agent"], "f1")
 
@@ -65,7 +65,7 @@ def test_a_response_to_a_fulfilment_reaches_the_proposer_by_name() -> None:
 @pytest.mark.requirement("M3P-26", "M3P-27")
 def test_a_rejection_from_m3p() -> None:
     envelope = read("m3p", "mcpx.reject.proposal", correlation_id="p1")
-    mew, mcpx = told(MEW.encode(envelope)), told(MCPX.encode(envelope))
+    mew, mcpx = decoded(MEW.encode(envelope)), decoded(MCPX.encode(envelope))
     assert (mew["kind"], mew["correlation_id"]) == ("mcp/reject", ["p1"])
     assert (mcpx["kind"], mcpx["correlation_id"]) == ("proposal/reject", "p1")
 
@@ -73,7 +73,7 @@ def test_a_rejection_from_m3p() -> None:
 def test_a_chat_with_two_correlations_and_a_context() -> None:
     envelope = read("mew", "chat", correlation_id=["a", "b"], context="w/1", payload={"text": "hi"})
     for dialect, kind in ((MCPX, "chat"), (M3P, "chat.message")):
-        copy = told(dialect.encode(envelope))
+        copy = decoded(dialect.encode(envelope))
         assert (copy["kind"], copy["correlation_id"], copy["context"]) == (kind, "a", "w/1")
         assert copy["x_correlation_ids"] == ["a", "b"]
 
@@ -91,7 +91,7 @@ def test_what_is_not_translated_keeps_its_bytes(origin: DialectName, other: Dial
     odd = b'"payload":{"n": 1.50, "big": 123456789012345678901234567890, "t": "\\u00e9\\/"},"x": [ 1E2 ]}'
     envelope = DIALECTS[origin].decode(text(origin, kind, to=["bob"])[:-1] + b"," + odd)
     raw = DIALECTS[other].encode(envelope)
-    copy = told(raw)
+    copy = decoded(raw)
     assert raw is not None
     assert odd[:-1].split(b',"x"')[0] in raw
     assert b'"x":[ 1E2 ]' in raw
@@ -107,7 +107,7 @@ def test_what_is_not_translated_keeps_its_bytes(origin: DialectName, other: Dial
 
 @pytest.mark.parametrize("other", LEGACY)
 def test_an_empty_correlation_is_no_correlation_elsewhere(other: DialectName) -> None:
-    copy = told(DIALECTS[other].encode(read("mew", "chat", correlation_id=[])))
+    copy = decoded(DIALECTS[other].encode(read("mew", "chat", correlation_id=[])))
     assert "correlation_id" not in copy
     assert "x_correlation_ids" not in copy
 
@@ -118,8 +118,8 @@ def test_an_empty_correlation_is_no_correlation_elsewhere(other: DialectName) ->
 def test_a_proposals_correlation_stands_beside_in_legacy_copies(other: DialectName, ids: list[str]) -> None:
     """D-29."""
     raw = DIALECTS[other].encode(read("mew", "mcp/proposal", correlation_id=ids, payload=proposed()))
-    assert "correlation_id" not in told(raw)
-    assert told(raw)["x_correlation_ids"] == ids
+    assert "correlation_id" not in decoded(raw)
+    assert decoded(raw)["x_correlation_ids"] == ids
     assert raw is not None
     assert DIALECTS[other].decode(raw).correlation_id == ids
 
@@ -145,7 +145,7 @@ def test_several_correlations_are_restored_when_the_first_is_the_same(
     envelope = DIALECTS[dialect].decode(raw)
     assert list(envelope.correlation_id) == ids
     assert envelope.raw is raw
-    mew = told(MEW.encode(envelope))
+    mew = decoded(MEW.encode(envelope))
     assert mew.get("correlation_id", []) == ids
     assert "x_correlation_ids" not in mew
 
@@ -156,14 +156,14 @@ def test_a_mew_sender_cannot_slip_correlations_past_the_gateway(other: DialectNa
     for kind, ids in (("chat", ["a"]), ("mcp/proposal", [])):
         envelope = read("mew", kind, correlation_id=ids, x_correlation_ids=["a", "z"], payload=proposed())
         raw = DIALECTS[other].encode(envelope)
-        assert "x_correlation_ids" not in told(raw)
+        assert "x_correlation_ids" not in decoded(raw)
         assert raw is not None
         assert list(DIALECTS[other].decode(raw).correlation_id) == ids
 
 
 def test_only_the_gateway_says_where_a_copy_comes_from() -> None:
     envelope = read("mew", "chat", x_origin={"protocol": "mcpx/v0.1", "kind": "system/welcome"})
-    assert told(MCPX.encode(envelope))["x_origin"] == {"protocol": "mew/v0.4", "kind": "chat"}
+    assert decoded(MCPX.encode(envelope))["x_origin"] == {"protocol": "mew/v0.4", "kind": "chat"}
 
 
 @for_each_row(
@@ -184,7 +184,7 @@ def test_the_proposer_is_added_where_it_was_left_out(
 ) -> None:
     """D-30."""
     envelope = read(origin, kind, to=to, payload={})
-    copy = told(MCPX.encode(envelope, operation=READ_FILE, proposer=proposer))
+    copy = decoded(MCPX.encode(envelope, operation=READ_FILE, proposer=proposer))
     assert copy.get("to") == expected
 
 
@@ -202,20 +202,20 @@ def test_the_proposer_is_added_where_it_was_left_out(
 def test_capabilities_are_shown_in_the_readers_notation(kind: str, member: str) -> None:
     objects = [{"kind": "chat"}, {"kind": "mcp/request", "payload": {"method": "tools/call"}}]
     mew = read("mew", kind, payload={"recipient": "bob", member: objects, "n": 1})
-    mcpx, m3p = told(MCPX.encode(mew)), told(M3P.encode(mew))
+    mcpx, m3p = decoded(MCPX.encode(mew)), decoded(M3P.encode(mew))
     assert mcpx["payload"] == {"recipient": "bob", member: ["chat", "mcp/request:tools/call"], "n": 1}
     assert m3p["payload"] == {"recipient": "bob", member: ["chat.message", "mcp.request.tools/call"], "n": 1}
     strings = read("mcpx", kind, payload={member: ["chat", "mcp/request:tools/call"]})
-    assert told(MEW.encode(strings))["payload"] == {member: objects}
+    assert decoded(MEW.encode(strings))["payload"] == {member: objects}
 
 
 def test_mcp_means_three_kinds_in_mcpx_and_five_in_mew() -> None:
     """D-52: the notation follows the sender's dialect."""
     mcpx = read("mcpx", "capability/grant", payload={"capabilities": ["mcp/*"]})
-    shown = told(MEW.encode(mcpx))["payload"]["capabilities"]
+    shown = decoded(MEW.encode(mcpx))["payload"]["capabilities"]
     assert sorted(entry["kind"] for entry in shown) == ["mcp/proposal", "mcp/request", "mcp/response"]
     mew = read("mew", "capability/grant", payload={"capabilities": ["mcp/*"]})
-    assert told(MCPX.encode(mew))["payload"]["capabilities"] == [
+    assert decoded(MCPX.encode(mew))["payload"]["capabilities"] == [
         "mcp/*",
         "proposal/withdraw",
         "proposal/reject",
@@ -226,7 +226,7 @@ def test_a_right_that_a_notation_cannot_say_is_left_out() -> None:
     """D-53."""
     rights: list[Json] = [{"kind": "!chat"}, {"kind": "chat"}, {"kind": "x", "limit": 1}, 5, None]
     envelope = read("mew", "capability/grant", payload={"capabilities": rights})
-    assert told(MCPX.encode(envelope))["payload"]["capabilities"] == ["chat"]
+    assert decoded(MCPX.encode(envelope))["payload"]["capabilities"] == ["chat"]
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_a_right_that_a_notation_cannot_say_is_left_out() -> None:
 )
 def test_a_grant_without_a_list_passes_as_it_is(payload: dict[str, Json]) -> None:
     envelope = read("mew", "capability/revoke", payload=payload)
-    assert told(MCPX.encode(envelope))["payload"] == payload
+    assert decoded(MCPX.encode(envelope))["payload"] == payload
 
 
 # Chat formats (D-50).
@@ -254,14 +254,14 @@ def test_a_grant_without_a_list_passes_as_it_is(payload: dict[str, Json]) -> Non
 def test_the_third_level_of_a_chat_becomes_its_format(kind: str, payload: Json, expected: Json) -> None:
     envelope = read("m3p", kind, payload=payload)
     for dialect in (MEW, MCPX):
-        assert told(dialect.encode(envelope))["payload"] == expected
+        assert decoded(dialect.encode(envelope))["payload"] == expected
 
 
 def test_a_format_is_neither_overwritten_nor_taken_from_a_vendors_kind() -> None:
     contradicting = read("m3p", "chat.message.markdown", payload={"format": "plain"})
-    assert told(MEW.encode(contradicting))["payload"] == {"format": "plain"}
+    assert decoded(MEW.encode(contradicting))["payload"] == {"format": "plain"}
     vendor = read("mew", "chat.message.markdown", payload={})
-    assert told(MCPX.encode(vendor))["payload"] == {}
+    assert decoded(MCPX.encode(vendor))["payload"] == {}
 
 
 # What legacy connections read.

@@ -25,7 +25,7 @@ STRINGS = ["chat", "mcp/proposal:*", "mcp/*", "proposal/withdraw", "proposal/rej
 DOTTED = ["chat.message", "mcp.proposal.*", "mcp.*", "mcpx.withdraw.proposal", "mcpx.reject.proposal"]
 
 
-def said(dialect: DialectName, kind: str, payload: Any, **members: Any) -> dict[str, Any] | None:
+def encoded(dialect: DialectName, kind: str, payload: Any, **members: Any) -> dict[str, Any] | None:
     raw = DIALECTS[dialect].encode_notice(
         GatewayNotice(kind=kind, id="g1", ts=TS, payload=payload, **members)
     )
@@ -38,7 +38,7 @@ def said(dialect: DialectName, kind: str, payload: Any, **members: Any) -> dict[
 
 
 def shown(dialect: DialectName) -> list[Json]:
-    fields = said(
+    fields = encoded(
         dialect, "system/presence", payloads.presence("join", payloads.member("a", capabilities=RIGHTS))
     )
     assert fields is not None
@@ -59,7 +59,7 @@ def test_a_mew_welcome_has_names_objects_and_streams() -> None:
     you = payloads.member("bob-2", name="bob", capabilities=RIGHTS[:1])
     others = [payloads.member("alice", capabilities=RIGHTS[1:2])]
     welcome = payloads.welcome(you, others, [{"stream_id": "stream-1"}])
-    assert said("mew", "system/welcome", welcome, to=["bob-2"]) == {
+    assert encoded("mew", "system/welcome", welcome, to=["bob-2"]) == {
         "protocol": "mew/v0.4",
         "id": "g1",
         "ts": TS,
@@ -89,7 +89,7 @@ def test_a_legacy_welcome_has_ids_and_strings_only(
     you = payloads.member("bob-2", name="bob", capabilities=RIGHTS[:1])
     others = [payloads.member("alice", capabilities=RIGHTS[1:2])]
     welcome = payloads.welcome(you, others, [{"stream_id": "stream-1"}])
-    assert said(dialect, "system/welcome", welcome, to=["bob-2"]) == {
+    assert encoded(dialect, "system/welcome", welcome, to=["bob-2"]) == {
         "protocol": "mcpx/v0.1",
         "id": "g1",
         "ts": TS,
@@ -108,11 +108,11 @@ def test_a_legacy_welcome_has_ids_and_strings_only(
 def test_invitations_are_news_for_mew_alone() -> None:
     """D-23."""
     invited = payloads.presence("invited", payloads.member("carol"), invited_by="alice")
-    assert said("mew", "system/presence", invited) is not None
-    assert said("mcpx", "system/presence", invited) is None
-    assert said("m3p", "system/presence", invited) is None
+    assert encoded("mew", "system/presence", invited) is not None
+    assert encoded("mcpx", "system/presence", invited) is None
+    assert encoded("m3p", "system/presence", invited) is None
     left = payloads.presence("leave", payloads.member("carol", name="Carol"), reason="kicked")
-    fields = said("mcpx", "system/presence", left)
+    fields = encoded("mcpx", "system/presence", left)
     assert fields is not None
     assert fields["payload"] == {"event": "leave", "participant": {"id": "carol"}, "reason": "kicked"}
 
@@ -128,7 +128,7 @@ def test_an_error_points_at_its_cause_the_way_the_dialect_does(
 ) -> None:
     refusal = CapabilityViolation("no", reason="reserved_kind")
     payload = payloads.error(refusal, attempted_kind="mcp/request:tools/call", capabilities=RIGHTS[:1])
-    fields = said(dialect, "system/error", payload, to=["bob"], correlation_id=["e1"])
+    fields = encoded(dialect, "system/error", payload, to=["bob"], correlation_id=["e1"])
     assert fields is not None
     assert fields["correlation_id"] == correlation
     assert fields["payload"] == {
@@ -152,14 +152,14 @@ def test_an_error_points_at_its_cause_the_way_the_dialect_does(
 @pytest.mark.requirement("MEW-3.7-7")
 def test_the_gateway_signs_as_each_dialect_expects(dialect: DialectName, kind: str, sender: str) -> None:
     """D-03."""
-    fields = said(dialect, kind, {"stream_id": "stream-1"}, correlation_id=["q1"])
+    fields = encoded(dialect, kind, {"stream_id": "stream-1"}, correlation_id=["q1"])
     assert fields is not None
     assert fields["from"] == sender
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_what_is_empty_is_left_out(dialect: DialectName) -> None:
-    fields = said(dialect, "system/presence", payloads.presence("join", payloads.member("a")))
+    fields = encoded(dialect, "system/presence", payloads.presence("join", payloads.member("a")))
     assert fields is not None
     assert "to" not in fields
     assert "correlation_id" not in fields

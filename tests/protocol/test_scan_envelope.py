@@ -14,7 +14,7 @@ from moot.protocol._scan_envelope import MAX_NAME_BYTES, MAX_NAMES, scan
 from moot.protocol.dialects.mew import MEW
 from moot.protocol.operation import Json
 from tests.protocol.corpus import REFUSALS, TS, Refusal
-from tests.protocol.scan_envelope_soak import SEEDS, check_case, in_payload, outcomes, said, with_payload
+from tests.protocol.scan_envelope_soak import SEEDS, check_case, encoded, in_payload, outcomes, with_payload
 from tests.rows import for_each_row
 
 SOME = settings(max_examples=200, derandomize=True, deadline=None)
@@ -24,9 +24,9 @@ LEVELS = 24
 KEYS = 24
 DIGITS = 15
 
-CHAT = said()
+CHAT = encoded()
 # Every character of it counts: no spaces, no free text.
-TIGHT = said(payload={"a": [1, {"b": None}]}, to=["bob"], correlation_id=["e0"])
+TIGHT = encoded(payload={"a": [1, {"b": None}]}, to=["bob"], correlation_id=["e0"])
 
 
 def swapped(old: bytes, new: bytes, *, within: bytes = CHAT) -> bytes:
@@ -68,25 +68,25 @@ ORDINARY: dict[str, bytes] = {
     "as deep as may be": with_payload(b'{"a":' + b"[" * (LEVELS - 1) + b"]" * (LEVELS - 1) + b"}"),
     "as wide as may be": with_payload(keys(KEYS)),
     "a long list": in_payload(json.dumps(list(range(1000))).encode()),
-    "to nobody": said(to=[]),
-    "to somebody": said(to=["bob"]),
-    "to many": said(to=["bob"] * MAX_NAMES),
-    "to a long name": said(to=["b" * MAX_NAME_BYTES]),
-    "to a foreign name": said(to=["jürgen"]),
-    "correlated": said(correlation_id=["e0", "e-1"]),
+    "to nobody": encoded(to=[]),
+    "to somebody": encoded(to=["bob"]),
+    "to many": encoded(to=["bob"] * MAX_NAMES),
+    "to a long name": encoded(to=["b" * MAX_NAME_BYTES]),
+    "to a foreign name": encoded(to=["jürgen"]),
+    "correlated": encoded(correlation_id=["e0", "e-1"]),
     "both lists, spaced": json.dumps(
         {**json.loads(CHAT), "to": ["a", "b"], "correlation_id": ["c"]}
     ).encode(),
-    "an id of all that is printable": said(
+    "an id of all that is printable": encoded(
         id="".join(map(chr, range(0x20, 0x7F))).translate({34: 33, 92: 33})
     ),
-    "a foreign sender": said(from_="jürgen"),
-    "a vendor's kind": said(kind="acme/v1.2/run"),
-    "ts in milliseconds": said(ts="2026-01-31T12:00:00.123Z"),
-    "ts in nanoseconds": said(ts="2026-01-31T12:00:00.123456789Z"),
-    "ts as exact as may be": said(ts="2026-01-31T12:00:00." + "1" * DIGITS + "+00:00"),
-    "ts with UTC as a zone": said(ts="2026-01-31T12:00:00+00:00"),
-    "ts from isoformat": said(ts="2026-01-31T12:00:00.123456+00:00"),
+    "a foreign sender": encoded(from_="jürgen"),
+    "a vendor's kind": encoded(kind="acme/v1.2/run"),
+    "ts in milliseconds": encoded(ts="2026-01-31T12:00:00.123Z"),
+    "ts in nanoseconds": encoded(ts="2026-01-31T12:00:00.123456789Z"),
+    "ts as exact as may be": encoded(ts="2026-01-31T12:00:00." + "1" * DIGITS + "+00:00"),
+    "ts with UTC as a zone": encoded(ts="2026-01-31T12:00:00+00:00"),
+    "ts from isoformat": encoded(ts="2026-01-31T12:00:00.123456+00:00"),
 }
 
 NOT_ORDINARY: dict[str, bytes] = {
@@ -164,12 +164,12 @@ NOT_ORDINARY: dict[str, bytes] = {
     "a wide space": swapped(b'"id":', '"id":\u00a0'.encode()),
     "nothing": b"",
     "an empty object": b"{}",
-    "an older protocol": said(protocol="mew/v0.3"),
-    "another protocol": said(protocol="mcpx/v0.1"),
-    "a longer protocol": said(protocol="mew/v0.40"),
-    "no protocol": said(protocol=""),
-    "an unknown member": said(x_vendor=1),
-    "a context": said(context="a/b"),
+    "an older protocol": encoded(protocol="mew/v0.3"),
+    "another protocol": encoded(protocol="mcpx/v0.1"),
+    "a longer protocol": encoded(protocol="mew/v0.40"),
+    "no protocol": encoded(protocol=""),
+    "an unknown member": encoded(x_vendor=1),
+    "a context": encoded(context="a/b"),
     "an empty name of a member": CHAT[:-1] + b',"":1}',
     "a member in capitals": swapped(b'"kind"', b'"Kind"'),
     "too many levels": with_payload(b'{"a":' + b"[" * LEVELS + b"]" * LEVELS + b"}"),
@@ -177,46 +177,46 @@ NOT_ORDINARY: dict[str, bytes] = {
     "levels without end": with_payload(b'{"a":' * 100_000),
     "lists without end": in_payload(b"[" * 100_000),
     "too many keys": with_payload(keys(KEYS + 1)),
-    "an id of nothing": said(id=""),
-    "an id outside of ASCII": said(id="é"),
-    "an id with a delete": said(id="a\x7f"),
-    "an id with an escape": said(id='"'),
-    "a sender of nothing": said(from_=""),
-    "a sender with an escape": said(from_="a\\b"),
-    "a kind of nothing": said(kind=""),
-    "a kind with an escape": said(kind="cha\t"),
-    "too many names": said(to=["bob"] * (MAX_NAMES + 1)),
-    "too many correlations": said(correlation_id=["e0"] * (MAX_NAMES + 1)),
-    "a name of nothing": said(to=["bob", ""]),
-    "a name too long": said(to=["b" * (MAX_NAME_BYTES + 1)]),
-    "a foreign name of too many bytes": said(to=["é" * (MAX_NAME_BYTES // 2 + 1)]),
-    "a name with an escape": said(correlation_id=["a\\"]),
-    "a list among names": said(to=[["bob"]]),
-    "a number among names": said(to=["bob", 1]),
-    "one name without its list": said(correlation_id="e0"),
-    "to null": said(to=None),
-    "a date": said(ts="2026-01-31"),
-    "ts of nothing": said(ts=""),
-    "ts without a zone": said(ts="2026-01-31T12:00:00"),
-    "ts with a small z": said(ts="2026-01-31T12:00:00z"),
-    "ts with an empty fraction": said(ts="2026-01-31T12:00:00.Z"),
-    "ts too exact": said(ts="2026-01-31T12:00:00." + "1" * (DIGITS + 1) + "Z"),
-    "ts with a comma": said(ts="2026-01-31T12:00:00,5Z"),
-    "ts in another zone": said(ts="2026-01-31T12:00:00+01:00"),
-    "ts west of nowhere": said(ts="2026-01-31T12:00:00-00:00"),
-    "ts with half a zone": said(ts="2026-01-31T12:00:00+00"),
-    "ts with two zones": said(ts="2026-01-31T12:00:00Z+00:00"),
-    "ts with more behind it": said(ts=TS + " "),
+    "an id of nothing": encoded(id=""),
+    "an id outside of ASCII": encoded(id="é"),
+    "an id with a delete": encoded(id="a\x7f"),
+    "an id with an escape": encoded(id='"'),
+    "a sender of nothing": encoded(from_=""),
+    "a sender with an escape": encoded(from_="a\\b"),
+    "a kind of nothing": encoded(kind=""),
+    "a kind with an escape": encoded(kind="cha\t"),
+    "too many names": encoded(to=["bob"] * (MAX_NAMES + 1)),
+    "too many correlations": encoded(correlation_id=["e0"] * (MAX_NAMES + 1)),
+    "a name of nothing": encoded(to=["bob", ""]),
+    "a name too long": encoded(to=["b" * (MAX_NAME_BYTES + 1)]),
+    "a foreign name of too many bytes": encoded(to=["é" * (MAX_NAME_BYTES // 2 + 1)]),
+    "a name with an escape": encoded(correlation_id=["a\\"]),
+    "a list among names": encoded(to=[["bob"]]),
+    "a number among names": encoded(to=["bob", 1]),
+    "one name without its list": encoded(correlation_id="e0"),
+    "to null": encoded(to=None),
+    "a date": encoded(ts="2026-01-31"),
+    "ts of nothing": encoded(ts=""),
+    "ts without a zone": encoded(ts="2026-01-31T12:00:00"),
+    "ts with a small z": encoded(ts="2026-01-31T12:00:00z"),
+    "ts with an empty fraction": encoded(ts="2026-01-31T12:00:00.Z"),
+    "ts too exact": encoded(ts="2026-01-31T12:00:00." + "1" * (DIGITS + 1) + "Z"),
+    "ts with a comma": encoded(ts="2026-01-31T12:00:00,5Z"),
+    "ts in another zone": encoded(ts="2026-01-31T12:00:00+01:00"),
+    "ts west of nowhere": encoded(ts="2026-01-31T12:00:00-00:00"),
+    "ts with half a zone": encoded(ts="2026-01-31T12:00:00+00"),
+    "ts with two zones": encoded(ts="2026-01-31T12:00:00Z+00:00"),
+    "ts with more behind it": encoded(ts=TS + " "),
     "a payload of null": with_payload(b"null"),
     "a payload of a list": with_payload(b"[]"),
     "a payload of a string": with_payload(b'"{}"'),
 }
 for _member in ("protocol", "id", "ts", "from_", "kind", "payload"):
     _name = _member.removesuffix("_")
-    NOT_ORDINARY[f"{_name} missing"] = said(**{_member: ...})
-    NOT_ORDINARY[f"{_name} null"] = said(**{_member: None})
-    NOT_ORDINARY[f"{_name} a number"] = said(**{_member: 1})
-    NOT_ORDINARY[f"{_name} a list"] = said(**{_member: ["a"]})
+    NOT_ORDINARY[f"{_name} missing"] = encoded(**{_member: ...})
+    NOT_ORDINARY[f"{_name} null"] = encoded(**{_member: None})
+    NOT_ORDINARY[f"{_name} a number"] = encoded(**{_member: 1})
+    NOT_ORDINARY[f"{_name} a list"] = encoded(**{_member: ["a"]})
 for _name, _value in json.loads(TIGHT).items():
     _again = f'"{_name}":{json.dumps(_value)}'.encode()
     NOT_ORDINARY[f"{_name} twice"] = TIGHT[:-1] + b"," + _again + b"}"
@@ -249,7 +249,10 @@ def test_what_the_decoder_refuses_is_not_ordinary_or_left_to_the_caller(refusal:
 
 def test_members_are_found_wherever_they_stand() -> None:
     payload = {"id": "x", "ts": "x", "from": "x", "kind": "x", "payload": {"id": "x"}}
-    for raw in (said(payload=payload), said(protocol=..., payload=payload)[:-1] + b',"protocol":"mew/v0.4"}'):
+    for raw in (
+        encoded(payload=payload),
+        encoded(protocol=..., payload=payload)[:-1] + b',"protocol":"mew/v0.4"}',
+    ):
         assert scan(raw) == ("e1", TS, "alice", "chat")
 
 
@@ -276,14 +279,14 @@ def test_a_line_feed_is_ordinary_nowhere() -> None:
 def test_a_second_that_does_not_exist_is_left_to_the_caller() -> None:
     """It looks at 19 characters as a whole, and has seen the decoder accept them."""
     for ts in ("2026-02-30T12:00:00Z", "2026-01-31 25:00:00Z", "x" * 19 + "Z", "é" * 9 + "-.5Z"):
-        assert check_case(said(ts=ts)) == "left to the caller"
+        assert check_case(encoded(ts=ts)) == "left to the caller"
 
 
 def test_a_kind_a_sender_and_a_length_are_left_to_the_caller() -> None:
-    for raw in (said(kind="mcp/request:tools/call"), said(kind="k" * 257), said(kind="a\x7f")):
+    for raw in (encoded(kind="mcp/request:tools/call"), encoded(kind="k" * 257), encoded(kind="a\x7f")):
         assert check_case(raw) == "left to the caller"
-    assert check_case(said(from_="a" * 257)) == "left to the caller"
-    assert check_case(said(id="i" * 257)) == "left to the caller"
+    assert check_case(encoded(from_="a" * 257)) == "left to the caller"
+    assert check_case(encoded(id="i" * 257)) == "left to the caller"
 
 
 def test_twenty_thousand_mishaps_make_nothing_ordinary_that_is_not() -> None:

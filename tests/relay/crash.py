@@ -63,9 +63,9 @@ async def crash_once(folder: Path, acknowledged: dict[str, bytes], kill_after: i
             try:
                 async with bounded():
                     while True:
-                        said = await socket.recv(decode=False)
-                        assert b",true," in said, said
-                        id = said[7:71].decode()
+                        answer = await socket.recv(decode=False)
+                        assert b",true," in answer, answer
+                        id = answer[7:71].decode()
                         acknowledged[id] = sent[id]
                         count += 1
                         if count == kill_after:

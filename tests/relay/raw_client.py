@@ -45,15 +45,15 @@ class RawRelayClient:
 
     async def hear(self) -> list[Any]:
         async with bounded():
-            said = await self.socket.recv(decode=False)
-        received: list[Any] = orjson.loads(said)
+            answer = await self.socket.recv(decode=False)
+        received: list[Any] = orjson.loads(answer)
         return received
 
     async def hear_raw(self) -> bytes:
         async with bounded():
-            said = await self.socket.recv(decode=False)
-        assert isinstance(said, bytes)
-        return said
+            answer = await self.socket.recv(decode=False)
+        assert isinstance(answer, bytes)
+        return answer
 
     async def publish(self, raw: bytes) -> list[Any]:
         """The OK for an event, on a connection without subscriptions."""
@@ -71,9 +71,9 @@ class RawRelayClient:
         await self.say("REQ", name, *filters)
         head = b'["EVENT",' + orjson.dumps(name) + b","
         found: list[bytes] = []
-        while (said := await self.hear_raw()).startswith(head):
-            found.append(said[len(head) : -1])
-        assert orjson.loads(said) == ["EOSE", name]
+        while (answer := await self.hear_raw()).startswith(head):
+            found.append(answer[len(head) : -1])
+        assert orjson.loads(answer) == ["EOSE", name]
         return found
 
     async def closed(self) -> tuple[int, str]:
@@ -85,10 +85,10 @@ class RawRelayClient:
 @asynccontextmanager
 async def raw_client(url: str, **options: Any) -> AsyncIterator[RawRelayClient]:
     async with connect(url, max_size=None, close_timeout=1, **options) as socket:
-        talk = RawRelayClient(socket, url)
-        word, talk.challenge = await talk.hear()
+        client = RawRelayClient(socket, url)
+        word, client.challenge = await client.hear()
         assert word == "AUTH"
-        yield talk
+        yield client
 
 
 @asynccontextmanager

@@ -29,7 +29,7 @@ async def fill(folder: Path, *events: Signed) -> None:
     await store.close()
 
 
-def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
+def output_of(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
     assert main(["xp", "store", *words]) == code
     captured = capsys.readouterr()
     return captured.out if code == 0 else captured.err
@@ -74,12 +74,12 @@ async def test_the_store_can_be_looked_into(tmp_path: Path, capsys: pytest.Captu
     await fill(tmp_path, first, second, news)
     data = str(tmp_path)
 
-    headings, *listed = said(capsys, "list", data).splitlines()
+    headings, *listed = output_of(capsys, "list", data).splitlines()
     assert headings.split() == ["TIME", "ID", "KIND", "FROM", "TO", "CONVERSATION", "BYTES"]
     assert [line.split()[1] for line in listed] == [one.event.id[:12] for one in (first, second, news)]
     assert "everyone" in listed[2]
-    assert len(said(capsys, "list", data, "-n", "1").splitlines()) == 2
-    raw = [orjson.loads(line) for line in said(capsys, "list", data, "--json").splitlines()]
+    assert len(output_of(capsys, "list", data, "-n", "1").splitlines()) == 2
+    raw = [orjson.loads(line) for line in output_of(capsys, "list", data, "--json").splitlines()]
     assert raw == [orjson.loads(one.raw) for one in (first, second, news)]
 
     questions: list[tuple[list[str], list[Signed]]] = [
@@ -95,25 +95,25 @@ async def test_the_store_can_be_looked_into(tmp_path: Path, capsys: pytest.Captu
         (["-n", "1"], [news]),
     ]
     for question, wanted in questions:
-        found = [line.split()[1] for line in said(capsys, "search", data, *question).splitlines()[1:]]
+        found = [line.split()[1] for line in output_of(capsys, "search", data, *question).splitlines()[1:]]
         assert found == [one.event.id[:12] for one in wanted], question
 
-    shown = said(capsys, "show", data, first.event.id[:10])
+    shown = output_of(capsys, "show", data, first.event.id[:10])
     assert "(sealed, " in shown
     assert 'outcome = "accepted \\u001b[31m"' in shown
     assert secret not in shown
     assert first.event.payload not in shown
-    assert "Carol" in said(capsys, "show", data, news.event.id)
-    assert orjson.loads(said(capsys, "show", data, news.event.id, "--json")) == orjson.loads(news.raw)
+    assert "Carol" in output_of(capsys, "show", data, news.event.id)
+    assert orjson.loads(output_of(capsys, "show", data, news.event.id, "--json")) == orjson.loads(news.raw)
 
-    figures = orjson.loads(said(capsys, "stats", data, "--json"))
+    figures = orjson.loads(output_of(capsys, "stats", data, "--json"))
     assert (figures["events"], figures["senders"], figures["recipients"]) == (3, 2, 2)
-    assert "3 events" in said(capsys, "stats", data)
+    assert "3 events" in output_of(capsys, "stats", data)
 
     target = tmp_path / "out.jsonl"
-    assert "1 events in" in said(capsys, "export", data, "--public", str(target))
+    assert "1 events in" in output_of(capsys, "export", data, "--public", str(target))
     assert target.read_bytes() == news.raw + b"\n"
-    assert "exists" in said(capsys, "export", data, str(target), code=2)
+    assert "exists" in output_of(capsys, "export", data, str(target), code=2)
 
 
 async def test_what_is_over_is_pruned_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,21 +123,21 @@ async def test_what_is_over_is_pruned_by_hand(tmp_path: Path, capsys: pytest.Cap
         tmp_path, living, publish(ALICE, ANNOUNCE, {}, now=now - 5_000, ttl=60), call(now=now - 5_000, ttl=9)
     )
     data = str(tmp_path)
-    assert said(capsys, "prune", data, "--dry-run") == "2 events would be removed\n"
-    assert said(capsys, "prune", data) == "2 events removed\n"
-    assert said(capsys, "list", data).splitlines()[1].split()[1] == living.event.id[:12]
+    assert output_of(capsys, "prune", data, "--dry-run") == "2 events would be removed\n"
+    assert output_of(capsys, "prune", data) == "2 events removed\n"
+    assert output_of(capsys, "list", data).splitlines()[1].split()[1] == living.event.id[:12]
 
 
 async def test_mistakes_get_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = str(tmp_path)
-    assert "no events in" in said(capsys, "list", data, code=2)
+    assert "no events in" in output_of(capsys, "list", data, code=2)
     await fill(tmp_path, decode(signed_by(ALICE, event().covered | {"correlation_id": "\x1b[2J"})))
-    assert "\x1b" not in said(capsys, "list", data)
-    assert "\x1b" not in said(capsys, "list", data, "--json")
-    assert "no event" in said(capsys, "show", data, "zz", code=2)
-    assert "64 hexadecimal" in said(capsys, "search", data, "--id", "abc", code=2)
+    assert "\x1b" not in output_of(capsys, "list", data)
+    assert "\x1b" not in output_of(capsys, "list", data, "--json")
+    assert "no event" in output_of(capsys, "show", data, "zz", code=2)
+    assert "64 hexadecimal" in output_of(capsys, "search", data, "--id", "abc", code=2)
     store = EventStore.open(tmp_path)
     try:
-        assert "another process" in said(capsys, "prune", data, code=1)
+        assert "another process" in output_of(capsys, "prune", data, code=1)
     finally:
         await store.close()

@@ -46,24 +46,24 @@ def population(draw: Random) -> list[Signed]:
 
 def some_filter(draw: Random, events: list[Signed]) -> EventFilter:
     people = [ALICE.key.text, BOB.key.text, CAROL.key.text]
-    wish: dict[str, Any] = {}
+    request: dict[str, Any] = {}
     if draw.random() < 0.5:
-        wish["recipients"] = draw.sample(people, draw.randint(1, 3))
+        request["recipients"] = draw.sample(people, draw.randint(1, 3))
     if draw.random() < 0.4:
-        wish["senders"] = draw.sample(people, draw.randint(1, 2))
+        request["senders"] = draw.sample(people, draw.randint(1, 2))
     if draw.random() < 0.4:
-        wish["kinds"] = draw.sample(
+        request["kinds"] = draw.sample(
             ["com.acme.a", "com.acme.b", DELEGATE, GRANT, ANNOUNCE], draw.randint(1, 3)
         )
     if draw.random() < 0.2:
-        wish["ids"] = [one.event.id for one in draw.sample(events, 5)]
+        request["ids"] = [one.event.id for one in draw.sample(events, 5)]
     if draw.random() < 0.2:
-        wish["correlation_ids"] = ["c-1"]
+        request["correlation_ids"] = ["c-1"]
     if draw.random() < 0.3:
-        wish["since"] = NOW + draw.randrange(20)
+        request["since"] = NOW + draw.randrange(20)
     if draw.random() < 0.3:
-        wish["until"] = NOW + draw.randrange(20)
-    found = msgspec.convert(wish, EventFilter)
+        request["until"] = NOW + draw.randrange(20)
+    found = msgspec.convert(request, EventFilter)
     assert found.find_problem(LIMITS.max_filter_values) is None
     return found
 
@@ -76,19 +76,19 @@ async def test_store_match_and_index_agree_on_every_filter(tmp_path: Path) -> No
         assert await store.put(one, now=NOW) == "stored"
     index: FilterIndex[int] = FilterIndex()
     filters = [some_filter(draw, events) for _ in range(300)]
-    for number, wish in enumerate(filters):
-        index.add(number, [wish])
+    for number, request in enumerate(filters):
+        index.add(number, [request])
     answers = 0
-    for number, wish in enumerate(filters):
-        told = {event.raw async for event in store.find(wish.to_query(NOW))}
-        assert told == {one.raw for one in events if wish.matches(one.event)}, wish
+    for number, request in enumerate(filters):
+        answer = {event.raw async for event in store.find(request.to_query(NOW))}
+        assert answer == {one.raw for one in events if request.matches(one.event)}, request
         for one in events:
-            if wish.matches(one.event):
+            if request.matches(one.event):
                 answers += 1
                 assert number in index.candidates(one.event)
     assert answers > 500
-    for number, wish in enumerate(filters):
-        index.remove(number, [wish])
+    for number, request in enumerate(filters):
+        index.remove(number, [request])
     assert not any(list(index.candidates(one.event)) for one in events)
     await store.close()
 

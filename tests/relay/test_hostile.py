@@ -76,9 +76,9 @@ async def test_times_that_are_over_or_make_no_sense_are_refused(tmp_path: Path) 
             "too long": {"timestamp": now, "expires_at": now + 86_401},
             "backwards": {"timestamp": now, "expires_at": now},
         }.items():
-            said = await eve.publish(signed_by(ALICE, covered | times))
-            assert said[2] is False, name
-            assert said[3].startswith("invalid:"), name
+            answer = await eve.publish(signed_by(ALICE, covered | times))
+            assert answer[2] is False, name
+            assert answer[3].startswith("invalid:"), name
         assert relay.store.stats().events == 0
 
 
@@ -88,8 +88,8 @@ async def test_events_for_a_key_go_to_nobody_who_has_not_proven_it(tmp_path: Pat
         await eve.say("REQ", "a", BOBS)
         assert (await eve.hear())[:2] == ["CLOSED", "a"]
         await eve.prove(EVE)
-        for wish in (BOBS, {"recipients": [EVE.key.text, BOB.key.text]}):
-            await eve.say("REQ", "b", wish)
+        for request in (BOBS, {"recipients": [EVE.key.text, BOB.key.text]}):
+            await eve.say("REQ", "b", request)
             assert (await eve.hear()) == [
                 "CLOSED",
                 "b",
@@ -118,8 +118,8 @@ async def test_a_proof_counts_for_its_key_relay_and_connection_only(tmp_path: Pa
             "nothing": b"null",
         }.items():
             await eve.say_raw(f'["AUTH",{proof.decode()}]')
-            said = await eve.hear()
-            assert said[:3] == ["OK", "auth", False], name
+            answer = await eve.hear()
+            assert answer[:3] == ["OK", "auth", False], name
         await eve.say("REQ", "b", BOBS)
         assert (await eve.hear())[2].startswith("auth-required:")
         # The same proof is good where it belongs; also by another name of this relay.
@@ -155,9 +155,9 @@ async def test_a_proof_counts_for_its_key_relay_and_connection_only(tmp_path: Pa
 async def test_what_is_no_message_gets_words_and_the_connection_goes_on(tmp_path: Path, text: str) -> None:
     async with relay_in(tmp_path) as relay, raw_client(relay.url) as eve:
         await eve.say_raw(text)
-        said = await eve.hear()
-        assert said[0] in ("NOTICE", "OK")
-        assert "invalid:" in said[-1]
+        answer = await eve.hear()
+        assert answer[0] in ("NOTICE", "OK")
+        assert "invalid:" in answer[-1]
         assert await eve.stored("fine", {}) == []
 
 
@@ -220,27 +220,27 @@ async def test_whoever_only_makes_faults_is_sent_away(tmp_path: Path) -> None:
         assert (code, reason) == (1008, "too many faults: limits.faults_per_second is 1")
 
 
-async def drained(talk: RawRelayClient) -> tuple[int, str]:
+async def drained(client: RawRelayClient) -> tuple[int, str]:
     """Read on until the other side has closed."""
     try:
         while True:
-            await talk.hear()
+            await client.hear()
     except ConnectionClosed:
-        return await talk.closed()
+        return await client.closed()
 
 
 async def test_floods_are_slowed_by_connection_and_by_key(tmp_path: Path) -> None:
     slow = RelayLimits(events_per_second=1, max_burst_events=3)
     async with relay_in(tmp_path / "a", limits=slow) as relay, raw_client(relay.url) as eve:
-        said = [await eve.publish(event(EVE).raw) for _ in range(5)]
-        assert [one[2] for one in said] == [True, True, True, False, False]
-        assert said[4][3].startswith("rate-limited: limits.events_per_second is 1")
+        answer = [await eve.publish(event(EVE).raw) for _ in range(5)]
+        assert [one[2] for one in answer] == [True, True, True, False, False]
+        assert answer[4][3].startswith("rate-limited: limits.events_per_second is 1")
     slow = RelayLimits(sender_events_per_second=1, max_sender_burst_events=3)
     async with relay_in(tmp_path / "b", limits=slow) as relay:  # noqa: SIM117
         async with raw_client(relay.url) as one, raw_client(relay.url) as two:
-            said = [await talk.publish(event(EVE).raw) for talk in (one, two, one, two)]
-            assert [each[2] for each in said] == [True, True, True, False]
-            assert said[3][3].startswith("rate-limited: limits.sender_events_per_second is 1")
+            answer = [await talk.publish(event(EVE).raw) for talk in (one, two, one, two)]
+            assert [each[2] for each in answer] == [True, True, True, False]
+            assert answer[3][3].startswith("rate-limited: limits.sender_events_per_second is 1")
             # A forger uses up nobody else's rate.
             for _ in range(5):
                 await one.publish(changed(event(ALICE).raw, kind="com.acme.forged"))
@@ -249,14 +249,14 @@ async def test_floods_are_slowed_by_connection_and_by_key(tmp_path: Path) -> Non
 
 async def test_a_store_that_is_full_refuses_and_forgets_nothing(tmp_path: Path) -> None:
     async with relay_in(tmp_path, store=StoreLimits(max_events=4, max_events_per_sender=3)) as relay:  # noqa: SIM117
-        async with raw_client(relay.url) as talk:
+        async with raw_client(relay.url) as client:
             mine = [event(EVE) for _ in range(4)]
-            assert [(await talk.publish(one.raw))[2] for one in mine] == [True, True, True, False]
-            assert (await talk.publish(event(ALICE).raw))[2] is True
-            assert (await talk.publish(event(CAROL).raw))[3].startswith("full:")
+            assert [(await client.publish(one.raw))[2] for one in mine] == [True, True, True, False]
+            assert (await client.publish(event(ALICE).raw))[2] is True
+            assert (await client.publish(event(CAROL).raw))[3].startswith("full:")
             # A duplicate and a newer announce take no room of their own.
-            await talk.prove(BOB)
-            assert len(await talk.stored("all", BOBS)) == 4
+            await client.prove(BOB)
+            assert len(await client.stored("all", BOBS)) == 4
             assert relay.store.stats().events == 4
 
 

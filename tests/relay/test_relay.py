@@ -83,11 +83,11 @@ async def test_events_that_come_while_the_stored_ones_are_told_are_heard_once(tm
             received: list[str] = []
             ends = 0
             while len(received) < 100:
-                said = await bob.hear()
-                if said[0] == "EOSE":
+                answer = await bob.hear()
+                if answer[0] == "EOSE":
                     ends += 1
                 else:
-                    received.append(said[2]["id"])
+                    received.append(answer[2]["id"])
             assert sorted(received) == sorted(one.event.id for one in early + late)
             assert ends == 1
             # Nothing follows: the next event is the next that is heard.
@@ -101,8 +101,8 @@ async def test_everybody_hears_public_events_and_nobody_directed_ones_of_others(
         await alice.publish(event().raw)
         news = announce(capabilities=[])
         await alice.publish(news.raw)
-        for number, wish in enumerate(({}, {"senders": [ALICE.key.text]}, {"kinds": [news.event.kind]})):
-            assert await eve.stored(f"s{number}", wish) == [news.raw]
+        for number, request in enumerate(({}, {"senders": [ALICE.key.text]}, {"kinds": [news.event.kind]})):
+            assert await eve.stored(f"s{number}", request) == [news.raw]
             await eve.say("CLOSE", f"s{number}")
         assert await eve.stored("ids", {"ids": [event().event.id, news.event.id]}) == [news.raw]
         await eve.say("CLOSE", "ids")
@@ -115,13 +115,13 @@ async def test_everybody_hears_public_events_and_nobody_directed_ones_of_others(
 
 async def test_only_the_newest_announce_of_a_sender_is_kept(tmp_path: Path) -> None:
     now = time.time()
-    async with relay_in(tmp_path) as relay, raw_client(relay.url) as talk:
+    async with relay_in(tmp_path) as relay, raw_client(relay.url) as client:
         older, newer, other = announce(now=now - 9), announce(now=now - 3), announce(CAROL, now=now - 6)
-        assert (await talk.publish(older.raw))[2:] == [True, ""]
-        assert (await talk.publish(other.raw))[2:] == [True, ""]
-        assert (await talk.publish(newer.raw))[2:] == [True, ""]
-        assert (await talk.publish(older.raw))[2] is True
-        assert await talk.stored("now", {}) == [other.raw, newer.raw]
+        assert (await client.publish(older.raw))[2:] == [True, ""]
+        assert (await client.publish(other.raw))[2:] == [True, ""]
+        assert (await client.publish(newer.raw))[2:] == [True, ""]
+        assert (await client.publish(older.raw))[2] is True
+        assert await client.stored("now", {}) == [other.raw, newer.raw]
 
 
 async def test_an_event_that_is_there_already_is_a_duplicate_and_is_told_once(tmp_path: Path) -> None:
@@ -175,9 +175,9 @@ async def test_whoever_runs_a_relay_can_watch_new_events_and_ask_how_it_is(tmp_p
         )
         assert (status, orjson.loads(body)["events"], orjson.loads(body)["connections"]) == (200, 1, 1)
         base = relay.url.replace("ws", "http")
-        for probe, said in (("/livez", "ok"), ("/readyz", "ready")):
+        for probe, answer in (("/livez", "ok"), ("/readyz", "ready")):
             status, body = await fetch(base + probe, headers={}, timeout_seconds=HANG_SECONDS, max_bytes=999)
-            assert (status, orjson.loads(body)) == (200, {"status": said})
+            assert (status, orjson.loads(body)) == (200, {"status": answer})
         relay._is_stopping = True
         status, body = await fetch(base + "/readyz", headers={}, timeout_seconds=HANG_SECONDS, max_bytes=999)
         assert (status, orjson.loads(body)["status"]) == (503, "stopping")

@@ -99,18 +99,18 @@ def nobody_does_what_no_capability_allows(model: ReferenceModel) -> None:
     step = model.last
     if step is None or step.envelope is None or not step.accepted:
         return
-    said = step.envelope
-    asked = [model.space.state.window.get(id) for id in said.correlation_id]
+    answer = step.envelope
+    asked = [model.space.state.window.get(id) for id in answer.correlation_id]
     operations = [record.operation for record in asked if record and record.kind == "mcp/request"] or [None]
     allowed = all(
         any(
-            right.matches(said.kind, said.payload, step.to, asked=operation, claim=said.claim)
+            right.matches(answer.kind, answer.payload, step.to, asked=operation, claim=answer.claim)
             for right in rights
         )
         for operation in operations
         for rights in (step.rights, step.held)
     )
-    assert allowed or (said.kind in OWED and said.correlation_id), f"{said.kind} without a right to it"
+    assert allowed or (answer.kind in OWED and answer.correlation_id), f"{answer.kind} without a right to it"
 
 
 def a_proposal_runs_once_and_as_it_was_reviewed(model: ReferenceModel) -> None:

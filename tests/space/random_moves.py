@@ -111,7 +111,7 @@ def _addressees(model: ReferenceModel, draw: Draw) -> list[str]:
     return [_somebody(model, draw) for _ in range(draw.one((0, 1, 1, 2)))]
 
 
-def _said(model: ReferenceModel, draw: Draw, kind: str) -> str:
+def _earlier_id(model: ReferenceModel, draw: Draw, kind: str) -> str:
     """The id of something of that kind that was said; sometimes of something else, or nothing."""
     state = model.space.state
     ids = [id for id, record in (state.window.pinned | state.window.recent).items() if record.kind == kind]
@@ -193,7 +193,7 @@ def request(model: ReferenceModel, draw: Draw) -> None:
 
 def respond(model: ReferenceModel, draw: Draw) -> None:
     if session := _session(model, draw):
-        about = [_said(model, draw, "mcp/request")]
+        about = [_earlier_id(model, draw, "mcp/request")]
         model.send(session, "mcp/response", {"result": {}}, to=_addressees(model, draw), about=about)
 
 
@@ -246,7 +246,7 @@ def decide(kind: str) -> Move:
 
     def move(model: ReferenceModel, draw: Draw) -> None:
         if session := _session(model, draw, "human", "agent", "scribe"):
-            model.send(session, kind, {"reason": "because"}, about=[_said(model, draw, "mcp/proposal")])
+            model.send(session, kind, {"reason": "because"}, about=[_earlier_id(model, draw, "mcp/proposal")])
 
     return move
 

@@ -228,8 +228,8 @@ class ReferenceModel:
         """Accepted or refused, from the effects alone; and a refusal answers nobody but the sender."""
         answers = [e.notice.payload for e in step.effects if isinstance(e, Reply)]
         codes = [payload["error"] for payload in answers if "error" in payload and "status" not in payload]
-        told = {"revoke_incomplete", "unsupported_by_recipient"}
-        refusals = [code for code in codes if code not in told]
+        answer = {"revoke_incomplete", "unsupported_by_recipient"}
+        refusals = [code for code in codes if code not in answer]
         step.refusal = refusals[0] if refusals else None
         step.accepted = not refusals
 
@@ -272,11 +272,11 @@ class ReferenceModel:
                     if listener.options.anonymous and listener.member in config.participants:
                         self._gone(listener.member)
                 # What an operator changed since stays, unless the configuration itself says something new.
-                said = {name: set(p.capabilities) for name, p in config.participants.items()}
-                for named, rights in said.items():
+                answer = {name: set(p.capabilities) for name, p in config.participants.items()}
+                for named, rights in answer.items():
                     if rights != self.configured.get(named):
                         self.static_capabilities[named] = set(rights)
-                self.configured = said
+                self.configured = answer
             case _:
                 pass
         here = self.space.state.roster.sessions

@@ -16,7 +16,7 @@ class SpaceDriver(PureDriver):
 
     def __init__(self, **settings: Json) -> None:
         super().__init__({"dialects": ["mew", "mcpx", "m3p"], **settings})
-        self.heard: dict[str, list[Any]] = {}
+        self.received: dict[str, list[Any]] = {}
         self._made = 0
 
     def enter(self, *names: str, **options: Json) -> None:
@@ -25,8 +25,8 @@ class SpaceDriver(PureDriver):
             assert self.comes(name, **options) is None
 
     def comes(self, session: str, **options: Json) -> str | None:
-        self.heard = self.join(session, options)
-        return next((m["refused"] for m in self.heard[session] if "refused" in m), None)
+        self.received = self.join(session, options)
+        return next((m["refused"] for m in self.received[session] if "refused" in m), None)
 
     def says(
         self,
@@ -48,29 +48,31 @@ class SpaceDriver(PureDriver):
             fields["to"] = list(to)
         if about:
             fields["correlation_id"] = about
-        self.heard = self.send(session, fields)
+        self.received = self.send(session, fields)
         return self.refusal(session)
 
     def says_raw(self, session: str, text: str) -> str | None:
-        self.heard = self.raw(session, text)
+        self.received = self.raw(session, text)
         return self.refusal(session)
 
     def writes(self, session: str, stream: str, data: str = "data") -> str | None:
-        self.heard = self.frame(session, f"#{stream}#{data}")
+        self.received = self.frame(session, f"#{stream}#{data}")
         return self.refusal(session)
 
     def refusal(self, session: str) -> str | None:
         """The error that this session was last told, if any."""
-        errors = [m for m in self.heard.get(session, []) if m.get("kind") in ("system/error", "system.error")]
+        errors = [
+            m for m in self.received.get(session, []) if m.get("kind") in ("system/error", "system.error")
+        ]
         return errors[-1]["payload"]["error"] if errors else None
 
     def kinds(self, session: str) -> list[str]:
         """What the last step brought this session."""
-        return [m.get("kind", "frame" if "frame" in m else "closed") for m in self.heard.get(session, [])]
+        return [m.get("kind", "frame" if "frame" in m else "closed") for m in self.received.get(session, [])]
 
     def opens_stream(self, session: str, **payload: Json) -> str:
         assert self.says(session, "stream/request", {"direction": "upload", **payload}) is None
-        opened = [m for m in self.heard[session] if m["kind"] in ("stream/open", "stream.open")]
+        opened = [m for m in self.received[session] if m["kind"] in ("stream/open", "stream.open")]
         return str(opened[0]["payload"]["stream_id"])
 
     def rights(self, name: str) -> list[Json]:

@@ -17,7 +17,7 @@ from moot.space.config import SessionId
 from .space_driver import CALL, SpaceDriver
 
 
-def room(**settings: Json) -> SpaceDriver:
+def space_driver(**settings: Json) -> SpaceDriver:
     driver = SpaceDriver(participants={"human": ["*"], "agent": ["chat"], "pal": ["*"]}, **settings)
     driver.enter("human", "agent", "pal")
     return driver
@@ -42,7 +42,7 @@ def largest_table(driver: SpaceDriver) -> int:
 
 def test_fifty_thousand_made_up_kinds_and_ids_leave_every_table_bounded() -> None:
     """D-09: a bounded window; who makes words up only empties their own memos."""
-    driver = room(limits={"messages_per_second": 0, "bytes_per_second": 0, "max_recent_ids": 2_000})
+    driver = space_driver(limits={"messages_per_second": 0, "bytes_per_second": 0, "max_recent_ids": 2_000})
     for number in range(50_000):
         text = f'{{"kind":"made/up-{number}","id":"id-{number}","payload":{{"k{number}":{number}}}}}'
         driver.space.receive(SessionId("pal"), MEW.decode(text.encode()), driver.now, driver.mint)
@@ -67,7 +67,7 @@ def test_opening_and_closing_for_ever_leaves_nothing_behind(steps: list[tuple[st
         "max_recent_ids": 500,
         "max_settled_proposals": 500,
     }
-    driver = room(limits=limits)
+    driver = space_driver(limits=limits)
     for number in range(3_000):
         driver.now += 0.001
         for session, kind, fields in steps:
@@ -78,7 +78,7 @@ def test_opening_and_closing_for_ever_leaves_nothing_behind(steps: list[tuple[st
 
 def test_guests_who_come_and_go_under_ever_new_names_are_forgotten() -> None:
     """D-17: nothing of a guest outlives its connection but what the window keeps of its words."""
-    driver = room(anonymous=["*"], limits={"max_recent_ids": 100, "max_settled_proposals": 100})
+    driver = space_driver(anonymous=["*"], limits={"max_recent_ids": 100, "max_settled_proposals": 100})
     driver.says("human", "mcp/proposal", CALL, id="open")
     driver.says("human", "mcp/proposal", CALL, id="over")
     driver.says("human", "mcp/withdraw", {}, about=["over"])
@@ -113,7 +113,7 @@ def test_nobody_can_be_granted_rights_without_number() -> None:
 @pytest.mark.parametrize("kind", ["capability/grant", "capability/revoke"])
 def test_a_list_of_rights_is_counted_before_it_is_read(kind: str) -> None:
     """Ladder step 13: reading ten thousand patterns takes seconds."""
-    driver = room()
+    driver = space_driver()
     many = [{"kind": f"/x{number}/"} for number in range(9_999)]
     payload = {"recipient": "agent", "capabilities": [*many, {"unreadable": True}]}
     assert driver.says("human", kind, payload) == "resource_limit"
@@ -123,7 +123,7 @@ def test_naming_many_proposals_costs_no_more_than_naming_one() -> None:
     """D-28: the body is read once, however many proposals it is compared with."""
     body = {"method": "tools/call", "params": {"numbers": list(range(20_000))}}
     limits = {"max_open_proposals": 200, "max_open_proposal_bytes": 1 << 30}
-    driver = room(limits=limits | {"messages_per_second": 0, "bytes_per_second": 0})
+    driver = space_driver(limits=limits | {"messages_per_second": 0, "bytes_per_second": 0})
     for number in range(200):
         assert driver.says("pal", "mcp/proposal", body, id=f"p{number}") is None
     before = process_time()

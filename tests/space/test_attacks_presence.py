@@ -19,7 +19,7 @@ from moot.space.space import Space
 from .space_driver import CALL, SpaceDriver
 
 
-def room(**settings: Json) -> SpaceDriver:
+def space_driver(**settings: Json) -> SpaceDriver:
     members = {"human": ["*"], "agent": ["chat", "stream/*", "participant/resume"], "pal": ["*"]}
     driver = SpaceDriver(participants=members, **settings)
     driver.enter("human", "agent", "pal")
@@ -42,7 +42,7 @@ def room(**settings: Json) -> SpaceDriver:
 )
 def test_a_paused_member_is_paused_on_every_connection(options: dict[str, Json], kind: str) -> None:
     """D-25: rights and pauses belong to the member, not to the socket; coming anew lifts nothing."""
-    driver = room()
+    driver = space_driver()
     driver.says("human", "participant/pause", {}, to=["agent"])
     driver.join("agent/2", {"as": "agent", **options})
     assert driver.says("agent/2", kind, {"direction": "upload", "text": "hi"}) == "participant_paused"
@@ -54,7 +54,7 @@ def test_a_paused_member_is_paused_on_every_connection(options: dict[str, Json],
 
 def test_nobody_lifts_their_own_pause_nor_shortens_anothers() -> None:
     """D-25: it ends at its timeout or by another member's resume; a second, short pause is neither."""
-    driver = room()
+    driver = space_driver()
     driver.says("human", "participant/pause", {}, to=["agent"])
     assert driver.says("agent", "participant/resume", {}, to=["agent"]) is None
     assert driver.says("pal", "participant/pause", {"timeout_seconds": 0.01}, to=["agent"]) is None
@@ -79,7 +79,7 @@ def test_an_order_to_the_gateway_is_not_an_order_to_everybody(kind: str) -> None
 
 def test_a_paused_member_writes_no_frames() -> None:
     """D-25: frames too."""
-    driver = room()
+    driver = space_driver()
     stream = driver.opens_stream("agent")
     driver.says("human", "participant/pause", {}, to=["agent"])
     assert driver.writes("agent", stream) == "participant_paused"
@@ -91,14 +91,14 @@ def test_a_paused_member_writes_no_frames() -> None:
 @pytest.mark.requirement("MEW-3.6.7-1", "MEW-3-25")
 def test_a_kicked_member_is_out_on_all_sockets_and_no_old_key_fits() -> None:
     """D-24: sockets, HTTP and token."""
-    driver = room()
+    driver = space_driver()
     driver.join("agent/2", {"as": "agent", "dialect": "mcpx"})
     driver.join("agent/http", {"as": "agent", "injected": True})
     stream = driver.opens_stream("agent")
     frame = write_frame(stream, b"still here", binary=True)
     driver.says("human", "space/kick", {"participant_id": "agent"})
     for session in ("agent", "agent/2", "agent/http"):
-        assert {"closed", "reason"} <= driver.heard[session][-1].keys()
+        assert {"closed", "reason"} <= driver.received[session][-1].keys()
         with pytest.raises(UsageError):
             driver.space.frame(SessionId(session), frame, driver.now, driver.mint)
     assert driver.comes("agent") == "participant_not_found"
@@ -108,7 +108,7 @@ def test_a_kicked_member_is_out_on_all_sockets_and_no_old_key_fits() -> None:
 
 def test_the_invitation_of_somebody_who_was_kicked_before_coming_is_void() -> None:
     """D-24: the token is revoked, also one that was never used."""
-    driver = room()
+    driver = space_driver()
     driver.says("human", "space/invite", {"participant_id": "ivy"})
     hashes = next(e.hashes for e in driver.effects if isinstance(e, Credential))
     assert driver.space.find_token_owner(hashes[0]) == "ivy"
@@ -119,7 +119,7 @@ def test_the_invitation_of_somebody_who_was_kicked_before_coming_is_void() -> No
 
 def test_whoever_is_invited_back_starts_with_nothing_of_the_old() -> None:
     """D-24: grants, streams, targets and pauses ended with the kick."""
-    driver = room()
+    driver = space_driver()
     driver.says(
         "human", "capability/grant", {"recipient": "agent", "capabilities": [{"kind": "mcp/request"}]}
     )
@@ -140,7 +140,7 @@ def test_whoever_is_invited_back_starts_with_nothing_of_the_old() -> None:
 @pytest.mark.parametrize("way", ["invited", "restored"])
 def test_a_reload_makes_no_voided_token_fit_again(way: str) -> None:
     """D-24: who was kicked comes back with a new token, and keeps that one."""
-    driver = room()
+    driver = space_driver()
     config = driver.space.state.config
     agent = msgspec.structs.replace(config.participants["agent"], credentials=("old",))
     config = msgspec.structs.replace(config, participants={**config.participants, "agent": agent})
@@ -157,7 +157,7 @@ def test_a_reload_makes_no_voided_token_fit_again(way: str) -> None:
 
 def test_rights_that_a_kicked_member_gave_fall_with_it() -> None:
     """D-18, D-24: nothing rests on somebody who is gone."""
-    driver = room()
+    driver = space_driver()
     driver.says("pal", "capability/grant", {"recipient": "agent", "capabilities": [{"kind": "mcp/request"}]})
     driver.says("human", "space/kick", {"participant_id": "pal"})
     assert driver.says("agent", "mcp/request", CALL) == "capability_violation"
@@ -169,7 +169,7 @@ def test_rights_that_a_kicked_member_gave_fall_with_it() -> None:
 @pytest.mark.requirement("MEW-3-35")
 def test_a_shut_down_member_does_not_go_on_over_http_or_by_being_shut_down_again() -> None:
     """D-26: refused until it rejoins; a second shutdown gives no second grace."""
-    driver = room()
+    driver = space_driver()
     driver.says("human", "participant/shutdown", {}, to=["agent"])
     driver.join("agent/http", {"as": "agent", "injected": True})
     assert driver.says("agent/http", "chat", {"text": "hi"}) == "participant_shutdown"
@@ -185,7 +185,7 @@ def test_a_shut_down_member_does_not_go_on_over_http_or_by_being_shut_down_again
 
 def test_a_second_socket_does_not_prolong_the_life_of_one_that_is_closing() -> None:
     """D-26: five seconds are five seconds."""
-    driver = room()
+    driver = space_driver()
     driver.says("human", "participant/shutdown", {}, to=["agent"])
     driver.join("agent/2", {"as": "agent"})
     driver.wait(4)
@@ -201,7 +201,7 @@ def test_a_second_socket_does_not_prolong_the_life_of_one_that_is_closing() -> N
 @pytest.mark.requirement("MEW-3.10.4-5")
 def test_frames_go_only_to_open_streams_of_ones_own() -> None:
     """D-36: not a writer, closed and never opened, each with its word; and nobody hears any of it."""
-    driver = room()
+    driver = space_driver()
     stream = driver.opens_stream("pal")
     assert driver.writes("agent", stream) == "unauthorized_stream_write"
     assert driver.writes("agent", "stream-made-up") == "stream_not_found"
@@ -212,7 +212,7 @@ def test_frames_go_only_to_open_streams_of_ones_own() -> None:
 
 def test_a_request_cannot_say_what_only_the_gateway_says_about_a_stream() -> None:
     """D-33: server values win, for late joiners too."""
-    driver = room()
+    driver = space_driver()
     forged = {"stream_id": "stream-0", "owner": "human", "authorized_writers": ["pal"], "created": "never"}
     stream = driver.opens_stream("agent", **forged, participantId="human", encoding="odd", note="kept")
     driver.join("human/2", {"as": "human"})
@@ -227,9 +227,9 @@ def test_a_request_cannot_say_what_only_the_gateway_says_about_a_stream() -> Non
 @pytest.mark.parametrize("kind", ["stream/close", "stream/grant-write", "stream/revoke-write"])
 def test_only_its_owner_acts_on_a_stream_however_it_is_named(kind: str) -> None:
     """D-37: by stream_id, by correlation to the open, or to the request."""
-    driver = room()
+    driver = space_driver()
     driver.says("pal", "stream/request", {"direction": "upload"}, id="req")
-    opened = driver.heard["pal"][-1]
+    opened = driver.received["pal"][-1]
     stream = opened["payload"]["stream_id"]
     assert driver.says("agent", kind, {"stream_id": stream, "participant_id": "agent"}) == "unauthorized"
     if kind == "stream/close":
@@ -241,7 +241,7 @@ def test_only_its_owner_acts_on_a_stream_however_it_is_named(kind: str) -> None:
 @pytest.mark.requirement("MEW-3.10.7-3")
 def test_whoever_gave_a_stream_away_has_nothing_left_of_it() -> None:
     """D-38: writing goes with ownership."""
-    driver = room()
+    driver = space_driver()
     stream = driver.opens_stream("agent")
     driver.says("agent", "stream/transfer-ownership", {"stream_id": stream, "new_owner": "pal"})
     assert driver.writes("agent", stream) == "unauthorized_stream_write"
@@ -252,7 +252,7 @@ def test_whoever_gave_a_stream_away_has_nothing_left_of_it() -> None:
 
 def test_streams_cannot_be_piled_on_somebody_else() -> None:
     """Ladder step 13: the limit of streams counts for the heir too."""
-    driver = room(limits={"max_streams_per_member": 2})
+    driver = space_driver(limits={"max_streams_per_member": 2})
     for _ in range(2):
         stream = driver.opens_stream("agent")
         driver.says("agent", "stream/transfer-ownership", {"stream_id": stream, "new_owner": "pal"})
@@ -263,7 +263,7 @@ def test_streams_cannot_be_piled_on_somebody_else() -> None:
 
 def test_a_stream_whose_targets_are_gone_is_heard_by_nobody() -> None:
     """D-39: never by all; and a namesake is not the target."""
-    driver = room(anonymous=["chat"])
+    driver = space_driver(anonymous=["chat"])
     driver.enter("gus", anonymous=True)
     stream = driver.opens_stream("pal", target=["gus"])
     driver.leave("gus")
@@ -279,24 +279,24 @@ def test_a_stream_whose_targets_are_gone_is_heard_by_nobody() -> None:
 @pytest.mark.parametrize("dialect", ["mew", "mcpx", "m3p"])
 def test_a_token_is_in_nothing_but_the_inviters_answer_and_the_invitees_mail(dialect: str) -> None:
     """MEW 3.6.6: not in presence, welcomes, the saved state, nor on the inviter's other socket."""
-    driver = room()
+    driver = space_driver()
     driver.join("human/2", {"as": "human", "dialect": dialect})
     kind = "space.invite" if dialect == "m3p" else "space/invite"
     driver.says("human/2", kind, {"participant_id": "ivy", "email": "ivy@example.org"})
-    secret = driver.heard["human/2"][0]["payload"]["token"]
+    secret = driver.received["human/2"][0]["payload"]["token"]
     for effect in driver.effects:
         alone = isinstance(effect, Mail) or (isinstance(effect, Reply) and effect.session == "human/2")
         assert alone or secret not in str(effect)
-    assert secret not in json.dumps([driver.heard[name] for name in ("human", "agent", "pal")])
+    assert secret not in json.dumps([driver.received[name] for name in ("human", "agent", "pal")])
     driver.join("ivy", {})
     driver.says("human", "space/invite", {"participant_id": "ivy"})
-    assert driver.heard["human"][0]["payload"] == {"status": "already_exists", "participant_id": "ivy"}
+    assert driver.received["human"][0]["payload"] == {"status": "already_exists", "participant_id": "ivy"}
     assert secret not in json.dumps(driver.space.save())
 
 
 def test_a_token_is_found_by_its_hash_in_whatever_order_tokens_change_hands() -> None:
     """The index says what a look at every member would; also after a restart."""
-    driver = room()
+    driver = space_driver()
     random = Random(11)
     hashes = [f"h{number}" for number in range(4)]
     names = sorted(driver.space.state.config.participants)

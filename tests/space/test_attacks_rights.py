@@ -54,7 +54,7 @@ def test_an_invitation_is_no_way_around_the_rule_of_grants() -> None:
     driver.enter("mallory")
     wide = {"participant_id": "puppet", "initial_capabilities": [{"kind": "mcp/request"}]}
     driver.says("mallory", "space/invite", wide)
-    assert driver.heard["mallory"][0]["payload"]["status"] == "error"
+    assert driver.received["mallory"][0]["payload"]["status"] == "error"
     assert driver.comes("puppet") == "participant_not_found"
 
 
@@ -194,8 +194,8 @@ def test_a_guest_cannot_take_anybodys_name(name: str) -> None:
     driver.says("human", "space/invite", {"participant_id": "ivy"})
     driver.says("human", "space/kick", {"participant_id": "gone"})
     before = driver.space.save()
-    driver.heard = driver.join("guest", {"as": name, "anonymous": True})
-    assert driver.heard["guest"][0]["refused"] == "invalid_request"
+    driver.received = driver.join("guest", {"as": name, "anonymous": True})
+    assert driver.received["guest"][0]["refused"] == "invalid_request"
     driver.leave("guest")
     assert driver.space.save() == before
 
@@ -269,7 +269,7 @@ def test_only_the_gateway_says_what_is_the_gateways_in_every_dialect(dialect: st
     driver.enter("human")
     driver.enter("mallory", dialect=dialect)
     assert driver.says("mallory", kind, {"event": "join"}) == "capability_violation"
-    assert driver.heard["mallory"][-1]["payload"]["detail"] == "reserved_kind"
+    assert driver.received["mallory"][-1]["payload"]["detail"] == "reserved_kind"
     assert driver.kinds("human") == []
 
 

@@ -43,7 +43,7 @@ def call(driver: SpaceDriver, **more: Any) -> str | None:
 
 
 def revocations(driver: SpaceDriver, name: str = "other") -> list[Json]:
-    return [m for m in driver.heard[name] if m.get("kind") == "capability/revoke"]
+    return [m for m in driver.received[name] if m.get("kind") == "capability/revoke"]
 
 
 def reopened(driver: SpaceDriver) -> Space:
@@ -56,15 +56,15 @@ def test_a_grant_for_one_use_allows_one_call_and_everybody_is_told_that_it_is_us
     driver = lab()
     assert grant(driver, max_uses=1) is None
     assert call(driver) is None
-    (told,) = revocations(driver)
-    assert told["from"] == "system:gateway"
-    assert told["payload"] | {"capabilities": None} == {
+    (answer,) = revocations(driver)
+    assert answer["from"] == "system:gateway"
+    assert answer["payload"] | {"capabilities": None} == {
         "recipient": "agent",
         "grant_id": "g1",
         "capabilities": None,
         "reason": "used_up",
     }
-    assert told["payload"]["capabilities"] == [READ]
+    assert answer["payload"]["capabilities"] == [READ]
     assert "system/welcome" in driver.kinds("agent")
     assert call(driver) == "capability_violation"
     assert "g1" not in driver.space.state.grants.by_id
@@ -136,9 +136,9 @@ def test_a_grant_for_an_hour_ends_after_an_hour_whether_or_not_the_timer_is_late
     if timer == "late":
         driver.now += 1
     else:
-        driver.heard = driver.wait(1)
-        (told,) = revocations(driver)
-        assert told["payload"]["reason"] == "expired"
+        driver.received = driver.wait(1)
+        (answer,) = revocations(driver)
+        assert answer["payload"]["reason"] == "expired"
         assert READ not in driver.rights("agent")
     assert call(driver) == "capability_violation"
 
@@ -249,7 +249,7 @@ def test_a_kicked_member_has_no_grant_that_could_end() -> None:
     driver = lab()
     grant(driver, expires_in_seconds=HOUR)
     assert driver.says("human", "space/kick", {"participant_id": "agent"}) is None
-    driver.heard = driver.wait(HOUR)
+    driver.received = driver.wait(HOUR)
     assert revocations(driver) == []
 
 
@@ -294,8 +294,8 @@ def test_a_late_timer_that_ends_a_guest_and_its_grant_ends_the_rest_too() -> Non
     assert driver.says("human", "participant/shutdown", {}, to=["gus"]) is None
     assert grant(driver, {"kind": "chat"}, who="gus", expires_in_seconds=60) is None
     assert grant(driver, id="g2", expires_in_seconds=90) is None
-    driver.heard = driver.wait(HOUR)
-    assert [told["payload"]["grant_id"] for told in revocations(driver)] == ["g2"]
+    driver.received = driver.wait(HOUR)
+    assert [answer["payload"]["grant_id"] for answer in revocations(driver)] == ["g2"]
     assert not driver.space.state.grants.by_id
     assert driver.space.state.roster.resolve("gus") is None
     assert driver.space.next_deadline() is None

@@ -23,8 +23,8 @@ def space(**limits: float) -> PureDriver:
     return driver
 
 
-def errors(heard: ReceivedMessages, name: str = "alice") -> list[Json]:
-    return [message["payload"] for message in heard[name] if message.get("kind") == "system/error"]
+def errors(received: ReceivedMessages, name: str = "alice") -> list[Json]:
+    return [message["payload"] for message in received[name] if message.get("kind") == "system/error"]
 
 
 def say(driver: PureDriver, kind: str, payload: Json, **more: Json) -> list[Json]:
@@ -185,9 +185,9 @@ def test_frames_count_against_the_rate_too() -> None:
     opened = driver.send("alice", {"kind": "stream/request", "payload": {"direction": "upload"}})
     name = opened["alice"][1]["payload"]["stream_id"]
     driver.now += 10
-    heard = [driver.frame("alice", f"#{name}#{'x' * 150}") for _ in range(3)]
-    assert heard[0]["bob"] == [{"frame": f"#{name}#{'x' * 150}"}]
-    assert errors(heard[-1])[0]["error"] == "rate_limited"
+    received = [driver.frame("alice", f"#{name}#{'x' * 150}") for _ in range(3)]
+    assert received[0]["bob"] == [{"frame": f"#{name}#{'x' * 150}"}]
+    assert errors(received[-1])[0]["error"] == "rate_limited"
 
 
 def test_frame_bytes_refuses_a_larger_frame() -> None:
@@ -281,8 +281,8 @@ def test_who_polls_can_be_given_approved_calls_for_so_long(seconds: int) -> None
     driver.space.note_poll("carol", driver.now)
     driver.wait(6.9)
     assert errors(driver.send("bob", approval), "bob") == []
-    (told,) = driver.wait(0.2)["bob"]
-    assert (told["kind"], told["payload"]["reason"]) == ("moot/outcome", "host_left")
+    (answer,) = driver.wait(0.2)["bob"]
+    assert (answer["kind"], answer["payload"]["reason"]) == ("moot/outcome", "host_left")
     assert say(driver, "mcp/proposal", call, id="p2", to=["carol"]) == []
     assert (
         errors(driver.send("bob", approval | {"correlation_id": ["p2"]}), "bob")[0]["error"]
@@ -299,10 +299,12 @@ def test_the_note_of_a_settlement_has_so_many_characters() -> None:
     )
     stop: Json = {"method": "notifications/cancelled"}
     driver.send("bob", {"kind": "mcp/request", "to": ["alice"], "correlation_id": ["r1"], "payload": stop})
-    said: Json = {"kind": "moot/settle", "correlation_id": ["p1"]}
-    long = driver.send("bob", said | {"payload": {"outcome": "done", "note": "x" * 11}})
+    answer: Json = {"kind": "moot/settle", "correlation_id": ["p1"]}
+    long = driver.send("bob", answer | {"payload": {"outcome": "done", "note": "x" * 11}})
     assert errors(long, "bob")[0]["error"] == "invalid_request"
-    assert errors(driver.send("bob", said | {"payload": {"outcome": "done", "note": "x" * 10}}), "bob") == []
+    assert (
+        errors(driver.send("bob", answer | {"payload": {"outcome": "done", "note": "x" * 10}}), "bob") == []
+    )
 
 
 def test_shutdown_grace_leaves_time_for_last_words() -> None:

@@ -36,7 +36,7 @@ def welcome(driver: SpaceDriver, name: str = "new", **options: Json) -> Any:
     driver.enter(name, **options)
     return next(
         m
-        for m in driver.heard[name]
+        for m in driver.received[name]
         if m["kind"] in ("system/welcome", "system.welcome", "system.welcome.participant")
     )
 
@@ -47,7 +47,7 @@ def pages(driver: SpaceDriver, name: str = "new") -> list[Any]:
     while True:
         assert driver.says(name, "moot/roster", after) is None
         driver.wait(1)
-        (page,) = [m for m in driver.heard[name] if m["kind"] == "moot/roster-page"]
+        (page,) = [m for m in driver.received[name] if m["kind"] == "moot/roster-page"]
         assert page["correlation_id"] == [f"e{driver._made}"]
         found.append(page)
         if "next" not in page["payload"]:
@@ -97,7 +97,7 @@ def test_presence_has_the_same_bound() -> None:
     people: dict[str, Json] = {"greedy": [right(number) for number in range(2_000)], "bob": ["*"]}
     driver = SpaceDriver(participants=people)
     driver.enter("bob", "greedy")
-    (presence,) = [m for m in driver.heard["bob"] if m["kind"] == "system/presence"]
+    (presence,) = [m for m in driver.received["bob"] if m["kind"] == "system/presence"]
     assert size(presence) <= SpaceLimits().max_listed_member_bytes + 1_000
 
 
@@ -122,12 +122,12 @@ def test_whoever_comes_or_goes_between_two_pages_moves_nobody_else() -> None:
     driver = crowded(40, 30)
     welcome(driver)
     assert driver.says("new", "moot/roster", {}) is None
-    (first,) = driver.heard["new"]
+    (first,) = driver.received["new"]
     names = sorted(each["id"] for each in first["payload"]["participants"])
     driver.leave(names[0])
     driver.leave(names[-1])
     assert driver.says("new", "moot/roster", {"after": first["payload"]["next"]}) is None
-    (second,) = driver.heard["new"]
+    (second,) = driver.received["new"]
     assert min(each["id"] for each in second["payload"]["participants"]) > names[-1]
 
 
@@ -164,7 +164,7 @@ def test_a_legacy_member_gets_pages_in_its_own_words() -> None:
     message = welcome(driver, dialect="mcpx")
     assert "more" in message["payload"]
     assert driver.says("new", "moot/roster", {}) is None
-    (page,) = driver.heard["new"]
+    (page,) = driver.received["new"]
     assert page["kind"] == "moot/roster-page"
     assert page["payload"].keys() == {"participants", "next"}
     assert all(isinstance(c, str) for each in page["payload"]["participants"] for c in each["capabilities"])

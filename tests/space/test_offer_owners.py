@@ -38,7 +38,7 @@ def announce(driver: SpaceDriver, host: str, *names: Any, what: str = "tools") -
 def ask(driver: SpaceDriver, *hosts: str) -> Any:
     """What of theirs belongs to others."""
     assert driver.says("alice", "moot/list-owners", {"participants": list(hosts)}) is None
-    (page,) = [each["payload"] for each in driver.heard["alice"] if each["kind"] == "moot/owners"]
+    (page,) = [each["payload"] for each in driver.received["alice"] if each["kind"] == "moot/owners"]
     return {each["participant"]: each["taken"] for each in page["owners"]}
 
 
@@ -120,7 +120,7 @@ def test_a_participant_that_is_named_again_is_looked_at_once() -> None:
     announce(driver, "notes", "pay")
     announce(driver, "files", "pay")
     assert driver.says("alice", "moot/list-owners", {"participants": ["notes", "files"] * 128}) is None
-    (page,) = [each["payload"] for each in driver.heard["alice"] if each["kind"] == "moot/owners"]
+    (page,) = [each["payload"] for each in driver.received["alice"] if each["kind"] == "moot/owners"]
     assert [each["participant"] for each in page["owners"]] == ["notes"]
 
 
@@ -138,7 +138,7 @@ def test_names_of_one_member_have_so_many_bytes_and_so_has_a_page() -> None:
     announce(driver, "plans", *names)
     asked: Json = {"participants": ["notes", "files", "plans", "alice"]}
     assert driver.says("alice", "moot/list-owners", asked) is None
-    (page,) = [each["payload"] for each in driver.heard["alice"] if each["kind"] == "moot/owners"]
+    (page,) = [each["payload"] for each in driver.received["alice"] if each["kind"] == "moot/owners"]
     assert page["next"] == ["plans", "alice"]
 
 

@@ -33,9 +33,9 @@ def test_an_admin_change_is_live_at_once_and_told_with_a_new_welcome() -> None:
     driver = new_driver()
     add, remove = read_capabilities(["mcp/proposal"]), read_capabilities(["chat"])
     effects = driver.space.change_capabilities("bob", add, remove, "root", driver.now, driver.mint)
-    heard = driver._carry_out(effects)
-    assert heard["bob"][0]["payload"]["you"]["capabilities"] == [{"kind": "mcp/proposal"}]
-    assert heard["alice"] == []
+    received = driver._carry_out(effects)
+    assert received["bob"][0]["payload"]["you"]["capabilities"] == [{"kind": "mcp/proposal"}]
+    assert received["alice"] == []
     (result,) = [effect for effect in effects if isinstance(effect, Result)]
     assert result.fields["oldCapabilities"] == ["chat"]
     assert result.fields["newCapabilities"] == ["mcp/proposal"]
@@ -94,9 +94,9 @@ def test_reload_changes_rights_without_dropping_anyone_who_stays() -> None:
     config = read_space(
         "lab", {"participants": {"alice": [{"kind": "*"}], "bob": ["mcp/proposal"], "new": []}}
     )
-    heard = driver._carry_out(driver.space.reload(config, driver.now, driver.mint))
-    assert heard["alice"] == []
-    assert heard["bob"][0]["payload"]["you"]["capabilities"] == [{"kind": "mcp/proposal"}]
+    received = driver._carry_out(driver.space.reload(config, driver.now, driver.mint))
+    assert received["alice"] == []
+    assert received["bob"][0]["payload"]["you"]["capabilities"] == [{"kind": "mcp/proposal"}]
     assert driver.join("new", {})["new"][0]["kind"] == "system/welcome"
 
 
@@ -105,9 +105,9 @@ def test_reload_removes_who_is_no_longer_named_and_keeps_the_invited() -> None:
     driver.send("alice", {"kind": "space/invite", "payload": {"participant_id": "ina"}})
     driver.join("ina", {})
     config = read_space("lab", {"participants": {"alice": [{"kind": "*"}]}})
-    heard = driver._carry_out(driver.space.reload(config, driver.now, driver.mint))
-    assert heard["bob"][0]["closed"] == 4003
-    assert [message["payload"]["event"] for message in heard["ina"]] == ["leave"]
+    received = driver._carry_out(driver.space.reload(config, driver.now, driver.mint))
+    assert received["bob"][0]["closed"] == 4003
+    assert [message["payload"]["event"] for message in received["ina"]] == ["leave"]
     with pytest.raises(ParticipantNotFound):
         driver.space.join(SessionId("b2"), "bob", "mew", Options(), driver.now, driver.mint)
 
@@ -129,8 +129,8 @@ def test_an_invitation_by_mail_says_where_and_the_token_is_in_no_repr() -> None:
 def test_an_address_that_is_none_is_refused(email: Json) -> None:
     driver = new_driver()
     invite: Json = {"participant_id": "ina", "email": email}
-    heard = driver.send("alice", {"kind": "space/invite", "payload": invite})
-    assert heard["alice"][0]["payload"]["error"] == "invalid_request"
+    received = driver.send("alice", {"kind": "space/invite", "payload": invite})
+    assert received["alice"][0]["payload"]["error"] == "invalid_request"
 
 
 def test_who_has_not_joined_cannot_speak() -> None:
@@ -164,8 +164,8 @@ def test_guests_come_only_where_they_are_welcome_and_leave_nothing_behind() -> N
     assert taken["refused"] == "invalid_request"
     grant: Json = {"recipient": "guest", "capabilities": [{"kind": "mcp/proposal"}]}
     driver.send("alice", {"kind": "capability/grant", "id": "g1", "payload": grant})
-    heard = driver.leave("guest")
-    assert [message["payload"]["event"] for message in heard["bob"]] == ["leave"]
+    received = driver.leave("guest")
+    assert [message["payload"]["event"] for message in received["bob"]] == ["leave"]
     assert driver.space.state.grants.by_id == {}
     assert "guest" not in driver.space.state.roster.members
 

@@ -35,31 +35,31 @@ def person(name: str = "ana", *, token: str = "t-1", ends: float = 100.0, issued
     return SignIn(token=temporary, capabilities=CHAT)
 
 
-def join(room: Space, name: str, token: str, session: str = "s-1") -> None:
+def join(lab: Space, name: str, token: str, session: str = "s-1") -> None:
     options = Options(token=token)
-    room.join(SessionId(session), name, "mew", options, 10.0, FreshMint())
+    lab.join(SessionId(session), name, "mew", options, 10.0, FreshMint())
 
 
 def test_a_token_ends_its_sessions_at_its_time_and_no_others() -> None:
-    room = space()
-    room.sign_in(person(), 10.0, FreshMint())
-    join(room, "ana", "t-1")
-    join(room, "root", "static", "s-2")
-    assert room.next_deadline() == 100.0
-    assert room.expire(99.9, FreshMint()) == []
-    (first, *_) = room.expire(100.0, FreshMint())
+    lab = space()
+    lab.sign_in(person(), 10.0, FreshMint())
+    join(lab, "ana", "t-1")
+    join(lab, "root", "static", "s-2")
+    assert lab.next_deadline() == 100.0
+    assert lab.expire(99.9, FreshMint()) == []
+    (first, *_) = lab.expire(100.0, FreshMint())
     assert isinstance(first, Disconnect)
     assert (first.session, first.code) == ("s-1", 4003)
-    assert list(room.state.roster.sessions) == ["s-2"]
-    assert room.find_token_owner("t-1") is None
+    assert list(lab.state.roster.sessions) == ["s-2"]
+    assert lab.find_token_owner("t-1") is None
 
 
 def test_a_saved_space_knows_tokens_and_sign_outs() -> None:
-    room = space()
-    room.sign_in(person(), 10.0, FreshMint())
-    room.sign_out(["sub-bob"], issued_before=60.0, forget_at=1_000.0, now=20.0, mint=FreshMint())
-    again = Space(room.state.config, saved=room.save())
-    assert again.save() == room.save()
+    lab = space()
+    lab.sign_in(person(), 10.0, FreshMint())
+    lab.sign_out(["sub-bob"], issued_before=60.0, forget_at=1_000.0, now=20.0, mint=FreshMint())
+    again = Space(lab.state.config, saved=lab.save())
+    assert again.save() == lab.save()
     assert again.next_deadline() == 100.0
     assert again.find_token_owner("t-1") == "ana"
     with pytest.raises(Unauthorized, match="signed out"):
@@ -68,98 +68,98 @@ def test_a_saved_space_knows_tokens_and_sign_outs() -> None:
 
 
 def test_a_reload_lifts_no_limit_of_a_short_lived_token_and_ends_none_of_its_sessions() -> None:
-    room = space()
+    lab = space()
     minted = TemporaryToken(hash="t-m", member=Name("root"), expires_at=100.0, limited_to=CHAT)
-    room.add_token(minted)
-    join(room, "root", "t-m")
-    session = room.state.roster.sessions[SessionId("s-1")]
-    session.limit_to(room.state.token_limit("t-m"))
+    lab.add_token(minted)
+    join(lab, "root", "t-m")
+    session = lab.state.roster.sessions[SessionId("s-1")]
+    session.limit_to(lab.state.token_limit("t-m"))
     assert [right.original for right in session.rights.capabilities] == ["chat"]
-    room.reload(room.state.config, 20.0, FreshMint())
-    assert room.state.roster.sessions[SessionId("s-1")] is session
+    lab.reload(lab.state.config, 20.0, FreshMint())
+    assert lab.state.roster.sessions[SessionId("s-1")] is session
     assert [right.original for right in session.rights.capabilities] == ["chat"]
 
 
 def test_another_token_for_the_member_ends_what_was_minted_for_the_old_one() -> None:
-    room = space()
-    room.add_token(TemporaryToken(hash="t-m", member=Name("root"), expires_at=100.0))
-    join(room, "root", "t-m")
-    room.rotate_credential("root", Token("new"), 20.0, FreshMint(), keep=True)
-    assert room.find_token_owner("t-m") == "root"
-    effects = room.rotate_credential("root", Token("newer"), 20.0, FreshMint(), keep=False)
+    lab = space()
+    lab.add_token(TemporaryToken(hash="t-m", member=Name("root"), expires_at=100.0))
+    join(lab, "root", "t-m")
+    lab.rotate_credential("root", Token("new"), 20.0, FreshMint(), keep=True)
+    assert lab.find_token_owner("t-m") == "root"
+    effects = lab.rotate_credential("root", Token("newer"), 20.0, FreshMint(), keep=False)
     assert any(isinstance(effect, Disconnect) for effect in effects)
-    assert room.find_token_owner("t-m") is None
+    assert lab.find_token_owner("t-m") is None
 
 
 def test_after_a_restart_only_tokens_of_the_gateway_are_known() -> None:
-    room = space()
-    room.sign_in(person(), 10.0, FreshMint())
-    room.add_token(TemporaryToken(hash="t-m", member=Name("root"), expires_at=100.0))
-    room.restart(20.0, FreshMint())
-    assert room.find_token_owner("t-1") is None
-    assert room.find_token_owner("t-m") == "root"
-    room.restart(30.0, FreshMint(), clock_lost=True)
-    assert room.find_token_owner("t-m") is None
+    lab = space()
+    lab.sign_in(person(), 10.0, FreshMint())
+    lab.add_token(TemporaryToken(hash="t-m", member=Name("root"), expires_at=100.0))
+    lab.restart(20.0, FreshMint())
+    assert lab.find_token_owner("t-1") is None
+    assert lab.find_token_owner("t-m") == "root"
+    lab.restart(30.0, FreshMint(), clock_lost=True)
+    assert lab.find_token_owner("t-m") is None
 
 
 def test_of_too_many_tokens_of_one_member_the_first_to_end_that_is_not_in_use_goes() -> None:
-    room = space()
+    lab = space()
     for number in range(MAX_TOKENS_PER_MEMBER):
-        room.sign_in(person(token=f"t-{number}", ends=100.0 + number), 10.0, FreshMint())
-    join(room, "ana", "t-0")
-    room.sign_in(person(token="more"), 10.0, FreshMint())
-    assert room.find_token_owner("t-0") == "ana"
-    assert room.find_token_owner("t-1") is None
-    assert len(room.state.temporary_tokens.of(Name("ana"))) == MAX_TOKENS_PER_MEMBER
+        lab.sign_in(person(token=f"t-{number}", ends=100.0 + number), 10.0, FreshMint())
+    join(lab, "ana", "t-0")
+    lab.sign_in(person(token="more"), 10.0, FreshMint())
+    assert lab.find_token_owner("t-0") == "ana"
+    assert lab.find_token_owner("t-1") is None
+    assert len(lab.state.temporary_tokens.of(Name("ana"))) == MAX_TOKENS_PER_MEMBER
 
 
 def test_members_that_sign_in_have_a_number() -> None:
-    room = space(max_signed_in_members=1)
-    room.sign_in(person(), 10.0, FreshMint())
-    room.sign_in(person(token="t-2"), 10.0, FreshMint())
+    lab = space(max_signed_in_members=1)
+    lab.sign_in(person(), 10.0, FreshMint())
+    lab.sign_in(person(token="t-2"), 10.0, FreshMint())
     with pytest.raises(ResourceLimit) as refused:
-        room.sign_in(person("bob", token="t-3"), 10.0, FreshMint())
+        lab.sign_in(person("bob", token="t-3"), 10.0, FreshMint())
     assert refused.value.details["limit"] == "max_signed_in_members"
 
 
 def test_a_sign_in_that_is_refused_changes_nothing() -> None:
     """It is in no journal, so that a restart would not know of it."""
-    room = space()
-    room.sign_in(person(), 10.0, FreshMint())
+    lab = space()
+    lab.sign_in(person(), 10.0, FreshMint())
     for number in range(MAX_TOKENS_PER_MEMBER - 1):
-        room.add_token(TemporaryToken(hash=f"m-{number}", member=Name("ana"), expires_at=100.0))
-    join(room, "ana", "t-1")
-    before = room.save()
+        lab.add_token(TemporaryToken(hash=f"m-{number}", member=Name("ana"), expires_at=100.0))
+    join(lab, "ana", "t-1")
+    before = lab.save()
     more = capability_pairs(read_capabilities([{"kind": "*"}]))
     with pytest.raises(ResourceLimit) as refused:
-        room.sign_in(msgspec.structs.replace(person(token="t-2"), capabilities=more), 20.0, FreshMint())
+        lab.sign_in(msgspec.structs.replace(person(token="t-2"), capabilities=more), 20.0, FreshMint())
     assert refused.value.details["limit"] == "max_tokens_per_member"
-    assert room.save() == before
+    assert lab.save() == before
 
 
 def test_a_token_never_becomes_another_members() -> None:
     """Its connections would stay with the member that it was given up by."""
-    room = space()
-    room.sign_in(person(), 10.0, FreshMint())
-    join(room, "ana", "t-1")
-    before = room.save()
+    lab = space()
+    lab.sign_in(person(), 10.0, FreshMint())
+    join(lab, "ana", "t-1")
+    before = lab.save()
     with pytest.raises(Unauthorized, match="another participant's"):
-        room.sign_in(person("bob", token="t-1"), 20.0, FreshMint())
+        lab.sign_in(person("bob", token="t-1"), 20.0, FreshMint())
     with pytest.raises(Unauthorized, match="another participant's"):
-        room.add_token(TemporaryToken(hash="t-1", member=Name("root"), expires_at=100.0))
-    assert room.save() == before
+        lab.add_token(TemporaryToken(hash="t-1", member=Name("root"), expires_at=100.0))
+    assert lab.save() == before
 
 
 def test_when_the_wall_clock_is_set_ahead_tokens_end_that_are_over_by_it() -> None:
     """As grants for a time do: a machine may have started with an old time. Set back, it changes nothing."""
-    room = space()
-    room.sign_in(person(ends=100.0), 10.0, FreshMint())
-    room.add_token(TemporaryToken(hash="t-m", member=Name("root"), expires_at=100.5))
-    join(room, "ana", "t-1")
-    assert room.note_wall_clock(1.0, 20.0, FreshMint()) == []
-    assert room.note_wall_clock(99.9, 20.0, FreshMint()) == []
-    (first, *_) = room.note_wall_clock(100.0, 20.0, FreshMint())
+    lab = space()
+    lab.sign_in(person(ends=100.0), 10.0, FreshMint())
+    lab.add_token(TemporaryToken(hash="t-m", member=Name("root"), expires_at=100.5))
+    join(lab, "ana", "t-1")
+    assert lab.note_wall_clock(1.0, 20.0, FreshMint()) == []
+    assert lab.note_wall_clock(99.9, 20.0, FreshMint()) == []
+    (first, *_) = lab.note_wall_clock(100.0, 20.0, FreshMint())
     assert isinstance(first, Disconnect)
-    assert room.find_token_owner("t-1") is None
-    assert room.find_token_owner("t-m") == "root"
-    assert not room.state.roster.sessions
+    assert lab.find_token_owner("t-1") is None
+    assert lab.find_token_owner("t-m") == "root"
+    assert not lab.state.roster.sessions

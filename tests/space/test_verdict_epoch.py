@@ -22,81 +22,81 @@ from .verdicts import verdicts
 
 GRANT: Final[Json] = {"recipient": "bob", "capabilities": [{"kind": "x/y"}]}
 
-Said = tuple[str, str, Json, dict[str, Any]]
+SentInput = tuple[str, str, Json, dict[str, Any]]
 
 
-def said(session: str, kind: str, payload: Json = None, **more: Any) -> Said:
+def sent(session: str, kind: str, payload: Json = None, **more: Any) -> SentInput:
     return session, kind, payload or {}, more
 
 
-REQUESTED = said("alice", "mcp/request", CALL, to=["bob"], id="r1")
-PROPOSED = said("bob", "mcp/proposal", CALL, id="p1")
-CHATTED = said("bob", "chat", {"text": "hello"}, id="c1")
-GRANTED = said("alice", "capability/grant", GRANT, id="g1")
+REQUESTED = sent("alice", "mcp/request", CALL, to=["bob"], id="r1")
+PROPOSED = sent("bob", "mcp/proposal", CALL, id="p1")
+CHATTED = sent("bob", "chat", {"text": "hello"}, id="c1")
+GRANTED = sent("alice", "capability/grant", GRANT, id="g1")
 CANCELLED: Final[Json] = {"method": "notifications/cancelled", "params": {}}
-PAUSED = said("alice", "participant/pause", {}, to=["bob"], id="z1")
-OPENED = said("alice", "stream/request", {"direction": "upload"}, id="s1")
+PAUSED = sent("alice", "participant/pause", {}, to=["bob"], id="z1")
+OPENED = sent("alice", "stream/request", {"direction": "upload"}, id="s1")
 TO_BOB: Final[dict[str, Any]] = {"to": ["bob"]}
 
 # By kind: envelopes that lead up to one of that kind, which comes last and is accepted.
-STORIES: Final[dict[str, list[Said]]] = {
+STORIES: Final[dict[str, list[SentInput]]] = {
     "mcp/request": [REQUESTED],
-    "mcp/response": [REQUESTED, said("bob", "mcp/response", {"result": {}}, to=["alice"], about=["r1"])],
+    "mcp/response": [REQUESTED, sent("bob", "mcp/response", {"result": {}}, to=["alice"], about=["r1"])],
     "mcp/proposal": [PROPOSED],
-    "mcp/withdraw": [PROPOSED, said("bob", "mcp/withdraw", about=["p1"])],
-    "mcp/reject": [PROPOSED, said("alice", "mcp/reject", about=["p1"])],
+    "mcp/withdraw": [PROPOSED, sent("bob", "mcp/withdraw", about=["p1"])],
+    "mcp/reject": [PROPOSED, sent("alice", "mcp/reject", about=["p1"])],
     "moot/settle": [
         PROPOSED,
-        said("alice", "mcp/request", PROPOSED[2], to=["bob"], about=["p1"], id="r1"),
-        said("alice", "mcp/request", CANCELLED, to=["bob"], about=["r1"]),
-        said("alice", "moot/settle", {"outcome": "done"}, about=["p1"]),
+        sent("alice", "mcp/request", PROPOSED[2], to=["bob"], about=["p1"], id="r1"),
+        sent("alice", "mcp/request", CANCELLED, to=["bob"], about=["r1"]),
+        sent("alice", "moot/settle", {"outcome": "done"}, about=["p1"]),
     ],
-    "moot/list-proposals": [said("bob", "moot/list-proposals")],
+    "moot/list-proposals": [sent("bob", "moot/list-proposals")],
     "chat": [CHATTED],
-    "chat/acknowledge": [CHATTED, said("alice", "chat/acknowledge", about=["c1"])],
-    "chat/cancel": [CHATTED, said("bob", "chat/cancel", about=["c1"])],
-    "reasoning/start": [said("alice", "reasoning/start")],
-    "reasoning/thought": [said("alice", "reasoning/thought")],
-    "reasoning/conclusion": [said("alice", "reasoning/conclusion")],
-    "reasoning/cancel": [said("alice", "reasoning/cancel")],
+    "chat/acknowledge": [CHATTED, sent("alice", "chat/acknowledge", about=["c1"])],
+    "chat/cancel": [CHATTED, sent("bob", "chat/cancel", about=["c1"])],
+    "reasoning/start": [sent("alice", "reasoning/start")],
+    "reasoning/thought": [sent("alice", "reasoning/thought")],
+    "reasoning/conclusion": [sent("alice", "reasoning/conclusion")],
+    "reasoning/cancel": [sent("alice", "reasoning/cancel")],
     "capability/grant": [GRANTED],
     "capability/revoke": [
         GRANTED,
-        said("alice", "capability/revoke", {"recipient": "bob", "grant_id": "g1"}),
+        sent("alice", "capability/revoke", {"recipient": "bob", "grant_id": "g1"}),
     ],
-    "capability/grant-ack": [GRANTED, said("bob", "capability/grant-ack", about=["g1"])],
+    "capability/grant-ack": [GRANTED, sent("bob", "capability/grant-ack", about=["g1"])],
     "space/invite": [
-        said("alice", "space/invite", {"participant_id": "ina", "initial_capabilities": [{"kind": "chat"}]})
+        sent("alice", "space/invite", {"participant_id": "ina", "initial_capabilities": [{"kind": "chat"}]})
     ],
-    "space/kick": [said("alice", "space/kick", {"participant_id": "bob"})],
+    "space/kick": [sent("alice", "space/kick", {"participant_id": "bob"})],
     "participant/pause": [PAUSED],
-    "participant/resume": [PAUSED, said("alice", "participant/resume", **TO_BOB)],
-    "participant/request-status": [said("alice", "participant/request-status", **TO_BOB)],
+    "participant/resume": [PAUSED, sent("alice", "participant/resume", **TO_BOB)],
+    "participant/request-status": [sent("alice", "participant/request-status", **TO_BOB)],
     "participant/status": [
-        said("alice", "participant/request-status", id="q1", **TO_BOB),
-        said("bob", "participant/status", about=["q1"]),
+        sent("alice", "participant/request-status", id="q1", **TO_BOB),
+        sent("bob", "participant/status", about=["q1"]),
     ],
-    "participant/forget": [said("alice", "participant/forget", **TO_BOB)],
-    "participant/compact": [said("alice", "participant/compact", **TO_BOB)],
+    "participant/forget": [sent("alice", "participant/forget", **TO_BOB)],
+    "participant/compact": [sent("alice", "participant/compact", **TO_BOB)],
     "participant/compact-done": [
-        said("alice", "participant/compact", id="q1", **TO_BOB),
-        said("bob", "participant/compact-done", about=["q1"]),
+        sent("alice", "participant/compact", id="q1", **TO_BOB),
+        sent("bob", "participant/compact-done", about=["q1"]),
     ],
-    "participant/clear": [said("alice", "participant/clear", **TO_BOB)],
-    "participant/restart": [said("alice", "participant/restart", **TO_BOB)],
-    "participant/shutdown": [said("alice", "participant/shutdown", **TO_BOB)],
+    "participant/clear": [sent("alice", "participant/clear", **TO_BOB)],
+    "participant/restart": [sent("alice", "participant/restart", **TO_BOB)],
+    "participant/shutdown": [sent("alice", "participant/shutdown", **TO_BOB)],
     "stream/request": [OPENED],
-    "stream/close": [OPENED, said("alice", "stream/close", about=["s1"])],
-    "stream/grant-write": [OPENED, said("alice", "stream/grant-write", {"participant_id": "bob"})],
+    "stream/close": [OPENED, sent("alice", "stream/close", about=["s1"])],
+    "stream/grant-write": [OPENED, sent("alice", "stream/grant-write", {"participant_id": "bob"})],
     "stream/revoke-write": [
         OPENED,
-        said("alice", "stream/grant-write", {"participant_id": "bob"}),
-        said("alice", "stream/revoke-write", {"participant_id": "bob"}),
+        sent("alice", "stream/grant-write", {"participant_id": "bob"}),
+        sent("alice", "stream/revoke-write", {"participant_id": "bob"}),
     ],
-    "stream/transfer-ownership": [OPENED, said("alice", "stream/transfer-ownership", {"new_owner": "bob"})],
-    "moot/roster": [said("bob", "moot/roster")],
-    "moot/list-owners": [said("bob", "moot/list-owners", {"participants": ["alice"]})],
-    "moot/approve": [PROPOSED, said("alice", "moot/approve", about=["p1"])],
+    "stream/transfer-ownership": [OPENED, sent("alice", "stream/transfer-ownership", {"new_owner": "bob"})],
+    "moot/roster": [sent("bob", "moot/roster")],
+    "moot/list-owners": [sent("bob", "moot/list-owners", {"participants": ["alice"]})],
+    "moot/approve": [PROPOSED, sent("alice", "moot/approve", about=["p1"])],
 }
 
 
@@ -107,7 +107,7 @@ def two_members(**settings: Json) -> SpaceDriver:
     return driver
 
 
-def say(driver: SpaceDriver, envelope: Said) -> str | None:
+def say(driver: SpaceDriver, envelope: SentInput) -> str | None:
     session, kind, payload, more = envelope
     if kind.startswith("stream/") and kind != "stream/request":
         (stream,) = driver.space.state.streams.open

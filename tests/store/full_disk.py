@@ -53,12 +53,12 @@ class Retries(logging.Handler):
 async def recovers(folder: Path) -> None:
     """Full in the middle of a record; what was kept is written in order when there is room again."""
     async with opened_journal(folder, SETTINGS) as journal:
-        told, retries = health_changes(journal), Retries()
+        answer, retries = health_changes(journal), Retries()
         await wait_durable(journal, journal.append(value_record(0)))
         allow(segments(folder)[0].stat().st_size + 534)
         for i in range(1, 51):
             journal.append(value_record(i))
-        assert await told.get() is False
+        assert await answer.get() is False
         assert not journal.writable
         assert journal.durable == 0 + 1
         assert segments(folder)[0].stat().st_size == resource.getrlimit(resource.RLIMIT_FSIZE)[0]
@@ -69,26 +69,26 @@ async def recovers(folder: Path) -> None:
         await retries.failed.wait()
         assert not journal.writable
         allow(-1)
-        assert await told.get() is True
+        assert await answer.get() is True
         assert journal.writable
         assert order == list(range(51, 61))
         await wait_durable(journal, journal.append(value_record(61)))
-        assert told.empty()
+        assert answer.empty()
     assert values_in(folder) == list(range(62))
 
 
 async def cannot_begin_a_segment(folder: Path) -> None:
     """No room for the first record of a new segment."""
     async with opened_journal(folder, JournalSettings(retry_seconds=0.001, segment_bytes=50)) as journal:
-        told, retries = health_changes(journal), Retries()
+        answer, retries = health_changes(journal), Retries()
         await wait_durable(journal, journal.append(value_record(0)))
         allow(0)
         journal.append(value_record(1))
-        assert await told.get() is False
+        assert await answer.get() is False
         await retries.failed.wait()
         journal.append(value_record(2))
         allow(-1)
-        assert await told.get() is True
+        assert await answer.get() is True
         await wait_durable(journal, journal.next_number - 1)
     assert values_in(folder) == [0, 1, 2]
 
@@ -96,10 +96,10 @@ async def cannot_begin_a_segment(folder: Path) -> None:
 async def runs_out_of_memory_too(folder: Path) -> None:
     """Beyond the bound one record stands for those that found no room; vital ones find some."""
     async with opened_journal(folder, SETTINGS) as journal:
-        told = health_changes(journal)
+        answer = health_changes(journal)
         allow(0)
         journal.append(value_record(0))
-        assert await told.get() is False
+        assert await answer.get() is False
         for i in range(1, KEEP_RECORDS):
             assert journal.append(value_record(i)) == i + 1
         lost = {journal.append(value_record("no room")) for _ in range(7)}
@@ -107,7 +107,7 @@ async def runs_out_of_memory_too(folder: Path) -> None:
         assert journal.append(value_record("vital"), vital=True) == KEEP_RECORDS + 2
         assert journal.append(value_record("no room")) == KEEP_RECORDS + 3
         allow(-1)
-        assert await told.get() is True
+        assert await answer.get() is True
         # Able means that all of it is safe, not that something was written.
         assert journal.durable == KEEP_RECORDS + 3
         await wait_durable(journal, journal.append(value_record("again")))
@@ -123,18 +123,18 @@ async def runs_out_of_memory_too(folder: Path) -> None:
 async def closes_without_room(folder: Path) -> None:
     """Closing tries once more, and then ends."""
     journal = open_journal(folder, SETTINGS)
-    told = health_changes(journal)
+    answer = health_changes(journal)
     allow(0)
     journal.append(value_record(0))
-    assert await told.get() is False
+    assert await answer.get() is False
     await journal.close()
     assert journal.durable == 0
     allow(-1)
     journal = open_journal(folder, SETTINGS)
-    told = health_changes(journal)
+    answer = health_changes(journal)
     allow(0)
     journal.append(value_record(1))
-    assert await told.get() is False
+    assert await answer.get() is False
     allow(-1)
     await journal.close()
     assert journal.durable == 1

@@ -66,13 +66,13 @@ async def test_a_disk_that_hangs_before_a_new_segment_is_told_of(
 
     monkeypatch.setattr(SegmentWriter, "sync", slowly)
     async with opened_journal(folder_in(tmp_path), JournalSettings(segment_bytes=200)) as journal:
-        told = health_changes(journal)
+        answer = health_changes(journal)
         for number in range(300):
             journal.append(value_record(number))
             await asyncio.sleep(0)
-        assert not await told.get()
+        assert not await answer.get()
         hanging.set()
-        assert await told.get()
+        assert await answer.get()
         await wait_durable(journal, journal.next_number - 1)
     folder = folder_in(tmp_path)
     verify(folder)

@@ -73,20 +73,20 @@ def test_tail_shows_the_last_records_one_a_line(data: Path, capsys: pytest.Captu
 
 
 def test_tail_as_json_is_what_was_journaled(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = [json.loads(line) for line in run(data, capsys, "tail", "--json").splitlines()]
-    assert told == [json.loads(line) for line in segments(folder_in(data))[0].read_text().splitlines()]
+    output = [json.loads(line) for line in run(data, capsys, "tail", "--json").splitlines()]
+    assert output == [json.loads(line) for line in segments(folder_in(data))[0].read_text().splitlines()]
 
 
 def test_follow_prints_what_comes(data: Path) -> None:
     arguments = ["journal", "tail", "--data", str(data), "-n1", "--follow", "--json"]
     child = subprocess.Popen([sys.executable, "-m", "moot.cli", *arguments], stdout=subprocess.PIPE, cwd=ROOT)  # noqa: S603
     assert child.stdout is not None
-    with child.stdout as told:
+    with child.stdout as answer:
         try:
-            assert json.loads(told.readline())["n"] == 7
+            assert json.loads(answer.readline())["n"] == 7
             for id in ("new1", "new2"):
                 write_now(folder_in(data), [envelope_record(id)], JournalSettings(segment_bytes=50))
-                assert json.loads(told.readline())["id"] == id
+                assert json.loads(answer.readline())["id"] == id
         finally:
             child.kill()
             child.wait()
@@ -96,10 +96,10 @@ def test_nothing_that_a_peer_wrote_reaches_the_terminal_as_a_command(
     data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for arguments in (["tail"], ["tail", "--json"], ["show", "6"], ["show", "6", "--json"], ["search"]):
-        told = run(data, capsys, arguments[0], *arguments[1:])
-        for line in told.splitlines():
+        output = run(data, capsys, arguments[0], *arguments[1:])
+        for line in output.splitlines():
             assert line.isprintable(), arguments
-        assert "\\u202e" in told or "…" in told
+        assert "\\u202e" in output or "…" in output
 
 
 def test_what_is_harmless_is_shown_as_it_is() -> None:
@@ -114,12 +114,12 @@ def test_what_is_harmless_is_shown_as_it_is() -> None:
 def test_show_tells_what_a_record_correlates_to_and_what_to_it(
     data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = run(data, capsys, "show", "f1")
-    assert '"session": "s1"' in told
-    assert "correlates to: 2  " in told
-    assert "correlates to: gone (not in this journal)" in told
-    assert "correlated by: 4  " in told
-    assert run(data, capsys, "show", "3") == told
+    output = run(data, capsys, "show", "f1")
+    assert '"session": "s1"' in output
+    assert "correlates to: 2  " in output
+    assert "correlates to: gone (not in this journal)" in output
+    assert "correlated by: 4  " in output
+    assert run(data, capsys, "show", "3") == output
     rows = [json.loads(line) for line in run(data, capsys, "show", "f1", "--json").splitlines()]
     assert [(name, row["n"]) for line in rows for name, row in line.items()] == [
         ("record", 3),
@@ -130,9 +130,9 @@ def test_show_tells_what_a_record_correlates_to_and_what_to_it(
 
 def test_show_shows_every_record_of_an_id(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_now(folder_in(data), [envelope_record("f1", "bob", out="duplicate_id"), envelope_record("2024")])
-    told = run(data, capsys, "show", "f1")
-    assert "duplicate_id" in told
-    assert told.count('"session": "s1"') == 2
+    output = run(data, capsys, "show", "f1")
+    assert "duplicate_id" in output
+    assert output.count('"session": "s1"') == 2
     assert '"n": 9' in run(data, capsys, "show", "2024")
     assert "no record 'nothing'" in run(data, capsys, "show", "nothing", code=2)
 
@@ -140,17 +140,17 @@ def test_show_shows_every_record_of_an_id(data: Path, capsys: pytest.CaptureFixt
 def test_a_damaged_index_is_made_anew_or_says_that_it_may_be_deleted(
     data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = run(data, capsys, "show", "f1")
+    output = run(data, capsys, "show", "f1")
     path = folder_in(data).parent / "index.db"
     whole = path.read_bytes()
     for start, end in ((100, len(whole)), (4096, len(whole))):
         path.write_bytes(whole[:start] + b"\xff" * (end - start))
-        assert run(data, capsys, "show", "f1") == told
+        assert run(data, capsys, "show", "f1") == output
     # The pages in the middle hold records; nothing looks at them before they are needed.
     path.write_bytes(whole[: 3 * 4096] + b"\xff" * 3 * 4096 + whole[6 * 4096 :])
     assert "Delete it" in run(data, capsys, "show", "f1", code=2)
     path.unlink()
-    assert run(data, capsys, "show", "f1") == told
+    assert run(data, capsys, "show", "f1") == output
 
 
 def test_search_takes_all_its_conditions_together(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -210,9 +210,9 @@ def test_verify_exits_with_1_and_names_the_place(data: Path, capsys: pytest.Capt
     assert "no whole record yet" in run(data, capsys, "verify")
     path.write_bytes(whole)
     edit_lines(path, lambda lines: [*lines[:2], *lines[3:]])
-    told = run(data, capsys, "verify", code=1)
-    assert "broken at 000000000001.jsonl line 3: removed: record 3 is missing" in told
-    assert "before it hold 2 records, 1 to 2" in told
+    output = run(data, capsys, "verify", code=1)
+    assert "broken at 000000000001.jsonl line 3: removed: record 3 is missing" in output
+    assert "before it hold 2 records, 1 to 2" in output
 
 
 def test_verify_notices_that_the_end_was_cut_off_behind_a_snapshot(

@@ -58,14 +58,14 @@ def replace_file(path: Path, other: int) -> None:
 async def test_a_file_that_can_only_be_read_is_opened_anew(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     async with opened_journal(folder, SOON) as journal:
-        told = health_changes(journal)
+        answer = health_changes(journal)
         await wait_durable(journal, journal.append(value_record(1)))
         path = segments(folder)[0]
         replace_file(path, os.open(path, os.O_RDONLY))
         journal.append(value_record(2))
-        assert await told.get() is False
+        assert await answer.get() is False
         journal.append(value_record(3))
-        assert await told.get() is True
+        assert await answer.get() is True
         await wait_durable(journal, journal.append(value_record(4)))
     assert values_in(folder) == [1, 2, 3, 4]
     assert verify(folder).ok
@@ -77,7 +77,7 @@ async def test_a_descriptor_whose_closing_fails_is_not_closed_again(
     """As on a network's disk: it is gone all the same, and its number may be somebody's socket by now."""
     folder = folder_in(tmp_path)
     async with opened_journal(folder, SOON) as journal:
-        told = health_changes(journal)
+        answer = health_changes(journal)
         await wait_durable(journal, journal.append(value_record(1)))
         path = segments(folder)[0]
         file = descriptor_of(path)
@@ -94,8 +94,8 @@ async def test_a_descriptor_whose_closing_fails_is_not_closed_again(
 
         monkeypatch.setattr(os, "close", fail_to_close)
         journal.append(value_record(2))
-        assert await told.get() is False
-        assert await told.get() is True
+        assert await answer.get() is False
+        assert await answer.get() is True
         assert failed == [file]
         os.fstat(file)  # still open
         close(file)
@@ -106,13 +106,13 @@ async def test_a_descriptor_whose_closing_fails_is_not_closed_again(
 async def test_a_segment_that_cannot_be_begun_is_tried_again(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     async with opened_journal(folder, JournalSettings(retry_seconds=0.001, segment_bytes=50)) as journal:
-        told = health_changes(journal)
+        answer = health_changes(journal)
         await wait_durable(journal, journal.append(value_record(1)))
         (folder / "000000000002.jsonl").mkdir()
         journal.append(value_record(2))
-        assert await told.get() is False
+        assert await answer.get() is False
         (folder / "000000000002.jsonl").rmdir()
-        assert await told.get() is True
+        assert await answer.get() is True
     assert values_in(folder) == [1, 2]
     assert verify(folder).ok
 
@@ -121,7 +121,7 @@ async def test_what_a_failed_fsync_did_not_cover_is_written_again(tmp_path: Path
     """A pipe takes the bytes, refuses the fsync and forgets them, as a kernel may after an I/O error."""
     folder = folder_in(tmp_path)
     async with opened_journal(folder, SOON) as journal:
-        told = health_changes(journal)
+        answer = health_changes(journal)
         await wait_durable(journal, journal.append(value_record(1)))
         reading, writing = os.pipe()
         replace_file(segments(folder)[0], writing)
@@ -130,8 +130,8 @@ async def test_what_a_failed_fsync_did_not_cover_is_written_again(tmp_path: Path
         journal.append(value_record(3))
         await asyncio.sleep(0)
         assert journal.durable == 1
-        assert await told.get() is False
-        assert await told.get() is True
+        assert await answer.get() is False
+        assert await answer.get() is True
         assert journal.durable >= number
         os.close(reading)
     assert values_in(folder) == [1, 2, 3]
@@ -143,13 +143,13 @@ async def test_a_file_that_lost_what_was_on_disk_is_not_written_to(
 ) -> None:
     folder = folder_in(tmp_path)
     async with opened_journal(folder, SOON) as journal:
-        told = health_changes(journal)
+        answer = health_changes(journal)
         await wait_durable(journal, journal.append(value_record(1)))
         path = segments(folder)[0]
         replace_file(path, os.open(path, os.O_RDONLY))
         os.truncate(path, 10)
         journal.append(value_record(2))
-        assert await told.get() is False
+        assert await answer.get() is False
     assert not journal.writable
     assert journal.durable == 1
     assert segments(folder)[0].stat().st_size == 10
@@ -170,16 +170,16 @@ async def test_a_disk_that_falls_too_far_behind_makes_the_journal_unable_until_i
     monkeypatch.setattr(segment_writer, "_flush", slow_flush)
     large = value_record("é" * (1 << 19))
     async with opened_journal(folder, JournalSettings(segment_bytes=1 << 30)) as journal:
-        told = health_changes(journal)
+        answer = health_changes(journal)
         for _ in range(KEEP_BYTES // len(large) + 1):
             journal.append(large)
         # The next tick writes all of it; its fsync takes longer than the tick after that.
         await asyncio.sleep(0)
         journal.append(value_record("behind"))
-        assert await told.get() is False
+        assert await answer.get() is False
         journal.append(value_record("kept"))
         may_end.set()
-        assert await told.get() is True
+        assert await answer.get() is True
         await wait_durable(journal, journal.append(value_record("last")))
     assert values_in(folder)[-3:] == ["behind", "kept", "last"]
     assert verify(folder).ok

@@ -60,16 +60,16 @@ async def test_files_and_folders_are_for_the_owner_only(tmp_path: Path) -> None:
 
 async def test_records_of_one_tick_are_written_together_and_called_back_in_order(tmp_path: Path) -> None:
     async with opened_journal(folder_in(tmp_path)) as journal:
-        told: list[int] = []
+        answer: list[int] = []
         done = asyncio.Event()
         numbers = [journal.append(value_record(i)) for i in range(5)]
         assert journal.next_number == 6
         assert journal.durable == 0
         for number in reversed(numbers):
-            journal.when_durable(number, lambda number=number: told.append(number))  # type: ignore[misc]
+            journal.when_durable(number, lambda number=number: answer.append(number))  # type: ignore[misc]
         journal.when_durable(numbers[-1], done.set)
         await done.wait()
-        assert told == [1, 2, 3, 4, 5]
+        assert answer == [1, 2, 3, 4, 5]
         assert journal.durable == journal.recorded == 5
         again = asyncio.Event()
         journal.when_durable(3, again.set)

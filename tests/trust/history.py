@@ -65,7 +65,7 @@ def history(
     ]
 
 
-def said(
+def envelope_of(
     kind: str,
     id: str,
     sender: str,
@@ -96,14 +96,14 @@ def said(
 
 def proposal(id: str, sender: str = "agent", path: str = "/srv/a.txt") -> Envelope:
     params = {"name": "write_file", "arguments": {"path": path}}
-    return said("mcp/proposal", id, sender, {"method": "tools/call", "params": params}, to=["files"])
+    return envelope_of("mcp/proposal", id, sender, {"method": "tools/call", "params": params}, to=["files"])
 
 
 def fulfilment(id: str, of: str, sender: str = "alice", path: str = "/srv/a.txt", **more: Json) -> Envelope:
     params = {"name": "write_file", "arguments": {"path": path}}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     about = [of, *more.pop("also", [])]
-    return said("mcp/request", id, sender, body, to=["files"], about=about, **more)
+    return envelope_of("mcp/request", id, sender, body, to=["files"], about=about, **more)
 
 
 def accept(rules: Sequence[Rule], suggestion: Suggestion, *, by: str, now: float) -> tuple[Rule, ...]:

@@ -198,10 +198,10 @@ def test_the_command_writes_policies_and_names_what_is_left_out(
         f"  - {{name: b, {HEAD}, tool: list, arguments: {{q: /x/}}}}\n"
     )
     assert main(["rules", "export", "rules.yaml", "--cedar"]) == 1
-    said = capfd.readouterr()
-    assert "note: rule b is left out, since Cedar cannot say its argument q" in said.err
+    answer = capfd.readouterr()
+    assert "note: rule b is left out, since Cedar cannot say its argument q" in answer.err
     case = call({}, tool="list")
-    assert cedarpy.is_authorized(cedar_request(case, START), said.out, []).allowed
+    assert cedarpy.is_authorized(cedar_request(case, START), answer.out, []).allowed
     Path("rules.yaml").write_text(f"rules: [{{name: a, {HEAD}, tool: list}}]")
     assert main(["rules", "export", "rules.yaml", "--cedar", "-o", "a.cedar"]) == 0
     assert "permit (principal, action, resource)" in Path("a.cedar").read_text()

@@ -14,7 +14,7 @@ from moot.trust.offline_verdict import judge_offline
 from moot.trust.rule_store import RuleStop, RuleStore
 from moot.trust.rules import Rule, RuleLimits
 from tests.trust.history import START, call, decided
-from tests.trust.test_approver import office
+from tests.trust.test_approver import approver_scene
 from tests.trust.test_tripping import REPORTS, _case
 
 
@@ -86,21 +86,21 @@ def test_an_approved_call_without_an_answer_has_an_unknown_outcome() -> None:
 
 
 async def test_the_approver_says_why_people_were_asked_then_and_what_holds_now(tmp_path: Path) -> None:
-    async with office(tmp_path) as here:
-        await here.accepted()
-        here.approver.commands.stop_all("alice", "audit")
-        here.mood = "approve"
-        assert await here.write("reports/day-61.md") == "by alice"
-        asked = list(here.approver.ledger)[-1]
-        here.store.stopped = None
-        (rule,) = here.store.rules
+    async with approver_scene(tmp_path) as scene:
+        await scene.accepted()
+        scene.approver.commands.stop_all("alice", "audit")
+        scene.mood = "approve"
+        assert await scene.write("reports/day-61.md") == "by alice"
+        asked = list(scene.approver.ledger)[-1]
+        scene.store.stopped = None
+        (rule,) = scene.store.rules
         away = replace(
             rule, limits=replace(rule.limits, while_present=("carol",), expires_at=time.time() + 9e5)
         )
-        here.store.set_rules([away])
-        told = await here.alice.call("approver", "trust_explain", {"id": asked.id})
-        assert told.structured is not None
-        assert told.structured["asked_because"] == "alice stopped all rules: audit"
-        assert told.structured["why"].endswith("but carol is not present")
-        assert told.structured["arguments"]["path"] == "reports/day-61.md"
-        assert told.structured["lines"][1].startswith('Arguments: {"path": "reports/day-61.md"')
+        scene.store.set_rules([away])
+        answer = await scene.alice.call("approver", "trust_explain", {"id": asked.id})
+        assert answer.structured is not None
+        assert answer.structured["asked_because"] == "alice stopped all rules: audit"
+        assert answer.structured["why"].endswith("but carol is not present")
+        assert answer.structured["arguments"]["path"] == "reports/day-61.md"
+        assert answer.structured["lines"][1].startswith('Arguments: {"path": "reports/day-61.md"')

@@ -374,11 +374,11 @@ def test_the_command_prints_a_rules_file_and_notes(
     assert (
         main(["rules", "import", "settings.json", "--proposer", "agent", "--shell", "box/run/command"]) == 0
     )
-    said = capfd.readouterr()
-    rules = read_rules(said.out)
+    answer = capfd.readouterr()
+    rules = read_rules(answer.out)
     assert [rule.decision for rule in rules] == ["reject", "ask", "approve"]
-    assert "note: WebSearch: not imported" in said.err
-    assert "3 rules: 1 approve, 1 reject, 1 ask" in said.err
+    assert "note: WebSearch: not imported" in answer.err
+    assert "3 rules: 1 approve, 1 reject, 1 ask" in answer.err
     Path("permissions.json").write_text('{"terminalAllowlist": ["git"], /* why */ }')
     assert main(["rules", "import", "permissions.json", "--proposer", "agent", "-o", "new.yaml"]) == 0
     assert read_rules(Path("new.yaml").read_text())[0].decision == "ask"

@@ -11,7 +11,7 @@ from moot.protocol.operation import Json
 from moot.trust.decision_ledger import Decision, DecisionLedger, filter_decisions
 from moot.trust.ledger_reader import JournalReader, read_ledger
 from tests.store import journals
-from tests.trust.history import START, fulfilment, proposal, said
+from tests.trust.history import START, envelope_of, fulfilment, proposal
 
 ANSWER = {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "done"}]}}
 
@@ -31,7 +31,9 @@ def _only(ledger: DecisionLedger) -> Decision:
 def test_a_fulfilled_proposal_has_its_decider_its_time_and_its_result() -> None:
     decision = _only(
         _after(
-            proposal("p1"), fulfilment("r1", "p1"), said("mcp/response", "a1", "files", ANSWER, about=["r1"])
+            proposal("p1"),
+            fulfilment("r1", "p1"),
+            envelope_of("mcp/response", "a1", "files", ANSWER, about=["r1"]),
         )
     )
     assert (decision.status, decision.by, decision.envelope, decision.duration_seconds) == (
@@ -60,7 +62,7 @@ def test_a_tool_that_fails_was_still_approved(answer: dict[str, object]) -> None
         _after(
             proposal("p1"),
             fulfilment("r1", "p1"),
-            said("mcp/response", "a1", "files", {"jsonrpc": "2.0", "id": 1, **answer}, about=["r1"]),
+            envelope_of("mcp/response", "a1", "files", {"jsonrpc": "2.0", "id": 1, **answer}, about=["r1"]),
         )
     )
     assert (decision.result, decision.error, decision.lesson) == ("error", "disk full", "approve")
@@ -70,8 +72,8 @@ def test_a_rejection_keeps_its_reason_when_the_proposer_then_withdraws() -> None
     decision = _only(
         _after(
             proposal("p1"),
-            said("mcp/reject", "n1", "alice", {"reason": "unsafe"}, about=["p1"]),
-            said("mcp/withdraw", "w1", "agent", {"reason": "no_longer_needed"}, about=["p1"]),
+            envelope_of("mcp/reject", "n1", "alice", {"reason": "unsafe"}, about=["p1"]),
+            envelope_of("mcp/withdraw", "w1", "agent", {"reason": "no_longer_needed"}, about=["p1"]),
         )
     )
     assert (decision.status, decision.by, decision.reason, decision.lesson) == (
@@ -87,7 +89,7 @@ def test_what_one_rejects_and_another_fulfils_teaches_to_ask() -> None:
     decision = _only(
         _after(
             proposal("p1"),
-            said("mcp/reject", "n1", "bob", {"reason": "busy"}, about=["p1"]),
+            envelope_of("mcp/reject", "n1", "bob", {"reason": "busy"}, about=["p1"]),
             fulfilment("r1", "p1"),
         )
     )
@@ -95,7 +97,9 @@ def test_what_one_rejects_and_another_fulfils_teaches_to_ask() -> None:
 
 
 def test_a_withdrawn_one_and_an_expired_one_teach_nothing() -> None:
-    ledger = _after(proposal("p1"), said("mcp/withdraw", "w1", "agent", {"reason": "timeout"}, about=["p1"]))
+    ledger = _after(
+        proposal("p1"), envelope_of("mcp/withdraw", "w1", "agent", {"reason": "timeout"}, about=["p1"])
+    )
     assert (_only(ledger).status, _only(ledger).lesson) == ("withdrawn", None)
     waiting = _after(proposal("p1"))
     waiting.expire(START + 86_400.0)
@@ -107,7 +111,7 @@ def test_a_withdrawn_one_and_an_expired_one_teach_nothing() -> None:
 
 
 def test_nobody_else_withdraws_it_and_nobody_learns_from_who_fulfils_their_own() -> None:
-    ledger = _after(proposal("p1"), said("mcp/withdraw", "w1", "bob", {}, about=["p1"]))
+    ledger = _after(proposal("p1"), envelope_of("mcp/withdraw", "w1", "bob", {}, about=["p1"]))
     assert _only(ledger).status == "open"
     own = _only(_after(proposal("p1"), fulfilment("r1", "p1", sender="agent")))
     assert (own.status, own.lesson) == ("fulfilled", None)
@@ -118,9 +122,9 @@ def test_a_quorum_is_listed_with_all_who_approved() -> None:
     decision = _only(
         _after(
             proposal("p1"),
-            said("moot/approve", "v1", "alice", about=["p1"]),
-            said("moot/approve", "v2", "alice", about=["p1"]),
-            said("moot/approve", "v3", "bob", about=["p1"]),
+            envelope_of("moot/approve", "v1", "alice", about=["p1"]),
+            envelope_of("moot/approve", "v2", "alice", about=["p1"]),
+            envelope_of("moot/approve", "v3", "bob", about=["p1"]),
             fulfilment("r1", "p1"),
         )
     )
@@ -130,16 +134,17 @@ def test_a_quorum_is_listed_with_all_who_approved() -> None:
 
 def test_the_proposals_of_a_removed_member_are_withdrawn() -> None:
     """Decision 0015."""
-    ledger = _after(proposal("p1"), said("space/kick", "k1", "alice", {"participant_id": "agent"}))
+    ledger = _after(proposal("p1"), envelope_of("space/kick", "k1", "alice", {"participant_id": "agent"}))
     assert (_only(ledger).status, _only(ledger).reason) == ("withdrawn", "removed")
 
 
 def test_an_automated_act_names_its_rule_in_any_of_three_ways_and_teaches_nothing() -> None:
-    rule = said("trust/rule", "t1", "alice", {"rule": {"name": "reports"}})
+    rule = envelope_of("trust/rule", "t1", "alice", {"rule": {"name": "reports"}})
     by_correlation = _after(rule, proposal("p1"), fulfilment("r1", "p1", sender="bot", also=["t1"]))
     by_context = _after(proposal("p1"), fulfilment("r1", "p1", sender="bot", context="trust/rule/reports"))
     by_payload = _after(
-        proposal("p1"), said("mcp/reject", "n1", "bot", {"reason": "policy", "rule": "reports"}, about=["p1"])
+        proposal("p1"),
+        envelope_of("mcp/reject", "n1", "bot", {"reason": "policy", "rule": "reports"}, about=["p1"]),
     )
     for ledger in (by_correlation, by_context, by_payload):
         assert (_only(ledger).rule, _only(ledger).automated, _only(ledger).lesson) == ("reports", True, None)
@@ -158,7 +163,7 @@ def test_the_ledger_is_bounded_and_finds_by_any_id() -> None:
         ledger.observe(proposal(f"p{number}"), START + number)
     assert [decision.id for decision in ledger] == ["p1", "p2"]
     ledger.observe(fulfilment("r1", "p2"), START + 5)
-    ledger.observe(said("mcp/response", "a1", "files", ANSWER, about=["r1"]), START + 6)
+    ledger.observe(envelope_of("mcp/response", "a1", "files", ANSWER, about=["r1"]), START + 6)
     assert {ledger.get(id) for id in ("p2", "r1", "a1")} == {ledger.get("p2")}
     assert ledger.get("nobody") is None
 
@@ -167,17 +172,17 @@ def _journal(tmp_path: Path) -> Path:
     folder = journals.folder_in(tmp_path)
     body = {"method": "tools/call", "params": {"name": "write_file", "arguments": {"path": "/srv/a.txt"}}}
     request = {"jsonrpc": "2.0", "id": 1} | body
-    told = journals.envelope_record
+    answer = journals.envelope_record
     about: dict[str, Json] = {"correlation_id": ["p1"]}
     records = [
-        told("p1", "agent", t=START, kind="mcp/proposal", to=["files"], payload=body),
+        answer("p1", "agent", t=START, kind="mcp/proposal", to=["files"], payload=body),
         # Refused: it decided nothing.
-        told("x1", "eve", t=START + 1, out="unauthorized", kind="mcp/withdraw", payload={}, **about),
-        told("c1", "alice", t=START + 2, kind="chat", payload={"text": "hm", "format": "plain"}),
-        told("r1", "alice", t=START + 5, kind="mcp/request", to=["files"], payload=request, **about),
-        told("a1", "files", t=START + 6, kind="mcp/response", correlation_id=["r1"], payload=ANSWER),
-        told("p2", "agent", t=START + 7, kind="mcp/proposal", to=["files"], payload=body),
-        told(
+        answer("x1", "eve", t=START + 1, out="unauthorized", kind="mcp/withdraw", payload={}, **about),
+        answer("c1", "alice", t=START + 2, kind="chat", payload={"text": "hm", "format": "plain"}),
+        answer("r1", "alice", t=START + 5, kind="mcp/request", to=["files"], payload=request, **about),
+        answer("a1", "files", t=START + 6, kind="mcp/response", correlation_id=["r1"], payload=ANSWER),
+        answer("p2", "agent", t=START + 7, kind="mcp/proposal", to=["files"], payload=body),
+        answer(
             "n2", "bob", t=START + 9, kind="mcp/reject", correlation_id=["p2"], payload={"reason": "policy"}
         ),
     ]

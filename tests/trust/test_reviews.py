@@ -17,8 +17,8 @@ from moot.trust.narrowing_proof import find_wider_part
 from moot.trust.rule_reviews import MAX_REVIEWS, MIN_DECISIONS, RuleReviews
 from moot.trust.rule_yaml import read_rules, write_rules
 from moot.trust.rules import Rule, RuleLimits, evaluate
-from tests.trust.history import START, call, fulfilment, history, proposal, said
-from tests.trust.test_approver import LEARNING, ApproverScene, office
+from tests.trust.history import START, call, envelope_of, fulfilment, history, proposal
+from tests.trust.test_approver import LEARNING, ApproverScene, approver_scene
 from tests.waiting import until
 
 RULE = Rule(
@@ -147,8 +147,8 @@ def test_an_objection_to_what_a_rule_approved_counts_as_a_rejection_once() -> No
     for envelope in (
         proposal("p1"),
         fulfilment("f1", "p1", "approver", context="trust/rule/reports"),
-        said("trust/stop", "o1", "alice", about=["f1"]),
-        said("trust/stop", "o1", "alice", about=["f1"]),
+        envelope_of("trust/stop", "o1", "alice", about=["f1"]),
+        envelope_of("trust/stop", "o1", "alice", about=["f1"]),
     ):
         ledger.observe(envelope, START)
     (decision,) = ledger
@@ -158,7 +158,11 @@ def test_an_objection_to_what_a_rule_approved_counts_as_a_rejection_once() -> No
 
 def test_an_objection_to_what_a_person_approved_teaches_nothing() -> None:
     ledger = DecisionLedger()
-    for envelope in (proposal("p1"), fulfilment("f1", "p1"), said("trust/stop", "o1", "bob", about=["p1"])):
+    for envelope in (
+        proposal("p1"),
+        fulfilment("f1", "p1"),
+        envelope_of("trust/stop", "o1", "bob", about=["p1"]),
+    ):
         ledger.observe(envelope, START)
     assert next(iter(ledger)).lesson == "approve"
 
@@ -166,9 +170,9 @@ def test_an_objection_to_what_a_person_approved_teaches_nothing() -> None:
 # In a real space
 
 
-async def _decided(here: ApproverScene, count: int, *, start: int = 30) -> None:
+async def _decided(scene: ApproverScene, count: int, *, start: int = 30) -> None:
     for number in range(start, start + count):
-        assert await here.write(f"reports/day-{number}.md") == "by approver"
+        assert await scene.write(f"reports/day-{number}.md") == "by approver"
 
 
 def _settings() -> ApproverSettings:
@@ -176,57 +180,57 @@ def _settings() -> ApproverSettings:
 
 
 async def test_people_are_asked_to_review_and_what_they_confirm_is_not_asked_again(tmp_path: Path) -> None:
-    async with office(tmp_path, _settings()) as here:
-        name = await here.accepted()
-        await _decided(here, MIN_DECISIONS)
-        await until(lambda: any("review" in each.payload for each in here.trust))
-        asked = next(each.payload for each in here.trust if "review" in each.payload)
+    async with approver_scene(tmp_path, _settings()) as scene:
+        name = await scene.accepted()
+        await _decided(scene, MIN_DECISIONS)
+        await until(lambda: any("review" in each.payload for each in scene.trust))
+        asked = next(each.payload for each in scene.trust if "review" in each.payload)
         assert asked["why"] == f"{MIN_DECISIONS} decisions of it should be reviewed"
-        (shown,) = here.approver.status.unreviewed()["reviews"]
+        (shown,) = scene.approver.status.unreviewed()["reviews"]
         assert [each["arguments"]["path"] for each in shown["decisions"]] == [
             f"reports/day-{number}.md" for number in range(30, 30 + MIN_DECISIONS)
         ]
         # Nonsense confirms nothing.
         ids = [each["id"] for each in shown["decisions"]]
         for nonsense in ("all", [], [1], ["nosuch"]):
-            await here.alice.send("trust/accept", {"reviewed": nonsense}, confirm=True)
-        await here.told("not reviewed: no rule has decided these")
-        assert here.approver.reviews.is_due(here.store.rules[0])
-        await here.away()
-        await here.back()
-        assert here.approver.reviews.unreviewed(name) == tuple(ids)
-        await here.alice.send("trust/accept", {"reviewed": ids}, confirm=True)
-        await until(lambda: not here.approver.reviews.unreviewed(name))
-        assert here.approver.status.unreviewed() == {"reviews": []}
+            await scene.alice.send("trust/accept", {"reviewed": nonsense}, confirm=True)
+        await scene.wait_for_chat("not reviewed: no rule has decided these")
+        assert scene.approver.reviews.is_due(scene.store.rules[0])
+        await scene.away()
+        await scene.back()
+        assert scene.approver.reviews.unreviewed(name) == tuple(ids)
+        await scene.alice.send("trust/accept", {"reviewed": ids}, confirm=True)
+        await until(lambda: not scene.approver.reviews.unreviewed(name))
+        assert scene.approver.status.unreviewed() == {"reviews": []}
 
 
 async def test_an_objection_suspends_the_rule_and_the_call_counts_as_rejected(tmp_path: Path) -> None:
-    async with office(tmp_path, _settings()) as here:
-        name = await here.accepted()
-        await _decided(here, 2)
-        first, second = here.approver.reviews.unreviewed(name)
-        await here.alice.send("trust/stop", {"reason": "not this one"}, about=second, confirm=True)
-        await until(lambda: name in here.store.suspensions)
-        assert here.store.suspensions[name].why == "alice complained: not this one"
-        assert here.approver.reviews.unreviewed(name) == (first,)
-        decision = here.approver.ledger.get(second)
+    async with approver_scene(tmp_path, _settings()) as scene:
+        name = await scene.accepted()
+        await _decided(scene, 2)
+        first, second = scene.approver.reviews.unreviewed(name)
+        await scene.alice.send("trust/stop", {"reason": "not this one"}, about=second, confirm=True)
+        await until(lambda: name in scene.store.suspensions)
+        assert scene.store.suspensions[name].why == "alice complained: not this one"
+        assert scene.approver.reviews.unreviewed(name) == (first,)
+        decision = scene.approver.ledger.get(second)
         assert decision is not None
         assert decision.lesson == "reject"
         # Resumed, it still does not approve that very call again.
-        await here.alice.send("trust/accept", {"lift": name}, confirm=True)
-        await until(lambda: name not in here.store.suspensions)
-        here.mood = "reject"
-        assert await here.write("reports/day-31.md") == "no, alice: unsafe"
+        await scene.alice.send("trust/accept", {"lift": name}, confirm=True)
+        await until(lambda: name not in scene.store.suspensions)
+        scene.mood = "reject"
+        assert await scene.write("reports/day-31.md") == "no, alice: unsafe"
 
 
 async def test_where_the_notes_are_lost_past_decisions_count_as_unreviewed(tmp_path: Path) -> None:
-    async with office(tmp_path, _settings()) as here:
-        name = await here.accepted()
-        await _decided(here, 3)
-        before = here.approver.reviews.unreviewed(name)
-        await here.away()
-        file = here.store.folder / "reviews.jsonl"
+    async with approver_scene(tmp_path, _settings()) as scene:
+        name = await scene.accepted()
+        await _decided(scene, 3)
+        before = scene.approver.reviews.unreviewed(name)
+        await scene.away()
+        file = scene.store.folder / "reviews.jsonl"
         assert len([json.loads(line) for line in file.read_text().splitlines()]) == 3
         file.unlink()
-        await here.back()
-        await until(lambda: here.approver.reviews.unreviewed(name) == before)
+        await scene.back()
+        await until(lambda: scene.approver.reviews.unreviewed(name) == before)

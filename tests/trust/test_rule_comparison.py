@@ -123,7 +123,7 @@ def test_replay_counts_limits_as_they_would_have_been_used_up() -> None:
 def _journal(folder: Path) -> None:
     """Two proposals: one that a person approved, one that a person rejected."""
     journal = journals.folder_in(folder / ".moot")
-    told = journals.envelope_record
+    answer = journals.envelope_record
 
     def body(path: str) -> dict[str, Json]:
         return {"method": "tools/call", "params": {"name": "write_file", "arguments": {"path": path}}}
@@ -131,13 +131,13 @@ def _journal(folder: Path) -> None:
     journals.write_now(
         journal,
         [
-            told("p1", "agent", t=START, kind="mcp/proposal", to=["files"],
-            payload=body("reports/day-01.md")), told("p2", "agent", t=START, kind="mcp/proposal",
-            to=["files"], payload=body("reports/day-02.md")), told(
+            answer("p1", "agent", t=START, kind="mcp/proposal", to=["files"],
+            payload=body("reports/day-01.md")), answer("p2", "agent", t=START, kind="mcp/proposal",
+            to=["files"], payload=body("reports/day-02.md")), answer(
                 "r1", "ann", t=START + 5, kind="mcp/request", to=["files"], correlation_id=["p1"],
                 payload=body("reports/day-01.md"),
             ),
-            told(
+            answer(
                 "n2", "ann", t=START + 6, kind="mcp/reject", to=["agent"], correlation_id=["p2"],
                 payload={"reason": "unsafe"},
             ),
@@ -154,14 +154,14 @@ def test_the_commands_read_files_and_a_journal_and_have_exit_codes(
     assert main(["rules", "diff", "new.yaml", "new.yaml"]) == 0
     assert capsys.readouterr().out == "the same rules in the same order\n"
     assert main(["rules", "diff", "old.yaml", "new.yaml"]) == 1
-    said = capsys.readouterr().out
-    assert "+ r (approve): added" in said
-    assert '  ask -> approve  {"proposer": "agent", "to": ["files"]' in said
+    output = capsys.readouterr().out
+    assert "+ r (approve): added" in output
+    assert '  ask -> approve  {"proposer": "agent", "to": ["files"]' in output
     _journal(tmp_path)
     assert main(["rules", "replay", "new.yaml", "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["effects"] == {"spared": 1, "contradicts": 1}
-    assert [(each["id"], each["was"], each["decision"]) for each in told["changed"]] == [
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["effects"] == {"spared": 1, "contradicts": 1}
+    assert [(each["id"], each["was"], each["decision"]) for each in answer["changed"]] == [
         ("p1", "approve", "approve"),
         ("p2", "reject", "approve"),
     ]

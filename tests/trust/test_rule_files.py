@@ -55,17 +55,17 @@ def test_tests_pass_or_fail_by_what_the_rules_decide(tmp_path: Path) -> None:
     file.write_text(RULES + GOOD)
     assert moot("rules", "test", folder=tmp_path) == (0, "4 of 4 tests passed\n")
     file.write_text(RULES + GOOD.replace("reject,", "ask,"))
-    code, said = moot("rules", "test", file, "--json", folder=tmp_path)
-    listed = json.loads(said)["tests"]
+    code, output = moot("rules", "test", file, "--json", folder=tmp_path)
+    listed = json.loads(output)["tests"]
     assert code == 1
     assert [each["passed"] for each in listed] == [True, True, True, False]
     assert "expected ask, but it is reject" in listed[3]["problem"]
     file.write_text(RULES)
-    code, said = moot("rules", "test", file, folder=tmp_path)
-    assert (code, "has no tests" in said) == (2, True)
+    code, output = moot("rules", "test", file, folder=tmp_path)
+    assert (code, "has no tests" in output) == (2, True)
     file.unlink()
-    code, said = moot("rules", "test", folder=tmp_path)
-    assert (code, "name the rules file" in said) == (2, True)
+    code, output = moot("rules", "test", folder=tmp_path)
+    assert (code, "name the rules file" in output) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def test_tests_pass_or_fail_by_what_the_rules_decide(tmp_path: Path) -> None:
 def test_a_mistake_in_a_test_is_named_with_its_place(tmp_path: Path, test: str, said: str) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text(f"{RULES}tests:\n  - {test}\n")
-    code, told = moot("rules", "test", file, folder=tmp_path)
-    assert (code, said in told) == (2, True), told
+    code, answer = moot("rules", "test", file, folder=tmp_path)
+    assert (code, said in answer) == (2, True), answer
 
 
 def test_another_rule_than_the_expected_one_and_a_missing_time_fail() -> None:
@@ -175,9 +175,9 @@ def test_what_an_earlier_rule_rejects_is_no_warning_and_what_cannot_be_tried_is_
 def test_check_exits_with_an_error_if_it_warns(tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text(rule('tool: run, arguments: {command: "git *"}'))
-    code, said = moot("rules", "check", file, folder=tmp_path)
+    code, output = moot("rules", "check", file, folder=tmp_path)
     assert code == 1
-    assert '"command": "git x; rm -rf ~"' in said
+    assert '"command": "git x; rm -rf ~"' in output
     file.write_text(RULES)
-    code, said = moot("rules", "check", file, folder=tmp_path)
-    assert (code, said) == (0, f"no warnings about 1 approving rules in {file}\n")
+    code, output = moot("rules", "check", file, folder=tmp_path)
+    assert (code, output) == (0, f"no warnings about 1 approving rules in {file}\n")

@@ -17,7 +17,7 @@ from moot.trust.rule_yaml import read_rules
 from moot.trust.rules import RuleVerdict, evaluate
 from moot.trust.shadow import Shadow, rule_version
 from tests.trust.history import START, call, decided
-from tests.trust.test_approver import LEARNING, office
+from tests.trust.test_approver import LEARNING, approver_scene
 from tests.waiting import until
 
 DAY = 86_400.0
@@ -100,53 +100,53 @@ async def test_shadow_mode_counts_on_after_a_disagreement_and_over_a_restart(tmp
     folder = tmp_path / "trust"
     folder.mkdir(mode=0o700)
     (folder / "rules.yaml").write_text(TEXT)
-    async with office(tmp_path, ApproverSettings(shadow=True, learning=LEARNING)) as here:
+    async with approver_scene(tmp_path, ApproverSettings(shadow=True, learning=LEARNING)) as scene:
 
         def record() -> tuple[int, int]:
-            found = here.approver.shadow.record("r")
+            found = scene.approver.shadow.record("r")
             return found.agreements, found.conflicts
 
         # It is past what was before it came, and has looked at the host's tools.
-        await until(lambda: bool(here.store.definitions))
-        assert await here.write("a/one.md") == "by alice"
+        await until(lambda: bool(scene.store.definitions))
+        assert await scene.write("a/one.md") == "by alice"
         await until(lambda: record() == (1, 0))
-        here.mood = "reject"
-        await here.write("a/two.md")
+        scene.mood = "reject"
+        await scene.write("a/two.md")
         await until(lambda: record() == (1, 1))
-        assert "r" in here.store.suspensions
-        here.mood = "approve"
-        assert await here.write("a/three.md") == "by alice"
+        assert "r" in scene.store.suspensions
+        scene.mood = "approve"
+        assert await scene.write("a/three.md") == "by alice"
         await until(lambda: record() == (2, 1))
         # A proposal is predicted, the approver goes, and it is decided meanwhile.
-        here.mood = "leave"
-        seen = await here.agent.propose(
+        scene.mood = "leave"
+        seen = await scene.agent.propose(
             "files", "tools/call", {"name": "write_file", "arguments": {"path": "a/four.md", "text": "x"}}
         )
-        await until(lambda: here.approver.history.find_prediction(seen.id) is not None)
-        await here.away()
-        await here.alice.approve(seen.id)
-        await here.back()
+        await until(lambda: scene.approver.history.find_prediction(seen.id) is not None)
+        await scene.away()
+        await scene.alice.approve(seen.id)
+        await scene.back()
         await until(lambda: record() == (3, 1))
-        report = here.approver.status.report()
+        report = scene.approver.status.report()
         assert report["shadow"]["r"]["agreements"] == 3
         assert report["rule_history"][-1]["tripped"] == 1
 
 
 async def test_the_report_and_the_metrics_tell_what_was_automatic_wrong_and_suspended(tmp_path: Path) -> None:
-    async with office(tmp_path) as here:
-        rule = await here.accepted()
+    async with approver_scene(tmp_path) as scene:
+        rule = await scene.accepted()
         for number in range(20, 23):
-            assert await here.write(f"reports/day-{number}.md") == "by approver"
-        newest = list(here.approver.ledger)[-1].id
-        await here.alice.send("trust/stop", {"reason": "odd"}, about=newest)
-        await here.said("trust/rule", "suspended")
-        report = here.approver.status.report()
-        (told,) = report["rule_history"]
-        assert {key: told[key] for key in ("rule", "automatic", "wrong", "tripped")} == {
+            assert await scene.write(f"reports/day-{number}.md") == "by approver"
+        newest = list(scene.approver.ledger)[-1].id
+        await scene.alice.send("trust/stop", {"reason": "odd"}, about=newest)
+        await scene.wait_for("trust/rule", "suspended")
+        report = scene.approver.status.report()
+        (reply,) = report["rule_history"]
+        assert {key: reply[key] for key in ("rule", "automatic", "wrong", "tripped")} == {
             "rule": rule, "automatic": 3, "wrong": 1, "tripped": 1,
         }  # fmt: skip
         assert report["history"][0]["people"] == 10
-        read = lambda: expose_metrics(here.store, here.approver.history, here.approver.reviews)  # noqa: E731
+        read = lambda: expose_metrics(scene.store, scene.approver.history, scene.approver.reviews)  # noqa: E731
         async with serve_metrics(read, "127.0.0.1", 0) as port, httpx.AsyncClient() as client:
             answer = await client.get(f"http://127.0.0.1:{port}/metrics")
         samples = {
@@ -163,8 +163,8 @@ async def test_the_report_and_the_metrics_tell_what_was_automatic_wrong_and_susp
         assert samples["moot_rule_unreviewed", rule] == 2
         assert samples["moot_rules_stopped",] == 0
         # After a restart the counts are the same, though the gateway's history tells the decisions again.
-        await here.away()
-        await here.back()
-        await until(lambda: here.approver.ledger.get(newest) is not None)
-        assert here.approver.status.report()["rule_history"] == [told]
-        assert RuleStore.open(here.store.folder).suspensions.keys() == {rule}
+        await scene.away()
+        await scene.back()
+        await until(lambda: scene.approver.ledger.get(newest) is not None)
+        assert scene.approver.status.report()["rule_history"] == [reply]
+        assert RuleStore.open(scene.store.folder).suspensions.keys() == {rule}

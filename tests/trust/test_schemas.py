@@ -8,7 +8,7 @@ from pathlib import Path
 from moot.protocol.operation import Json
 from moot.trust.learner import suggest
 from tests.trust.history import START, history
-from tests.trust.test_approver import office
+from tests.trust.test_approver import approver_scene
 
 NOW = START + 86_400.0
 IDS = [str(uuid.UUID(int=number * 7919 + (number << 90))) for number in range(1, 16)]
@@ -46,7 +46,7 @@ def test_schemas_of_others_and_odd_ones_say_nothing() -> None:
 
 
 async def test_the_approver_lists_the_schemas_of_the_tools_that_it_learns_about(tmp_path: Path) -> None:
-    async with office(tmp_path) as here:
-        await here.taught()
-        schema = here.approver.tool_watcher.schemas["files", "write_file"]
+    async with approver_scene(tmp_path) as scene:
+        await scene.taught()
+        schema = scene.approver.tool_watcher.schemas["files", "write_file"]
         assert schema["properties"].keys() == {"path", "text"}

@@ -18,7 +18,7 @@ from moot.trust.people import people_among
 from moot.trust.rule_store import RuleStore
 from moot.trust.rules import Rule
 from moot.trust.tripwires import MemberKicked, ToolChanged, check_tripwires
-from tests.trust.test_approver import ApproverScene, office
+from tests.trust.test_approver import ApproverScene, approver_scene
 from tests.waiting import until
 
 
@@ -40,79 +40,79 @@ def test_people_are_who_may_accept_rules_and_stay_so_while_they_are_away() -> No
 
 async def test_a_person_who_comes_for_a_moment_is_known_as_one(tmp_path: Path) -> None:
     """A command of the shell joins, decides and leaves before anything is learned from it."""
-    async with office(tmp_path, carol=["*"], dave=["chat"]) as here:
+    async with approver_scene(tmp_path, carol=["*"], dave=["chat"]) as scene:
         for name in ("carol", "dave"):
-            await (await here.party.join(name)).close()
-        await until(lambda: "carol" in here.store.people)
-        assert here.approver.suggester.learning_settings().people == frozenset({"alice", "carol"})
+            await (await scene.party.join(name)).close()
+        await until(lambda: "carol" in scene.store.people)
+        assert scene.approver.suggester.learning_settings().people == frozenset({"alice", "carol"})
 
 
-async def values_recur(here: ApproverScene) -> None:
+async def values_recur(scene: ApproverScene) -> None:
     """Until the approver has learned from all that was decided, and once more."""
-    await here.approver.suggester.suggest_now()
+    await scene.approver.suggester.suggest_now()
 
 
 async def test_an_agent_that_fulfils_what_others_propose_teaches_nothing(tmp_path: Path) -> None:
     """It may call the tools itself; whether that should become a rule is not for it to say."""
     rights: Json = ["chat", {"kind": "mcp/request", "to": ["files"]}]
-    async with office(tmp_path, helper=rights) as here:
-        here.mood = "leave"
-        helper = await here.party.join("helper")
+    async with approver_scene(tmp_path, helper=rights) as scene:
+        scene.mood = "leave"
+        helper = await scene.party.join("helper")
 
         @helper.on_proposal
         async def fulfil(seen: SeenProposal) -> None:
             await helper.approve(seen)
 
         for number in range(10, 22):
-            assert await here.write(f"reports/day-{number}.md") == "by helper"
-        await values_recur(here)
-        assert here.store.suggestions == {}
-        report = here.approver.status.report()
+            assert await scene.write(f"reports/day-{number}.md") == "by helper"
+        await values_recur(scene)
+        assert scene.store.suggestions == {}
+        report = scene.approver.status.report()
         assert report["people"] == ["alice"]
         # The same decisions by a person are enough.
         await helper.close()
-        await until(lambda: "helper" not in here.alice.roster)
-        here.mood = "approve"
-        assert (await here.taught())["deciders"] == ["alice"]
+        await until(lambda: "helper" not in scene.alice.roster)
+        scene.mood = "approve"
+        assert (await scene.taught())["deciders"] == ["alice"]
 
 
 async def test_what_was_granted_instead_is_suggested_again_only_once_taken_back(
     tmp_path: Path,
 ) -> None:
     """MEW 9.2: the agent is given the right itself, and loses it with one envelope."""
-    async with office(tmp_path) as here:
-        suggestion = await here.taught()
+    async with approver_scene(tmp_path) as scene:
+        suggestion = await scene.taught()
         id, grant = suggestion["suggestion"], suggestion["grant"]
-        given = await here.alice.admin.grant("agent", [grant["capability"]])
+        given = await scene.alice.admin.grant("agent", [grant["capability"]])
         accept = {"suggestion": id, "granted": True, "grant": given.id}
-        await here.alice.send("trust/accept", accept, confirm=True)
-        await until(lambda: id in here.store.granted)
-        assert here.store.rules == ()
-        outcome = await here.agent.call("files", "write_file", {"path": "reports/day-20.md", "text": "x"})
+        await scene.alice.send("trust/accept", accept, confirm=True)
+        await until(lambda: id in scene.store.granted)
+        assert scene.store.rules == ()
+        outcome = await scene.agent.call("files", "write_file", {"path": "reports/day-20.md", "text": "x"})
         assert outcome.how == "direct"
-        await values_recur(here)
-        assert here.store.suggestions == {}
-        await here.alice.admin.revoke("agent", grant_id=given.id)
-        await until(lambda: not here.store.granted)
-        await values_recur(here)
-        assert list(here.store.suggestions) == [id]
-        assert RuleStore.open(here.store.folder).granted == {}
+        await values_recur(scene)
+        assert scene.store.suggestions == {}
+        await scene.alice.admin.revoke("agent", grant_id=given.id)
+        await until(lambda: not scene.store.granted)
+        await values_recur(scene)
+        assert list(scene.store.suggestions) == [id]
+        assert RuleStore.open(scene.store.folder).granted == {}
 
 
 @pytest.mark.parametrize("answer", ["granted", "accepted", "dismissed"])
 async def test_what_is_answered_while_the_approver_learns_is_not_suggested_again(
     answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with office(tmp_path) as here:
-        id = (await here.taught())["suggestion"]
+    async with approver_scene(tmp_path) as scene:
+        id = (await scene.taught())["suggestion"]
         kind = "trust/dismiss" if answer == "dismissed" else "trust/accept"
         loop, real = asyncio.get_running_loop(), suggest
 
         async def decide() -> None:
-            await here.alice.send(
+            await scene.alice.send(
                 kind, {"suggestion": id} | ({"granted": True} if answer == "granted" else {})
             )
-            await until(lambda: id not in here.store.suggestions)
+            await until(lambda: id not in scene.store.suggestions)
 
         def suggest_slowly(*args: Any, **more: Any) -> Any:
             found = real(*args, **more)
@@ -120,98 +120,98 @@ async def test_what_is_answered_while_the_approver_learns_is_not_suggested_again
             return found
 
         monkeypatch.setattr(rule_suggester, "suggest", suggest_slowly)
-        await here.approver.suggester.suggest_now()
+        await scene.approver.suggester.suggest_now()
         monkeypatch.setattr(rule_suggester, "suggest", real)
-        assert here.store.suggestions == {}
+        assert scene.store.suggestions == {}
 
 
 async def test_whoever_narrows_a_suggestion_is_not_asked_for_the_rest_of_it(tmp_path: Path) -> None:
-    async with office(tmp_path) as here:
-        suggestion = await here.taught()
+    async with approver_scene(tmp_path) as scene:
+        suggestion = await scene.taught()
         rule = suggestion["rule"]
         narrow = {**rule, "arguments": {**rule["arguments"], "path": "reports/day-11.md"}}
-        await here.alice.send("trust/accept", {"suggestion": suggestion["suggestion"], "rule": narrow})
-        await here.said("trust/rule", "active")
-        await values_recur(here)
-        assert here.store.suggestions == {}
+        await scene.alice.send("trust/accept", {"suggestion": suggestion["suggestion"], "rule": narrow})
+        await scene.wait_for("trust/rule", "active")
+        await values_recur(scene)
+        assert scene.store.suggestions == {}
 
 
 async def test_a_stop_that_names_no_known_rule_is_answered_and_one_about_nothing_stops_all(
     tmp_path: Path,
 ) -> None:
-    async with office(tmp_path) as here:
-        await here.accepted()
-        await here.alice.send("trust/stop", {"rule": "reprots"})
-        await here.told("not stopped: there is no rule reprots")
-        assert here.store.stopped is None
-        await here.alice.send("trust/stop", {"reason": "odd"}, about="never-heard-of")
-        why = (await here.said("trust/rule", "stopped")).payload["why"]
+    async with approver_scene(tmp_path) as scene:
+        await scene.accepted()
+        await scene.alice.send("trust/stop", {"rule": "reprots"})
+        await scene.wait_for_chat("not stopped: there is no rule reprots")
+        assert scene.store.stopped is None
+        await scene.alice.send("trust/stop", {"reason": "odd"}, about="never-heard-of")
+        why = (await scene.wait_for("trust/rule", "stopped")).payload["why"]
         assert why == "odd (no rule is known behind never-heard-of, so all rules are stopped)"
-        last = list(here.approver.ledger)[-1].id
-        explained = await here.alice.call("approver", "trust_explain", {"id": last})
+        last = list(scene.approver.ledger)[-1].id
+        explained = await scene.alice.call("approver", "trust_explain", {"id": last})
         assert explained.structured is not None
         assert "alice stopped all rules: odd" in explained.structured["why"]
-        await here.alice.send("trust/accept", {"resume": True})
-        await here.said("trust/rule", "resumed")
-        await here.alice.send("trust/accept", {"resume": True})
-        await here.told("rules were not stopped")
+        await scene.alice.send("trust/accept", {"resume": True})
+        await scene.wait_for("trust/rule", "resumed")
+        await scene.alice.send("trust/accept", {"resume": True})
+        await scene.wait_for_chat("rules were not stopped")
 
 
 async def test_the_switch_holds_though_nobody_was_there_to_hear_it(tmp_path: Path) -> None:
-    async with office(tmp_path) as here:
-        await here.accepted()
-        await here.away()
-        await here.alice.send("trust/stop", {"reason": "now"}, confirm=True)
-        await here.back()
-        await until(lambda: here.store.stopped is not None)
-        assert here.store.stopped is not None
-        assert (here.store.stopped.by, here.store.stopped.why) == ("alice", "now")
-        await here.alice.send("trust/accept", {"resume": True})
-        await until(lambda: here.store.stopped is None)
+    async with approver_scene(tmp_path) as scene:
+        await scene.accepted()
+        await scene.away()
+        await scene.alice.send("trust/stop", {"reason": "now"}, confirm=True)
+        await scene.back()
+        await until(lambda: scene.store.stopped is not None)
+        assert scene.store.stopped is not None
+        assert (scene.store.stopped.by, scene.store.stopped.why) == ("alice", "now")
+        await scene.alice.send("trust/accept", {"resume": True})
+        await until(lambda: scene.store.stopped is None)
         # What was said before it was lifted is over, whoever remembers it.
-        await here.away()
-        await here.back()
-        await until(lambda: len(here.approver.ledger) > 0)
-        assert await here.write("reports/day-41.md") == "by approver"
-        assert here.store.stopped is None
+        await scene.away()
+        await scene.back()
+        await until(lambda: len(scene.approver.ledger) > 0)
+        assert await scene.write("reports/day-41.md") == "by approver"
+        assert scene.store.stopped is None
 
 
 async def test_a_rejection_while_it_was_away_trips_and_one_from_before_a_lift_does_not(
     tmp_path: Path,
 ) -> None:
-    async with office(tmp_path) as here:
-        name = await here.accepted()
-        assert await here.write("reports/day-20.md") == "by approver"
-        await here.away()
-        here.mood = "reject"
-        assert await here.write("reports/day-21.md") == "no, alice: unsafe"
-        await here.back()
-        await until(lambda: name in here.store.suspensions)
-        await here.alice.send("trust/accept", {"lift": name})
-        await until(lambda: name not in here.store.suspensions)
-        here.mood = "leave"
-        await here.away()
-        await here.back()
-        assert await here.write("reports/day-22.md") == "by approver"
+    async with approver_scene(tmp_path) as scene:
+        name = await scene.accepted()
+        assert await scene.write("reports/day-20.md") == "by approver"
+        await scene.away()
+        scene.mood = "reject"
+        assert await scene.write("reports/day-21.md") == "no, alice: unsafe"
+        await scene.back()
+        await until(lambda: name in scene.store.suspensions)
+        await scene.alice.send("trust/accept", {"lift": name})
+        await until(lambda: name not in scene.store.suspensions)
+        scene.mood = "leave"
+        await scene.away()
+        await scene.back()
+        assert await scene.write("reports/day-22.md") == "by approver"
         # Both that it did are counted, though one was before it left.
-        assert here.approver.decider.tally.count(name) == 2
-        assert here.store.suspensions == {}
+        assert scene.approver.decider.tally.count(name) == 2
+        assert scene.store.suspensions == {}
 
 
 async def test_what_people_write_into_the_file_is_told_to_all(tmp_path: Path) -> None:
-    async with office(tmp_path) as here:
-        file = here.store.rules_file
+    async with approver_scene(tmp_path) as scene:
+        file = scene.store.rules_file
         file.write_text("rules:\n  - {name: notes, decision: reject, tool: delete_file}\n")
-        written = (await here.said("trust/rule", "active")).payload
+        written = (await scene.wait_for("trust/rule", "active")).payload
         assert (written["rule"]["name"], written["why"]) == ("notes", "written in rules.yaml")
         file.write_text("rules: {\n")
-        assert "rules.yaml" in (await here.said("trust/rule", "stopped")).payload["why"]
+        assert "rules.yaml" in (await scene.wait_for("trust/rule", "stopped")).payload["why"]
         file.write_text("")
-        assert "can be read again" in (await here.said("trust/rule", "resumed")).payload["why"]
+        assert "can be read again" in (await scene.wait_for("trust/rule", "resumed")).payload["why"]
         file.write_text("rules:\n  - {name: notes, decision: reject, tool: delete_file}\n")
-        await until(lambda: len(here.store.rules) == 1)
+        await until(lambda: len(scene.store.rules) == 1)
         file.unlink()
-        assert (await here.said("trust/rule", "removed")).payload["rule"] == "notes"
+        assert (await scene.wait_for("trust/rule", "removed")).payload["rule"] == "notes"
 
 
 def test_nobody_accepts_or_lifts_a_rule_whose_pattern_takes_their_own_proposals(tmp_path: Path) -> None:
@@ -241,11 +241,11 @@ def test_a_changed_tool_or_a_kick_trips_by_pattern_too(to: tuple[str, ...] | Non
 
 async def test_two_in_a_row_are_told_apart(tmp_path: Path) -> None:
     """A proposal that came while the past was read is judged once, and counted once."""
-    async with office(tmp_path) as here:
-        name = await here.accepted()
-        await here.away()
-        open_one = asyncio.create_task(here.write("reports/day-30.md"))
-        await until(lambda: any(seen.status == "pending" for seen in here.alice.proposals.open()))
-        await here.back()
+    async with approver_scene(tmp_path) as scene:
+        name = await scene.accepted()
+        await scene.away()
+        open_one = asyncio.create_task(scene.write("reports/day-30.md"))
+        await until(lambda: any(seen.status == "pending" for seen in scene.alice.proposals.open()))
+        await scene.back()
         assert await open_one == "by approver"
-        assert here.approver.decider.tally.count(name) == 1
+        assert scene.approver.decider.tally.count(name) == 1

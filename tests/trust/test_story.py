@@ -93,8 +93,8 @@ async def test_the_story_of_a_rule_from_its_first_approval_to_its_trip_wire(tmp_
             (suggestion,) = await until_suggested(up)
             assert "reports/day-" in suggestion["description"]
             # Nothing is automatic before somebody says so.
-            assert (await said(up, "rules", "list"))["rules"] == []
-            await said(up, "rules", "accept", suggestion["id"])
+            assert (await output_of(up, "rules", "list"))["rules"] == []
+            await output_of(up, "rules", "accept", suggestion["id"])
             await until_rules(up, "active")
             here.mood = None
             assert await here.writes("reports/day-21.md") == "approver"
@@ -126,20 +126,20 @@ async def shell(up: MootUp, *words: str) -> str:
     return out
 
 
-async def said(up: MootUp, *words: str) -> Any:
+async def output_of(up: MootUp, *words: str) -> Any:
     return json.loads(await shell(up, *words, "--json"))
 
 
 async def until_suggested(up: MootUp) -> list[Any]:
     async def suggestions() -> list[Any]:
-        return list(await said(up, "rules", "suggestions"))
+        return list(await output_of(up, "rules", "suggestions"))
 
     return await until_told(suggestions)
 
 
 async def until_rules(up: MootUp, state: str) -> list[Any]:
     async def rules() -> list[Any]:
-        found = (await said(up, "rules", "list"))["rules"]
+        found = (await output_of(up, "rules", "list"))["rules"]
         return list(found) if [each["state"] for each in found] == [state] else []
 
     return await until_told(rules)

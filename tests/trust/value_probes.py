@@ -377,7 +377,7 @@ def run_probes(count: int, seed: int) -> str:
         assert each.allows(text), (each.argument, text)
         # SQL is said by its form alone, which the other oracle reads.
         if each.argument != "sql":
-            said = [rule.words for rule in each.rules]
-            assert any(allowed_by_words(words, each.argument, text) for words in said), (text, said)
+            answer = [rule.words for rule in each.rules]
+            assert any(allowed_by_words(words, each.argument, text) for words in answer), (text, answer)
     assert given > 0
     return f"{count:,} probes, {given:,} approved, none beyond what was earned"

@@ -23,8 +23,8 @@ def lab(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[SpaceWithMembers]:
     monkeypatch.chdir(tmp_path)
-    with space_with_members(tmp_path, capsys) as here:
-        yield here
+    with space_with_members(tmp_path, capsys) as members:
+        yield members
 
 
 def test_on_a_terminal_it_is_full_screen_and_a_signal_ends_it_cleanly(lab: SpaceWithMembers) -> None:

@@ -31,10 +31,10 @@ from tests.waiting import until as until_so
 
 
 async def test_a_proposal_is_shown_in_full_and_approved_with_two_keys(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here:
-        await here.host()
-        agent = await here.join("agent")
-        async with here.terminal() as (app, pilot):
+    async with terminal_space(tmp_path) as terminal:
+        await terminal.host()
+        agent = await terminal.join("agent")
+        async with terminal.terminal() as (app, pilot):
             proposal = await propose(agent, "first\nsecond")
             await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
             assert "#1 write_file on files" in pane_text(app.panes.approvals)
@@ -53,10 +53,10 @@ async def test_a_proposal_is_shown_in_full_and_approved_with_two_keys(tmp_path: 
 
 async def test_nothing_is_approved_by_accident(tmp_path: Path) -> None:
     """Keys enter_line ahead, keys held down, Enter, and a yes to something that was not read to its end."""
-    async with terminal_space(tmp_path) as here:
-        await here.host()
-        agent = await here.join("agent")
-        async with here.terminal(size=(100, 24)) as (app, pilot):
+    async with terminal_space(tmp_path) as terminal:
+        await terminal.host()
+        agent = await terminal.join("agent")
+        async with terminal.terminal(size=(100, 24)) as (app, pilot):
             long = "\n".join(f"line {number}" for number in range(200))
             proposal = await propose(agent, long)
             await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
@@ -78,9 +78,9 @@ async def test_nothing_is_approved_by_accident(tmp_path: Path) -> None:
 async def test_what_is_typed_ahead_approves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A yes does not count before the dialog has been there for SETTLE_SECONDS."""
     monkeypatch.setattr(dialogs, "SETTLE_SECONDS", HANG_SECONDS * 10)
-    async with terminal_space(tmp_path) as here:
-        agent = await here.join("agent")
-        async with here.terminal() as (app, pilot):
+    async with terminal_space(tmp_path) as terminal:
+        agent = await terminal.join("agent")
+        async with terminal.terminal() as (app, pilot):
             proposal = await propose(agent)
             await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
             await pilot.press("escape", "2")
@@ -98,10 +98,10 @@ async def test_a_dialog_that_is_not_there_yet_has_not_settled() -> None:
 
 
 async def test_a_decision_of_somebody_else_is_told_where_ours_would_have_been(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here:
-        await here.host()
-        agent, bob = await here.join("agent"), await here.join("bob")
-        async with here.terminal() as (app, pilot):
+    async with terminal_space(tmp_path) as terminal:
+        await terminal.host()
+        agent, bob = await terminal.join("agent"), await terminal.join("bob")
+        async with terminal.terminal() as (app, pilot):
             proposal = await propose(agent)
             await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
             await pilot.press("escape", "2", "a")
@@ -119,8 +119,8 @@ async def test_a_decision_of_somebody_else_is_told_where_ours_would_have_been(tm
 
 
 async def test_a_decision_is_about_the_bytes_that_were_shown(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here:
-        agent, alice = await here.join("agent"), await here.join("alice")
+    async with terminal_space(tmp_path) as terminal:
+        agent, alice = await terminal.join("agent"), await terminal.join("alice")
         first = await propose(agent, "harmless")
         second = await propose(agent, "something else")
         seen = [await _seen(alice, each.id) for each in (first, second)]
@@ -140,10 +140,10 @@ async def _seen(space: JoinedSpace, id: str) -> SeenProposal:
 
 
 async def test_rejecting_takes_a_reason_and_words(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here:
-        agent = await here.join("agent")
+    async with terminal_space(tmp_path) as terminal:
+        agent = await terminal.join("agent")
         received = ReceivedEnvelopes(agent)
-        async with here.terminal() as (app, pilot):
+        async with terminal.terminal() as (app, pilot):
             proposal = await propose(agent)
             await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
             await pilot.press("escape", "2", "r")
@@ -158,11 +158,11 @@ async def test_rejecting_takes_a_reason_and_words(tmp_path: Path) -> None:
 
 
 async def test_a_grant_for_once_is_chosen_with_a_key_and_kept_by_the_gateway(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here:
-        await here.host()
-        agent = await here.join("agent")
+    async with terminal_space(tmp_path) as terminal:
+        await terminal.host()
+        agent = await terminal.join("agent")
         received = ReceivedEnvelopes(agent)
-        async with here.terminal() as (app, pilot):
+        async with terminal.terminal() as (app, pilot):
             proposal = await propose(agent, path="docs/notes.md")
             await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
             await pilot.press("escape", "2", "g")
@@ -192,11 +192,11 @@ async def test_a_grant_for_once_is_chosen_with_a_key_and_kept_by_the_gateway(tmp
 async def test_approve_and_grant_gives_the_right_that_was_shown(
     tmp_path: Path, keys: list[str], arguments: Json
 ) -> None:
-    async with terminal_space(tmp_path) as here:
-        await here.host()
-        agent = await here.join("agent")
+    async with terminal_space(tmp_path) as terminal:
+        await terminal.host()
+        agent = await terminal.join("agent")
         received = ReceivedEnvelopes(agent)
-        async with here.terminal() as (app, pilot):
+        async with terminal.terminal() as (app, pilot):
             proposal = await propose(agent, path="docs/notes.md")
             await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
             await pilot.press("escape", "2", "g")
@@ -205,12 +205,12 @@ async def test_approve_and_grant_gives_the_right_that_was_shown(
             assert isinstance(dialog, GrantDialog)
             await pilot.press(*keys)
             save_screenshot(app, f"grant-{keys[0]}")
-            told = json.loads(dialog._json(dialog._chosen))
+            answer = json.loads(dialog._json(dialog._chosen))
             await pilot.press("y")
             await proposal.outcome(HANG_SECONDS)
             grant = await received.wait("capability/grant")
             (given,) = grant.payload["capabilities"]
-            assert given == told
+            assert given == answer
             # For an hour, unless somebody chooses otherwise.
             assert grant.payload["expires_in_seconds"] == 3_600
             params = {"name": "write_file"} | ({"arguments": arguments} if arguments else {})
@@ -226,11 +226,11 @@ async def test_approve_and_grant_gives_the_right_that_was_shown(
 
 
 async def test_a_pattern_of_ones_own_has_to_allow_what_was_proposed(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here:
-        await here.host()
-        agent = await here.join("agent")
+    async with terminal_space(tmp_path) as terminal:
+        await terminal.host()
+        agent = await terminal.join("agent")
         received = ReceivedEnvelopes(agent)
-        async with here.terminal() as (app, pilot):
+        async with terminal.terminal() as (app, pilot):
             await propose(agent, path="docs/notes.md")
             await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
             await pilot.press("escape", "2", "g")
@@ -239,14 +239,14 @@ async def test_a_pattern_of_ones_own_has_to_allow_what_was_proposed(tmp_path: Pa
             assert isinstance(dialog, GrantDialog)
             await pilot.press("e")
             field = dialog.query_one("#dialog-input")
-            for wrong, told in (
+            for wrong, answer in (
                 ("{", "not valid JSON"),
                 ('{"kind": "mcp/request", "until": "noon"}', "until"),
                 ('{"kind": "chat"}', "would not allow the proposed call"),
             ):
                 field.value = wrong  # type: ignore[attr-defined]
                 await pilot.press("enter")
-                await until(pilot, lambda told=told: told in screen_text(app))  # type: ignore[misc]
+                await until(pilot, lambda answer=answer: answer in screen_text(app))  # type: ignore[misc]
             field.value = '{"kind": "mcp/request", "to": ["files"]}'  # type: ignore[attr-defined]
             await pilot.press("enter", "y")
             grant = await received.wait("capability/grant")
@@ -255,8 +255,8 @@ async def test_a_pattern_of_ones_own_has_to_allow_what_was_proposed(tmp_path: Pa
 
 async def test_the_exact_scope_takes_every_value_for_itself(tmp_path: Path) -> None:
     """Lists, long texts and signs of the pattern language, up to the size of a capability."""
-    async with terminal_space(tmp_path) as here:
-        agent, alice = await here.join("agent"), await here.join("alice")
+    async with terminal_space(tmp_path) as terminal:
+        agent, alice = await terminal.join("agent"), await terminal.join("alice")
 
         async def widths(params: dict[str, Json]) -> dict[str, Json]:
             made = await agent.propose("files", "tools/call", {"name": "x"} | params)
@@ -286,10 +286,10 @@ async def test_votes_count_where_a_space_asks_for_several(tmp_path: Path) -> Non
     rules: dict[str, Json] = {
         "quorum": [{"payload": {"method": "tools/call"}, "approvals_needed": 2}],
     }
-    async with terminal_space(tmp_path, rules=rules) as here:
-        await here.host()
-        agent, bob = await here.join("agent"), await here.join("bob")
-        async with here.terminal() as (app, pilot):
+    async with terminal_space(tmp_path, rules=rules) as terminal:
+        await terminal.host()
+        agent, bob = await terminal.join("agent"), await terminal.join("bob")
+        async with terminal.terminal() as (app, pilot):
             proposal = await propose(agent)
             await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
             await pilot.press("escape", "2", "a")
@@ -307,10 +307,10 @@ async def test_votes_count_where_a_space_asks_for_several(tmp_path: Path) -> Non
 
 
 async def test_a_change_is_compared_with_what_was_last_read(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here:
-        await here.host()
-        agent, bob = await here.join("agent"), await here.join("bob")
-        async with here.terminal() as (app, pilot):
+    async with terminal_space(tmp_path) as terminal:
+        await terminal.host()
+        agent, bob = await terminal.join("agent"), await terminal.join("bob")
+        async with terminal.terminal() as (app, pilot):
             await bob.call("files", "read_file", {"path": "notes.md"})
             await propose(agent, "one\n2\nthree")
             await until(pilot, lambda: len(app.panes.approvals.rows) == 1)

@@ -98,12 +98,12 @@ def test_arguments_that_change_files_are_recognised() -> None:
 # Filters
 
 
-def said(sender: str, kind: str, text: str, to: list[str] | None = None) -> Envelope:
+def envelope_of(sender: str, kind: str, text: str, to: list[str] | None = None) -> Envelope:
     return Envelope("mew", kind, "id", "", sender, to or [], [], None, {"text": text}, text.encode())
 
 
 def test_a_filter_chooses_by_sender_kind_and_words() -> None:
-    chat = said("agent", "chat", "Look at the Notes", to=["bob"])
+    chat = envelope_of("agent", "chat", "Look at the Notes", to=["bob"])
     wanted = {
         "": True, "from:agent": True, "from:a*": True, "from:bob": False, "from:bob from:agent": True,
         "kind:chat": True, "kind:mcp/*": False, "-kind:mcp/*": True, "-from:agent": False, "notes": True,

@@ -22,11 +22,11 @@ from tests.waiting import HANG_SECONDS
 
 
 async def test_it_opens_on_what_is_pending_with_the_arguments_in_the_list(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here:
-        await here.host()
-        agent = await here.join("agent")
+    async with terminal_space(tmp_path) as terminal:
+        await terminal.host()
+        agent = await terminal.join("agent")
         await propose(agent, "first line\nsecond line", path="docs/plan.md")
-        async with here.terminal() as (app, pilot):
+        async with terminal.terminal() as (app, pilot):
             await until(pilot, lambda: app.focused is app.panes.approvals)
             text = pane_text(app.panes.approvals)
             assert "path=docs/plan.md  text=first line…" in text
@@ -47,20 +47,20 @@ def key_text(app: MootApp) -> str:
 
 
 async def test_nothing_pending_leaves_the_input_line_to_the_person(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here, here.terminal() as (app, pilot):
+    async with terminal_space(tmp_path) as terminal, terminal.terminal() as (app, pilot):
         await until(pilot, lambda: app.has_opened)
         assert app.focused is app.input_line
         # What comes later takes the focus from nobody.
-        await propose(await here.join("agent"))
+        await propose(await terminal.join("agent"))
         await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
         assert app.focused is app.input_line
 
 
 async def test_a_plain_no_is_one_key_and_what_i_rejected_no_longer_waits_for_me(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here:
-        agent = await here.join("agent")
+    async with terminal_space(tmp_path) as terminal:
+        agent = await terminal.join("agent")
         received = ReceivedEnvelopes(agent)
-        async with here.terminal() as (app, pilot):
+        async with terminal.terminal() as (app, pilot):
             params: dict[str, Json] = {"name": "write_file", "arguments": {"path": "a", "text": "b"}}
             await agent.propose("files", "tools/call", params, wait_for_others=True)
             await until(pilot, lambda: app.panes.counts["approvals"] == 1)
@@ -77,8 +77,8 @@ async def test_a_plain_no_is_one_key_and_what_i_rejected_no_longer_waits_for_me(
 
 
 async def test_no_with_words_asks_for_them(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here, here.terminal() as (app, pilot):
-        await propose(await here.join("agent"))
+    async with terminal_space(tmp_path) as terminal, terminal.terminal() as (app, pilot):
+        await propose(await terminal.join("agent"))
         await until(pilot, lambda: app.panes.counts["approvals"] == 1)
         await pilot.press("escape", "2", "a")
         await settle(pilot)
@@ -87,12 +87,12 @@ async def test_no_with_words_asks_for_them(tmp_path: Path) -> None:
 
 
 async def test_a_decision_is_taken_back_before_it_is_sent(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here:
-        await here.host()
-        agent, bob = await here.join("agent"), await here.join("bob")
+    async with terminal_space(tmp_path) as terminal:
+        await terminal.host()
+        agent, bob = await terminal.join("agent"), await terminal.join("bob")
         requests: list[Envelope] = []
         bob.on("mcp/request")(requests.append)
-        async with here.terminal(take_back_seconds=int(HANG_SECONDS)) as (app, pilot):
+        async with terminal.terminal(take_back_seconds=int(HANG_SECONDS)) as (app, pilot):
             proposal = await propose(agent)
             await until(pilot, lambda: app.panes.counts["approvals"] == 1)
             await pilot.press("escape", "2", "a")
@@ -116,10 +116,10 @@ async def test_a_decision_is_taken_back_before_it_is_sent(tmp_path: Path) -> Non
 
 
 async def test_a_held_decision_is_sent_when_its_time_is_over_and_not_by_leaving(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here:
-        await here.host()
-        agent = await here.join("agent")
-        async with here.terminal() as (app, pilot):
+    async with terminal_space(tmp_path) as terminal:
+        await terminal.host()
+        agent = await terminal.join("agent")
+        async with terminal.terminal() as (app, pilot):
             first, second = await propose(agent, path="a"), await propose(agent, path="b")
             await until(pilot, lambda: app.panes.counts["approvals"] == 2)
             app.take_back.seconds = 1
@@ -139,8 +139,8 @@ async def test_a_held_decision_is_sent_when_its_time_is_over_and_not_by_leaving(
 
 
 async def test_a_proposed_call_is_edited_in_the_input_line(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here, here.terminal() as (app, pilot):
-        await propose(await here.join("agent"), "it's\ntwo lines", path="docs/a b.md")
+    async with terminal_space(tmp_path) as terminal, terminal.terminal() as (app, pilot):
+        await propose(await terminal.join("agent"), "it's\ntwo lines", path="docs/a b.md")
         await until(pilot, lambda: app.panes.counts["approvals"] == 1)
         await pilot.press("escape", "2", "e")
         await until(pilot, lambda: app.input_line.value != "")
@@ -149,8 +149,8 @@ async def test_a_proposed_call_is_edited_in_the_input_line(tmp_path: Path) -> No
 
 
 async def test_a_filter_that_excludes_is_typed_as_the_help_says(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here, here.terminal() as (app, pilot):
-        bob = await here.join("bob")
+    async with terminal_space(tmp_path) as terminal, terminal.terminal() as (app, pilot):
+        bob = await terminal.join("bob")
         await bob.chat("loud")
         await until(pilot, lambda: "loud" in pane_text(app.panes.timeline))
         app.input_line.value = "/filter -kind:chat"
@@ -160,8 +160,8 @@ async def test_a_filter_that_excludes_is_typed_as_the_help_says(tmp_path: Path) 
 
 
 async def test_a_row_and_a_dialog_are_copied_as_they_are_shown(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here, here.terminal() as (app, pilot):
-        await propose(await here.join("agent"), "two\nlines", path="a\u001b[31m.md")
+    async with terminal_space(tmp_path) as terminal, terminal.terminal() as (app, pilot):
+        await propose(await terminal.join("agent"), "two\nlines", path="a\u001b[31m.md")
         await until(pilot, lambda: app.panes.counts["approvals"] == 1)
         await pilot.press("escape", "2", "C")
         await until(pilot, lambda: "write_file on files" in app.clipboard)

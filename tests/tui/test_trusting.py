@@ -74,8 +74,8 @@ class RuleSpace:
 
 @asynccontextmanager
 async def rule_space(folder: Path) -> AsyncIterator[RuleSpace]:
-    async with terminal_space(folder, approver=APPROVER) as here:
-        opened = RuleSpace(here, RuleStore.open(folder / "trust"))
+    async with terminal_space(folder, approver=APPROVER) as terminal:
+        opened = RuleSpace(terminal, RuleStore.open(folder / "trust"))
         running = await opened.begin()
         try:
             yield opened
@@ -94,8 +94,8 @@ async def says(pilot: Pilot[int], line: str, words: str) -> None:
 
 async def test_a_suggestion_is_accepted_by_keys_counted_and_explained(tmp_path: Path) -> None:
     """MEW 9.4, by keys: the pane, its suggestion, a rule, its decisions, and why."""
-    async with rule_space(tmp_path) as here, here.space.terminal() as (app, pilot):
-        name = await here.suggested()
+    async with rule_space(tmp_path) as lab, lab.space.terminal() as (app, pilot):
+        name = await lab.suggested()
         await pilot.press("escape", "7")
         await until(pilot, lambda: f"? {name}  suggested by approver" in pane_text(app.panes.rules))
         assert "error rate up to" in pane_text(app.panes.rules)
@@ -109,52 +109,52 @@ async def test_a_suggestion_is_accepted_by_keys_counted_and_explained(tmp_path: 
         await until(pilot, lambda: app.input_line.value == f"/accept {name}")
         await pilot.press("enter")
         await until(pilot, lambda: "§ write_file-agent-" in pane_text(app.panes.rules))
-        here.mood = "leave"
+        lab.mood = "leave"
         for day in (20, 21):
-            assert await here.write(f"reports/day-{day}.md") == "by approver"
+            assert await lab.write(f"reports/day-{day}.md") == "by approver"
         await until(pilot, lambda: "active, 2 decisions" in pane_text(app.panes.rules))
-        automatic = [*here.approver.ledger][-1].id
+        automatic = [*lab.approver.ledger][-1].id
         await says(pilot, f"/explain {automatic}", "alice accepted this rule from suggestion")
         await says(pilot, "/rules", "17% of 12")
 
 
 async def test_less_is_accepted_and_more_is_refused_in_the_approvers_words(tmp_path: Path) -> None:
-    async with rule_space(tmp_path) as here, here.space.terminal() as (app, pilot):
-        name = await here.suggested()
+    async with rule_space(tmp_path) as lab, lab.space.terminal() as (app, pilot):
+        name = await lab.suggested()
         await says(pilot, "/suggestions", "can be granted instead: agent can call write_file on files")
         await says(pilot, f"/accept {name} --set path=*", "! approver: not accepted: it may allow more")
         assert [each.name for each in app.trust.open_suggestions()] == [name]
         setting = 'path=["reports/day-10.md","reports/day-11.md"]'
         line = f"/accept {name} --set '{setting}' count=3 while_present=alice"
         await says(pilot, line, "active")
-        (rule,) = here.store.rules
+        (rule,) = lab.store.rules
         assert (rule.limits.max_decisions, rule.limits.while_present) == (3, ("alice",))
-        here.mood = "reject"
-        assert await here.write("reports/day-11.md") == "by approver"
-        assert await here.write("reports/day-12.md") == "no, bob"
+        lab.mood = "reject"
+        assert await lab.write("reports/day-11.md") == "by approver"
+        assert await lab.write("reports/day-12.md") == "no, bob"
 
 
 async def test_a_grant_instead_is_taken_back_with_the_command_that_was_told(tmp_path: Path) -> None:
-    async with rule_space(tmp_path) as here, here.space.terminal() as (app, pilot):
-        name = await here.suggested()
+    async with rule_space(tmp_path) as lab, lab.space.terminal() as (app, pilot):
+        name = await lab.suggested()
         await says(pilot, "/suggestions", name)
         await says(pilot, f"/accept {name} --grant", "granted: agent can call write_file")
         arguments = {"path": "reports/day-20.md", "text": "x"}
         call = {"name": "write_file", "arguments": arguments}
         # The terminal may say so before the agent has heard of it.
-        await until(pilot, lambda: here.agent.may_request("files", "tools/call", call))
-        assert (await here.agent.call("files", "write_file", arguments)).how == "direct"
+        await until(pilot, lambda: lab.agent.may_request("files", "tools/call", call))
+        assert (await lab.agent.call("files", "write_file", arguments)).how == "direct"
         await until(pilot, lambda: not app.trust.open_suggestions())
-        (granted,) = here.store.granted.values()
+        (granted,) = lab.store.granted.values()
         await enter_line(pilot, f"/revoke agent --grant {granted.grant}")
-        await until(pilot, lambda: not here.store.granted)
-        here.mood = "reject"
-        assert await here.write("reports/day-21.md") == "no, bob"
+        await until(pilot, lambda: not lab.store.granted)
+        lab.mood = "reject"
+        assert await lab.write("reports/day-21.md") == "no, bob"
 
 
 async def test_rules_are_stopped_resumed_suspended_and_lifted(tmp_path: Path) -> None:
-    async with rule_space(tmp_path) as here, here.space.terminal() as (app, pilot):
-        name = await here.suggested()
+    async with rule_space(tmp_path) as lab, lab.space.terminal() as (app, pilot):
+        name = await lab.suggested()
         await says(pilot, "/suggestions", name)
         await enter_line(pilot, f"/accept {name}")
         await until(pilot, lambda: len(app.trust.rules()) == 1)
@@ -163,15 +163,15 @@ async def test_rules_are_stopped_resumed_suspended_and_lifted(tmp_path: Path) ->
         await until(pilot, lambda: app.input_line.value == "/stop-rules")
         await pilot.press("enter")
         await until(pilot, lambda: "ALL RULES STOPPED by alice" in pane_text(app.panes.rules))
-        assert await here.write("reports/day-20.md") == "by bob"
+        assert await lab.write("reports/day-20.md") == "by bob"
         await says(pilot, "/resume-rules", "all rules resumed")
-        here.mood = "leave"
-        assert await here.write("reports/day-21.md") == "by approver"
-        automatic = [*here.approver.ledger][-1].id
+        lab.mood = "leave"
+        assert await lab.write("reports/day-21.md") == "by approver"
+        automatic = [*lab.approver.ledger][-1].id
         await says(pilot, f"/stop-rules --about {automatic} --reason odd", f"{rule} suspended")
         await until(pilot, lambda: "suspended: alice complained: odd" in pane_text(app.panes.rules))
         await says(pilot, f"/resume-rules {rule}", f"{rule} resumed")
-        assert await here.write("reports/day-22.md") == "by approver"
+        assert await lab.write("reports/day-22.md") == "by approver"
         await says(pilot, "/stop-rules nothing", "! approver: not stopped: there is no rule nothing")
         await says(
             pilot, "/resume-rules nothing", "! approver: not resumed: there is no suspended rule nothing"
@@ -179,13 +179,13 @@ async def test_rules_are_stopped_resumed_suspended_and_lifted(tmp_path: Path) ->
 
 
 async def test_a_dismissed_suggestion_is_gone_and_without_an_approver_it_is_said(tmp_path: Path) -> None:
-    async with rule_space(tmp_path) as here, here.space.terminal() as (app, pilot):
-        name = await here.suggested()
+    async with rule_space(tmp_path) as lab, lab.space.terminal() as (app, pilot):
+        name = await lab.suggested()
         await says(pilot, "/suggestions", name)
         await says(pilot, f"/dismiss {name[:6]} --reason no", f"dismissed suggestion {name}")
-        await until(pilot, lambda: len(here.store.dismissed) == 1)
+        await until(pilot, lambda: len(lab.store.dismissed) == 1)
         assert app.trust.open_suggestions() == []
-        await here.approver.space.close()
+        await lab.approver.space.close()
         await until(pilot, lambda: "approver" not in app.space.roster)
         await says(pilot, "/rules", "no approver is in this space: `moot rules run` starts one")
         await says(pilot, "/explain x", "! no approver is in this space")

@@ -38,7 +38,7 @@ def run_event_soak(cases: int, seed: int) -> str:
     chance = random.Random(seed)
     genuine = _genuine()
     texts = [value for raw in genuine for value in orjson.loads(raw).values() if isinstance(value, str)]
-    office, unread = ReceivingEndpoint(), 0
+    endpoint, unread = ReceivingEndpoint(), 0
     for raw in genuine:
         verify_event(decode(raw))
     for _ in range(cases):
@@ -54,11 +54,11 @@ def run_event_soak(cases: int, seed: int) -> str:
             unread += refusal.reason == "malformed"
         else:
             raise AssertionError(f"taken for genuine: {spoilt!r}")
-        outcome = office.receiver.receive(spoilt, NOW)
+        outcome = endpoint.receiver.receive(spoilt, NOW)
         assert isinstance(outcome, Dropped), (outcome, spoilt)
         assert not isinstance(outcome, Accepted | PublicReceived)
-    assert office.counted == []
-    assert len(office.seen_ids) == 0
+    assert endpoint.counted == []
+    assert len(endpoint.seen_ids) == 0
     return f"{cases:,} spoilt events dropped, {unread:,} of them for their form"
 
 

@@ -118,17 +118,21 @@ def test_an_answer_by_somebody_else_or_about_something_else_is_none() -> None:
 
 def test_a_fault_is_told_in_an_xp_error() -> None:
     request = call().event
-    told = reply_fault(BOB, request, fault("RATE_LIMITED", retry_after=1.5), now=NOW)
-    assert told.event.kind == "xp.error"
-    assert answers(told.event, request)
-    assert open_payload(told, ALICE) == {
+    answer = reply_fault(BOB, request, fault("RATE_LIMITED", retry_after=1.5), now=NOW)
+    assert answer.event.kind == "xp.error"
+    assert answers(answer.event, request)
+    assert open_payload(answer, ALICE) == {
         "code": "RATE_LIMITED",
         "message": "Rate limit exceeded",
         "in_reply_to": request.id,
         "retry_after": 1.5,
     }
-    told = reply_fault(BOB, request, EventExpired("too late"), now=NOW)
-    assert open_payload(told, ALICE) == {"code": "EXPIRED", "message": "too late", "in_reply_to": request.id}
+    answer = reply_fault(BOB, request, EventExpired("too late"), now=NOW)
+    assert open_payload(answer, ALICE) == {
+        "code": "EXPIRED",
+        "message": "too late",
+        "in_reply_to": request.id,
+    }
 
 
 @pytest.mark.requirement("XP-11.1-10")

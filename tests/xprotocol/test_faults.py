@@ -63,8 +63,8 @@ from tests.rows import for_each_row
 def test_each_code_has_its_mcp_error_whatever_a_stranger_wrote(
     code: FaultCode, rpc: int, message: str
 ) -> None:
-    for told in (fault(code), Fault(code, "something else, said by the other side")):
-        error = mcp_error(told)
+    for answer in (fault(code), Fault(code, "something else, said by the other side")):
+        error = mcp_error(answer)
         assert (error.code, error.message) == (rpc, message)
         assert error.data["xprotocol_code"] == code
 
@@ -109,8 +109,8 @@ def test_a_code_that_nobody_knows_is_an_internal_error(code: str) -> None:
 )
 def test_what_an_mcp_server_answers_has_a_code_in_xprotocol(rpc: int, code: str) -> None:
     """D-69, the inverse table."""
-    told = fault_of_mcp(rpc, "a reason")
-    assert (told.code, told.message) == (code, "a reason")
+    answer = fault_of_mcp(rpc, "a reason")
+    assert (answer.code, answer.message) == (code, "a reason")
     assert fault_of_mcp(rpc, "").message
 
 
@@ -121,11 +121,11 @@ def test_a_server_that_cannot_be_reached_is_unavailable_and_its_address_stays_ou
 
 
 def test_a_fault_goes_over_the_wire_and_back() -> None:
-    for told in (fault("NOT_FOUND"), fault("RATE_LIMITED", retry_after=2.5), fault("INTERNAL", "why")):
-        payload = error_payload(told, "an id")
+    for answer in (fault("NOT_FOUND"), fault("RATE_LIMITED", retry_after=2.5), fault("INTERNAL", "why")):
+        payload = error_payload(answer, "an id")
         assert {"code", "message"} <= payload.keys() <= {"code", "message", "in_reply_to", "retry_after"}
         assert payload["in_reply_to"] == "an id"
-        assert read_error(payload) == told
+        assert read_error(payload) == answer
     assert mcp_error(fault("RATE_LIMITED", retry_after=2)).data["retry_after"] == 2
 
 

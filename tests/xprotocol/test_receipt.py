@@ -77,7 +77,7 @@ def test_arguments_and_results_are_the_same_at_both_ends() -> None:
 @pytest.mark.requirement("XP-5.1-1", "XP-11.1-8")
 def test_a_tampered_event_is_dropped_before_anything_is_asked_or_opened() -> None:
     """Not even the sender's rate is touched: it would be somebody else's."""
-    office = ReceivingEndpoint()
+    endpoint = ReceivingEndpoint()
     members = json.loads(call().raw)
     for name, value in (
         ("kind", "com.acme.filesystem.delete_file"),
@@ -87,10 +87,10 @@ def test_a_tampered_event_is_dropped_before_anything_is_asked_or_opened() -> Non
         ("id", "0" * 64),
         ("nonce", "A" * 22),
     ):
-        assert isinstance(office.receiver.receive(orjson.dumps(members | {name: value}), NOW), Dropped)
+        assert isinstance(endpoint.receiver.receive(orjson.dumps(members | {name: value}), NOW), Dropped)
     unsigned = {name: value for name, value in members.items() if name != "signature"}
-    assert reason_of(office.receiver.receive(orjson.dumps(unsigned), NOW)) == "malformed"
-    assert (office.counted, len(office.seen_ids)) == ([], 0)
+    assert reason_of(endpoint.receiver.receive(orjson.dumps(unsigned), NOW)) == "malformed"
+    assert (endpoint.counted, len(endpoint.seen_ids)) == ([], 0)
 
 
 def steps() -> list[tuple[str, str]]:
@@ -116,7 +116,7 @@ def steps() -> list[tuple[str, str]]:
 
 def spoilt(faults: set[str]) -> tuple[ReceivingEndpoint, bytes, float]:
     """An event with all of these faults, and an office that minds them."""
-    office = ReceivingEndpoint()
+    endpoint = ReceivingEndpoint()
     sender, recipient, now = ALICE, BOB, float(NOW)
     options: dict[str, Any] = {}
     if "capability" in faults:
@@ -128,9 +128,9 @@ def spoilt(faults: set[str]) -> tuple[ReceivingEndpoint, bytes, float]:
     if "schema" in faults:
         options["payload"] = {"encoding": "utf-8"}
     if "revoked" in faults:
-        office.access.revocations.add(read_revocation(revoke(sender, sender.key.text, now=NOW)))
+        endpoint.access.revocations.add(read_revocation(revoke(sender, sender.key.text, now=NOW)))
     if "too fast" in faults:
-        office.waits[sender.key.text] = 2.5
+        endpoint.waits[sender.key.text] = 2.5
     if "expired" in faults:
         now = ENDED
     if "future" in faults:
@@ -152,7 +152,7 @@ def spoilt(faults: set[str]) -> tuple[ReceivingEndpoint, bytes, float]:
         raw = raw[:-1]
     if "size" in faults:
         raw += b" " * MAX_EVENT_BYTES
-    return office, raw, now
+    return endpoint, raw, now
 
 
 @for_each_row("place", range(len(steps())))
@@ -167,15 +167,15 @@ def test_the_first_fault_decides_and_alone_does_the_same(place: int) -> None:
         # A flood of a revoked key is not answered at all.
         if fault == "revoked":
             faults -= {"too fast"}
-        office, raw, now = spoilt(faults)
-        outcome = office.receiver.receive(raw, now)
+        endpoint, raw, now = spoilt(faults)
+        outcome = endpoint.receiver.receive(raw, now)
         found = outcome.reason if isinstance(outcome, Dropped) else fault_of(outcome)
         assert found == expected, faults
 
 
 def test_what_passes_all_checks_fails_none() -> None:
-    office, raw, now = spoilt(set())
-    assert isinstance(office.receiver.receive(raw, now), Accepted)
+    endpoint, raw, now = spoilt(set())
+    assert isinstance(endpoint.receiver.receive(raw, now), Accepted)
 
 
 def test_an_unknown_kind_is_answered_not_found() -> None:
@@ -186,17 +186,17 @@ def test_an_unknown_kind_is_answered_not_found() -> None:
 
 def test_the_second_coming_of_an_event_is_dropped() -> None:
     """The same event may come by two relays; a replay by an attacker looks the same."""
-    office, raw = ReceivingEndpoint(), call().raw
-    assert isinstance(office.receiver.receive(raw, NOW), Accepted)
-    assert reason_of(office.receiver.receive(raw, NOW)) == "seen"
+    endpoint, raw = ReceivingEndpoint(), call().raw
+    assert isinstance(endpoint.receiver.receive(raw, NOW), Accepted)
+    assert reason_of(endpoint.receiver.receive(raw, NOW)) == "seen"
     # Spaced differently it is still the same event.
-    assert reason_of(office.receiver.receive(json.dumps(json.loads(raw)).encode(), NOW + 3600)) == "seen"
-    assert office.counted == [ALICE.key.text]
+    assert reason_of(endpoint.receiver.receive(json.dumps(json.loads(raw)).encode(), NOW + 3600)) == "seen"
+    assert endpoint.counted == [ALICE.key.text]
 
 
 def test_a_second_signature_does_not_make_a_second_event() -> None:
     """Whoever holds the key can sign the same event with another nonce; only ids tell events apart."""
-    office, first = ReceivingEndpoint(), call()
+    endpoint, first = ReceivingEndpoint(), call()
     scalar = curve.scalar_of(ALICE.signing.secret())
     message = SIGNED_LABEL + canonical_header(first.covered)
     signature, _ = curve.signature(scalar, ALICE.key.raw, message, nonce=123_456_789)
@@ -204,26 +204,26 @@ def test_a_second_signature_does_not_make_a_second_event() -> None:
     second = orjson.dumps(orjson.loads(first.raw) | {"signature": other})
     assert second != first.raw
     verify_event(decode(second))
-    assert isinstance(office.receiver.receive(first.raw, NOW), Accepted)
-    assert reason_of(office.receiver.receive(second, NOW)) == "seen"
+    assert isinstance(endpoint.receiver.receive(first.raw, NOW), Accepted)
+    assert reason_of(endpoint.receiver.receive(second, NOW)) == "seen"
 
 
 def test_no_moment_lets_a_replay_through() -> None:
     """From the first second an event is good to the last one it is answered in."""
-    office, raw = ReceivingEndpoint(), call().raw
-    assert isinstance(office.receiver.receive(raw, NOW - SKEW_SECONDS), Accepted)
+    endpoint, raw = ReceivingEndpoint(), call().raw
+    assert isinstance(endpoint.receiver.receive(raw, NOW - SKEW_SECONDS), Accepted)
     for moment in range(NOW - SKEW_SECONDS, ENDED + EXPIRED_ANSWERED_SECONDS + 50, 7):
         # Others come and go, so that old ids are forgotten.
-        office.receiver.receive(call(CAROL, now=moment, ttl=1).raw, moment)
-        assert reason_of(office.receiver.receive(raw, moment)) in ("seen", "expired")
+        endpoint.receiver.receive(call(CAROL, now=moment, ttl=1).raw, moment)
+        assert reason_of(endpoint.receiver.receive(raw, moment)) in ("seen", "expired")
     # And with the clock set back.
-    assert reason_of(office.receiver.receive(raw, NOW)) == "seen"
+    assert reason_of(endpoint.receiver.receive(raw, NOW)) == "seen"
 
 
 def test_when_no_more_ids_can_be_kept_events_are_refused() -> None:
-    office = ReceivingEndpoint(seen_ids=ReplayCache(limit=1))
-    assert isinstance(office.receiver.receive(call().raw, NOW), Accepted)
-    outcome = office.receiver.receive(call().raw, NOW)
+    endpoint = ReceivingEndpoint(seen_ids=ReplayCache(limit=1))
+    assert isinstance(endpoint.receiver.receive(call().raw, NOW), Accepted)
+    outcome = endpoint.receiver.receive(call().raw, NOW)
     assert fault_of(outcome) == "ENDPOINT_UNAVAILABLE"
     assert isinstance(outcome, EventRejected)
     assert outcome.fault.retry_after is not None
@@ -231,50 +231,50 @@ def test_when_no_more_ids_can_be_kept_events_are_refused() -> None:
 
 
 def test_an_event_that_was_too_fast_may_come_again() -> None:
-    office, raw = ReceivingEndpoint(), call().raw
-    office.waits[ALICE.key.text] = 1.5
-    outcome = office.receiver.receive(raw, NOW)
+    endpoint, raw = ReceivingEndpoint(), call().raw
+    endpoint.waits[ALICE.key.text] = 1.5
+    outcome = endpoint.receiver.receive(raw, NOW)
     assert fault_of(outcome) == "RATE_LIMITED"
     assert isinstance(outcome, EventRejected)
     assert outcome.fault.retry_after == 1.5
-    office.waits.clear()
-    assert isinstance(office.receiver.receive(raw, NOW + 2), Accepted)
+    endpoint.waits.clear()
+    assert isinstance(endpoint.receiver.receive(raw, NOW + 2), Accepted)
 
 
 def test_replays_do_not_use_up_the_victims_rate() -> None:
-    office, raw = ReceivingEndpoint(), call().raw
+    endpoint, raw = ReceivingEndpoint(), call().raw
     for _ in range(5):
-        office.receiver.receive(raw, NOW)
-    assert office.counted == [ALICE.key.text]
+        endpoint.receiver.receive(raw, NOW)
+    assert endpoint.counted == [ALICE.key.text]
 
 
 def test_an_event_that_just_expired_is_told_once_and_an_old_one_never() -> None:
-    office, raw = ReceivingEndpoint(), call().raw
-    assert fault_of(office.receiver.receive(raw, ENDED)) == "EXPIRED"
-    assert reason_of(office.receiver.receive(raw, ENDED)) == "seen"
-    assert reason_of(office.receiver.receive(call().raw, ENDED + EXPIRED_ANSWERED_SECONDS)) == "expired"
+    endpoint, raw = ReceivingEndpoint(), call().raw
+    assert fault_of(endpoint.receiver.receive(raw, ENDED)) == "EXPIRED"
+    assert reason_of(endpoint.receiver.receive(raw, ENDED)) == "seen"
+    assert reason_of(endpoint.receiver.receive(call().raw, ENDED + EXPIRED_ANSWERED_SECONDS)) == "expired"
     # Without so much as a look at the signature.
     forged = orjson.dumps(orjson.loads(call().raw) | {"signature": "ed25519:"})
-    assert reason_of(office.receiver.receive(forged, ENDED + EXPIRED_ANSWERED_SECONDS)) == "expired"
-    assert reason_of(office.receiver.receive(forged, ENDED)) == "signature"
+    assert reason_of(endpoint.receiver.receive(forged, ENDED + EXPIRED_ANSWERED_SECONDS)) == "expired"
+    assert reason_of(endpoint.receiver.receive(forged, ENDED)) == "signature"
 
 
 @pytest.mark.parametrize(("ttl", "kept"), [(3600 - EXPIRED_ANSWERED_SECONDS, 1), (3600, 2)])
 def test_an_event_that_just_expired_is_told_though_others_are_forgotten(ttl: int, kept: int) -> None:
-    office, later = ReceivingEndpoint(), ENDED + 15
-    office.receiver.receive(call(CAROL, ttl=ttl).raw, NOW)
-    office.receiver.receive(call(CAROL, now=later).raw, later)
-    assert len(office.seen_ids) == kept
-    assert fault_of(office.receiver.receive(call().raw, later)) == "EXPIRED"
+    endpoint, later = ReceivingEndpoint(), ENDED + 15
+    endpoint.receiver.receive(call(CAROL, ttl=ttl).raw, NOW)
+    endpoint.receiver.receive(call(CAROL, now=later).raw, later)
+    assert len(endpoint.seen_ids) == kept
+    assert fault_of(endpoint.receiver.receive(call().raw, later)) == "EXPIRED"
 
 
 def test_a_revoked_key_is_told_once_an_event_and_not_in_a_flood() -> None:
-    office, raw = ReceivingEndpoint(), call().raw
-    office.access.revocations.add(read_revocation(revoke(ALICE, ALICE.key.text, now=NOW)))
-    assert fault_of(office.receiver.receive(raw, NOW)) == "REVOKED"
-    assert reason_of(office.receiver.receive(raw, NOW)) == "seen"
-    office.waits[ALICE.key.text] = 1.0
-    assert reason_of(office.receiver.receive(call().raw, NOW)) == "revoked"
+    endpoint, raw = ReceivingEndpoint(), call().raw
+    endpoint.access.revocations.add(read_revocation(revoke(ALICE, ALICE.key.text, now=NOW)))
+    assert fault_of(endpoint.receiver.receive(raw, NOW)) == "REVOKED"
+    assert reason_of(endpoint.receiver.receive(raw, NOW)) == "seen"
+    endpoint.waits[ALICE.key.text] = 1.0
+    assert reason_of(endpoint.receiver.receive(call().raw, NOW)) == "revoked"
 
 
 @pytest.mark.requirement("XP-5.2-5")
@@ -322,13 +322,13 @@ def test_answers_are_never_answered() -> None:
 @pytest.mark.requirement("XP-5.1-9")
 def test_whoever_is_refused_can_read_why_and_nobody_else_can() -> None:
     request = call(CAROL)
-    office = ReceivingEndpoint()
-    outcome = office.receiver.receive(request.raw, NOW)
+    endpoint = ReceivingEndpoint()
+    outcome = endpoint.receiver.receive(request.raw, NOW)
     assert isinstance(outcome, EventRejected)
-    told = reply_fault(BOB, outcome.event, outcome.fault, now=NOW)
-    assert b"AUTHORIZATION" not in told.raw
+    answer = reply_fault(BOB, outcome.event, outcome.fault, now=NOW)
+    assert b"AUTHORIZATION" not in answer.raw
     carol = ReceivingEndpoint(identity=CAROL, waiting=[request.event])
-    received = carol.receiver.receive(told.raw, NOW)
+    received = carol.receiver.receive(answer.raw, NOW)
     assert isinstance(received, Accepted)
     assert received.payload == {
         "code": "AUTHORIZATION_INSUFFICIENT",
@@ -339,10 +339,10 @@ def test_whoever_is_refused_can_read_why_and_nobody_else_can() -> None:
 
 def test_proofs_are_taken_out_of_the_payload_before_the_contract_sees_it() -> None:
     proof = orjson.loads(grant(BOB, CAROL.key.text, [CAPABILITY], ends=NOW + 99, now=NOW).raw)
-    office = ReceivingEndpoint()
+    endpoint = ReceivingEndpoint()
     seen: list[Any] = []
-    office.kinds[KIND] = KindTerms(CAPABILITY, lambda payload: seen.append(dict(payload)))
-    outcome = office.receiver.receive(call(CAROL, payload=PAYLOAD | {"proofs": [proof]}).raw, NOW)
+    endpoint.kinds[KIND] = KindTerms(CAPABILITY, lambda payload: seen.append(dict(payload)))
+    outcome = endpoint.receiver.receive(call(CAROL, payload=PAYLOAD | {"proofs": [proof]}).raw, NOW)
     assert isinstance(outcome, Accepted)
     assert outcome.payload == PAYLOAD
     assert seen == [PAYLOAD]
@@ -357,14 +357,14 @@ def test_an_argument_that_is_only_called_proofs_stays_an_argument(proofs: Any) -
 
 def test_a_contract_with_proofs_of_its_own_keeps_them() -> None:
     proof = orjson.loads(grant(BOB, CAROL.key.text, [CAPABILITY], ends=NOW + 99, now=NOW).raw)
-    office = ReceivingEndpoint()
-    office.kinds[KIND] = KindTerms(CAPABILITY, own_proofs=True)
+    endpoint = ReceivingEndpoint()
+    endpoint.kinds[KIND] = KindTerms(CAPABILITY, own_proofs=True)
     payload = PAYLOAD | {"proofs": [proof]}
-    outcome = office.receiver.receive(call(payload=payload).raw, NOW)
+    outcome = endpoint.receiver.receive(call(payload=payload).raw, NOW)
     assert isinstance(outcome, Accepted)
     assert outcome.payload == payload
     assert (
-        fault_of(office.receiver.receive(call(CAROL, payload=payload).raw, NOW))
+        fault_of(endpoint.receiver.receive(call(CAROL, payload=payload).raw, NOW))
         == "AUTHORIZATION_INSUFFICIENT"
     )
 
@@ -377,37 +377,39 @@ def test_a_request_whose_payload_is_no_object_is_refused(payload: Any) -> None:
 
 
 def test_kinds_that_ask_for_no_capability_are_for_everybody() -> None:
-    office = ReceivingEndpoint()
-    office.kinds["xp.schema.describe"] = KindTerms(None)
-    outcome = office.receiver.receive(call(EVE, kind="xp.schema.describe", payload={"intent": "x"}).raw, NOW)
+    endpoint = ReceivingEndpoint()
+    endpoint.kinds["xp.schema.describe"] = KindTerms(None)
+    outcome = endpoint.receiver.receive(
+        call(EVE, kind="xp.schema.describe", payload={"intent": "x"}).raw, NOW
+    )
     assert isinstance(outcome, Accepted)
     assert outcome.caller == AuthorizedCaller(EVE.key.text)
 
 
 def test_public_events_are_heard_as_often_as_they_come_and_never_answered() -> None:
-    office = ReceivingEndpoint()
+    endpoint = ReceivingEndpoint()
     announce = publish(CAROL, "xp.endpoint.announce", {"display_name": "C"}, now=NOW)
     for _ in range(2):
-        outcome = office.receiver.receive(announce.raw, NOW)
+        outcome = endpoint.receiver.receive(announce.raw, NOW)
         assert isinstance(outcome, PublicReceived)
         assert outcome.signed.event == announce.event
-    assert office.counted == []
-    assert reason_of(office.receiver.receive(announce.raw, ENDED)) == "expired"
+    assert endpoint.counted == []
+    assert reason_of(endpoint.receiver.receive(announce.raw, ENDED)) == "expired"
     forged = orjson.loads(announce.raw)
     forged["payload"]["display_name"] = "D"
-    assert reason_of(office.receiver.receive(orjson.dumps(forged), NOW)) == "id"
+    assert reason_of(endpoint.receiver.receive(orjson.dumps(forged), NOW)) == "id"
     given_away = delegate(CAROL, EVE.key.text, ["com.acme.x"], ends=NOW + 10**6, now=NOW)
-    assert isinstance(office.receiver.receive(given_away.raw, NOW + 10**5), PublicReceived)
+    assert isinstance(endpoint.receiver.receive(given_away.raw, NOW + 10**5), PublicReceived)
 
 
 def test_what_a_revoked_key_states_is_not_heard() -> None:
-    office = ReceivingEndpoint()
+    endpoint = ReceivingEndpoint()
     own = revoke(CAROL, CAROL.key.text, now=NOW)
-    outcome = office.receiver.receive(own.raw, NOW)
+    outcome = endpoint.receiver.receive(own.raw, NOW)
     assert isinstance(outcome, PublicReceived)
-    office.access.revocations.add(read_revocation(outcome.signed))
+    endpoint.access.revocations.add(read_revocation(outcome.signed))
     later = publish(CAROL, "xp.endpoint.announce", {}, now=NOW)
-    assert reason_of(office.receiver.receive(later.raw, NOW)) == "revoked"
+    assert reason_of(endpoint.receiver.receive(later.raw, NOW)) == "revoked"
 
 
 def test_answers_are_opened_with_an_older_key_too_but_not_with_anothers() -> None:
@@ -415,8 +417,8 @@ def test_answers_are_opened_with_an_older_key_too_but_not_with_anothers() -> Non
     answer = reply(BOB, request.event, KIND + ".result", {"n": 1}, now=NOW)
     assert open_payload(answer, ALICE) == {"n": 1}
     stranger = Identity(ALICE.signing, CAROL.opening)
-    office = ReceivingEndpoint(identity=stranger, waiting=[request.event])
-    assert reason_of(office.receiver.receive(answer.raw, NOW)) == "answer"
+    endpoint = ReceivingEndpoint(identity=stranger, waiting=[request.event])
+    assert reason_of(endpoint.receiver.receive(answer.raw, NOW)) == "answer"
 
 
 @given(st.binary(max_size=200), st.floats(allow_nan=False))
@@ -425,11 +427,11 @@ def test_whatever_arrives_whenever_nothing_is_raised(raw: bytes, now: float) -> 
 
 
 def test_config_may_revoke_keys_outright() -> None:
-    office = ReceivingEndpoint(
+    endpoint = ReceivingEndpoint(
         access=Access(
             own_key=BOB.key.text,
             access={ALICE.key.text: frozenset({CAPABILITY})},
             revocations=Revocations([ALICE.key.text]),
         )
     )
-    assert fault_of(office.receiver.receive(call().raw, NOW)) == "REVOKED"
+    assert fault_of(endpoint.receiver.receive(call().raw, NOW)) == "REVOKED"

@@ -12,7 +12,7 @@ from moot.xprotocol.revocation import Revocations, revoke
 from tests.xprotocol.people import ALICE, BOB, CAROL, EVE, NOW, person
 
 
-def said(signer: str, key: str) -> KeyRevocation:
+def revocation_by(signer: str, key: str) -> KeyRevocation:
     return KeyRevocation("0" * 64, signer, key)
 
 
@@ -41,13 +41,13 @@ def test_the_configuration_revokes_outright() -> None:
 def test_strangers_cannot_fill_the_room_for_those_who_matter() -> None:
     revocations = Revocations(heeded={CAROL.key.text, ALICE.key.text}, limit=3)
     for number in range(3):
-        revocations.add(said(f"stranger {number}", f"stranger {number}"))
+        revocations.add(revocation_by(f"stranger {number}", f"stranger {number}"))
     with pytest.raises(EndpointUnavailable, match="3 revocations by strangers"):
-        revocations.add(said(EVE.key.text, EVE.key.text))
+        revocations.add(revocation_by(EVE.key.text, EVE.key.text))
     # Saying the same again takes no room.
-    revocations.add(said("stranger 1", "stranger 1"))
-    revocations.add(said(CAROL.key.text, BOB.key.text))
-    revocations.add(said(ALICE.key.text, ALICE.key.text))
+    revocations.add(revocation_by("stranger 1", "stranger 1"))
+    revocations.add(revocation_by(CAROL.key.text, BOB.key.text))
+    revocations.add(revocation_by(ALICE.key.text, ALICE.key.text))
     assert revocations.is_revoked(BOB.key.text, [CAROL.key.text])
     assert revocations.is_revoked(ALICE.key.text)
     assert not revocations.is_revoked(EVE.key.text)

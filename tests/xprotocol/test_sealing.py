@@ -128,20 +128,20 @@ def test_a_ciphertext_signed_anew_by_somebody_else_does_not_open() -> None:
     """Eve cannot have Bob take Alice's request for hers, and so show her the answer."""
     stolen = call().covered
     theirs = stolen | {"sender": EVE.key.text, "sender_enc_key": EVE.enc_key.text}
-    office = ReceivingEndpoint()
-    outcome = office.receiver.receive(signed_by(EVE, theirs), NOW)
+    endpoint = ReceivingEndpoint()
+    outcome = endpoint.receiver.receive(signed_by(EVE, theirs), NOW)
     assert isinstance(outcome, EventRejected)
     assert (outcome.fault.code, outcome.event.sender) == ("SCHEMA_VIOLATION", EVE.key.text)
     # Alice's own goes through all the same.
-    assert isinstance(office.receiver.receive(call().raw, NOW), Accepted)
+    assert isinstance(endpoint.receiver.receive(call().raw, NOW), Accepted)
 
 
 def test_an_event_handed_on_to_somebody_else_is_not_taken() -> None:
     """Bob cannot pass Alice's words to Carol as if they were said to her."""
     carol = ReceivingEndpoint(identity=CAROL)
     assert carol.receiver.receive(call().raw, NOW) == Dropped("recipient", "for somebody else")
-    told = orjson.loads(call().raw) | {"recipient": CAROL.key.text, "enc_key": CAROL.enc_key.text}
-    outcome = carol.receiver.receive(orjson.dumps(told), NOW)
+    answer = orjson.loads(call().raw) | {"recipient": CAROL.key.text, "enc_key": CAROL.enc_key.text}
+    outcome = carol.receiver.receive(orjson.dumps(answer), NOW)
     assert isinstance(outcome, Dropped)
     assert outcome.reason == "id"
 

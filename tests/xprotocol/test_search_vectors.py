@@ -208,8 +208,8 @@ from moot.offers.vector_search import check_search
 print(asyncio.run(check_search(SearchSettings())))
 """
     break_it(copy_vectors(tmp_path))
-    said = run(script, tmp_path)
-    assert said.startswith("lexical (word vectors cannot be used: ")
+    answer = run(script, tmp_path)
+    assert answer.startswith("lexical (word vectors cannot be used: ")
 
 
 @pytest.mark.parametrize("seed", ["0", "1", "4711"])

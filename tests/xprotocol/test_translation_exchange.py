@@ -250,8 +250,8 @@ def test_the_five_translations_carry_one_call_from_client_to_server_and_back() -
     # Call to event.
     arguments = {"path": "docs/readme.md", "encoding": "utf-8"}
     request = call(kind=shown.contract.kind, payload=arguments)
-    office = ReceivingEndpoint(kinds={KIND: terms_of(PLAIN)})
-    accepted = office.receiver.receive(request.raw, NOW)
+    endpoint = ReceivingEndpoint(kinds={KIND: terms_of(PLAIN)})
+    accepted = endpoint.receiver.receive(request.raw, NOW)
     assert isinstance(accepted, Accepted)
     assert accepted.payload == arguments
     # Result to event, and event to result.
@@ -269,9 +269,9 @@ def test_the_five_translations_carry_one_call_from_client_to_server_and_back() -
 
 @pytest.mark.parametrize("payload", [{}, {"path": 5}, {"path": "a", "encoding": "latin-1"}])
 def test_a_payload_that_does_not_fit_comes_back_as_invalid_params(payload: Json) -> None:
-    office = ReceivingEndpoint(kinds={KIND: terms_of(PLAIN)})
+    endpoint = ReceivingEndpoint(kinds={KIND: terms_of(PLAIN)})
     request = call(payload=payload)
-    refused = office.receiver.receive(request.raw, NOW)
+    refused = endpoint.receiver.receive(request.raw, NOW)
     assert isinstance(refused, EventRejected)
     answer = reply_fault(BOB, refused.event, refused.fault, now=NOW)
     received = ReceivingEndpoint(identity=ALICE, waiting=[request.event]).receiver.receive(answer.raw, NOW)

@@ -80,9 +80,9 @@ def answer(method: str, params: dict[str, Any], log: Path) -> dict[str, Any]:
         if params.get("arguments", {}).get("tell"):
             token = params.get("_meta", {}).get("progressToken")
             progress = {"progressToken": token, "progress": 1, "message": f"ha{RTL}lf{TAG}"}
-            said = {"level": "error", "logger": f"l{ZERO}og", "data": {f"k{ESC}ey": [f"do{RTL}ne"]}}
-            for method, told in (("progress", progress), ("message", said)):
-                notification = {"jsonrpc": "2.0", "method": f"notifications/{method}", "params": told}
+            reply = {"level": "error", "logger": f"l{ZERO}og", "data": {f"k{ESC}ey": [f"do{RTL}ne"]}}
+            for method, report in (("progress", progress), ("message", reply)):
+                notification = {"jsonrpc": "2.0", "method": f"notifications/{method}", "params": report}
                 print(json.dumps(notification), flush=True)
         if params.get("arguments", {}).get("die"):
             os._exit(3)

@@ -24,23 +24,23 @@ SPACES = {"lab": space_settings(participants(alice=["*"], bob=["chat"]))}
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
+def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
     """A gateway that waits for headers longer than any machine needs."""
     folder = tmp_path_factory.mktemp("door")
-    stage = SharedGateway(
+    shared_gateway = SharedGateway(
         folder, SPACES, max_header_bytes=HEADER_BYTES, header_seconds=600, max_connections_per_address=0
     )
-    yield stage
-    stage.close()
+    yield shared_gateway
+    shared_gateway.close()
 
 
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedGateway]:
     """One that does not."""
     folder = tmp_path_factory.mktemp("hasty")
-    stage = SharedGateway(folder, SPACES, header_seconds=0.5, max_connections_per_address=0)
-    yield stage
-    stage.close()
+    shared_gateway = SharedGateway(folder, SPACES, header_seconds=0.5, max_connections_per_address=0)
+    yield shared_gateway
+    shared_gateway.close()
 
 
 def get(port: int, *lines: bytes, where: bytes = b"/health") -> bytes:
@@ -50,11 +50,11 @@ def get(port: int, *lines: bytes, where: bytes = b"/health") -> bytes:
 @pytest.mark.parametrize("before", [0, 1, 3], ids=["first", "second", "fourth"])
 async def test_headers_that_come_one_byte_at_a_time_are_hung_up_on(hasty: SharedGateway, before: int) -> None:
     """Slow loris; a good request first is no excuse for the next one."""
-    port = hasty.room.port
+    port = hasty.gateway.port
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(raw_client(port))
         # A busy machine may be too slow for good requests, too: then they are made anew.
-        while not all([await is_served(hasty.room, client) for _ in range(before)]):
+        while not all([await is_served(hasty.gateway, client) for _ in range(before)]):
             client = await stack.enter_async_context(raw_client(port))
 
         async def drip() -> None:
@@ -71,7 +71,7 @@ async def test_headers_that_come_one_byte_at_a_time_are_hung_up_on(hasty: Shared
 @pytest.mark.parametrize("token", [None, "t-alice"], ids=["without a token", "with a token"])
 async def test_a_body_that_drips_is_hung_up_on(hasty: SharedGateway, token: str | None) -> None:
     """The same patience as for headers, whether or not the caller was answered already."""
-    port = hasty.room.port
+    port = hasty.gateway.port
     lines = [b"Content-Length: 100000", b"Content-Type: application/json"]
     if token is not None:
         lines.append(b"Authorization: Bearer " + token.encode())
@@ -90,15 +90,17 @@ async def test_a_body_that_drips_is_hung_up_on(hasty: SharedGateway, token: str 
 
 
 async def test_a_connection_that_says_nothing_is_hung_up_on(hasty: SharedGateway) -> None:
-    async with raw_client(hasty.room.port) as client:
+    async with raw_client(hasty.gateway.port) as client:
         assert await client.ended() == b""
 
 
 @pytest.mark.parametrize("before", [0, 1], ids=["first", "second"])
 @pytest.mark.parametrize("size", [HEADER_BYTES, 40_000, 1_000_000])
-async def test_headers_beyond_the_limit_are_refused(stage: SharedGateway, size: int, before: int) -> None:
+async def test_headers_beyond_the_limit_are_refused(
+    shared_gateway: SharedGateway, size: int, before: int
+) -> None:
     """In one packet or many, of one line or many, on a fresh connection or a used one."""
-    port = stage.room.port
+    port = shared_gateway.gateway.port
     for line in (b"X: " + b"a" * size, b"\r\n".join([b"X: " + b"a" * 90] * (size // 90))):
         async with raw_client(port) as client:
             for _ in range(before):
@@ -111,8 +113,8 @@ async def test_headers_beyond_the_limit_are_refused(stage: SharedGateway, size: 
             assert answer == b"" or answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 431")), answer[:100]
 
 
-async def test_headers_just_within_the_limit_pass(stage: SharedGateway) -> None:
-    port = stage.room.port
+async def test_headers_just_within_the_limit_pass(shared_gateway: SharedGateway) -> None:
+    port = shared_gateway.gateway.port
     async with raw_client(port) as client:
         client.send(get(port, b"X: " + b"a" * (HEADER_BYTES - 200)))
         assert (await client.answer())[0] == 200
@@ -145,9 +147,11 @@ ODD_REQUESTS = {
 
 
 @pytest.mark.parametrize(("text", "expected"), ODD_REQUESTS.values(), ids=ODD_REQUESTS)
-async def test_odd_requests_get_a_plain_answer(stage: SharedGateway, text: bytes, expected: set[int]) -> None:
+async def test_odd_requests_get_a_plain_answer(
+    shared_gateway: SharedGateway, text: bytes, expected: set[int]
+) -> None:
     """Never 500, and no traceback in the log (looked at after every test here)."""
-    port = stage.room.port
+    port = shared_gateway.gateway.port
     if text.startswith(b"UPGRADE "):
         target, _, more = text.removeprefix(b"UPGRADE ").partition(b"\r\n")
         rest = upgrade(port).split(b"\r\n", 1)[1]
@@ -170,28 +174,28 @@ UPGRADES: dict[str, tuple[dict[str, str], set[int]]] = {
 
 @pytest.mark.parametrize(("headers", "expected"), UPGRADES.values(), ids=UPGRADES)
 async def test_an_upgrade_that_is_none_gets_no_socket(
-    stage: SharedGateway, headers: dict[str, str], expected: set[int]
+    shared_gateway: SharedGateway, headers: dict[str, str], expected: set[int]
 ) -> None:
     """RFC 6455, 4.2.1."""
-    async with raw_client(stage.room.port) as client:
-        client.send(upgrade(stage.room.port, "/", {"Authorization": "Bearer t-alice"} | headers))
+    async with raw_client(shared_gateway.gateway.port) as client:
+        client.send(upgrade(shared_gateway.gateway.port, "/", {"Authorization": "Bearer t-alice"} | headers))
         assert (await client.answer())[0] in expected
 
 
-async def test_header_names_and_values_are_read_as_http_says(stage: SharedGateway) -> None:
+async def test_header_names_and_values_are_read_as_http_says(shared_gateway: SharedGateway) -> None:
     """Any letter case, several tokens in Connection, any order of subprotocols."""
     for headers in (
         {"upgrade": "WebSocket", "connection": "keep-alive, UPGRADE", "Authorization": "Bearer t-alice"},
         {"CONNECTION": "Upgrade", "authorization": "bearer t-alice"},
         {"Authorization": "Bearer   t-alice ", "SEC-WEBSOCKET-VERSION": "13"},
     ):
-        async with raw_client(stage.room.port) as client:
-            client.send(upgrade(stage.room.port, "/ws?space=lab", headers))
+        async with raw_client(shared_gateway.gateway.port) as client:
+            client.send(upgrade(shared_gateway.gateway.port, "/ws?space=lab", headers))
             assert (await client.answer())[0] == 101, headers
 
 
-async def is_served(room: LocalGateway, client: RawClient) -> bool:
-    client.send(get(room.port))
+async def is_served(gateway: LocalGateway, client: RawClient) -> bool:
+    client.send(get(gateway.port))
     try:
         status, headers = await client.answer()
         await client.reader.readexactly(int(headers["content-length"]))
@@ -206,26 +210,26 @@ async def test_connections_beyond_the_limit_are_hung_up_on_until_one_leaves(
 ) -> None:
     """HTTP and WebSocket count alike, and a refused upgrade gives its place back."""
     # One is the HTTP client of `lab` itself, if it is used.
-    async with running_gateway(tmp_path, **{limit: 4}) as room, AsyncExitStack() as stack:  # type: ignore[arg-type]
-        inside = [await stack.enter_async_context(raw_client(room.port)) for _ in range(4)]
+    async with running_gateway(tmp_path, **{limit: 4}) as gateway, AsyncExitStack() as stack:  # type: ignore[arg-type]
+        inside = [await stack.enter_async_context(raw_client(gateway.port)) for _ in range(4)]
         for client in inside[:2]:
-            assert await is_served(room, client)
+            assert await is_served(gateway, client)
         for client in inside[2:]:
             await client.upgraded(token="t-alice")
-        async with raw_client(room.port) as fifth:
-            assert not await is_served(room, fifth)
+        async with raw_client(gateway.port) as fifth:
+            assert not await is_served(gateway, fifth)
         # Those inside do not notice.
-        assert await is_served(room, inside[0])
+        assert await is_served(gateway, inside[0])
         inside[2].send(frame(PING, b"still"))
         assert [one.payload for one in await inside[2].frames_until(PONG)][-1] == b"still"
         await inside[3].close()
         await inside[0].close()
-        await until(lambda: len(room.gateway.connections()) == 1)
-        async with raw_client(room.port) as next_one:
-            assert await is_served(room, next_one)
+        await until(lambda: len(gateway.gateway.connections()) == 1)
+        async with raw_client(gateway.port) as next_one:
+            assert await is_served(gateway, next_one)
         for headers in [{"Authorization": "Bearer wrong"}, {"Sec-WebSocket-Key": "short"}, {"Host": "x"}] * 4:
-            async with raw_client(room.port) as refused:
-                refused.send(upgrade(room.port, "/ws?space=lab", headers))
+            async with raw_client(gateway.port) as refused:
+                refused.send(upgrade(gateway.port, "/ws?space=lab", headers))
                 assert (await refused.answer())[0] in (400, 401, 421)
                 await refused.ended()
 
@@ -244,9 +248,9 @@ async def test_a_half_open_peer_is_noticed_and_its_leave_told(tmp_path: Path) ->
 async def only_the_silent_one_goes(folder: Path, seconds: float) -> bool:
     people = participants(alice=["*"], bob=["chat"], carol=["chat"])
     async with (
-        running_gateway(folder, people, ping_seconds=seconds, ping_timeout_seconds=seconds) as room,
-        raw_client(room.port) as silent,
-        raw_client(room.port) as polite,
+        running_gateway(folder, people, ping_seconds=seconds, ping_timeout_seconds=seconds) as gateway,
+        raw_client(gateway.port) as silent,
+        raw_client(gateway.port) as polite,
     ):
         await silent.upgraded(token="t-bob")
         await polite.upgraded(token="t-carol")
@@ -257,23 +261,23 @@ async def only_the_silent_one_goes(folder: Path, seconds: float) -> bool:
                     polite.send(frame(PONG, one.payload))
 
         def here() -> set[str]:
-            return {str(each["participant_id"]) for each in room.gateway.connections()}
+            return {str(each["participant_id"]) for each in gateway.gateway.connections()}
 
         answering = asyncio.create_task(answer_pings())
         await until(lambda: "bob" not in here())
         stays = here() == {"carol"}
-        told = [each["payload"] for each in (await room.poll("alice"))["messages"]]
-        assert "bob" in [each["participant"]["id"] for each in told if each.get("event") == "leave"]
+        answer = [each["payload"] for each in (await gateway.poll("alice"))["messages"]]
+        assert "bob" in [each["participant"]["id"] for each in answer if each.get("event") == "leave"]
         answering.cancel()
         return stays
 
 
 async def test_a_peer_that_vanishes_has_left_at_once(tmp_path: Path) -> None:
     """A reset, and an end of the stream without a close frame."""
-    async with running_gateway(tmp_path, participants(alice=["*"], bob=["chat"])) as room:
-        alice = await room.join("alice")
+    async with running_gateway(tmp_path, participants(alice=["*"], bob=["chat"])) as gateway:
+        alice = await gateway.join("alice")
         for reset in (True, False):
-            async with raw_client(room.port) as client:
+            async with raw_client(gateway.port) as client:
                 await client.upgraded(token="t-bob")
                 await alice.hear(lambda each: each["payload"].get("event") == "join")
                 if reset:
@@ -285,9 +289,9 @@ async def test_a_peer_that_vanishes_has_left_at_once(tmp_path: Path) -> None:
 
 async def test_a_peer_that_does_not_answer_our_close_is_dropped(tmp_path: Path) -> None:
     people = participants(alice=["*"], bob=["chat"])
-    async with running_gateway(tmp_path, people, close_seconds=1) as room:
-        alice = await room.join("alice")
-        async with raw_client(room.port) as stubborn:
+    async with running_gateway(tmp_path, people, close_seconds=1) as gateway:
+        alice = await gateway.join("alice")
+        async with raw_client(gateway.port) as stubborn:
             await stubborn.upgraded(token="t-bob")
             await alice.say("space/kick", {"participant_id": "bob"})
             frames = await stubborn.frames_until(CLOSE)

@@ -28,11 +28,11 @@ from tests.waiting import HANG_SECONDS
 
 
 async def test_chat_goes_out_and_comes_in(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here:
-        bob = await here.join("bob")
+    async with terminal_space(tmp_path) as terminal:
+        bob = await terminal.join("bob")
         received = ReceivedEnvelopes(bob)
         await bob.chat("said before")
-        async with here.terminal() as (app, pilot):
+        async with terminal.terminal() as (app, pilot):
             await until(pilot, lambda: "bob: said before" in pane_text(app.panes.timeline))
             await pilot.press(*"hello", "enter")
             assert (await received.wait(lambda each: each.sender == "alice" and each.kind == "chat")).payload[
@@ -42,8 +42,8 @@ async def test_chat_goes_out_and_comes_in(tmp_path: Path) -> None:
             await until(pilot, lambda: "bob → alice: good morning" in pane_text(app.panes.timeline))
             await enter_line(pilot, "/to bob")
             await enter_line(pilot, "//just you")
-            said = await received.wait(lambda each: each.payload.get("text") == "/just you")
-            assert said.to == ["bob"]
+            answer = await received.wait(lambda each: each.payload.get("text") == "/just you")
+            assert answer.to == ["bob"]
             # What waits to be acknowledged is in a pane of its own.
             await until(pilot, lambda: len(app.panes.chats.rows) == 2)
             await pilot.press("escape", "6", "space")
@@ -53,7 +53,7 @@ async def test_chat_goes_out_and_comes_in(tmp_path: Path) -> None:
 
 
 async def test_every_operation_is_a_slash_command_with_help(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here, here.terminal() as (app, pilot):
+    async with terminal_space(tmp_path) as terminal, terminal.terminal() as (app, pilot):
         needed = {
             "chat", "ack", "cancel", "propose", "request", "call", "approve", "reject", "withdraw",
             "vote", "grant", "revoke", "invite", "kick", "pause", "resume", "shutdown", "status",
@@ -79,12 +79,12 @@ async def test_every_operation_is_a_slash_command_with_help(tmp_path: Path) -> N
 
 
 async def test_operations_are_carried_out_and_mistakes_end_nothing(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here:
-        await here.host()
-        bob, agent = await here.join("bob"), await here.join("agent")
+    async with terminal_space(tmp_path) as terminal:
+        await terminal.host()
+        bob, agent = await terminal.join("bob"), await terminal.join("agent")
         received = ReceivedEnvelopes(bob)
-        async with here.terminal() as (app, pilot):
-            for line, told in (
+        async with terminal.terminal() as (app, pilot):
+            for line, answer in (
                 ("/call files read_file path=notes.md", "  three"),
                 ("/members", "PERMISSIONS"),
                 ("/capabilities agent", "  propose"),
@@ -101,17 +101,17 @@ async def test_operations_are_carried_out_and_mistakes_end_nothing(tmp_path: Pat
                 ("/rules", "no rules announced"),
             ):
                 await enter_line(pilot, line)
-                await until(pilot, lambda told=told: told in pane_text(app.panes.timeline))  # type: ignore[misc]
+                await until(pilot, lambda answer=answer: answer in pane_text(app.panes.timeline))  # type: ignore[misc]
             await enter_line(pilot, "/shutdown agent --reason enough")
             await received.wait("participant/shutdown")
             assert (await asyncio.wait_for(agent.stay(), HANG_SECONDS)).reason == "enough"
 
 
 async def test_what_is_typed_is_completed(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here:
-        await here.host()
-        agent = await here.join("agent")
-        async with here.terminal() as (app, pilot):
+    async with terminal_space(tmp_path) as terminal:
+        await terminal.host()
+        agent = await terminal.join("agent")
+        async with terminal.terminal() as (app, pilot):
 
             def offered(text: str) -> list[str]:
                 return [each.text for each in app._complete(text).candidates]
@@ -145,9 +145,9 @@ async def test_any_active_reasoning_is_watched_and_cancelled_by_a_command_and_by
     tmp_path: Path,
 ) -> None:
     """MEW 3.5.5, the command; the console has the button."""
-    async with terminal_space(tmp_path) as here:
-        agent = await here.join("agent")
-        async with here.terminal() as (app, pilot):
+    async with terminal_space(tmp_path) as terminal:
+        agent = await terminal.join("agent")
+        async with terminal.terminal() as (app, pilot):
             for how in ("/reasoning cancel", "/stop", "key"):
                 stopped = asyncio.Event()
                 thoughts = agent.reasoning("Which file?", stop=False)
@@ -170,9 +170,9 @@ async def test_any_active_reasoning_is_watched_and_cancelled_by_a_command_and_by
 
 
 async def test_a_stream_is_followed_as_it_speaks(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here:
-        agent = await here.join("agent")
-        async with here.terminal() as (app, pilot):
+    async with terminal_space(tmp_path) as terminal:
+        agent = await terminal.join("agent")
+        async with terminal.terminal() as (app, pilot):
             stream = await agent.streams.open(description="the draft", content_type="text/plain")
             await stream.write("first\n\x1b[2Jsecond")
             await stream.write(b"\0\1\2")
@@ -194,9 +194,9 @@ async def test_a_stream_is_followed_as_it_speaks(tmp_path: Path) -> None:
 
 
 async def test_the_members_pane_writes_commands_that_enter_carries_out(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here:
-        agent = await here.join("agent")
-        async with here.terminal() as (app, pilot):
+    async with terminal_space(tmp_path) as terminal:
+        agent = await terminal.join("agent")
+        async with terminal.terminal() as (app, pilot):
             await until(pilot, lambda: "propose" in pane_text(app.panes.members))
             await pilot.press("escape", "3", "home", "down", "p")
             await until(pilot, lambda: app.input_line.value == "/pause agent ")
@@ -209,10 +209,10 @@ async def test_the_members_pane_writes_commands_that_enter_carries_out(tmp_path:
 
 
 async def test_the_timeline_is_filtered_opened_and_followed_to_causes(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here:
-        await here.host()
-        bob, agent = await here.join("bob"), await here.join("agent")
-        async with here.terminal() as (app, pilot):
+    async with terminal_space(tmp_path) as terminal:
+        await terminal.host()
+        bob, agent = await terminal.join("bob"), await terminal.join("agent")
+        async with terminal.terminal() as (app, pilot):
             await bob.chat("a word")
             await agent.chat("another")
             proposal = await propose(agent)
@@ -243,9 +243,9 @@ async def test_the_timeline_is_filtered_opened_and_followed_to_causes(tmp_path: 
 
 
 async def test_a_refusal_is_explained(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here:
-        await here.host()
-        async with here.terminal("agent") as (app, pilot):
+    async with terminal_space(tmp_path) as terminal:
+        await terminal.host()
+        async with terminal.terminal("agent") as (app, pilot):
             await enter_line(pilot, "/why")
             await until(pilot, lambda: "no message was refused" in pane_text(app.panes.timeline))
             proposal = await propose(app.space)
@@ -268,9 +268,9 @@ async def test_a_lost_connection_is_shown_and_the_gap_too(
     async def rest(_link: Link, _seconds: float) -> None:
         await seen.wait()
 
-    async with terminal_space(tmp_path) as here:
-        bob = await here.join("bob")
-        async with here.terminal() as (app, pilot):
+    async with terminal_space(tmp_path) as terminal:
+        bob = await terminal.join("bob")
+        async with terminal.terminal() as (app, pilot):
             monkeypatch.setattr(Link, "_wait_before_retry", rest)
             await bob.chat("before")
             await until(pilot, lambda: "before" in pane_text(app.panes.timeline))
@@ -288,9 +288,9 @@ async def test_a_lost_connection_is_shown_and_the_gap_too(
 
 
 async def test_the_end_of_a_connection_is_told_and_is_the_exit_code(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here:
-        bob = await here.join("bob")
-        async with here.terminal() as (app, pilot):
+    async with terminal_space(tmp_path) as terminal:
+        bob = await terminal.join("bob")
+        async with terminal.terminal() as (app, pilot):
             await bob.admin.kick("alice", "closing time")
             await until(pilot, lambda: "■ disconnected" in screen_text(app))
             await until(pilot, lambda: "connection closed" in pane_text(app.panes.timeline))
@@ -301,10 +301,10 @@ async def test_the_end_of_a_connection_is_told_and_is_the_exit_code(tmp_path: Pa
 
 @pytest.mark.parametrize("key", ["ctrl+c", "q", "/quit"])
 async def test_leaving_is_clean_and_takes_back_what_we_proposed(tmp_path: Path, key: str) -> None:
-    async with terminal_space(tmp_path) as here:
-        bob = await here.join("bob")
+    async with terminal_space(tmp_path) as terminal:
+        bob = await terminal.join("bob")
         received = ReceivedEnvelopes(bob)
-        async with here.terminal("agent") as (app, pilot):
+        async with terminal.terminal("agent") as (app, pilot):
             await enter_line(pilot, "/propose files write_file path=a text=b")
             await received.wait("mcp/proposal")
             if key == "q":
@@ -320,9 +320,9 @@ async def test_leaving_is_clean_and_takes_back_what_we_proposed(tmp_path: Path, 
 
 
 async def test_sixty_columns_show_a_pane_at_a_time(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here:
-        agent = await here.join("agent")
-        async with here.terminal(size=(60, 24)) as (app, pilot):
+    async with terminal_space(tmp_path) as terminal:
+        agent = await terminal.join("agent")
+        async with terminal.terminal(size=(60, 24)) as (app, pilot):
             await propose(agent)
             await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
             await until(pilot, lambda: "2 ask(1) 3 member(2)" in screen_text(app))
@@ -345,9 +345,9 @@ async def test_sixty_columns_show_a_pane_at_a_time(tmp_path: Path) -> None:
 async def test_without_colour_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """NO_COLOR: states have signs, the focus has a mark and a heavy frame."""
     monkeypatch.setenv("NO_COLOR", "1")
-    async with terminal_space(tmp_path) as here:
-        agent = await here.join("agent")
-        async with here.terminal() as (app, pilot):
+    async with terminal_space(tmp_path) as terminal:
+        agent = await terminal.join("agent")
+        async with terminal.terminal() as (app, pilot):
             assert app.no_color
             await propose(agent)
             await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
@@ -357,7 +357,7 @@ async def test_without_colour_nothing_is_lost(tmp_path: Path, monkeypatch: pytes
 
 
 async def test_themes_change_the_looks(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path) as here, here.terminal(theme="moot-contrast") as (app, pilot):
+    async with terminal_space(tmp_path) as terminal, terminal.terminal(theme="moot-contrast") as (app, pilot):
         assert app.theme == "moot-contrast"
         for name in ("moot-light", "moot-terminal", "nord"):
             await enter_line(pilot, f"/theme {name}")
@@ -368,10 +368,10 @@ async def test_themes_change_the_looks(tmp_path: Path) -> None:
 
 async def test_suggestions_are_listed_and_answered(tmp_path: Path) -> None:
     """D-92: ordinary envelopes; who makes suggestions is another matter."""
-    async with terminal_space(tmp_path) as here:
-        bob = await here.join("bob")
+    async with terminal_space(tmp_path) as terminal:
+        bob = await terminal.join("bob")
         received = ReceivedEnvelopes(bob)
-        async with here.terminal() as (app, pilot):
+        async with terminal.terminal() as (app, pilot):
             made = await bob.send("trust/suggestion", {"suggestion": "s1", "words": "let agent read docs"})
             await bob.send("trust/rule", {"rule": "r1", "state": "active", "words": "reads are fine"})
             await until(pilot, lambda: len(app.trust.suggestions()) == 1)
@@ -402,9 +402,9 @@ HOSTILE = (
 
 
 async def test_hostile_names_and_payloads_are_shown_and_obeyed_by_nothing(tmp_path: Path) -> None:
-    async with terminal_space(tmp_path, mallory=["*"]) as here:
-        mallory = await here.join("mallory")
-        async with here.terminal() as (app, pilot):
+    async with terminal_space(tmp_path, mallory=["*"]) as terminal:
+        mallory = await terminal.join("mallory")
+        async with terminal.terminal() as (app, pilot):
             await mallory.chat(HOSTILE)
             await mallory.propose(
                 "files", "tools/call", {"name": HOSTILE, "arguments": {HOSTILE: HOSTILE, "path": HOSTILE}}
@@ -447,9 +447,9 @@ async def test_hostile_names_and_payloads_are_shown_and_obeyed_by_nothing(tmp_pa
 
 async def test_a_storm_is_shown_to_its_end_within_bounds(tmp_path: Path) -> None:
     """Hundreds of messages at once: the last one is there, and every one of them was kept."""
-    async with terminal_space(tmp_path) as here:
-        bob = await here.join("bob")
-        async with here.terminal() as (app, pilot):
+    async with terminal_space(tmp_path) as terminal:
+        bob = await terminal.join("bob")
+        async with terminal.terminal() as (app, pilot):
             for number in range(400):
                 await bob.send("chat", {"text": f"message {number}"})
             await until(pilot, lambda: "message 399" in pane_text(app.panes.timeline))

@@ -17,7 +17,7 @@ from tests.cli.space_with_members import SpaceWithMembers
 from tests.waiting import HANG_SECONDS, bounded
 
 
-async def heard(space: JoinedSpace, kind: str) -> asyncio.Queue[Envelope]:
+async def received_queue(space: JoinedSpace, kind: str) -> asyncio.Queue[Envelope]:
     queue: asyncio.Queue[Envelope] = asyncio.Queue()
     space.on(kind)(queue.put_nowait)
     return queue
@@ -30,8 +30,8 @@ async def next_of(queue: asyncio.Queue[Envelope]) -> Envelope:
 
 def test_what_is_sent_is_heard_by_everybody(lab: SpaceWithMembers) -> None:
     bob = lab.join("bob")
-    chats = lab.do(heard(bob, "chat"))
-    assert lab.told("send", "the build", "is green") == ""
+    chats = lab.do(received_queue(bob, "chat"))
+    assert lab.output_of("send", "the build", "is green") == ""
     chat = lab.do(next_of(chats))
     assert (chat.sender, chat.payload, list(chat.to)) == ("alice", {"text": "the build is green"}, [])
     sent = lab.value("send", "--to", "bob", "--markdown", "*look*")
@@ -42,16 +42,16 @@ def test_what_is_sent_is_heard_by_everybody(lab: SpaceWithMembers) -> None:
 
 def test_words_can_come_from_standard_input(lab: SpaceWithMembers, monkeypatch: pytest.MonkeyPatch) -> None:
     bob = lab.join("bob")
-    chats = lab.do(heard(bob, "chat"))
+    chats = lab.do(received_queue(bob, "chat"))
     monkeypatch.setattr("sys.stdin", io.StringIO("two\nlines\n"))
-    lab.told("send", "-")
+    lab.output_of("send", "-")
     assert lab.do(next_of(chats)).payload["text"] == "two\nlines\n"
 
 
 def test_any_kind_can_be_sent_and_its_refusal_is_told(lab: SpaceWithMembers) -> None:
     bob = lab.join("bob")
-    others = lab.do(heard(bob, "acme/*"))
-    lab.told("send", "--kind", "acme/ping", '{"n": 1}', "--to", "bob", "--about", "x")
+    others = lab.do(received_queue(bob, "acme/*"))
+    lab.output_of("send", "--kind", "acme/ping", '{"n": 1}', "--to", "bob", "--about", "x")
     ping = lab.do(next_of(others))
     assert (ping.payload, list(ping.to), list(ping.correlation_id)) == ({"n": 1}, ["bob"], ["x"])
     code, words = lab.fails("send", "--kind", "system/presence", "{}")
@@ -63,27 +63,27 @@ def test_any_kind_can_be_sent_and_its_refusal_is_told(lab: SpaceWithMembers) -> 
 
 def test_a_chat_is_acknowledged_and_cancelled(lab: SpaceWithMembers) -> None:
     bob = lab.join("bob")
-    news = lab.do(heard(bob, "chat/*"))
+    news = lab.do(received_queue(bob, "chat/*"))
     id = lab.do(bob.chat("is anybody there?")).id
-    lab.told("message", "ack", id, "--status", "read")
-    said = lab.do(next_of(news))
-    assert (said.kind, said.payload["status"], list(said.correlation_id)) == (
+    lab.output_of("message", "ack", id, "--status", "read")
+    answer = lab.do(next_of(news))
+    assert (answer.kind, answer.payload["status"], list(answer.correlation_id)) == (
         "chat/acknowledge",
         "read",
         [id],
     )
-    lab.told("message", "cancel", id, "--reason", "answered")
-    said = lab.do(next_of(news))
-    assert (said.kind, said.payload["reason"]) == ("chat/cancel", "answered")
+    lab.output_of("message", "cancel", id, "--reason", "answered")
+    answer = lab.do(next_of(news))
+    assert (answer.kind, answer.payload["reason"]) == ("chat/cancel", "answered")
 
 
 def test_tail_shows_the_past_and_ends_after_a_count(lab: SpaceWithMembers) -> None:
     bob = lab.join("bob")
     for number in range(3):
         lab.do(bob.chat(f"number {number}"))
-    told = lab.told("tail", "-n", "100", "--kind", "chat", "--count", "2")
-    assert [line[9:] for line in told.splitlines()] == ["bob: number 0", "bob: number 1"]
-    lines = lab.told("tail", "-n", "1", "--kind", "ch*", "--from", "bob", "--count", "1", "--json")
+    answer = lab.output_of("tail", "-n", "100", "--kind", "chat", "--count", "2")
+    assert [line[9:] for line in answer.splitlines()] == ["bob: number 0", "bob: number 1"]
+    lines = lab.output_of("tail", "-n", "1", "--kind", "ch*", "--from", "bob", "--count", "1", "--json")
     assert json.loads(lines)["payload"] == {"text": "number 2"}
 
 
@@ -104,24 +104,24 @@ def test_tail_shows_what_programs_of_the_reference_implementation_send(lab: Spac
             headers={"Authorization": f"Bearer {token}"},
         )
         assert answer.status_code == 200, answer.text
-    told = lab.told("tail", "-n", "100", "--from", "bob", "--count", "4").splitlines()
-    assert told[0][9:] == 'bob calls add on alice {"a": 2}'
-    assert told[1][9:].startswith("bob starts reasoning: what is 2 + 3?")
-    assert told[2][9:] == "bob thinks: easy → add"
-    assert told[3][9:] == "bob concludes: the reasoning is over"
+    reply = lab.output_of("tail", "-n", "100", "--from", "bob", "--count", "4").splitlines()
+    assert reply[0][9:] == 'bob calls add on alice {"a": 2}'
+    assert reply[1][9:].startswith("bob starts reasoning: what is 2 + 3?")
+    assert reply[2][9:] == "bob thinks: easy → add"
+    assert reply[3][9:] == "bob concludes: the reasoning is over"
 
 
 def test_tail_obeys_no_escape_sequence(lab: SpaceWithMembers) -> None:
     """D-86."""
     bob = lab.join("bob")
     lab.do(bob.chat("red \x1b[31m and \u202e back\nforged line"))
-    told = lab.told("tail", "-n", "9", "--kind", "chat", "--count", "1")
-    assert "\x1b" not in told
-    assert "\u202e" not in told
-    first, second = told.splitlines()
+    answer = lab.output_of("tail", "-n", "9", "--kind", "chat", "--count", "1")
+    assert "\x1b" not in answer
+    assert "\u202e" not in answer
+    first, second = answer.splitlines()
     assert first[9:] == "bob: red \\x1b[31m and \\u202e back"
     assert second == "         forged line"
-    raw = lab.told("tail", "-n", "9", "--kind", "chat", "--count", "1", "--json")
+    raw = lab.output_of("tail", "-n", "9", "--kind", "chat", "--count", "1", "--json")
     assert "\x1b" not in raw
     assert json.loads(raw)["payload"]["text"].startswith("red \x1b[31m")
 
@@ -134,17 +134,17 @@ def test_tail_goes_on_with_what_comes(lab: SpaceWithMembers) -> None:
         await bob.chat("now")
 
     talking = lab.begin(talk())
-    assert lab.told("tail", "--kind", "chat", "--count", "1")[9:] == "bob: now\n"
+    assert lab.output_of("tail", "--kind", "chat", "--count", "1")[9:] == "bob: now\n"
     talking.result(HANG_SECONDS)
 
 
 def test_one_is_the_default_participant_unless_one_says_otherwise(lab: SpaceWithMembers) -> None:
     bob = lab.join("bob")
-    chats = lab.do(heard(bob, "chat"))
-    lab.told("send", "--as", "agent", "hello")
+    chats = lab.do(received_queue(bob, "chat"))
+    lab.output_of("send", "--as", "agent", "hello")
     assert lab.do(next_of(chats)).sender == "agent"
     file = str(lab.token("host"))
-    lab.told("send", "--gateway", lab.gateway.url, "--space", "lab", "--token-file", file, "hello")
+    lab.output_of("send", "--gateway", lab.gateway.url, "--space", "lab", "--token-file", file, "hello")
     assert lab.do(next_of(chats)).sender == "host"
     code, words = lab.fails("send", "--as", "nobody", "hello")
     assert (code, "no participant nobody" in words) == (2, True)
@@ -154,36 +154,37 @@ def test_the_environment_says_who_one_is_as_for_members(
     lab: SpaceWithMembers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bob = lab.join("bob")
-    chats = lab.do(heard(bob, "chat"))
+    chats = lab.do(received_queue(bob, "chat"))
     monkeypatch.setenv("MOOT_URL", lab.gateway.url)
     monkeypatch.setenv("MOOT_TOKEN", lab.token("agent").read_text("ascii").strip())
     monkeypatch.chdir("/")
-    lab.told("send", "from anywhere")
+    lab.output_of("send", "from anywhere")
     assert lab.do(next_of(chats)).sender == "agent"
 
 
 def test_a_chat_or_a_thought_that_nobody_knows_is_not_answered(lab: SpaceWithMembers) -> None:
-    lab.told("send", "hello")
+    lab.output_of("send", "hello")
     (chat,) = [
         json.loads(line)
-        for line in lab.told("tail", "-n", "9", "--kind", "chat", "--count", "1", "--json").splitlines()
+        for line in lab.output_of("tail", "-n", "9", "--kind", "chat", "--count", "1", "--json").splitlines()
     ]
-    for words, said in (
+    for words, answer in (
         (["message", "ack", "nosuch"], "the gateway has no recent chat message nosuch"),
         (["message", "cancel", "nosuch"], "the gateway has no recent chat message nosuch"),
         (["message", "stop", "nosuch"], "unknown reasoning nosuch: none is active"),
     ):
-        code, told = lab.fails(*words)
-        assert (code, said in told) == (2, True)
-    assert lab.told("message", "ack", chat["id"][:8]) == f"acknowledged {chat['id'][:8]}\n"
+        code, output = lab.fails(*words)
+        assert (code, answer in output) == (2, True)
+    assert lab.output_of("message", "ack", chat["id"][:8]) == f"acknowledged {chat['id'][:8]}\n"
 
 
 def test_who_is_named_and_not_there_is_noted(lab: SpaceWithMembers) -> None:
     assert (
-        lab.told("send", "--to", "bob", "hello") == "note: bob is not in the space and did not receive it\n"
+        lab.output_of("send", "--to", "bob", "hello")
+        == "note: bob is not in the space and did not receive it\n"
     )
     lab.join("bob")
-    assert lab.told("send", "--to", "bob", "hello") == ""
+    assert lab.output_of("send", "--to", "bob", "hello") == ""
 
 
 def test_no_way_in_is_exit_code_5_and_says_what_to_check(lab: SpaceWithMembers, tmp_path: Path) -> None:
