@@ -13,7 +13,7 @@ from moot.a2a.serve_settings import ServeLimits
 from moot.net.counted_address import network_of
 from moot.protocol.envelope import Envelope
 from tests.a2a.served_space import collect, request, served_space, service, space_with_coder
-from tests.waiting import bounded, until, until_told
+from tests.waiting import HANG_SECONDS, bounded, until, until_told
 
 NOW = SendMessageConfiguration(return_immediately=True)
 HEADERS = {"Authorization": "Bearer t-acme", "A2A-Version": "1.0"}
@@ -93,7 +93,7 @@ async def test_a_body_that_comes_slowly_counts_as_a_request_of_its_caller(tmp_pa
             each.cancel()
         await asyncio.wait(holding)
         # Those that went away are counted no more.
-        async with httpx.AsyncClient(headers=HEADERS) as http:
+        async with httpx.AsyncClient(headers=HEADERS, timeout=HANG_SECONDS) as http:
 
             async def is_served() -> bool:
                 return (await http.get(f"{here.url}/coder/rest/tasks")).status_code == 200

@@ -24,7 +24,7 @@ from moot.a2a.serve_settings import ServeLimits
 from moot.a2a.task_book import TaskBook
 from moot.a2a.task_tracker import TaskTracker
 from tests.a2a.served_space import ServedSpace, answering, collect, request, served_space
-from tests.waiting import bounded, until
+from tests.waiting import HANG_SECONDS, bounded, until
 
 NOW = SendMessageConfiguration(return_immediately=True)
 GET: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "x"}}
@@ -125,7 +125,7 @@ async def test_waiting_calls_skills_and_push_targets_have_their_limits(tmp_path:
         failed = await here.task(client, made.id, TaskState.TASK_STATE_FAILED)
         assert "0.05" in failed.status.message.parts[0].text
         stop.set()
-        async with httpx.AsyncClient() as http:
+        async with httpx.AsyncClient(timeout=HANG_SECONDS) as http:
             card = (await http.get(f"{here.url}/coder/.well-known/agent-card.json")).json()
         # What it can always be asked, and one tool.
         assert len(card["skills"]) == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -38,12 +37,7 @@ def script_of(page: str) -> str:
             lines.append(block.code)
             continue
         lines.append(f"{block.code.strip()} > terminal-{number}.log 2>&1 &")
-        config = re.search(r"--config (\S+)", block.code)
-        ready = (
-            f"xprotocol-adapter status --config {config[1]}"
-            if config
-            else f"grep listening terminal-{number}.log"
-        )
+        ready = f"grep -E 'listening|running: key' terminal-{number}.log"
         lines.append(f"for _ in $(seq 1200); do {ready} > /dev/null 2>&1 && break; sleep 0.1; done")
         lines.append(f"{ready} > /dev/null")
     return "\n".join(lines)

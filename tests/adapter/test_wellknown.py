@@ -20,14 +20,17 @@ from tests.adapter.adapter_environment import (
     running_adapter,
 )
 from tests.relay.raw_client import raw_client
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 WELL_KNOWN = "/.well-known/xprotocol-endpoint"
 
 
 @pytest.mark.requirement("XP-7.3-1", "XP-7.3-3", "XP-7.3-5", "XP-3.1-42")
 async def test_discovery_leads_to_the_key_the_relay_and_all_contracts(tmp_path: Path) -> None:
-    async with running_adapter(tmp_path, notes_server(tmp_path)) as adapter, httpx2.AsyncClient() as client:
+    async with (
+        running_adapter(tmp_path, notes_server(tmp_path)) as adapter,
+        httpx2.AsyncClient(timeout=HANG_SECONDS) as client,
+    ):
         await adapter.adapter.announcer.wait_announced()
         answer = await client.get(adapter.adapter.address + WELL_KNOWN)
         assert answer.status_code == 200
@@ -58,7 +61,10 @@ async def test_discovery_leads_to_the_key_the_relay_and_all_contracts(tmp_path: 
 
 async def test_the_catalogue_follows_the_servers(tmp_path: Path) -> None:
     notes = notes_server(tmp_path)
-    async with running_adapter(tmp_path, notes) as adapter, httpx2.AsyncClient() as client:
+    async with (
+        running_adapter(tmp_path, notes) as adapter,
+        httpx2.AsyncClient(timeout=HANG_SECONDS) as client,
+    ):
         url = adapter.adapter.address + "/xp/schemas"
         before = await client.get(url)
         notes.list_tools(TOOLS[:2])
@@ -74,7 +80,7 @@ async def test_behind_a_proxy_the_public_address_is_told_and_never_what_a_strang
 ) -> None:
     async with (
         adapter_environment(tmp_path, notes_server(tmp_path)) as environment,
-        httpx2.AsyncClient() as client,
+        httpx2.AsyncClient(timeout=HANG_SECONDS) as client,
     ):
         async with environment.running() as adapter:
             strange = await client.get(
@@ -90,7 +96,10 @@ async def test_behind_a_proxy_the_public_address_is_told_and_never_what_a_strang
 
 
 async def test_health_says_what_is_wrong_and_metrics_count_calls_without_keys(tmp_path: Path) -> None:
-    async with running_adapter(tmp_path, notes_server(tmp_path)) as adapter, httpx2.AsyncClient() as client:
+    async with (
+        running_adapter(tmp_path, notes_server(tmp_path)) as adapter,
+        httpx2.AsyncClient(timeout=HANG_SECONDS) as client,
+    ):
         await adapter.adapter.announcer.wait_announced()
         health = await client.get(adapter.adapter.address + "/health")
         assert health.json()["status"] == "ok"
@@ -128,7 +137,7 @@ async def test_it_listens_where_it_is_told_and_on_this_machine_alone_unless_told
     """The document's example listens everywhere; ours has to be told so."""
     async with (
         adapter_environment(tmp_path, notes_server(tmp_path)) as environment,
-        httpx2.AsyncClient() as client,
+        httpx2.AsyncClient(timeout=HANG_SECONDS) as client,
     ):
         async with environment.running() as adapter:
             port = adapter.address.rpartition(":")[2]
@@ -147,7 +156,7 @@ async def test_nothing_can_be_written_there_and_other_pages_say_what_there_is(tm
         running_adapter(
             tmp_path, notes_server(tmp_path), discovery={"well_known_port": 0, "metrics": False}
         ) as adapter,
-        httpx2.AsyncClient() as client,
+        httpx2.AsyncClient(timeout=HANG_SECONDS) as client,
     ):
         base = adapter.adapter.address
         assert (await client.post(base + "/xp/schemas")).status_code == 405

@@ -16,7 +16,7 @@ from moot.errors import McpError
 from moot.participant import IncomingRequest, ParticipantLimits
 from tests.bridge.served_space import ServedSpace, offer_files, served_space, text_of
 from tests.bridge.test_space_server import ERAS, names_at
-from tests.waiting import bounded, until
+from tests.waiting import HANG_SECONDS, bounded, until
 
 
 class RawHost:
@@ -138,7 +138,7 @@ async def test_no_field_and_no_digit_of_an_answer_is_lost(tmp_path: Path) -> Non
     async with served_space(tmp_path) as room:
         await raw_host(room)
         shown = await room.serve("bob")
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(timeout=HANG_SECONDS) as client:
             meta = {
                 "io.modelcontextprotocol/protocolVersion": "2026-07-28",
                 "io.modelcontextprotocol/clientCapabilities": {},

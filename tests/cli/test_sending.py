@@ -102,6 +102,7 @@ def test_tail_shows_what_programs_of_the_reference_implementation_send(lab: Spac
             f"{lab.gateway.url}/participants/bob/messages?space=lab",
             json=envelope,
             headers={"Authorization": f"Bearer {token}"},
+            timeout=HANG_SECONDS,
         )
         assert answer.status_code == 200, answer.text
     reply = lab.output_of("tail", "-n", "100", "--from", "bob", "--count", "4").splitlines()

@@ -10,6 +10,7 @@ from tests.console.approvals_page import detail, shown
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.gateway_and_members import Running, gathered
 from tests.console.test_approvals import heard
+from tests.waiting import HANG_SECONDS
 
 BIG, SMALL = "9007199254740993", "0.1e-7"
 ROUNDED = ("9007199254740992", "1e-8")
@@ -25,6 +26,7 @@ def post(gateway: Running, name: str, text: str) -> str:
         content=text,
         headers={"Authorization": f"Bearer t-{name}", "Content-Type": "application/json"},
         trust_env=False,
+        timeout=HANG_SECONDS,
     )
     assert answer.status_code == 200, answer.text
     return str(answer.json().get("id", ""))

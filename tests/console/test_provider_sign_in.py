@@ -21,7 +21,7 @@ from moot.protocol.operation import Json
 from tests.console.conftest import NewPage, sign_in
 from tests.console.gateway_and_members import Loop, Running, spaces
 from tests.gateway.foreign_provider import AUDIENCE, foreign_provider
-from tests.waiting import until_seen
+from tests.waiting import HANG_SECONDS, until_seen
 
 # So short that a renewal is seen; the gateway's skew keeps it valid for longer.
 TOKEN_SECONDS = 2
@@ -41,7 +41,7 @@ def gateway(tmp_path: Path, loop: Loop, issuer: str, origin_port: int) -> Iterat
     oidc: Json = {"issuer": issuer, "audience": AUDIENCE, "people": [rule], "client_id": "console"}
     oidc |= {"resource": AUDIENCE, "scopes": ["openid", "offline_access"]}
     running = Running(tmp_path, loop, spaces(), port=origin_port, oidc=oidc)
-    until_seen(lambda: "token_endpoint" in httpx.get(f"{running.url}/oidc").text)
+    until_seen(lambda: "token_endpoint" in httpx.get(f"{running.url}/oidc", timeout=HANG_SECONDS).text)
     yield running
     running.stop()
 
@@ -146,7 +146,7 @@ def test_a_person_signs_in_at_the_provider_is_renewed_and_signs_out(
         assert _status(gateway, token) != 200
     refresh = parse_qs(back.value.request.post_data or "")["token"][0]
     form = {"grant_type": "refresh_token", "refresh_token": refresh, "client_id": "console"}
-    assert httpx.post(f"{issuer}/token", data=form).json()["error"] == "invalid_grant"
+    assert httpx.post(f"{issuer}/token", data=form, timeout=HANG_SECONDS).json()["error"] == "invalid_grant"
 
 
 def _turn(page: Page) -> bool:
@@ -156,7 +156,9 @@ def _turn(page: Page) -> bool:
 
 
 def _status(gateway: Running, token: str) -> int:
-    return httpx.get(f"{gateway.url}/spaces", headers={"Authorization": f"Bearer {token}"}).status_code
+    return httpx.get(
+        f"{gateway.url}/spaces", headers={"Authorization": f"Bearer {token}"}, timeout=HANG_SECONDS
+    ).status_code
 
 
 def test_an_answer_with_another_state_is_not_used(gateway: Running, issuer: str, new_page: NewPage) -> None:
@@ -234,12 +236,15 @@ def test_the_policy_names_the_provider_only_where_there_is_one(
     gateway: Running, issuer: str, tmp_path: Path, loop: Loop
 ) -> None:
     def policy(url: str) -> str:
-        return httpx.get(url).headers["content-security-policy"]
+        return httpx.get(url, timeout=HANG_SECONDS).headers["content-security-policy"]
 
     assert f" {issuer};" in policy(gateway.url)
     with _without_provider(tmp_path / "plain", loop) as plain:
         assert issuer not in policy(plain.url)
-        assert httpx.get(plain.url).headers["etag"] != httpx.get(gateway.url).headers["etag"]
+        assert (
+            httpx.get(plain.url, timeout=HANG_SECONDS).headers["etag"]
+            != httpx.get(gateway.url, timeout=HANG_SECONDS).headers["etag"]
+        )
 
 
 @contextmanager

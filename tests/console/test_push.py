@@ -24,7 +24,7 @@ from tests.gateway.push_browser import PushBrowser
 from tests.gateway.receivers import Receiver, receiver
 from tests.gateway.test_notifications import CALL
 from tests.gateway.test_web_push import quick
-from tests.waiting import until_seen
+from tests.waiting import HANG_SECONDS, until_seen
 
 # Subscribes at the server of the test; everything else is the browser's own.
 SUBSCRIBE = """
@@ -210,6 +210,7 @@ def test_who_signed_in_for_a_time_reads_why_there_are_none(gateway: Running, wat
         json={"seconds": 600},
         headers={"Authorization": "Bearer t-human"},
         trust_env=False,
+        timeout=HANG_SECONDS,
     )
     page = watched.page(service_workers="allow")
     page.goto(gateway.url)

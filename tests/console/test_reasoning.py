@@ -67,6 +67,7 @@ def test_reasoning_of_an_agent_of_the_reference_implementation_shows(
             f"{gateway.url}/participants/agent/messages?space=lab",
             json={"kind": kind, "payload": payload} | more,
             headers={"Authorization": f"Bearer {gateway.token('agent')}"},
+            timeout=HANG_SECONDS,
         )
         assert answer.status_code == 200, answer.text
 

@@ -12,6 +12,7 @@ from playwright.sync_api import Locator, Page, expect
 from moot.protocol.operation import Json
 from tests.console.conftest import MemberAs, NewPage, PageAs, sign_in
 from tests.console.gateway_and_members import Loop, Running, spaces
+from tests.waiting import HANG_SECONDS
 
 
 def rows(page: Page, words: str) -> Locator:
@@ -38,6 +39,7 @@ def post(gateway: Running, name: str, envelope: Json) -> None:
         json=envelope,
         headers={"Authorization": f"Bearer t-{name}"},
         trust_env=False,
+        timeout=HANG_SECONDS,
     )
     assert answer.status_code == 200, answer.text
 

@@ -109,7 +109,7 @@ def test_a_page_of_another_host_gets_nothing(http: httpx.Client) -> None:
 def test_where_it_is_turned_off_there_is_the_status_page(tmp_path: Path, loop: Loop) -> None:
     running = Running(tmp_path, loop, spaces(), http={"console": False})
     try:
-        with httpx.Client(base_url=running.url, trust_env=False) as http:
+        with httpx.Client(base_url=running.url, trust_env=False, timeout=HANG_SECONDS) as http:
             assert "This gateway is running" in http.get("/").text
             assert http.get("/status").text == http.get("/").text
             assert http.get("/console/app.js").status_code == 404

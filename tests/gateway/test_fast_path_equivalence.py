@@ -450,7 +450,7 @@ async def lived(folder: Path, author: Author) -> tuple[int, int]:
         socketless_gateway(folder / "fast", ruled) as fast,
         socketless_gateway(folder / "slow", ruled, with_fast_path=False) as slow,
     ):
-        for steps in (120, 120, 120, 0, 60):
+        for steps in (120, 120, 0, 60):
             if not steps:
                 for home in (fast, slow):
                     await home.close()
@@ -480,7 +480,7 @@ async def test_a_gateway_with_fast_path_does_what_one_without_does(tmp_path: Pat
     assert received > steps / 20
 
 
-@pytest.mark.parametrize("size", [0, 3, 25, 10_000])
+@pytest.mark.parametrize("size", [0, 3, 10_000])
 async def test_so_it_does_where_ids_may_come_again(tmp_path: Path, size: int) -> None:
     rules: Json = {"reference_compat": True}
     ruled = partial(settings, rules=rules, limits={"max_recent_ids": size})

@@ -33,7 +33,7 @@ from tests.gateway.running_gateway import (
 )
 from tests.gateway.served import Finished, command, served, started
 from tests.ports import held_port
-from tests.waiting import bounded, until
+from tests.waiting import HANG_SECONDS, bounded, until
 
 PEOPLE = participants(alice=["*"], bob=["chat"], mallory=["chat"], carol=["chat"])
 SNAPSHOT_RECORDS = 12
@@ -406,7 +406,7 @@ async def test_health_is_not_ok_before_every_space_is_open(decided: Path) -> Non
     answer: list[object] = []
     with held_port() as port:
         starting = asyncio.create_task(started(decided, "--port", str(port)))
-        async with bounded(), httpx.AsyncClient(trust_env=False) as client:
+        async with bounded(), httpx.AsyncClient(trust_env=False, timeout=HANG_SECONDS) as client:
             while not starting.done():
                 try:
                     answer.append((await client.get(f"http://127.0.0.1:{port}/health")).json().get("status"))

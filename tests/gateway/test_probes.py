@@ -123,7 +123,7 @@ async def test_a_start_that_fails_leaves_no_port_behind(tmp_path: Path) -> None:
             await second.start()
         assert exit_code_of(refusal.value) == EXIT_FAILED
         with pytest.raises(httpx.ConnectError):
-            async with httpx.AsyncClient(trust_env=False) as client:
+            async with httpx.AsyncClient(trust_env=False, timeout=HANG_SECONDS) as client:
                 await client.get(f"{second.url}/livez")
     finally:
         await first.stop()

@@ -618,7 +618,7 @@ async def test_a_provider_that_calls_itself_otherwise_is_not_believed(tmp_path: 
 async def test_an_address_of_the_provider_that_is_not_secure_is_neither_told_nor_allowed(
     tmp_path: Path, address: Json
 ) -> None:
-    async with running_provider() as provider, httpx.AsyncClient() as http:
+    async with running_provider() as provider, httpx.AsyncClient(timeout=HANG_SECONDS) as http:
         sound = "https://tokens.example.org:8443/revoke"
         provider.discovery = {"token_endpoint": address, "revocation_endpoint": sound}
         async with running_gateway(tmp_path, participants(root=["*"]), oidc=provider.rules()) as room:
@@ -634,7 +634,10 @@ async def test_an_address_of_the_provider_that_is_not_secure_is_neither_told_nor
 
 async def test_the_list_of_spaces_says_what_is_wrong_with_a_token_of_the_provider(tmp_path: Path) -> None:
     rule = person(match={"groups": "staff"})
-    async with signing_in(tmp_path, rule) as (room, provider), httpx.AsyncClient() as http:
+    async with (
+        signing_in(tmp_path, rule) as (room, provider),
+        httpx.AsyncClient(timeout=HANG_SECONDS) as http,
+    ):
 
         async def answer(token: str) -> tuple[int, str]:
             got = await http.get(f"{room.url}/spaces", headers={"Authorization": f"Bearer {token}"})
@@ -664,7 +667,10 @@ async def test_tokens_of_a_certified_provider_are_taken_its_id_tokens_are_not_an
         rule = {"match": {"client_id": "robot", "sub": "robot"}, "participant": "builder", "spaces": ["lab"]}
         oidc: Json = {"issuer": issuer, "audience": AUDIENCE, "people": [rule], "keys_retry_seconds": 0.05}
         people = participants(root=["*"], builder=["chat"])
-        async with running_gateway(tmp_path, people, oidc=oidc) as room, httpx.AsyncClient() as http:
+        async with (
+            running_gateway(tmp_path, people, oidc=oidc) as room,
+            httpx.AsyncClient(timeout=HANG_SECONDS) as http,
+        ):
             await until(lambda: has_keys(room))
 
             async def robot_token() -> str:

@@ -10,6 +10,7 @@ import pytest
 from moot.gateway.sign_in_links import MAX_LINKS_PER_TOKEN, SignInLinks, qr_rows
 from tests.gateway.disk import everything_under
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
+from tests.waiting import HANG_SECONDS
 
 PEOPLE = participants(alice=["*"], bob=["chat"])
 
@@ -50,7 +51,7 @@ def test_a_qr_code_has_the_text() -> None:
 
 async def post(gateway: LocalGateway, path: str, body: object, token: str | None = None) -> httpx.Response:
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=HANG_SECONDS) as client:
         return await client.post(f"{gateway.url}/{path}", json=body, headers=headers)
 
 

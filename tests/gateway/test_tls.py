@@ -70,7 +70,9 @@ def served_certificate(port: int, folder: Path) -> bytes | None:
 async def test_https_and_wss_are_served_on_the_port_and_plain_http_only_on_loopback(tmp_path: Path) -> None:
     async with secure_gateway(tmp_path) as gateway:
         assert gateway.url.startswith("https://")
-        async with httpx.AsyncClient(verify=trusting(tmp_path), trust_env=False) as http:
+        async with httpx.AsyncClient(
+            verify=trusting(tmp_path), trust_env=False, timeout=HANG_SECONDS
+        ) as http:
             health = await http.get(f"{gateway.url}/health")
             assert health.json()["status"] == "ok"
             page = await http.get(f"{gateway.url}/")
@@ -164,7 +166,7 @@ async def test_with_client_ca_only_holders_of_a_certificate_connect(tmp_path: Pa
             context = trusting(tmp_path)
             if who is not None:
                 context.load_cert_chain(*who)
-            async with httpx.AsyncClient(verify=context, trust_env=False) as http:
+            async with httpx.AsyncClient(verify=context, trust_env=False, timeout=HANG_SECONDS) as http:
                 return (await http.get(f"{gateway.url}/health")).status_code
 
         assert await health(clients.issue("laptop")) == 200
@@ -289,7 +291,7 @@ async def test_a_relay_and_an_mcp_server_speak_tls_too(tmp_path: Path) -> None:
         port = listening.getsockname()[1]
         async with (
             serve_http(hello, listening, tls=ServerTls(files)),
-            httpx.AsyncClient(verify=trusting(tmp_path), trust_env=False) as http,
+            httpx.AsyncClient(verify=trusting(tmp_path), trust_env=False, timeout=HANG_SECONDS) as http,
         ):
             assert (await http.get(f"https://127.0.0.1:{port}/")).text == "hello"
 

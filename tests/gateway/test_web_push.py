@@ -25,7 +25,7 @@ from tests.gateway.receivers import Receiver, receiver
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway, space_settings
 from tests.gateway.test_notifications import PEOPLE, propose
 from tests.gateway.test_short_lived_tokens import mint
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 LOCAL: dict[str, Json] = {
     "allowed_hosts": ["127.0.0.1"],
@@ -71,7 +71,7 @@ class Devices:
 
 @asynccontextmanager
 async def devices_of(gateway: LocalGateway) -> AsyncIterator[Devices]:
-    async with httpx.AsyncClient(base_url=gateway.gateway.url, trust_env=False) as http:
+    async with httpx.AsyncClient(base_url=gateway.gateway.url, trust_env=False, timeout=HANG_SECONDS) as http:
         yield Devices(http)
 
 

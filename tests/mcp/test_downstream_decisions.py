@@ -71,7 +71,7 @@ async def raw(example: ServedExample, method: str, params: dict[str, Any]) -> di
     post = stateless(method, params)
     can: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {TASKS: {}}}}
     post["json"]["params"]["_meta"] |= can
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=HANG_SECONDS) as client:
         made: dict[str, Any] = (await client.post(example.url, **post)).json()["result"]
     return made
 

@@ -21,11 +21,11 @@ from tests.bridge.bridged_space import BridgedSpace, bridged_space, call
 from tests.gateway.foreign_provider import foreign_provider, sign_in_for_code
 from tests.oauth.oauth_provider import text_of
 from tests.oauth.protected_server import ProtectedServer, Verify, protected_server
-from tests.waiting import bounded, until
+from tests.waiting import HANG_SECONDS, bounded, until
 
 
 async def verifier(issuer: str, revoked: set[str]) -> Verify:
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(timeout=HANG_SECONDS) as http:
         keys = jwt.PyJWKSet.from_dict((await http.get(f"{issuer}/jwks")).json())
 
     def verify(token: str, url: str) -> AccessToken | None:
@@ -83,7 +83,7 @@ async def test_a_person_signs_a_bridge_in_at_a_provider_of_others(
         await until(lambda: bool(links) or signing_in.done())
         back = parse_qs(urlsplit(links[0]).query)["redirect_uri"][0]
         answer = await sign_in_for_code(links[0], "service", back)
-        async with httpx.AsyncClient() as browser:
+        async with httpx.AsyncClient(timeout=HANG_SECONDS) as browser:
             assert (await browser.get(back, params=answer)).status_code == 200
         async with bounded():
             assert await signing_in == 0

@@ -23,7 +23,7 @@ def test_what_rules_can_say_is_taken_over_without_a_wrong_approval(policy: str) 
 
 @pytest.mark.parametrize("policy", INEXPRESSIBLE)
 def test_what_rules_cannot_say_stays_with_people(policy: str) -> None:
-    run = trust.simulate(policy, 1, 600)
+    run = trust.simulate(policy, 1, 400)
     assert run.after == 0
     assert run.wrong_approvals == 0
 

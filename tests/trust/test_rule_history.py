@@ -18,7 +18,7 @@ from moot.trust.rules import RuleVerdict, evaluate
 from moot.trust.shadow import Shadow, rule_version
 from tests.trust.history import START, call, decided
 from tests.trust.test_approver import LEARNING, approver_scene
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 DAY = 86_400.0
 HEAD = "name: r, decision: approve, proposer: agent, to: files, tool: write_file, arguments: {text: x}"
@@ -147,7 +147,10 @@ async def test_the_report_and_the_metrics_tell_what_was_automatic_wrong_and_susp
         }  # fmt: skip
         assert report["history"][0]["people"] == 10
         read = lambda: expose_metrics(scene.store, scene.approver.history, scene.approver.reviews)  # noqa: E731
-        async with serve_metrics(read, "127.0.0.1", 0) as port, httpx.AsyncClient() as client:
+        async with (
+            serve_metrics(read, "127.0.0.1", 0) as port,
+            httpx.AsyncClient(timeout=HANG_SECONDS) as client,
+        ):
             answer = await client.get(f"http://127.0.0.1:{port}/metrics")
         samples = {
             (sample.name, *sample.labels.values()): sample.value

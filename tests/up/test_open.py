@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 
 from tests.up.moot_up import MOOT, environment, moot_up, run_moot
-from tests.waiting import bounded, until
+from tests.waiting import HANG_SECONDS, bounded, until
 
 SPACE = """\
 space: {name: lab, default_participant: ann}
@@ -21,7 +21,7 @@ LINK = re.compile(r"(http://\S+/)#sign-in=([\w-]+)")
 
 
 async def redeem(page: str, code: str) -> httpx.Response:
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=HANG_SECONDS) as client:
         return await client.post(f"{page}sign-in-links/redeem", json={"code": code})
 
 

@@ -21,7 +21,7 @@ from moot.up.part_status import PartStatus
 from moot.up.space_runner import SpaceRunner, StartSelection
 from moot.up.supervised_process import SupervisedProcess
 from tests.up.moot_up import MOOT, environment, is_running, write_config
-from tests.waiting import bounded, until
+from tests.waiting import HANG_SECONDS, bounded, until
 
 QUICK = RestartPolicy(first_seconds=0.02, max_seconds=0.05)
 YOU = 'you: {capabilities: [{kind: "*"}]}'
@@ -231,7 +231,7 @@ async def test_the_command_itself_shows_changes_and_stops(tmp_path: Path) -> Non
 
 
 async def rotated(here: Raised, name: str) -> str:
-    async with httpx.AsyncClient(base_url=here.up.url, trust_env=False) as http:
+    async with httpx.AsyncClient(base_url=here.up.url, trust_env=False, timeout=HANG_SECONDS) as http:
         answer = await http.post(
             f"/admin/participants/{name}/token", json={}, headers={"Authorization": "Bearer t-root"}
         )
