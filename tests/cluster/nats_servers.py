@@ -21,10 +21,17 @@ class NatsServers:
     """`count` servers in one NATS cluster; a single one is no cluster."""
 
     def __init__(
-        self, folder: Path, count: int = 1, extra: str = "", *, machines: Machines | None = None
+        self,
+        folder: Path,
+        count: int = 1,
+        extra: str = "",
+        *,
+        jetstream: str = "",
+        machines: Machines | None = None,
     ) -> None:
+        """`extra` are lines of the configuration, `jetstream` those of its part of that name."""
         self.folder = folder
-        self._extra = extra
+        self._extra, self._jetstream = extra, jetstream
         self._held = ExitStack()
         self._machines = machines
         if machines is None:
@@ -56,7 +63,7 @@ class NatsServers:
             f"server_name: n{index}",
             f"listen: {self._inner[index]}:{self.ports[index]}",
             f"http: {self._outer[index]}:{self._monitors[index]}",
-            f'jetstream {{\n store_dir: "{self.store(index)}"\n}}',
+            f'jetstream {{\n store_dir: "{self.store(index)}"\n {self._jetstream}\n}}',
             self._extra,
         ]
         if len(self.ports) > 1:

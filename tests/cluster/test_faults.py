@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import signal
@@ -91,6 +92,32 @@ async def test_a_gateway_without_its_log_delivers_nothing_and_lets_its_members_g
         again = await a.join("alice")
         assert await again.refused("chat", {"text": "back"}) is None
         assert not [m for m in again.received if isinstance(m, dict) and m["payload"].get("text") == "lost"]
+
+
+async def test_who_waits_when_a_gateway_stops_is_told_that_the_outcome_is_not_known(
+    own_nats: NatsServers, tmp_path: Path
+) -> None:
+    cluster: dict[str, Json] = {
+        "servers": own_nats.addresses,
+        "replicas": 1,
+        "shards": 1,
+        "unavailable_seconds": 200,
+        "stale_seconds": 300,
+    }
+    async with running_gateway(tmp_path, PEOPLE, cluster=cluster) as a:
+        assert a.gateway.node is not None
+        writer = a.gateway.node.shards[0].log.writer
+        own_nats.send(0, signal.SIGSTOP)
+        posting = asyncio.ensure_future(
+            a.post("bob", {"id": "m1", "kind": "chat", "payload": {"text": "perhaps"}}, space="lab")
+        )
+        await until(lambda: any(writer.unread.values()))
+        stopping = asyncio.ensure_future(a.gateway.stop())
+        async with bounded():
+            answer = await posting
+            await stopping
+        assert (answer.status_code, answer.json()["error"]) == (503, "outcome_unknown")
+        own_nats.send(0, signal.SIGCONT)
 
 
 async def test_a_gateway_starts_from_a_snapshot_and_has_the_same_state(start: StartGateway) -> None:

@@ -81,6 +81,8 @@ class LogWriter:
         self.unread: dict[int, list[PendingInput]] = {}
         # When each of them was made.
         self.made_at: dict[int, float] = {}
+        # Why NATS does not take the message that is on its way; empty while it does, or does not answer.
+        self.refusal = ""
         self._number = 0
         self._wants_beat = self._wants_probe = False
         self._news = asyncio.Event()
@@ -170,10 +172,11 @@ class LogWriter:
         while True:
             self._again.clear()
             if self._read[0] == number:
-                self.last = self._read[1]
+                self.last, self.refusal = self._read[1], ""
                 return
             try:
                 self.last = await self._try(payload, headers)
+                self.refusal = ""
                 return
             except nats.js.errors.APIError as fault:
                 if fault.err_code in _WRONG_LAST:
@@ -183,11 +186,21 @@ class LogWriter:
                         return
                     if found == 0:
                         headers[_EXPECTED] = "0"
-                log.debug("log refuses", extra={"code": fault.err_code, "stream": self._stream})
+                else:
+                    self._note_refusal(f"{fault.description} ({fault.err_code})")
                 await asyncio.sleep(_RETRY_SECONDS)
-            except (nats.errors.Error, TimeoutError, OSError) as fault:
+            except nats.js.errors.NoStreamResponseError:
+                self._note_refusal("nobody takes messages of this stream in, or it elects a leader")
+                await asyncio.sleep(_RETRY_SECONDS)
+            except (nats.errors.Error, nats.js.errors.Error, TimeoutError, OSError) as fault:
                 log.debug("log does not answer", extra={"fault": repr(fault), "stream": self._stream})
                 await asyncio.sleep(_RETRY_SECONDS)
+
+    def _note_refusal(self, why: str) -> None:
+        """Told once, however often it is tried again."""
+        if why != self.refusal:
+            log.warning("NATS does not take messages", extra={"stream": self._stream, "why": why})
+        self.refusal = why
 
     async def _try(self, payload: bytes, headers: dict[str, str]) -> int:
         """One try; ends early when there is a reason to look again."""

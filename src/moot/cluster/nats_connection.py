@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -39,6 +41,20 @@ _OVERLAP: Final = 10065
 _NO_STORAGE: Final = frozenset({10023, 10028, 10047})
 
 
+class SecureClient(Client):
+    """Says nothing, credentials included, to a server without TLS where TLS is asked for.
+
+    NATS' own client believes a server that says in the clear that it needs none.
+    """
+
+    needs_tls = False
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        if self.needs_tls and initial_connection and not info.get("tls_required"):
+            raise nats.errors.SecureConnRequiredError
+        await super()._process_info(info, initial_connection)
+
+
 class ClusterConnection(NamedTuple):
     """A connection whose server can keep the log."""
 
@@ -50,7 +66,10 @@ class ClusterConnection(NamedTuple):
 async def connect(config: ClusterConfig, name: str, on_reconnected: Callable[[], None]) -> ClusterConnection:
     """Raises UsageError when no server answers, lets us in, is new enough and has JetStream."""
     faults: list[str] = []
-    client = Client()
+    client = SecureClient()
+    client.needs_tls = config.tls_ca_file is not None or any(
+        each.startswith("tls://") for each in config.servers
+    )
 
     async def note_fault(fault: Exception) -> None:
         faults.append(str(fault) or type(fault).__name__)
@@ -61,11 +80,7 @@ async def connect(config: ClusterConfig, name: str, on_reconnected: Callable[[],
         log.info("connected to NATS again", extra={"server": client.connected_url.netloc})  # type: ignore[union-attr]
         on_reconnected()
 
-    options: dict[str, Any] = {}
-    if config.credentials_file is not None:
-        options["user_credentials"] = str(config.credentials_file)
-    if config.tls_ca_file is not None:
-        options["tls"] = ssl.create_default_context(cafile=str(config.tls_ca_file))
+    options = _secrets_of(config)
     where = ", ".join(_without_secrets(each) for each in config.servers)
     try:
         async with asyncio.timeout(config.connect_seconds):
@@ -89,17 +104,48 @@ async def connect(config: ClusterConfig, name: str, on_reconnected: Callable[[],
                 f"NATS at {where} refuses these credentials: check gateway.cluster.credentials_file"
             ) from None
         why = faults[-1] if faults else str(fault) or "no answer"
+        if "certificate" in with_reason:
+            raise UsageError(
+                f"the certificate of NATS at {where} is not trusted ({why}): check "
+                "gateway.cluster.tls_ca_file"
+            ) from None
+        if "secure connection required" in with_reason:
+            raise UsageError(
+                f"NATS at {where} does not speak TLS, and gateway.cluster asks for it (tls:// or tls_ca_file)"
+            ) from None
         raise UsageError(
             f"no NATS server can be reached at {where} ({why}): start one, or check gateway.cluster.servers"
         ) from None
     try:
         _check_version(client, where)
         context = client.jetstream(timeout=_REQUEST_SECONDS)
-        await _check_jetstream(context, where)
+        await _check_jetstream(client, context, where, config.connect_seconds)
     except BaseException:
         await _give_up(client)
         raise
     return ClusterConnection(client, context, client.max_payload)
+
+
+def _secrets_of(config: ClusterConfig) -> dict[str, Any]:
+    """Options of the client. Raises UsageError where a file cannot be used."""
+    options: dict[str, Any] = {}
+    if config.credentials_file is not None:
+        try:
+            text = config.credentials_file.read_text("ascii")
+        except (OSError, UnicodeDecodeError) as fault:
+            raise UsageError(f"gateway.cluster.credentials_file cannot be read: {fault}") from None
+        if "BEGIN NATS USER JWT" not in text or "BEGIN USER NKEY SEED" not in text:
+            raise UsageError(
+                f"gateway.cluster.credentials_file {config.credentials_file} is no .creds file of NATS: "
+                "it holds no user and its key"
+            )
+        options["user_credentials"] = str(config.credentials_file)
+    if config.tls_ca_file is not None:
+        try:
+            options["tls"] = ssl.create_default_context(cafile=str(config.tls_ca_file))
+        except (OSError, ssl.SSLError) as fault:
+            raise UsageError(f"gateway.cluster.tls_ca_file cannot be used: {fault}") from None
+    return options
 
 
 async def use_stream(
@@ -226,14 +272,18 @@ def _check_version(client: Client, where: str) -> None:
         )
 
 
-async def _check_jetstream(context: JetStreamContext, where: str) -> None:
-    for left in range(_TRIES, 0, -1):
+async def _check_jetstream(
+    client: Client, context: JetStreamContext, where: str, connect_seconds: float
+) -> None:
+    """Raises UsageError. If JetStream is off, as after a full disk, the next server is tried."""
+    until = time.monotonic() + connect_seconds
+    for left in itertools.count(_TRIES, -1):
         try:
             await context.account_info()
             return
         except nats.errors.TimeoutError:
             # Servers that were just started, or that elect a leader, answer a little later.
-            if left == 1:
+            if left <= 1:
                 raise UsageError(
                     f"JetStream at {where} does not answer: too few NATS servers run to agree on anything"
                 ) from None
@@ -242,10 +292,13 @@ async def _check_jetstream(context: JetStreamContext, where: str) -> None:
             nats.js.errors.ServiceUnavailableError,
             nats.js.errors.NotFoundError,
         ):
-            raise UsageError(
-                f"the NATS server at {where} has no JetStream for this account: start it with --jetstream, "
-                "or enable it in the account"
-            ) from None
+            if time.monotonic() > until:
+                raise UsageError(
+                    f"the NATS server at {where} has no JetStream for this account: start it with "
+                    "--jetstream, enable it in the account, or start it again if its disk was full"
+                ) from None
+            await client.force_reconnect()
+            await asyncio.sleep(2 * _RECONNECT_SECONDS)
         except nats.js.errors.APIError as fault:
             raise UsageError(f"JetStream at {where}: {fault.description}") from None
 

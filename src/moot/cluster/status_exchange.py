@@ -40,6 +40,8 @@ class ShardStatus(msgspec.Struct, frozen=True):
     # Hashes of the states of spaces behind this message; 0: none since this gateway started.
     hashed_at: int
     hashes: dict[str, str]
+    # Why NATS does not take its messages; empty while it does.
+    refusal: str = ""
 
 
 class GatewayStatus(msgspec.Struct, frozen=True):

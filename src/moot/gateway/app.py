@@ -64,6 +64,8 @@ log = logging.getLogger(__name__)
 
 # Members are told and sockets closed within this; then the journals are flushed (all within 5 s).
 _GOODBYE_SECONDS = 1.0
+# In a cluster, who still waits for the log after this is told that the outcome is not known.
+_ANSWERS_SECONDS = 0.5
 # A database that does not answer is left alone after this.
 _DATABASE_SECONDS = 0.5
 # One that answers may use what is left of the 5 s.
@@ -311,6 +313,9 @@ class Gateway:
         await self._tasks.close()
         if self.sign_in is not None:
             await self.sign_in.stop()
+        if self.node is not None:
+            # Before requests that wait are cut off without a word.
+            asyncio.get_running_loop().call_later(_ANSWERS_SECONDS, self.node.give_up_waiting)
         if self._listener is not None:
             self._listener.should_exit = True
             if self._websockets is not None:

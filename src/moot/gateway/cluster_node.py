@@ -14,10 +14,12 @@ brings to the spaces, and knows when it is cut off.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 import secrets
 import socket
+import time
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -158,10 +160,8 @@ class ClusterNode:
 
     async def _announce(self, shard: Shard) -> None:
         """Say that we are here, and make the spaces that are new; done when the log brought it back."""
-        started: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         others = [name for name, _ in shard.table.others_of(self.name)]
-        facts: dict[str, Json] = {"who": __version__}
-        self._append(shard, "", "started", facts, lambda outcome: _settle(started, outcome))
+        self._append(shard, "", "started", {"who": __version__}, None)
         missing = [name for name in self._configs if self.shard_of(name) is shard and name not in shard.hosts]
         for name in missing:
             state = await self._initial_state(name)
@@ -170,13 +170,22 @@ class ClusterNode:
             self._append(shard, name, "create", {"state": state}, None)
         created: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._append(shard, "", "announced", {}, lambda outcome: _settle(created, outcome))
-        waiting = asyncio.gather(started, created)
-        await asyncio.wait((waiting, shard.log.failed), return_when=asyncio.FIRST_COMPLETED)
-        if shard.log.failed.done():
-            waiting.cancel()
-            raise shard.log.failed.result()
+        while not created.done():
+            self._check_start(shard)
+            await asyncio.wait(
+                (created, shard.log.failed),
+                timeout=self.config.stale_seconds,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
         self._check_failed()
         self._compare_configs(shard, others)
+
+    def _check_start(self, shard: Shard) -> None:
+        """Raises UsageError when what a start waits for does not come."""
+        if shard.log.failed.done():
+            raise shard.log.failed.result()
+        if refusal := shard.log.writer.refusal:
+            raise UsageError(f"NATS does not take messages of {shard.stream}: {refusal}")
 
     def _compare_configs(self, shard: Shard, others: list[str]) -> None:
         """A gateway that is alone brings its file with it; others are told what differs."""
@@ -311,6 +320,7 @@ class ClusterNode:
 
     async def _watch(self) -> None:
         look_seconds = min(_LOOK_SECONDS, self.config.frame_stale_seconds / 4)
+        moved_at = time.monotonic()
         while True:
             await asyncio.sleep(look_seconds)
             self._frames.prove_fresh()
@@ -322,29 +332,38 @@ class ClusterNode:
                         pending.on_done(
                             Unavailable("this gateway does not reach the log of its cluster: not done")
                         )
+            if (
+                min(self.age_seconds, time.monotonic() - moved_at) > self.config.unavailable_seconds
+                and self._connection is not None
+                and len(self.config.servers) > 1
+            ):
+                # A server that is cut off from the others answers pings, and nothing else.
+                log.info("the log does not answer: trying another NATS server")
+                moved_at = time.monotonic()
+                await self._connection.client.force_reconnect()
             stale = self.failed.done() or self.age_seconds > self.config.stale_seconds
             if stale and not self.is_stale:
                 log.error("cut off from the cluster's log", extra={"seconds": round(self.age_seconds, 1)})
-                self._give_up_waiting()
+                self.give_up_waiting()
                 self.is_stale = True
                 self._close_sockets("this gateway is cut off from its cluster: connect to another one")
             elif self.is_stale and not stale:
                 log.info("back in the cluster")
                 self.is_stale = False
 
-    def _give_up_waiting(self) -> None:
+    def give_up_waiting(self) -> None:
         """Tell who waits for what is on its way that nobody knows what becomes of it."""
         for shard in self.shards:
-            for batch in shard.log.writer.unread.values():
-                for pending in batch:
-                    if pending.on_done is not None:
-                        pending.on_done(
-                            OutcomeUnknown(
-                                "the cluster's log did not answer in time, so the outcome is not known: look "
-                                "for its id before you send it again, or send it again with the same id"
-                            )
+            batches = shard.log.writer.unread.values() if hasattr(shard, "log") else ()
+            for pending in itertools.chain(*batches):
+                if pending.on_done is not None:
+                    pending.on_done(
+                        OutcomeUnknown(
+                            "the cluster's log did not answer in time, so the outcome is not known: look "
+                            "for its id before you send it again, or send it again with the same id"
                         )
-                        pending.on_done = None
+                    )
+                    pending.on_done = None
 
     def _fail(self, why: UsageError) -> None:
         if not self.failed.done():

@@ -230,6 +230,7 @@ def _describe_shard(shard: Shard) -> ShardStatus:
         pending_bytes=writer.queued_bytes,
         hashed_at=shard.compared_at if is_compared else shard.hashed_at,
         hashes=shard.compared if is_compared else shard.hashes,
+        refusal=writer.refusal,
     )
 
 
@@ -268,6 +269,8 @@ def _gateway_problems(statuses: Iterable[GatewayStatus]) -> Iterator[str]:
         if status.state != "serving":
             age = max((each.age_seconds for each in status.shards), default=0.0)
             why = status.failure or f"its heartbeat has not come back for {age:.1f} s"
+            if refusals := sorted({each.refusal for each in status.shards if each.refusal}):
+                why += f"; NATS does not take its messages: {', '.join(refusals)}"
             yield f"gateway {status.gateway} is {status.state}: {why}"
         for difference in status.differences:
             yield f"gateway {status.gateway} started with another configuration: {difference}"
