@@ -32,6 +32,7 @@ _CONNECTIONS: Final = 32
 _DESCRIPTION_BYTES: Final = 16_200
 
 TEXT, PING = 0x1, 0x9
+_JOIN: Final = json.dumps({"type": "join", "space": SPACE}).encode()
 
 
 def frame(opcode: int, payload: bytes = b"", *, final: bool = True) -> bytes:
@@ -47,10 +48,11 @@ def frame(opcode: int, payload: bytes = b"", *, final: bool = True) -> bytes:
     return head + bytes(4) + payload
 
 
-def envelope(kind: str, payload: str, id: str = "") -> bytes:
-    """An envelope of the member `flooder`, with `payload` as it stands."""
-    fields = {"protocol": "mew/v0.4", "id": id or base64.b32encode(os.urandom(10)).decode()}
-    head = json.dumps(fields | {"ts": "2026-08-26T14:00:00Z", "from": "flooder", "kind": kind})
+def envelope(kind: str, payload: str, *, by: str | None = "flooder") -> bytes:
+    """An envelope with `payload` as it stands; of a guest, who does not know its name, `by` nobody."""
+    fields = {"protocol": "mew/v0.4", "id": base64.b32encode(os.urandom(10)).decode()}
+    sender = {} if by is None else {"from": by}
+    head = json.dumps(fields | {"ts": "2026-08-26T14:00:00Z", "kind": kind} | sender)
     return f'{head[:-1]}, "payload": {payload}}}'.encode()
 
 
@@ -273,6 +275,51 @@ class Flood:
                     self.done += 10
             time.sleep(0.1)
 
+    def guests_chat(self) -> None:
+        """Guests of an open space, one for each connection here, each as fast as the gateway reads."""
+        self._send_as_guests("hello", 1_000)
+
+    def guests_large(self) -> None:
+        """The same with messages of almost a mebibyte."""
+        self._send_as_guests("x" * (MIB - 1_000), 1)
+
+    def _send_as_guests(self, text: str, at_once: int) -> None:
+        payload = json.dumps({"text": text})
+
+        def flood(connection: socket.socket) -> None:
+            # More ids in all than a space remembers.
+            data = b"".join(frame(TEXT, envelope("chat", payload, by=None)) for _ in range(at_once))
+            with suppress(OSError):
+                while self.is_on:
+                    connection.sendall(data)
+                    self.done += at_once
+                    if at_once == 1:
+                        data = frame(TEXT, envelope("chat", payload, by=None))
+
+        for one in [self.guest() for _ in range(_CONNECTIONS)]:
+            if one is not None:
+                threading.Thread(target=flood, args=(one,), daemon=True).start()
+        self.idle()
+
+    def guests_come_and_go(self) -> None:
+        """Guests join an open space and leave it as fast as one address can."""
+        while self.is_on:
+            with suppress(OSError):
+                connection = self.upgrade(None)
+                self.done += 1
+                if connection is not None:
+                    with closing(connection):
+                        connection.sendall(frame(TEXT, _JOIN))
+                        connection.recv(4096)
+
+    def guest(self) -> socket.socket | None:
+        """Somebody without a token, whose replies are read and thrown away."""
+        connection = self.upgrade(None)
+        if connection is not None:
+            connection.sendall(frame(TEXT, _JOIN))
+            threading.Thread(target=_drain, args=(connection,), daemon=True).start()
+        return connection
+
 
 FLOODS: Final[dict[str, Callable[[Flood], None]]] = {
     name: getattr(Flood, name)
@@ -293,6 +340,9 @@ FLOODS: Final[dict[str, Callable[[Flood], None]]] = {
         "refused_messages",
         "many_streams",
         "polls",
+        "guests_chat",
+        "guests_large",
+        "guests_come_and_go",
     )
 }
 

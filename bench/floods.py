@@ -74,16 +74,18 @@ HEADER: Final = (
 
 
 def config() -> dict[str, Any]:
-    """Default limits; the flooder may chat and open streams, and call nothing."""
+    """Default limits; the flooder may chat and open streams, and call nothing; guests may chat."""
     names = {"bystander": ["*"], "flooder": ["chat", "stream/request"], "newcomer": ["chat"]}
     return {
         "gateway": {"port": 0, "data": "data", "log": {"level": "error"}},
         "spaces": {
             SPACE: {
+                "access": "public",
+                "anonymous": [{"kind": "chat"}],
                 "participants": {
                     name: {"tokens": [token_of(name)], "capabilities": [{"kind": kind} for kind in kinds]}
                     for name, kinds in names.items()
-                }
+                },
             }
         },
     }

@@ -78,7 +78,13 @@ def test_opening_and_closing_for_ever_leaves_nothing_behind(steps: list[tuple[st
 
 def test_guests_who_come_and_go_under_ever_new_names_are_forgotten() -> None:
     """D-17: nothing of a guest outlives its connection but what the window keeps of its words."""
-    driver = space_driver(anonymous=["*"], limits={"max_recent_ids": 100, "max_settled_proposals": 100})
+    limits = {
+        "messages_per_second": 0,
+        "bytes_per_second": 0,
+        "max_recent_ids": 100,
+        "max_settled_proposals": 100,
+    }
+    driver = space_driver(anonymous=["*"], limits=limits)
     driver.says("human", "mcp/proposal", CALL, id="open")
     driver.says("human", "mcp/proposal", CALL, id="over")
     driver.says("human", "mcp/withdraw", {}, about=["over"])
@@ -93,6 +99,22 @@ def test_guests_who_come_and_go_under_ever_new_names_are_forgotten() -> None:
     assert largest_table(driver) <= 1_600
     state = driver.space.state
     assert state.window.pinned.keys() == state.ledger.proposals.keys()
+
+
+def test_all_guests_together_send_as_fast_as_one_member() -> None:
+    """Whoever has no token could come as many; members have each their own rate."""
+    driver = space_driver(anonymous=["chat"], limits={"messages_per_second": 4})
+    names = [f"guest-{number}" for number in range(8)]
+    driver.enter(*names, anonymous=True)
+    heard = [driver.says(name, "chat", {"text": "hi"}) for name in names]
+    assert heard == [None] * 4 + ["rate_limited"] * 4
+    assert driver.says("human", "chat", {"text": "hi"}) is None
+    # Coming anew does not help, waiting does.
+    driver.leave("guest-0")
+    driver.enter("guest-9", anonymous=True)
+    assert driver.says("guest-9", "chat", {"text": "hi"}) == "rate_limited"
+    driver.now += 0.25
+    assert [driver.says(name, "chat", {"text": "hi"}) for name in names[1:3]] == [None, "rate_limited"]
 
 
 # Time

@@ -39,7 +39,7 @@ from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName
 from moot.protocol.frames import Frame, read_frame
 from moot.protocol.operation import Json
-from moot.space.config import SessionId
+from moot.space.config import Name, SessionId
 from moot.space.config_json import load_config
 from moot.space.effects import Deliver, Effect, Reply, Token
 from moot.space.roster import Options
@@ -50,6 +50,8 @@ log = logging.getLogger(__name__)
 # The head of an input beside its envelope: ids, a name, options.
 _HEAD_BYTES: Final = 1_024
 _HASH: Final = ord("#")
+# No participant can have a space in its name.
+_ALL_GUESTS: Final = "all guests"
 
 
 class SharedInput(StoredInput):
@@ -235,7 +237,7 @@ class ClusteredHost(SpaceHost):
         """The log keeps what happens, and refuses by itself when it cannot."""
 
     def check_rate_ahead(self, who: str, data: bytes) -> None:  # noqa: ARG002  # all sizes count here
-        limiter = self._limiters.get(who)
+        limiter = self._limiters.get(self._rated_as(who))
         if limiter is not None and not self.journaled.is_performing:
             limiter.check_rate_ahead(asyncio.get_running_loop().time(), self._rate)
 
@@ -245,13 +247,20 @@ class ClusteredHost(SpaceHost):
 
     def _check_rate(self, who: str, size: int) -> None:
         """Step 2 of the ladder, for what this gateway receives."""
-        limiter = self._limiters.get(who)
+        rated = self._rated_as(who)
+        limiter = self._limiters.get(rated)
         if limiter is None:
             members = self.space.state.roster.members
             if len(self._limiters) > 2 * len(members) + 64:
-                self._limiters = {name: each for name, each in self._limiters.items() if name in members}
-            limiter = self._limiters[who] = SendRateLimiter()
+                kept = {*members, _ALL_GUESTS}
+                self._limiters = {name: each for name, each in self._limiters.items() if name in kept}
+            limiter = self._limiters[rated] = SendRateLimiter()
         limiter.check_rate(size, asyncio.get_running_loop().time(), self._rate)
+
+    def _rated_as(self, who: str) -> str:
+        """Guests share a rate, as in a space without a cluster."""
+        member = self.space.state.roster.members.get(Name(who))
+        return _ALL_GUESTS if member is not None and member.anonymous else who
 
     @property
     def _max_raw_bytes(self) -> int:

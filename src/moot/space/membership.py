@@ -77,6 +77,7 @@ def _new_guest(state: State, name: str) -> SpaceMember:
         raise InvalidRequest(f"{name!r} is taken")
     member = SpaceMember(logical_name(name), state.config.anonymous)
     member.anonymous = True
+    member.send_limiter = state.guest_limiter
     return member
 
 

@@ -14,6 +14,7 @@ from moot.space.acts.invites import remove_member
 from moot.space.config import Name, ParticipantConfig, SpaceConfig
 from moot.space.effects import Credential, Disconnect, Effect, Mint, Result, Token
 from moot.space.roster import Session, SpaceMember
+from moot.space.send_rate import SendRateLimiter
 from moot.space.state import State
 
 
@@ -160,6 +161,7 @@ def restore_member(state: State, name: str, mint: Mint) -> list[Effect]:
     if not member.kicked:
         raise InvalidOperation(f"{name} was not removed")
     member.kicked = member.anonymous = False
+    member.send_limiter = SendRateLimiter()
     token = mint.token()
     state.roster.set_credentials(member, (token.hash,))
     state.refresh(member)

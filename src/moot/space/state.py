@@ -21,7 +21,7 @@ from moot.space.listing import describe_welcome
 from moot.space.offer_owners import OfferOwners
 from moot.space.proposal_ledger import ProposalLedger, ProposalRecord, Settled, UnknownReason
 from moot.space.roster import Options, Session, SpaceMember, SpaceRoster, load_capabilities
-from moot.space.send_rate import UNLIMITED, SendRate
+from moot.space.send_rate import UNLIMITED, SendRate, SendRateLimiter
 from moot.space.stream_table import StreamRecord, StreamTable
 from moot.space.temporary_tokens import TemporaryTokens
 
@@ -44,6 +44,8 @@ class State:
         self.limits = config.limits
         self._configured_rate = self.send_rate = SendRate.of(config.limits)
         self._rate_at_edge = False
+        # Of all guests together: whoever is known by nothing could come as many.
+        self.guest_limiter = SendRateLimiter()
         self.roster = SpaceRoster()
         self.grants = GrantTable()
         self.streams = StreamTable()
