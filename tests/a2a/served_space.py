@@ -30,7 +30,7 @@ from moot.participant import JoinedSpace, connect
 from moot.participant.connection.envelope_writer import new_id
 from moot.protocol.envelope import Envelope
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
-from tests.waiting import until_told
+from tests.waiting import HANG_SECONDS, until_told
 
 LIST: dict[str, Any] = {"kind": "mcp/request", "payload": {"method": "tools/list"}}
 READ: dict[str, Any] = {
@@ -57,7 +57,7 @@ class ServedSpace:
     async def client(self, token: str = "t-acme", **config: Any) -> Client:
         """A caller that uses the card, as callers do."""
         http = await self.stack.enter_async_context(
-            httpx.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=60.0)
+            httpx.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=HANG_SECONDS)
         )
         return await ClientFactory(ClientConfig(httpx_client=http, **config)).create_from_url(
             f"{self.url}/coder"

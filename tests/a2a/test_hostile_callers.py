@@ -24,7 +24,7 @@ async def post(url: str, message: dict[str, Any], **configuration: Any) -> dict[
     message = {"messageId": "m1", "role": "ROLE_USER", "parts": [{"text": "Go."}]} | message
     params = {"message": message, "configuration": {"returnImmediately": True} | configuration}
     body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params}
-    async with httpx.AsyncClient(headers=HEADERS, timeout=60.0) as http:
+    async with httpx.AsyncClient(headers=HEADERS, timeout=HANG_SECONDS) as http:
         answer: dict[str, Any] = (await http.post(f"{url}/coder/", json=body)).json()
     return answer
 
@@ -144,7 +144,7 @@ def test_a_network_of_ipv6_is_counted_as_one_address() -> None:
 
 async def test_who_asks_for_cards_in_a_loop_is_told_when_to_come_again(tmp_path: Path) -> None:
     limits = ServeLimits(max_cards_per_minute=3)
-    async with served_space(tmp_path, limits=limits) as here, httpx.AsyncClient(timeout=60.0) as http:
+    async with served_space(tmp_path, limits=limits) as here, httpx.AsyncClient(timeout=HANG_SECONDS) as http:
         card = f"{here.url}/coder/.well-known/agent-card.json"
         for method in ("GET", "HEAD", "GET"):
             assert (await http.request(method, card)).status_code == 200

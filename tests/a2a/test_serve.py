@@ -30,7 +30,7 @@ from tests.a2a.served_space import (
     service,
     space_with_coder,
 )
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 WRITE = {"tool": "write", "arguments": {"name": "a.txt", "lines": 3}}
 NOW = SendMessageConfiguration(return_immediately=True)
@@ -72,7 +72,7 @@ async def test_a_message_is_a_chat_of_the_caller_and_the_answer_is_an_artifact(
 
 
 async def test_the_old_protocol_works_at_the_same_address(tmp_path: Path) -> None:
-    async with served_space(tmp_path) as here, httpx.AsyncClient(timeout=60.0) as http:
+    async with served_space(tmp_path) as here, httpx.AsyncClient(timeout=HANG_SECONDS) as http:
         answering(here)
         message = {
             "messageId": "m1",
@@ -96,7 +96,7 @@ async def test_the_old_protocol_works_at_the_same_address(tmp_path: Path) -> Non
 
 async def test_only_tokens_of_participants_are_served_and_only_cards_are_public(tmp_path: Path) -> None:
     limits = ServeLimits(max_new_tokens_per_minute=5, max_body_bytes=1_000)
-    async with served_space(tmp_path, limits=limits) as here, httpx.AsyncClient(timeout=60.0) as http:
+    async with served_space(tmp_path, limits=limits) as here, httpx.AsyncClient(timeout=HANG_SECONDS) as http:
         rpc = f"{here.url}/coder/"
         body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "x"}}
         version = {"A2A-Version": "1.0"}

@@ -45,7 +45,7 @@ def chats(here: ServedSpace) -> list[str]:
 async def test_a_token_of_the_member_itself_or_of_the_service_is_refused_and_harms_neither(
     tmp_path: Path,
 ) -> None:
-    async with served_space(tmp_path) as here, httpx.AsyncClient(timeout=60.0) as http:
+    async with served_space(tmp_path) as here, httpx.AsyncClient(timeout=HANG_SECONDS) as http:
         answering(here)
         for token in ("t-coder", "t-a2a"):
             denied = await ask(here, http, token)
@@ -68,7 +68,7 @@ async def test_a_caller_that_is_removed_or_idle_is_gone_from_the_space(
 ) -> None:
     monkeypatch.setattr(callers, "_LOOK_SECONDS", 0.01)
     limits = ServeLimits(idle_seconds=0.05)
-    async with served_space(tmp_path, limits=limits) as here, httpx.AsyncClient(timeout=60.0) as http:
+    async with served_space(tmp_path, limits=limits) as here, httpx.AsyncClient(timeout=HANG_SECONDS) as http:
         assert (await ask(here, http)).status_code == 200
         await until(lambda: "acme" not in here.alice.roster)
         # It is back with its next request, and stays while it has an open task.
@@ -83,7 +83,7 @@ async def test_a_caller_that_is_removed_or_idle_is_gone_from_the_space(
 
 async def test_callers_and_requests_are_counted(tmp_path: Path) -> None:
     limits = ServeLimits(max_callers=1, max_requests_per_minute=3)
-    async with served_space(tmp_path, limits=limits) as here, httpx.AsyncClient(timeout=60.0) as http:
+    async with served_space(tmp_path, limits=limits) as here, httpx.AsyncClient(timeout=HANG_SECONDS) as http:
         assert (await ask(here, http)).status_code == 200
         other = await ask(here, http, "t-other")
         assert (other.status_code, "max_callers" in other.text) == (503, True)
@@ -161,7 +161,10 @@ async def test_the_tools_of_a_card_are_asked_for_anew_only_after_their_time(tmp_
         folder = tmp_path / str(seconds)
         folder.mkdir()
         limits = ServeLimits(skills_seconds=seconds)
-        async with served_space(folder, limits=limits) as here, httpx.AsyncClient(timeout=60.0) as http:
+        async with (
+            served_space(folder, limits=limits) as here,
+            httpx.AsyncClient(timeout=HANG_SECONDS) as http,
+        ):
             assert await skills(here, http) == {"chat", "read", "write"}
 
             @here.coder.tool
@@ -230,7 +233,7 @@ async def test_a_message_that_could_not_be_written_down_can_be_sent_again(
 
 
 async def test_a_status_that_does_not_exist_is_no_filter_for_everything(tmp_path: Path) -> None:
-    async with served_space(tmp_path) as here, httpx.AsyncClient(timeout=60.0) as http:
+    async with served_space(tmp_path) as here, httpx.AsyncClient(timeout=HANG_SECONDS) as http:
         client = await here.client(streaming=False)
         id = (await collect(client, request("Wait.", configuration=NOW)))[0].task.id
 
@@ -268,7 +271,7 @@ async def test_who_speaks_the_old_protocol_gets_the_whole_task_pushed(tmp_path: 
     async with (
         await asyncio.start_server(receive, "127.0.0.1", 0) as server,
         served_space(tmp_path, allow_private_push=True) as here,
-        httpx.AsyncClient(timeout=60.0, headers={"Authorization": "Bearer t-acme"}) as http,
+        httpx.AsyncClient(timeout=HANG_SECONDS, headers={"Authorization": "Bearer t-acme"}) as http,
     ):
         target = {"url": f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", "id": "c", "token": "t"}
         parts = [{"kind": "text", "text": "Go."}]

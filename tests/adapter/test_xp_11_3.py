@@ -111,7 +111,7 @@ async def _with_far_endpoint(environment: AdapterEnvironment) -> AsyncIterator[C
 
 
 def _schemas(environment: AdapterEnvironment) -> list[dict[str, Any]]:
-    with urllib.request.urlopen(f"{environment.adapter.address}/xp/schemas", timeout=20) as page:  # noqa: S310
+    with urllib.request.urlopen(f"{environment.adapter.address}/xp/schemas", timeout=HANG_SECONDS) as page:  # noqa: S310
         listed: list[dict[str, Any]] = json.loads(page.read())
     return listed
 

@@ -33,7 +33,7 @@ from tests.gateway.running_gateway import (
     space_settings,
     write_config,
 )
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 READ, CALL = "moot:read", "moot:call"
 LISTS: list[Any] = [{"kind": "mcp/request", "payload": {"method": "*/list"}}]
@@ -144,5 +144,5 @@ async def people_space(
         await stack.enter_async_context(people)
         shared.asks = lambda each: not people.is_person(each)
         await stack.enter_async_context(serve_http(people, listening))
-        http = await stack.enter_async_context(httpx.AsyncClient(timeout=60))
+        http = await stack.enter_async_context(httpx.AsyncClient(timeout=HANG_SECONDS))
         yield PeopleSpace(room, provider, people, url, http, stack)

@@ -18,7 +18,7 @@ from moot.errors import Rejected, TimedOut, UsageError
 from moot.participant import JoinedSpace
 from tests.bridge.served_space import PROPOSER, ServedSpace, served_space
 from tests.bridge.test_mcp_command import process, token_file
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 AGENT = {"claude": PROPOSER}
 PARAMS: dict[str, Any] = {"name": "Bash", "arguments": {"input": {"command": "make"}, "folder": "/w"}}
@@ -90,7 +90,7 @@ async def test_a_retry_waits_for_the_same_proposal_which_releases_once(tmp_path:
         assert other.id != seen.id
         await alice.approve(seen)
         tasks = {again.task, beside.task}
-        done, left = await asyncio.wait(tasks, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+        done, left = await asyncio.wait(tasks, timeout=HANG_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         assert (len(done), len(left)) == (1, 1)
         # Everything that the first approval could release has been heard by now.
         await (await room.join("bob")).chat("?")

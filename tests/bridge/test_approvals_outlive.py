@@ -31,7 +31,7 @@ from tests.bridge.test_space_server_decisions import CALL, GUEST, first_proposal
 from tests.gateway.running_gateway import participants
 from tests.gateway.served import Served, started
 from tests.mcp.test_downstream_decisions import Person
-from tests.waiting import bounded, until, until_told
+from tests.waiting import HANG_SECONDS, bounded, until, until_told
 
 ERAS = ["legacy", "2026-07-28"]
 
@@ -428,7 +428,7 @@ async def test_a_waiting_person_reads_the_exact_call_who_decides_and_where(tmp_p
             assert about["can_be_approved_by"] == ["alice"]
             await room.join("carol")
             dave = await room.join("dave")
-            await shown.space.roster.wait_for("dave", timeout_seconds=30)
+            await shown.space.roster.wait_for("dave", timeout_seconds=HANG_SECONDS)
             status = text_of(await client.call_tool("moot_status", {"handle": seen.id}))
             assert "It can be approved by alice, dave." in status
             await alice.close()

@@ -28,7 +28,7 @@ from tests.bridge.test_mcp_command import token_file
 from tests.bridge.test_space_server_decisions import CALL, GUEST, first_proposal, set_up
 from tests.gateway.served import served
 from tests.mcp.test_downstream_decisions import Person
-from tests.waiting import bounded, until
+from tests.waiting import HANG_SECONDS, bounded, until
 
 ERAS = ["legacy", "2026-07-28"]
 
@@ -169,6 +169,6 @@ async def test_who_did_not_answer_is_named_and_nobody_is_said_to_offer_nothing(t
         context = ClientContext(alice, timeout_seconds=0.2)
         assert await list_tools(context) == ["no member offers a tool"]
         (await room.join("files")).server.use_handler(hang)
-        await alice.roster.wait_for("files", timeout_seconds=30)
+        await alice.roster.wait_for("files", timeout_seconds=HANG_SECONDS)
         (told,) = await list_tools(context)
         assert told.startswith("no tools are known yet: files did not answer")

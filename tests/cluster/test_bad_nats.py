@@ -90,7 +90,7 @@ async def test_nats_without_room_is_named_and_nothing_is_answered_that_was_not_k
             problem = await until_told(lambda: _problem(a, "NATS does not take its messages"))
             assert "insufficient" in problem
             await bob.closed()
-            assert [each["id"] for each in bob.heard if each["kind"] == "chat"] == kept
+            assert [each["id"] for each in bob.received if each["kind"] == "chat"] == kept
         said_at_start = await refusal(tmp_path, cluster | {"name": "other"})
     assert "NATS does not take messages of other-log-0: insufficient" in said_at_start
 

@@ -27,7 +27,7 @@ from moot.up.template_vars import TemplateVars
 from tests.bridge.bridged_space import BridgedSpace, bridged_space, call
 from tests.oauth.oauth_provider import OAuthProvider, oauth_provider, text_of
 from tests.oauth.protected_server import ProtectedServer, protected_server
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 BACK = "http://127.0.0.1:7/callback"
 
@@ -301,7 +301,7 @@ async def test_a_token_of_ones_own_can_be_brought(tmp_path: Path) -> None:
 async def test_the_page_of_the_bridge_signs_in_who_presses_its_button(tmp_path: Path) -> None:
     import httpx
 
-    async with protected_space(tmp_path) as place, httpx.AsyncClient(timeout=60) as browser:
+    async with protected_space(tmp_path) as place, httpx.AsyncClient(timeout=HANG_SECONDS) as browser:
         alice = await place.space.join("alice")
         told = alice.envelopes()
         member = await place.bridge()

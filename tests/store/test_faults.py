@@ -44,7 +44,9 @@ def test_a_full_disk(tmp_path: Path, scenario: str) -> None:
     """D-85: able no more, records are kept, and all is well again when there is room; see full_disk.py."""
     folder = folder_in(tmp_path)
     command = [sys.executable, "-m", "tests.store.full_disk", scenario, str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)  # noqa: S603
+    done = subprocess.run(  # noqa: S603
+        command, cwd=ROOT, capture_output=True, text=True, timeout=HANG_SECONDS, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert verify(folder).ok
 

@@ -16,6 +16,7 @@ from moot.trust.rule_tests import read_tests, run_tests
 from moot.trust.rule_yaml import read_rules
 from moot.trust.rules import evaluate
 from tests.rows import for_each_row
+from tests.waiting import HANG_SECONDS
 
 RULES = """\
 rules:
@@ -44,7 +45,7 @@ def moot(*words: str | Path, folder: Path) -> tuple[int, str]:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_SECONDS,
     )
     return done.returncode, done.stdout + done.stderr
 

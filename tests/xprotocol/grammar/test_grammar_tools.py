@@ -13,6 +13,7 @@ import pytest
 from moot.protocol.operation import Json
 from moot.xprotocol.grammar import GrammarRefused, compile_grammar
 from tests.rows import for_each_row
+from tests.waiting import HANG_SECONDS
 from tests.xprotocol.grammar.derivations import Derivations
 from tests.xprotocol.grammar.grammar_soak import chance_schema
 from tests.xprotocol.grammar.instances import validator
@@ -73,6 +74,7 @@ def test_schemas_that_chance_made_are_right_in_both_engines() -> None:
 _DIGEST = """
 import hashlib, json, sys
 from moot.xprotocol.grammar import compile_grammar
+from tests.waiting import HANG_SECONDS
 for line in sys.stdin:
     grammar = compile_grammar(json.loads(line))
     print(hashlib.sha256(repr(grammar).encode()).hexdigest())
@@ -91,7 +93,7 @@ def test_the_same_bytes_in_processes_with_other_hash_seeds() -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=120,
+            timeout=HANG_SECONDS,
         )
         assert there.stdout.split() == here
 
