@@ -174,7 +174,7 @@ class SpreadCluster:
         clients = [node._connection.client for node in self._nodes if node._connection is not None]
         # First NATS has them, then the gateways: its answer comes behind what it sent before.
         for client in (*clients, *clients):
-            await client.flush(timeout=HANG_SECONDS)
+            await client.flush(timeout=int(HANG_SECONDS))
         await until(
             lambda: not any(each.pending_msgs for client in clients for each in client._subs.values())
         )
