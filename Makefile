@@ -4,6 +4,7 @@
 # make package    the wheel and the sdist, in dist/, checked
 # make bench  cost per decision and per message, beside something outside; writes docs/performance.md
 # make acp-agents  real coding agents from npm against a scripted model
+# make hooked-agents the same as people start them, with our hooks
 # make a2a-agents  the official JavaScript SDK of A2A, from npm, as caller and as agent
 # make soak   the long counts: fuzzing and random comparison by the million
 # make docs   writes the reference pages and docs/conformance.md from the code, then builds and checks the site in build/site
@@ -19,7 +20,7 @@ NODE := .node
 # More than cores: most tests wait for processes, sockets and browsers. With four, a quarter of two cores was idle.
 JOBS ?= 6
 
-.PHONY: test coverage run bench soak acp-agents a2a-agents docs screenshots lint style types tests rewritten package clean system
+.PHONY: test coverage run bench soak acp-agents hooked-agents a2a-agents docs screenshots lint style types tests rewritten package clean system
 
 # Where this is set, each of the thousand processes that tests start would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -97,6 +98,11 @@ $(DOCS_VENV)/installed: pyproject.toml $(VENV)/installed
 # which play recordings of them; MOOT_ACP_RECORD=tests/acp/recordings makes these anew.
 acp-agents: $(VENV)/installed
 	MOOT_ACP_AGENTS=$(MOOT_ACP_AGENTS) $(BIN)/python -m tests.acp.real_agents $(AGENTS)
+
+# The same agents as people start them, with our hooks and the permission prompt tool; DIR/claudecode has
+# @anthropic-ai/claude-code.
+hooked-agents: $(VENV)/installed
+	MOOT_ACP_AGENTS=$(MOOT_ACP_AGENTS) $(BIN)/python -m tests.bridge.real_hooks $(AGENTS)
 
 # The other side of `moot a2a`, in JavaScript: one version, so that a failure is ours.
 A2A_PACKAGES := build/a2a-agents

@@ -158,7 +158,9 @@ class ScriptedModel:
         names = {tool.get("name") for tool in body.get("tools", [])}
         last = body["input"][-1]
         answered = str(last.get("type", "")).endswith("_output")
-        text = json.dumps(last).replace("\\n", "\n")
+        content = last.get("content")
+        parts = content if isinstance(content, list) else [{"text": str(content)}]
+        text = "\n".join(str(part.get("text", "")) for part in parts)
         wanted = None if answered else self._want(text, names)
         number = len(self.asked)
         item: dict[str, Any] = {

@@ -13,6 +13,7 @@ import pytest
 from moot.bridge.agent_hook.hook_call import EVENTS, MAX_CALL_BYTES, AgentName, allow_answer, read_call
 from moot.bridge.agent_hook.hook_config import FILES, merge_settings
 from moot.bridge.agent_hook.hook_gate import HookGate
+from moot.bridge.agent_hook.hook_report import AFTER_EVENTS, MAX_REPORT_CHARS, read_report
 from moot.cli import main
 from moot.errors import Rejected, TimedOut, UsageError
 from moot.participant import JoinedSpace
@@ -160,6 +161,35 @@ async def test_the_command_allows_what_was_approved_and_stops_everything_else(tm
             assert retry.returncode == 0
             assert json.loads(out)["hookSpecificOutput"]["permissionDecision"] == "allow"
         assert len(list(alice.proposals)) == 1
+        chats: list[str] = []
+        alice.on("chat")(lambda chat: chats.append(chat.payload["text"]))
+        async with (
+            process([*fixed, room.room.url]) as report,
+            process([*fixed, "http://127.0.0.1:9"]) as lost,
+        ):
+            await report.communicate(told(hook_event_name="PostToolUse", tool_response={"stdout": "secret"}))
+            await lost.communicate(told(hook_event_name="PostToolUse"))
+            assert (report.returncode, lost.returncode) == (0, 1)
+        await until(lambda: chats == ['Reported by the agent: has ended: Bash {"command":"make"}'])
+
+
+@pytest.mark.parametrize("agent", get_args(AgentName))
+def test_a_report_has_the_call_and_whether_it_failed_and_not_what_came_out(agent: AgentName) -> None:
+    def report(event: str, **more: Any) -> str | None:
+        return read_report(agent, told(agent, hook_event_name=event, **more))
+
+    after = AFTER_EVENTS[agent]
+    for event in after:
+        assert "secret" not in str(report(event, tool_response={"stdout": "secret"}))
+    assert str(report(after[0], tool_response="secret")).endswith('has ended: Bash {"command":"make"}')
+    assert "failed: Bash" in str(report(after[0], tool_response={"error": "secret"}))
+    assert ("failed: Bash" in str(report(after[-1]))) == (agent == "claude-code")
+    # Hidden characters are seen, and a long call is cut.
+    long = str(report(after[0], tool_input={"command": "\u202e" + "x" * 10_000}))
+    assert "\u202e" not in long
+    assert len(long) < MAX_REPORT_CHARS + 100
+    # An event before the call is no report: it has to be decided.
+    assert report(EVENTS[agent]) is None
 
 
 async def _approve_when_present(alice: JoinedSpace, id: str) -> None:
@@ -231,8 +261,12 @@ def test_init_adds_the_hook_beside_what_is_there(
         assert main(words) == 0
     after = json.loads(path.read_text())
     ours = after["hooks"][EVENTS[agent]].pop()
+    reports = {event: after["hooks"].pop(event) for event in AFTER_EVENTS[agent]}
     assert after == before
-    assert [ours] == printed["hooks"][EVENTS[agent]]
+    assert printed["hooks"] == {EVENTS[agent]: [ours]} | reports
+    for (report,) in reports.values():
+        # What has happened is not stopped by a report that fails.
+        assert "exit 2" not in report["hooks"][0]["command"]
     (hook,) = ours["hooks"]
     assert str(file) in hook["command"]
     assert hook["command"].endswith("|| exit 2")

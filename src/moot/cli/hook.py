@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import os
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,19 +14,21 @@ from moot.cli.member_options import add_explicit_member_options, digest_of, stat
 from moot.errors import MootError
 
 if TYPE_CHECKING:
-    from moot.bridge.agent_hook.hook_call import AgentName, HookCall
+    from moot.bridge.agent_hook.hook_call import AgentName
+    from moot.bridge.agent_hook.hook_connection import HookMember
 
 _ABOUT: Final = """\
 Reads a call from stdin as Claude Code, Codex and Gemini CLI tell it to their hooks, proposes exactly that
 call to the space, and waits for the decision. Approved: prints the agent's form of "allow", and the agent
 makes the call itself, once. Everything else (rejected, too late, no gateway, a bad token) ends with status 2,
-which stops the call, and the reason on stderr. `moot init claude-code` puts it into the agent's settings.
+which stops the call, and the reason on stderr. Called after a call, it tells the space that the call is
+over. `moot init claude-code` puts it into the agent's settings.
 """
 _EXAMPLES: Final = """\
   moot hook claude-code --gateway http://localhost:8080 --space lab --token-file claude.token
 """
-# A gateway that does not answer by then counts as gone.
-_CONNECT_SECONDS: Final = 5.0
+# A call is smaller than this, or refused; a report has what came out of it, too.
+_MAX_EVENT_BYTES: Final = 16 << 20
 # The status with which every one of these agents stops a call.
 _BLOCKED: Final = 2
 
@@ -49,9 +50,13 @@ def add_command(commands: Any, name: str) -> None:
 def run(options: argparse.Namespace) -> int:
     try:
         from moot.bridge.agent_hook.hook_call import allow_answer, read_call
+        from moot.bridge.agent_hook.hook_report import read_report
 
-        call = read_call(options.agent, sys.stdin.buffer.read(1 << 20))
-        by = asyncio.run(_wait(options, options.agent, call))
+        data = sys.stdin.buffer.read(_MAX_EVENT_BYTES)
+        if (report := read_report(options.agent, data)) is not None:
+            return _tell(options, report)
+        call = read_call(options.agent, data)
+        by = asyncio.run(_member(options, options.agent).wait_for_release(call, options.wait_seconds))
         print(allow_answer(options.agent, by), flush=True)
     except MootError as fault:
         from moot.bridge.agent_hook.hook_gate import describe_refusal
@@ -66,9 +71,21 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _wait(options: argparse.Namespace, agent: AgentName, call: HookCall) -> str:
-    from moot.bridge.agent_hook.hook_gate import HookGate
-    from moot.participant import ParticipantLimits, connect, name_from, token_from
+def _tell(options: argparse.Namespace, report: str) -> int:
+    """Tell the space of a call that is over. It has happened, so a fault stops nothing."""
+    try:
+        asyncio.run(_member(options, options.agent).tell(report))
+    except MootError as fault:
+        from moot.tui.terminal_escape import printable
+
+        print(f"not told in the Moot space: {printable(str(fault))}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _member(options: argparse.Namespace, agent: AgentName) -> HookMember:
+    from moot.bridge.agent_hook.hook_connection import HookMember
+    from moot.participant import name_from, token_from
     from moot.private_files import use_folder
 
     state = options.state
@@ -76,15 +93,10 @@ async def _wait(options: argparse.Namespace, agent: AgentName, call: HookCall) -
         member = digest_of(options.gateway.rstrip("/"), options.space, str(options.token_file.resolve()))
         state = state_folder(os.environ) / "moot" / "hook" / f"{agent}-{member}"
     use_folder(state, what="the state folder", option="--state DIR")
-    limits = ParticipantLimits(connect_seconds=_CONNECT_SECONDS)
-    with ExitStack() as stack:
-        # Passive: several hooks of one agent run at once, and each answers for its own call only.
-        async with connect(
-            options.gateway,
-            options.space,
-            token_from(options.token_file),
-            name=name_from(options.token_file),
-            passive=True,
-            limits=limits,
-        ) as space:
-            return await HookGate(space, state, stack).wait_for_release(call.params, options.wait_seconds)
+    return HookMember(
+        gateway=options.gateway,
+        space=options.space,
+        token=token_from(options.token_file),
+        name=name_from(options.token_file),
+        state_folder=state,
+    )

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from moot.bridge.agent_hook.hook_call import EVENTS, AgentName
-from moot.bridge.agent_hook.hook_config import FILES, hook_group, write_settings
+from moot.bridge.agent_hook.hook_call import AgentName
+from moot.bridge.agent_hook.hook_config import FILES, hook_groups, write_settings
 from moot.errors import UsageError
 
 _NOTES: Final[dict[AgentName, str]] = {
@@ -39,7 +39,8 @@ def run_hooks(options: argparse.Namespace, agent: AgentName) -> int:
         argv += ["--space", options.space]
     argv += ["--token-file", str(token_file)]
     if options.print_only:
-        print(json.dumps({"hooks": {EVENTS[agent]: [hook_group(agent, argv)]}}, indent=2, ensure_ascii=False))
+        groups = {event: [group] for event, group in hook_groups(agent, argv).items()}
+        print(json.dumps({"hooks": groups}, indent=2, ensure_ascii=False))
         return 0
     path = folder / FILES[agent]
     backup = write_settings(path, agent, argv)

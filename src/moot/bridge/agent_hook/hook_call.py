@@ -39,16 +39,22 @@ class HookCall:
         return {"name": self.tool, "arguments": {"input": self.input, "folder": self.folder}}
 
 
-def read_call(agent: AgentName, data: bytes) -> HookCall:
-    """The call that an agent asks about; raises UsageError for everything else."""
-    if len(data) > MAX_CALL_BYTES:
-        raise UsageError(f"the call has more than {MAX_CALL_BYTES} bytes; do it in smaller parts")
+def parse_event(data: bytes) -> dict[str, Json]:
+    """What the agent told its hook; raises UsageError if it is no object."""
     try:
         event: Json = strict_json.parse(data)
     except MalformedEnvelope as fault:
         raise UsageError(f"the hook got no JSON: {fault}") from None
-    if not isinstance(event, dict) or event.get("hook_event_name") != EVENTS[agent]:
-        name = event.get("hook_event_name") if isinstance(event, dict) else None
+    return event if isinstance(event, dict) else {}
+
+
+def read_call(agent: AgentName, data: bytes) -> HookCall:
+    """The call that an agent asks about; raises UsageError for everything else."""
+    if len(data) > MAX_CALL_BYTES:
+        raise UsageError(f"the call has more than {MAX_CALL_BYTES} bytes; do it in smaller parts")
+    event = parse_event(data)
+    name = event.get("hook_event_name")
+    if name != EVENTS[agent]:
         raise UsageError(f"this hook is for {EVENTS[agent]} of {agent}, and was called for {name!r}")
     tool, given, folder = event.get("tool_name"), event.get("tool_input"), event.get("cwd")
     if not isinstance(tool, str) or not tool or not isinstance(given, dict) or not isinstance(folder, str):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from moot.bridge.agent_hook.hook_call import EVENTS, AgentName
+from moot.bridge.agent_hook.hook_report import AFTER_EVENTS
 from moot.errors import UsageError
 from moot.resilience.atomic_file import write_atomically
 
@@ -20,10 +21,24 @@ FILES: Final[dict[AgentName, str]] = {
 # The agent kills a hook after this; the hook itself denies earlier.
 AGENT_SECONDS: Final = 3_600
 WAIT_SECONDS: Final = 3_500
+# A report that cannot be told by then is not told.
+REPORT_SECONDS: Final = 30
 
 
-def hook_group(agent: AgentName, argv: list[str]) -> dict[str, Any]:
-    """The entry of this hook, for every tool."""
+def hook_groups(agent: AgentName, argv: list[str]) -> dict[str, dict[str, Any]]:
+    """The entries of this hook by their events: one that decides, others that tell of a call afterwards."""
+    return {EVENTS[agent]: _deciding(agent, argv)} | {
+        event: _reporting(agent, argv) for event in AFTER_EVENTS[agent]
+    }
+
+
+def _reporting(agent: AgentName, argv: list[str]) -> dict[str, Any]:
+    seconds = REPORT_SECONDS * (1_000 if agent == "gemini" else 1)
+    hook = {"type": "command", "command": shlex.join(argv), "timeout": seconds}
+    return {"matcher": ".*" if agent == "gemini" else "*", "hooks": [hook]}
+
+
+def _deciding(agent: AgentName, argv: list[str]) -> dict[str, Any]:
     # A shell turns a command that cannot be started into 127, with which agents go on: 2 stops them.
     hook: dict[str, Any] = {"type": "command", "command": f"{shlex.join(argv)} || exit 2"}
     # Gemini CLI counts milliseconds.
@@ -41,13 +56,12 @@ def merge_settings(agent: AgentName, text: str, argv: list[str]) -> str:
         raise UsageError(
             f"the settings are no plain JSON ({fault}): nothing was changed. Use --print, and add it by hand"
         ) from None
-    event = EVENTS[agent]
     hooks = settings.setdefault("hooks", {}) if isinstance(settings, dict) else None
-    groups = hooks.setdefault(event, []) if isinstance(hooks, dict) else None
-    if not isinstance(groups, list):
-        raise UsageError(f"the settings have no list at hooks.{event}: nothing was changed. Use --print")
-    made = hook_group(agent, argv)
-    groups[:] = [each for each in groups if not _is_ours(each, agent)] + [made]
+    for event, made in hook_groups(agent, argv).items():
+        groups = hooks.setdefault(event, []) if isinstance(hooks, dict) else None
+        if not isinstance(groups, list):
+            raise UsageError(f"the settings have no list at hooks.{event}: nothing was changed. Use --print")
+        groups[:] = [each for each in groups if not _is_ours(each, agent)] + [made]
     return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
 
 

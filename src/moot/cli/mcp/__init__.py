@@ -45,6 +45,9 @@ With --people it serves many people in one process: each client signs its person
 gateway.oidc, and acts as that person, with their rights and approvals. The token is that of the participant
 that gateway.oidc.mcp names as server.
 
+With --permission-tool it has one tool, permission_prompt, for Claude Code's --permission-prompt-tool: each
+call for which Claude Code would ask is decided in the space. The token is that of the agent's member.
+
 It supports both MCP eras: 2024-11-05 to 2025-11-25 (initialize) and 2026-07-28 (stateless).
 """
 _EXAMPLES: Final = """\
@@ -169,6 +172,7 @@ def add_command(commands: Any, name: str) -> None:
         metavar="PROPOSER:HOST:TOOL",
         help="with --operator: the assistant may approve this without you; exact names, at most 32 times",
     )
+    add("--permission-tool", action="store_true", help="serve Claude Code's --permission-prompt-tool alone")
     add_log_level(parser, "warning")
     add(
         "--print-config",
@@ -186,6 +190,10 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--max-listed-bytes must not be less than 0")
     if options.operator:
         _check_operator(options)
+    if options.permission_tool:
+        from moot.cli.mcp.permission_service import check_permission_tool
+
+        check_permission_tool(options)
     if options.people:
         from moot.cli.mcp.people_service import check_people
 
@@ -208,6 +216,11 @@ def run(options: argparse.Namespace) -> int:
         from moot.cli.mcp.people_service import serve_people
 
         return run_service(serve_people(options, where, os.environ))
+    if options.permission_tool:
+        from moot.cli.interruption import run_service
+        from moot.cli.mcp.permission_service import serve_permission_tool
+
+        return run_service(serve_permission_tool(options, where, os.environ))
     # Checked before joining: a typo should not be seen by a whole space.
     if options.http:
         from moot.cli.mcp.http_service import http_token
