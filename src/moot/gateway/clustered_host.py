@@ -33,7 +33,8 @@ from moot.gateway.mint import FreshMint
 from moot.gateway.own_connections import invite_ack, tell_own_connections
 from moot.gateway.refusal_log import RefusalLimits
 from moot.gateway.space_host import SpaceHost, StartedPost, space_member
-from moot.gateway.space_records import RecordEncoder, StoredInput, apply_act
+from moot.gateway.space_records import RecordEncoder, apply_act
+from moot.gateway.stored_input import StoredInput
 from moot.protocol import strict_json
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName

@@ -13,7 +13,7 @@ from pathlib import Path
 from moot.errors import MootError
 from moot.gateway.delivery import MessageHistory
 from moot.gateway.membership_start import participants_of
-from moot.gateway.space_records import ACCEPTED, StoredInput, read_input
+from moot.gateway.stored_input import ACCEPTED, StoredInput, read_input
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope, fill_missing, rfc3339
 from moot.protocol.kinds import KINDS, UNKNOWN

@@ -19,10 +19,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from moot.errors import InvalidEnvelope, InvalidRequest
-from moot.gateway.access import AccessDenied, SpaceDirectory, TokenIdentity, bearer
+from moot.gateway.access import AccessDenied, SpaceDirectory, TokenIdentity
 from moot.gateway.http_replies import RequestRefused, denied, json_response
 from moot.gateway.journal_history import HistoryLimits, HistoryPage, HistoryQuery, HistoryReader, read_page
 from moot.gateway.membership_start import membership_starts
+from moot.gateway.request_identity import token_of
 from moot.gateway.space_host import SpaceHost
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName
@@ -142,10 +143,7 @@ class HistoryRoutes:
         )
 
     def _identify(self, request: Request) -> TokenIdentity:
-        token = bearer(request.headers.get("authorization"))
-        if not token:
-            raise RequestRefused(AccessDenied(401, "a token is needed: send Authorization: Bearer …"))
-        identity = self._directory.identify(request.path_params["space"], token)
+        identity = self._directory.identify(request.path_params["space"], token_of(request))
         if isinstance(identity, AccessDenied):
             wrong = identity.status in (401, 403)
             raise RequestRefused(self._refuse_token(identity, request) if wrong else identity)

@@ -16,7 +16,8 @@ import msgspec
 
 from moot.errors import MootError
 from moot.gateway.history_restore import envelope_of, is_for_everybody
-from moot.gateway.space_records import ACCEPTED, read_input, recorded_time
+from moot.gateway.space_records import recorded_time
+from moot.gateway.stored_input import ACCEPTED, read_input
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope
 from moot.space.config import SpaceConfig

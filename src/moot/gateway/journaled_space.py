@@ -174,7 +174,7 @@ class JournaledSpace:
     def deliver_at_once(self, effect: Deliver, number: int, now: float) -> None:
         """Carry out the only effect of an input; `sends_at_once` must hold."""
         self.delivery.deliver(effect, now)
-        if self.space.state.scheduled != self._scheduled or number >= self.snapshot_due:
+        if self.space.state.deadlines.scheduled != self._scheduled or number >= self.snapshot_due:
             self._look_ahead(number)
 
     @property
@@ -373,7 +373,7 @@ class JournaledSpace:
 
     def _look_ahead(self, number: int) -> None:
         """Set the timer for the next deadline, and take the snapshot that is due."""
-        self._scheduled = self.space.state.scheduled
+        self._scheduled = self.space.state.deadlines.scheduled
         self._set_timer()
         if number >= self.snapshot_due:
             self.save_snapshot()

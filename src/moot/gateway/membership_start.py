@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from moot.errors import MootError, UsageError
-from moot.gateway.space_records import ACCEPTED, StoredInput, read_input
+from moot.gateway.stored_input import ACCEPTED, StoredInput, read_input
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import EnvelopeLimits
 from moot.protocol.operation import Json

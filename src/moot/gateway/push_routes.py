@@ -11,11 +11,12 @@ from starlette.responses import Response
 
 from moot.config import hash_token
 from moot.config.notification_config import PushConfig
-from moot.gateway.access import AccessDenied, SpaceDirectory, bearer
+from moot.gateway.access import AccessDenied, SpaceDirectory
 from moot.gateway.http_replies import RequestRefused, check_json, json_response, object_of
 from moot.gateway.notifications.channels import DeliveryFailed, ReceiverGone
 from moot.gateway.notifications.push.devices import PushDevices, PushUnavailable, TokenHolder
 from moot.gateway.notifications.push.subscription import read_subscription
+from moot.gateway.request_identity import token_of
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.resilience.rate_limits import sliding_windows
@@ -129,9 +130,7 @@ class PushRoutes:
 
     def _caller(self, request: Request) -> tuple[str, PushDevices]:
         """The hash of the caller's token; raises RequestRefused."""
-        token = bearer(request.headers.get("authorization"))
-        if not token:
-            raise RequestRefused(AccessDenied(401, "a token is needed: send Authorization: Bearer …"))
+        token = token_of(request)
         hashed = hash_token(token)
         if not TokenHolder(self._directory, hashed).spaces():
             raise RequestRefused(self._refuse_token(AccessDenied(401, "unknown token"), request))

@@ -25,7 +25,7 @@ class RequestIdentity:
 
     def member(self, request: Request) -> TokenIdentity:
         """The member that the path names, for whoever may join as it; raises RequestRefused."""
-        identity = self._directory.identify(request.query_params.get("space"), _token_of(request))
+        identity = self._directory.identify(request.query_params.get("space"), token_of(request))
         if isinstance(identity, AccessDenied):
             # D-40: a token that is given but wrong is 403 here, as existing clients expect.
             wrong = AccessDenied(403, identity.message) if identity.status == 401 else identity
@@ -38,7 +38,7 @@ class RequestIdentity:
 
     def in_space(self, request: Request) -> TokenIdentity:
         """Who calls, in the space that the path names; raises RequestRefused."""
-        identity = self._directory.identify(request.path_params["space"], _token_of(request))
+        identity = self._directory.identify(request.path_params["space"], token_of(request))
         if isinstance(identity, AccessDenied):
             wrong = identity.status in (401, 403)
             raise RequestRefused(self.refuse_token(identity, request) if wrong else identity)
@@ -47,7 +47,7 @@ class RequestIdentity:
 
     def everywhere(self, request: Request) -> list[TokenIdentity]:
         """Who calls, in each space that the token opens; raises RequestRefused if there is none."""
-        identities, refusal = self._directory.identify_everywhere(_token_of(request))
+        identities, refusal = self._directory.identify_everywhere(token_of(request))
         if not identities:
             raise RequestRefused(self.refuse_token(refusal, request))
         return identities
@@ -84,7 +84,8 @@ class RequestIdentity:
         return self._access_limiter.refuse_token(wrong, address, name)
 
 
-def _token_of(request: Request) -> str:
+def token_of(request: Request) -> str:
+    """The token of a request; raises RequestRefused without one."""
     token = bearer(request.headers.get("authorization"))
     if not token:
         raise RequestRefused(AccessDenied(401, "a token is needed: send Authorization: Bearer …"))

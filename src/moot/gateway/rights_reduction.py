@@ -7,10 +7,9 @@ gave rights is not. So rights come out narrower than they were, never wider.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from moot.errors import Refused, UsageError
 from moot.gateway.mint import FreshMint
+from moot.gateway.stored_input import StoredInput
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import KINDS, UNKNOWN
@@ -22,9 +21,6 @@ from moot.space.id_window import SeenEnvelope
 from moot.space.proposal_ledger import ProposalRecord
 from moot.space.roster import PauseRecord
 from moot.space.space import Space
-
-if TYPE_CHECKING:
-    from moot.gateway.space_records import StoredInput
 
 
 def describe_reduction(stored: StoredInput) -> str | None:
@@ -125,7 +121,7 @@ def _pause(space: Space, stored: StoredInput, envelope: Envelope) -> None:
         if member is not None and (member.pause is None or member.pause.until is not None):
             member.pause = PauseRecord(envelope.id, space.state.roster.find(stored.who).name, until)
             if until is not None:
-                space.state.schedule(until, "pause", member.name)
+                space.state.deadlines.schedule(until, "pause", member.name)
     space.state.verdicts_changed()
 
 

@@ -13,8 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from moot.errors import InvalidRequest
-from moot.gateway.access import AccessDenied, SpaceDirectory, bearer
+from moot.gateway.access import AccessDenied, SpaceDirectory
 from moot.gateway.http_replies import check_json, denied, json_response, object_of
+from moot.gateway.request_identity import token_of
 from moot.gateway.sign_in_links import SignInLinks, qr_rows
 from moot.protocol.operation import Json
 from moot.resilience.rate_limits import token_buckets
@@ -50,9 +51,7 @@ class SignInRoutes:
 
     async def create(self, request: Request) -> Response:
         """A code for the holder of the token, and a QR code of the page's address with it."""
-        token = bearer(request.headers.get("authorization"))
-        if not token:
-            return denied(AccessDenied(401, "a token is needed: send Authorization: Bearer …"))
+        token = token_of(request)
         holder = self._holder_of(token)
         if holder is None:
             return denied(self._refuse_token(AccessDenied(401, "unknown token"), request))

@@ -24,7 +24,8 @@ from moot.gateway.mint import FreshMint
 from moot.gateway.own_connections import invite_ack, tell_own_connections
 from moot.gateway.refusal_log import GUESTS, RefusalLimits, RefusalLog
 from moot.gateway.rights_changes import RightsChanges
-from moot.gateway.space_records import ACCEPTED, RecordEncoder, encode_record, filled_id, outcome_of
+from moot.gateway.space_records import RecordEncoder, encode_record, filled_id, outcome_of
+from moot.gateway.stored_input import ACCEPTED
 from moot.protocol.close_codes import REMOVED
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.dialects.translation import show_capabilities
@@ -38,6 +39,7 @@ from moot.space.effects import Deliver, Disconnect, Effect, Reply
 from moot.space.listing import describe_page, page_bytes
 from moot.space.roster import Options, Session, capability_pairs
 from moot.space.space import Space
+from moot.space.welcome import welcome
 
 log = logging.getLogger(__name__)
 
@@ -449,9 +451,9 @@ class SpaceHost:
         here = None if session is None else self.space.state.roster.sessions.get(session)
         if here is not None:
             now = self.journaled.clock()
-            welcome = self.space.state.welcome(here.member, [here.id], now, FreshMint())
+            effects = welcome(self.space.state, here.member, [here.id], now, FreshMint())
             # Not before the disk has what it tells of.
-            self.journaled.carry_out(welcome, self.journal.next_number - 1, now)
+            self.journaled.carry_out(effects, self.journal.next_number - 1, now)
 
     def _start_post(
         self, session: SessionId, who: str, dialect: DialectName, body: bytes, options: Options

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from orjson import dumps
@@ -16,6 +16,7 @@ from orjson import dumps
 from moot.errors import UsageError
 from moot.gateway.mint import FreshMint, ReplayMint
 from moot.gateway.rights_reduction import reduce_rights
+from moot.gateway.stored_input import ACCEPTED, StoredInput, read_input
 from moot.protocol import strict_json
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope
@@ -24,58 +25,11 @@ from moot.protocol.patterns import read_capabilities
 from moot.space.config import SessionId, SpaceConfig
 from moot.space.config_json import load_config
 from moot.space.effects import Deliver, Effect, Mint, Reply, Token
-from moot.space.roster import Options
 from moot.space.space import Space
-from moot.space.temporary_tokens import SignIn, TemporaryToken
 
-ACCEPTED: Final = "accepted"
 # A sender may make kinds up; this many are kept ready.
 _KINDS_KEPT: Final = 64
 _TIME: Final = re.compile(rb'\{"n":\d+,"t":([\d.e+]+)')
-
-
-class StoredInput(msgspec.Struct):
-    """A record as replay needs it; the envelope keeps its very bytes, so that no digit of it is lost."""
-
-    t: float
-    input: str = msgspec.field(name="in")
-    out: str = ACCEPTED
-    session: str = ""
-    who: str = ""
-    dialect: DialectName = "mew"
-    mint: list[str] = []
-    tokens: list[str] = []
-    raw: msgspec.Raw = msgspec.Raw()
-    options: Options = Options()
-    able: bool = True
-    add: list[Json] = []
-    remove: list[Json] = []
-    by: str = ""
-    keep: bool = False
-    # Of `clock`: what it was set to.
-    wall: float = 0.0
-    # Of a restart: whether the wall clock was behind the space's.
-    clock_lost: bool = False
-    # Of `gateway_gone`: the connections that it held.
-    sessions: list[str] = []
-    # Of a reload: the configuration that was taken over; not in records of version 0.1.
-    config: dict[str, Any] | None = None
-    # Of `state` and `repair`: the whole state at that moment, with its configuration.
-    state: msgspec.Raw = msgspec.Raw()
-    # Of `repair`: acts that reduce rights, from records that could not stay in the journal.
-    acts: list[msgspec.Raw] = []
-    # Of `sign_in`: whom a provider of identities knows; of `temporary_token`: one that ends by itself.
-    sign_in: SignIn | None = None
-    temporary_token: TemporaryToken | None = None
-    # Of `sign_out`: which sign-ins end, if they began before, and until when that is remembered.
-    keys: list[str] = []
-    issued_before: float = 0.0
-    forget_at: float = 0.0
-    # Of `repair`: the number of the snapshot that was made with it; older ones are stale.
-    generation: int = 0
-
-
-_decoder = msgspec.json.Decoder(StoredInput)
 
 
 def encode_record(input: str, now: float, mint: FreshMint, **facts: Json) -> bytes:
@@ -139,14 +93,6 @@ def recorded_time(line: bytes) -> float:
     """
     found = _TIME.match(line)
     return 0.0 if found is None or line.startswith(b',"in":"lost"', found.end()) else float(found[1])
-
-
-def read_input(line: bytes) -> StoredInput:
-    """A record as it was written; raises UsageError for a line that no gateway wrote."""
-    try:
-        return _decoder.decode(line)
-    except msgspec.MsgspecError as fault:
-        raise UsageError(f"no record of a gateway: {fault}") from None
 
 
 def replay(space: Space, line: bytes, config: SpaceConfig) -> list[Effect]:

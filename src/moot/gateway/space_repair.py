@@ -19,7 +19,8 @@ from typing import TypeVar
 from moot.errors import Refused, UsageError
 from moot.gateway.mint import FreshMint
 from moot.gateway.rights_reduction import describe_reduction, reduce_rights
-from moot.gateway.space_records import StoredInput, encode_record, load_state, read_input, replay
+from moot.gateway.space_records import encode_record, load_state, replay
+from moot.gateway.stored_input import StoredInput, read_input
 from moot.protocol import strict_json
 from moot.protocol.operation import Json
 from moot.space.config_json import save_config

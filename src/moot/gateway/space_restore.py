@@ -15,7 +15,8 @@ from typing import Final, NamedTuple, TypeVar
 from moot.errors import Refused, UsageError
 from moot.gateway.journaled_space import HostOptions
 from moot.gateway.rights_reduction import reduce_rights
-from moot.gateway.space_records import SavedState, load_state, read_input, recorded_time, replay
+from moot.gateway.space_records import SavedState, load_state, recorded_time, replay
+from moot.gateway.stored_input import read_input
 from moot.space.config import SpaceConfig
 from moot.space.space import Space
 from moot.store.database import Database

@@ -27,6 +27,7 @@ from moot.space.effects import Effect, Mint
 from moot.space.grant_table import GrantRecord
 from moot.space.roster import Session
 from moot.space.state import State
+from moot.space.welcome import welcome_again
 
 GrantEnd = Literal["expired", "used_up", "clock_lost"]
 
@@ -128,5 +129,5 @@ def end_grants(
             )
         )
         if state.refresh(recipient):
-            effects += state.welcome_again([recipient], now, mint)
+            effects += welcome_again(state, [recipient], now, mint)
     return effects

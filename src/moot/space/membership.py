@@ -12,6 +12,7 @@ from moot.space.effects import Deliver, Disconnect, Effect, Mint, Reply
 from moot.space.listing import describe_member
 from moot.space.roster import Options, Session, SpaceMember, logical_name
 from moot.space.state import State
+from moot.space.welcome import welcome
 
 
 def join(
@@ -53,7 +54,7 @@ def join(
     # From now on its connection tells whether it is here.
     member.polling_until = 0.0
     streams.owner_returned(state, member.name)
-    effects += state.welcome(member, [session_id], now, mint)
+    effects += welcome(state, member, [session_id], now, mint)
     if not was_present:
         news = payloads.presence("join", describe_member(state, member))
         audience = tuple(id for id in state.everyone() if options.echo or id != session_id)
@@ -111,7 +112,7 @@ def note_poll(state: State, name: Name, now: float) -> None:
     if member is None or member.kicked or member.present or not seconds:
         return
     member.polling_until = now + seconds
-    state.schedule(member.polling_until, "poll", name)
+    state.deadlines.schedule(member.polling_until, "poll", name)
 
 
 def stop_polling(state: State, name: Name, now: float, mint: Mint) -> list[Effect]:

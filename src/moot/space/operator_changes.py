@@ -16,6 +16,7 @@ from moot.space.effects import Credential, Disconnect, Effect, Mint, Result, Tok
 from moot.space.roster import Session, SpaceMember
 from moot.space.send_rate import SendRateLimiter
 from moot.space.state import State
+from moot.space.welcome import welcome, welcome_again
 
 
 def reload(state: State, config: SpaceConfig, now: float, mint: Mint) -> list[Effect]:
@@ -47,10 +48,10 @@ def reload(state: State, config: SpaceConfig, now: float, mint: Mint) -> list[Ef
         effects += _configure(state, Name(name), participant, limits_before, now, mint)
     limited = _limit_sessions(state)
     changed = state.revoke_unsupported()
-    effects += state.welcome_again(changed, now, mint)
+    effects += welcome_again(state, changed, now, mint)
     for session in limited:
         if session.member not in changed and not session.options.injected:
-            effects += state.welcome(session.member, [session.id], now, mint)
+            effects += welcome(state, session.member, [session.id], now, mint)
     return effects
 
 
@@ -139,7 +140,7 @@ def change_capabilities(
     there = [held.view("mew") or held.original for held in member.static_capabilities]
     not_held = [c.original for c, meaning in zip(remove, meant, strict=True) if meaning not in there]
     member.static_capabilities = tuple(dict.fromkeys([*kept, *add]))
-    effects = state.welcome_again(state.revoke_unsupported(), now, mint)
+    effects = welcome_again(state, state.revoke_unsupported(), now, mint)
     fields: dict[str, Json] = {
         "participantId": member.id,
         "oldCapabilities": [capability.original for capability in old],

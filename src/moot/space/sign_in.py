@@ -17,6 +17,7 @@ from moot.space.effects import Credential, Disconnect, Effect, Mint
 from moot.space.roster import SpaceMember, load_capabilities, logical_name
 from moot.space.state import State
 from moot.space.temporary_tokens import SignIn, TemporaryToken
+from moot.space.welcome import welcome, welcome_again
 
 ENDED = "the token of this connection has expired: sign in again"
 SIGNED_OUT = "signed out"
@@ -66,7 +67,7 @@ def sign_in(state: State, sign_in: SignIn, now: float, mint: Mint) -> list[Effec
         rights = load_capabilities(sign_in.capabilities)
         if rights != member.static_capabilities:
             member.static_capabilities = rights
-            effects += state.welcome_again(state.revoke_unsupported(), now, mint)
+            effects += welcome_again(state, state.revoke_unsupported(), now, mint)
     add_token(state, token)
     return effects
 
@@ -75,7 +76,7 @@ def add_token(state: State, token: TemporaryToken) -> None:
     """Let a token admit its member until it ends. Raises Refused."""
     member = state.roster.find(token.member)
     state.temporary_tokens.add(token, _tokens_in_use(member))
-    state.schedule(token.expires_at, "token", token.hash)
+    state.deadlines.schedule(token.expires_at, "token", token.hash)
 
 
 def _tokens_in_use(member: SpaceMember) -> set[str | None]:
@@ -116,7 +117,7 @@ def renew(state: State, session_id: SessionId, token_hash: str, now: float, mint
     session.options = msgspec.structs.replace(session.options, token=token_hash)
     is_other = session.limit_to(None if token.limited_to is None else load_capabilities(token.limited_to))
     state.verdicts_changed()
-    return state.welcome(session.member, [session.id], now, mint) if is_other else []
+    return welcome(state, session.member, [session.id], now, mint) if is_other else []
 
 
 def restart(state: State, *, clock_lost: bool) -> None:

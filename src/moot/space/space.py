@@ -31,6 +31,7 @@ from moot.space.effects import Deliver, Disconnect, Effect, Mint, Reply, Token
 from moot.space.ladder import check_may_send, process_envelope
 from moot.space.roster import Options, SpaceMember
 from moot.space.state import State
+from moot.space.state_json import load_state, save_state
 from moot.space.temporary_tokens import SignIn, TemporaryToken
 
 
@@ -39,11 +40,11 @@ class Space:
 
     def __init__(self, config: SpaceConfig, *, saved: Mapping[str, Any] | None = None) -> None:
         """A new space, or with `saved` the one that `save` described, under the same configuration."""
-        self.state = _new_state(config) if saved is None else State.load(config, dict(saved))
+        self.state = _new_state(config) if saved is None else load_state(config, dict(saved))
 
     def save(self) -> dict[str, Json]:
         """The whole state as JSON values; `Space(config, saved=…)` gives the same space back."""
-        return self.state.save()
+        return save_state(self.state)
 
     def find_token_owner(self, token_hash: str) -> Name | None:
         """The member with this token, if there is one."""
@@ -146,13 +147,13 @@ class Space:
 
     def next_deadline(self) -> float | None:
         """When `expire` should next be called, if nothing else happens."""
-        return self.state.next_deadline()
+        return self.state.deadlines.next_deadline()
 
     def expire(self, now: float, mint: Mint) -> list[Effect]:
         """Apply deadlines: requests, proposals and grants expire, pauses end, sessions and streams close."""
         state = self.state
         effects: list[Effect] = []
-        for what, key in state.pop_due(now):
+        for what, key in state.deadlines.pop_due(now):
             if what == "request":
                 state.expire_pending_answers(key)
                 effects += state.lose_track(state.ledger.executed_by(key), "timed_out", now, mint)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Literal
-
-import msgspec
+from typing import Final
 
 from moot.protocol.envelope import Envelope, rfc3339
 from moot.protocol.kinds import KINDS, UNSUPPORTED_BY_LEGACY
@@ -14,20 +11,16 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, Rights, read_capability
 from moot.protocol.payloads import GatewayNotice
 from moot.space.config import Name, SessionId, SpaceConfig
-from moot.space.effects import Deliver, Effect, Mint, Reply
+from moot.space.deadlines import Deadline, Deadlines
+from moot.space.effects import Deliver, Effect, Mint
 from moot.space.grant_table import GrantRecord, GrantTable
 from moot.space.id_window import IdWindow, SeenEnvelope
-from moot.space.listing import describe_welcome
 from moot.space.offer_owners import OfferOwners
 from moot.space.proposal_ledger import ProposalLedger, ProposalRecord, Settled, UnknownReason
 from moot.space.roster import Options, Session, SpaceMember, SpaceRoster, load_capabilities
 from moot.space.send_rate import UNLIMITED, SendRate, SendRateLimiter
 from moot.space.stream_table import StreamRecord, StreamTable
 from moot.space.temporary_tokens import TemporaryTokens
-
-Deadline = Literal[
-    "request", "execution", "proposal", "pause", "shutdown", "stream", "grant", "token", "poll"
-]
 
 # What counts against max_open_requests. Not what stops or frees a member: that is never refused for a limit.
 COUNTED: Final = frozenset({"mcp/request", *UNSUPPORTED_BY_LEGACY})
@@ -58,9 +51,7 @@ class State:
         self.sessions_joined = 0
         # Set while the journal is played again: what was accepted once is not held against later rules.
         self.replaying = False
-        self._deadlines: list[tuple[float, int, Deadline, str]] = []
-        self.scheduled = 0
-        self._max_deadlines = 256
+        self.deadlines = Deadlines(self._is_live)
         self._everyone: tuple[SessionId, ...] | None = None
         # Everyone, while everyone receives whatever others send; None while that depends on the envelope.
         self.uniform_audience: tuple[SessionId, ...] | None = None
@@ -265,23 +256,6 @@ class State:
             audience = tuple(id for id in audience if self.roster.sessions[id].dialect == "mew")
         return Deliver(audience, self.notice(kind, payload, now, mint, to=to, correlation_id=correlation_id))
 
-    def welcome(
-        self, member: SpaceMember, sessions: Iterable[SessionId], now: float, mint: Mint
-    ) -> list[Effect]:
-        """MEW 3.8.1, to some of a member's sessions: on joining, and whenever its rights change."""
-        effects: list[Effect] = []
-        for session in sessions:
-            payload = describe_welcome(self, self.roster.sessions[session])
-            effects.append(Reply(session, self.notice("system/welcome", payload, now, mint, to=[member.id])))
-        return effects
-
-    def welcome_again(self, members: Iterable[SpaceMember], now: float, mint: Mint) -> list[Effect]:
-        """D-88: an updated welcome goes to all sockets of each member."""
-        effects: list[Effect] = []
-        for member in members:
-            effects += self.welcome(member, self.sessions_of([member]), now, mint)
-        return effects
-
     def describe_stream(self, stream: StreamRecord) -> dict[str, Json]:
         """MEW 3.8.1 and 3.10.8: all fields of the request, and what the gateway knows, which wins."""
         entry: dict[str, Json] = stream.request | {
@@ -308,7 +282,7 @@ class State:
             self.window.pin(id, record)
             if record.kind in COUNTED:
                 self.roster.members[record.author].open_requests += 1
-            self.schedule(record.expires, "request", id)
+            self.deadlines.schedule(record.expires, "request", id)
 
     def record_answer(self, id: str, record: SeenEnvelope, name: Name | None) -> None:
         """Note that `name` has answered; None: nobody has to any more."""
@@ -381,7 +355,7 @@ class State:
         self.unpin(self.ledger.fulfil(proposal, request, record.author, asked, now))
         if not asked:
             # Nobody owes an answer, so that no other deadline ends the wait for one.
-            self.schedule(now + self.limits.request_seconds, "execution", request)
+            self.deadlines.schedule(now + self.limits.request_seconds, "execution", request)
 
     def unpin(self, ids: Iterable[str]) -> None:
         for id in ids:
@@ -414,22 +388,9 @@ class State:
         lost = [each for each in self.ledger.unresolved() if name in each.waiting]
         return self.lose_track(lost, reason, now, mint)
 
-    def _owed_to(self, id: str) -> tuple[Name, ...]:
-        record = self.window.pinned.get(id)
-        return () if record is None else record.owed
+    # Deadlines
 
-    # Time
-
-    def schedule(self, when: float, what: Deadline, key: str) -> None:
-        self.scheduled += 1
-        heapq.heappush(self._deadlines, (when, self.scheduled, what, key))
-        # Most things end before their deadline; stale deadlines must not pile up until then.
-        if len(self._deadlines) > self._max_deadlines:
-            self._deadlines = [entry for entry in self._deadlines if self._is_live(*entry)]
-            heapq.heapify(self._deadlines)
-            self._max_deadlines = 2 * len(self._deadlines) + 256
-
-    def _is_live(self, when: float, _: int, what: Deadline, key: str) -> bool:
+    def _is_live(self, when: float, what: Deadline, key: str) -> bool:
         """Whether a deadline still refers to something, at the time that it has now."""
         if what == "request":
             record = self.window.pinned.get(key)
@@ -456,70 +417,6 @@ class State:
             return member is not None and member.polling_until == when
         stream = self.streams.open.get(key)
         return stream is not None and stream.closes_at == when
-
-    def next_deadline(self) -> float | None:
-        return self._deadlines[0][0] if self._deadlines else None
-
-    def pop_due(self, now: float) -> list[tuple[Deadline, str]]:
-        """Remove and return the deadlines that have come, earliest first. One may undo the next."""
-        due = []
-        while self._deadlines and self._deadlines[0][0] <= now:
-            entry = heapq.heappop(self._deadlines)
-            if self._is_live(*entry):
-                due.append((entry[2], entry[3]))
-        return due
-
-    # To JSON and back
-
-    def save(self) -> dict[str, Json]:
-        return {
-            "members": [member.save() for member in self.roster],
-            "sessions": [session.save() for session in self.roster.sessions.values()],
-            "grants": self.grants.save(),
-            "streams": self.streams.save(),
-            "ledger": self.ledger.save(),
-            "window": self.window.save(),
-            "temporary_tokens": self.temporary_tokens.save(),
-            "offer_owners": self.offer_owners.save(),
-            "journal_able": self.journal_writable,
-            "sessions_joined": self.sessions_joined,
-            "deadlines": [
-                [when, what, key]
-                for when, number, what, key in sorted(self._deadlines)
-                if self._is_live(when, number, what, key)
-            ],
-        }
-
-    @classmethod
-    def load(cls, config: SpaceConfig, saved: dict[str, Any]) -> State:
-        state = cls(config)
-        for row in saved["members"]:
-            state.roster.add(SpaceMember.load(row))
-        state.roster.aliases = {member.id: member for member in state.roster if member.id != member.name}
-        for row in saved["sessions"]:
-            member = state.roster.members[row["member"]]
-            # Without a number: saved by 0.1.
-            number = row.get("number", 0)
-            options = msgspec.convert(row["options"], Options)
-            session = Session(row["id"], member, row["dialect"], options, number)
-            session.closing_at = row["closing_at"]
-            member.sessions[session.id] = session
-            state.roster.sessions[session.id] = session
-        state.grants = GrantTable.load(saved["grants"])
-        state.streams = StreamTable.load(saved["streams"])
-        state.ledger = ProposalLedger.load(saved["ledger"], config.limits.max_settled_proposals)
-        state.window = IdWindow.load(saved["window"], config.limits.max_recent_ids)
-        for request in state.ledger.resume_executions(state._owed_to):
-            state.window.pin(request, state.window.pinned[request])
-        state.temporary_tokens = TemporaryTokens.load(saved.get("temporary_tokens", {}))
-        state.offer_owners = OfferOwners.load(saved.get("offer_owners", ()))
-        state.journal_writable = saved["journal_able"]
-        state.sessions_joined = saved.get("sessions_joined", 0)
-        for when, what, key in saved["deadlines"]:
-            state.schedule(when, what, key)
-        for member in state.roster:
-            state.refresh(member)
-        return state
 
 
 def receives_own(options: Options, envelope: Envelope) -> bool:

@@ -16,10 +16,11 @@ from urllib.parse import parse_qs, urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from moot.gateway.access import AccessDenied, bearer
+from moot.gateway.access import AccessDenied
 from moot.gateway.http_replies import body_of, denied, json_response
 from moot.gateway.oidc.provider_keys import ProviderKeys, check_same_security
 from moot.gateway.oidc.sign_in_service import SignInService
+from moot.gateway.request_identity import token_of
 from moot.protocol.operation import Json
 
 log = logging.getLogger(__name__)
@@ -86,9 +87,7 @@ class OidcRoutes:
         return json_response(200, {"providers": found})
 
     async def sign_out(self, request: Request) -> Response:
-        token = bearer(request.headers.get("authorization"))
-        if not token:
-            return denied(AccessDenied(401, "a token is needed: send Authorization: Bearer …"))
+        token = token_of(request)
         if self._service is None or not self._service.takes(token):
             return denied(self._refuse_token(AccessDenied(400, "only who signed in can sign out"), request))
         fault = await self._service.sign_out(token)

@@ -34,7 +34,7 @@ def prepare_pause(state: State, session: Session, envelope: Envelope) -> Act:
             state.verdicts_changed()
             state.window.pin(envelope.id, record)
             if until is not None:
-                state.schedule(until, "pause", member.name)
+                state.deadlines.schedule(until, "pause", member.name)
         state.record_pending_answer(envelope.id, record, tuple(member.name for member in paused), now)
         return []
 
@@ -112,7 +112,7 @@ def prepare_shutdown(state: State, session: Session, envelope: Envelope) -> Act:
             for other in member.sessions.values():
                 if other.closing_at is None:
                     other.closing_at = closing_at
-                    state.schedule(closing_at, "shutdown", other.id)
+                    state.deadlines.schedule(closing_at, "shutdown", other.id)
         state.record_pending_answer(envelope.id, record, tuple(member.name for member in ending), now)
         return []
 

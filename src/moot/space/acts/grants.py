@@ -16,6 +16,7 @@ from moot.space.id_window import SeenEnvelope
 from moot.space.listing import bytes_of
 from moot.space.roster import Session, SpaceMember, is_gateway
 from moot.space.state import State
+from moot.space.welcome import welcome_again
 
 
 def prepare_grant(state: State, session: Session, envelope: Envelope) -> Act:
@@ -63,11 +64,11 @@ def prepare_grant(state: State, session: Session, envelope: Envelope) -> Act:
             )
         )
         if seconds is not None:
-            state.schedule(now + seconds, "grant", envelope.id)
+            state.deadlines.schedule(now + seconds, "grant", envelope.id)
         state.window.pin(envelope.id, record)
         state.record_pending_answer(envelope.id, record, (recipient.name,), now)
         state.refresh(recipient)
-        return state.welcome_again([recipient], now, mint)
+        return welcome_again(state, [recipient], now, mint)
 
     return Act(execute, check_limits)
 
@@ -106,7 +107,7 @@ def prepare_revoke(state: State, session: Session, envelope: Envelope) -> Act:
         for grant, capabilities in kept:
             state.grants.keep(grant.id, capabilities)
             state.forget_grant(grant)
-        effects = state.welcome_again(state.revoke_unsupported(), now, mint)
+        effects = welcome_again(state, state.revoke_unsupported(), now, mint)
         left = [right for right in recipient.rights.capabilities if any(overlaps(right, p) for p in patterns)]
         if left:
             # D-18: a silent leftover would be taken for safety.

@@ -21,6 +21,7 @@ from moot.space.id_window import SeenEnvelope
 from moot.space.listing import bytes_of, describe_member
 from moot.space.roster import Session, SpaceMember, is_gateway, logical_name
 from moot.space.state import State
+from moot.space.welcome import welcome_again
 
 # One plain address (RFC 5321's common part): a list of them would send the token to several people.
 _ADDRESS = re.compile(
@@ -172,5 +173,5 @@ def remove_member(state: State, member: SpaceMember, reason: str, now: float, mi
     for grant in state.grants.to(member.name):
         state.grants.remove(grant.id)
         state.forget_grant(grant)
-    effects += state.welcome_again(state.revoke_unsupported(), now, mint)
+    effects += welcome_again(state, state.revoke_unsupported(), now, mint)
     return effects

@@ -184,7 +184,7 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
             )
         )
         state.window.pin(envelope.id, record)
-        state.schedule(expires, "proposal", envelope.id)
+        state.deadlines.schedule(expires, "proposal", envelope.id)
         return []
 
     return Act(execute, check_limits)

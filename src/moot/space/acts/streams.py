@@ -255,7 +255,7 @@ def owner_returned(state: State, owner: Name) -> None:
 
 def _orphan(state: State, stream: StreamRecord, now: float) -> None:
     stream.closes_at = now + state.limits.stream_owner_grace_seconds
-    state.schedule(stream.closes_at, "stream", stream.id)
+    state.deadlines.schedule(stream.closes_at, "stream", stream.id)
 
 
 def _forget(state: State, stream: StreamRecord) -> None:

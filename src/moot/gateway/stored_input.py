@@ -1,0 +1,67 @@
+"""An input of a space as its journal holds it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from moot.errors import UsageError
+from moot.protocol.envelope import DialectName
+from moot.protocol.operation import Json
+from moot.space.roster import Options
+from moot.space.temporary_tokens import SignIn, TemporaryToken
+
+ACCEPTED: Final = "accepted"
+
+
+class StoredInput(msgspec.Struct):
+    """A record as replay needs it; the envelope keeps its very bytes, so that no digit of it is lost."""
+
+    t: float
+    input: str = msgspec.field(name="in")
+    out: str = ACCEPTED
+    session: str = ""
+    who: str = ""
+    dialect: DialectName = "mew"
+    mint: list[str] = []
+    tokens: list[str] = []
+    raw: msgspec.Raw = msgspec.Raw()
+    options: Options = Options()
+    able: bool = True
+    add: list[Json] = []
+    remove: list[Json] = []
+    by: str = ""
+    keep: bool = False
+    # Of `clock`: what it was set to.
+    wall: float = 0.0
+    # Of a restart: whether the wall clock was behind the space's.
+    clock_lost: bool = False
+    # Of `gateway_gone`: the connections that it held.
+    sessions: list[str] = []
+    # Of a reload: the configuration that was taken over; not in records of version 0.1.
+    config: dict[str, Any] | None = None
+    # Of `state` and `repair`: the whole state at that moment, with its configuration.
+    state: msgspec.Raw = msgspec.Raw()
+    # Of `repair`: acts that reduce rights, from records that could not stay in the journal.
+    acts: list[msgspec.Raw] = []
+    # Of `sign_in`: whom a provider of identities knows; of `temporary_token`: one that ends by itself.
+    sign_in: SignIn | None = None
+    temporary_token: TemporaryToken | None = None
+    # Of `sign_out`: which sign-ins end, if they began before, and until when that is remembered.
+    keys: list[str] = []
+    issued_before: float = 0.0
+    forget_at: float = 0.0
+    # Of `repair`: the number of the snapshot that was made with it; older ones are stale.
+    generation: int = 0
+
+
+_decoder = msgspec.json.Decoder(StoredInput)
+
+
+def read_input(line: bytes) -> StoredInput:
+    """A record as it was written; raises UsageError for a line that no gateway wrote."""
+    try:
+        return _decoder.decode(line)
+    except msgspec.MsgspecError as fault:
+        raise UsageError(f"no record of a gateway: {fault}") from None
