@@ -33,6 +33,7 @@ class BridgedSpace:
     room: LocalGateway
     stack: AsyncExitStack
     members: dict[str, JoinedSpace] = field(default_factory=dict)
+    hosts: list[ServerMember] = field(default_factory=list)
 
     async def join(self, name: str, **options: Any) -> JoinedSpace:
         space = await self.stack.enter_async_context(connect(self.room.url, "lab", f"t-{name}", **options))
@@ -42,7 +43,9 @@ class BridgedSpace:
     async def bridge(self, server: Server, name: str = "host", **settings: Any) -> ServerMember:
         options: dict[str, Any] = {"upstream": UpstreamOptions(limits=QUICK)} | settings
         made = BridgeSettings(server=server, gateway=self.room.url, space="lab", token=f"t-{name}", **options)
-        return await self.stack.enter_async_context(bridged(made))
+        host = await self.stack.enter_async_context(bridged(made))
+        self.hosts.append(host)
+        return host
 
 
 @asynccontextmanager

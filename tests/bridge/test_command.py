@@ -184,6 +184,7 @@ async def test_a_token_that_is_not_taken_is_told_without_a_traceback(tmp_path: P
         (("--bearer-file", "x", "--", "cmd"), "--bearer-file goes with --url"),
         (("--header", "X=env:HOME", "--", "cmd"), "--header goes with --url"),
         (("--client-id", "x", "--", "cmd"), "--client-id goes with --url"),
+        (("--credentials", "requester", "--", "cmd"), "--credentials goes with --url"),
         (("--url", "http://x/mcp", "--header", "X=secret"), "write NAME=file:PATH or NAME=env:VARIABLE"),
         (("--url", "http://x/mcp", "--header", "X=env:NO_SUCH_VARIABLE_HERE"), "there is no variable"),
         (

@@ -156,6 +156,8 @@ def test_a_server_says_how_to_sign_in(tmp_path: Path) -> None:
     ("server", "says"),
     [
         ("{command: x, oauth: {}}", "oauth: has a meaning only with url"),
+        ("{command: x, credentials: requester}", "credentials: has a meaning only with url"),
+        ('{url: "https://x", credentials: everybody}', "credentials"),
         ('{url: "https://x", oauth: {grant: client_credentials}}', "needs client_id and client_secret"),
         ('{url: "https://x", oauth: {client_id: c, client_secret: hush}}', "name a variable"),
         ('{url: "https://x", oauth: {redirect_port: 70000}}', "has to be a port"),

@@ -3,91 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp.server.auth.provider import AccessToken
 
-from moot.bridge.server_member import ServerMember
 from moot.config.configuration import McpServerConfig, MemberConfig
 from moot.config.secret import Secret
 from moot.errors import McpError
 from moot.mcp.upstream import HttpServer
 from moot.oauth.oauth_settings import OAuthSettings
-from moot.oauth.one_time_key import seal
-from moot.participant import JoinedSpace
 from moot.resilience.task_set import end_tasks
 from moot.up.bridged_server import BridgedServer
 from moot.up.template_vars import TemplateVars
-from tests.bridge.bridged_space import BridgedSpace, bridged_space, call
-from tests.oauth.oauth_provider import OAuthProvider, oauth_provider, text_of
-from tests.oauth.protected_server import ProtectedServer, protected_server
+from tests.bridge.bridged_space import call
+from tests.oauth.oauth_provider import text_of
+from tests.oauth.protected_space import BACK, finish, protected_space, sign_in
 from tests.waiting import HANG_SECONDS, until
-
-BACK = "http://127.0.0.1:7/callback"
-
-
-@dataclass
-class ProtectedSpace:
-    """A space, and a server behind OAuth that is bridged as `host`."""
-
-    space: BridgedSpace
-    provider: OAuthProvider
-    server: ProtectedServer
-    folder: Path
-
-    def settings(self, **more: Any) -> OAuthSettings:
-        return OAuthSettings(folder=self.folder / "sign-ins", **more)
-
-    async def bridge(self, **more: Any) -> ServerMember:
-        oauth = self.settings(**more)
-        return await self.space.bridge(HttpServer(url=self.server.url), oauth=oauth, must_start=True)
-
-
-def verifier(provider: OAuthProvider) -> Any:
-    def verify(token: str, _url: str) -> AccessToken | None:
-        found = provider.tokens.get(token)
-        if found is None or not found.is_valid:
-            return None
-        return AccessToken(
-            token=token, client_id="c", scopes=found.scopes, resource=found.resource, subject=found.subject
-        )
-
-    return verify
-
-
-@asynccontextmanager
-async def protected_space(folder: Path, **provider_settings: Any) -> AsyncIterator[ProtectedSpace]:
-    async with AsyncExitStack() as stack:
-        provider = await stack.enter_async_context(oauth_provider(**provider_settings))
-        server = await stack.enter_async_context(protected_server(provider.issuer, verifier(provider)))
-        space = await stack.enter_async_context(bridged_space(folder))
-        yield ProtectedSpace(space, provider, server, folder)
-
-
-async def sign_in(
-    place: ProtectedSpace,
-    member: JoinedSpace,
-    who: str,
-    method: str = "moot/sign-in-server",
-    **changed: str,
-) -> dict[str, Any]:
-    """What `moot sign-in` does, with a person `who` at the provider."""
-    begun = await member.request("host", method, {"redirect_uri": BACK})
-    answer = place.provider.sign_in(begun["link"], who, **changed)
-    return await finish(member, begun, answer, method)
-
-
-async def finish(
-    member: JoinedSpace, begun: dict[str, Any], answer: dict[str, str], method: str = "moot/sign-in-server"
-) -> dict[str, Any]:
-    sealed = seal(begun["key"], json.dumps(answer).encode(), f"{begun['id']} {member.name}")
-    return await member.request("host", method, {"id": begun["id"], "sealed": sealed})
 
 
 async def test_a_bridge_waits_for_a_sign_in_and_then_serves(tmp_path: Path) -> None:
@@ -175,7 +108,7 @@ async def test_a_refused_token_is_renewed_once_for_all_calls(tmp_path: Path) -> 
         alice = await place.space.join("alice")
         member = await place.bridge()
         await sign_in(place, alice, "service")
-        await until(lambda: member.upstream.state == "up")
+        await until(lambda: member._tools is not None)
         assert member.sign_in is not None
         member.sign_in.credential._obtained_at = None  # as if some minutes had passed
         place.provider.end_tokens()
@@ -209,7 +142,7 @@ async def test_a_sign_in_that_has_ended_is_waited_for_again(tmp_path: Path) -> N
         alice = await place.space.join("alice")
         member = await place.bridge()
         await sign_in(place, alice, "service")
-        await until(lambda: member.upstream.state == "up")
+        await until(lambda: member._tools is not None)
         assert member.sign_in is not None
         member.sign_in.credential._obtained_at = None
         place.provider.end_tokens()
@@ -227,7 +160,7 @@ async def test_a_provider_that_is_away_is_no_reason_to_sign_in_again(tmp_path: P
         alice = await place.space.join("alice")
         member = await place.bridge()
         await sign_in(place, alice, "service")
-        await until(lambda: member.upstream.state == "up")
+        await until(lambda: member._tools is not None)
         assert member.sign_in is not None
         credential = member.sign_in.credential
         credential._obtained_at = None
@@ -374,3 +307,17 @@ async def test_moot_up_shows_what_a_server_waits_for(tmp_path: Path) -> None:
             assert list((tmp_path / "sign-ins").glob("credential-*.json"))
         finally:
             await end_tasks([running])
+
+
+async def test_tools_that_could_not_be_listed_are_listed_for_who_tries_again(tmp_path: Path) -> None:
+    """The provider was away when the bridge asked; a call does not find out by itself that it is back."""
+    async with protected_space(tmp_path) as place:
+        alice = await place.space.join("alice")
+        member = await place.bridge()
+        await sign_in(place, alice, "service")
+        await until(lambda: member._tools is not None)
+        member._tools = None
+        with pytest.raises(McpError, match="does not list its tools"):
+            await call(alice, "whoami")
+        await until(lambda: member._tools is not None)
+        assert text_of(await call(alice, "whoami")) == "service"

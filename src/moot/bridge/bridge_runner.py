@@ -10,6 +10,7 @@ from dataclasses import replace
 from moot.bridge.bridge_settings import BridgeSettings
 from moot.bridge.server_member import ServerControls, ServerMember
 from moot.bridge.server_sign_in import ServerSignIn
+from moot.errors import UsageError
 from moot.mcp.tool_pins import Pins
 from moot.mcp.upstream import HttpServer, StartFailed, Upstream, open_upstream
 from moot.participant import connect
@@ -32,8 +33,16 @@ async def bridged(
     pins = Pins(settings.server.label, settings.pins_file, withhold=settings.pin)
     server, sign_in = settings.server, None
     if isinstance(server, HttpServer) and settings.oauth is not None:
-        sign_in = ServerSignIn(server, settings.oauth, space=settings.space)
+        sign_in = ServerSignIn(
+            server,
+            settings.oauth,
+            space=settings.space,
+            options=settings.upstream,
+            credentials=settings.credentials,
+        )
         server = replace(server, auth=sign_in.credential)
+    elif settings.credentials != "server":
+        raise UsageError("only a server with a URL is called with accounts of members")
     member = ServerMember(server, pins, accept_changes=settings.accept_changes, sign_in=sign_in)
     async with open_upstream(server, settings.upstream, member.callbacks()) as upstream:
         if on_opened is not None:
@@ -62,3 +71,5 @@ async def bridged(
                 yield member
             finally:
                 await end_tasks([work])
+                if sign_in is not None and sign_in.personal is not None:
+                    await sign_in.personal.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from moot.bridge.call_identity import CredentialsOf
 from moot.mcp.upstream import DEFAULT_OPTIONS, Server, UpstreamOptions
 from moot.oauth.oauth_settings import OAuthSettings
 from moot.participant import ParticipantLimits
@@ -32,6 +33,8 @@ class BridgeSettings:
     must_start: bool = False
     # How to sign in at a server over HTTP that asks for it; None: never.
     oauth: OAuthSettings | None = None
+    # Whose account calls use: the bridge's own, or that of who wanted the call, or of who sent it.
+    credentials: CredentialsOf = "server"
     # How to talk to the server.
     upstream: UpstreamOptions = DEFAULT_OPTIONS
     # Twice as many requests may wait as run at once.

@@ -22,6 +22,7 @@ from moot.protocol.hidden_text import (
     show_hidden_in,
 )
 from moot.protocol.operation import Json
+from moot.protocol.rpc_codes import INVALID_PARAMS
 
 log = logging.getLogger(__name__)
 
@@ -88,3 +89,9 @@ def readable(value: Json) -> Json:
 def readable_error(fault: McpError) -> McpError:
     """An error of a server as people may read it."""
     return McpError(fault.code, show_hidden(fault.message), show_hidden_in(fault.data))
+
+
+def withheld_error(name: object) -> McpError:
+    """The error of a call to a tool that has changed."""
+    text = f"the tool {name} has changed since it was first seen, so it is withheld"
+    return McpError(INVALID_PARAMS, f"{text} until the operator of this bridge accepts the change")

@@ -14,7 +14,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from moot.bridge.offer_screen import OfferScreen, readable, readable_error
+from moot.bridge.call_identity import with_identity
+from moot.bridge.offer_screen import OfferScreen, readable, readable_error, withheld_error
+from moot.bridge.personal_calls import PersonalCalls
 from moot.bridge.server_messages import ServerMessages
 from moot.bridge.server_sign_in import ServerSignIn
 from moot.bridge.sign_in_requests import SIGN_IN_METHODS
@@ -184,13 +186,22 @@ class ServerMember:
             raise McpError(METHOD_NOT_FOUND, f"{method} is not for a tool server in a space")
         return await self._forward(request)
 
+    @property
+    def _personal(self) -> PersonalCalls | None:
+        return None if self.sign_in is None else self.sign_in.personal
+
     async def _forward(self, request: IncomingRequest) -> JsonObject:
+        if self._personal is not None:
+            return await self._personal.run(request, self.space, self._send)
+        return with_identity(await self._send(self.upstream, request), None)
+
+    async def _send(self, upstream: Upstream, request: IncomingRequest) -> JsonObject:
         method, params, owner = request.method, self._params(request), request.sender
         if not wants_notifications(params):
-            return await self.upstream.request(method, params, owner=owner)
+            return await upstream.request(method, params, owner=owner)
         relay = self._messages.relay(request)
         try:
-            return await self.upstream.request(method, params, owner=owner, listener=relay.add)
+            return await upstream.request(method, params, owner=owner, listener=relay.add)
         finally:
             await relay.finish()
 
@@ -203,7 +214,10 @@ class ServerMember:
 
     async def handle_notification(self, request: IncomingRequest) -> None:
         """A notification to this member: MCP's own are about sessions, others are forwarded."""
-        if request.is_broadcast or request.method in _SESSION_NOTIFICATIONS or request.method in LIST_CHANGED:
+        # Where members have accounts of their own, it would be sent with that of the bridge.
+        if request.is_broadcast or self._personal is not None:
+            return
+        if request.method in _SESSION_NOTIFICATIONS or request.method in LIST_CHANGED:
             return
         try:
             await self.upstream.notify(request.method, request.params)
@@ -242,7 +256,7 @@ class ServerMember:
         uri = request.params.get("uri")
         if not isinstance(uri, str):
             raise McpError(INVALID_PARAMS, f"{request.method} needs params.uri, a string")
-        if not await self.upstream.can_watch():
+        if self._personal is not None or not await self.upstream.can_watch():
             raise McpError(METHOD_NOT_FOUND, "this server does not support subscriptions")
         if request.method == "resources/subscribe":
             await self.upstream.watch(uri, request.sender)
@@ -271,12 +285,13 @@ class ServerMember:
             await self._wait_until_checked()
             await self.upstream.wait_for_info()
         if self._tools is None:
+            self._check_needed.set()  # for whoever tries again
             raise McpError(UNREACHABLE, "the MCP server does not list its tools, so none can be called")
         if not is_visible_name(name) or name not in self._tools:
             shown = show_hidden(str(name))[:MAX_NAME_CHARS]
             raise McpError(INVALID_PARAMS, f"this server lists no tool {shown!r}: see tools/list")
         if self.pins.withholds(name):
-            raise _withheld(name)
+            raise withheld_error(name)
 
     async def _wait_until_checked(self) -> None:
         """Wait for the pin check of a server that just came up: as long as listing its tools takes."""
@@ -382,8 +397,3 @@ class ServerMember:
     async def _forget(self, member: str) -> None:
         self._log_levels.pop(member, None)
         await self.upstream.forget(member)
-
-
-def _withheld(name: object) -> McpError:
-    text = f"the tool {name} has changed since it was first seen, so it is withheld"
-    return McpError(INVALID_PARAMS, f"{text} until the operator of this bridge accepts the change")

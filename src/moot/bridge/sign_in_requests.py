@@ -65,7 +65,7 @@ class SignInRequests:
         credential = self._credential_of(person if method == OWN else None)
         try:
             if params.get("forget") is True:
-                credential.forget()
+                await credential.forget()
                 return {"forgotten": True}
             if "id" in params:
                 return await self._finish(method, params, person)
@@ -105,7 +105,7 @@ class SignInRequests:
         if begun.pending is not None:
             await begun.credential.finish(begun.pending, opened)
         elif _is_token(token := opened.get("token", "")):
-            begun.credential.bring(token)
+            await begun.credential.bring(token)
         else:
             raise SignInFailed("a token has visible ASCII characters and no spaces")
         log.info("signed in at an MCP server", extra={"participant": person, "method": method})

@@ -91,6 +91,9 @@ def add_command(commands: Any, name: str) -> None:
     add(
         "--redirect-port", type=int, default=0, metavar="PORT", help="where codes come back to (default: any)"
     )
+    whose = ("server", "requester", "approver")
+    whose_help = "whose account calls use: this bridge's, or that of who wanted or of who sent the call"
+    add("--credentials", choices=whose, default=whose[0], help=whose_help)
     add("--sign-ins", type=Path, metavar="DIR", help="where sign-ins are kept (default: .moot/sign-ins)")
     env_help = "a variable for the command; NAME alone passes on our own value"
     add("--env", action="append", default=[], metavar="NAME=VALUE", help=env_help)
@@ -194,6 +197,7 @@ def _settings(options: argparse.Namespace) -> BridgeSettings:
         accept_changes=options.accept_changes,
         must_start=True,
         oauth=_oauth(options),
+        credentials=options.credentials,
         upstream=UpstreamOptions(limits=limits, roots=tuple({"uri": uri} for uri in options.root)),
     )
 
@@ -214,6 +218,8 @@ def _server(options: argparse.Namespace) -> Server:
     for name in ("bearer_file", "header", "client_id", "client_metadata_url"):
         if getattr(options, name):
             raise UsageError(f"--{name.replace('_', '-')} goes with --url")
+    if options.credentials != "server":
+        raise UsageError("--credentials goes with --url")
     command = Command(
         argv=tuple(argv),
         env=environment_of(options.env),
@@ -233,7 +239,7 @@ def _oauth(options: argparse.Namespace) -> OAuthSettings | None:
     from moot.participant import token_from
 
     has_own = options.bearer_file or any(each.lower().startswith("authorization=") for each in options.header)
-    if options.url is None or has_own:
+    if options.url is None or (has_own and options.credentials == "server"):
         if options.client_id or options.client_metadata_url:
             raise UsageError("a server with a token of its own needs no client to sign in with")
         return None

@@ -63,6 +63,8 @@ class McpServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     transport: Transport = "auto"
     # With a URL: how to sign in, if the server asks for it.
     oauth: McpSignInConfig | None = None
+    # With a URL: whose account calls use.
+    credentials: Literal["server", "requester", "approver"] = "server"
     # D-87: a tool whose definition changes is held back until somebody consents.
     pin: bool = True
 

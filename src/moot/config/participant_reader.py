@@ -228,7 +228,9 @@ def read_mcp_server(value: Json, path: str, reading: ReadContext) -> McpServerCo
     if (server.command is None) == (server.url is None):
         raise UsageError(f"{path}: has to hold command or url, and not both")
     of = "url" if server.url is None else "command"
-    for key in ("headers", "transport", "oauth") if server.url is None else ("args", "env", "cwd"):
+    for key in (
+        ("headers", "transport", "oauth", "credentials") if server.url is None else ("args", "env", "cwd")
+    ):
         if key in section and not reading.lenient:
             raise UsageError(f"{at(path, key)}: has a meaning only with {of}")
     if server.oauth is not None and any(name.lower() == "authorization" for name in server.headers):

@@ -34,6 +34,8 @@ class OAuthLimits:
     renew_before_seconds: float = 30.0
     # Between two attempts to renew or to find the provider after one has failed.
     retry_seconds: float = 5.0
+    # Connections to one server that are open for people, each with an account of their own.
+    max_person_connections: int = 64
     # Scopes that are asked for, whatever a server demands.
     max_scopes: int = 64
 

@@ -43,11 +43,14 @@ class ServerCredential:
         *,
         server: str,
         owner: str | None = None,
-        http: ProviderHttp | None = None,
+        challenge: Challenge | None = None,
         wall_clock: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`server` names it in the store. Raises UsageError when the store cannot be read."""
+        """`server` names it in the store; `challenge` is what the server said to somebody else.
+
+        Raises UsageError when the store cannot be read.
+        """
         self.owner = owner
         # Called when what is waited for has changed.
         self.on_change: Callable[[], None] = _ignore
@@ -58,14 +61,12 @@ class ServerCredential:
         self._limits = settings.limits
         self._store = store
         self._server = server
-        self._http = http or ProviderHttp(
-            server_url, settings.limits, allow_private=settings.allow_private_addresses
-        )
+        self._http = ProviderHttp(server_url, settings.limits, allow_private=settings.allow_private_addresses)
         self._wall_clock = wall_clock
         self._clock = clock
         self._credential = store.credential(server, owner)
         self._target: ProtectedResource | None = None
-        self._challenge = Challenge()
+        self._challenge = challenge or Challenge()
         self._wanted_scopes: tuple[str, ...] = ()
         self._waits_for: str | None = None
         self._ready = asyncio.Event()
@@ -117,6 +118,11 @@ class ServerCredential:
             self.problem = f"some calls need a wider sign-in ({' '.join(read.scopes)})"
             self.on_change()
 
+    @property
+    def challenge(self) -> Challenge:
+        """What the server last said about where to sign in."""
+        return self._challenge
+
     # Signing in
 
     async def begin(self, redirect_uri: str) -> PendingSignIn:
@@ -129,16 +135,19 @@ class ServerCredential:
     async def finish(self, pending: PendingSignIn, answer: Mapping[str, str]) -> None:
         """Take the code that came back; raises SignInFailed."""
         form = pending.token_form(pending.code_of(answer))
-        self._keep(await self._request(form, pending.target, pending.client))
+        # What is renewed at this moment must not be kept after it.
+        async with self._renewing:
+            self._keep(await self._request(form, pending.target, pending.client))
 
-    def bring(self, token: str) -> None:
+    async def bring(self, token: str) -> None:
         """Use a token that its owner got elsewhere. It is sent as it is, and nobody can renew it."""
-        self._keep(StoredCredential(server=self._server, owner=self.owner, access_token=token))
+        async with self._renewing:
+            self._keep(StoredCredential(server=self._server, owner=self.owner, access_token=token))
 
-    def forget(self) -> None:
+    async def forget(self) -> None:
         """Forget the credential, here and on disk."""
-        self._store.forget_credential(self._server, self.owner)
-        self._credential = None
+        async with self._renewing:
+            self._forget()
 
     # Inside
 
@@ -179,8 +188,12 @@ class ServerCredential:
                 except GrantRefused as refusal:
                     log.info("sign-in has ended", extra={"server": self._server, "why": str(refusal)})
         if kept is not None:
-            self.forget()
+            self._forget()
         self._wait_for_sign_in(target)
+
+    def _forget(self) -> None:
+        self._store.forget_credential(self._server, self.owner)
+        self._credential = None
 
     def _wait_for_sign_in(self, target: ProtectedResource) -> None:
         if self._waits_for is None:

@@ -115,6 +115,7 @@ class BridgedServer:
                 pin=self._server_config.pin,
                 pins_file=self._pins,
                 oauth=self._oauth(),
+                credentials=self._server_config.credentials,
             )
             async with bridged(settings, on_opened=self._on_opened) as member:
                 self._member = member
@@ -155,7 +156,8 @@ class BridgedServer:
         from moot.oauth.oauth_settings import OAuthSettings
 
         config = self._server_config
-        if config.url is None or any(name.lower() == "authorization" for name in config.headers):
+        has_own = any(name.lower() == "authorization" for name in config.headers)
+        if config.url is None or (has_own and config.credentials == "server"):
             return None
         variables, _ = self._filled_in()
         said = config.oauth or McpSignInConfig()

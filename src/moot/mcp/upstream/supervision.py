@@ -112,6 +112,7 @@ class Supervisor:
                     if self.state == "stopped":
                         raise McpError(UNREACHABLE, "the MCP server was stopped")
                     await self._changed.wait()
+                    self.check_signed_in()
                 return session
         except TimeoutError:
             again = "it is being restarted, " if self.state == "down" else ""
