@@ -22,6 +22,7 @@ FILES: Final = {
     "gateway/notifications/channels.py": HEADER,
     "gateway/notifications/sender.py": "quiet hours are times of day",
     "gateway/notifications/push/channel.py": "push services judge until when a signature is valid",
+    "gateway/notifications/push/device_owners.py": "how long ago an account was here, also over a restart",
     "gateway/push_routes.py": STAMP,
     "gateway/own_connections.py": STAMP,
     "gateway/oidc/sign_in_service.py": "tokens say by the wall clock when they were issued and expire",

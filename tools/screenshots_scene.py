@@ -63,6 +63,24 @@ _PARTICIPANTS: Final[dict[str, list[Json]]] = {
 # Files that are read with approval, each five times: the approver then suggests a rule for exactly these.
 _READ_FILES: Final = ("src/orders.py", "src/prices.py", "src/report.py")
 _READS: Final = 5
+# What rules decide: nothing below secrets, and the reviewer's fast tests, which people look at afterwards.
+_RULES: Final = """\
+rules:
+  - name: no-secrets
+    decision: reject
+    words: Reject what touches a secrets folder
+    path: {path: "**/secrets/**"}
+  - name: fast-tests
+    decision: approve
+    words: Approve when reviewer proposes run_tests without the slow ones
+    proposer: reviewer
+    to: files
+    tool: run_tests
+    arguments: {folder: "tests/*"}
+    equals: {fast: true}
+    limits: {count: 40, per: 1d, review: 0.02}
+"""
+_TESTED_FOLDERS: Final = ("tests/unit", "tests/api", "tests/cli", "tests/store", "tests/web", "tests/docs")
 _IMPORTER: Final = """\
 import csv
 from pathlib import Path
@@ -135,7 +153,10 @@ async def run_scene(folder: Path) -> AsyncIterator[SceneAccess]:
                     connect(gateway.url, SPACE, token, controls=controls)
                 )
             _offer(members["files"])
-            approver = Approver(members["approver"], RuleStore.open(folder / "trust"), DecisionLedger())
+            store = RuleStore.open(folder / "trust")
+            store.rules_file.write_text(_RULES, "utf-8")
+            store.reload()
+            approver = Approver(members["approver"], store, DecisionLedger())
             approving = tasks.create_task(approver.run())
             finished = asyncio.Event()
             ready: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
@@ -176,6 +197,8 @@ async def _play(
 ) -> None:
     maria, sam, coder, reviewer = members["maria"], members["sam"], members["coder"], members["reviewer"]
     await _learn_rule(members["scout"], sam)
+    for folder in _TESTED_FOLDERS:
+        await reviewer.call("files", "run_tests", {"folder": folder, "fast": True})
     asked = await maria.chat(
         "The nightly import ran out of memory again. @coder, can you look at `src/importer.py`?"
     )

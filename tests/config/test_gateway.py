@@ -86,7 +86,8 @@ EVERYTHING = """
                       push: {enabled: false, contact: "mailto:a@x", allowed_hosts: ["*"], keep_seconds: 32,
                              allow_private_addresses: true, after_seconds: 33, outcome_unknown: true,
                              max_messages_per_minute: 34, max_separate_messages: 35, max_devices: 36,
-                             max_devices_per_participant: 37, max_subscribes_per_minute: 38}}
+                             max_devices_per_participant: 37, max_subscribes_per_minute: 38,
+                             max_seconds_since_sign_in: 3600}}
       cluster: {servers: [nats://n], name: c, gateway: g, replicas: 1, shards: 2, credentials_file: moot.yaml,
                 tls_ca_file: moot.yaml, connect_seconds: 32, heartbeat_seconds: 33, gone_seconds: 34,
                 frame_stale_seconds: 35, unavailable_seconds: 36, stale_seconds: 37, max_batch_inputs: 38,

@@ -325,6 +325,7 @@ def test_a_file_change_is_shown_as_a_difference(page_as: PageAs, member: MemberA
     expect(detail(page)).to_contain_text("compared with the file on files now")
     # What a tool says of its failure is not what stands in the file.
     propose(agent, "write_file", path="new.txt", content="new\n")
+    expect(waiting(page)).to_have_count(3)
     page.keyboard.press("j")
     expect(detail(page).locator(".diff-line")).to_have_text(["1+new"])
     detail(page).get_by_role("button", name="Compare with current file").click()

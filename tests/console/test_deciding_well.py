@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from moot.participant import JoinedSpace
+from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from tests.console.approvals_page import (
     SETTLED,
@@ -103,12 +105,30 @@ def test_the_change_is_shown_unasked_if_the_proposer_may_read_the_file_anyway(
     read: Json = {"kind": "mcp/request", "payload": {"method": "tools/call", "params": {"name": "read_file"}}}
     if may_read:
         human.run(lambda space: space.admin.grant("agent", [read]))
+    reads: list[str] = []
+    arriving = agent.run(lambda space: space.envelopes())
+
+    async def count_reads(_: JoinedSpace) -> None:
+        async for each in arriving:
+            if isinstance(each, Envelope) and each.kind == "mcp/request":
+                reads.append(str(each.payload.get("params", {}).get("name")))
+
+    agent.start(count_reads)
     propose(agent, "write_file", path="notes.txt", content="")
     page = page_as("human", "approvals")
     shown(page, "write_file")
     if may_read:
         expect(detail(page)).to_contain_text("Empties the file: removes all 2 lines.")
         expect(detail(page).locator(".diff-line.removed")).to_have_count(2)
+        # Everybody sees a read, so a moment later it is not read again; what the person presses is.
+        page.evaluate("location.hash = '#/lab/chat'")
+        expect(page.locator(".view-chat")).to_be_visible()
+        page.go_back()
+        expect(detail(page)).to_contain_text("compared with the file on files at")
+        detail(page).get_by_role("button", name="Read again").click()
+        expect(detail(page)).to_contain_text("compared with the file on files now")
+        agent.sees(lambda _: reads.count("read_file") >= 2)
+        assert reads.count("read_file") == 2
     else:
         expect(detail(page).get_by_role("button", name="Compare with current file")).to_be_visible()
         expect(detail(page)).not_to_contain_text("second line")

@@ -172,6 +172,16 @@ async def test_rules_are_stopped_resumed_suspended_and_lifted(tmp_path: Path) ->
         await until(pilot, lambda: "suspended: alice complained: odd" in pane_text(app.panes.rules))
         await says(pilot, f"/resume-rules {rule}", f"{rule} resumed")
         assert await lab.write("reports/day-22.md") == "by approver"
+        unreviewed = lab.approver.reviews.unreviewed(rule)
+        await says(
+            pilot, f"/review {rule}", f"all of this was right: /review {rule} --confirm {unreviewed[-1]}"
+        )
+        assert "reports/day-22.md" in pane_text(app.panes.timeline).partition(f"{unreviewed[-1]}  ")[2]
+        await says(pilot, "/review --confirm nothing", "! nothing does not wait for a review")
+        assert lab.approver.reviews.unreviewed(rule) == unreviewed
+        await says(pilot, f"/review --confirm {unreviewed[-1]}", f"reviewed {len(unreviewed)} decision")
+        assert lab.approver.reviews.unreviewed(rule) == ()
+        await says(pilot, "/review", "there is nothing to review")
         await says(pilot, "/stop-rules nothing", "! approver: not stopped: there is no rule nothing")
         await says(
             pilot, "/resume-rules nothing", "! approver: not resumed: there is no suspended rule nothing"

@@ -108,6 +108,9 @@ class PushConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_devices_per_participant: _Positive = 8
     # Devices of all together. Each looks for something to tell every `scan_seconds`.
     max_devices: _Positive = 200
+    # Devices of an account of a provider (`gateway.oidc`) are told for so long after it was last seen here,
+    # and then that this has ended. 0: who signs in with a provider cannot turn notifications on.
+    max_seconds_since_sign_in: Annotated[float, msgspec.Meta(ge=0, le=31_536_000)] = 604_800
     # How often one participant can turn notifications on: each time a message is sent to the device.
     max_subscribes_per_minute: _Positive = 10
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from starlette.requests import Request
@@ -14,8 +15,9 @@ from moot.config.notification_config import PushConfig
 from moot.gateway.access import AccessDenied, SpaceDirectory
 from moot.gateway.http_replies import RequestRefused, check_json, json_response, object_of
 from moot.gateway.notifications.channels import DeliveryFailed, ReceiverGone
-from moot.gateway.notifications.push.devices import PushDevices, PushUnavailable, TokenHolder
-from moot.gateway.notifications.push.subscription import read_subscription
+from moot.gateway.notifications.push.device_owners import TokenHolder
+from moot.gateway.notifications.push.devices import PushDevices, PushUnavailable
+from moot.gateway.notifications.push.subscription import ProviderAccount, read_subscription
 from moot.gateway.request_identity import token_of
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
@@ -31,6 +33,17 @@ _ENDS_BY_ITSELF: Final = (
     "this sign-in ends by itself, and notifications would end with it unnoticed: sign in with"
     " a token of your own to turn them on, or ask for a receiver in the configuration"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCaller:
+    """Whose devices a request is about."""
+
+    # The hash of a token, or an account.
+    owner: str
+    account: ProviderAccount | None = None
+    # Why no device can be added.
+    refused: str | None = None
 
 
 class PushRoutes:
@@ -56,11 +69,14 @@ class PushRoutes:
 
         A page says the reason before it asks a person for the browser's permission.
         """
-        token, devices = self._caller(request)
+        caller = self._caller(request)
+        devices = self._devices
         try:
             key = await devices.open_key()
         except PushUnavailable as fault:
             return _unavailable(str(fault))
+        if caller.account is not None:
+            await devices.note_seen(caller.account)
         found = [
             {
                 "id": each.id,
@@ -73,20 +89,21 @@ class PushRoutes:
                     "time_zone": each.quiet_hours.time_zone,
                 },
             }
-            for each in devices.devices_of(token)
+            for each in devices.devices_of(caller.owner)
         ]
-        refused = _ENDS_BY_ITSELF if TokenHolder(self._directory, token).ends_by_itself() else None
-        return json_response(200, {"key": key.public, "subscriptions": found, "refused": refused})
+        ends_after = None if caller.account is None else self._config.max_seconds_since_sign_in
+        body: dict[str, Json] = {"key": key.public, "subscriptions": found, "refused": caller.refused}
+        return json_response(200, body | {"ends_after_seconds": ends_after})
 
     async def add(self, request: Request) -> Response:
         """Turn notifications on for a device, which is sent a first one before this answers."""
-        token, devices = self._caller(request)
-        if TokenHolder(self._directory, token).ends_by_itself():
-            # It would be on for an hour, and then silently off.
-            raise RequestRefused(AccessDenied(403, _ENDS_BY_ITSELF))
+        caller = self._caller(request)
+        devices = self._devices
+        if caller.refused is not None:
+            raise RequestRefused(AccessDenied(403, caller.refused))
         check_json(request)
         body = await object_of(request, _MAX_BODY_BYTES)
-        wait = self._subscribes.take(token, self._clock())
+        wait = self._subscribes.take(caller.owner, self._clock())
         if wait:
             raise RequestRefused(
                 AccessDenied(429, "notifications were turned on too often: try again later", retry_after=wait)
@@ -96,7 +113,8 @@ class PushRoutes:
             subscription = read_subscription(
                 body,
                 self._config,
-                token=token,
+                owner=caller.owner,
+                account=caller.account,
                 key=key.public,
                 # One of the origins that this gateway answers to: others were refused before.
                 origin=request.headers.get("origin"),
@@ -116,9 +134,9 @@ class PushRoutes:
 
     async def remove(self, request: Request) -> Response:
         """Turn them off for one of the caller's devices."""
-        token, devices = self._caller(request)
+        owner, devices = self._caller(request).owner, self._devices
         id = request.path_params["id"]
-        found = [each for each in devices.devices_of(token) if each.id == id]
+        found = [each for each in devices.devices_of(owner) if each.id == id]
         if not found:
             raise RequestRefused(AccessDenied(404, "notifications are not on for this device"))
         body: dict[str, Json] = {"id": id, "removed": True}
@@ -128,15 +146,20 @@ class PushRoutes:
             return json_response(202, body | {"on_disk": False})
         return json_response(200, body)
 
-    def _caller(self, request: Request) -> tuple[str, PushDevices]:
-        """The hash of the caller's token; raises RequestRefused."""
-        token = token_of(request)
-        hashed = hash_token(token)
-        if not TokenHolder(self._directory, hashed).spaces():
+    def _caller(self, request: Request) -> DeviceCaller:
+        """Raises RequestRefused."""
+        holder = TokenHolder(self._directory, hash_token(token_of(request)))
+        if not holder.spaces():
             raise RequestRefused(self._refuse_token(AccessDenied(401, "unknown token"), request))
         if not self._config.enabled:
             raise RequestRefused(AccessDenied(404, "this gateway sends no push notifications"))
-        return hashed, self._devices
+        if not holder.ends_by_itself():
+            return DeviceCaller(holder.owner)
+        account = holder.account(time.time()) if self._config.max_seconds_since_sign_in else None
+        if account is None:
+            # It would be on for an hour, and then silently off.
+            return DeviceCaller(holder.owner, refused=_ENDS_BY_ITSELF)
+        return DeviceCaller(account.owner, account)
 
 
 def _failed(message: str) -> Response:

@@ -118,9 +118,13 @@ class TemporaryTokens:
 
     def check_valid(self, token: TemporaryToken) -> None:
         """Raises Unauthorized for a token of somebody who was signed out after it was issued."""
-        marks = (self._void.get(key) for key in token.keys)
-        if any(mark is not None and token.issued_at <= mark.issued_before for mark in marks):
+        if self.is_void(token.keys, token.issued_at):
             raise Unauthorized("signed out since this token was issued: sign in again")
+
+    def is_void(self, keys: Sequence[str], issued_at: float) -> bool:
+        """Whether somebody was signed out after a token with these keys was issued."""
+        marks = (self._void.get(key) for key in keys)
+        return any(mark is not None and issued_at <= mark.issued_before for mark in marks)
 
     def void(self, keys: Sequence[str], *, issued_before: float, forget_at: float, now: float) -> list[str]:
         """What was issued under these keys before is void; returns the tokens that end by that."""

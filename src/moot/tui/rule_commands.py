@@ -1,4 +1,4 @@
-"""The slash commands for rules: list, accept, narrow, grant, dismiss, stop, resume, explain."""
+"""The slash commands for rules: list, review, accept, narrow, grant, dismiss, stop, resume, explain."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from moot.trust.values.kinds import KINDS
 from moot.tui.operations.operation import ClientContext, OperationResult, Run, UserOperation, no_arguments
 from moot.tui.rule_lines import (
     indent_lines,
+    review_line,
     rule_head,
     rule_lines,
     share_lines,
@@ -26,7 +27,7 @@ from moot.tui.rule_lines import (
     suggestion_head,
     suggestion_lines,
 )
-from moot.tui.trust_log import TrustLog, call_approver
+from moot.tui.trust_log import TrustLog, call_approver, objects_in
 
 # The approver answers at once unless it is busy learning.
 ANSWER_SECONDS: Final = 5.0
@@ -54,6 +55,12 @@ class TrustCommands:
                 "list the rules, how often each decided, and the share of automatic decisions",
                 no_arguments,
                 self._rules,
+            ),
+            (
+                "review",
+                "list what rules decided and nobody has reviewed, or say that it was right",
+                _review_arguments,
+                self._review,
             ),
             (
                 "accept",
@@ -101,6 +108,37 @@ class TrustCommands:
         if self._log.report is not None:
             lines += share_lines(self._log.report.days)
         return OperationResult([asdict(each) for each in shown], lines)
+
+    async def _review(self, context: ClientContext, args: argparse.Namespace) -> OperationResult:
+        approver = self._log.find_approver(context.space)
+        if approver is None:
+            raise UsageError("no approver is in this space: `moot rules run` starts one")
+        answer = await call_approver(context.space, approver, "trust_reviews")
+        found = [
+            (str(each.get("rule")), decision)
+            for each in objects_in(answer.get("reviews"))
+            if args.rule in (None, each.get("rule"))
+            for decision in objects_in(each.get("decisions"))
+        ]
+        ids = [str(decision.get("id")) for _, decision in found]
+        if args.confirm is not None:
+            return await self._confirm_review(context, args.confirm, ids)
+        if not found:
+            return OperationResult([], ["there is nothing to review"])
+        only = f" {args.rule}" if args.rule else ""
+        lines = [review_line(rule, decision) for rule, decision in found]
+        lines.append(f"all of this was right: /review{only} --confirm {ids[-1]}")
+        lines.append("one of it was wrong: /stop-rules --about ID")
+        return OperationResult([{"rule": rule, **decision} for rule, decision in found], lines)
+
+    async def _confirm_review(self, context: ClientContext, last: str, ids: Sequence[str]) -> OperationResult:
+        matching = [id for id in ids if id.startswith(last)]
+        if len(matching) != 1:
+            raise UsageError(f"{last} does not wait for a review: /review lists what does")
+        # What a rule decided since that was shown stays unreviewed.
+        shown: list[Json] = list(ids[: ids.index(matching[0]) + 1])
+        text = f"reviewed {len(shown)} {'decision' if len(shown) == 1 else 'decisions'}"
+        return await self._send(context, "trust/accept", {"reviewed": shown}, text)
 
     async def _explain(self, context: ClientContext, args: argparse.Namespace) -> OperationResult:
         approver = self._log.find_approver(context.space)
@@ -291,6 +329,11 @@ def _accept_arguments(parser: argparse.ArgumentParser) -> None:
         help="narrow it: path=reports/a.md, count=5, hours=09:00-17:00, while_present=alice",
     )
     parser.add_argument("--grant", action="store_true", help="grant the agent the permission instead")
+
+
+def _review_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("rule", nargs="?", metavar="RULE", help="only this rule (default: all rules)")
+    parser.add_argument("--confirm", metavar="ID", help="the listed decisions up to this one were right")
 
 
 def _dismiss_arguments(parser: argparse.ArgumentParser) -> None:

@@ -187,14 +187,14 @@ class TrustLog:
             self.stopped,
             _text(rules.get("fault")) or None,
             rules.get("shadow") is True,
-            _objects(report.get("days")),
+            objects_in(report.get("days")),
             [str(each) for each in _list(report.get("people"))],
-            _objects(report.get("rule_history")),
+            objects_in(report.get("rule_history")),
         )
         self._rules = OrderedDict(
             (name, each) for name, each in self._rules.items() if each.sender != approver
         )
-        for each in _objects(rules.get("rules")):
+        for each in objects_in(rules.get("rules")):
             rule = each.get("rule") if isinstance(each.get("rule"), dict) else {}
             name, left = _text(rule.get("name")), each.get("left")
             words, why, hits = _text(each.get("words")), _text(each.get("why")), each.get("hits")
@@ -213,7 +213,9 @@ class TrustLog:
         self._included = {str(each) for each in _list(rules.get("counted"))}
         for decision in self._decisions:
             self._count(*decision)
-        open_ones = {_text(each.get("suggestion")): each for each in _objects(suggestions.get("suggestions"))}
+        open_ones = {
+            _text(each.get("suggestion")): each for each in objects_in(suggestions.get("suggestions"))
+        }
         for old in self._suggestions.values():
             if old.sender == approver and old.name not in open_ones and old.answer is None:
                 old.answer = "overtaken"
@@ -279,5 +281,5 @@ def _list(value: Json) -> list[Json]:
     return value if isinstance(value, list) else []
 
 
-def _objects(value: Json) -> list[Json]:
+def objects_in(value: Json) -> list[Json]:
     return [each for each in _list(value) if isinstance(each, dict)]

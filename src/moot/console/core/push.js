@@ -10,7 +10,7 @@ const REQUEST_MILLISECONDS = 20_000;
 const STORAGE_KEY = "moot.push";
 
 /** @typedef {{from: string, to: string, time_zone: string}} QuietHours */
-/** @typedef {{key: string, subscriptions: {id: string, since: string, quiet_hours: QuietHours | null}[], refused?: string | null}} Listing `refused`: why no device can be added with this token */
+/** @typedef {{key: string, subscriptions: {id: string, since: string, quiet_hours: QuietHours | null}[], refused?: string | null, ends_after_seconds?: number | null}} Listing `refused`: why no device can be added with this token; `ends_after_seconds`: how long an account is told after it was last here */
 /** @typedef {import("./session.js").Login} Login */
 
 /** Why this browser cannot be told here, and what to do; empty if it can. */
@@ -25,7 +25,7 @@ export function whyImpossible() {
 /**
  * Whether notifications are on here for every token of these logins that can have them, the quiet hours, and why none can.
  * @param {URL} base @param {Login[]} logins
- * @returns {Promise<{isOn: boolean, quietHours: QuietHours | null, refused: string}>}
+ * @returns {Promise<{isOn: boolean, quietHours: QuietHours | null, refused: string, endsAfterSeconds: number | null}>}
  */
 export async function readPush(base, logins) {
   const found = await (await registration(base))?.pushManager?.getSubscription();
@@ -33,6 +33,8 @@ export async function readPush(base, logins) {
   /** @type {QuietHours | null} */
   let quietHours = null;
   let isOn = Boolean(found);
+  /** @type {number | null} */
+  let endsAfterSeconds = null;
   const refused = [];
   const tokens = tokensOf(logins);
   for (const token of tokens) {
@@ -44,8 +46,9 @@ export async function readPush(base, logins) {
     const own = listing.subscriptions.find((each) => each.id === id);
     isOn &&= own !== undefined && found !== null && found !== undefined && isFor(found, listing.key);
     quietHours ??= own?.quiet_hours ?? null;
+    endsAfterSeconds ??= listing.ends_after_seconds ?? null;
   }
-  return { isOn, quietHours, refused: refused.length === tokens.length ? (refused[0] ?? "") : "" };
+  return { isOn, quietHours, refused: refused.length === tokens.length ? (refused[0] ?? "") : "", endsAfterSeconds };
 }
 
 /**

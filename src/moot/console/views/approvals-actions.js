@@ -109,7 +109,7 @@ export class ApprovalActions {
       !able.approve && el("p", { class: "soft" }, this._hosts().length === 0 ? "No host is named: choose who runs it." : "Your permissions do not allow this call, so you cannot approve it."),
       el(
         "div",
-        { class: "action-row" },
+        { class: "action-row decide" },
         proposal.to.length === 0 && this._hostChoice(),
         button("Approve once", () => this.approve(false), { class: "good", shortcut: "a", disabled: !able.approve, data: { first: "true" } }),
         button("Approve and grant…", () => this.grant(), { shortcut: "A", disabled: !able.grant, title: able.grant ? undefined : "Your permissions do not allow this grant" }),

@@ -79,7 +79,7 @@ export function automationChart(known) {
       el("div", { class: "plot-counts", "aria-hidden": "true" }, el("span", {}, formatNumber(max)), el("span", {}, formatNumber(max / 2)), el("span", {}, "0")),
       el("div", { class: "plot-days", "aria-hidden": "true" }, el("span", {}, dayText(days[0].day)), days.length > 1 && el("span", {}, dayText(latest.day)))),
     el("figcaption", {}, el("p", {}, text),
-      el("p", { class: "plot-key soft" }, el("span", { class: "key-line" }), "share (left)", el("span", { class: "key-rules" }), "by rules (right)", el("span", { class: "key-people" }), "by people (right)")),
+      el("ul", { class: "plot-key soft" }, [["key-line", "share (left)"], ["key-rules", "by rules (right)"], ["key-people", "by people (right)"]].map(([sign, text]) => el("li", {}, el("span", { class: sign }), text)))),
     el("details", { data: { fold: "days" } }, el("summary", {}, "Table"),
       el("table", { class: "plot-table" },
         el("thead", {}, el("tr", {}, ["Day", "People", "Rules", "Automatic"].map((each) => el("th", { scope: "col" }, each)))),

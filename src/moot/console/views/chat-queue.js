@@ -30,11 +30,16 @@ export class AcknowledgeQueue {
     const id = newId("queue");
     this._title = el("h2", { id });
     this._all = button("Acknowledge all", () => this.acknowledgeAll(), { class: "small", shortcut: "e", icon: icon("check", 14) });
+    // For narrow pages, which have no room for the list.
+    this._next = button("Show oldest", () => {
+      const [oldest] = this.chats.unacknowledged.values();
+      if (oldest) this._show(oldest.id);
+    }, { class: "small quiet queue-next" });
     this._list = el("ul", { class: "queue-list" });
     this._ours = el("div", { class: "queue-ours" });
     this._oursText = el("p", { class: "soft" });
     this._cancel = button("Cancel all", () => this.cancelAll(), { class: "small", title: "Tell everyone that your unacknowledged messages need no attention any more" });
-    this.node = el("aside", { class: "queue", "aria-labelledby": id }, el("header", { class: "queue-head" }, this._title, this._all), this._list, this._ours);
+    this.node = el("aside", { class: "queue", "aria-labelledby": id }, el("header", { class: "queue-head" }, this._title, this._next, this._all), this._list, this._ours);
     this._stop = context.state.on(["chats"], () => {
       this._later ??= setTimeout(() => this._drawLater(), REDRAW_MILLISECONDS);
     });
@@ -60,7 +65,7 @@ export class AcknowledgeQueue {
     this.node.classList.toggle("idle", waiting.length === 0);
     const title = waiting.length === 0 ? "All acknowledged" : `${waiting.length} to acknowledge`;
     if (this._title.textContent !== title) this._title.textContent = title;
-    this._all.hidden = waiting.length === 0;
+    this._all.hidden = this._next.hidden = waiting.length === 0;
     this._all.disabled = this._working;
     /** @type {Map<string, {node: HTMLElement, time: HTMLElement}>} */
     const drawn = new Map();

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The course of one operation: proposal, decisions, request, result, from left to right. Correlations
+ * The course of one operation: proposal, decisions, request, result, from left to right, or downwards on a phone. Correlations
  * form a graph, not a line: one answer may close two requests (MEW 3), and all causes are drawn.
  */
 import { el, svg } from "../core/dom.js";
@@ -12,7 +12,8 @@ import { familyOf, kindTag, operationText } from "./timeline-rows.js";
 
 // What fits on a screen.
 const MAX_NODES = 40;
-const BOX = { wide: 168, high: 58, gapX: 46, gapY: 16 };
+const LEAST_SCALE = 0.8;
+const BOX = { wide: 168, high: 58, gapStep: 46, gapLine: 16 };
 
 /** @param {string} id @param {import("../app.js").Context} context @returns {Node | null} */
 export function operationGraph(id, context) {
@@ -21,11 +22,27 @@ export function operationGraph(id, context) {
   const rows = linkedRows(start, context.state.envelopes);
   const layers = columnsOf(rows);
   const places = new Map();
-  layers.forEach((layer, column) => layer.forEach((row, line) => places.set(row.id, { x: column * (BOX.wide + BOX.gapX) + 4, y: line * (BOX.high + BOX.gapY) + 4 })));
-  const wide = layers.length * (BOX.wide + BOX.gapX) - BOX.gapX + 8;
-  const high = Math.max(...layers.map((layer) => layer.length)) * (BOX.high + BOX.gapY) - BOX.gapY + 8;
+  const isDownwards = matchMedia("(max-width: 40rem)").matches;
+  const gap = isDownwards ? { x: BOX.gapLine, y: BOX.gapStep } : { x: BOX.gapStep, y: BOX.gapLine };
+  layers.forEach((layer, step) => layer.forEach((row, line) => {
+    const [column, level] = isDownwards ? [line, step] : [step, line];
+    places.set(row.id, { x: column * (BOX.wide + gap.x) + 4, y: level * (BOX.high + gap.y) + 4 });
+  }));
+  const most = Math.max(...layers.map((layer) => layer.length));
+  const [columns, levels] = isDownwards ? [most, layers.length] : [layers.length, most];
+  const wide = columns * (BOX.wide + gap.x) - gap.x + 8;
+  const high = levels * (BOX.high + gap.y) - gap.y + 8;
   const first = rows.reduce((least, row) => Math.min(least, row.at), Infinity);
   const open = (/** @type {string} */ target) => context.go("timeline", target);
+  const picture = svg(
+    "svg",
+    { viewBox: `0 0 ${wide} ${high}`, width: String(wide), height: String(high), role: "group", "aria-label": `${rows.length} ${rows.length === 1 ? "step" : "steps"}` },
+    svg("defs", {}, svg("marker", { id: "path-arrow", viewBox: "0 0 8 8", refX: "7", refY: "4", markerUnits: "userSpaceOnUse", markerWidth: "9", markerHeight: "9", orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8z", class: "graph-tip" }))),
+    rows.flatMap((row) => row.about.filter((cause) => places.has(cause)).map((cause) => edge(places.get(cause), places.get(row.id), isDownwards))),
+    rows.map((row) => box(row, places.get(row.id), row.at - first, row.id === id, open)),
+  );
+  // It becomes a little smaller before it has to be scrolled.
+  picture.style.minWidth = `${wide * LEAST_SCALE}px`;
   return el(
     "div",
     {},
@@ -33,13 +50,7 @@ export function operationGraph(id, context) {
     el(
       "div",
       { class: "path-scroll", tabindex: "0", role: "group", "aria-label": "Graph of the operation" },
-      svg(
-        "svg",
-        { viewBox: `0 0 ${wide} ${high}`, width: String(wide), height: String(high), role: "group", "aria-label": `${rows.length} ${rows.length === 1 ? "step" : "steps"}` },
-        svg("defs", {}, svg("marker", { id: "path-arrow", viewBox: "0 0 8 8", refX: "7", refY: "4", markerUnits: "userSpaceOnUse", markerWidth: "9", markerHeight: "9", orient: "auto" }, svg("path", { d: "M0 0L8 4L0 8z", class: "graph-tip" }))),
-        rows.flatMap((row) => row.about.filter((cause) => places.has(cause)).map((cause) => edge(places.get(cause), places.get(row.id)))),
-        rows.map((row) => box(row, places.get(row.id), row.at - first, row.id === id, open)),
-      ),
+      picture,
     ),
   );
 }
@@ -74,8 +85,14 @@ function columnsOf(rows) {
   return layers;
 }
 
-/** @param {{x: number, y: number}} from @param {{x: number, y: number}} to */
-function edge(from, to) {
+/** @param {{x: number, y: number}} from @param {{x: number, y: number}} to @param {boolean} isDownwards */
+function edge(from, to, isDownwards) {
+  if (isDownwards) {
+    const a = { x: from.x + BOX.wide / 2, y: from.y + BOX.high };
+    const b = { x: to.x + BOX.wide / 2, y: to.y - 2 };
+    const middle = (a.y + b.y) / 2;
+    return svg("path", { class: "path-line", d: `M${a.x} ${a.y}C${a.x} ${middle} ${b.x} ${middle} ${b.x} ${b.y}`, "marker-end": "url(#path-arrow)" });
+  }
   const a = { x: from.x + BOX.wide, y: from.y + BOX.high / 2 };
   const b = { x: to.x - 2, y: to.y + BOX.high / 2 };
   const middle = (a.x + b.x) / 2;

@@ -29,6 +29,8 @@ import { reasonsView } from "./proposal-reasons.js";
 const TEXT_CHARACTERS = 6_000;
 // A tree of more text than this is built on demand.
 const TREE_CHARACTERS = 40_000;
+// Going back and forth between proposals takes less.
+const CURRENT_MILLISECONDS = 30_000;
 const READERS = ["read_file", "read_text_file", "read", "view_file", "get_file_contents", "cat"];
 
 /**
@@ -165,7 +167,7 @@ function callTabs(context, proposal, readable) {
       tabs[index].setAttribute("tabindex", text === chosen ? "0" : "-1");
     });
     if (!exact.hidden && exact.childElementCount === 0)
-      replace(exact, el("p", { class: "soft" }, "Approving sends exactly this."), textBlock(formatJson(proposal.call.bodyText), { maxCharacters: TREE_CHARACTERS, class: "exact-text", label: "exact text" }));
+      replace(exact, el("div", { class: "content-bar" }, el("span", { class: "soft grow" }, "Approving sends exactly this."), copyButton(proposal.call.bodyText, "Copy call as JSON", context, { text: "Copy call", isQuiet: true })), textBlock(formatJson(proposal.call.bodyText), { maxCharacters: TREE_CHARACTERS, class: "exact-text", label: "exact text" }));
   };
   const list = el("div", { class: "tabs", role: "tablist", "aria-label": "Format of the call", on: { keydown: (/** @type {KeyboardEvent} */ event) => {
     if (event.key !== "ArrowRight" && event.key !== "ArrowLeft") return;
@@ -174,7 +176,7 @@ function callTabs(context, proposal, readable) {
     other?.click();
     other?.focus();
   } } }, tabs);
-  return el("section", { class: "proposal-call" }, el("div", { class: "section-bar" }, el("h3", {}, "Call"), list, el("span", { class: "grow" }), proposal.call.params?.arguments !== undefined && copyButton(formatJson(textAt(proposal.call.bodyText, ["params", "arguments"]) ?? "{}"), "Copy arguments", context, { text: "Copy arguments", isQuiet: true }), copyButton(proposal.call.bodyText, "Copy call as JSON", context, { text: "Copy call", isQuiet: true })), readable, exact);
+  return el("section", { class: "proposal-call" }, el("div", { class: "section-bar" }, el("h3", {}, "Call"), list, el("span", { class: "grow" }), proposal.call.params?.arguments !== undefined && copyButton(formatJson(textAt(proposal.call.bodyText, ["params", "arguments"]) ?? "{}"), "Copy arguments", context, { text: "Copy arguments", isQuiet: true })), readable, exact);
 }
 
 /** Every parameter, those of a tool first; nothing is left out. @param {Context} context @param {Proposal} proposal @param {(() => void)[]} later looks again when more is known */
@@ -231,7 +233,7 @@ function contentView(context, proposal, path, text, later) {
   const read = async () => {
     const ask = readCallFor(context, host, path);
     if (!ask) return;
-    compare.disabled = true;
+    compare.disabled = again.disabled = true;
     try {
       const result = await context.call(host, "tools/call", ask, { background: true });
       const now = onlyText(result);
@@ -242,28 +244,36 @@ function contentView(context, proposal, path, text, later) {
     } catch (fault) {
       show(null, "", `not compared, the file could not be read: ${errorText(fault)}`);
     }
-    compare.disabled = false;
+    compare.disabled = again.disabled = false;
   };
   const compare = button("Compare with current file", () => void read(), { class: "small", title: `Reads the file from ${oneLine(host, 60)}; everyone sees its content` });
+  const again = button("Read again", () => void read(), { class: "quiet small", title: compare.title });
   const show = (/** @type {string | null} */ old, /** @type {string} */ when, problem = "") =>
     replace(
       body,
-      el("div", { class: "content-bar" }, el("span", { class: "soft" }, old === null ? [size, problem && ` · ${problem}`] : ["compared with the file on ", nameOf(host), ` ${when}`]), el("span", { class: "grow" }), old !== null && whole, compare),
+      el("div", { class: "content-bar" }, el("span", { class: "soft" }, old === null ? [size, problem && ` · ${problem}`] : ["compared with the file on ", nameOf(host), ` ${when}`]), el("span", { class: "grow" }), el("span", { class: "button-pair" }, old === null ? compare : [again, whole])),
       old !== null && lossView(old, text),
       old === null ? addedView(text) : diffView(old, text),
     );
-  let isCompared = false;
   later.push(() => {
-    compare.hidden = !host || readCallFor(context, host, path) === null;
+    compare.hidden = again.hidden = !host || readCallFor(context, host, path) === null;
     if (isCompared || compare.hidden || proposal.status !== "open" || !mayReadItself(context, proposal, host, path)) return;
     isCompared = true;
     void read();
   });
   // For a settled proposal, show what it changed, not the present content.
   const known = host ? lastKnownText(context.state.proposals, host, path, proposal.settledAt || Infinity) : null;
+  // Everybody sees that the file is read, so what has just been read is not read again.
+  let isCompared = known !== null && isCurrent(context.state.proposals, host, known.at);
   if (known) show(known.text, `at ${formatTime(known.at)}`);
   else show(null, "");
   return body;
+}
+
+/** Whether nothing can have changed a file of that host since it was read a moment ago. @param {import("../core/state-proposals.js").Proposals} proposals @param {string} host @param {number} readAt */
+function isCurrent(proposals, host, readAt) {
+  if (Math.abs(Date.now() - readAt) > CURRENT_MILLISECONDS) return false;
+  return ![...proposals.requests.values()].some((each) => each.to.includes(host) && each.call.method === "tools/call" && (each.answer?.at ?? Infinity) > readAt);
 }
 
 /** What is lost when a file is replaced, in red. @param {string} old @param {string} text */

@@ -1,6 +1,7 @@
 // @ts-check
 /** Turning notifications on this device on and off. */
 import { button, el, newId, replace } from "../core/dom.js";
+import { formatNumber } from "../core/numbers.js";
 import { readPush, turnOff, turnOn, whyImpossible } from "../core/push.js";
 import { openDialog } from "./dialog.js";
 import { icon } from "./icons.js";
@@ -55,6 +56,7 @@ export function pushDialog(session, context) {
       body,
       el("p", { class: "push-state" }, el("strong", {}, found.isOn ? "On." : "Off."), " ", found.isOn ? "This device tells you what waits for your decision, also while this page is closed." : "Be told here what waits for your decision, also while this page is closed."),
       el("p", { class: "soft" }, "A notification says who proposes which tool in which space, if nobody has decided after a while. It never holds the arguments, and to decide you sign in as always. Signing out turns it off here."),
+      found.endsAfterSeconds !== null && el("p", { class: "soft" }, `It ends if you have not opened this page for ${daysText(found.endsAfterSeconds)}, and this device says so then.`),
       quiet.node,
       problem && el("p", { class: "fault", role: "alert" }, problem),
     );
@@ -72,6 +74,12 @@ export function pushDialog(session, context) {
   replace(body, el("p", { class: "soft" }, "Asking the gateway…"));
   replace(actions, close());
   void show();
+}
+
+/** @param {number} seconds */
+function daysText(seconds) {
+  const [count, unit] = seconds >= 172_800 ? [Math.round(seconds / 86_400), "days"] : [Math.max(1, Math.round(seconds / 3_600)), "hours"];
+  return `${formatNumber(count)} ${unit}`;
 }
 
 /** @param {import("../core/push.js").QuietHours | null} chosen */

@@ -119,3 +119,14 @@ def first_body(participant: str) -> bytes:
         "tag": "moot-first",
     }
     return orjson.dumps(fields)
+
+
+def last_body() -> bytes:
+    """What a browser is shown when its person has to sign in again to be told further."""
+    fields: dict[str, Json] = {
+        "title": "Notifications have ended",
+        "body": "You were signed out, or have not been here for a while. Sign in to turn them on again.",
+        "path": "",
+        "tag": "moot-first",
+    }
+    return orjson.dumps(fields)

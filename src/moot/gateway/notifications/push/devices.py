@@ -1,8 +1,8 @@
 """The devices on which people turned notifications on: who has which, and the task that tells each.
 
-A device belongs to the token with which it was added. It is told what waits for whoever holds that token, in
-all spaces that the token opens, by the rules of other receivers. It ends when its push service says so, when
-the person turns it off or signs out there, and when the token is not valid any more.
+A device belongs to the token with which it was added, or to the account of a provider. It is told what waits
+for its owner, in all spaces that they may enter, by the rules of other receivers. It ends when its push
+service says so, when the person turns it off or signs out there, and when its owner may not enter any more.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from typing import Final, TypeVar
 from moot.config.gateway_config import GatewayConfig
 from moot.errors import MootError, ResourceLimit, UsageError
 from moot.gateway.access import SpaceDirectory
-from moot.gateway.notifications.channels import Outcome, ReceiverGone
-from moot.gateway.notifications.push.channel import PushChannel, first_body
-from moot.gateway.notifications.push.subscription import Subscription
+from moot.gateway.notifications.channels import DeliveryFailed, Outcome, ReceiverGone
+from moot.gateway.notifications.push.channel import PushChannel, first_body, last_body
+from moot.gateway.notifications.push.device_owners import DeviceOwner, SignInEnded, owner_of, seen_again
+from moot.gateway.notifications.push.subscription import ProviderAccount, Subscription
 from moot.gateway.notifications.push.subscription_store import read_subscriptions, write_subscriptions
 from moot.gateway.notifications.push.vapid_key import VapidKey, open_vapid_key
 from moot.gateway.notifications.schedule import ScheduleRules
@@ -41,34 +42,6 @@ _NO_CONTACT: Final = "https://localhost"
 
 class PushUnavailable(MootError):
     """Web Push cannot be used here; the text says why and what to do."""
-
-
-class TokenHolder:
-    """Whoever holds a token, in the spaces that it opens now."""
-
-    # Devices are known to the gateway with which they were registered.
-    is_shared = False
-
-    def __init__(self, directory: SpaceDirectory, token: str) -> None:
-        self.owner = token
-        self._directory = directory
-
-    def participant_in(self, space: str) -> str | None:
-        return self._directory.holder_of(space, self.owner)
-
-    def spaces(self) -> dict[str, str]:
-        """Space → who they are there."""
-        found = ((space, self.participant_in(space)) for space in self._directory.hosts)
-        return {space: name for space, name in found if name is not None}
-
-    def ends_by_itself(self) -> bool:
-        """Whether the token was given for a time, as by a sign-in with a provider of identities."""
-        states = (self._directory.hosts[space].space.state for space in self.spaces())
-        return any(state.temporary_tokens.get(self.owner) is not None for state in states)
-
-    def check(self) -> None:
-        if not self.spaces():
-            raise ReceiverGone
 
 
 class PushDevices:
@@ -142,9 +115,24 @@ class PushDevices:
                 ) from None
         return self._key
 
-    def devices_of(self, token: str) -> list[Subscription]:
-        """Those that were added with this token (its hash)."""
-        return [each for each in self._devices.values() if each.token == token]
+    def devices_of(self, owner: str) -> list[Subscription]:
+        """Those of a token (its hash) or an account."""
+        return [each for each in self._devices.values() if each.owner == owner]
+
+    async def note_seen(self, account: ProviderAccount) -> None:
+        """An account is here again: its devices are told for longer, and of the spaces that it entered."""
+        async with self._one_at_a_time:
+            found = [seen_again(each, account, self._push) for each in self.devices_of(account.owner)]
+            renewed = [each for each in found if each is not None]
+            if not renewed or self._key is None:
+                return
+            for each in renewed:
+                self._devices[each.name] = each
+                self._stop(each.name)
+                self._run(each, self._key)
+            with suppress(OSError):
+                # It holds until the next start, and is tried again then.
+                await self._write()
 
     async def add(self, subscription: Subscription) -> None:
         """Send a first message, and keep the device if its push service took that.
@@ -152,16 +140,16 @@ class PushDevices:
         Raises DeliveryFailed and ReceiverGone if not, ResourceLimit, and OSError when it cannot be kept.
         """
         key = await self.open_key()
-        holder = TokenHolder(self._directory, subscription.token)
+        owner = self._owner_of(subscription)
         # First, so that nobody is told that something is on which is not.
         channel = self._channel(subscription, key)
-        await channel.push(first_body(next(iter(holder.spaces().values()), "you")), topic="moot-first")
+        await channel.push(first_body(next(iter(owner.spaces().values()), "you")), topic="moot-first")
         async with self._one_at_a_time:
-            # The token may have become void meanwhile.
-            holder.check()
+            # It may have become void meanwhile.
+            owner.check()
             others = [each for each in self._devices.values() if each.name != subscription.name]
-            removed = [each for each in others if self._is_replaced(each, subscription, holder)]
-            own = [each for each in others if each.token == subscription.token and each not in removed]
+            removed = [each for each in others if self._is_replaced(each, subscription, owner)]
+            own = [each for each in others if each.owner == subscription.owner and each not in removed]
             removed += own[: max(0, len(own) + 1 - self._push.max_devices_per_participant)]
             if len(others) - len(removed) >= self._push.max_devices:
                 raise ResourceLimit(
@@ -202,17 +190,20 @@ class PushDevices:
     async def close(self) -> None:
         await self._tasks.close()
 
-    def _is_replaced(self, other: Subscription, new: Subscription, holder: TokenHolder) -> bool:
+    def _owner_of(self, subscription: Subscription) -> DeviceOwner:
+        return owner_of(self._directory, subscription, self._push)
+
+    def _is_replaced(self, other: Subscription, new: Subscription, owner: DeviceOwner) -> bool:
         """In each space, a device tells one participant: who signed in there last."""
         if other.endpoint != new.endpoint:
             return False
-        return bool(TokenHolder(self._directory, other.token).spaces().keys() & holder.spaces().keys())
+        return bool(self._owner_of(other).spaces().keys() & owner.spaces().keys())
 
     def _run(self, subscription: Subscription, key: VapidKey) -> None:
         quiet, push = subscription.quiet_hours, self._push
         sender = NotificationSender(
             subscription.name,
-            TokenHolder(self._directory, subscription.token),
+            self._owner_of(subscription),
             SenderRules(
                 after_seconds=push.after_seconds,
                 outcome_unknown=push.outcome_unknown,
@@ -236,11 +227,19 @@ class PushDevices:
     async def _tell(self, subscription: Subscription, sender: NotificationSender) -> None:
         try:
             await sender.run(self._stopping)
-        except ReceiverGone:
+        except ReceiverGone as gone:
+            if isinstance(gone, SignInEnded):
+                await self._say_ended(subscription)
             # Not stopped from within itself.
             self._running.pop(subscription.name, None)
             with suppress(OSError):
-                await self.remove([subscription], "its push service or its token has ended it")
+                await self.remove([subscription], "its push service or its owner's sign-in has ended it")
+
+    async def _say_ended(self, subscription: Subscription) -> None:
+        """Nobody should think that they are told when they are not. Tried once: it is no news later."""
+        with suppress(DeliveryFailed, PushUnavailable):
+            channel = self._channel(subscription, await self.open_key())
+            await channel.push(last_body(), topic="moot-first")
 
     def _stop(self, name: str) -> None:
         self.senders.pop(name, None)

@@ -36,6 +36,23 @@ class QuietPart(msgspec.Struct, frozen=True, kw_only=True):
         return QuietTimes(self.start, self.end, ZoneInfo(self.time_zone))
 
 
+class ProviderAccount(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody whom a provider of identities knows, when they were last here."""
+
+    # As in their tokens: hashes of issuer and subject, and of issuer and session.
+    keys: tuple[str, ...]
+    # When the provider issued the token with which notifications were turned on.
+    issued_at: float
+    # Space → who they are there.
+    participants: dict[str, str]
+    # Seconds since 1970.
+    seen_at: float
+
+    @property
+    def owner(self) -> str:
+        return f"account {self.keys[0]}"
+
+
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     """What is kept of it. Whoever knows `endpoint` and the key of the gateway can wake the browser."""
 
@@ -43,8 +60,10 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     # The browser's public key and secret, in base64url as it gives them.
     p256dh: str
     auth: str
-    # SHA-256 of the token with which it was made: without that it ends.
-    token: str
+    # Whose it is: SHA-256 of the token with which it was made, without which it ends; or an account.
+    owner: str = msgspec.field(name="token")
+    # Of whoever signed in with a provider.
+    account: ProviderAccount | None = None
     # The public key of the gateway for which it was made.
     key: str
     # The page's own address, whom the push service may ask if nothing better is known.
@@ -61,7 +80,7 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """One word for logs and files that tells nothing about the endpoint."""
-        identity = f"{self.token} {self.endpoint}".encode()
+        identity = f"{self.owner} {self.endpoint}".encode()
         return f"push-{hashlib.sha256(identity).hexdigest()[:32]}"
 
     @property
@@ -73,7 +92,8 @@ def read_subscription(
     body: Mapping[str, object],
     config: PushConfig,
     *,
-    token: str,
+    owner: str,
+    account: ProviderAccount | None,
     key: str,
     origin: str | None,
     since: float,
@@ -97,7 +117,8 @@ def read_subscription(
         endpoint=endpoint,
         p256dh=p256dh,
         auth=auth,
-        token=token,
+        owner=owner,
+        account=account,
         key=key,
         origin=origin,
         since=since,
