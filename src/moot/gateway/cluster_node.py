@@ -178,6 +178,8 @@ class ClusterNode:
                 return_when=asyncio.FIRST_COMPLETED,
             )
         self._check_failed()
+        # Once more: one that started together with us was not there before.
+        self._check_versions(shard)
         self._compare_configs(shard, others)
 
     def _check_start(self, shard: Shard) -> None:

@@ -1,0 +1,60 @@
+"""Gateways of different versions might decide differently: they are never in one cluster at a time."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from moot.cluster.batch import FORMAT, BatchHead, decode_batch, encode_batch
+from moot.errors import UsageError
+from moot.gateway import cluster_node
+from moot.gateway.cluster_node import ClusterNode
+from moot.gateway.cluster_shard import Shard
+from tests.cluster.conftest import StartGateway
+
+
+async def test_another_version_starts_when_all_others_have_stopped_and_goes_on_with_their_space(
+    start: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start("a") as a:
+        alice = await a.join("alice")
+        await alice.ask("space/kick", {"participant_id": "carol"})
+        monkeypatch.setattr(cluster_node, "__version__", "99.0.0")
+        with pytest.raises(UsageError, match=r"gateway a of this cluster runs Moot .*, and this is 99\.0\.0"):
+            async with start("b"):
+                pass
+        assert await alice.refused("chat", {"text": "undisturbed"}) is None
+    async with start("c") as c:
+        assert await c.status("/ws?space=lab", token="t-carol") == 401
+        monkeypatch.undo()
+        with pytest.raises(UsageError, match=r"gateway c of this cluster runs Moot 99\.0\.0"):
+            async with start("d"):
+                pass
+
+
+async def test_of_two_versions_that_start_together_not_both_serve(
+    start: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither sees the other when it looks first."""
+    look, looked = ClusterNode._check_versions, list[str]()
+
+    def look_too_early(node: ClusterNode, shard: Shard) -> None:
+        looked.append(node.name)
+        if looked.count("b") != 1:
+            look(node, shard)
+
+    monkeypatch.setattr(ClusterNode, "_check_versions", look_too_early)
+    async with start("a"):
+        monkeypatch.setattr(cluster_node, "__version__", "99.0.0")
+        with pytest.raises(UsageError, match="gateway a of this cluster runs Moot"):
+            async with start("b"):
+                pass
+    assert looked.count("b") == 2
+
+
+def test_a_message_in_a_format_of_another_version_is_refused() -> None:
+    head = BatchHead(FORMAT + 1, "b", 1, 1, "seed")
+    with pytest.raises(UsageError, match=f"writes the log in format {FORMAT + 1}"):
+        decode_batch(encode_batch(head, []))
+    with pytest.raises(UsageError, match="no gateway wrote"):
+        decode_batch(msgspec.json.encode({"v": "x"}))
