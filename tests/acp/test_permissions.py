@@ -10,7 +10,7 @@ import pytest
 
 from moot.acp.acp_settings import AcpLimits
 from moot.acp.agent_profiles import PROFILES, UNKNOWN
-from moot.acp.permissions import choose_options
+from moot.acp.permission_options import choose_options
 from moot.errors import McpError, ProposalSettled
 from moot.participant import SeenProposal, connect
 from tests.acp.agent_space import agent_space, diff, tool_call, tool_update

@@ -19,7 +19,8 @@ from typing import Any, Final, Literal
 from moot.acp.agent_process import AgentProcess
 from moot.acp.agent_profiles import UNKNOWN
 from moot.acp.json_rpc import IncomingCall, PeerError, PeerGone
-from moot.acp.permissions import CANCELLED, choose_options
+from moot.acp.permission_options import choose_options
+from moot.acp.permissions import CANCELLED
 from moot.acp.prompt_text import blocks
 
 Finding = Literal["asked", "acted", "not tried"]

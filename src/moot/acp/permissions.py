@@ -26,6 +26,7 @@ import orjson
 from moot.acp.acp_settings import AcpLimits
 from moot.acp.agent_profiles import AgentProfile
 from moot.acp.json_rpc import IncomingCall, PeerGone
+from moot.acp.permission_options import PermissionOptions, choose_options
 from moot.acp.tool_calls import AgentToolCall
 from moot.acp.update_relay import UpdateRelay
 from moot.errors import (
@@ -48,6 +49,7 @@ from moot.protocol.rpc_codes import INVALID_PARAMS
 log = logging.getLogger(__name__)
 
 CANCELLED: Final[dict[str, Json]] = {"outcome": {"outcome": "cancelled"}}
+_DONE_ANYWAY: Final = "WARNING: the agent reports this as done"
 # Ids of proposals whose permission is over, so that a late approval is told why.
 _MAX_CLOSED: Final = 1_000
 
@@ -60,14 +62,6 @@ class PermissionRejection:
     by: str
     reason: str
     explanation: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PermissionOptions:
-    """Which options of a request are used; None: there is none that may be."""
-
-    allow: str | None
-    reject: str | None
 
 
 @dataclass(slots=True, eq=False)
@@ -85,26 +79,6 @@ class OpenPermission:
     # Why it can be released no more.
     closed: str = ""
     proposals: list[Proposal] = field(default_factory=list)
-
-
-def choose_options(options: Any, profile: AgentProfile) -> PermissionOptions:
-    """The option that allows once, and the one that rejects once; never one that is for ever.
-
-    An id that is used twice names nothing: the agent could take it for either.
-    """
-    given = [each for each in options if isinstance(each, dict)] if isinstance(options, list) else []
-    ids = [each.get("optionId") for each in given]
-
-    def of(kind: str) -> list[str]:
-        return [
-            id
-            for each in given
-            if each.get("kind") == kind and isinstance(id := each.get("optionId"), str) and ids.count(id) == 1
-        ]
-
-    allow = of("allow_once")
-    known = [id for id in profile.allow_once_ids if id in allow]
-    return PermissionOptions(next(iter([*known, *allow]), None), next(iter(of("reject_once")), None))
 
 
 class Permissions:
@@ -140,6 +114,7 @@ class Permissions:
 
     def ask(self, request: IncomingCall, call: AgentToolCall) -> None:
         """Take in a request about this call; it is answered when people have decided."""
+        call.reopen()
         options = choose_options(request.params.get("options"), self._profile)
         arguments = self._relay.clean_json(call.arguments(self._folder))
         params: dict[str, Json] = {"name": call.kind, "arguments": arguments}
@@ -314,6 +289,7 @@ class Permissions:
 
     def _refuse(self, permission: OpenPermission, why: str) -> None:
         """Tell the agent that it may not, this time."""
+        permission.call.was_refused = True
         reject = permission.options.reject
         with suppress(PeerGone):
             permission.request.respond(CANCELLED if reject is None else _selected(reject))
@@ -332,9 +308,16 @@ class Permissions:
 
     def handle_update(self, call: AgentToolCall) -> None:
         """A tool call has changed: it may be over, or not what people were asked."""
+        if call.status == "completed" and call.was_refused:
+            call.was_refused = False
+            self._relay.note(f"{_DONE_ANYWAY} although it was not allowed: {call.describe()[:500]}")
         for permission in [each for each in self._open if each.call is call]:
             if call.differs(permission.approved):
                 self._take_back(permission)
+            elif call.status == "completed":
+                self._relay.note(f"{_DONE_ANYWAY} before it was decided: {call.describe()[:500]}")
+                self._refuse(permission, "the agent reports it as done already")
+                call.was_refused = False
         if call.is_over:
             for permission in [each for each in self._running if each.call is call]:
                 self._finish(permission, self._result(permission))

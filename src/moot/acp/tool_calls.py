@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from moot.protocol.operation import Json
 
@@ -35,7 +36,7 @@ _HARMLESS: Final = frozenset({"read", "search", "think", "fetch", "switch_mode",
 _MAX_LINE_CHARS: Final = 2_000
 _FIELDS: Final = ("title", "kind", "status", "content", "locations", "rawInput", "rawOutput")
 _COMMAND_NAMES: Final = ("command", "cmd", "script", "shell")
-_PATH_WORDS: Final = ("path", "file", "dir", "folder", "cwd")
+_PATH_WORDS: Final = ("path", "file", "dir", "folder", "cwd", "source", "dest", "target", "uri")
 
 
 @dataclass(slots=True, eq=False)
@@ -46,6 +47,14 @@ class AgentToolCall:
     fields: dict[str, Any] = field(default_factory=dict)
     # The latest content that had a diff: some agents replace it by text, or by nothing.
     _diffs: list[dict[str, Json]] = field(default_factory=list)
+    # The agent was told that it may not do this.
+    was_refused: bool = False
+
+    def reopen(self) -> None:
+        """It is asked for, so it is neither over nor refused, whatever was before."""
+        self.was_refused = False
+        if self.is_over:
+            self.fields["status"] = "pending"
 
     def merge(self, update: Mapping[str, Any]) -> bool:
         """Take in an update; whether it changed anything."""
@@ -124,10 +133,7 @@ class AgentToolCall:
         """Every path that the call names, as far as that can be seen."""
         yield from (str(change["path"]) for change in self.changes)
         yield from self.locations
-        given = self.input
-        for name, value in given.items() if isinstance(given, dict) else ():
-            if isinstance(value, str) and any(word in name.lower() for word in _PATH_WORDS):
-                yield value
+        yield from _paths_in(self.input)
 
     def outside(self, folder: Path) -> list[str]:
         """Those of its paths that lead out of the folder, links followed."""
@@ -137,7 +143,8 @@ class AgentToolCall:
             if "\0" in path:
                 found[path] = None
                 continue
-            real = os.path.realpath(os.path.join(top, os.path.expanduser(path)))
+            plain = unquote(urlsplit(path).path) if path.startswith("file:") else path
+            real = os.path.realpath(os.path.join(top, os.path.expanduser(plain)))
             if real != top and not real.startswith(top.rstrip(os.sep) + os.sep):
                 found[path] = None
         return list(found)
@@ -207,6 +214,20 @@ class AgentToolCall:
             return f"{self.kind}: {', '.join(str(change['path']) for change in self.changes)}"
         paths = ", ".join(dict.fromkeys(self.paths()))
         return f"{self.kind}: {' — '.join(part for part in (self.title, paths) if part) or self.id}"
+
+
+def _paths_in(value: Json, name: str = "") -> Iterator[str]:
+    """Texts that stand below a name of a path, at any depth, and addresses of files."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _paths_in(inner, key)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _paths_in(inner, name)
+    elif isinstance(value, str) and (
+        value.startswith("file:") or any(word in name.lower() for word in _PATH_WORDS)
+    ):
+        yield value
 
 
 def _diffs_in(content: Json) -> list[dict[str, Json]]:
