@@ -310,3 +310,26 @@ def test_servers_of_a_project_run_in_its_folder(tmp_path: Path) -> None:
     assert (a.settings["cwd"], b.settings["cwd"]) == (str(tmp_path), "${env:HOME}/y")
     (a, _), _ = import_servers(file, tmp_path, reserved=(), environ=SET)
     assert "cwd" not in a.settings
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "shown", "told"),
+    [
+        ("cmd", ["/c", "npx", "-y", "pkg"], ["npx", "-y", "pkg"], ["starts npx"]),
+        ("CMD.EXE", ["/d", "/s", "/C", "npx.cmd", "-y", "pkg"], ["npx", "-y", "pkg"], ["starts npx"]),
+        ("C:\\Program Files\\nodejs\\npx.cmd", ["-y", "pkg"], ["npx", "-y", "pkg"], ["starts npx"]),
+        ("uvx.exe", ["pkg", "--db=C:\\x.db"], ["uvx", "pkg", "--db=C:\\x.db"], ["starts uvx", "has a path"]),
+        ("C:\\tools\\mine.exe", ["-v"], ["C:\\tools\\mine.exe", "-v"], ["has a path"]),
+        ("npx", ["-y", "pkg", "C:/Users/me"], ["npx", "-y", "pkg", "C:/Users/me"], ["has a path"]),
+        ("cmd", ["/c"], ["cmd", "/c"], []),
+        ("npx", ["-y", "pkg", "/c", "http://x"], ["npx", "-y", "pkg", "/c", "http://x"], []),
+        ("/opt/node/npx", ["-y", "pkg"], ["/opt/node/npx", "-y", "pkg"], []),
+    ],
+)
+def test_what_is_written_for_windows_starts_here(
+    tmp_path: Path, command: str, args: list[str], shown: list[str], told: list[str]
+) -> None:
+    (server,), notes = imported(tmp_path, {"a": {"command": command, "args": args}})
+    assert [server.settings["command"], *server.settings["args"]] == shown
+    assert [any(words in note for note in notes) for words in told] == [True] * len(told)
+    assert len(notes) == len(told)

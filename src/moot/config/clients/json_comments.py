@@ -47,7 +47,9 @@ def read_json_with_comments(text: str) -> tuple[Json, list[str]]:
     except json.JSONDecodeError as fault:
         if not text.strip():
             raise UsageError("is empty") from None
-        raise UsageError(f"line {fault.lineno}, column {fault.colno}: not valid JSON: {fault.msg}") from None
+        hint = "; in JSON a backslash is written twice" if fault.msg.startswith("Invalid \\") else ""
+        where = f"line {fault.lineno}, column {fault.colno}"
+        raise UsageError(f"{where}: not valid JSON: {fault.msg}{hint}") from None
     except (ValueError, RecursionError):
         raise UsageError("not valid JSON: a number is too long, or it is nested too deep") from None
 

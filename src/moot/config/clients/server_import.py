@@ -16,6 +16,7 @@ from typing import Any, Final, TypeGuard
 from moot.config.clients.client_file import ClientFile, FoundServer
 from moot.config.clients.json_comments import decode_text
 from moot.config.clients.server_text import ServerText, TextContext
+from moot.config.clients.windows_command import for_this_system, is_windows_path
 from moot.config.env_file import MAX_ENV_FILE_BYTES, is_variable_name, parse_env_text
 from moot.errors import UsageError
 from moot.protocol.operation import Json
@@ -149,7 +150,12 @@ def _stdio(
     args = [_plain(arg) for arg in _list(entry.get("args"))]
     if None in args:
         raise _LeftOut("its args are no list of texts")
-    words = [arg for arg in args if arg is not None]
+    written = [command, *(arg for arg in args if arg is not None)]
+    command, words = for_this_system(command, written[1:])
+    if [command, *words] != written:
+        notes.append(f"is written for Windows: here it starts {_printable(command)}")
+    if any(is_windows_path(word) for word in (command, *words)):
+        notes.append("has a path on Windows: write the one on this machine into moot.yaml")
     if (Path(command).name == "moot" and words[:1] == ["mcp"]) or words[:3] == ["-m", "moot.cli", "mcp"]:
         raise _LeftOut("it is Moot itself")
     env = _env(entry, text, file, notes)
