@@ -95,18 +95,9 @@ def _own_name(settings: ConnectSettings) -> str:
 
 
 def _request(method: str, settings: ConnectSettings, path: str, token: str, **more: Any) -> dict[str, Any]:
-    import httpx2
+    from moot.cli.client.gateway_request import request_gateway
 
-    # ws:// and wss:// name the same gateway.
-    base = f"http{settings.url[2:]}" if settings.url.startswith("ws") else settings.url
-    address = f"{base.rstrip('/')}/{path}"
-    try:
-        headers = {"Authorization": f"Bearer {token}"}
-        answer = httpx2.request(method, address, headers=headers, timeout=10, **more)
-    except httpx2.HTTPError as fault:
-        raise UsageError(
-            f"no gateway answers at {address} ({type(fault).__name__}); is it running?"
-        ) from None
+    _, answer = request_gateway(method, settings.url, path, token, **more)
     is_json = answer.headers.get("content-type", "").startswith("application/json")
     body = answer.json() if is_json else {}
     if answer.status_code not in (200, 201):

@@ -61,18 +61,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _ask_for_link(settings: ConnectSettings) -> dict[str, Json]:
-    import httpx2
+    from moot.cli.client.gateway_request import request_gateway
 
-    page = f"{settings.url.split(',')[0].strip().rstrip('/')}/"
-    try:
-        answer = httpx2.post(
-            f"{page}sign-in-links",
-            json={"page": page},
-            headers={"Authorization": f"Bearer {settings.token.reveal()}"},
-            timeout=10,
-        )
-    except httpx2.HTTPError as fault:
-        raise UsageError(f"no gateway answers at {page} ({type(fault).__name__}); is it running?") from None
+    page, answer = request_gateway(
+        "POST", settings.url, "sign-in-links", settings.token.reveal(), body=lambda page: {"page": page}
+    )
     if answer.status_code == 404:
         raise UsageError(f"the gateway at {page} has no one-time links; sign in with your token instead")
     body = answer.json() if answer.headers.get("content-type", "").startswith("application/json") else {}
