@@ -297,8 +297,8 @@ class SocketlessGateway:
         lines = [*self._records(), *self._state(), *self._history(), *self._frames(), *self.notes]
         host = self.host
         lines += [f"received {host.received}", f"delivered {host.delivered}"]
-        lines += [f"refused {sorted(host.refusals.items())}", f"next {host.journal.next_number}"]
-        lines.append(f"silent {host.error_replies.suppressed}")
+        lines += [f"refused {sorted(host.refusals.counts.items())}", f"next {host.journal.next_number}"]
+        lines.append(f"silent {host.refusals.suppressed}")
         return hidden(lines)
 
     def check_replay(self) -> None:

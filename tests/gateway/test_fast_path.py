@@ -319,7 +319,7 @@ async def test_snapshots_come_in_between_and_a_restart_knows_every_id(tmp_path: 
         for id in ids:
             bob.say(chat("bob", id))
         await one.rest()
-        assert one.host.refusals == {"duplicate_id": 40}
+        assert one.host.refusals.counts == {"duplicate_id": 40}
 
 
 async def test_the_history_keeps_to_its_bounds(tmp_path: Path) -> None:

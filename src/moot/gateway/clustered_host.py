@@ -29,10 +29,11 @@ from moot.errors import (
 )
 from moot.gateway.clustered_space import ClusteredSpace, InputLog, SeededMint, settle, wait_applied
 from moot.gateway.journaled_space import CarriedOut
+from moot.gateway.message_refusals import space_member
 from moot.gateway.mint import FreshMint
 from moot.gateway.own_connections import invite_ack, tell_own_connections
 from moot.gateway.refusal_log import RefusalLimits
-from moot.gateway.space_host import SpaceHost, StartedPost, space_member
+from moot.gateway.space_host import SpaceHost, StartedPost
 from moot.gateway.space_records import RecordEncoder, apply_act
 from moot.gateway.stored_input import StoredInput
 from moot.protocol import strict_json
@@ -188,18 +189,19 @@ class ClusteredHost(SpaceHost):
             if envelope.kind == "space/invite":
                 secret = FreshMint().token()
         except RateLimited as refusal:
-            self._refuse_undecoded(session, refusal, data)
+            self._received += 1
+            self.refusals.answer_undecoded(session, refusal, data)
             return
         except MalformedEnvelope as refusal:
             # One that has not joined yet is answered when it has.
             if session in self.space.state.roster.sessions or len(data) > self._max_raw_bytes:
-                self.refuse(session, refusal, len(data))
+                self.refusals.answer(session, refusal, len(data))
                 return
 
         def done(outcome: object) -> None:
             if isinstance(outcome, Refused):
                 outcome.about, outcome.kind = about
-                self.refuse(session, outcome, len(data))
+                self.refusals.answer(session, outcome, len(data))
 
         try:
             self._edge.submit_raw(self.name, "receive", {"session": session}, data, done, secret)
@@ -283,7 +285,7 @@ class ClusteredHost(SpaceHost):
         try:
             frame = read_frame(data, binary=binary, max_bytes=self.space.state.limits.max_frame_bytes)
         except MalformedEnvelope as refusal:
-            self.refuse(session, refusal, len(data))
+            self.refusals.answer(session, refusal, len(data))
             return
         try:
             self._check_rate(line.member, len(data))
@@ -291,7 +293,7 @@ class ClusteredHost(SpaceHost):
         except Refused as refusal:
             if self.stream_error_replies.allows((session, frame.stream_id), now):
                 refusal.details.setdefault("stream_id", frame.stream_id)
-                self.refuse(session, refusal, len(data))
+                self.refusals.answer(session, refusal, len(data))
             return
         effects = self.space.frame(session, frame, now, self.journaled.next_mint())
         if not (effects and isinstance(effects[0], Deliver)):

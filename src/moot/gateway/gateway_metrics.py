@@ -189,7 +189,7 @@ class GatewayMeasures:
         RECEIVED.counter(registry, space=space).read = lambda: host.received
         FAST_PATH.counter(registry, space=space).read = lambda: host.fast_paths.accepted
         DELIVERED.counter(registry, space=space).read = lambda: host.delivered
-        refused = host.refusal_log
+        refused = host.refusals.log
         REFUSALS_COUNTED.counter(registry, space=space).read = lambda: refused.counted
         REFUSED_BYTES_DROPPED.counter(registry, space=space).read = lambda: refused.dropped_bytes
         OPEN_PROPOSALS.gauge(registry, space=space).read = lambda: len(host.space.state.ledger.all_open())
@@ -214,7 +214,7 @@ class GatewayMeasures:
         for host in self._hosts:
             # What an fsync came to is looked at when there is something else to do; now there is.
             host.journal.process_syncs()
-            for code, count in host.refusals.items():
+            for code, count in host.refusals.counts.items():
                 REFUSALS.counter(self.registry, space=host.name, code=code).value = count
         text = self.registry.exposition()
         took = self._cpu_clock() - began

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
-from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -20,9 +18,10 @@ import msgspec
 from moot.errors import MalformedEnvelope, OutcomeUnknown, RateLimited, Refused, Unauthorized, Unavailable
 from moot.gateway.error_reply_limiter import ErrorReplyLimiter
 from moot.gateway.journaled_space import CarriedOut, JournaledSpace
+from moot.gateway.message_refusals import MessageRefusals, space_member
 from moot.gateway.mint import FreshMint
 from moot.gateway.own_connections import invite_ack, tell_own_connections
-from moot.gateway.refusal_log import GUESTS, RefusalLimits, RefusalLog
+from moot.gateway.refusal_log import RefusalLimits
 from moot.gateway.rights_changes import RightsChanges
 from moot.gateway.space_records import RecordEncoder, encode_record, filled_id, outcome_of
 from moot.gateway.stored_input import ACCEPTED
@@ -38,7 +37,6 @@ from moot.space.config_json import save_config
 from moot.space.effects import Deliver, Disconnect, Effect, Reply
 from moot.space.listing import describe_page, page_bytes
 from moot.space.roster import Options, Session, capability_pairs
-from moot.space.space import Space
 from moot.space.welcome import welcome
 
 log = logging.getLogger(__name__)
@@ -48,13 +46,6 @@ _HASH: Final = ord("#")
 _LARGE_BYTES: Final = 16_384
 # While more than this of its time is left, another poll of a member is not journaled.
 _POLL_NOTED_SHARE: Final = 2 / 3
-# The id of an envelope behind nothing but other texts, within so many bytes.
-_AHEAD_BYTES: Final = 1_024
-_MAX_ABOUT_CHARS: Final = 256
-_TEXT: Final = rb'[^"\\\x00-\x1f]*+'
-_ID_AHEAD: Final = re.compile(
-    rb'\s*+\{\s*+(?:(?!"id")"%b"\s*+:\s*+"%b"\s*+,\s*+)*+"id"\s*+:\s*+"(%b)"' % (_TEXT, _TEXT, _TEXT)
-)
 
 
 class StartedPost(NamedTuple):
@@ -83,12 +74,8 @@ class SpaceHost:
         self.fast_paths = journaled.fast_paths
         # What operators and sign-ins change.
         self.rights = RightsChanges(journaled, self.check_journal)
-        self.refusals: Counter[str] = Counter()
-        self.refusal_log = RefusalLog(
-            self.name, refusal_limits, lambda record: self.journal.append(record), journaled.clock
-        )
-        # How often malformed messages of one session are answered, and errors about one stream (D-36).
-        self.error_replies = ErrorReplyLimiter(errors_per_second)
+        self.refusals = MessageRefusals(journaled, refusal_limits, errors_per_second=errors_per_second)
+        # How often errors about one stream are answered (D-36).
         self.stream_error_replies = ErrorReplyLimiter(1.0)
         # The first record of this run: what came later about members is known without the journal.
         self.opened_at_record = journaled.journal.next_number
@@ -134,7 +121,7 @@ class SpaceHost:
 
     async def stop(self) -> None:
         """Everything on disk; the last effects are out."""
-        self.refusal_log.flush()
+        self.refusals.log.flush()
         await self.journaled.stop()
 
     # What members do
@@ -273,11 +260,12 @@ class SpaceHost:
                 data, config.limits.envelope, accept_protocols=config.accept_protocols
             )
         except RateLimited as refusal:
-            self._refuse_undecoded(session, refusal, data)
+            self._received += 1
+            self.refusals.answer_undecoded(session, refusal, data)
             return
         except MalformedEnvelope as refusal:
             space.count_malformed(session, len(data), now)
-            self.refuse(session, refusal, len(data))
+            self.refusals.answer(session, refusal, len(data))
             return
         row = KINDS.get(envelope.kind, UNKNOWN)
         if not (self.journal.writable or row.shrinks_rights) and self._has_no_room(session, envelope, data):
@@ -312,7 +300,9 @@ class SpaceHost:
         out = outcome_of(effects)
         if out != ACCEPTED:
             who = space_member(space, session)
-            number = self._record_refusal("receive", session, who, dialect, envelope, out, data, now, mint)
+            number = self.refusals.record_envelope(
+                "receive", session, who, dialect, envelope, out, data, now, mint
+            )
             journaled.carry_out(effects, number, now)
             return
         head = self._encoders[session].record(now, envelope, out, mint)
@@ -330,90 +320,26 @@ class SpaceHost:
             return False
         refusal = Unavailable("the journal cannot be written, and no room is left to keep messages for it")
         refusal.about, refusal.kind = envelope.id or None, envelope.kind
-        self.refuse(session, refusal, len(data))
+        self.refusals.answer(session, refusal, len(data))
         return True
-
-    def _record_refusal(
-        self,
-        input: str,
-        session: SessionId,
-        who: str,
-        dialect: DialectName,
-        envelope: Envelope,
-        code: str,
-        raw: bytes,
-        now: float,
-        mint: FreshMint,
-    ) -> int:
-        """Count a refusal and journal what there is room for; returns the record that its answer follows."""
-        self.refusals[code] += 1
-        number = self.refusal_log.record_envelope(
-            self._refusal_key(who),
-            code,
-            envelope,
-            raw,
-            now,
-            mint,
-            input,
-            session=session,
-            who=who,
-            dialect=dialect,
-        )
-        return self.journal.next_number - 1 if number is None else number
-
-    def _refusal_key(self, who: str) -> str:
-        """Whose budget a refusal takes from. Guests could come back under another name."""
-        member = self.space.state.roster.members.get(Name(who))
-        return GUESTS if member is None or member.anonymous else who
-
-    def refuse(self, session: SessionId, refusal: Refused, size: int) -> None:
-        """Answer something that never became an envelope; its bytes are not journaled, only that it came."""
-        now, mint = self.journaled.clock(), self.journaled.next_mint()
-        if session not in self.space.state.roster.sessions or not self.error_replies.allows(session, now):
-            return
-        effects = self.space.refuse(session, refusal, now, mint)
-        who = space_member(self.space, session)
-        number = self._record_malformed(session, who, refusal, size, now, mint)
-        self.journaled.carry_out(effects, number, now)
 
     def check_rate_ahead(self, who: str, data: bytes) -> None:
         """Raises RateLimited for a large message of a member who is too fast, before it is decoded."""
         if len(data) >= _LARGE_BYTES:
             self.space.check_rate_ahead(who, self.journaled.clock())
 
-    def _refuse_undecoded(self, session: SessionId, refusal: Refused, data: bytes) -> None:
-        """Answer something that was too fast to be decoded, by its id where that is easily found."""
-        now, mint = self.journaled.clock(), self.journaled.next_mint()
-        self._received += 1
-        found = _ID_AHEAD.match(data[:_AHEAD_BYTES])
-        if found is not None:
-            refusal.about = found[1].decode("utf-8", "replace")[:_MAX_ABOUT_CHARS]
-        effects = self.space.refuse(session, refusal, now, mint)
-        who = space_member(self.space, session)
-        number = self._record_malformed(session, who, refusal, len(data), now, mint)
-        self.journaled.carry_out(effects, number, now)
-
-    def _record_malformed(
-        self, session: SessionId, who: str, refusal: Refused, size: int, now: float, mint: FreshMint
-    ) -> int:
-        self.refusals[refusal.code] += 1
-        number = self.refusal_log.record(
-            self._refusal_key(who), refusal.code, size, now, mint, "malformed", session=session, who=who
-        )
-        return self.journal.next_number - 1 if number is None else number
-
     def _frame(self, session: SessionId, data: bytes, binary: bool, now: float) -> None:
         """Frames are not journaled: they read the state and never change it (D-89)."""
         try:
             frame = read_frame(data, binary=binary, max_bytes=self.space.state.limits.max_frame_bytes)
         except MalformedEnvelope as refusal:
-            self.refuse(session, refusal, len(data))
+            self.refusals.answer(session, refusal, len(data))
             return
         if self.journaled.withholds:
             # Frames are not kept, so they cannot be delivered later.
             if self.stream_error_replies.allows((session, frame.stream_id), now):
                 why = "the journal cannot be written, and this space delivers nothing until it can"
-                self.refuse(session, Unavailable(why, stream_id=frame.stream_id), len(data))
+                self.refusals.answer(session, Unavailable(why, stream_id=frame.stream_id), len(data))
             return
         effects = self.space.frame(session, frame, now, FreshMint())
         if outcome_of(effects) != ACCEPTED and not self.stream_error_replies.allows(
@@ -468,7 +394,7 @@ class SpaceHost:
                 body, config.limits.envelope, accept_protocols=config.accept_protocols
             )
         except MalformedEnvelope as refusal:
-            self._record_malformed(session, who, refusal, len(body), now, mint)
+            self.refusals.record_malformed(session, who, refusal, len(body), now, mint)
             raise
         row = KINDS.get(envelope.kind, UNKNOWN)
         vital = row.shrinks_rights
@@ -484,7 +410,9 @@ class SpaceHost:
         facts: dict[str, Json] = {"kind": envelope.wire_kind or envelope.kind, "id": id}
         facts["options"] = msgspec.to_builtins(options)
         if out != ACCEPTED:
-            number = self._record_refusal("post", session, who, dialect, envelope, out, body, now, mint)
+            number = self.refusals.record_envelope(
+                "post", session, who, dialect, envelope, out, body, now, mint
+            )
             answer = effects[0]
             self.journaled.carry_out(effects[1:], number, now)
             assert isinstance(answer, Reply)  # noqa: S101  # that is how a refusal is known
@@ -517,11 +445,6 @@ class SpaceHost:
         """D-85: nothing that must be audited happens while it cannot be."""
         if not self.journal.writable:
             raise Unavailable("the journal cannot be written: try again later")
-
-
-def space_member(space: Space, session: SessionId) -> str:
-    known = space.state.roster.sessions.get(session)
-    return known.member.name if known is not None else ""
 
 
 def _waits_for_disk(effects: list[Effect]) -> bool:

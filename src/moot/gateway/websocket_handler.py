@@ -286,7 +286,7 @@ class MemberSocket:
             identity.admit()
             host.rights.renew(session, identity.token or "")
         except Refused as refusal:
-            host.refuse(session, refusal, len(data))
+            host.refusals.answer(session, refusal, len(data))
 
     @property
     def _address(self) -> str:
