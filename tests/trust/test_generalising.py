@@ -12,10 +12,11 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
 from moot.trust.conditions import Hours, Range
 from moot.trust.generalisation import Generalisation, generalise, kind_of
+from moot.trust.learner import suggest
 from moot.trust.quoting import literal
 from moot.trust.text_patterns import MIN_NEW_VALUES, TextCover, cover_texts
 from tests.rows import for_each_row
-from tests.trust.history import HOUR, START, call
+from tests.trust.history import HOUR, START, call, history
 
 SOME = settings(deadline=None, max_examples=60)
 
@@ -140,11 +141,24 @@ def test_numbers_become_the_range_seen_and_whole_ones_stay_whole() -> None:
     assert (ports.rule.arguments, ports.rule.range) == ({"port": [80, 443]}, {})
 
 
-def test_lists_stay_exactly_what_they_were_or_carry_nothing() -> None:
+def test_lists_stay_exactly_what_they_were() -> None:
     found = _over([{"tags": ["a", "b"]}] * 6)
     assert found is not None
     assert found.rule.equals == {"tags": ["a", "b"]}
-    assert _over([{"tags": ["a", str(n)]} for n in range(6)]) is None
+    assert kind_of(call({"tags": ["a", "b"]})) != kind_of(call({"tags": ["b", "a"]}))
+
+
+def test_each_list_that_keeps_coming_back_has_a_rule_of_its_own() -> None:
+    """A program and its arguments, or the people a mail goes to: what was approved again and again."""
+    given: list[dict[str, Json]] = [{"argv": ["git", word]} for word in ("status", "diff")]
+    given.append({"argv": ["git", "push"]})
+    decisions = history(given * 20, lambda each: each["argv"][1] != "push", tool="run", every=HOUR)
+    found = suggest(decisions, now=START + 100 * HOUR)
+    assert sorted((each.rule.decision, each.rule.equals["argv"][1]) for each in found) == [
+        ("approve", "diff"),
+        ("approve", "status"),
+        ("reject", "push"),
+    ]
 
 
 def test_booleans_are_listed_only_when_both_came_twice() -> None:

@@ -1,7 +1,7 @@
 """The narrowest rule for some proposals of one kind: constants stay, variable parts reach as far as was seen.
 
 Proposals are compared only within a *kind*: the same proposer, host, method, tool, and the same arguments by
-name and type. Within it every argument has its own cover:
+name and type, lists also by value. Within it every argument has its own cover:
 
     the same value each time       that value
     values that keep coming back   the list of them
@@ -95,14 +95,21 @@ def kind_of(case: Case) -> tuple[CaseKind, Example] | None:
         return None
     if any(is_wild(key) or key.startswith("$") for path in values for key in path):
         return None
-    shape = tuple(sorted((path, _type(value)) for path, value in values.items()))
+    shape = tuple(sorted((path, _type(case, path, value)) for path, value in values.items()))
     kind = CaseKind(case.proposer, case.to, case.method, case.tool, shape)
     return kind, Example(case, values, minute_of_day(case.at))
 
 
-def _type(value: Json) -> str:
-    # 5 and 5.5 are both amounts; what is whole in all examples stays whole in the rule.
-    return "number" if type_of(value) == "whole number" else type_of(value)
+def _type(case: Case, path: Path, value: Json) -> str:
+    match type_of(value):
+        case "whole number":
+            # 5 and 5.5 are both amounts; what is whole in all examples stays whole in the rule.
+            return "number"
+        case "list" | "object" as type:
+            # A rule holds only for the very same one, so each is a kind of its own.
+            return f"{type} {canonical(case.arguments[path[0]]).decode()}"
+        case type:
+            return type
 
 
 def generalise(
@@ -165,10 +172,7 @@ def generalise(
                 _put(arguments, path, kept if len(kept) > 1 else kept[0])
                 parts[shown] = " or ".join(canonical(value).decode() for value in kept)
             case _:
-                whole = examples[0].case.arguments[path[0]]
-                if len({canonical(example.case.arguments[path[0]]) for example in examples}) > 1:
-                    return None
-                equals[path[0]] = whole
+                equals[path[0]] = examples[0].case.arguments[path[0]]
                 parts[path[0]] = "exactly the same value as before"
     for top in equals:
         arguments.pop(top, None)
