@@ -59,6 +59,7 @@ FILES: Final = {
     "mcp/downstream/backend.py": STAMP,
     "mcp/tool_pins.py": STAMP,
     "metrics/process.py": STAMP,
+    "oauth/exchanged_credential.py": "until when a token is valid",
     "oauth/server_credential.py": "until when a token is valid, kept for the next start",
     "oauth/token_endpoint.py": "until when a token is valid, kept for the next start",
     "participant/member_session.py": "asked of the gateway, with a margin of a minute",

@@ -159,6 +159,7 @@ def test_a_server_says_how_to_sign_in(tmp_path: Path) -> None:
         ("{command: x, credentials: requester}", "credentials: has a meaning only with url"),
         ('{url: "https://x", credentials: everybody}', "credentials"),
         ('{url: "https://x", oauth: {grant: client_credentials}}', "needs client_id and client_secret"),
+        ('{url: "https://x", oauth: {grant: token_exchange}}', "needs client_id and issuer"),
         ('{url: "https://x", oauth: {client_id: c, client_secret: hush}}', "name a variable"),
         ('{url: "https://x", oauth: {redirect_port: 70000}}', "has to be a port"),
         ('{url: "https://x", oauth: {grant: password}}', "grant"),

@@ -139,6 +139,11 @@ class OAuthProvider:
                     return JSONResponse({"error": "invalid_client"}, 401)
                 who = self.secrets[basic.removeprefix("Basic ")]
                 return JSONResponse(self.issue(who, resource, form.get("scope", "").split()))
+            case "urn:ietf:params:oauth:grant-type:token-exchange":
+                subject = self.tokens.get(form["subject_token"])
+                if subject is None or not subject.is_valid or subject.resource:
+                    return refused("invalid_request")
+                return JSONResponse(self.issue(subject.subject, resource, form.get("scope", "").split()))
         return refused("unsupported_grant_type")
 
 

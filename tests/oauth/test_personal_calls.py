@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import Any
 import pytest
 
 from moot.bridge.call_identity import IDENTITY_KEY, CredentialsOf, with_identity
+from moot.config.secret import Secret
 from moot.errors import McpError
+from moot.mcp.upstream import HttpServer
 from moot.participant import JoinedSpace
 from tests.bridge.bridged_space import call
 from tests.oauth.oauth_provider import text_of
-from tests.oauth.protected_space import ProtectedSpace, protected_space, sign_in
+from tests.oauth.protected_space import ProtectedSpace, finish, protected_space, sign_in
 from tests.waiting import until
 
 OWN = "moot/sign-in"
@@ -183,3 +186,59 @@ async def test_who_has_one_account_for_everybody_needs_none_of_their_own(tmp_pat
 def test_a_server_does_not_say_whose_account_was_used() -> None:
     said: dict[str, Any] = {"content": [], "_meta": {IDENTITY_KEY: {"person": "boss"}, "a": 1}}
     assert with_identity(said, None) == {"content": [], "_meta": {"a": 1}}
+
+
+async def test_what_the_client_itself_is_given_is_no_account_of_a_member(tmp_path: Path) -> None:
+    """Client credentials are for the bridge: a member without account gets nothing from them."""
+    async with protected_space(tmp_path) as place:
+        place.provider.secrets[b64encode(b"robot:robot-secret").decode()] = "robot"
+        alice = await place.space.join("alice")
+        robot = {"client_id": "robot", "client_secret": Secret("robot-secret")}
+        await place.bridge("requester", grant="client_credentials", **robot)
+        with pytest.raises(McpError, match="alice has not signed in there"):
+            await call(alice, "whoami")
+        begun = await alice.request("host", OWN, {})
+        await finish(alice, begun, {"token": "one-that-has-ended"}, OWN)
+        with pytest.raises(McpError, match="alice has not signed in there"):
+            await call(alice, "whoami")
+        assert place.server.callers == []
+
+
+async def test_a_sign_in_at_the_provider_is_exchanged_for_a_token_of_the_server(tmp_path: Path) -> None:
+    """RFC 8693: one sign-in for all servers of a provider; no server sees it."""
+    async with protected_space(tmp_path) as place:
+        alice = await place.space.join("alice")
+        settings = {"grant": "token_exchange", "client_id": "bridge", "issuer": place.provider.issuer}
+        member = await place.bridge("requester", **settings)
+        await sign_in(place, alice, "service")
+        await until(lambda: member._tools is not None)
+        await sign_in(place, alice, "alice@idp", OWN)
+        (subject,) = [name for name, each in place.provider.tokens.items() if not each.resource]
+        result = await call(alice, "whoami")
+        assert (text_of(result), used(result)["person"]) == ("alice@idp", "alice")
+        assert subject not in place.server.seen
+        asked = place.provider.token_requests[-1]
+        assert (asked["subject_token"], asked["resource"]) == (subject, place.server.url)
+        # Another bridge in front of a server of this provider: nobody signs in again.
+        exchanged = [name for name, each in place.provider.tokens.items() if each.subject == "alice@idp"]
+        await place.space.bridge(
+            HttpServer(url=place.server.url),
+            "host2",
+            oauth=place.settings(**settings),
+            credentials="requester",
+        )
+        assert text_of(await call(alice, "whoami", to="host2")) == "alice@idp"
+        # The server refuses what it got, and the provider the subject: that is renewed and exchanged.
+        for name in exchanged:
+            place.provider.tokens[name].is_valid = False
+        assert text_of(await call(alice, "whoami")) == "alice@idp"
+        assert place.provider.token_requests[-1]["subject_token"] != subject
+        # Nothing can be renewed: alice is told, and her account is no other's.
+        for each in place.provider.tokens.values():
+            each.is_valid = each.subject == "service"
+        place.provider.refresh_tokens.clear()
+        with pytest.raises(McpError, match="alice has not signed in there"):
+            await call(alice, "whoami")
+        # Signed in again at one bridge, the other goes on too.
+        await sign_in(place, alice, "alice@idp", OWN)
+        assert text_of(await call(alice, "whoami", to="host2")) == "alice@idp"

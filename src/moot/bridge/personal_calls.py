@@ -17,13 +17,15 @@ from moot.bridge.call_identity import CallIdentity, error_with_identity, identit
 from moot.errors import McpError
 from moot.mcp.eras import UNREACHABLE, JsonObject
 from moot.mcp.upstream import HttpServer, Upstream, UpstreamOptions, open_upstream
+from moot.oauth.exchanged_credential import ExchangedCredential
 from moot.oauth.server_credential import ServerCredential
 from moot.participant import IncomingRequest, JoinedSpace
 from moot.protocol.rpc_codes import INVALID_REQUEST
 
 log = logging.getLogger(__name__)
 
-CredentialFor = Callable[[str], ServerCredential]
+PersonCredential = ServerCredential | ExchangedCredential
+CredentialFor = Callable[[str], PersonCredential]
 
 
 @dataclass(slots=True)
@@ -31,7 +33,7 @@ class _Connection:
     """The connection of one person."""
 
     upstream: Upstream
-    credential: ServerCredential
+    credential: PersonCredential
     stack: AsyncExitStack
     running: int = 0
 
@@ -94,6 +96,10 @@ class PersonalCalls:
     async def _connect(self, identity: CallIdentity, space: JoinedSpace) -> _Connection:
         person = identity.person
         connection = self._open.pop(person, None)
+        if connection is not None and not _is_usable(connection.credential):
+            # Somebody may have signed in since, at another bridge.
+            await connection.stack.aclose()
+            connection = self._open.pop(person, None)
         if connection is None:
             credential = self._credential_for(person)
             if not credential.is_there:
@@ -102,11 +108,9 @@ class PersonalCalls:
             connection = self._open.pop(person, None) or await self._opened(credential)
         # The last one in order is the latest used.
         self._open[person] = connection
-        if connection.credential.waits_for is not None or not connection.credential.is_there:
-            raise _missing(identity, space)
         return connection
 
-    async def _opened(self, credential: ServerCredential) -> _Connection:
+    async def _opened(self, credential: PersonCredential) -> _Connection:
         stack = AsyncExitStack()
         server = replace(self._server, auth=credential)
         upstream = await stack.enter_async_context(open_upstream(server, self._options))
@@ -119,6 +123,10 @@ class PersonalCalls:
         if idle is None:
             raise McpError(UNREACHABLE, f"{len(self._open)} people use this server already; try again later")
         await self.disconnect(idle)
+
+
+def _is_usable(credential: PersonCredential) -> bool:
+    return credential.is_there and credential.waits_for is None
 
 
 def _missing(identity: CallIdentity, space: JoinedSpace) -> McpError:

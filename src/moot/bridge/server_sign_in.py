@@ -6,13 +6,14 @@ import logging
 from collections.abc import Callable
 
 from moot.bridge.call_identity import CredentialsOf
-from moot.bridge.personal_calls import PersonalCalls
+from moot.bridge.personal_calls import PersonalCalls, PersonCredential
 from moot.bridge.sign_in_notice import SignInNotice
 from moot.bridge.sign_in_requests import OWN, SignInRequests
 from moot.errors import McpError, UsageError
 from moot.mcp.eras import JsonObject
 from moot.mcp.upstream import HttpServer, UpstreamOptions
 from moot.oauth.credential_store import CredentialStore
+from moot.oauth.exchanged_credential import ExchangedCredential
 from moot.oauth.oauth_settings import OAuthSettings
 from moot.oauth.server_credential import ServerCredential
 from moot.participant import IncomingRequest, JoinedSpace
@@ -34,7 +35,10 @@ class ServerSignIn:
         credentials: CredentialsOf = "server",
     ) -> None:
         """Raises UsageError when credentials cannot be kept."""
+        if settings.grant == "token_exchange" and (credentials == "server" or not settings.issuer):
+            raise UsageError("token_exchange needs an issuer, and credentials of requesters or approvers")
         self._settings = settings
+        self._space = space
         self._url = server.url
         self._store = CredentialStore(settings.folder)
         # Participants of one name are not the same in every space.
@@ -48,7 +52,7 @@ class ServerSignIn:
             self.personal = PersonalCalls(
                 server,
                 options,
-                self._person_credential,
+                self._call_credential,
                 whose=credentials,
                 max_connections=settings.limits.max_person_connections,
             )
@@ -86,15 +90,25 @@ class ServerSignIn:
             raise McpError(INVALID_REQUEST, text)
         return self._person_credential(person)
 
+    def _call_credential(self, person: str) -> PersonCredential:
+        """What calls of a member are signed with."""
+        kept = self._person_credential(person)
+        if self._settings.grant != "token_exchange":
+            return kept
+        return ExchangedCredential(kept, self._settings.limits, self.credential.challenge)
+
     def _person_credential(self, person: str) -> ServerCredential:
+        """What a member has signed in with."""
+        is_subject = self._settings.grant == "token_exchange"
         try:
             return ServerCredential(
                 self._url,
                 self._settings,
                 self._store,
-                server=self._key,
+                server=f"{self._space} at {self._settings.issuer}" if is_subject else self._key,
                 owner=person,
                 challenge=self.credential.challenge,
+                is_subject=is_subject,
             )
         except UsageError as fault:
             log.warning("a credential cannot be read", extra={"participant": person, "why": str(fault)})

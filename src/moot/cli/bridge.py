@@ -82,7 +82,7 @@ def add_command(commands: Any, name: str) -> None:
     add("--client-id", metavar="ID", help="sign in with a client that was registered by hand")
     add("--client-secret-file", type=Path, metavar="FILE", help="the secret of that client")
     add("--client-metadata-url", metavar="URL", help="sign in with a document about this client")
-    grants = ("authorization_code", "client_credentials")
+    grants = ("authorization_code", "client_credentials", "token_exchange")
     add("--grant", choices=grants, default=grants[0], help="how to sign in (default: a person does)")
     add("--issuer", metavar="URL", help="the only provider to sign in at")
     add("--scope", action="append", default=[], metavar="SCOPE", help="ask for this scope when signing in")

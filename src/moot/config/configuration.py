@@ -35,7 +35,7 @@ class McpSignInConfig(msgspec.Struct, frozen=True, kw_only=True):
     client_secret: str | None = None
     # The https address of a document about this client, for providers that read one.
     client_metadata_url: str | None = None
-    grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
+    grant: Literal["authorization_code", "client_credentials", "token_exchange"] = "authorization_code"
     # The only provider to sign in at.
     issuer: str | None = None
     scopes: tuple[str, ...] = ()

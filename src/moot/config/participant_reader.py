@@ -242,6 +242,8 @@ def _sign_in(value: Json, path: str) -> McpSignInConfig:
     read = read_struct(McpSignInConfig, value, path)
     if read.grant == "client_credentials" and (read.client_id is None or read.client_secret is None):
         raise UsageError(f"{path}: client_credentials needs client_id and client_secret")
+    if read.grant == "token_exchange" and (read.client_id is None or read.issuer is None):
+        raise UsageError(f"{path}: token_exchange needs client_id and issuer")
     if read.client_secret is not None and not read.client_secret.startswith("${"):
         raise UsageError(
             f"{at(path, 'client_secret')}: name a variable, such as ${{DOCS_SECRET}}, not the secret"

@@ -6,10 +6,12 @@ is never shown to another. Other users of the machine can neither read nor repla
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -56,6 +58,10 @@ class StoredClient(msgspec.Struct, frozen=True, kw_only=True):
 Stored = TypeVar("Stored", StoredCredential, StoredClient)
 
 
+# Of credentials that are renewed, by their file: bridges of one process may share one.
+_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+
 class CredentialStore:
     """Credentials by server and owner, and registrations by provider."""
 
@@ -65,6 +71,16 @@ class CredentialStore:
         self._kept: dict[str, Any] = {}
         if folder is not None:
             use_folder(folder, what=_WHAT, option=_OPTION)
+
+    def lock_for(self, server: str, owner: str | None) -> asyncio.Lock:
+        """Who renews a credential holds it: a refresh token that is used twice is taken for stolen."""
+        if self._folder is None:
+            return asyncio.Lock()
+        path = str(self._folder.resolve() / _name("credential", [server, owner]))
+        lock = _locks.get(path)
+        if lock is None:
+            lock = _locks[path] = asyncio.Lock()
+        return lock
 
     def credential(self, server: str, owner: str | None) -> StoredCredential | None:
         """Raises UsageError when others may read the file."""

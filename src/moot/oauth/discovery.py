@@ -47,6 +47,7 @@ class ProviderInfo:
 class ProtectedResource:
     """An MCP server and the provider that is asked for tokens for it."""
 
+    # Empty: a token that is only exchanged for others.
     resource: str
     provider: ProviderInfo
     # What the server says is good to have.

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from moot.config.secret import Secret
 from moot.errors import MootError
 
-GrantName = Literal["authorization_code", "client_credentials"]
+GrantName = Literal["authorization_code", "client_credentials", "token_exchange"]
 # The path that codes come back to: part of what is registered at a provider.
 REDIRECT_PATH: Final = "/callback"
 
@@ -49,6 +49,7 @@ class OAuthSettings:
     client_secret: Secret | None = None
     # The https address of a document about us, for providers that read one (CIMD).
     client_metadata_url: str | None = None
+    # `token_exchange` is for accounts of members: one sign-in at `issuer` is for all its servers.
     grant: GrantName = "authorization_code"
     # The one provider to use, whatever else the server names.
     issuer: str | None = None

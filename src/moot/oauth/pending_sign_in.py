@@ -48,8 +48,9 @@ class PendingSignIn:
             "state": self.state,
             "code_challenge": urlsafe_b64encode(digest).rstrip(b"=").decode(),
             "code_challenge_method": "S256",
-            "resource": self.target.resource,
         }
+        if self.target.resource:
+            asked["resource"] = self.target.resource
         if self.scopes:
             asked["scope"] = " ".join(self.scopes)
         if "offline_access" in self.scopes:

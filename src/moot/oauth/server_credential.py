@@ -13,6 +13,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from moot.errors import UsageError
@@ -44,11 +45,13 @@ class ServerCredential:
         server: str,
         owner: str | None = None,
         challenge: Challenge | None = None,
+        is_subject: bool = False,
         wall_clock: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`server` names it in the store; `challenge` is what the server said to somebody else.
 
+        A subject is never sent to the server: it is exchanged for what is.
         Raises UsageError when the store cannot be read.
         """
         self.owner = owner
@@ -71,7 +74,8 @@ class ServerCredential:
         self._waits_for: str | None = None
         self._ready = asyncio.Event()
         self._ready.set()
-        self._renewing = asyncio.Lock()
+        self._renewing = store.lock_for(server, owner)
+        self._is_subject = is_subject
         self._obtained_at: float | None = None
         self._failed_at: float | None = None
 
@@ -149,7 +153,30 @@ class ServerCredential:
         async with self._renewing:
             self._forget()
 
+    async def renew(self, refused: str) -> None:
+        """The provider refused this token of ours: get a newer one, or wait for a sign-in."""
+        await self._renew(refused)
+
+    async def exchange(self, token: str, challenge: Challenge) -> StoredCredential:
+        """A token for the server in exchange for this one (RFC 8693); raises GrantRefused, SignInFailed."""
+        found = await find_resource(self._http, self._url, challenge, issuer=self._settings.issuer)
+        form = {
+            "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+            "subject_token": token,
+            "subject_token_type": "urn:ietf:params:oauth:token-type:access_token",
+            "requested_token_type": "urn:ietf:params:oauth:token-type:access_token",
+        }
+        wanted = challenge.scopes or found.scopes
+        if wanted:
+            form["scope"] = " ".join(wanted[: self._limits.max_scopes])
+        return await self._request(form, found, await self._client(found, wanted))
+
     # Inside
+
+    @property
+    def _calls_as_client(self) -> bool:
+        # What the client itself is given is nobody's account.
+        return self._settings.grant == "client_credentials" and self.owner is None
 
     def _value(self) -> str | None:
         return None if self._credential is None else f"Bearer {self._credential.access_token}"
@@ -157,12 +184,13 @@ class ServerCredential:
     async def _renew(self, refused: str | None) -> None:
         """Get a newer token than the one refused, unless another request just did."""
         async with self._renewing:
-            kept = self._credential
-            if (None if kept is None else kept.access_token) != refused:
-                return
-            if self._waits_for is not None or self._is_too_soon():
-                return
             try:
+                # Somebody else may have renewed it.
+                kept = self._credential = self._store.credential(self._server, self.owner)
+                if (None if kept is None else kept.access_token) != refused:
+                    return
+                if self._waits_for is not None or self._is_too_soon():
+                    return
                 await self._renew_or_wait(kept)
             except (SignInFailed, UsageError) as fault:
                 self._failed_at = self._clock()
@@ -172,7 +200,7 @@ class ServerCredential:
 
     async def _renew_or_wait(self, kept: StoredCredential | None) -> None:
         target = await self._find_target()
-        if self._settings.grant == "client_credentials":
+        if self._calls_as_client:
             form = {"grant_type": "client_credentials"}
             if scopes := self._scopes(target):
                 form["scope"] = " ".join(each for each in scopes if each != _OFFLINE)
@@ -204,7 +232,7 @@ class ServerCredential:
 
     def _ends_soon(self, kept: StoredCredential) -> bool:
         """Whether it should be renewed before the server refuses it, and can be."""
-        can_renew = kept.refresh_token is not None or self._settings.grant == "client_credentials"
+        can_renew = kept.refresh_token is not None or self._calls_as_client
         if kept.expires_at is None or self._target is None or not can_renew or self._is_fresh():
             return False
         return kept.expires_at - self._wall_clock() < self._limits.renew_before_seconds
@@ -219,9 +247,8 @@ class ServerCredential:
     async def _find_target(self) -> ProtectedResource:
         """Found anew each time: a server may have changed its provider."""
         self._http.check_url(self._url, "an MCP server that we sign in at")
-        self._target = await find_resource(
-            self._http, self._url, self._challenge, issuer=self._settings.issuer
-        )
+        found = await find_resource(self._http, self._url, self._challenge, issuer=self._settings.issuer)
+        self._target = replace(found, resource="") if self._is_subject else found
         return self._target
 
     def _scopes(self, target: ProtectedResource) -> tuple[str, ...]:

@@ -87,7 +87,7 @@ async def request_token(
 ) -> StoredCredential:
     """What the provider gives; raises GrantRefused, and SignInFailed when it does not answer properly."""
     provider = target.provider
-    sent = {**form, "resource": target.resource}
+    sent = {**form, "resource": target.resource} if target.resource else dict(form)
     headers: dict[str, str] = {}
     if client.secret is None or "client_secret_basic" not in provider.auth_methods:
         sent["client_id"] = client.client_id
