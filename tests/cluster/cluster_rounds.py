@@ -30,7 +30,7 @@ from tests.gateway.running_gateway import (
     space_settings,
     write_config,
 )
-from tests.gateway.served import Served, started
+from tests.gateway.served import Finished, Served, started
 
 NAMES = ("a", "b", "c")
 _ROOT = Path(__file__).parents[2]
@@ -42,6 +42,7 @@ _SNAPSHOT_INPUTS = 2_500
 # Frames of somebody who was revoked may be heard for so long.
 FRAME_SECONDS = 1.0
 _RETRY_SECONDS = 0.05
+_MAX_STARTS = 20
 _ANSWER_SECONDS = 25
 # Asked again: nothing of it says that the space has decided.
 _AGAIN = ("unavailable", "outcome_unknown", "the gateway is starting", "None")
@@ -77,7 +78,8 @@ class ClusterRounds:
         # The longest wait for an answer, by what went wrong meanwhile.
         self.longest: defaultdict[str, float] = defaultdict(float)
         self.fault = ""
-        self.ended_themselves = 0
+        self.faults_so_far: list[str] = []
+        self.ended_themselves = self.failed_starts = 0
         self._ids = itertools.count(1)
         self._started: list[Served] = []
 
@@ -109,12 +111,22 @@ class ClusterRounds:
         if name not in self.shims:
             self.shims[name] = FaultShim(self.folder / name)
         environ = {"PYTHONPATH": f"{_ROOT}:{_ROOT}/src", "MOOT_TEST_SHIFTS": str(self.shifts)}
-        gateway = await started(
-            file,
-            environ=environ | self.shims[name].environ,
-            before=() if self.machines is None else self.machines.command(_place(name)),
-            module="tests.cluster.shifted_log",
-        )
+        for tries in itertools.count(1):
+            try:
+                gateway = await started(
+                    file,
+                    environ=environ | self.shims[name].environ,
+                    before=() if self.machines is None else self.machines.command(_place(name)),
+                    module="tests.cluster.shifted_log",
+                )
+                break
+            except Finished as ended:
+                # NATS may be away just then: a supervisor starts it again.
+                self.failed_starts += 1
+                print(f"{self.fault}: {ended.stderr.splitlines()[-1]}", flush=True)
+                if tries == _MAX_STARTS:
+                    raise AssertionError(f"{self.faults_so_far}: {ended}") from None
+                await asyncio.sleep(1)
         gateway.http.timeout = httpx.Timeout(_ANSWER_SECONDS)
         self.gateways[name] = gateway
         self._started.append(gateway)
@@ -124,6 +136,7 @@ class ClusterRounds:
         for name, gateway in list(self.gateways.items()):
             if gateway.process.returncode is not None:
                 assert "differs from that of gateway" not in gateway.stderr(), gateway.stderr()
+                print(f"{self.fault}: {gateway.stderr().splitlines()[-1]}", flush=True)
                 self.ended_themselves += 1
                 await self.start(name)
 
@@ -193,7 +206,9 @@ class ClusterRounds:
         """Start everything, run the rounds, and check. Raises AssertionError with what is wrong."""
         with ExitStack() as stack:
             stack.callback(self._close_nats)
-            self.nats = NatsServers(self.folder / "nats", 3, machines=self.machines)
+            self.nats = NatsServers(
+                self.folder / "nats", 3, jetstream="sync_interval: always", machines=self.machines
+            )
             await asyncio.gather(*(self.start(name) for name in NAMES))
             listening = [asyncio.create_task(self.listen(name)) for name in NAMES]
             try:

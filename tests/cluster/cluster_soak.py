@@ -48,6 +48,7 @@ class FaultSchedule:
             self._left = self._rounds.random.sample(self._cycle, len(self._cycle))
         name = self._rounds.fault = self._left.pop()
         rounds, is_over = self._rounds, asyncio.Event()
+        rounds.faults_so_far.append(name)
 
         async def repeat(act: Callable[[], Awaitable[None]], pause_seconds: float, least: int) -> None:
             for done in itertools.count(1):
@@ -102,7 +103,7 @@ def _summary(rounds: ClusterRounds, counts: Counter[str], missing: str | None, *
             f"{counted}: {len(rounds.acknowledged)} acknowledged, none lost, doubled or swapped",
             f"{rounds.carried_out} proposals carried out once",
             f"{len(rounds.frames)} frames, the last sent {max(late, default=0):+.2f} s from a revocation",
-            f"{rounds.ended_themselves} gateways ended by themselves",
+            f"{rounds.ended_themselves} gateways ended by themselves, {rounds.failed_starts} starts failed",
             *left_out,
         ]
     )

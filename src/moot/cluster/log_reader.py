@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 _HEARTBEAT_SECONDS: Final = 0.5
 _SILENT_SECONDS: Final = 1.5
 _LOOK_SECONDS: Final = 0.1
+# A log that ends before what was read for so long has lost something: longer than an election.
+_SHORT_SECONDS: Final = 15.0
 # The server forgets a consumer that nobody listens to.
 _INACTIVE_SECONDS: Final = 30.0
 
@@ -52,6 +54,10 @@ class LogReader:
         self._subscription: Subscription | None = None
         self._heard_at = 0.0
         self._is_broken = False
+        # The message that was applied last; None: it is in the snapshot from which we began.
+        self._latest: bytes | None = None
+        # Since when the log seems to end before what was read.
+        self._short_since: float | None = None
 
     async def run(self) -> None:
         """Read until cancelled. Raises UsageError when messages are gone that were not applied."""
@@ -78,11 +84,19 @@ class LogReader:
                 f"the log {self._stream} begins at {state.first_seq}, and this gateway has read up to "
                 f"{self.applied}: it was away for too long. Start it again: it begins at the latest snapshot"
             )
-        if state.last_seq < self.applied:
+        if state.last_seq >= self.applied:
+            self._short_since = None
+        elif self._short_since is None:
+            # A server that was cut off, or has just started, answers with what it has.
+            self._short_since = time.monotonic()
+        if self._short_since is not None:
+            if time.monotonic() - self._short_since < _SHORT_SECONDS:
+                return
             raise UsageError(
                 f"the log {self._stream} ends at {state.last_seq}, and this gateway has read up to "
                 f"{self.applied}: NATS has lost messages, or the stream was made anew"
             )
+        await self._check_latest(state.first_seq)
         inbox = self._client.new_inbox()
         self._is_broken = False
         self._heard_at = time.monotonic()
@@ -111,6 +125,17 @@ class LogReader:
             ),
         )
 
+    async def _check_latest(self, first: int) -> None:
+        """Raises UsageError when the log has something else where this gateway read its latest message."""
+        if self._latest is None or self.applied < first:
+            return
+        found = await self._context.get_msg(self._stream, self.applied)
+        if found.data != self._latest:
+            raise UsageError(
+                f"message {self.applied} of the log {self._stream} is not the one that this gateway has "
+                "read: NATS has lost messages, or the stream was made anew"
+            )
+
     async def _take(self, message: Msg) -> None:
         self._heard_at = time.monotonic()
         if message.headers is not None and not message.data and "Status" in message.headers:
@@ -131,7 +156,7 @@ class LogReader:
             )
             self._is_broken = True
             return
-        self.applied = sequence
+        self.applied, self._latest = sequence, message.data
         self._on_message(sequence, timestamp, message.data)
 
     async def _drop(self) -> None:

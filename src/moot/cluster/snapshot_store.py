@@ -10,6 +10,7 @@ import nats.errors
 import nats.js.errors
 from nats.js.object_store import ObjectStore
 
+from moot.cluster.nats_connection import retry
 from moot.protocol.operation import Json
 
 log = logging.getLogger(__name__)
@@ -34,11 +35,11 @@ class SnapshotStore:
         await self._store.put(f"{shard}-{number % 2}", encoded)
 
     async def load(self, shard: int) -> ShardSnapshot | None:
-        """The newest that is whole; None if there is none."""
+        """The newest that is whole; None if there is none. Raises UsageError when NATS does not answer."""
         found: list[ShardSnapshot] = []
         for place in (0, 1):
             try:
-                result = await self._store.get(f"{shard}-{place}")
+                result = await self._get(f"{shard}-{place}")
             except nats.js.errors.ObjectNotFoundError:
                 continue
             except (nats.js.errors.Error, nats.errors.Error, TimeoutError) as fault:
@@ -47,3 +48,7 @@ class SnapshotStore:
             fields = msgspec.json.decode(result.data or b"{}")
             found.append(ShardSnapshot(fields.pop("position"), fields))
         return max(found, key=lambda each: each.position, default=None)
+
+    async def _get(self, name: str) -> ObjectStore.ObjectResult:
+        """While a leader is elected nobody answers, and that does not mean that there is no snapshot."""
+        return await retry(lambda: self._store.get(name))

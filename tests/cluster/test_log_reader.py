@@ -1,0 +1,96 @@
+"""A log that is not the one that was read: no gateway goes on with it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from nats.js.api import StreamConfig
+from nats.js.errors import ServiceUnavailableError
+from nats.js.object_store import ObjectStore
+
+from moot.cluster import log_reader
+from moot.cluster.log_reader import LogReader
+from moot.cluster.nats_connection import ClusterConnection, connect, use_snapshots
+from moot.cluster.snapshot_store import SnapshotStore
+from moot.config.cluster_config import ClusterConfig
+from moot.errors import UsageError
+from moot.resilience.task_set import TaskSet
+from tests.cluster.nats_servers import NatsServers
+from tests.waiting import bounded, until
+
+_names = itertools.count(1)
+
+
+@asynccontextmanager
+async def connected(nats: NatsServers) -> AsyncIterator[tuple[ClusterConnection, ClusterConfig]]:
+    config = ClusterConfig(servers=tuple(nats.addresses), name=f"reader{next(_names)}", replicas=1)
+    connection = await connect(config, "a", lambda: None)
+    try:
+        yield connection, config
+    finally:
+        await connection.client.close()
+
+
+async def write_log(connection: ClusterConnection, name: str, *texts: str) -> None:
+    await connection.context.add_stream(StreamConfig(name=name, subjects=[f"{name}.*"]))
+    for text in texts:
+        await connection.context.publish(f"{name}.a", text.encode())
+
+
+async def fault_after(nats: NatsServers, *texts: str) -> str:
+    """A reader has read three messages; then the stream is one that has these."""
+    async with connected(nats) as (connection, config):
+        name, read = config.name, list[bytes]()
+        await write_log(connection, name, "one", "two", "three")
+        reader = LogReader(
+            connection.client, connection.context, name, 0, lambda _s, _t, data: read.append(data)
+        )
+        tasks = TaskSet("test")
+        running = tasks.start(reader.run())
+        await until(lambda: len(read) == 3)
+        await connection.context.delete_stream(name)
+        await write_log(connection, name, *texts)
+        reader._is_broken = True
+        with pytest.raises(UsageError) as fault:
+            async with bounded():
+                await running
+        assert len(read) == 3
+        return str(fault.value)
+
+
+async def test_a_log_with_another_message_where_the_latest_was_read_is_not_read_on(nats: NatsServers) -> None:
+    said = await fault_after(nats, "one", "two", "other", "more")
+    assert "is not the one that this gateway has read" in said
+
+
+async def test_a_log_that_has_become_shorter_is_given_a_while_and_then_not_believed(
+    nats: NatsServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that was cut off answers with what it has."""
+    monkeypatch.setattr(log_reader, "_SHORT_SECONDS", 0.3)
+    said = await fault_after(nats, "one")
+    assert "ends at 1, and this gateway has read up to 3" in said
+
+
+async def test_a_snapshot_that_nobody_can_read_just_now_is_waited_for(
+    nats: NatsServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While NATS elects a leader, that there is an answer does not mean that there is no snapshot."""
+    get, refused = ObjectStore.get, list[str]()
+
+    async def refuse_twice(self: ObjectStore, name: str) -> ObjectStore.ObjectResult:
+        if len(refused) < 2:
+            refused.append(name)
+            raise ServiceUnavailableError
+        return await get(self, name)
+
+    async with connected(nats) as (connection, config):
+        store = SnapshotStore(await use_snapshots(connection, config))
+        await store.save(0, 1, 42, {"number": 1})
+        monkeypatch.setattr(ObjectStore, "get", refuse_twice)
+        found = await store.load(0)
+        assert found is not None
+        assert (found.position, len(refused)) == (42, 2)
