@@ -27,7 +27,7 @@ COMPLETED = 3
 
 async def try_client(gateway: LocalGateway, folder: Path, env: dict[str, str]) -> list[tuple[str, str]]:
     """What its client gets of a published member."""
-    told: list[tuple[str, str]] = []
+    reply: list[tuple[str, str]] = []
     async with connect(gateway.url, "lab", "t-coder") as coder:
 
         @coder.on("chat")
@@ -52,10 +52,10 @@ async def try_client(gateway: LocalGateway, folder: Path, env: dict[str, str]) -
                     is_good = got.get("state") == COMPLETED and got["texts"] == [f"Read: {text}"]
                     is_good = is_good and (how == "send" or got["events"] >= 3)
                     why = "" if is_good else f": {got or fault.decode(errors='replace')[-400:]}"
-                    told.append(
+                    reply.append(
                         (f"its client, {binding}, {how}", f"{'passed' if is_good else 'FAILED'}{why}")
                     )
-    return told
+    return reply
 
 
 async def try_server(
@@ -66,7 +66,7 @@ async def try_server(
         "node", str(HERE / "server.mjs"), how, stdout=PIPE, env=env
     )
     assert process.stdout is not None
-    heard: list[str] = []
+    received: list[str] = []
     result = "FAILED"
     try:
         async with bounded():
@@ -75,13 +75,13 @@ async def try_server(
 
             @alice.on("chat")
             def note(chat: Envelope) -> None:
-                heard.append(str(chat.payload["text"]))
+                received.append(str(chat.payload["text"]))
 
             join = ("join", url, "--gateway", gateway.url, "--style", "bare")
             name = f"echo-{how}"
             async with command(folder, name, *join, ready=f"Joined lab as {name}"):
                 await alice.chat("Hello.", to=name)
-                await until(lambda: "answer:\nYou said: Hello." in heard, lambda: "\n".join(heard))
+                await until(lambda: "answer:\nYou said: Hello." in received, lambda: "\n".join(received))
                 result = "passed"
     except AssertionError as fault:
         result = f"FAILED: {fault}"
@@ -114,13 +114,13 @@ async def main() -> int:
         folder = Path(made)
         (folder / "gateway").mkdir()
         async with running_gateway(folder / "gateway", everybody) as gateway:
-            told = await try_client(gateway, folder, env)
+            answer = await try_client(gateway, folder, env)
             for how in ("send", "stream"):
-                told += await try_server(gateway, folder, env, how)
+                answer += await try_server(gateway, folder, env, how)
     print(f"@a2a-js/sdk {version}")
-    for what, result in told:
+    for what, result in answer:
         print(f"  {what:<32} {result}")
-    return 0 if all(result == "passed" for _, result in told) else 1
+    return 0 if all(result == "passed" for _, result in answer) else 1
 
 
 if __name__ == "__main__":

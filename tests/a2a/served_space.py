@@ -89,27 +89,27 @@ async def collect(client: Client, sent: SendMessageRequest) -> list[StreamRespon
 
 
 @asynccontextmanager
-async def service(here: ServedSpace, port: int = 0, **more: Any) -> AsyncIterator[str]:
+async def service(served: ServedSpace, port: int = 0, **more: Any) -> AsyncIterator[str]:
     """`moot a2a serve`, in this process."""
     limits = more.pop("limits", ServeLimits(settle_seconds=0.02, push_retry_seconds=0.01))
     listening = bind_socket("127.0.0.1", port)
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     given: dict[str, Any] = {
-        "gateway": here.gateway.url,
+        "gateway": served.gateway.url,
         "space": "lab",
         "members": ("coder",),
         "public_url": url,
-        "state_folder": here.folder / "state",
+        "state_folder": served.folder / "state",
         "console": "https://moot.example",
         "limits": limits,
     }
     settings = ServeSettings(**(given | more))
     async with (
-        connect(here.gateway.url, "lab", "t-a2a") as space,
+        connect(served.gateway.url, "lab", "t-a2a") as space,
         published(space, settings) as app,
         serve_http(app, listening),
     ):
-        here.url = url
+        served.url = url
         yield url
 
 
@@ -123,8 +123,8 @@ async def space_with_coder(folder: Path) -> AsyncIterator[ServedSpace]:
         connect(gateway.url, "lab", "t-coder") as coder,
         AsyncExitStack() as stack,
     ):
-        here = ServedSpace(gateway, folder, "", coder, alice, stack=stack)
-        alice.on("*")(here.heard.append)
+        served = ServedSpace(gateway, folder, "", coder, alice, stack=stack)
+        alice.on("*")(served.heard.append)
 
         @coder.tool
         def read(name: str) -> str:
@@ -134,26 +134,26 @@ async def space_with_coder(folder: Path) -> AsyncIterator[ServedSpace]:
         @coder.tool
         def write(name: str, lines: int) -> str:
             """Write a file."""
-            here.written.append(f"{name} {lines!r}")
+            served.written.append(f"{name} {lines!r}")
             return "written"
 
-        yield here
+        yield served
 
 
 @asynccontextmanager
 async def served_space(folder: Path, **more: Any) -> AsyncIterator[ServedSpace]:
-    async with space_with_coder(folder) as here, service(here, **more):
-        yield here
+    async with space_with_coder(folder) as lab, service(lab, **more):
+        yield lab
 
 
-def answering(here: ServedSpace, text: str = "Done.") -> None:
+def answering(served: ServedSpace, text: str = "Done.") -> None:
     """The member answers every chat, with reasoning before it."""
 
-    @here.coder.on("chat")
+    @served.coder.on("chat")
     async def answer(chat: Envelope) -> None:
         if "coder" in chat.to:
-            await here.coder.chats.acknowledge(chat)
-            async with here.coder.reasoning("thinking", about=chat.id) as reasoning:
+            await served.coder.chats.acknowledge(chat)
+            async with served.coder.reasoning("thinking", about=chat.id) as reasoning:
                 await reasoning.thought("a secret thought")
                 await asyncio.sleep(0)
-            await here.coder.chat(text, to=chat.sender, about=chat.id)
+            await served.coder.chat(text, to=chat.sender, about=chat.id)

@@ -42,11 +42,11 @@ async def test_a_caller_that_is_removed_hears_nothing_more_in_its_stream_and_at_
 
     async with (
         await asyncio.start_server(receive, "127.0.0.1", 0) as server,
-        served_space(tmp_path, allow_private_push=True, share_reasoning=True) as here,
+        served_space(tmp_path, allow_private_push=True, share_reasoning=True) as served,
     ):
-        client = await here.client()
+        client = await served.client()
         chats: list[Envelope] = []
-        here.coder.on("chat")(chats.append)
+        served.coder.on("chat")(chats.append)
         got: list[StreamResponse] = []
         target = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
 
@@ -57,12 +57,12 @@ async def test_a_caller_that_is_removed_hears_nothing_more_in_its_stream_and_at_
 
         following = asyncio.create_task(follow())
         await until(lambda: bool(chats and got))
-        await here.coder.chats.acknowledge(chats[0])
+        await served.coder.chats.acknowledge(chats[0])
         await until(lambda: bool(pushed) and len(got) == 2)
-        await here.alice.admin.kick("acme")
+        await served.alice.admin.kick("acme")
         async with bounded():
             await following
-        await here.coder.chat("Confidential.", about=chats[0].id)
+        await served.coder.chat("Confidential.", about=chats[0].id)
         state = tmp_path / "state" / "tasks"
         await until(lambda: "Confidential." in next(state.glob("*.json")).read_text())
         await until(lambda: "COMPLETED" in next(state.glob("*.json")).read_text())
@@ -72,8 +72,8 @@ async def test_a_caller_that_is_removed_hears_nothing_more_in_its_stream_and_at_
 
 
 async def test_a_body_that_comes_slowly_counts_as_a_request_of_its_caller(tmp_path: Path) -> None:
-    async with served_space(tmp_path, limits=ServeLimits(max_requests_at_once=3)) as here:
-        port = int(here.url.rpartition(":")[2])
+    async with served_space(tmp_path, limits=ServeLimits(max_requests_at_once=3)) as served:
+        port = int(served.url.rpartition(":")[2])
         head = "\r\n".join(f"{name}: {value}" for name, value in HEADERS.items())
         sent = f"POST /coder/ HTTP/1.1\r\nHost: x\r\n{head}\r\nContent-Length: 9\r\n\r\n".encode() + b"{"
         refused: list[bytes] = []
@@ -96,40 +96,40 @@ async def test_a_body_that_comes_slowly_counts_as_a_request_of_its_caller(tmp_pa
         async with httpx.AsyncClient(headers=HEADERS, timeout=HANG_SECONDS) as http:
 
             async def is_served() -> bool:
-                return (await http.get(f"{here.url}/coder/rest/tasks")).status_code == 200
+                return (await http.get(f"{served.url}/coder/rest/tasks")).status_code == 200
 
             await until_told(is_served)
 
 
 async def test_what_a_caller_gives_to_keep_is_bounded(tmp_path: Path) -> None:
     limits = ServeLimits(max_task_messages=3, max_history_bytes=3_000, max_message_bytes=2_000)
-    async with served_space(tmp_path, limits=limits) as here:
+    async with served_space(tmp_path, limits=limits) as served:
         for message, limit in (
             ({"messageId": "x" * 257}, "max_id_chars"),
             ({"contextId": "x" * 257}, "max_id_chars"),
             ({"metadata": {"x": "y" * 2_000}}, "max_message_bytes"),
             ({"referenceTaskIds": ["y" * 500] * 4}, "max_message_bytes"),
         ):
-            assert limit in (await post(here.url, message))["error"]["message"]
+            assert limit in (await post(served.url, message))["error"]["message"]
         target = {"url": "https://example.com", "id": "x" * 20_000}
-        refused = await post(here.url, {}, taskPushNotificationConfig=target)
+        refused = await post(served.url, {}, taskPushNotificationConfig=target)
         assert "a push target has at most" in refused["error"]["message"]
         state = tmp_path / "state" / "tasks"
         assert list(state.iterdir()) == []
         more = {"metadata": {"x": "y" * 1_500}}
-        task = (await post(here.url, more))["result"]["task"]
+        task = (await post(served.url, more))["result"]["task"]
         for number in (2, 3):
             message = more | {"messageId": f"m{number}", "taskId": task["id"]}
-            kept = (await post(here.url, message))["result"]["task"]
+            kept = (await post(served.url, message))["result"]["task"]
         assert [each["messageId"] for each in kept["history"]] == ["m3"]
         message = {"messageId": "m4", "taskId": task["id"]}
-        assert "max_task_messages" in (await post(here.url, message))["error"]["message"]
+        assert "max_task_messages" in (await post(served.url, message))["error"]["message"]
 
 
 async def test_a_caller_with_many_tasks_does_not_push_the_results_of_others_out(tmp_path: Path) -> None:
-    async with space_with_coder(tmp_path) as here, service(here, limits=ServeLimits(max_tasks=4)):
-        other = await here.client("t-other", streaming=False)
-        acme = await here.client(streaming=False)
+    async with space_with_coder(tmp_path) as lab, service(lab, limits=ServeLimits(max_tasks=4)):
+        other = await lab.client("t-other", streaming=False)
+        acme = await lab.client(streaming=False)
         for client in (other, *[acme] * 6):
             task = (await collect(client, request("Go.", configuration=NOW)))[0].task
             await client.cancel_task(CancelTaskRequest(id=task.id))
@@ -144,16 +144,19 @@ def test_a_network_of_ipv6_is_counted_as_one_address() -> None:
 
 async def test_who_asks_for_cards_in_a_loop_is_told_when_to_come_again(tmp_path: Path) -> None:
     limits = ServeLimits(max_cards_per_minute=3)
-    async with served_space(tmp_path, limits=limits) as here, httpx.AsyncClient(timeout=HANG_SECONDS) as http:
-        card = f"{here.url}/coder/.well-known/agent-card.json"
+    async with (
+        served_space(tmp_path, limits=limits) as served,
+        httpx.AsyncClient(timeout=HANG_SECONDS) as http,
+    ):
+        card = f"{served.url}/coder/.well-known/agent-card.json"
         for method in ("GET", "HEAD", "GET"):
             assert (await http.request(method, card)).status_code == 200
         # The service's own card is one of them, and a token makes no difference.
-        for where in (card, f"{here.url}/.well-known/agent-card.json"):
+        for where in (card, f"{served.url}/.well-known/agent-card.json"):
             refused = await http.get(where, headers={"Authorization": "Bearer t-acme"})
             assert (refused.status_code, "max_cards_per_minute" in refused.text) == (429, True)
             assert 1 < int(refused.headers["retry-after"]) <= 61
         # Callers are served all the same.
         body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "x"}}
         headers = {"Authorization": "Bearer t-acme", "A2A-Version": "1.0"}
-        assert (await http.post(f"{here.url}/coder/", json=body, headers=headers)).status_code == 200
+        assert (await http.post(f"{served.url}/coder/", json=body, headers=headers)).status_code == 200

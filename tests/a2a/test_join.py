@@ -88,32 +88,32 @@ async def _thinks_then_answers(exchange: Exchange) -> None:
 
 async def test_a_chat_becomes_a_task_and_its_results_are_chats(tmp_path: Path) -> None:
     async with (
-        agent_space(tmp_path) as here,
+        agent_space(tmp_path) as lab,
         foreign_agent(_thinks_then_answers) as agent,
-        joined(here, agent, agent_token="secret-agent-key-1") as member,
+        joined(lab, agent, agent_token="secret-agent-key-1") as member,
     ):
-        chat = await here.ask("Rain?\nalice wrote: yes")
-        last = await here.wait_for("chat", "umbrella")
+        chat = await lab.ask("Rain?\nalice wrote: yes")
+        last = await lab.wait_for("chat", "umbrella")
         assert last.correlation_id == (chat,) or list(last.correlation_id) == [chat]
         assert list(last.to) == ["alice"]
-        thought = await here.wait_for("reasoning/thought", "Looking at the sky.")
+        thought = await lab.wait_for("reasoning/thought", "Looking at the sky.")
         assert thought.context
-        said = here.chats()
-        assert said[0].startswith("I am Weather, an agent of others")
-        assert "not signed" in said[0]
-        assert said[1] == "forecast:\nIt will rain \\u202eyadot."
-        assert said[2] == (
+        answer = lab.chats()
+        assert answer[0].startswith("I am Weather, an agent of others")
+        assert "not signed" in answer[0]
+        assert answer[1] == "forecast:\nIt will rain \\u202eyadot."
+        assert answer[2] == (
             "files:\n[map.png at http://169.254.169.254/x, not fetched]\n"
             "[a file (image/png), 3 bytes, not kept here]"
         )
-        assert said[3] == "Take an umbrella. My key is [key withheld]."
+        assert answer[3] == "Take an umbrella. My key is [key withheld]."
         # Who said what is clear to the agent, and nobody can write as somebody else.
         assert agent.got[0].endswith("alice wrote:\n> Rain?\n> alice wrote: yes")
         assert all(token == "Bearer secret-agent-key-1" for _, token in agent.requests)
         await until(lambda: not member.file.record.open_chats)
-        async with connect(here.gateway.url, "lab", "t-bob") as bob:
+        async with connect(lab.gateway.url, "lab", "t-bob") as bob:
             await bob.chat("And in the north?", to="weather")
-            await here.wait_for("chat", "Fine.")
+            await lab.wait_for("chat", "Fine.")
         assert agent.got[1] == "bob wrote:\n> And in the north?"
         assert agent.contexts[0] == agent.contexts[1]
 
@@ -130,16 +130,16 @@ async def test_a_question_of_the_agent_is_answered_in_the_same_task(tmp_path: Pa
         tasks.append(exchange.updater.task_id)
         await exchange.answer("Sunny.")
 
-    async with agent_space(tmp_path) as here, foreign_agent(asks, answers) as agent:
-        async with joined(here, agent) as member:
-            await here.ask()
-            question = await here.wait_for("chat", "Which city?")
+    async with agent_space(tmp_path) as lab, foreign_agent(asks, answers) as agent:
+        async with joined(lab, agent) as member:
+            await lab.ask()
+            question = await lab.wait_for("chat", "Which city?")
             assert "reply to this message" in question.payload["text"]
             await until(lambda: member.file.record.questions and not member.file.record.open_chats)
         # The question outlives a restart, and somebody else may answer it.
-        async with joined(here, agent), connect(here.gateway.url, "lab", "t-bob") as bob:
+        async with joined(lab, agent), connect(lab.gateway.url, "lab", "t-bob") as bob:
             await bob.chat("Vienna", to="weather", about=question.id)
-            await here.wait_for("chat", "Sunny.")
+            await lab.wait_for("chat", "Sunny.")
         assert tasks[0] == tasks[1]
         assert agent.got[1] == "bob wrote:\n> Vienna"
 
@@ -151,18 +151,18 @@ async def test_cancelling_a_chat_cancels_the_task(tmp_path: Path, how: str) -> N
         await exchange.updater.start_work(exchange.said("Working."))
         await asyncio.Event().wait()
 
-    async with agent_space(tmp_path) as here, foreign_agent(hangs) as agent, joined(here, agent):
-        chat = await here.ask()
-        thought = await here.wait_for("reasoning/thought", "Working.")
+    async with agent_space(tmp_path) as lab, foreign_agent(hangs) as agent, joined(lab, agent):
+        chat = await lab.ask()
+        thought = await lab.wait_for("reasoning/thought", "Working.")
         if how == "chat":
-            await here.alice.chats.cancel(chat)
+            await lab.alice.chats.cancel(chat)
         else:
             assert thought.context
-            await here.alice.cancel_reasoning(thought.context)
-        await here.wait_for("chat", "the agent has stopped it")
+            await lab.alice.cancel_reasoning(thought.context)
+        await lab.wait_for("chat", "the agent has stopped it")
         assert len(agent.cancelled) == 1
-        await here.ask("Again")
-        await here.wait_for("chat", "Fine.")
+        await lab.ask("Again")
+        await lab.wait_for("chat", "Fine.")
 
 
 async def test_a_lost_connection_and_a_restart_go_on_with_the_same_task(tmp_path: Path) -> None:
@@ -176,21 +176,21 @@ async def test_a_lost_connection_and_a_restart_go_on_with_the_same_task(tmp_path
         await go_on.wait()
         await exchange.answer("Whole.")
 
-    async with agent_space(tmp_path) as here, foreign_agent(slow) as agent:
-        async with joined(here, agent) as member:
-            await here.ask()
-            await here.wait_for("chat", "Half.")
+    async with agent_space(tmp_path) as lab, foreign_agent(slow) as agent:
+        async with joined(lab, agent) as member:
+            await lab.ask()
+            await lab.wait_for("chat", "Half.")
             agent.cut.set()
             await until(lambda: sum(path == "/rpc" for path, _ in agent.requests) > 1)
             agent.cut.clear()
             await until(lambda: bool(member.file.record.open_chats[0].task_id))
-        async with joined(here, agent) as member:
+        async with joined(lab, agent) as member:
             await until(lambda: len(member._running) == 1)
             go_on.set()
-            await here.wait_for("chat", "Whole.")
+            await lab.wait_for("chat", "Whole.")
             await until(lambda: not member.file.record.open_chats)
         assert len(agent.got) == 1
-        assert [text for text in here.chats() if "an agent of others" not in text] == [
+        assert [text for text in lab.chats() if "an agent of others" not in text] == [
             "Half.",
             "answer:\nWhole.",
         ]
@@ -207,14 +207,14 @@ async def test_an_agent_that_does_not_stream_is_asked_again_and_again(tmp_path: 
 
     card = AgentCapabilities(streaming=False)
     async with (
-        agent_space(tmp_path) as here,
+        agent_space(tmp_path) as lab,
         foreign_agent(slow, capabilities=card) as agent,
-        joined(here, agent),
+        joined(lab, agent),
     ):
-        await here.ask()
+        await lab.ask()
         await until(lambda: sum(path == "/rpc" for path, _ in agent.requests) > 2)
         go_on.set()
-        await here.wait_for("chat", "Late.")
+        await lab.wait_for("chat", "Late.")
 
 
 @pytest.mark.parametrize(
@@ -228,12 +228,12 @@ async def test_other_versions_and_bindings(tmp_path: Path, binding: str, path: s
         return card
 
     async with (
-        agent_space(tmp_path) as here,
+        agent_space(tmp_path) as lab,
         foreign_agent(_thinks_then_answers, change_card=change) as agent,
-        joined(here, agent, style="bare"),
+        joined(lab, agent, style="bare"),
     ):
-        await here.ask()
-        await here.wait_for("chat", "umbrella")
+        await lab.ask()
+        await lab.wait_for("chat", "umbrella")
         assert agent.got == ["do it"]
 
 
@@ -246,13 +246,13 @@ async def test_an_agent_that_says_too_much_is_stopped(tmp_path: Path) -> None:
 
     limits = JoinLimits(max_task_chars=5_000, cancel_seconds=5.0)
     async with (
-        agent_space(tmp_path) as here,
+        agent_space(tmp_path) as lab,
         foreign_agent(floods) as agent,
-        joined(here, agent, limits=limits),
+        joined(lab, agent, limits=limits),
     ):
-        await here.ask()
-        await here.wait_for("chat", "max_task_chars); the agent has stopped it")
-        assert sum(len(text) for text in here.chats()) < 6_000
+        await lab.ask()
+        await lab.wait_for("chat", "max_task_chars); the agent has stopped it")
+        assert sum(len(text) for text in lab.chats()) < 6_000
 
 
 async def test_an_agent_that_fails_or_is_gone_is_told_of(tmp_path: Path) -> None:
@@ -260,13 +260,13 @@ async def test_an_agent_that_fails_or_is_gone_is_told_of(tmp_path: Path) -> None
         await exchange.begin()
         await exchange.updater.failed(exchange.said("No data."))
 
-    async with agent_space(tmp_path) as here, foreign_agent(fails) as agent, joined(here, agent):
-        await here.ask()
-        await here.wait_for("chat", "No data.")
-        await here.wait_for("chat", "ended this as failed")
+    async with agent_space(tmp_path) as lab, foreign_agent(fails) as agent, joined(lab, agent):
+        await lab.ask()
+        await lab.wait_for("chat", "No data.")
+        await lab.wait_for("chat", "ended this as failed")
         agent.cut.set()
-        await here.ask()
-        await here.wait_for("chat", "I have not repeated it")
+        await lab.ask()
+        await lab.wait_for("chat", "I have not repeated it")
     # It was sent once, and the answer got lost.
     assert len(agent.got) == 2
 

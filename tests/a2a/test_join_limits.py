@@ -71,9 +71,9 @@ async def hang(exchange: Exchange) -> None:
     await asyncio.Event().wait()
 
 
-async def seen(here: ForeignAgentSpace, agent: ForeignAgent) -> str:
+async def seen(lab: ForeignAgentSpace, agent: ForeignAgent) -> str:
     """A chat whose task was asked for again and again."""
-    chat = await here.ask()
+    chat = await lab.ask()
     await until(lambda: sum(path == "/rpc" for path, _ in agent.requests) > 2)
     return chat
 
@@ -83,23 +83,23 @@ async def never(exchange: Exchange) -> None:
 
 
 async def test_an_agent_that_is_silent_is_asked_again_or_left(tmp_path: Path) -> None:
-    async with agent_space(tmp_path) as here:
+    async with agent_space(tmp_path) as lab:
         # A stream without a word is opened again: the message is not sent again.
         limits = replace(QUICK, stream_idle_seconds=0.05)
-        async with foreign_agent(hang) as agent, joined(here, agent, limits=limits) as member:
-            await here.alice.chats.cancel(await seen(here, agent))
-            await here.wait_for("chat", "cancelled the message; the agent has stopped it")
+        async with foreign_agent(hang) as agent, joined(lab, agent, limits=limits) as member:
+            await lab.alice.chats.cancel(await seen(lab, agent))
+            await lab.wait_for("chat", "cancelled the message; the agent has stopped it")
             await until(lambda: not member.file.record.open_chats)
             assert len(agent.got) == 1
         limits = replace(QUICK, task_seconds=0.1)
-        async with foreign_agent(hang) as agent, joined(here, agent, limits=limits) as member:
-            await here.ask()
-            await here.wait_for("chat", "longer than 0.1 s (task_seconds)")
+        async with foreign_agent(hang) as agent, joined(lab, agent, limits=limits) as member:
+            await lab.ask()
+            await lab.wait_for("chat", "longer than 0.1 s (task_seconds)")
             await until(lambda: not member.file.record.open_chats)
         limits, card = replace(QUICK, answer_seconds=0.05), AgentCapabilities(streaming=False)
-        async with foreign_agent(never, capabilities=card) as agent, joined(here, agent, limits=limits):
-            await here.ask()
-            await here.wait_for("chat", "I have not repeated it")
+        async with foreign_agent(never, capabilities=card) as agent, joined(lab, agent, limits=limits):
+            await lab.ask()
+            await lab.wait_for("chat", "I have not repeated it")
             assert len(agent.got) == 1
 
 
@@ -113,21 +113,21 @@ async def test_a_task_whose_agent_is_away_is_given_up_and_so_is_a_cancel_without
 
     limits = replace(QUICK, cancel_seconds=0.5, retry_seconds=0.05)
     async with (
-        agent_space(tmp_path) as here,
+        agent_space(tmp_path) as lab,
         foreign_agent(hang, hang, made=Stubborn) as agent,
-        joined(here, agent, limits=limits) as member,
+        joined(lab, agent, limits=limits) as member,
     ):
-        chat = await here.ask()
+        chat = await lab.ask()
         await until(lambda: any(each.task_id for each in member.file.record.open_chats))
-        await here.alice.chats.cancel(chat)
-        await here.wait_for("chat", "the agent did not answer within 0.5 s: it may go on")
+        await lab.alice.chats.cancel(chat)
+        await lab.wait_for("chat", "the agent did not answer within 0.5 s: it may go on")
         assert len(agent.cancelled) == 1
         await until(lambda: not member.file.record.open_chats)
-        await here.ask()
+        await lab.ask()
         await until(lambda: any(each.task_id for each in member.file.record.open_chats))
         agent.is_away = True
         agent.cut.set()
-        await here.wait_for("chat", "no answer for 0.05 s (retry_seconds)")
+        await lab.wait_for("chat", "no answer for 0.05 s (retry_seconds)")
 
 
 async def test_answers_artifacts_texts_and_data_are_bounded(tmp_path: Path) -> None:
@@ -159,19 +159,19 @@ async def test_answers_artifacts_texts_and_data_are_bounded(tmp_path: Path) -> N
         max_status_updates=2,
     )
     async with (
-        agent_space(tmp_path) as here,
+        agent_space(tmp_path) as lab,
         foreign_agent(huge, many, long) as agent,
-        joined(here, agent, limits=limits),
+        joined(lab, agent, limits=limits),
     ):
-        await here.ask("one")
-        await here.wait_for("chat", "max_response_bytes")
-        await here.ask("two")
-        await here.wait_for("chat", "more than 3 artifacts (max_artifacts); the agent has stopped it")
-        before = len(here.chats())
-        await here.ask("three")
-        await here.wait_for("chat", "(502 characters in all)")
-        assert here.chats()[before : before + 3] == ["y" * 100, "y" * 100, "y" * 50]
-        thoughts = [each.payload["message"] for each in here.envelopes if each.kind == "reasoning/thought"]
+        await lab.ask("one")
+        await lab.wait_for("chat", "max_response_bytes")
+        await lab.ask("two")
+        await lab.wait_for("chat", "more than 3 artifacts (max_artifacts); the agent has stopped it")
+        before = len(lab.chats())
+        await lab.ask("three")
+        await lab.wait_for("chat", "(502 characters in all)")
+        assert lab.chats()[before : before + 3] == ["y" * 100, "y" * 100, "y" * 50]
+        thoughts = [each.payload["message"] for each in lab.envelopes if each.kind == "reasoning/thought"]
         assert [each for each in thoughts if each.startswith("Step")] == ["Step 0.", "Step 1."]
 
 
@@ -185,31 +185,31 @@ async def test_chats_that_wait_run_and_come_are_counted(tmp_path: Path) -> None:
 
     limits = replace(QUICK, max_tasks=1, max_queued_chats=1, max_chats_per_minute=3)
     async with (
-        agent_space(tmp_path) as here,
+        agent_space(tmp_path) as lab,
         foreign_agent(*[waits] * 4) as agent,
-        joined(here, agent, limits=limits) as member,
+        joined(lab, agent, limits=limits) as member,
     ):
-        await here.ask("first")
+        await lab.ask("first")
         await until(lambda: len(running) == 1)
-        await here.ask("second")
+        await lab.ask("second")
         await until(lambda: member._queue.qsize() == 1)
-        await here.ask("third")
-        await here.wait_for("chat", "(max_queued_chats)")
+        await lab.ask("third")
+        await lab.wait_for("chat", "(max_queued_chats)")
         assert len(running) == 1
         # Told once: another agent would answer each time.
         for _ in range(3):
-            await here.ask("more")
-        await here.wait_for("chat", "(max_chats_per_minute)")
+            await lab.ask("more")
+        await lab.wait_for("chat", "(max_chats_per_minute)")
         running[0].set()
         await until(lambda: len(running) == 2)
-        async with connect(here.gateway.url, "lab", "t-bob") as bob:
+        async with connect(lab.gateway.url, "lab", "t-bob") as bob:
             await bob.chat("mine", to="weather")
             running[1].set()
             await until(lambda: len(running) == 3)
             running[2].set()
-            await until(lambda: len(here.chats()) >= 6)
+            await until(lambda: len(lab.chats()) >= 6)
         assert [text.split()[-1] for text in agent.got] == ["first", "second", "mine"]
-        assert sum("max_chats_per_minute" in text for text in here.chats()) == 1
+        assert sum("max_chats_per_minute" in text for text in lab.chats()) == 1
 
 
 def test_the_oldest_question_is_forgotten(tmp_path: Path) -> None:

@@ -50,13 +50,13 @@ async def test_a_published_member_joins_again_and_kills_neither_repeat_nor_lose(
         port = int(gateway.url.rpartition(":")[2])
         config = {"gateway": {"port": port}, "spaces": {"lab": {"participants": everybody}}}
         (tmp_path / "moot.yaml").write_text(json.dumps(config))
-        heard: list[Envelope] = []
-        alice.on("*")(heard.append)
+        received: list[Envelope] = []
+        alice.on("*")(received.append)
 
         def chats(sender: str, text: str) -> list[Envelope]:
             return [
                 each
-                for each in heard
+                for each in received
                 if each.kind == "chat" and each.sender == sender and text in str(each.payload["text"])
             ]
 
@@ -64,8 +64,8 @@ async def test_a_published_member_joins_again_and_kills_neither_repeat_nor_lose(
         key = tmp_path / "acme.key"
         key.write_text("t-acme")
         key.chmod(0o600)
-        async with command(tmp_path, "a2a", *serve, ready="is published at") as told:
-            card = told.split()[-1]
+        async with command(tmp_path, "a2a", *serve, ready="is published at") as answer:
+            card = answer.split()[-1]
             join = ("join", card, "--agent-token-file", str(key))
             async with command(tmp_path, "twin", *join, ready="Joined lab as twin"):
                 await alice.chat("What now?", to="twin")

@@ -45,9 +45,9 @@ BINDINGS: list[dict[str, Any]] = [
 async def test_a_message_is_a_chat_of_the_caller_and_the_answer_is_an_artifact(
     tmp_path: Path, config: dict[str, Any]
 ) -> None:
-    async with served_space(tmp_path) as here:
-        answering(here)
-        client = await here.client(**config)
+    async with served_space(tmp_path) as served:
+        answering(served)
+        client = await served.client(**config)
         events = await collect(client, request("Write it."))
         assert events[0].HasField("task")
         id = events[0].task.id
@@ -55,7 +55,7 @@ async def test_a_message_is_a_chat_of_the_caller_and_the_answer_is_an_artifact(
         assert task.status.state == TaskState.TASK_STATE_COMPLETED
         assert [part.text for each in task.artifacts for part in each.parts] == ["Done."]
         assert "secret thought" not in str(events)
-        chat = next(each for each in here.heard if each.kind == "chat" and each.sender == "acme")
+        chat = next(each for each in served.heard if each.kind == "chat" and each.sender == "acme")
         assert chat.payload["text"] == "Write it."
         assert list(chat.to) == ["coder"]
         if config.get("streaming", True):
@@ -65,15 +65,15 @@ async def test_a_message_is_a_chat_of_the_caller_and_the_answer_is_an_artifact(
         listed = await client.list_tasks(ListTasksRequest())
         assert [each.id for each in listed.tasks] == [id]
         # Others see nothing of it.
-        other = await here.client("t-other")
+        other = await served.client("t-other")
         with pytest.raises(TaskNotFoundError):
             await other.get_task(GetTaskRequest(id=id))
         assert not (await other.list_tasks(ListTasksRequest())).tasks
 
 
 async def test_the_old_protocol_works_at_the_same_address(tmp_path: Path) -> None:
-    async with served_space(tmp_path) as here, httpx.AsyncClient(timeout=HANG_SECONDS) as http:
-        answering(here)
+    async with served_space(tmp_path) as served, httpx.AsyncClient(timeout=HANG_SECONDS) as http:
+        answering(served)
         message = {
             "messageId": "m1",
             "role": "user",
@@ -82,26 +82,29 @@ async def test_the_old_protocol_works_at_the_same_address(tmp_path: Path) -> Non
         }
         body = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message}}
         headers = {"Authorization": "Bearer t-acme"}
-        answer = (await http.post(f"{here.url}/coder/", json=body, headers=headers)).json()
+        answer = (await http.post(f"{served.url}/coder/", json=body, headers=headers)).json()
         assert answer["result"]["status"]["state"] == "completed"
         assert answer["result"]["artifacts"][0]["parts"][0]["text"] == "Done."
         # Sent again, it is the same task: nothing is done twice.
-        again = (await http.post(f"{here.url}/coder", json=body, headers=headers)).json()
+        again = (await http.post(f"{served.url}/coder", json=body, headers=headers)).json()
         assert again["result"]["id"] == answer["result"]["id"]
-        assert sum(each.kind == "chat" and each.sender == "acme" for each in here.heard) == 1
-        card = (await http.get(f"{here.url}/coder/.well-known/agent-card.json")).json()
-        assert card["url"] == f"{here.url}/coder/"
+        assert sum(each.kind == "chat" and each.sender == "acme" for each in served.heard) == 1
+        card = (await http.get(f"{served.url}/coder/.well-known/agent-card.json")).json()
+        assert card["url"] == f"{served.url}/coder/"
         assert card["protocolVersion"].startswith("0.3")
 
 
 async def test_only_tokens_of_participants_are_served_and_only_cards_are_public(tmp_path: Path) -> None:
     limits = ServeLimits(max_new_tokens_per_minute=5, max_body_bytes=1_000)
-    async with served_space(tmp_path, limits=limits) as here, httpx.AsyncClient(timeout=HANG_SECONDS) as http:
-        rpc = f"{here.url}/coder/"
+    async with (
+        served_space(tmp_path, limits=limits) as served,
+        httpx.AsyncClient(timeout=HANG_SECONDS) as http,
+    ):
+        rpc = f"{served.url}/coder/"
         body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "x"}}
         version = {"A2A-Version": "1.0"}
         for path in ("/.well-known/agent-card.json", "/coder/.well-known/agent-card.json"):
-            card = (await http.get(here.url + path)).json()
+            card = (await http.get(served.url + path)).json()
             assert card["name"] == "coder"
             assert card["securitySchemes"]["bearer"]["httpAuthSecurityScheme"]["scheme"] == "bearer"
             assert [each["id"] for each in card["skills"]] == ["chat", "read", "write"]
@@ -114,7 +117,7 @@ async def test_only_tokens_of_participants_are_served_and_only_cards_are_public(
         known = (await http.post(rpc, json=body, headers=good)).json()
         assert known["error"]["code"] == -32001
         assert (await http.post(rpc, content=b"x" * 2_000, headers=good)).status_code == 413
-        assert (await http.post(f"{here.url}/alice/", json=body, headers=good)).status_code == 404
+        assert (await http.post(f"{served.url}/alice/", json=body, headers=good)).status_code == 404
         # Guessing ends; who is known is still served.
         guesses = [
             (await http.post(rpc, json=body, headers={"Authorization": f"Bearer g{n}"})) for n in range(6)
@@ -127,47 +130,47 @@ async def test_only_tokens_of_participants_are_served_and_only_cards_are_public(
 async def test_a_call_that_needs_approval_waits_for_input_and_a_restart_does_not_lose_it(
     tmp_path: Path,
 ) -> None:
-    async with space_with_coder(tmp_path) as here:
-        async with service(here):
-            client = await here.client(streaming=False)
+    async with space_with_coder(tmp_path) as lab:
+        async with service(lab):
+            client = await lab.client(streaming=False)
             sent = request(data=WRITE)
             task = (await collect(client, sent))[0].task
             assert task.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
             text = task.status.message.parts[0].text
             assert "acme proposes to call write of coder" in text
             assert "https://moot.example/#/lab/approvals/" in text
-            proposal = next(each for each in here.heard if each.kind == "mcp/proposal")
+            proposal = next(each for each in lab.heard if each.kind == "mcp/proposal")
             # Whole numbers stay whole.
             assert proposal.payload["params"] == {"name": "write", "arguments": {"name": "a.txt", "lines": 3}}
-        assert here.written == []
-        await here.alice.approve(proposal.id)
-        async with service(here):
-            client = await here.client(streaming=False)
-            done = await here.task(client, task.id, TaskState.TASK_STATE_COMPLETED)
+        assert lab.written == []
+        await lab.alice.approve(proposal.id)
+        async with service(lab):
+            client = await lab.client(streaming=False)
+            done = await lab.task(client, task.id, TaskState.TASK_STATE_COMPLETED)
             assert done.artifacts[0].parts[0].text == "written"
             again = (await collect(client, sent))[0].task
             assert again.id == task.id
-        assert here.written == ["a.txt 3"]
+        assert lab.written == ["a.txt 3"]
 
 
 async def test_a_rejection_ends_the_task_with_its_reason_and_a_call_that_is_allowed_is_made(
     tmp_path: Path,
 ) -> None:
-    async with served_space(tmp_path) as here:
-        client = await here.client()
+    async with served_space(tmp_path) as served:
+        client = await served.client()
         stream = client.send_message(request(data=WRITE))
         async for event in stream:
             if event.status_update.status.state == TaskState.TASK_STATE_INPUT_REQUIRED:
-                proposal = next(each for each in here.heard if each.kind == "mcp/proposal")
-                await here.alice.reject(proposal.id, "unsafe", explanation="not on Fridays")
+                proposal = next(each for each in served.heard if each.kind == "mcp/proposal")
+                await served.alice.reject(proposal.id, "unsafe", explanation="not on Fridays")
             last = event
         assert last.status_update.status.state == TaskState.TASK_STATE_REJECTED
         assert "Rejected by alice (unsafe): not on Fridays" in last.status_update.status.message.parts[0].text
         read = await collect(client, request(data={"tool": "read", "arguments": {"name": "b.txt"}}))
         artifact = next(each.artifact_update for each in read if each.HasField("artifact_update"))
         assert artifact.artifact.parts[0].text == "content of b.txt"
-        assert here.written == []
-        mute = await here.client("t-mute", streaming=False)
+        assert served.written == []
+        mute = await served.client("t-mute", streaming=False)
         refused = (await collect(mute, request(data=WRITE)))[0].task
         assert refused.status.state == TaskState.TASK_STATE_REJECTED
         refused = (await collect(mute, request("Hello")))[0].task
@@ -179,36 +182,38 @@ async def test_a_rejection_ends_the_task_with_its_reason_and_a_call_that_is_allo
 
 
 async def test_a_proposal_of_the_member_keeps_the_task_waiting(tmp_path: Path) -> None:
-    async with served_space(tmp_path) as here:
+    async with served_space(tmp_path) as served:
 
-        @here.coder.on("chat")
+        @served.coder.on("chat")
         async def work(chat: Envelope) -> None:
             if "coder" in chat.to:
-                async with here.coder.reasoning("working", about=chat.id) as reasoning:
+                async with served.coder.reasoning("working", about=chat.id) as reasoning:
                     await reasoning.perform(
                         "coder", "tools/call", {"name": "write", "arguments": {"name": "c", "lines": 1}}
                     )
-                await here.coder.chat("Written.", to=chat.sender, about=chat.id)
+                await served.coder.chat("Written.", to=chat.sender, about=chat.id)
 
-        client = await here.client(streaming=False)
+        client = await served.client(streaming=False)
         task = (await collect(client, request("Write it.")))[0].task
         assert task.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
         assert "coder proposes to call write" in task.status.message.parts[0].text
-        streaming = await here.client()
+        streaming = await served.client()
         states = []
         async for event in streaming.subscribe(SubscribeToTaskRequest(id=task.id)):
             if event.HasField("task"):
-                await here.alice.approve(next(each.id for each in here.heard if each.kind == "mcp/proposal"))
+                await served.alice.approve(
+                    next(each.id for each in served.heard if each.kind == "mcp/proposal")
+                )
             else:
                 states.append(event.status_update.status.state)
         assert states[0] == TaskState.TASK_STATE_WORKING
         assert states[-1] == TaskState.TASK_STATE_COMPLETED
-        assert here.written == ["c 1"]
+        assert served.written == ["c 1"]
 
 
 async def test_cancelling_takes_chats_and_proposals_back(tmp_path: Path) -> None:
-    async with served_space(tmp_path) as here:
-        client = await here.client(streaming=False)
+    async with served_space(tmp_path) as served:
+        client = await served.client(streaming=False)
         chat = (await collect(client, request("Wait.", configuration=NOW)))[0].task
         assert chat.status.state == TaskState.TASK_STATE_SUBMITTED
         call = (await collect(client, request(data=WRITE)))[0].task
@@ -217,37 +222,37 @@ async def test_cancelling_takes_chats_and_proposals_back(tmp_path: Path) -> None
             assert cancelled.status.state == TaskState.TASK_STATE_CANCELED
             with pytest.raises(TaskNotCancelableError):
                 await client.cancel_task(CancelTaskRequest(id=task.id))
-        await until(lambda: {"chat/cancel", "mcp/withdraw"} <= {each.kind for each in here.heard})
+        await until(lambda: {"chat/cancel", "mcp/withdraw"} <= {each.kind for each in served.heard})
         with pytest.raises(A2AError, match="ended"):
             await collect(client, request("More.", task_id=chat.id))
 
 
 async def test_a_chat_task_goes_on_after_a_restart(tmp_path: Path) -> None:
-    async with space_with_coder(tmp_path) as here:
-        async with service(here):
-            client = await here.client(streaming=False)
+    async with space_with_coder(tmp_path) as lab:
+        async with service(lab):
+            client = await lab.client(streaming=False)
             task = (await collect(client, request("Slowly.", configuration=NOW)))[0].task
-        chat = next(each for each in here.heard if each.kind == "chat" and each.sender == "acme")
+        chat = next(each for each in lab.heard if each.kind == "chat" and each.sender == "acme")
         # Answered while the service was away.
-        await here.coder.chat("Now.", about=chat.id)
-        async with service(here):
-            client = await here.client(streaming=False)
-            done = await here.task(client, task.id, TaskState.TASK_STATE_COMPLETED)
+        await lab.coder.chat("Now.", about=chat.id)
+        async with service(lab):
+            client = await lab.client(streaming=False)
+            done = await lab.task(client, task.id, TaskState.TASK_STATE_COMPLETED)
             assert done.artifacts[0].parts[0].text == "Now."
-        assert sum(each.kind == "chat" and each.sender == "acme" for each in here.heard) == 1
+        assert sum(each.kind == "chat" and each.sender == "acme" for each in lab.heard) == 1
 
 
 async def test_limits_hold(tmp_path: Path) -> None:
     limits = ServeLimits(max_open_tasks=2, max_message_chars=50, max_requests_at_once=1, settle_seconds=0.02)
-    async with served_space(tmp_path, limits=limits) as here:
-        client = await here.client(streaming=False)
+    async with served_space(tmp_path, limits=limits) as served:
+        client = await served.client(streaming=False)
         for _ in range(2):
             await collect(client, request("Wait.", configuration=NOW))
         with pytest.raises(A2AError, match="max_open_tasks"):
             await collect(client, request("Wait.", configuration=NOW))
         with pytest.raises(InvalidParamsError, match="max_message_chars"):
             await collect(client, request("x" * 51))
-        streaming = await here.client()
+        streaming = await served.client()
         first = (await client.list_tasks(ListTasksRequest())).tasks[0]
         events = streaming.subscribe(SubscribeToTaskRequest(id=first.id))
         assert (await anext(events)).HasField("task")
@@ -266,8 +271,8 @@ PRIVATE = [
 
 
 async def test_push_notifications_go_to_checked_targets_only(tmp_path: Path) -> None:
-    async with served_space(tmp_path) as here:
-        client = await here.client(streaming=False)
+    async with served_space(tmp_path) as served:
+        client = await served.client(streaming=False)
         task = (await collect(client, request("Wait.", configuration=NOW)))[0].task
         for url in PRIVATE:
             with pytest.raises(InvalidParamsError):
@@ -277,7 +282,7 @@ async def test_push_notifications_go_to_checked_targets_only(tmp_path: Path) -> 
             configuration = SendMessageConfiguration(task_push_notification_config={"url": url})
             with pytest.raises(InvalidParamsError):
                 await collect(client, request("Wait.", configuration=configuration))
-        assert sum(each.kind == "chat" and each.sender == "acme" for each in here.heard) == 1
+        assert sum(each.kind == "chat" and each.sender == "acme" for each in served.heard) == 1
 
 
 async def test_push_notifications_tell_every_change(tmp_path: Path) -> None:
@@ -296,8 +301,8 @@ async def test_push_notifications_tell_every_change(tmp_path: Path) -> None:
 
     async with await asyncio.start_server(receive, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        async with served_space(tmp_path, allow_private_push=True) as here:
-            client = await here.client(streaming=False)
+        async with served_space(tmp_path, allow_private_push=True) as served:
+            client = await served.client(streaming=False)
             bad = TaskPushNotificationConfig(url=f"http://127.0.0.1:{port}/hook", token="a\r\nX: y")
             with pytest.raises(InvalidParamsError):
                 await collect(
@@ -307,8 +312,8 @@ async def test_push_notifications_tell_every_change(tmp_path: Path) -> None:
             config = TaskPushNotificationConfig(url=f"http://127.0.0.1:{port}/hook", token="tok", id="c1")
             sent = SendMessageConfiguration(task_push_notification_config=config, return_immediately=True)
             task = (await collect(client, request("Go.", configuration=sent)))[0].task
-            chat = next(each for each in here.heard if each.kind == "chat" and each.sender == "acme")
-            await here.coder.chat("Gone.", about=chat.id)
+            chat = next(each for each in served.heard if each.kind == "chat" and each.sender == "acme")
+            await served.coder.chat("Gone.", about=chat.id)
             await until(lambda: len(got) >= 3)
             assert b"artifactUpdate" in got[0][1]
             assert got[0][1] == got[1][1]

@@ -30,19 +30,21 @@ HOST: list[Any] = [
 class BridgedSpace:
     """Everyone in a space: `alice` and `bob` may do everything, `carl` may only propose."""
 
-    room: LocalGateway
+    gateway: LocalGateway
     stack: AsyncExitStack
     members: dict[str, JoinedSpace] = field(default_factory=dict)
     hosts: list[ServerMember] = field(default_factory=list)
 
     async def join(self, name: str, **options: Any) -> JoinedSpace:
-        space = await self.stack.enter_async_context(connect(self.room.url, "lab", f"t-{name}", **options))
+        space = await self.stack.enter_async_context(connect(self.gateway.url, "lab", f"t-{name}", **options))
         self.members[name] = space
         return space
 
     async def bridge(self, server: Server, name: str = "host", **settings: Any) -> ServerMember:
         options: dict[str, Any] = {"upstream": UpstreamOptions(limits=QUICK)} | settings
-        made = BridgeSettings(server=server, gateway=self.room.url, space="lab", token=f"t-{name}", **options)
+        made = BridgeSettings(
+            server=server, gateway=self.gateway.url, space="lab", token=f"t-{name}", **options
+        )
         host = await self.stack.enter_async_context(bridged(made))
         self.hosts.append(host)
         return host
@@ -53,10 +55,10 @@ async def bridged_space(folder: Path, people: Mapping[str, Any] | None = None) -
     proposer: list[Any] = ["mcp/proposal", "mcp/withdraw", "chat"]
     everybody: dict[str, Any] = {"alice": ["*"], "bob": ["*"], "carl": proposer, "host": HOST, "host2": HOST}
     async with (
-        running_gateway(folder, participants(**(everybody | dict(people or {})))) as room,
+        running_gateway(folder, participants(**(everybody | dict(people or {})))) as gateway,
         AsyncExitStack() as stack,
     ):
-        yield BridgedSpace(room, stack)
+        yield BridgedSpace(gateway, stack)
 
 
 async def call(

@@ -98,9 +98,14 @@ def problems(checks: Checks, *statuses: str) -> list[tuple[str, str]]:
 @asynccontextmanager
 async def bridged_chain(folder: Path, server: Server) -> AsyncIterator[ServedMember]:
     """A server behind the whole chain: `moot mcp`, gateway, `moot bridge`."""
-    async with served_space(folder) as room:
+    async with served_space(folder) as served:
         settings = BridgeSettings(
-            server=server, gateway=room.room.url, space="lab", token="t-files", pin=False, must_start=True
+            server=server,
+            gateway=served.gateway.url,
+            space="lab",
+            token="t-files",
+            pin=False,
+            must_start=True,
         )
-        await room.stack.enter_async_context(bridged(settings))
-        yield await room.serve("bob")
+        await served.stack.enter_async_context(bridged(settings))
+        yield await served.serve("bob")

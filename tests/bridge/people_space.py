@@ -53,7 +53,7 @@ RULES: list[Json] = [
 class PeopleSpace:
     """`files` offers things; `mcp` is the server that people come by."""
 
-    room: LocalGateway
+    gateway: LocalGateway
     provider: Provider
     people: PeopleServer
     url: str
@@ -61,18 +61,18 @@ class PeopleSpace:
     stack: AsyncExitStack
 
     def token(self, name: str, *scopes: str, **claims: Any) -> str:
-        said = {"aud": self.url, "scope": " ".join(scopes or (READ, CALL)), "client_id": "editor"}
-        return self.provider.token(f"u-{name}", **(said | claims))
+        answer = {"aud": self.url, "scope": " ".join(scopes or (READ, CALL)), "client_id": "editor"}
+        return self.provider.token(f"u-{name}", **(answer | claims))
 
     async def join(self, name: str, **options: Any) -> JoinedSpace:
-        return await self.stack.enter_async_context(connect(self.room.url, "lab", f"t-{name}", **options))
+        return await self.stack.enter_async_context(connect(self.gateway.url, "lab", f"t-{name}", **options))
 
     async def restart_gateway(self) -> None:
         """The same gateway from its disk, at the same address."""
-        port = self.room.gateway.port
-        await self.room.gateway.stop()
-        self.room.gateway = Gateway(load(self.room.folder / "moot.yaml", environ={}, port=port))
-        await self.room.gateway.start()
+        port = self.gateway.gateway.port
+        await self.gateway.gateway.stop()
+        self.gateway.gateway = Gateway(load(self.gateway.folder / "moot.yaml", environ={}, port=port))
+        await self.gateway.gateway.start()
 
     async def post(self, token: str | None, body: Json, **headers: str) -> httpx.Response:
         sent = {"Accept": "application/json, text/event-stream"} | headers
@@ -120,19 +120,19 @@ async def people_space(
             load(write_config(folder, gateway_settings(spaces, oidc=oidc, **gateway)), environ={})
         )
         await started.start()
-        room = LocalGateway(started, folder)
+        running = LocalGateway(started, folder)
         # The one that runs by then.
-        stack.push_async_callback(lambda: room.gateway.stop())
-        stack.push_async_callback(room.close)
-        service = room.gateway.sign_in
+        stack.push_async_callback(lambda: running.gateway.stop())
+        stack.push_async_callback(running.close)
+        service = running.gateway.sign_in
         assert service is not None
         await until(lambda: service.keys[0]._fetched_at is not None)
-        exchange = GatewayExchange(room.url, "lab", "t-mcp", settings)
-        own = await stack.enter_async_context(connect(room.url, "lab", "t-mcp"))
+        exchange = GatewayExchange(running.url, "lab", "t-mcp", settings)
+        own = await stack.enter_async_context(connect(running.url, "lab", "t-mcp"))
         search = SearchSettings(word_vectors=False)
         shared = await stack.enter_async_context(SharedOffers(own, search=search))
         made = PersonSettings(
-            url=room.url,
+            url=running.url,
             description=await exchange.describe(),
             backend=BackendSettings(search=search),
             limits=limits or McpServerLimits(decision_seconds=0.05, max_sessions=4),
@@ -145,4 +145,4 @@ async def people_space(
         shared.asks = lambda each: not people.is_person(each)
         await stack.enter_async_context(serve_http(people, listening))
         http = await stack.enter_async_context(httpx.AsyncClient(timeout=HANG_SECONDS))
-        yield PeopleSpace(room, provider, people, url, http, stack)
+        yield PeopleSpace(running, provider, people, url, http, stack)

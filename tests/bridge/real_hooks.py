@@ -168,9 +168,9 @@ async def try_agent(name: str, packages: Path, model: ScriptedModel, folder: Pat
     work, home = folder / "work", folder / "home"
     for each in (work, home, folder / "gateway"):
         each.mkdir(parents=True)
-    async with served_space(folder / "gateway", {"agent": PROPOSER}) as room:
-        alice = await room.join("alice")
-        place = Place(packages, work, home, model.url, room.room.url, token_file(folder, "agent"))
+    async with served_space(folder / "gateway", {"agent": PROPOSER}) as served:
+        alice = await served.join("alice")
+        place = Place(packages, work, home, model.url, served.gateway.url, token_file(folder, "agent"))
         await run_once(name, place, alice, model, work / "approved.txt", "approve")
         await run_once(name, place, alice, model, work / "rejected.txt", "reject")
     # The gateway is gone now.
@@ -180,9 +180,9 @@ async def try_agent(name: str, packages: Path, model: ScriptedModel, folder: Pat
 async def run_once(
     name: str, place: Place, alice: JoinedSpace | None, model: ScriptedModel, file: Path, decision: str
 ) -> None:
-    told: list[Envelope] = []
+    answer: list[Envelope] = []
     if alice is not None:
-        alice.on("chat")(told.append)
+        alice.on("chat")(answer.append)
     argv, environment = AGENTS[name](place, f"touch {file}")
     asked = len(model.asked)
     agent = Started(argv, environment, place.work, terminal=name == "codex")
@@ -208,9 +208,11 @@ async def run_once(
         await until(is_over, state)
         assert file.exists() == (decision == "approve"), state()
         if decision == "approve" and name != "claude-prompt":
-            await until(lambda: any("Reported by the agent" in each.payload["text"] for each in told), state)
+            await until(
+                lambda: any("Reported by the agent" in each.payload["text"] for each in answer), state
+            )
         print(f"  {decision or 'no gateway'}: file {'made' if file.exists() else 'not made'}", flush=True)
-        for each in told:
+        for each in answer:
             print(f"    told: {each.payload['text'][:120]}")
     finally:
         agent.end()

@@ -28,11 +28,11 @@ PROPOSER: list[Any] = ["mcp/proposal", "mcp/withdraw", "chat"]
 class ServedSpace:
     """`files` and `notes` offer things, `alice` may do everything, `guest` may only propose."""
 
-    room: LocalGateway
+    gateway: LocalGateway
     stack: AsyncExitStack
 
     async def join(self, name: str, **options: Any) -> JoinedSpace:
-        return await self.stack.enter_async_context(connect(self.room.url, "lab", f"t-{name}", **options))
+        return await self.stack.enter_async_context(connect(self.gateway.url, "lab", f"t-{name}", **options))
 
     async def serve(
         self,
@@ -88,10 +88,10 @@ async def served_space(folder: Path, people: Mapping[str, Any] | None = None) ->
         "notes": HOST,
     }
     async with (
-        running_gateway(folder, participants(**(everybody | dict(people or {})))) as room,
+        running_gateway(folder, participants(**(everybody | dict(people or {})))) as gateway,
         AsyncExitStack() as stack,
     ):
-        yield ServedSpace(room, stack)
+        yield ServedSpace(gateway, stack)
 
 
 def offer_files(space: JoinedSpace) -> dict[str, str]:

@@ -46,8 +46,8 @@ class Hook:
         self._stack.close()
 
 
-async def start_hook(room: ServedSpace, folder: Path, seconds: float = 20.0) -> Hook:
-    return Hook(await room.join("claude", passive=True), folder, seconds)
+async def start_hook(served: ServedSpace, folder: Path, seconds: float = 20.0) -> Hook:
+    return Hook(await served.join("claude", passive=True), folder, seconds)
 
 
 async def the_proposal(alice: JoinedSpace, count: int = 1) -> Any:
@@ -56,9 +56,9 @@ async def the_proposal(alice: JoinedSpace, count: int = 1) -> Any:
 
 
 async def test_an_approval_releases_the_call_and_tells_the_approver(tmp_path: Path) -> None:
-    async with served_space(tmp_path, AGENT) as room:
-        alice = await room.join("alice")
-        hook = await start_hook(room, tmp_path)
+    async with served_space(tmp_path, AGENT) as served:
+        alice = await served.join("alice")
+        hook = await start_hook(served, tmp_path)
         seen = await the_proposal(alice)
         assert (seen.proposer, seen.to, seen.params) == ("claude", ("claude",), PARAMS)
         outcome = await alice.approve(seen)
@@ -67,9 +67,9 @@ async def test_an_approval_releases_the_call_and_tells_the_approver(tmp_path: Pa
 
 
 async def test_a_rejection_stops_it_and_leaves_nothing_to_approve(tmp_path: Path) -> None:
-    async with served_space(tmp_path, AGENT) as room:
-        alice = await room.join("alice")
-        hook = await start_hook(room, tmp_path)
+    async with served_space(tmp_path, AGENT) as served:
+        alice = await served.join("alice")
+        hook = await start_hook(served, tmp_path)
         await alice.reject(await the_proposal(alice), "unsafe")
         with pytest.raises(Rejected):
             await hook.task
@@ -77,16 +77,16 @@ async def test_a_rejection_stops_it_and_leaves_nothing_to_approve(tmp_path: Path
 
 
 async def test_a_retry_waits_for_the_same_proposal_which_releases_once(tmp_path: Path) -> None:
-    async with served_space(tmp_path, AGENT) as room:
-        alice = await room.join("alice")
-        first = await start_hook(room, tmp_path, 0.05)
+    async with served_space(tmp_path, AGENT) as served:
+        alice = await served.join("alice")
+        first = await start_hook(served, tmp_path, 0.05)
         with pytest.raises(TimedOut, match="stays open"):
             await first.task
         seen = await the_proposal(alice)
         await first.kill()
-        again = await start_hook(room, tmp_path)
+        again = await start_hook(served, tmp_path)
         # The same call at the same time is another execution: it needs an approval of its own.
-        beside = await start_hook(room, tmp_path)
+        beside = await start_hook(served, tmp_path)
         other = await the_proposal(alice, 2)
         assert other.id != seen.id
         await alice.approve(seen)
@@ -94,7 +94,7 @@ async def test_a_retry_waits_for_the_same_proposal_which_releases_once(tmp_path:
         done, left = await asyncio.wait(tasks, timeout=HANG_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         assert (len(done), len(left)) == (1, 1)
         # Everything that the first approval could release has been heard by now.
-        await (await room.join("bob")).chat("?")
+        await (await served.join("bob")).chat("?")
         assert not left.pop().done()
         await alice.approve(other)
         assert [await task for task in tasks] == ["alice", "alice"]
@@ -102,9 +102,9 @@ async def test_a_retry_waits_for_the_same_proposal_which_releases_once(tmp_path:
 
 async def test_an_approval_after_the_time_is_over_releases_nothing(tmp_path: Path) -> None:
     """The hook is about to end and still connected: it must not say that it was released."""
-    async with served_space(tmp_path, AGENT) as room:
-        alice = await room.join("alice")
-        late = await start_hook(room, tmp_path, 0.05)
+    async with served_space(tmp_path, AGENT) as served:
+        alice = await served.join("alice")
+        late = await start_hook(served, tmp_path, 0.05)
         with pytest.raises(TimedOut):
             await late.task
         outcome = await alice.approve(await the_proposal(alice))
@@ -112,13 +112,13 @@ async def test_an_approval_after_the_time_is_over_releases_nothing(tmp_path: Pat
 
 
 async def test_an_approval_for_a_hook_that_is_gone_is_not_used(tmp_path: Path) -> None:
-    async with served_space(tmp_path, AGENT) as room:
-        alice = await room.join("alice")
-        gone = await start_hook(room, tmp_path)
+    async with served_space(tmp_path, AGENT) as served:
+        alice = await served.join("alice")
+        gone = await start_hook(served, tmp_path)
         seen = await the_proposal(alice)
         await gone.kill()
         stack = ExitStack()
-        HookGate(await room.join("claude", passive=True), tmp_path, stack)
+        HookGate(await served.join("claude", passive=True), tmp_path, stack)
         outcome = await alice.approve(seen)
         assert outcome.is_error
         assert "the approval was not used" in outcome.text
@@ -127,31 +127,34 @@ async def test_an_approval_for_a_hook_that_is_gone_is_not_used(tmp_path: Path) -
 
 async def test_a_grant_releases_without_asking_and_is_seen(tmp_path: Path) -> None:
     right = {"kind": "mcp/request", "to": ["claude"], "payload": {"method": "tools/call"}}
-    async with served_space(tmp_path, {"claude": [*PROPOSER, right]}) as room:
-        alice = await room.join("alice")
-        heard: list[str] = []
-        alice.on("mcp/request")(lambda envelope: heard.append(envelope.sender))
-        hook = await start_hook(room, tmp_path)
+    async with served_space(tmp_path, {"claude": [*PROPOSER, right]}) as served:
+        alice = await served.join("alice")
+        received: list[str] = []
+        alice.on("mcp/request")(lambda envelope: received.append(envelope.sender))
+        hook = await start_hook(served, tmp_path)
         assert await hook.task == "a grant"
-        await until(lambda: heard == ["claude"])
+        await until(lambda: received == ["claude"])
         assert not alice.proposals.open()
 
 
 async def test_the_command_allows_what_was_approved_and_stops_everything_else(tmp_path: Path) -> None:
     """A real process: approved it prints "allow"; killed, or without a gateway, it never does."""
-    async with served_space(tmp_path, AGENT) as room:
-        alice = await room.join("alice")
+    async with served_space(tmp_path, AGENT) as served:
+        alice = await served.join("alice")
         state = tmp_path / "state"
         fixed = ["-m", "moot.cli", "hook", "claude-code", "--token-file", str(token_file(tmp_path, "claude"))]
         fixed += ["--state", str(state), "--space", "lab", "--gateway"]
-        async with process([*fixed, room.room.url]) as killed:
+        async with process([*fixed, served.gateway.url]) as killed:
             assert killed.stdin is not None
             killed.stdin.write(told())
             killed.stdin.close()
             seen = await the_proposal(alice)
             killed.kill()
             assert await killed.wait() != 0
-        async with process([*fixed, room.room.url]) as retry, process([*fixed, "http://127.0.0.1:9"]) as lost:
+        async with (
+            process([*fixed, served.gateway.url]) as retry,
+            process([*fixed, "http://127.0.0.1:9"]) as lost,
+        ):
             retried = asyncio.ensure_future(retry.communicate(told()))
             _, why = await lost.communicate(told())
             assert (lost.returncode, b"Not allowed" in why) == (2, True)
@@ -164,7 +167,7 @@ async def test_the_command_allows_what_was_approved_and_stops_everything_else(tm
         chats: list[str] = []
         alice.on("chat")(lambda chat: chats.append(chat.payload["text"]))
         async with (
-            process([*fixed, room.room.url]) as report,
+            process([*fixed, served.gateway.url]) as report,
             process([*fixed, "http://127.0.0.1:9"]) as lost,
         ):
             await report.communicate(told(hook_event_name="PostToolUse", tool_response={"stdout": "secret"}))

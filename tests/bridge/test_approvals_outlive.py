@@ -162,15 +162,15 @@ ADD: tuple[str, dict[str, Any]] = ("append", {"text": "pay 7"})
 async def test_a_proposal_stays_when_its_client_ends_and_its_result_is_told_after_a_restart(
     tmp_path: Path, how: int
 ) -> None:
-    async with lab(tmp_path) as room, files_and_alice(room.gateway.url) as (_, writes, alice):
-        async with mcp_process(room.gateway.url, tmp_path) as first:
+    async with lab(tmp_path) as gateway, files_and_alice(gateway.gateway.url) as (_, writes, alice):
+        async with mcp_process(gateway.gateway.url, tmp_path) as first:
             first.send_call(*ADD)
             seen = await first_proposal(alice)
             await first.end(how)
         await until(lambda: "guest" not in alice.roster)
         assert [each.id for each in alice.proposals.open()] == [seen.id]
         await alice.approve(seen)
-        async with mcp_process(room.gateway.url, tmp_path) as second:
+        async with mcp_process(gateway.gateway.url, tmp_path) as second:
             overview = words(await second.call("moot_status", {}))
             assert f"{seen.id}: finished, approved by alice, answered by files. append of files" in overview
             assert 'with {"text":"pay 7"}' in overview
@@ -179,20 +179,20 @@ async def test_a_proposal_stays_when_its_client_ends_and_its_result_is_told_afte
             assert "earlier call with the same arguments" in words(again)
             assert "line 1" in words(again)
             assert (writes, alice.proposals.open()) == (["pay 7"], [])
-        async with mcp_process(room.gateway.url, tmp_path, "--decision-seconds", "0.1") as third:
+        async with mcp_process(gateway.gateway.url, tmp_path, "--decision-seconds", "0.1") as third:
             # It has seen that one now, so this is a call of its own.
             assert words(await third.call(*ADD)).startswith("PENDING")
             assert len(alice.proposals.open()) == 1
 
 
 async def test_a_pending_call_is_found_again_after_client_and_gateway_were_killed(tmp_path: Path) -> None:
-    async with lab(tmp_path) as room:
-        url = room.gateway.url
+    async with lab(tmp_path) as gateway:
+        url = gateway.gateway.url
         async with files_and_alice(url), mcp_process(url, tmp_path, "--decision-seconds", "0.1") as first:
             pending = await first.call(*ADD)
             handle = pending["_meta"]["moot/pending"]["handle"]
             await first.end(signal.SIGKILL)
-        await room.restart()
+        await gateway.restart()
         async with files_and_alice(url) as (_, writes, alice):
             await alice.refresh_proposals()
             async with mcp_process(url, tmp_path, "--decision-seconds", "0.1") as second:
@@ -210,35 +210,35 @@ async def test_a_pending_call_is_found_again_after_client_and_gateway_were_kille
 
 async def test_what_was_done_is_told_even_if_its_result_is_gone(tmp_path: Path) -> None:
     """The gateway remembers that it was done; a result that nobody kept is not made up."""
-    async with lab(tmp_path) as room:
-        url = room.gateway.url
+    async with lab(tmp_path) as gateway:
+        url = gateway.gateway.url
         async with files_and_alice(url) as (_, writes, alice):
             async with mcp_process(url, tmp_path, "--decision-seconds", "0.1") as first:
                 handle = (await first.call(*ADD))["_meta"]["moot/pending"]["handle"]
                 await first.end(signal.SIGKILL)
             await alice.approve(handle)
-        await room.restart(signal.SIGTERM)
+        await gateway.restart(signal.SIGTERM)
         async with files_and_alice(url) as (_, more, alice), mcp_process(url, tmp_path) as second:
             for result in (await second.call(*ADD), await second.call("moot_status", {"handle": handle})):
                 assert not result.get("isError")
-                told = words(result)
-                assert "line 1" in told or "was done while nobody here was connected" in told
+                answer = words(result)
+                assert "line 1" in answer or "was done while nobody here was connected" in answer
             assert (writes, more, alice.proposals.open()) == (["pay 7"], [], [])
 
 
 async def test_without_a_file_what_is_open_comes_from_the_gateway(tmp_path: Path) -> None:
     fast = ("--decision-seconds", "0.1", "--calls-file", "none")
-    async with lab(tmp_path) as room, files_and_alice(room.gateway.url) as (_, writes, alice):
-        async with mcp_process(room.gateway.url, tmp_path, *fast) as first:
+    async with lab(tmp_path) as gateway, files_and_alice(gateway.gateway.url) as (_, writes, alice):
+        async with mcp_process(gateway.gateway.url, tmp_path, *fast) as first:
             handle = (await first.call(*ADD))["_meta"]["moot/pending"]["handle"]
-        async with mcp_process(room.gateway.url, tmp_path, *fast) as second:
+        async with mcp_process(gateway.gateway.url, tmp_path, *fast) as second:
             assert (await second.call(*ADD))["_meta"]["moot/pending"]["handle"] == handle
             assert len(alice.proposals.open()) == 1
         await alice.approve(handle)
-        async with mcp_process(room.gateway.url, tmp_path, *fast) as third:
-            told = words(await third.call("moot_status", {"handle": handle}))
-            assert "tools/call append was proposed at" in told
-            assert "is fulfilled by alice, outcome done." in told
+        async with mcp_process(gateway.gateway.url, tmp_path, *fast) as third:
+            answer = words(await third.call("moot_status", {"handle": handle}))
+            assert "tools/call append was proposed at" in answer
+            assert "is fulfilled by alice, outcome done." in answer
             assert writes == ["pay 7"]
 
 
@@ -247,8 +247,8 @@ async def test_a_client_whose_time_is_up_gets_the_result_when_it_calls_again(
     tmp_path: Path, mode: Any
 ) -> None:
     """As the official SDK does it: it cancels its request, or disconnects."""
-    async with served_space(tmp_path, GUEST) as room:
-        kept, alice, shown = await set_up(room)
+    async with served_space(tmp_path, GUEST) as served:
+        kept, alice, shown = await set_up(served)
         async with shown.client(mode) as client:
             with pytest.raises(MCPError, match="imed out"):
                 await client.call_tool(*CALL, read_timeout_seconds=0.5)
@@ -264,8 +264,8 @@ async def test_a_client_whose_time_is_up_gets_the_result_when_it_calls_again(
 
 
 async def test_over_stdio_the_sdk_times_out_and_the_proposal_stays(tmp_path: Path) -> None:
-    async with lab(tmp_path) as room, files_and_alice(room.gateway.url) as (_, writes, alice):
-        arguments = ["-m", "moot.cli", "mcp", "--gateway", room.gateway.url, "--space", "lab"]
+    async with lab(tmp_path) as gateway, files_and_alice(gateway.gateway.url) as (_, writes, alice):
+        arguments = ["-m", "moot.cli", "mcp", "--gateway", gateway.gateway.url, "--space", "lab"]
         arguments += ["--token-file", str(token_file(tmp_path, "guest"))]
         parameters = StdioServerParameters(
             command=sys.executable,
@@ -285,10 +285,10 @@ async def test_over_stdio_the_sdk_times_out_and_the_proposal_stays(tmp_path: Pat
 
 
 async def test_the_typescript_sdk_times_out_and_a_new_client_gets_the_result(tmp_path: Path) -> None:
-    async with lab(tmp_path) as room, files_and_alice(room.gateway.url) as (_, writes, alice):
+    async with lab(tmp_path) as gateway, files_and_alice(gateway.gateway.url) as (_, writes, alice):
 
         async def call(timeout_ms: int) -> dict[str, str]:
-            arguments = ["-m", "moot.cli", "mcp", "--gateway", room.gateway.url, "--space", "lab"]
+            arguments = ["-m", "moot.cli", "mcp", "--gateway", gateway.gateway.url, "--space", "lab"]
             arguments += ["--token-file", str(token_file(tmp_path, "guest"))]
             asked = {
                 "modules": str(MODULES),
@@ -311,8 +311,8 @@ async def test_the_typescript_sdk_times_out_and_a_new_client_gets_the_result(tmp
         assert "Request timed out" in (await call(1_000))["error"]
         seen = await first_proposal(alice)
         await alice.approve(seen)
-        told = (await call(60_000))["text"]
-        assert told.endswith("It was not done again.\nline 1")
+        answer = (await call(60_000))["text"]
+        assert answer.endswith("It was not done again.\nline 1")
         assert (writes, alice.proposals.open()) == (["pay 7"], [])
 
 
@@ -320,8 +320,8 @@ async def test_a_client_that_ends_before_the_gateway_has_answered_leaves_its_pro
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others have it while the proposer still waits for its echo."""
-    async with served_space(tmp_path, GUEST) as room:
-        _, alice, shown = await set_up(room, calls=CallsFile(tmp_path / "calls.json"))
+    async with served_space(tmp_path, GUEST) as served:
+        _, alice, shown = await set_up(served, calls=CallsFile(tmp_path / "calls.json"))
         waiting = asyncio.Event()
 
         async def never(_sent: Any) -> Any:
@@ -351,9 +351,9 @@ async def test_the_person_at_the_client_decides_in_their_own_name(
     tmp_path: Path, mode: Any, choice: str
 ) -> None:
     person = Person(choice)
-    async with served_space(tmp_path, GUEST) as room:
-        deciding = PersonDecisions(room.room.url, "lab", "t-bob")
-        kept, alice, shown = await set_up(room, person=deciding)
+    async with served_space(tmp_path, GUEST) as served:
+        deciding = PersonDecisions(served.gateway.url, "lab", "t-bob")
+        kept, alice, shown = await set_up(served, person=deciding)
         async with shown.client(mode, elicitation_callback=person) as client:
             result = await client.call_tool(*CALL)
         assert 'The call: write_file with {"path":"b","text":"new"}' in person.asked[0]
@@ -372,9 +372,9 @@ async def test_the_person_at_the_client_decides_in_their_own_name(
 async def test_a_person_without_the_right_approves_nothing(tmp_path: Path, token: str, told: str) -> None:
     person = Person("approve")
     limits = msgspec.structs.replace(HASTY, answer_seconds=1)
-    async with served_space(tmp_path, GUEST) as room:
-        deciding = PersonDecisions(room.room.url, "lab", token)
-        kept, alice, shown = await set_up(room, person=deciding, limits=limits)
+    async with served_space(tmp_path, GUEST) as served:
+        deciding = PersonDecisions(served.gateway.url, "lab", token)
+        kept, alice, shown = await set_up(served, person=deciding, limits=limits)
         async with shown.client("legacy", elicitation_callback=person) as client:
             result = await client.call_tool(*CALL)
         assert (text_of(result).startswith("PENDING"), told in text_of(result)) == (True, True)
@@ -389,8 +389,8 @@ async def test_without_the_persons_token_no_dialog_offers_to_approve(tmp_path: P
         return types.ElicitResult(action="accept", content={"decision": "approve"})
 
     limits = msgspec.structs.replace(HASTY, answer_seconds=0.5)
-    async with served_space(tmp_path, GUEST) as room:
-        kept, alice, shown = await set_up(room, limits=limits)
+    async with served_space(tmp_path, GUEST) as served:
+        kept, alice, shown = await set_up(served, limits=limits)
         async with shown.client("legacy", elicitation_callback=answer) as client:
             assert text_of(await client.call_tool(*CALL)).startswith("PENDING")
         assert schemas[0]["properties"]["decision"]["enum"] == ["wait", "withdraw"]
@@ -398,8 +398,8 @@ async def test_without_the_persons_token_no_dialog_offers_to_approve(tmp_path: P
 
 
 async def test_two_calls_at_once_are_two_calls(tmp_path: Path) -> None:
-    async with served_space(tmp_path, GUEST) as room:
-        _, alice, shown = await set_up(room)
+    async with served_space(tmp_path, GUEST) as served:
+        _, alice, shown = await set_up(served)
         async with shown.client() as client, anyio.create_task_group() as group:
             for _ in range(2):
                 group.start_soon(client.call_tool, *CALL)
@@ -410,24 +410,24 @@ async def test_two_calls_at_once_are_two_calls(tmp_path: Path) -> None:
 
 async def test_a_waiting_person_reads_the_exact_call_who_decides_and_where(tmp_path: Path) -> None:
     people = GUEST | {"carol": [LISTS], "dave": [{"kind": "mcp/request", "payload": {"method": "tools/*"}}]}
-    async with served_space(tmp_path, people) as room:
-        _, alice, shown = await set_up(room, limits=HASTY)
+    async with served_space(tmp_path, people) as served:
+        _, alice, shown = await set_up(served, limits=HASTY)
         shown.backend.pending_calls._console = "http://gate.example"
         async with shown.client() as client:
             result = await client.call_tool("write_file", {"path": "b", "text": "zero\u200bwidth"})
             (seen,) = alice.proposals.open()
-            told = text_of(result)
-            assert "\u200b" not in told
-            assert 'The call: write_file with {"path":"b","text":"zero' in told
-            assert "It can be approved by alice." in told
-            assert f"http://gate.example/#/lab/approvals/{seen.id}" in told
-            assert f"moot approve {seen.id}" in told
+            answer = text_of(result)
+            assert "\u200b" not in answer
+            assert 'The call: write_file with {"path":"b","text":"zero' in answer
+            assert "It can be approved by alice." in answer
+            assert f"http://gate.example/#/lab/approvals/{seen.id}" in answer
+            assert f"moot approve {seen.id}" in answer
             assert result.meta is not None
             about = result.meta["moot/pending"]
             assert about["arguments"] == {"path": "b", "text": "zero\u200bwidth"}
             assert about["can_be_approved_by"] == ["alice"]
-            await room.join("carol")
-            dave = await room.join("dave")
+            await served.join("carol")
+            dave = await served.join("dave")
             await shown.space.roster.wait_for("dave", timeout_seconds=HANG_SECONDS)
             status = text_of(await client.call_tool("moot_status", {"handle": seen.id}))
             assert "It can be approved by alice, dave." in status

@@ -55,7 +55,7 @@ def token_file(folder: Path, name: str = "host") -> str:
     return str(file)
 
 
-async def said(process: asyncio.subprocess.Process) -> str:
+async def printed_line(process: asyncio.subprocess.Process) -> str:
     assert process.stdout is not None
     async with bounded():
         return (await process.stdout.readline()).decode()
@@ -64,21 +64,21 @@ async def said(process: asyncio.subprocess.Process) -> str:
 async def test_a_server_joins_by_one_command_and_a_signal_ends_it_all(tmp_path: Path) -> None:
     async with bridged_space(tmp_path) as space:
         alice = await space.join("alice")
-        options = ("--gateway", space.room.url, "--space", "lab", "--token-file", token_file(tmp_path))
+        options = ("--gateway", space.gateway.url, "--space", "lab", "--token-file", token_file(tmp_path))
         listed = ("--env", "LISTED=1", "--env", "HANDED_ON")
         async with command(
             tmp_path, *options, *listed, "--", *ODD, "--version", "2025-03-26", HANDED_ON="2", SECRET="3"
         ) as process:
-            line = await said(process)
+            line = await printed_line(process)
             assert line.endswith(" is host in lab\n")
-            told = value_of(await call(alice, "told"))
-            assert told["env"]["LISTED"] == "1"
-            assert told["env"]["HANDED_ON"] == "2"
-            assert "SECRET" not in told["env"]
+            answer = value_of(await call(alice, "told"))
+            assert answer["env"]["LISTED"] == "1"
+            assert answer["env"]["HANDED_ON"] == "2"
+            assert "SECRET" not in answer["env"]
             process.send_signal(signal.SIGTERM)
             async with bounded():
                 assert await process.wait() == 0
-        await wait_until_gone(told["pid"])
+        await wait_until_gone(answer["pid"])
         await until(lambda: "host" not in alice.roster)
     assert (tmp_path / ".moot" / "pins.json").exists()
 
@@ -86,21 +86,28 @@ async def test_a_server_joins_by_one_command_and_a_signal_ends_it_all(tmp_path: 
 async def test_a_server_at_a_url_joins(tmp_path: Path) -> None:
     async with bridged_space(tmp_path) as space, serve_workshop("streamable-http") as url:
         alice = await space.join("alice")
-        options = ("--gateway", space.room.url, "--token-file", token_file(tmp_path), "--url", url)
+        options = ("--gateway", space.gateway.url, "--token-file", token_file(tmp_path), "--url", url)
         async with command(tmp_path, *options) as process:
-            assert url in await said(process)
+            assert url in await printed_line(process)
             assert (await alice.call("host", "add", {"a": 1, "b": 2})).structured == {"result": 3}
 
 
 async def test_a_member_that_is_kicked_stops_its_server_and_says_so(tmp_path: Path) -> None:
     async with bridged_space(tmp_path) as space:
         alice = await space.join("alice")
-        options = ("--gateway", space.room.url, "--token-file", token_file(tmp_path), "--pins", "p/pins.json")
+        options = (
+            "--gateway",
+            space.gateway.url,
+            "--token-file",
+            token_file(tmp_path),
+            "--pins",
+            "p/pins.json",
+        )
         async with command(tmp_path, *options, "--", *ODD) as process:
-            await said(process)
+            await printed_line(process)
             pid = value_of(await call(alice, "told"))["pid"]
             await alice.admin.kick("host")
-            assert (await said(process)).startswith("left the space: 4003")
+            assert (await printed_line(process)).startswith("left the space: 4003")
             async with bounded():
                 assert await process.wait() == 1
         await wait_until_gone(pid)
@@ -111,11 +118,11 @@ async def test_a_member_that_is_shut_down_ends_well(tmp_path: Path) -> None:
     """MEW 3.9.10."""
     async with bridged_space(tmp_path) as space:
         alice = await space.join("alice")
-        options = ("--gateway", space.room.url, "--token-file", token_file(tmp_path))
+        options = ("--gateway", space.gateway.url, "--token-file", token_file(tmp_path))
         async with command(tmp_path, *options, "--", *ODD) as process:
-            await said(process)
+            await printed_line(process)
             await alice.send("participant/shutdown", {"reason": "done"}, to="host")
-            assert (await said(process)).startswith("left the space: 4002")
+            assert (await printed_line(process)).startswith("left the space: 4002")
             async with bounded():
                 assert await process.wait() == 0
 
@@ -125,7 +132,7 @@ async def test_serving_in_process_tells_how_it_ended(tmp_path: Path) -> None:
         alice = await space.join("alice")
         settings = BridgeSettings(
             server=script("odd"),
-            gateway=space.room.url,
+            gateway=space.gateway.url,
             space="lab",
             token="t-host",
             upstream=UpstreamOptions(limits=QUICK),
@@ -143,7 +150,7 @@ async def test_a_server_that_does_not_start_is_shown_with_its_last_words_made_ha
     tmp_path: Path,
 ) -> None:
     async with bridged_space(tmp_path) as space:
-        options = ("--gateway", space.room.url, "--token-file", token_file(tmp_path))
+        options = ("--gateway", space.gateway.url, "--token-file", token_file(tmp_path))
         async with command(tmp_path, *options, "--", *ODD, "--die-at-start", "5") as process:
             assert process.stderr is not None
             shown = (await process.stderr.read()).decode()
@@ -159,7 +166,7 @@ async def test_a_token_that_is_not_taken_is_told_without_a_traceback(tmp_path: P
     async with bridged_space(tmp_path) as space:
         options = (
             "--gateway",
-            space.room.url,
+            space.gateway.url,
             "--space",
             "lab",
             "--token-file",

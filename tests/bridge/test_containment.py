@@ -17,7 +17,7 @@ import pytest
 
 import moot
 from tests.bridge.bridged_space import bridged_space, call
-from tests.bridge.test_command import command, said, token_file
+from tests.bridge.test_command import command, printed_line, token_file
 from tests.mcp.upstreams import SERVERS, is_alive, text_of, wait_until_gone
 from tests.up.moot_up import write_config
 from tests.waiting import HANG_SECONDS, bounded, until
@@ -44,11 +44,11 @@ async def test_a_server_finds_no_token_in_the_environment_the_files_or_the_memor
 ) -> None:
     async with bridged_space(tmp_path) as space:
         alice = await space.join("alice")
-        options = ("--gateway", space.room.url, "--token-file", token_file(tmp_path))
+        options = ("--gateway", space.gateway.url, "--token-file", token_file(tmp_path))
         async with command(
             tmp_path, *options, "--", *SPY, MOOT_TOKEN=SECRET, OTHER_API_KEY=SECRET
         ) as process:
-            await said(process)
+            await printed_line(process)
             found = json.loads(text_of(await call(alice, "look")))
             assert SECRET not in json.dumps(found)
             assert "t-host" not in json.dumps(found)
@@ -138,9 +138,9 @@ async def test_daemons_of_a_server_end_with_it(tmp_path: Path, ending: str, clea
     """They have left its process group and its session."""
     async with bridged_space(tmp_path) as space:
         alice = await space.join("alice")
-        options = ("--gateway", space.room.url, "--token-file", token_file(tmp_path))
+        options = ("--gateway", space.gateway.url, "--token-file", token_file(tmp_path))
         async with command(tmp_path, *options, "--", *SPY) as process:
-            await said(process)
+            await printed_line(process)
             server = await server_of(process.pid)
             daemon = json.loads(text_of(await call(alice, "daemon", {"clean": clean})))
             assert is_alive(daemon)

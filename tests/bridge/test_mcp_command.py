@@ -65,15 +65,15 @@ async def process(args: Sequence[str]) -> AsyncIterator[asyncio.subprocess.Proce
         await one.wait()
 
 
-async def room_with_files(room: ServedSpace) -> None:
-    offer_files(await room.join("files"))
+async def room_with_files(served: ServedSpace) -> None:
+    offer_files(await served.join("files"))
 
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_client_starts_it_and_uses_the_space(tmp_path: Path, mode: Any) -> None:
-    async with served_space(tmp_path) as room:
-        await room_with_files(room)
-        async with Client(stdio(room.room.url, tmp_path), mode=mode) as client:
+    async with served_space(tmp_path) as served:
+        await room_with_files(served)
+        async with Client(stdio(served.gateway.url, tmp_path), mode=mode) as client:
             assert client.instructions is None or "'lab' as 'bob'" in client.instructions
             names = [tool.name for tool in (await client.list_tools()).tools]
             assert names == [*OWN_NAMES, "read_file", "write_file"]
@@ -81,9 +81,9 @@ async def test_a_client_starts_it_and_uses_the_space(tmp_path: Path, mode: Any) 
 
 
 async def test_over_http_it_says_where_it_listens_and_serves_several_clients(tmp_path: Path) -> None:
-    async with served_space(tmp_path) as room:
-        await room_with_files(room)
-        args = arguments(room.room.url, tmp_path, "bob", "--http", "127.0.0.1:0")
+    async with served_space(tmp_path) as served:
+        await room_with_files(served)
+        args = arguments(served.gateway.url, tmp_path, "bob", "--http", "127.0.0.1:0")
         async with process(args) as one:
             assert one.stdout is not None
             async with bounded():
@@ -111,8 +111,8 @@ async def test_a_gateway_that_is_started_later_is_waited_for(tmp_path: Path, por
         assert f"The gateway {url} cannot be reached yet" in (client.instructions or "")
         assert "connection refused" in (client.instructions or "")
         assert [tool.name for tool in (await client.list_tools()).tools] == list(OWN_NAMES)
-        told = await client.call_tool("read_file", {"path": "a.txt"})
-        assert (told.is_error, "Nothing was sent: call again soon" in text_of(told)) == (True, True)
+        answer = await client.call_tool("read_file", {"path": "a.txt"})
+        assert (answer.is_error, "Nothing was sent: call again soon" in text_of(answer)) == (True, True)
         gateway = await started(file, "--port", str(port))
         try:
             async with connect(gateway.url, "lab", "t-files") as files:
@@ -159,7 +159,10 @@ async def test_a_token_that_a_late_gateway_does_not_know_ends_it(tmp_path: Path,
 
 
 async def test_a_wrong_token_is_told_of_and_not_shown(tmp_path: Path) -> None:
-    async with served_space(tmp_path) as room, process(arguments(room.room.url, tmp_path, "nobody")) as one:
+    async with (
+        served_space(tmp_path) as served,
+        process(arguments(served.gateway.url, tmp_path, "nobody")) as one,
+    ):
         async with bounded():
             output, errors = await one.communicate(b"")
         assert (output, one.returncode) == (b"", 5)
@@ -168,9 +171,9 @@ async def test_a_wrong_token_is_told_of_and_not_shown(tmp_path: Path) -> None:
 
 
 async def test_the_end_of_input_ends_it_and_its_member_leaves(tmp_path: Path) -> None:
-    async with served_space(tmp_path) as room:
-        alice = await room.join("alice")
-        async with process(arguments(room.room.url, tmp_path)) as one:
+    async with served_space(tmp_path) as served:
+        alice = await served.join("alice")
+        async with process(arguments(served.gateway.url, tmp_path)) as one:
             await alice.roster.wait_for("bob", timeout_seconds=HANG_SECONDS)
             async with bounded():
                 output, errors = await one.communicate(b"")
@@ -179,9 +182,9 @@ async def test_the_end_of_input_ends_it_and_its_member_leaves(tmp_path: Path) ->
 
 
 async def test_a_member_that_is_removed_ends_with_the_reason(tmp_path: Path) -> None:
-    async with served_space(tmp_path) as room:
-        alice = await room.join("alice")
-        async with process(arguments(room.room.url, tmp_path)) as one:
+    async with served_space(tmp_path) as served:
+        alice = await served.join("alice")
+        async with process(arguments(served.gateway.url, tmp_path)) as one:
             await alice.roster.wait_for("bob", timeout_seconds=HANG_SECONDS)
             await alice.admin.kick("bob", "enough")
             async with bounded():
@@ -224,15 +227,15 @@ async def test_a_gateway_that_is_restarted_is_found_again_and_the_client_goes_on
 
 async def test_names_are_kept_from_one_start_to_the_next(tmp_path: Path) -> None:
     """A newcomer does not come by a name that a person has allowed for good."""
-    async with served_space(tmp_path, {"aaa": ["*"]}) as room:
-        files = await room.join("files")
+    async with served_space(tmp_path, {"aaa": ["*"]}) as served:
+        files = await served.join("files")
         files.tool(name="pay")(lambda: "files")
-        async with Client(stdio(room.room.url, tmp_path), mode="legacy") as client:
+        async with Client(stdio(served.gateway.url, tmp_path), mode="legacy") as client:
             assert [tool.name for tool in (await client.list_tools()).tools][-1] == "pay"
         await files.close()
-        newcomer = await room.join("aaa")
+        newcomer = await served.join("aaa")
         newcomer.tool(name="pay")(lambda: "aaa")
-        async with Client(stdio(room.room.url, tmp_path), mode="legacy") as client:
+        async with Client(stdio(served.gateway.url, tmp_path), mode="legacy") as client:
             assert [tool.name for tool in (await client.list_tools()).tools][-1] == "aaa__pay"
             assert (await client.call_tool("pay", {})).is_error
 
@@ -324,8 +327,8 @@ def test_a_printed_configuration_says_all_that_is_needed(
 ) -> None:
     more = ["--decision-seconds", "5", "--wait-for-others", "--names-file", "none"]
     assert main(["mcp", *TOLD, *more, "--print-config", client]) == 0
-    said = capsys.readouterr()
-    entry = json.loads(said.out)
+    output = capsys.readouterr()
+    entry = json.loads(output.out)
     for name in path:
         entry = entry[name]
     assert Path(entry.pop("command")).is_absolute()
@@ -333,16 +336,23 @@ def test_a_printed_configuration_says_all_that_is_needed(
     assert entry == kind
     absolute = [*TOLD[:-1], str(folder / "bob.token")]
     assert arguments[arguments.index("mcp") :] == ["mcp", *absolute, *more]
-    assert said.err
+    assert output.err
 
 
 async def test_a_printed_configuration_works_from_anywhere(tmp_path: Path) -> None:
-    async with served_space(tmp_path) as room:
-        await room_with_files(room)
+    async with served_space(tmp_path) as served:
+        await room_with_files(served)
         token_file(tmp_path, "bob")
-        told = ["--gateway", room.room.url, "--space", "lab", "--token-file", str(tmp_path / "bob.token")]
+        options = [
+            "--gateway",
+            served.gateway.url,
+            "--space",
+            "lab",
+            "--token-file",
+            str(tmp_path / "bob.token"),
+        ]
         code, output = await command(
-            "mcp", *told, "--names-file", "none", "--print-config", "generic", cwd=tmp_path
+            "mcp", *options, "--names-file", "none", "--print-config", "generic", cwd=tmp_path
         )
         assert code == 0
         entry, _ = json.JSONDecoder().raw_decode(output[output.index("{") :])
@@ -384,6 +394,6 @@ def test_what_is_missing_or_wrong_is_named_before_anything_is_joined(
     capsys: pytest.CaptureFixture[str], told: list[str], words: str
 ) -> None:
     assert main(["mcp", *told]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert words in said.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert words in output.err

@@ -43,8 +43,8 @@ CALL = {"name": "write_file", "arguments": {"path": "b", "text": "new"}}
 class Operated:
     """alice's assistant, an agent (`guest`) that proposes, and a host whose files it wants to write."""
 
-    def __init__(self, room: ServedSpace, backend: OperatorBackend, url: str) -> None:
-        self.room = room
+    def __init__(self, served: ServedSpace, backend: OperatorBackend, url: str) -> None:
+        self.gateway = served
         self.backend = backend
         self.url = url
         self.kept: dict[str, str] = {}
@@ -67,9 +67,9 @@ class Operated:
 async def operated(
     folder: Path, settings: OperatorSettings | None = None, who: str = "alice"
 ) -> AsyncIterator[Operated]:
-    async with served_space(folder) as room, AsyncExitStack() as stack:
-        kept = offer_files(await room.join("files"))
-        person = await room.join(who, passive=True)
+    async with served_space(folder) as served, AsyncExitStack() as stack:
+        kept = offer_files(await served.join("files"))
+        person = await served.join(who, passive=True)
         used = settings or OperatorSettings(console="http://console.example")
         backend = OperatorBackend(person, used, space_name="lab")
         server = await stack.enter_async_context(McpServer(backend))
@@ -78,8 +78,8 @@ async def operated(
         http = McpHttpServer(server, HttpAccessPolicy.of(port))
         stack.callback(http.close)
         await stack.enter_async_context(serve_http(http, listening))
-        made = Operated(room, backend, f"http://127.0.0.1:{port}/mcp")
-        made.kept, made.guest = kept, await room.join("guest")
+        made = Operated(served, backend, f"http://127.0.0.1:{port}/mcp")
+        made.kept, made.guest = kept, await served.join("guest")
         yield made
 
 
@@ -194,7 +194,7 @@ async def test_a_page_that_the_person_opened_is_waited_for(tmp_path: Path) -> No
         can: dict[str, Any] = {"elicitation": {"url": {}}}
         arguments = {"proposal_id": id}
         page = await space.perform(name="moot_approve", arguments=arguments, capabilities=can)
-        bob = await space.room.join("bob")
+        bob = await space.gateway.join("bob")
         await bob.refresh_proposals()
         found: list[Any] = []
         async with anyio.create_task_group() as group:
@@ -255,7 +255,7 @@ async def test_whoever_proposed_does_not_decide(tmp_path: Path) -> None:
         operated(tmp_path, settings) as space,
         space.client(elicitation_callback=Person("approve", "approve")) as client,
     ):
-        alice = await space.room.join("alice", passive=True)
+        alice = await space.gateway.join("alice", passive=True)
         own = await alice.propose("files", "tools/call", CALL)
         of_guest = await space.propose()
         for id in (own.id, of_guest):
@@ -278,7 +278,7 @@ async def test_only_exactly_named_calls_skip_the_confirmation(tmp_path: Path) ->
         assert "hello" in result
         write = await space.propose()
         assert text_of(await client.call_tool("moot_approve", {"proposal_id": write})).startswith("NOT APPR")
-        bob = await space.room.join("bob")
+        bob = await space.gateway.join("bob")
         other = await bob.propose(
             "files", "tools/call", {"name": "read_file", "arguments": {"path": "a.txt"}}
         )
@@ -324,12 +324,12 @@ async def test_a_token_that_may_not_decide_is_refused_at_the_start(tmp_path: Pat
 
 async def test_the_command_serves_it_over_stdio_and_refuses_an_agents_token(tmp_path: Path) -> None:
     person: Any = Person("approve")
-    async with served_space(tmp_path, {"files": HOST}) as room:
-        kept = offer_files(await room.join("files"))
-        guest = await room.join("guest")
+    async with served_space(tmp_path, {"files": HOST}) as served:
+        kept = offer_files(await served.join("files"))
+        guest = await served.join("guest")
 
         def server(name: str) -> StdioServerParameters:
-            where = ["--gateway", room.room.url, "--space", "lab"]
+            where = ["--gateway", served.gateway.url, "--space", "lab"]
             file = ["--token-file", str(token_file(tmp_path, name))]
             return StdioServerParameters(
                 command=sys.executable, args=["-m", "moot.cli", "mcp", "--operator", *where, *file]

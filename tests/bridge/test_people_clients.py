@@ -56,9 +56,16 @@ async def people_process(folder: Path) -> AsyncIterator[tuple[LocalGateway, str]
             rule = person(match={"groups": "staff"}, capabilities=["*"])
             oidc: Json = {"issuer": issuer, "audience": AUDIENCE, "people": [rule], "mcp": entry}
             people = participants(root=["*"], files=HOST, mcp=LISTS)
-            async with running_gateway(folder, people, oidc=oidc) as room:
-                await until(lambda: has_keys(room))
-                where = ["--gateway", room.url, "--space", "lab", "--token-file", str(folder / "mcp.token")]
+            async with running_gateway(folder, people, oidc=oidc) as gateway:
+                await until(lambda: has_keys(gateway))
+                where = [
+                    "--gateway",
+                    gateway.url,
+                    "--space",
+                    "lab",
+                    "--token-file",
+                    str(folder / "mcp.token"),
+                ]
                 errors = (folder / "stderr").open("wb")
                 process = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-m", "moot.cli", "mcp", "--people", "--no-word-vectors", *where),
@@ -74,7 +81,7 @@ async def people_process(folder: Path) -> AsyncIterator[tuple[LocalGateway, str]
                         assert b"MCP for people" in await process.stdout.readline(), (
                             folder / "stderr"
                         ).read_text()
-                    yield room, url
+                    yield gateway, url
                 finally:
                     process.terminate()
                     await process.wait()
@@ -136,10 +143,10 @@ def asked_for(opened: list[str]) -> list[list[str]]:
 
 async def typescript_client(sdk: str, url: str, who: str) -> dict[str, Any]:
     """What the TypeScript SDK of that version gets, while somebody signs in whenever it asks."""
-    said = {"modules": str(NODE), "sdk": sdk, "url": url, "redirect": BACK, "name": "write_file"}
+    answer = {"modules": str(NODE), "sdk": sdk, "url": url, "redirect": BACK, "name": "write_file"}
     process = await asyncio.create_subprocess_exec(
         *("node", str(Path(__file__).with_name("typescript_oauth_client.mjs"))),
-        json.dumps(said | {"toolArguments": WRITE}),
+        json.dumps(answer | {"toolArguments": WRITE}),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -164,7 +171,7 @@ async def typescript_client(sdk: str, url: str, who: str) -> dict[str, Any]:
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_official_clients_sign_in_read_and_step_up_to_call(tmp_path: Path, mode: str) -> None:
     """Python in both eras, and both TypeScript SDKs, with a client that the provider knows."""
-    async with people_process(tmp_path) as (room, url), connect(room.url, "lab", "t-files") as files:
+    async with people_process(tmp_path) as (people, url), connect(people.url, "lab", "t-files") as files:
         kept = offer_files(files)
         opened: list[str] = []
         storage = Storage("editor")
@@ -183,7 +190,7 @@ async def test_official_clients_sign_in_read_and_step_up_to_call(tmp_path: Path,
         assert found["resources"] == [url, url]
         assert [READ in scope and CALL in scope for scope in found["scopes"]] == [False, True]
         assert kept["b"] == "new"
-        members = room.gateway.directory.hosts["lab"].space.state.roster.members
+        members = people.gateway.directory.hosts["lab"].space.state.roster.members
         assert {"ana", "bob"} <= set(members)
 
 

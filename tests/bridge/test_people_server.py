@@ -18,15 +18,15 @@ from tests.waiting import until, until_told
 WRITE: dict[str, Any] = {"name": "write_file", "arguments": {"path": "b", "text": "new"}}
 
 
-async def call(room: PeopleSpace, token: str, name: str, **arguments: Any) -> str:
-    answer = await room.ask(token, "tools/call", name=name, arguments=arguments)
+async def call(people: PeopleSpace, token: str, name: str, **arguments: Any) -> str:
+    answer = await people.ask(token, "tools/call", name=name, arguments=arguments)
     assert answer.status_code == 200, answer.text
     return "\n".join(part["text"] for part in answer.json()["result"]["content"])
 
 
-async def tools_of(room: PeopleSpace, token: str) -> dict[str, str]:
+async def tools_of(people: PeopleSpace, token: str) -> dict[str, str]:
     """The members' tools that are listed, and what may be done with each."""
-    answer = await room.ask(token, "tools/list")
+    answer = await people.ask(token, "tools/list")
     assert answer.status_code == 200, answer.text
     assert answer.json()["result"]["cacheScope"] == "private"
     listed = answer.json()["result"]["tools"]
@@ -37,27 +37,27 @@ async def tools_of(room: PeopleSpace, token: str) -> dict[str, str]:
 
 
 async def test_people_act_in_their_own_name_with_their_own_rights_and_pending_calls(tmp_path: Path) -> None:
-    async with people_space(tmp_path) as room:
-        kept = offer_files(await room.join("files"))
-        root = await room.join("root")
-        boss, ana, bob = room.token("boss"), room.token("ana"), room.token("bob")
-        await until_told(lambda: tools_of(room, boss))
-        assert set((await tools_of(room, boss)).values()) == {"request"}
-        assert set((await tools_of(room, ana)).values()) == {"propose"}
-        assert await call(room, boss, "write_file", path="a.txt", text="by the boss") == "wrote a.txt"
-        assert "PENDING" in await call(room, ana, "write_file", path="b", text="by ana")
+    async with people_space(tmp_path) as people:
+        kept = offer_files(await people.join("files"))
+        root = await people.join("root")
+        boss, ana, bob = people.token("boss"), people.token("ana"), people.token("bob")
+        await until_told(lambda: tools_of(people, boss))
+        assert set((await tools_of(people, boss)).values()) == {"request"}
+        assert set((await tools_of(people, ana)).values()) == {"propose"}
+        assert await call(people, boss, "write_file", path="a.txt", text="by the boss") == "wrote a.txt"
+        assert "PENDING" in await call(people, ana, "write_file", path="b", text="by ana")
         (proposal,) = await until(lambda: root.proposals.open())
         assert proposal.proposer == "ana"
         assert "b" not in kept
         # What ana waits for is hers alone, also for the boss, who may do everything.
-        assert "write_file" in await call(room, ana, "moot_status")
+        assert "write_file" in await call(people, ana, "moot_status")
         for other in (boss, bob):
-            assert "write_file" not in await call(room, other, "moot_status")
+            assert "write_file" not in await call(people, other, "moot_status")
         await root.approve(proposal.id)
         handle = proposal.id
-        assert "wrote b" in await call(room, ana, "moot_status", handle=handle, wait_seconds=10)
+        assert "wrote b" in await call(people, ana, "moot_status", handle=handle, wait_seconds=10)
         assert "wrote b" not in str(
-            (await room.ask(bob, "tools/call", name="moot_status", arguments={"handle": handle})).json()
+            (await people.ask(bob, "tools/call", name="moot_status", arguments={"handle": handle})).json()
         )
         assert kept == {"a.txt": "by the boss", "b": "by ana"}
         assert set(root.roster) >= {"ana", "bob", "boss", "mcp"}
@@ -65,27 +65,27 @@ async def test_people_act_in_their_own_name_with_their_own_rights_and_pending_ca
 
 async def test_both_eras_and_a_session_is_its_persons_alone(tmp_path: Path) -> None:
     """A session id that somebody else sends, or another client of the same person, is unknown."""
-    async with people_space(tmp_path) as room:
-        ana = room.token("ana")
-        opened = await room.initialize(ana)
+    async with people_space(tmp_path) as people:
+        ana = people.token("ana")
+        opened = await people.initialize(ana)
         assert opened.status_code == 200, opened.text
         session = opened.headers["mcp-session-id"]
         listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
         headers = {"Mcp-Session-Id": session, "MCP-Protocol-Version": "2025-11-25"}
         done = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        assert (await room.post(ana, done, **headers)).status_code == 202
-        assert "moot_chat" in (await room.post(ana, listing, **headers)).text
+        assert (await people.post(ana, done, **headers)).status_code == 202
+        assert "moot_chat" in (await people.post(ana, listing, **headers)).text
         # A renewed token of the same person goes on with it.
-        renewed = room.token("ana", jti="renewed")
-        assert "moot_chat" in (await room.post(renewed, listing | {"id": 3}, **headers)).text
-        for thief in (room.token("bob"), room.token("boss"), room.token("ana", client_id="other")):
-            assert (await room.post(thief, listing | {"id": 4}, **headers)).status_code == 404
+        renewed = people.token("ana", jti="renewed")
+        assert "moot_chat" in (await people.post(renewed, listing | {"id": 3}, **headers)).text
+        for thief in (people.token("bob"), people.token("boss"), people.token("ana", client_id="other")):
+            assert (await people.post(thief, listing | {"id": 4}, **headers)).status_code == 404
             stolen = {"Authorization": f"Bearer {thief}", "Mcp-Session-Id": session}
-            assert (await room.http.delete(room.url, headers=stolen)).status_code == 404
-            read = await room.http.get(room.url, headers=stolen | {"Accept": "text/event-stream"})
+            assert (await people.http.delete(people.url, headers=stolen)).status_code == 404
+            read = await people.http.get(people.url, headers=stolen | {"Accept": "text/event-stream"})
             assert read.status_code == 404
-        assert (await room.post(None, listing, **headers)).status_code == 401
-        assert "moot_chat" in (await room.post(ana, listing | {"id": 5}, **headers)).text
+        assert (await people.post(None, listing, **headers)).status_code == 401
+        assert "moot_chat" in (await people.post(ana, listing | {"id": 5}, **headers)).text
 
 
 # What clients are told
@@ -93,85 +93,87 @@ async def test_both_eras_and_a_session_is_its_persons_alone(tmp_path: Path) -> N
 
 async def test_a_client_learns_where_to_sign_in_for_what(tmp_path: Path) -> None:
     """RFC 9728, and MCP 2026-07-28."""
-    async with people_space(tmp_path) as room:
-        answer = await room.ask(None, "tools/list")
+    async with people_space(tmp_path) as people:
+        answer = await people.ask(None, "tools/list")
         assert answer.status_code == 401
-        where = room.url.replace("/mcp", "/.well-known/oauth-protected-resource/mcp")
+        where = people.url.replace("/mcp", "/.well-known/oauth-protected-resource/mcp")
         assert answer.headers["www-authenticate"] == f'Bearer resource_metadata="{where}", scope="{READ}"'
-        document = await room.http.get(where)
+        document = await people.http.get(where)
         assert document.json() == {
-            "resource": room.url,
-            "authorization_servers": [room.provider.issuer],
+            "resource": people.url,
+            "authorization_servers": [people.provider.issuer],
             "bearer_methods_supported": ["header"],
             "resource_name": "Moot space lab",
             "scopes_supported": [READ, CALL],
         }
         assert document.headers["access-control-allow-origin"] == "*"
-        assert (await room.http.get(room.url.replace("/mcp", "/other"))).status_code == 404
-        strange = await room.http.get(where, headers={"Host": "evil.example"})
+        assert (await people.http.get(people.url.replace("/mcp", "/other"))).status_code == 404
+        strange = await people.http.get(where, headers={"Host": "evil.example"})
         assert strange.status_code == 421
-        page = await room.ask(None, "tools/list")
+        page = await people.ask(None, "tools/list")
         assert "Set-Cookie" not in page.headers
 
 
 async def test_a_scope_that_is_missing_is_asked_for_and_the_gateway_holds_the_same_line(
     tmp_path: Path,
 ) -> None:
-    async with people_space(tmp_path) as room:
-        offer_files(await room.join("files"))
-        none, reading = room.token("boss", "openid"), room.token("boss", READ)
-        refused = await room.ask(none, "tools/list")
+    async with people_space(tmp_path) as people:
+        offer_files(await people.join("files"))
+        none, reading = people.token("boss", "openid"), people.token("boss", READ)
+        refused = await people.ask(none, "tools/list")
         assert refused.status_code == 403
         assert 'error="insufficient_scope"' in refused.headers["www-authenticate"]
         assert f'scope="{READ}"' in refused.headers["www-authenticate"]
-        await until_told(lambda: _reads(room, reading))
+        await until_told(lambda: _reads(people, reading))
         # What the person could call with more is listed, or nobody would ever ask for it.
-        assert (await tools_of(room, reading))["write_file"] == "request"
-        assert "boss" in await call(room, reading, "moot_participants")
+        assert (await tools_of(people, reading))["write_file"] == "request"
+        assert "boss" in await call(people, reading, "moot_participants")
         for method, params in (
             ("tools/call", WRITE),
             ("tools/call", {"name": "moot_chat", "arguments": {"text": "hi"}}),
             ("tools/call", {"name": "moot_status", "arguments": {"handle": "x", "withdraw": True}}),
         ):
-            refused = await room.ask(reading, method, **params)
+            refused = await people.ask(reading, method, **params)
             assert refused.status_code == 403, refused.text
-            said = refused.headers["www-authenticate"]
-            assert 'error="insufficient_scope"' in said
+            answer = refused.headers["www-authenticate"]
+            assert 'error="insufficient_scope"' in answer
             # All that the call needs, at once.
-            assert f'scope="{READ} {CALL}"' in said
-            assert "resource_metadata=" in said
+            assert f'scope="{READ} {CALL}"' in answer
+            assert "resource_metadata=" in answer
         # In the handshake era as well.
-        session = (await room.initialize(reading)).headers["mcp-session-id"]
+        session = (await people.initialize(reading)).headers["mcp-session-id"]
         asked = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": WRITE}
-        assert (await room.post(reading, asked, **{"Mcp-Session-Id": session})).status_code == 403
+        assert (await people.post(reading, asked, **{"Mcp-Session-Id": session})).status_code == 403
         # The server could not do it if it wanted to.
-        (server,) = room.people.people.values()
+        (server,) = people.people.people.values()
         assert server._joined is not None
         assert not server._joined.may_request("files", "tools/call", {"name": "write_file"})
         assert server._joined.may_request("files", "resources/read", {"uri": "file:///a.txt"})
         assert not server._joined.may("chat", {"text": "hi"})
         # With more, the same session goes on; a token with less gets no more by that.
-        wider = room.token("boss", READ, CALL)
-        done = await room.post(wider, asked | {"id": 8}, **{"Mcp-Session-Id": session})
+        wider = people.token("boss", READ, CALL)
+        done = await people.post(wider, asked | {"id": 8}, **{"Mcp-Session-Id": session})
         assert "wrote b" in done.text
-        assert (await room.post(reading, asked | {"id": 9}, **{"Mcp-Session-Id": session})).status_code == 403
-        assert list(room.people.people.values()) == [server]
+        assert (
+            await people.post(reading, asked | {"id": 9}, **{"Mcp-Session-Id": session})
+        ).status_code == 403
+        assert list(people.people.people.values()) == [server]
 
 
-async def _reads(room: PeopleSpace, token: str) -> bool:
-    answer = await room.ask(token, "resources/list")
+async def _reads(people: PeopleSpace, token: str) -> bool:
+    answer = await people.ask(token, "resources/list")
     assert answer.status_code == 200, answer.text
     return bool(answer.json()["result"]["resources"])
 
 
 async def test_without_scopes_in_the_configuration_none_is_asked_for(tmp_path: Path) -> None:
-    async with people_space(tmp_path, scopes=False) as room:
-        offer_files(await room.join("files"))
-        answer = await room.ask(None, "tools/list")
+    async with people_space(tmp_path, scopes=False) as people:
+        offer_files(await people.join("files"))
+        answer = await people.ask(None, "tools/list")
         assert "scope=" not in answer.headers["www-authenticate"]
-        boss = room.token("boss", "openid")
-        await until_told(lambda: tools_of(room, boss))
-        assert await call(room, boss, "write_file", path="b", text="x") == "wrote b"
+        boss = people.token("boss", "openid")
+        await until_told(lambda: tools_of(people, boss))
+        assert await call(people, boss, "write_file", path="b", text="x") == "wrote b"
 
 
 # Who is nobody
@@ -187,47 +189,49 @@ async def test_no_other_token_lets_anybody_in(tmp_path: Path) -> None:
         ("of another key", {"key": Key("k")}, "key"),
         ("of another issuer", {"iss": "https://else.example"}, "does not know"),
     ]
-    async with people_space(tmp_path) as room:
+    async with people_space(tmp_path) as people:
         for what, claims, message in rows:
-            said = {key: value.format(room.url) if key == "aud" else value for key, value in claims.items()}
+            filled = {
+                key: value.format(people.url) if key == "aud" else value for key, value in claims.items()
+            }
 
-            async def told(token: str = room.token("ana", **said)) -> Any:
+            async def refusal(token: str = people.token("ana", **filled)) -> Any:
                 """A key that nobody has is looked for once, and then it is wrong."""
-                answer = await room.ask(token, "tools/list")
+                answer = await people.ask(token, "tools/list")
                 return answer if answer.status_code != 503 else None
 
-            answer = await until_told(told)
+            answer = await until_told(refusal)
             assert answer.status_code == 401, what
             assert 'error="invalid_token"' in answer.headers["www-authenticate"], what
             assert "resource_metadata=" in answer.headers["www-authenticate"], what
             assert message in answer.text, what
-        assert not room.people.people
+        assert not people.people.people
 
 
 async def test_tokens_of_the_gateway_and_tokens_in_addresses_are_none_here(tmp_path: Path) -> None:
     """No static token of a member is taken, and none stands in an address."""
-    async with people_space(tmp_path) as room:
+    async with people_space(tmp_path) as people:
         for token in ("t-root", "t-mcp", "x.y", "a.b.c", "e" * 9_000):
-            assert (await room.ask(token, "tools/list")).status_code == 401, token
-        good = room.token("ana")
-        asked = await room.http.post(f"{room.url}?access_token={good}", json={})
+            assert (await people.ask(token, "tools/list")).status_code == 401, token
+        good = people.token("ana")
+        asked = await people.http.post(f"{people.url}?access_token={good}", json={})
         assert asked.status_code == 401
-        with_both = await room.http.get(
-            f"{room.url}?access_token={good}", headers={"Authorization": f"Bearer {good}"}
+        with_both = await people.http.get(
+            f"{people.url}?access_token={good}", headers={"Authorization": f"Bearer {good}"}
         )
         assert with_both.status_code == 401
 
 
 async def test_a_token_for_the_mcp_server_opens_nothing_at_the_gateway(tmp_path: Path) -> None:
     """No token passthrough: what a client sends is good for this server alone, before and after its use."""
-    async with people_space(tmp_path) as room:
-        token = room.token("boss")
+    async with people_space(tmp_path) as people:
+        token = people.token("boss")
         headers = {"Authorization": f"Bearer {token}"}
         for _ in range(2):
-            assert (await room.room.http.get("/spaces", headers=headers)).status_code == 401
-            refused = await room.room.http.post("/participants/boss/messages", json={}, headers=headers)
+            assert (await people.gateway.http.get("/spaces", headers=headers)).status_code == 401
+            refused = await people.gateway.http.post("/participants/boss/messages", json={}, headers=headers)
             assert refused.status_code == 403
-            assert (await room.ask(token, "tools/list")).status_code == 200
+            assert (await people.ask(token, "tools/list")).status_code == 200
         # Nor can its client, or any other member, exchange it.
         form = {
             "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
@@ -235,57 +239,57 @@ async def test_a_token_for_the_mcp_server_opens_nothing_at_the_gateway(tmp_path:
             "subject_token_type": "urn:ietf:params:oauth:token-type:access_token",
         }
         for other, status in ((token, 401), ("t-root", 403), ("t-files", 403), ("t-nobody", 401)):
-            asked = await room.room.http.post(
+            asked = await people.gateway.http.post(
                 "/oidc/token?space=lab", data=form, headers={"Authorization": f"Bearer {other}"}
             )
             assert asked.status_code == status, other
 
 
 async def test_who_may_not_enter_is_told_so_and_asked_for_no_scope(tmp_path: Path) -> None:
-    async with people_space(tmp_path, person(match={"sub": "u-boss"})) as room:
-        refused = await room.ask(room.token("ana"), "tools/list")
+    async with people_space(tmp_path, person(match={"sub": "u-boss"})) as people:
+        refused = await people.ask(people.token("ana"), "tools/list")
         assert refused.status_code == 403
         assert "www-authenticate" not in refused.headers
         assert "no rule" in refused.text
 
 
 async def test_too_many_wrong_tokens_are_told_no_reason_and_a_good_one_still_works(tmp_path: Path) -> None:
-    async with people_space(tmp_path, settings=PeopleSettings(wrong_tokens_per_minute=2)) as room:
-        wrong = [await room.ask(f"a.b.{n}", "tools/list") for n in range(4)]
+    async with people_space(tmp_path, settings=PeopleSettings(wrong_tokens_per_minute=2)) as people:
+        wrong = [await people.ask(f"a.b.{n}", "tools/list") for n in range(4)]
         assert [answer.status_code for answer in wrong] == [401, 401, 429, 429]
         assert int(wrong[-1].headers["retry-after"]) > 0
-        assert (await room.ask(room.token("ana"), "tools/list")).status_code == 200
+        assert (await people.ask(people.token("ana"), "tools/list")).status_code == 200
 
 
 # How it ends
 
 
 async def test_a_sign_out_ends_the_connection_at_once_and_the_token_for_good(tmp_path: Path) -> None:
-    async with people_space(tmp_path) as room:
-        token = room.token("ana", sid="s-1")
-        assert (await room.ask(token, "tools/list")).status_code == 200
-        assert len(room.people.people) == 1
-        form = {"logout_token": room.provider.logout_token(sub="u-ana", sid="s-1")}
-        told = await room.room.http.post("/oidc/backchannel-logout", data=form)
-        assert told.status_code == 200, told.text
-        await until(lambda: not room.people.people)
-        answer = await room.ask(token, "tools/list")
+    async with people_space(tmp_path) as people:
+        token = people.token("ana", sid="s-1")
+        assert (await people.ask(token, "tools/list")).status_code == 200
+        assert len(people.people.people) == 1
+        form = {"logout_token": people.provider.logout_token(sub="u-ana", sid="s-1")}
+        reply = await people.gateway.http.post("/oidc/backchannel-logout", data=form)
+        assert reply.status_code == 200, reply.text
+        await until(lambda: not people.people.people)
+        answer = await people.ask(token, "tools/list")
         assert answer.status_code == 401
         assert "signed out" in answer.text
         # Those of others go on.
-        assert (await room.ask(room.token("bob"), "tools/list")).status_code == 200
+        assert (await people.ask(people.token("bob"), "tools/list")).status_code == 200
 
 
 async def test_a_token_that_ends_is_renewed_by_the_next_one_on_the_same_connection(tmp_path: Path) -> None:
-    async with people_space(tmp_path) as room:
-        root = await room.join("root")
-        assert (await room.ask(room.token("ana", seconds=20), "tools/list")).status_code == 200
-        (first,) = room.people.people.values()
+    async with people_space(tmp_path) as people:
+        root = await people.join("root")
+        assert (await people.ask(people.token("ana", seconds=20), "tools/list")).status_code == 200
+        (first,) = people.people.people.values()
         before = first.grant.access_token
-        assert (await room.ask(room.token("ana", seconds=50), "tools/list")).status_code == 200
-        assert list(room.people.people.values()) == [first]
+        assert (await people.ask(people.token("ana", seconds=50), "tools/list")).status_code == 200
+        assert list(people.people.people.values()) == [first]
         assert first.grant.access_token != before
-        space = room.room.gateway.directory.hosts["lab"].space
+        space = people.gateway.gateway.directory.hosts["lab"].space
 
         def tokens_in_use() -> set[str | None]:
             member = space.state.roster.members["ana"]  # type: ignore[index]  # a plain name is enough here
@@ -294,68 +298,68 @@ async def test_a_token_that_ends_is_renewed_by_the_next_one_on_the_same_connecti
         await until(lambda: tokens_in_use() == {hash_token(first.grant.access_token)})
         # An older one that comes again changes nothing.
         newest = first.grant.access_token
-        assert (await room.ask(room.token("ana", seconds=10, jti="old"), "tools/list")).status_code == 200
+        assert (await people.ask(people.token("ana", seconds=10, jti="old"), "tools/list")).status_code == 200
         assert first.grant.access_token == newest
         assert "ana" in root.roster
 
 
 async def test_idle_people_leave_the_space_and_come_back(tmp_path: Path) -> None:
-    async with people_space(tmp_path, settings=PeopleSettings(idle_seconds=0.05)) as room:
-        root = await room.join("root")
-        token = room.token("ana")
-        assert (await room.ask(token, "tools/list")).status_code == 200
-        await until(lambda: not room.people.people)
+    async with people_space(tmp_path, settings=PeopleSettings(idle_seconds=0.05)) as people:
+        root = await people.join("root")
+        token = people.token("ana")
+        assert (await people.ask(token, "tools/list")).status_code == 200
+        await until(lambda: not people.people.people)
         await until(lambda: "ana" not in root.roster)
-        assert (await room.ask(token, "tools/list")).status_code == 200
+        assert (await people.ask(token, "tools/list")).status_code == 200
 
 
 async def test_whoever_is_one_too_many_takes_the_place_of_who_is_idle_longest(tmp_path: Path) -> None:
-    async with people_space(tmp_path, settings=PeopleSettings(max_people=2)) as room:
+    async with people_space(tmp_path, settings=PeopleSettings(max_people=2)) as people:
         for name in ("ana", "bob", "boss"):
-            assert (await room.ask(room.token(name), "tools/list")).status_code == 200
-        assert {each.grant.participant_id for each in room.people.people.values()} == {"bob", "boss"}
-        for each in room.people.people.values():
+            assert (await people.ask(people.token(name), "tools/list")).status_code == 200
+        assert {each.grant.participant_id for each in people.people.people.values()} == {"bob", "boss"}
+        for each in people.people.people.values():
             each.open_requests += 1
-        refused = await room.ask(room.token("ana"), "tools/list")
+        refused = await people.ask(people.token("ana"), "tools/list")
         assert refused.status_code == 503
         assert "retry-after" in refused.headers
 
 
 async def test_the_gateway_comes_back_and_people_with_it(tmp_path: Path) -> None:
     """Nobody is believed after a restart: the server brings the person's token again, by itself."""
-    async with people_space(tmp_path) as room:
-        token = room.token("ana")
-        session = (await room.initialize(token)).headers["mcp-session-id"]
-        (server,) = room.people.people.values()
+    async with people_space(tmp_path) as people:
+        token = people.token("ana")
+        session = (await people.initialize(token)).headers["mcp-session-id"]
+        (server,) = people.people.people.values()
         await until(lambda: server._joined is not None)
         before = server.grant.access_token
-        await room.restart_gateway()
+        await people.restart_gateway()
         await until(lambda: server._joined is not None and server.grant.access_token != before)
         listing: Any = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
-        answer = await room.post(token, listing, **{"Mcp-Session-Id": session})
+        answer = await people.post(token, listing, **{"Mcp-Session-Id": session})
         assert answer.status_code == 200, answer.text
-        assert list(room.people.people.values()) == [server]
+        assert list(people.people.people.values()) == [server]
 
 
 async def test_other_rules_give_a_token_no_more_than_its_scopes_did(tmp_path: Path) -> None:
-    async with people_space(tmp_path) as room:
-        assert (await room.ask(room.token("boss", READ), "tools/list")).status_code == 200
-        tokens = room.room.gateway.directory.hosts["lab"].space.state.temporary_tokens
+    async with people_space(tmp_path) as people:
+        assert (await people.ask(people.token("boss", READ), "tools/list")).status_code == 200
+        tokens = people.gateway.gateway.directory.hosts["lab"].space.state.temporary_tokens
         (before,) = tokens.by_hash.values()
         assert before.limited_to is not None
         file = tmp_path / "moot.yaml"
         file.write_text(file.read_text().replace("u-boss", "u-b*"))
-        room.room.gateway.reload(load(file, environ={}))
-        await until(lambda: not len(room.room.gateway._tasks))
+        people.gateway.gateway.reload(load(file, environ={}))
+        await until(lambda: not len(people.gateway.gateway._tasks))
         (after,) = tokens.by_hash.values()
         assert after.limited_to == before.limited_to
 
 
 async def test_what_is_journaled_says_whose_token_it_was_and_who_brought_it(tmp_path: Path) -> None:
-    async with people_space(tmp_path) as room:
-        token = room.token("ana")
-        assert (await room.ask(token, "tools/list")).status_code == 200
-        await until(lambda: any(each._joined for each in room.people.people.values()))
+    async with people_space(tmp_path) as people:
+        token = people.token("ana")
+        assert (await people.ask(token, "tools/list")).status_code == 200
+        await until(lambda: any(each._joined for each in people.people.people.values()))
     written = b"".join(path.read_bytes() for path in sorted(tmp_path.rglob("*.jsonl")))
     assert b'"subject":"u-ana"' in written
     assert b'"by":"mcp"' in written
@@ -365,9 +369,9 @@ async def test_what_is_journaled_says_whose_token_it_was_and_who_brought_it(tmp_
 
 @pytest.mark.parametrize("scopes", [True, False])
 async def test_requests_with_one_new_token_ask_the_gateway_once(tmp_path: Path, scopes: bool) -> None:
-    async with people_space(tmp_path, scopes=scopes) as room:
-        token = room.token("ana")
-        answers = await asyncio.gather(*(room.ask(token, "tools/list") for _ in range(5)))
+    async with people_space(tmp_path, scopes=scopes) as people:
+        token = people.token("ana")
+        answers = await asyncio.gather(*(people.ask(token, "tools/list") for _ in range(5)))
         assert [answer.status_code for answer in answers] == [200] * 5
-        state = room.room.gateway.directory.hosts["lab"].space.state
+        state = people.gateway.gateway.directory.hosts["lab"].space.state
         assert len(state.temporary_tokens.by_hash) == 1

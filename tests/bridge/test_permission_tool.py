@@ -38,9 +38,9 @@ def member(gateway: str, folder: Path) -> HookMember:
 
 
 async def test_an_approval_allows_exactly_that_call_and_a_rejection_denies_it(tmp_path: Path) -> None:
-    async with served_space(tmp_path, AGENT) as room:
-        alice = await room.join("alice")
-        backend = PermissionBackend(member(room.room.url, tmp_path), "/w", 1e6)
+    async with served_space(tmp_path, AGENT) as served:
+        alice = await served.join("alice")
+        backend = PermissionBackend(member(served.gateway.url, tmp_path), "/w", 1e6)
         asking = asyncio.ensure_future(ask(backend))
         seen = await the_proposal(alice)
         arguments = {"input": {"command": "make"}, "folder": "/w"}
@@ -76,17 +76,26 @@ async def test_everything_that_is_no_approval_is_denied(tmp_path: Path) -> None:
 
 
 async def test_nobody_decides_in_time_and_the_call_is_denied(tmp_path: Path) -> None:
-    async with served_space(tmp_path, AGENT) as room:
-        denied = await ask(PermissionBackend(member(room.room.url, tmp_path), "/w", 0.05))
+    async with served_space(tmp_path, AGENT) as served:
+        denied = await ask(PermissionBackend(member(served.gateway.url, tmp_path), "/w", 0.05))
         assert "nobody decided within 0.05 s" in denied["message"]
 
 
 async def test_claude_code_starts_it_and_finds_one_tool(tmp_path: Path) -> None:
     """The process, with the official client."""
     file = str(token_file(tmp_path, "claude"))
-    async with served_space(tmp_path, AGENT) as room:
-        alice = await room.join("alice")
-        words = ["-m", "moot.cli", "mcp", "--permission-tool", "--gateway", room.room.url, "--space", "lab"]
+    async with served_space(tmp_path, AGENT) as served:
+        alice = await served.join("alice")
+        words = [
+            "-m",
+            "moot.cli",
+            "mcp",
+            "--permission-tool",
+            "--gateway",
+            served.gateway.url,
+            "--space",
+            "lab",
+        ]
         started = StdioServerParameters(
             command=sys.executable,
             args=[*words, "--token-file", file],

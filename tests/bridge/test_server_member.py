@@ -21,14 +21,14 @@ from tests.waiting import HANG_SECONDS, until, until_told
 
 def hearing(space: JoinedSpace, method: str) -> list[Envelope]:
     """Every notification of this method that a member hears from now on."""
-    heard: list[Envelope] = []
+    received: list[Envelope] = []
 
     @space.on("mcp/request")
     def _note(envelope: Envelope) -> None:
         if envelope.payload.get("method") == method:
-            heard.append(envelope)
+            received.append(envelope)
 
-    return heard
+    return received
 
 
 @pytest.mark.requirement("MEW-2.1-4", "MEW-3.1.2-5")
@@ -49,7 +49,7 @@ async def test_an_unmodified_server_serves_its_tools_and_its_results_arrive_unal
 async def test_in_mcpx_the_kind_is_extended_and_the_body_stays_what_it_is(tmp_path: Path) -> None:
     async with bridged_space(tmp_path) as space:
         await space.bridge(script("odd"), dialect="mcpx")
-        watcher = await space.room.join("bob", "&dialect=mcpx")
+        watcher = await space.gateway.join("bob", "&dialect=mcpx")
         alice = await space.join("alice", dialect="mcpx")
         result = await call(alice, "echo", {"n": 1})
         response = await watcher.hear("mcp/response:tools/call:echo")
@@ -69,8 +69,8 @@ async def test_it_acts_only_when_it_is_named_and_lists_for_everybody(tmp_path: P
             "mcp/request", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo"}}
         )
         both = ["host", "host2"]
-        told = [value_of(await call(alice, "told", to=name)) for name in both]
-        assert [each["calls"] for each in told] == [1, 1]
+        answer = [value_of(await call(alice, "told", to=name)) for name in both]
+        assert [each["calls"] for each in answer] == [1, 1]
         # Nobody offers prompts, so nobody answers; asked by name, a host has none.
         assert await alice.request_all("prompts/list", timeout_seconds=0.3) == {}
         assert await alice.list_all("host", "prompts") == []
@@ -124,10 +124,10 @@ async def test_cancelling_reaches_the_server(tmp_path: Path) -> None:
         with pytest.raises(asyncio.CancelledError):
             await hanging
         for _ in range(100):
-            told = value_of(await call(alice, "told"))
-            if told["cancelled"]:
+            answer = value_of(await call(alice, "told"))
+            if answer["cancelled"]:
                 break
-        assert [each["reason"] for each in told["cancelled"]] == ["cancelled by the caller"]
+        assert [each["reason"] for each in answer["cancelled"]] == ["cancelled by the caller"]
 
 
 async def test_a_question_of_the_server_is_asked_by_the_answer(tmp_path: Path) -> None:
@@ -157,36 +157,36 @@ async def test_a_caller_that_leaves_is_not_waited_for(tmp_path: Path) -> None:
         await bob.close()
         await until(lambda: "bob" not in bridge.upstream.owners)
 
-        told: Any = None
+        answer: Any = None
 
         async def has_heard() -> bool:
-            nonlocal told
-            told = value_of(await call(alice, "told"))
-            return bool(told["cancelled"]) and not told["subscribed"]
+            nonlocal answer
+            answer = value_of(await call(alice, "told"))
+            return bool(answer["cancelled"]) and not answer["subscribed"]
 
         await until_told(has_heard)
-        assert [each["reason"] for each in told["cancelled"]] == ["the caller is gone"]
-        assert told["subscribed"] == []
+        assert [each["reason"] for each in answer["cancelled"]] == ["the caller is gone"]
+        assert answer["subscribed"] == []
 
 
 async def test_subscribers_and_only_they_hear_of_a_changed_resource(tmp_path: Path) -> None:
     async with bridged_space(tmp_path) as space:
         await space.bridge(script("odd"))
         alice, bob = await space.join("alice"), await space.join("bob")
-        heard = hearing(alice, "notifications/resources/updated")
+        received = hearing(alice, "notifications/resources/updated")
         await bob.request("host", "resources/subscribe", {"uri": "odd://a"})
         await call(alice, "update", {"uri": "odd://a"})
         await call(alice, "update", {"uri": "odd://b"})
-        await until(lambda: bool(heard))
+        await until(lambda: bool(received))
         await bob.request("host", "resources/unsubscribe", {"uri": "odd://a"})
         await call(alice, "update", {"uri": "odd://a"})
         # What is told of after it comes after it.
         await bob.request("host", "resources/subscribe", {"uri": "odd://c"})
         await call(alice, "update", {"uri": "odd://c"})
-        await until(lambda: len(heard) > 1)
+        await until(lambda: len(received) > 1)
         with pytest.raises(McpError, match=r"needs params\.uri"):
             await bob.request("host", "resources/subscribe", {})
-    assert [(list(each.to), each.payload["params"]) for each in heard] == [
+    assert [(list(each.to), each.payload["params"]) for each in received] == [
         (["bob"], {"uri": "odd://a", "vendor": 1}),
         (["bob"], {"uri": "odd://c", "vendor": 1}),
     ]
@@ -215,15 +215,15 @@ async def test_sessions_end_at_the_bridge_and_are_answered_politely(tmp_path: Pa
         await alice.notify("notifications/initialized", {}, to="host")
         await alice.request("host", "ping")
 
-        told: Any = None
+        answer: Any = None
 
         async def has_heard() -> bool:
-            nonlocal told
-            told = value_of(await call(alice, "told"))
-            return len(told["notified"]) > 1
+            nonlocal answer
+            answer = value_of(await call(alice, "told"))
+            return len(answer["notified"]) > 1
 
         await until_told(has_heard)
-        assert told["notified"] == ["notifications/initialized", "notifications/vendor/hello"]
+        assert answer["notified"] == ["notifications/initialized", "notifications/vendor/hello"]
 
 
 async def test_a_restart_of_the_member_restarts_the_server(tmp_path: Path) -> None:

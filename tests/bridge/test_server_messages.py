@@ -53,15 +53,15 @@ async def test_a_short_burst_arrives_whole_and_in_order() -> None:
     ear = Ear()
     async with announcing(Square()) as announcements:
         relay = announcements.relay(ear)
-        said: list[tuple[str, JsonObject]] = [
+        answer: list[tuple[str, JsonObject]] = [
             (PROGRESS, {"progress": 1}),
             (MESSAGE, {"level": "info"}),
             (PROGRESS, {"progress": 2}),
         ]
-        for method, params in said:
+        for method, params in answer:
             relay.add(method, params)
         await until(lambda: len(ear.told) == 3)
-    assert ear.told == said
+    assert ear.told == answer
 
 
 async def test_of_a_long_burst_the_beginning_and_the_last_word_arrive() -> None:
@@ -84,8 +84,8 @@ async def test_log_messages_beyond_a_number_are_counted_in_words() -> None:
         for number in range(500):
             relay.add(MESSAGE, {"level": "info", "data": number})
         await relay.finish()
-    *said, last = ear.told
-    assert [params["data"] for _, params in said] == list(range(MAX_WAITING))
+    *answer, last = ear.told
+    assert [params["data"] for _, params in answer] == list(range(MAX_WAITING))
     assert last[1]["data"] == "400 log messages came too quickly and were dropped"
 
 

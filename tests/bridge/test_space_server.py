@@ -40,9 +40,9 @@ LISTS = {
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_client_uses_what_members_offer(tmp_path: Path, mode: Any) -> None:
-    async with served_space(tmp_path) as room:
-        kept = offer_files(await room.join("files"))
-        shown = await room.serve("bob")
+    async with served_space(tmp_path) as served:
+        kept = offer_files(await served.join("files"))
+        shown = await served.serve("bob")
         async with shown.client(mode) as client:
             assert client.server_info is not None or mode != "legacy"
             tools = (await client.list_tools()).tools
@@ -78,16 +78,16 @@ async def test_a_client_uses_what_members_offer(tmp_path: Path, mode: Any) -> No
 async def test_only_what_the_member_may_request_or_propose_is_listed(
     tmp_path: Path, rights: list[Any], expected: list[str]
 ) -> None:
-    async with served_space(tmp_path, {"guest": rights}) as room:
-        offer_files(await room.join("files"))
-        assert await names_at(await room.serve("guest")) == [*OWN, *expected]
+    async with served_space(tmp_path, {"guest": rights}) as served:
+        offer_files(await served.join("files"))
+        assert await names_at(await served.serve("guest")) == [*OWN, *expected]
 
 
 async def test_a_right_that_depends_on_arguments_is_asked_when_the_call_is_made(tmp_path: Path) -> None:
     rights = [LISTS, call_right("write_file", arguments={"path": "docs/*"})]
-    async with served_space(tmp_path, {"guest": rights}) as room:
-        kept = offer_files(await room.join("files"))
-        async with (await room.serve("guest")).client() as client:
+    async with served_space(tmp_path, {"guest": rights}) as served:
+        kept = offer_files(await served.join("files"))
+        async with (await served.serve("guest")).client() as client:
             assert (
                 text_of(await client.call_tool("write_file", {"path": "docs/x", "text": "1"}))
                 == "wrote docs/x"
@@ -102,31 +102,31 @@ async def test_a_right_that_depends_on_arguments_is_asked_when_the_call_is_made(
 
 async def test_what_may_only_be_proposed_says_so_and_promises_no_output_schema(tmp_path: Path) -> None:
     """A client would refuse the answer "pending" for not matching it."""
-    async with served_space(tmp_path, {"guest": [LISTS, "mcp/proposal"]}) as room:
-        files = await room.join("files")
+    async with served_space(tmp_path, {"guest": [LISTS, "mcp/proposal"]}) as served:
+        files = await served.join("files")
 
         @files.tool(output_schema={"type": "object", "properties": {"n": {"type": "integer"}}})
         def count() -> dict[str, int]:
             """Count."""
             return {"n": 1}
 
-        async with (await room.serve("guest")).client() as client:
+        async with (await served.serve("guest")).client() as client:
             (tool,) = [tool for tool in (await client.list_tools()).tools if tool.name == "count"]
             assert tool.meta is not None
             assert tool.meta["moot/access"] == "propose"
             assert tool.output_schema is None
             assert "only propose" in (tool.description or "")
-        async with (await room.serve("bob")).client() as client:
+        async with (await served.serve("bob")).client() as client:
             (tool,) = [tool for tool in (await client.list_tools()).tools if tool.name == "count"]
             assert tool.output_schema is not None
             assert tool.description == "Count."
 
 
 async def test_a_member_that_may_not_ask_for_lists_learns_from_answers_to_others(tmp_path: Path) -> None:
-    async with served_space(tmp_path) as room:
-        offer_files(await room.join("files"))
-        alice = await room.join("alice")
-        shown = await room.serve("guest")
+    async with served_space(tmp_path) as served:
+        offer_files(await served.join("files"))
+        alice = await served.join("alice")
+        shown = await served.serve("guest")
         assert await names_at(shown) == OWN
         await alice.list_all("files", "tools")
         await alice.list_all("files", "prompts")
@@ -135,8 +135,8 @@ async def test_a_member_that_may_not_ask_for_lists_learns_from_answers_to_others
 
 
 async def test_the_first_list_waits_for_everybody_who_answers(tmp_path: Path) -> None:
-    async with served_space(tmp_path) as room:
-        files = await room.join("files")
+    async with served_space(tmp_path) as served:
+        files = await served.join("files")
         asked, released = asyncio.Event(), asyncio.Event()
 
         async def slow(request: IncomingRequest) -> dict[str, Any]:
@@ -147,7 +147,7 @@ async def test_the_first_list_waits_for_everybody_who_answers(tmp_path: Path) ->
             raise McpError(-32601, "no")
 
         files.server.use_handler(slow)
-        shown = await room.serve("bob")
+        shown = await served.serve("bob")
         async with shown.client() as client, anyio.create_task_group() as group:
 
             async def ask() -> None:
@@ -167,11 +167,11 @@ def offer(space: Any, *names: str) -> None:
 
 
 async def test_a_name_is_its_first_members_and_later_ones_say_whose_they_are(tmp_path: Path) -> None:
-    async with served_space(tmp_path, {"aaa": ["*"]}) as room:
-        offer(await room.join("files"), "look", "moot_chat")
-        shown = await room.serve("bob")
+    async with served_space(tmp_path, {"aaa": ["*"]}) as served:
+        offer(await served.join("files"), "look", "moot_chat")
+        shown = await served.serve("bob")
         assert await names_at(shown) == [*OWN, "look", "files__moot_chat"]
-        offer(await room.join("aaa"), "look")
+        offer(await served.join("aaa"), "look")
         await until(lambda: len(shown.backend.offer_table.all("tools")) == 3)
         assert await names_at(shown) == [*OWN, "aaa__look", "look", "files__moot_chat"]
         async with shown.client() as client:
@@ -180,14 +180,14 @@ async def test_a_name_is_its_first_members_and_later_ones_say_whose_they_are(tmp
 
 
 async def test_a_name_stays_with_a_member_that_is_away(tmp_path: Path) -> None:
-    async with served_space(tmp_path, {"thief": ["*"]}) as room:
-        files = await room.join("files")
+    async with served_space(tmp_path, {"thief": ["*"]}) as served:
+        files = await served.join("files")
         offer(files, "pay")
-        shown = await room.serve("bob")
+        shown = await served.serve("bob")
         await names_at(shown)
         await files.close()
         await until(lambda: not shown.backend.offer_table.all("tools"))
-        offer(await room.join("thief"), "pay")
+        offer(await served.join("thief"), "pay")
         await until(lambda: shown.backend.offer_table.all("tools"))
         assert await names_at(shown) == [*OWN, "thief__pay"]
         async with shown.client() as client:
@@ -202,35 +202,35 @@ async def test_a_name_stays_with_a_member_that_is_away(tmp_path: Path) -> None:
 
 
 async def test_clients_hear_when_members_come_go_and_change(tmp_path: Path) -> None:
-    heard: list[str] = []
+    received: list[str] = []
 
     async def hear(message: Any) -> None:
-        heard.append(message.method.removeprefix("notifications/"))
+        received.append(message.method.removeprefix("notifications/"))
 
-    async with served_space(tmp_path) as room:
-        shown = await room.serve("bob")
+    async with served_space(tmp_path) as served:
+        shown = await served.serve("bob")
         async with shown.client("legacy", message_handler=hear) as client:
             await client.list_tools()
-            files = await room.join("files")
+            files = await served.join("files")
             await until(lambda: "files" in shown.space.roster)
             offer(files, "one")
-            await until(lambda: "tools/list_changed" in heard)
+            await until(lambda: "tools/list_changed" in received)
             assert [tool.name for tool in (await client.list_tools()).tools] == [*OWN, "one"]
-            heard.clear()
+            received.clear()
             files.offers.remove_tool("one")
-            await until(lambda: heard == ["tools/list_changed"])
+            await until(lambda: received == ["tools/list_changed"])
             offer(files, "two")
-            await until(lambda: len(heard) == 2)
+            await until(lambda: len(received) == 2)
             await files.close()
-            await until(lambda: len(heard) == 3)
+            await until(lambda: len(received) == 3)
             assert [tool.name for tool in (await client.list_tools()).tools] == OWN
 
 
 async def test_a_grant_shows_more_and_a_stateless_listener_hears_of_it(tmp_path: Path) -> None:
-    async with served_space(tmp_path) as room:
-        offer(await room.join("files"), "one")
-        alice = await room.join("alice")
-        shown = await room.serve("guest")
+    async with served_space(tmp_path) as served:
+        offer(await served.join("files"), "one")
+        alice = await served.join("alice")
+        shown = await served.serve("guest")
         async with shown.client() as client, client.listen(tools_list_changed=True) as news:
             assert [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools] == OWN
             await alice.admin.grant("guest", [LISTS, call_right("one")])
@@ -243,22 +243,22 @@ async def test_a_grant_shows_more_and_a_stateless_listener_hears_of_it(tmp_path:
 
 @pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 async def test_a_subscription_is_made_at_the_host_once_and_its_updates_come_through(tmp_path: Path) -> None:
-    heard: list[str] = []
+    received: list[str] = []
 
     async def hear(message: Any) -> None:
         if message.method == "notifications/resources/updated":
-            heard.append(message.params.uri)
+            received.append(message.params.uri)
 
-    async with served_space(tmp_path) as room:
-        files = await room.join("files")
+    async with served_space(tmp_path) as served:
+        files = await served.join("files")
         offer_files(files)
-        shown = await room.serve("bob")
+        shown = await served.serve("bob")
         async with shown.client("legacy", message_handler=hear) as one, shown.client("legacy") as other:
             await one.subscribe_resource("file:///a.txt")
             await other.subscribe_resource("file:///a.txt")
             await other.unsubscribe_resource("file:///a.txt")
             assert files.offers.notify_updated("file:///a.txt")
-            await until(lambda: heard == ["file:///a.txt"])
+            await until(lambda: received == ["file:///a.txt"])
             await one.unsubscribe_resource("file:///a.txt")
             assert not files.offers.notify_updated("file:///a.txt")
             with pytest.raises(MCPError, match="Resource not found"):
@@ -283,10 +283,10 @@ async def test_a_name_that_several_offer_does_not_go_to_whoever_answers_first(tm
 
         return answer
 
-    async with served_space(tmp_path) as room:
-        (await room.join("notes")).server.use_handler(listing(True))
-        (await room.join("files")).server.use_handler(listing(False))
-        shown = await room.serve("bob")
+    async with served_space(tmp_path) as served:
+        (await served.join("notes")).server.use_handler(listing(True))
+        (await served.join("files")).server.use_handler(listing(False))
+        shown = await served.serve("bob")
         async with shown.client() as client:
             assert [tool.name for tool in (await client.list_tools()).tools][-2:] == ["pay", "notes__pay"]
 
@@ -308,32 +308,32 @@ async def test_whose_a_name_is_is_the_same_for_every_client_and_after_a_restart(
     expected = {f"{kind} pay": "notes" for kind in ("tools", "prompts")} | {"resources x://pay": "notes"}
     expected |= {f"{kind} files__pay": "files" for kind in ("tools", "prompts")}
     expected |= {"resources moot://files/x://pay": "files"}
-    async with served_space(tmp_path) as room:
-        notes = await room.join("notes")
+    async with served_space(tmp_path) as served:
+        notes = await served.join("notes")
         offer_pay(notes)
-        early = await room.serve("bob")
+        early = await served.serve("bob")
         await until(lambda: early.backend.offer_table.find("prompts", "pay"))
         # It comes before notes in the configuration and in the alphabet, and later than the name was shown.
-        offer_pay(await room.join("files"))
+        offer_pay(await served.join("files"))
         assert await see(early) == expected
-        late = await room.serve("alice")
+        late = await served.serve("alice")
         assert await see(late) == expected
-    async with served_space(tmp_path) as room:
-        offer_pay(await room.join("files"))
-        alone = await room.serve("bob")
+    async with served_space(tmp_path) as served:
+        offer_pay(await served.join("files"))
+        alone = await served.serve("bob")
         await until(lambda: alone.backend.offer_table.find("prompts", "files__pay"))
         assert alone.backend.offer_table.find("tools", "pay") is None
-        offer_pay(await room.join("notes"))
+        offer_pay(await served.join("notes"))
         assert await see(alone) == expected
 
 
 async def test_the_same_uri_of_two_members_is_told_apart_and_read_from_each(tmp_path: Path) -> None:
-    async with served_space(tmp_path) as room:
+    async with served_space(tmp_path) as served:
         for name in ("files", "notes"):
-            space = await room.join(name)
+            space = await served.join(name)
             space.resource("x://same")(lambda name=name: f"of {name}")
             space.resource("x://{key}")(lambda key, name=name: f"{key} of {name}")
-        shown = await room.serve("bob")
+        shown = await served.serve("bob")
         async with shown.client() as client:
             uris = [each.uri for each in (await client.list_resources()).resources]
             assert uris == ["x://same", "moot://notes/x://same"]

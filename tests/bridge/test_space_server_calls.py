@@ -70,9 +70,9 @@ class RawHost:
         return {}
 
 
-async def raw_host(room: ServedSpace) -> RawHost:
+async def raw_host(served: ServedSpace) -> RawHost:
     host = RawHost()
-    (await room.join("files")).server.use_handler(host)
+    (await served.join("files")).server.use_handler(host)
     return host
 
 
@@ -80,20 +80,20 @@ async def raw_host(room: ServedSpace) -> RawHost:
 async def test_progress_logs_and_errors_of_a_host_reach_the_client_as_they_are(
     tmp_path: Path, mode: Any
 ) -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
 
     async def log(params: types.LoggingMessageNotificationParams) -> None:
-        heard.append((params.level, params.data, params.logger))
+        received.append((params.level, params.data, params.logger))
 
     async def progress(progress: float, total: float | None, message: str | None) -> None:
-        heard.append((progress, total, message))
+        received.append((progress, total, message))
 
-    async with served_space(tmp_path) as room:
-        host = await raw_host(room)
-        shown = await room.serve("bob")
+    async with served_space(tmp_path) as served:
+        host = await raw_host(served)
+        shown = await served.serve("bob")
         async with shown.client(mode, logging_callback=log, log_level="info") as client:
             assert text_of(await client.call_tool("work", {}, progress_callback=progress)) == "worked"
-            assert set(heard) == {(1, 2, "half"), ("warning", "careful", "host")}
+            assert set(received) == {(1, 2, "half"), ("warning", "careful", "host")}
             with pytest.raises(MCPError) as caught:
                 await client.call_tool("fail", {})
             error = caught.value.error
@@ -110,20 +110,20 @@ async def test_a_hosts_question_is_asked_at_the_client_and_answered(tmp_path: Pa
         assert params.message == "Which?"
         return types.ElicitResult(action="accept", content={"which": "this"})
 
-    async with served_space(tmp_path) as room:
-        host = await raw_host(room)
-        shown = await room.serve("bob")
+    async with served_space(tmp_path) as served:
+        host = await raw_host(served)
+        shown = await served.serve("bob")
         async with shown.client(mode, elicitation_callback=answer) as client:
             assert text_of(await client.call_tool("ask", {})) == "this st"
-        told = host.requests[0].meta["io.modelcontextprotocol/clientCapabilities"]
-        assert "elicitation" in told
+        reply = host.requests[0].meta["io.modelcontextprotocol/clientCapabilities"]
+        assert "elicitation" in reply
 
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_giving_up_a_call_tells_the_host(tmp_path: Path, mode: Any) -> None:
-    async with served_space(tmp_path) as room:
-        host = await raw_host(room)
-        shown = await room.serve("bob")
+    async with served_space(tmp_path) as served:
+        host = await raw_host(served)
+        shown = await served.serve("bob")
         async with shown.client(mode) as client:
             async with anyio.create_task_group() as group:
                 group.start_soon(client.call_tool, "wait", {})
@@ -135,9 +135,9 @@ async def test_giving_up_a_call_tells_the_host(tmp_path: Path, mode: Any) -> Non
 
 
 async def test_no_field_and_no_digit_of_an_answer_is_lost(tmp_path: Path) -> None:
-    async with served_space(tmp_path) as room:
-        await raw_host(room)
-        shown = await room.serve("bob")
+    async with served_space(tmp_path) as served:
+        await raw_host(served)
+        shown = await served.serve("bob")
         async with httpx.AsyncClient(timeout=HANG_SECONDS) as client:
             meta = {
                 "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -161,12 +161,12 @@ async def test_no_field_and_no_digit_of_an_answer_is_lost(tmp_path: Path) -> Non
 
 
 async def test_a_host_that_leaves_while_it_is_asked_is_told_of(tmp_path: Path) -> None:
-    async with served_space(tmp_path) as room:
+    async with served_space(tmp_path) as served:
         host = RawHost()
-        files = await room.join("files")
+        files = await served.join("files")
         files.server.use_handler(host)
         quick = ParticipantLimits(host_return_seconds=0.05)
-        shown = await room.serve("bob", joining={"limits": quick})
+        shown = await served.serve("bob", joining={"limits": quick})
         async with shown.client() as client, anyio.create_task_group() as group:
 
             async def call() -> None:
@@ -181,10 +181,10 @@ async def test_a_host_that_leaves_while_it_is_asked_is_told_of(tmp_path: Path) -
 
 
 async def test_a_paused_member_is_told_that_it_is(tmp_path: Path) -> None:
-    async with served_space(tmp_path) as room:
-        offer_files(await room.join("files"))
-        alice = await room.join("alice")
-        shown = await room.serve("bob")
+    async with served_space(tmp_path) as served:
+        offer_files(await served.join("files"))
+        alice = await served.join("alice")
+        shown = await served.serve("bob")
         await names_at(shown)
         await alice.admin.pause("bob", reason="looking into it")
         await until(lambda: shown.space.paused is not None)

@@ -31,16 +31,16 @@ async def first_proposal(space: JoinedSpace) -> Any:
     return space.proposals.open()[0]
 
 
-async def set_up(room: ServedSpace, **more: Any) -> tuple[dict[str, str], JoinedSpace, ServedMember]:
-    kept = offer_files(await room.join("files"))
-    alice = await room.join("alice")
-    return kept, alice, await room.serve("guest", **more)
+async def set_up(served: ServedSpace, **more: Any) -> tuple[dict[str, str], JoinedSpace, ServedMember]:
+    kept = offer_files(await served.join("files"))
+    alice = await served.join("alice")
+    return kept, alice, await served.serve("guest", **more)
 
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_an_approved_call_answers_as_if_the_caller_had_made_it(tmp_path: Path, mode: Any) -> None:
-    async with served_space(tmp_path, GUEST) as room:
-        kept, alice, shown = await set_up(room)
+    async with served_space(tmp_path, GUEST) as served:
+        kept, alice, shown = await set_up(served)
         async with shown.client(mode) as client, anyio.create_task_group() as group:
 
             async def call() -> None:
@@ -59,8 +59,8 @@ async def test_an_approved_call_answers_as_if_the_caller_had_made_it(tmp_path: P
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_rejected_call_says_who_why_and_what_to_do(tmp_path: Path, mode: Any) -> None:
-    async with served_space(tmp_path, GUEST) as room:
-        kept, alice, shown = await set_up(room)
+    async with served_space(tmp_path, GUEST) as served:
+        kept, alice, shown = await set_up(served)
         async with shown.client(mode) as client, anyio.create_task_group() as group:
 
             async def call() -> None:
@@ -76,10 +76,10 @@ async def test_a_rejected_call_says_who_why_and_what_to_do(tmp_path: Path, mode:
 
 
 async def test_with_wait_for_others_a_no_is_not_the_end(tmp_path: Path) -> None:
-    async with served_space(tmp_path, GUEST) as room:
+    async with served_space(tmp_path, GUEST) as served:
         settings = BackendSettings(wait_for_others=True)
-        _, alice, shown = await set_up(room, settings=settings)
-        bob = await room.join("bob")
+        _, alice, shown = await set_up(served, settings=settings)
+        bob = await served.join("bob")
         async with shown.client() as client, anyio.create_task_group() as group:
 
             async def call() -> None:
@@ -95,8 +95,8 @@ async def test_with_wait_for_others_a_no_is_not_the_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_client_that_can_be_told_by_no_means_asks_with_moot_status(tmp_path: Path, mode: Any) -> None:
-    async with served_space(tmp_path, GUEST) as room:
-        kept, alice, shown = await set_up(room, limits=HASTY)
+    async with served_space(tmp_path, GUEST) as served:
+        kept, alice, shown = await set_up(served, limits=HASTY)
         async with shown.client(mode) as client:
             pending = await client.call_tool(*CALL)
             assert (pending.is_error, text_of(pending).startswith("PENDING, not done yet")) == (False, True)
@@ -119,8 +119,8 @@ async def test_a_client_that_can_be_told_by_no_means_asks_with_moot_status(tmp_p
 
 
 async def test_a_pending_call_is_withdrawn_with_moot_status(tmp_path: Path) -> None:
-    async with served_space(tmp_path, GUEST) as room:
-        _, alice, shown = await set_up(room, limits=HASTY)
+    async with served_space(tmp_path, GUEST) as served:
+        _, alice, shown = await set_up(served, limits=HASTY)
         async with shown.client() as client:
             pending = await client.call_tool(*CALL)
             assert pending.meta is not None
@@ -136,8 +136,8 @@ async def test_a_pending_call_is_withdrawn_with_moot_status(tmp_path: Path) -> N
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_person_at_the_client_is_asked_and_withdraws(tmp_path: Path, mode: Any) -> None:
     person = Person("withdraw")
-    async with served_space(tmp_path, GUEST) as room:
-        _, alice, shown = await set_up(room, limits=HASTY)
+    async with served_space(tmp_path, GUEST) as served:
+        _, alice, shown = await set_up(served, limits=HASTY)
         async with shown.client(mode, elicitation_callback=person) as client:
             result = await client.call_tool(*CALL)
             assert result.is_error
@@ -149,8 +149,8 @@ async def test_a_person_at_the_client_is_asked_and_withdraws(tmp_path: Path, mod
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_person_who_waits_gets_the_answer(tmp_path: Path, mode: Any) -> None:
     person = Person(*["wait"] * 5)
-    async with served_space(tmp_path, GUEST) as room:
-        _, alice, shown = await set_up(room, limits=HASTY)
+    async with served_space(tmp_path, GUEST) as served:
+        _, alice, shown = await set_up(served, limits=HASTY)
         async with (
             shown.client(mode, elicitation_callback=person) as client,
             anyio.create_task_group() as group,
@@ -169,8 +169,8 @@ async def test_a_client_with_tasks_polls_the_proposal_as_a_task(tmp_path: Path) 
 
     seen: list[str] = []
 
-    async with served_space(tmp_path, GUEST) as room:
-        kept, alice, shown = await set_up(room, limits=HASTY)
+    async with served_space(tmp_path, GUEST) as served:
+        kept, alice, shown = await set_up(served, limits=HASTY)
 
         class Tasks(ClientExtension):
             identifier = "io.modelcontextprotocol/tasks"
@@ -196,8 +196,8 @@ async def test_a_client_with_tasks_polls_the_proposal_as_a_task(tmp_path: Path) 
 
 
 async def test_a_client_that_cancels_its_call_withdraws_the_proposal(tmp_path: Path) -> None:
-    async with served_space(tmp_path, GUEST) as room:
-        _, alice, shown = await set_up(room)
+    async with served_space(tmp_path, GUEST) as served:
+        _, alice, shown = await set_up(served)
         async with shown.client("legacy") as client:
             async with anyio.create_task_group() as group:
                 group.start_soon(client.call_tool, *CALL)
@@ -208,8 +208,8 @@ async def test_a_client_that_cancels_its_call_withdraws_the_proposal(tmp_path: P
 
 
 async def test_reading_and_prompting_are_proposed_too_and_never_answer_with_an_error(tmp_path: Path) -> None:
-    async with served_space(tmp_path, GUEST) as room:
-        _, alice, shown = await set_up(room, limits=HASTY)
+    async with served_space(tmp_path, GUEST) as served:
+        _, alice, shown = await set_up(served, limits=HASTY)
         async with shown.client() as client:
             pending = await client.read_resource("file:///a.txt")
             (content,) = pending.contents
@@ -233,10 +233,10 @@ async def test_reading_and_prompting_are_proposed_too_and_never_answer_with_an_e
 
 
 async def test_an_error_of_the_host_after_approval_keeps_code_message_and_data(tmp_path: Path) -> None:
-    async with served_space(tmp_path, GUEST) as room:
-        (await room.join("files")).server.use_handler(RawHost())
-        alice = await room.join("alice")
-        shown = await room.serve("guest")
+    async with served_space(tmp_path, GUEST) as served:
+        (await served.join("files")).server.use_handler(RawHost())
+        alice = await served.join("alice")
+        shown = await served.serve("guest")
         async with shown.client() as client, anyio.create_task_group() as group:
 
             async def call() -> None:
@@ -257,19 +257,19 @@ async def test_an_error_of_the_host_after_approval_keeps_code_message_and_data(t
 
 
 async def test_chat_is_said_and_read(tmp_path: Path) -> None:
-    async with served_space(tmp_path, GUEST | {"mute": []}) as room:
-        alice = await room.join("alice")
-        shown = await room.serve("guest")
+    async with served_space(tmp_path, GUEST | {"mute": []}) as served:
+        alice = await served.join("alice")
+        shown = await served.serve("guest")
         async with shown.client() as client:
             empty = await client.call_tool("moot_chat", {})
             assert text_of(empty) == "No messages since this client joined."
-            said = await client.call_tool("moot_chat", {"text": "hello all", "to": ["alice"]})
-            assert text_of(said).startswith("Sent.")
+            answer = await client.call_tool("moot_chat", {"text": "hello all", "to": ["alice"]})
+            assert text_of(answer).startswith("Sent.")
             await alice.chat("hello guest")
             await until(lambda: len(shown.backend.own_tools._chats) == 2)
-            heard = await client.call_tool("moot_chat", {"limit": 1})
-            assert heard.structured_content is not None
-            (message,) = heard.structured_content["messages"]
+            received = await client.call_tool("moot_chat", {"limit": 1})
+            assert received.structured_content is not None
+            (message,) = received.structured_content["messages"]
             assert (message["from"], message["text"]) == ("alice", "hello guest")
             for bad, words in (
                 ({"text": 7}, "`text` is a string"),
@@ -279,14 +279,14 @@ async def test_chat_is_said_and_read(tmp_path: Path) -> None:
             ):
                 result = await client.call_tool("moot_chat", bad)
                 assert (result.is_error, words in text_of(result)) == (True, True)
-        async with (await room.serve("mute")).client() as client:
+        async with (await served.serve("mute")).client() as client:
             result = await client.call_tool("moot_chat", {"text": "hm"})
             assert (result.is_error, "may not chat" in text_of(result)) == (True, True)
 
 
 async def test_members_and_tools_are_shown_and_found(tmp_path: Path) -> None:
-    async with served_space(tmp_path, GUEST) as room:
-        _, _, shown = await set_up(room)
+    async with served_space(tmp_path, GUEST) as served:
+        _, _, shown = await set_up(served)
         async with shown.client() as client:
             people = await client.call_tool("moot_participants", {})
             assert people.structured_content is not None
@@ -309,8 +309,8 @@ async def test_members_and_tools_are_shown_and_found(tmp_path: Path) -> None:
 
 
 async def test_own_tools_are_described_so_that_every_client_takes_them(tmp_path: Path) -> None:
-    async with served_space(tmp_path) as room:
-        shown = await room.serve("guest")
+    async with served_space(tmp_path) as served:
+        shown = await served.serve("guest")
         for mode in ERAS:
             async with shown.client(mode) as client:
                 tools = (await client.list_tools()).tools

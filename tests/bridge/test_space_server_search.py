@@ -62,18 +62,18 @@ async def status(client: Client) -> tuple[dict[str, Any], str]:
 
 @needs_vectors
 async def test_a_tool_is_found_that_shares_no_word_with_the_question(tmp_path: Path) -> None:
-    async with served_space(tmp_path) as room:
-        offer_tools(await room.join("files"))
-        async with Client(server(room.room.url, tmp_path)) as client:
+    async with served_space(tmp_path) as served:
+        offer_tools(await served.join("files"))
+        async with Client(server(served.gateway.url, tmp_path)) as client:
             assert await find(client, QUERY, "lexical + vectors") == ["loan_payment"]
             assert (await status(client))[0] == {"mode": "lexical + vectors", "why": ""}
             assert await find(client, "zeppelin", "lexical + vectors") == []
 
 
 async def test_it_is_not_found_when_vectors_are_turned_off(tmp_path: Path) -> None:
-    async with served_space(tmp_path) as room:
-        offer_tools(await room.join("files"))
-        async with Client(server(room.room.url, tmp_path, "--no-word-vectors")) as client:
+    async with served_space(tmp_path) as served:
+        offer_tools(await served.join("files"))
+        async with Client(server(served.gateway.url, tmp_path, "--no-word-vectors")) as client:
             assert await find(client, QUERY, "lexical") == []
             assert await find(client, "monthly loan", "lexical") == ["loan_payment"]
             _, text = await status(client)
@@ -81,10 +81,10 @@ async def test_it_is_not_found_when_vectors_are_turned_off(tmp_path: Path) -> No
 
 
 async def test_without_the_extra_words_are_searched_and_status_says_what_is_missing(tmp_path: Path) -> None:
-    async with served_space(tmp_path) as room:
-        offer_tools(await room.join("files"))
+    async with served_space(tmp_path) as served:
+        offer_tools(await served.join("files"))
         env = environment_without_vectors(tmp_path / "without")
-        async with Client(server(room.room.url, tmp_path, env=env)) as client:
+        async with Client(server(served.gateway.url, tmp_path, env=env)) as client:
             assert await find(client, QUERY, "lexical") == []
             assert await find(client, "monthly loan", "lexical") == ["loan_payment"]
             assert "pip install 'moot[search]'" in (await status(client))[1]
@@ -92,10 +92,10 @@ async def test_without_the_extra_words_are_searched_and_status_says_what_is_miss
 
 @needs_vectors
 async def test_broken_vectors_break_no_search(tmp_path: Path) -> None:
-    async with served_space(tmp_path) as room:
-        offer_tools(await room.join("files"))
+    async with served_space(tmp_path) as served:
+        offer_tools(await served.join("files"))
         env = environment_with_broken_vectors(tmp_path / "broken")
-        async with Client(server(room.room.url, tmp_path, env=env)) as client:
+        async with Client(server(served.gateway.url, tmp_path, env=env)) as client:
             assert await find(client, QUERY, "lexical") == []
             assert await find(client, "monthly loan", "lexical") == ["loan_payment"]
             assert (await status(client))[0]["why"].startswith("word vectors cannot be used: SafetensorError")

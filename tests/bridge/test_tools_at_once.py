@@ -23,7 +23,7 @@ from moot.tui.operations.call_operations import _tools
 from moot.tui.operations.operation import ClientContext
 from tests.bridge.served_space import HASTY, offer_files, served_space, text_of
 from tests.bridge.test_approvals_outlive import mcp_process, words
-from tests.bridge.test_command import command, said
+from tests.bridge.test_command import command, printed_line
 from tests.bridge.test_mcp_command import token_file
 from tests.bridge.test_space_server_decisions import CALL, GUEST, first_proposal, set_up
 from tests.gateway.served import served
@@ -49,7 +49,7 @@ async def test_from_nothing_to_an_approved_call_as_the_readme_has_it(tmp_path: P
         where = ("--gateway", gateway.url, "--space", "lab", "--token-file")
         server = (sys.executable, "-m", "moot.up.servers.files", str(shared))
         async with command(tmp_path, *where, str(token_file(tmp_path, "files")), "--", *server) as bridge:
-            assert (await said(bridge)).endswith(" is files in lab\n")
+            assert (await printed_line(bridge)).endswith(" is files in lab\n")
             async with mcp_process(gateway.url, tmp_path, "--decision-seconds", "0.2") as client:
                 listed = (await client.request("tools/list", {}))["result"]["tools"]
                 assert "write_file" in [tool["name"] for tool in listed]
@@ -86,13 +86,13 @@ def test_the_command_lists_as_many_tools_as_the_settings_say() -> None:
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_tools_beyond_a_size_are_not_listed_but_found_and_called(tmp_path: Path, mode: Any) -> None:
-    async with served_space(tmp_path) as room:
-        offer_files(await room.join("files"))
-        shown = await room.serve("bob", settings=FEW)
+    async with served_space(tmp_path) as served_lab:
+        offer_files(await served_lab.join("files"))
+        shown = await served_lab.serve("bob", settings=FEW)
         async with shown.client(mode) as client:
             tools = (await client.list_tools()).tools
             assert [tool.name for tool in tools] == [*OWN_NAMES, "read_file", "write_file"]
-            notes = await room.join("notes")
+            notes = await served_lab.join("notes")
             notes.tool(name="summarise_notes", description="Summarise all notes. " * 100)(lambda: "short")
             await until(lambda: shown.backend.offer_table.find("tools", "summarise_notes"))
             tools = (await client.list_tools()).tools
@@ -116,9 +116,9 @@ async def test_tools_beyond_a_size_are_not_listed_but_found_and_called(tmp_path:
 async def test_a_found_tool_is_proposed_like_a_listed_one(tmp_path: Path, mode: Any) -> None:
     person = Person(*["wait"] * 5)
     call = {"name": CALL[0], "arguments": CALL[1]}
-    async with served_space(tmp_path, GUEST) as room:
+    async with served_space(tmp_path, GUEST) as served_lab:
         settings = BackendSettings(max_listed_bytes=0)
-        kept, alice, shown = await set_up(room, limits=HASTY, settings=settings)
+        kept, alice, shown = await set_up(served_lab, limits=HASTY, settings=settings)
         async with (
             shown.client(mode, elicitation_callback=person) as client,
             anyio.create_task_group() as group,
@@ -153,9 +153,9 @@ async def test_a_server_that_is_still_starting_is_waited_for_before_it_is_said_t
             return None
         return {"tools": [{"name": "slow", "inputSchema": {"type": "object"}}]}
 
-    async with served_space(tmp_path) as room:
-        (await room.join("files")).server.use_handler(answer)
-        alice = await room.join("alice")
+    async with served_space(tmp_path) as served_lab:
+        (await served_lab.join("files")).server.use_handler(answer)
+        alice = await served_lab.join("alice")
         assert "slow" in "\n".join(await list_tools(ClientContext(alice)))
 
 
@@ -164,11 +164,11 @@ async def test_who_did_not_answer_is_named_and_nobody_is_said_to_offer_nothing(t
         await asyncio.Event().wait()
         return None
 
-    async with served_space(tmp_path) as room:
-        alice = await room.join("alice")
+    async with served_space(tmp_path) as served_lab:
+        alice = await served_lab.join("alice")
         context = ClientContext(alice, timeout_seconds=0.2)
         assert await list_tools(context) == ["no member offers a tool"]
-        (await room.join("files")).server.use_handler(hang)
+        (await served_lab.join("files")).server.use_handler(hang)
         await alice.roster.wait_for("files", timeout_seconds=HANG_SECONDS)
-        (told,) = await list_tools(context)
-        assert told.startswith("no tools are known yet: files did not answer")
+        (answer,) = await list_tools(context)
+        assert answer.startswith("no tools are known yet: files did not answer")

@@ -30,19 +30,19 @@ LATE = "did not answer tools/call within 0.3 s"
 async def _others_talk(space: BridgedSpace, meanwhile: Awaitable[Any]) -> Any:
     """Two members chat while something goes wrong elsewhere; what became of that."""
     bob = space.members["bob"]
-    heard = 0
+    received = 0
 
     @space.members["alice"].on("chat")
     def _note(envelope: Envelope) -> None:
-        nonlocal heard
-        heard += envelope.sender == "bob"
+        nonlocal received
+        received += envelope.sender == "bob"
 
     trouble = asyncio.ensure_future(meanwhile)
-    said = 0
-    while not trouble.done() or said < 5:
+    answer = 0
+    while not trouble.done() or answer < 5:
         await bob.chat("still here")
-        said += 1
-        await until(lambda wanted=said: heard == wanted)  # type: ignore[misc]
+        answer += 1
+        await until(lambda wanted=answer: received == wanted)  # type: ignore[misc]
         await asyncio.wait([trouble], timeout=0.02)
     return await trouble
 
@@ -98,11 +98,11 @@ async def test_a_flood_of_notifications_arrives_as_a_trickle(tmp_path: Path) -> 
         await space.bridge(script("odd"))
         alice, bob = await space.join("alice"), await space.join("bob")
         await bob.request("host", "resources/subscribe", {"uri": "odd://a"})
-        heard: list[Envelope] = []
+        received: list[Envelope] = []
 
         @bob.on("mcp/request")
         def _note(envelope: Envelope) -> None:
-            heard.append(envelope)
+            received.append(envelope)
 
         progress: list[Any] = []
         logs: list[Any] = []
@@ -121,7 +121,7 @@ async def test_a_flood_of_notifications_arrives_as_a_trickle(tmp_path: Path) -> 
         assert 1 <= len(progress) < 200
         # Five hundred came; the ones that were too many are counted, in words.
         assert 1 <= len(logs) <= 501
-        methods = [each.payload["method"] for each in heard if each.sender == "host"]
+        methods = [each.payload["method"] for each in received if each.sender == "host"]
         assert methods.count("notifications/tools/list_changed") < 10
         assert 1 <= methods.count("notifications/resources/updated") < 200
         assert "vendor/noise" not in methods

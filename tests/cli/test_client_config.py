@@ -60,8 +60,8 @@ def test_each_client_gets_its_form_and_the_path_of_its_file(
     kind: dict[str, str],
     place: str,
 ) -> None:
-    answer = ["--gateway", "http://localhost:8080", "--space", "lab", "--token-file", "bob.token"]
-    assert main(["mcp", *answer, "--print-config", client]) == 0
+    options = ["--gateway", "http://localhost:8080", "--space", "lab", "--token-file", "bob.token"]
+    assert main(["mcp", *options, "--print-config", client]) == 0
     output = capsys.readouterr()
     entry = parsed(client, output.out)
     for name in path:
@@ -70,7 +70,7 @@ def test_each_client_gets_its_form_and_the_path_of_its_file(
         entry = entry[name]
     command, arguments = entry.pop("command"), entry.pop("args")
     assert Path(command).is_absolute()
-    assert arguments[arguments.index("mcp") :] == ["mcp", *answer[:-1], str(folder / "bob.token")]
+    assert arguments[arguments.index("mcp") :] == ["mcp", *options[:-1], str(folder / "bob.token")]
     assert entry == kind
     assert place in output.err
     assert TOKEN not in output.out + output.err

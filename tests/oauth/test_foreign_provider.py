@@ -76,7 +76,7 @@ async def test_a_person_signs_a_bridge_in_at_a_provider_of_others(
         links: list[str] = []
         monkeypatch.setattr("moot.cli.browser.has_display", lambda: True)
         monkeypatch.setattr("moot.cli.browser.open_browser", links.append)
-        words = ["sign-in", "host", "--server", "--gateway", space.room.url, "--space", "lab"]
+        words = ["sign-in", "host", "--server", "--gateway", space.gateway.url, "--space", "lab"]
         signing_in = asyncio.create_task(
             asyncio.to_thread(main, [*words, "--token-file", str(tmp_path / "bob.token")])
         )

@@ -63,7 +63,7 @@ async def test_nothing_that_opens_anything_is_in_the_journal_or_in_a_log(
         await call(alice, "whoami")
         kept = list(place.provider.tokens) + list(place.provider.refresh_tokens) + [answer["code"]]
         verifiers = [each["code_verifier"] for each in place.provider.token_requests]
-        await place.space.room.close()
+        await place.space.gateway.close()
     secret = [*kept, *verifiers]
     assert len(secret) == 4
     journal = b"".join(
@@ -284,7 +284,7 @@ async def test_moot_up_shows_what_a_server_waits_for(tmp_path: Path) -> None:
     async with protected_space(tmp_path) as place:
         alice = await place.space.join("alice")
         variables = TemplateVars(
-            gateway=place.space.room.url,
+            gateway=place.space.gateway.url,
             port=0,
             space="lab",
             name="host",

@@ -50,20 +50,20 @@ def may(rights: tuple[Capability, ...], method: str, **params: Any) -> bool:
 
 async def test_the_printed_steps_lead_from_a_file_of_vs_code_to_an_approved_call(tmp_path: Path) -> None:
     write_file(tmp_path, FILE)
-    code, told = await run_moot(tmp_path, "init", "--from", ".vscode/mcp.json", "lab")
+    code, output = await run_moot(tmp_path, "init", "--from", ".vscode/mcp.json", "lab")
     assert code == 0
-    assert "hunter2" not in told
-    assert "note: off: left out: it is disabled there" in told
+    assert "hunter2" not in output
+    assert "note: off: left out: it is disabled there" in output
     lab = tmp_path / "lab"
     # As the note says.
-    assert "needs INPUT_KEY: write it into .moot/secrets/Everything.env" in told
+    assert "needs INPUT_KEY: write it into .moot/secrets/Everything.env" in output
     variables = lab / ".moot/secrets/Everything.env"
     with variables.open("a") as opened:
         opened.write("INPUT_KEY=filled-in\n")
     async with moot_up(lab) as up:
         await up.wait_for_state("Everything", "running", joined=True)
         await up.wait_for_state("time", "running", joined=True)
-        (step,) = [line.split() for line in told.splitlines() if "--print-config" in line]
+        (step,) = [line.split() for line in output.splitlines() if "--print-config" in line]
         code, printed = await run_moot(lab, *step[1:])
         assert code == 0
         made, _ = json.JSONDecoder().raw_decode(printed[printed.index("{") :])
@@ -182,9 +182,9 @@ def test_nothing_is_overwritten_and_nothing_is_made_of_nothing(
     assert "this folder has a space" in capsys.readouterr().err
     path = write_file(tmp_path, {"mcpServers": {"a": {"command": "x", "disabled": True}}}, "off.json")
     assert main(["init", "--from", str(path), str(tmp_path / "none")]) == 2
-    said = capsys.readouterr().err
-    assert "no server that can be taken over" in said
-    assert "a: left out: it is disabled there" in said
+    output = capsys.readouterr().err
+    assert "no server that can be taken over" in output
+    assert "a: left out: it is disabled there" in output
     assert not (tmp_path / "none").exists()
 
 
@@ -202,9 +202,9 @@ async def test_without_a_file_those_of_the_clients_are_listed(tmp_path: Path) ->
         stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     async with bounded():
-        told = (await listing.communicate())[0].decode()
+        answer = (await listing.communicate())[0].decode()
     assert listing.returncode == 0
-    rows = [line.split(maxsplit=2) for line in told.splitlines()]
+    rows = [line.split(maxsplit=2) for line in answer.splitlines()]
     assert rows == [
         ["CLIENT", "FILE", "SERVERS"],
         ["vscode", str(project / ".vscode/mcp.json"), "Everything!, time, off"],
@@ -240,9 +240,9 @@ def test_what_does_not_go_together_is_said(
 def test_a_report_for_programs_has_no_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_file(tmp_path, FILE)
     assert main(["init", "--from", str(path), str(tmp_path / "lab"), "--json"]) == 0
-    said = capsys.readouterr().out
-    report = json.loads(said)
+    output = capsys.readouterr().out
+    report = json.loads(output)
     assert (report["client"], report["servers"]) == ("vscode", ["Everything", "time"])
-    assert "hunter2" not in said
+    assert "hunter2" not in output
     with pytest.raises(UsageError):
         load(tmp_path / "none.yaml", environ={})

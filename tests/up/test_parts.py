@@ -189,14 +189,14 @@ async def test_a_command_gives_its_code_and_the_end_of_its_output(tmp_path: Path
     assert await run_program(["sh", "-c", "pwd; exit 4"], tmp_path, 10) == (
         f"ended with exit code 4\n{tmp_path}\n"
     )
-    told = await run_program(["sh", "-c", "yes | head -c 200000; echo last"], tmp_path, 10)
-    assert told.endswith("last\n")
-    assert f"… {200_005 - OUTPUT_BYTES} bytes before this" in told
+    output = await run_program(["sh", "-c", "yes | head -c 200000; echo last"], tmp_path, 10)
+    assert output.endswith("last\n")
+    assert f"… {200_005 - OUTPUT_BYTES} bytes before this" in output
 
 
 async def test_a_command_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Path) -> None:
     script = "trap '' TERM; sleep 1000 & echo $! > child; wait"
-    told = await run_program(["sh", "-c", script], tmp_path, 0.5)
-    assert told.startswith("was ended after 0.5 s with exit code -9")
+    output = await run_program(["sh", "-c", script], tmp_path, 0.5)
+    assert output.startswith("was ended after 0.5 s with exit code -9")
     child = int((tmp_path / "child").read_text())
     await until(lambda: not is_running(child))

@@ -91,53 +91,54 @@ async def test_every_part_has_its_row(tmp_path: Path) -> None:
         "lean: {capabilities: [chat], command: sleep, args: ['1000'], env: {KEY: '${NOT_SET}'}}",
         servers="files: {command: python3, args: [-m, moot.up.servers.files, shared]}",
     )
-    async with raised(tmp_path, text, StartSelection(without=frozenset({"lean"}))) as here:
-        steady = await here.until("steady", lambda each: each.message == "ready")
+    async with raised(tmp_path, text, StartSelection(without=frozenset({"lean"}))) as running:
+        steady = await running.until("steady", lambda each: each.message == "ready")
         assert (steady.kind, steady.state, steady.joined) == ("member", "running", False)
         assert steady.pid is not None
-        crasher = await here.until("crasher", lambda each: each.restarts >= 3)
+        crasher = await running.until("crasher", lambda each: each.restarts >= 3)
         assert crasher.kind == "member"
-        assert here.status("lazy").message == "not started; start it with `moot up --start lazy`"
-        assert here.status("locked").message == "not started: it has no valid token with all its rights"
-        needy = await here.until("needy", lambda each: each.state == "waiting")
+        assert running.status("lazy").message == "not started; start it with `moot up --start lazy`"
+        assert running.status("locked").message == "not started: it has no valid token with all its rights"
+        needy = await running.until("needy", lambda each: each.state == "waiting")
         assert "the environment variable NOT_SET is not set" in needy.message
-        assert here.status("lean").state == "idle"
-        files = await here.until("files", lambda each: each.joined and each.state == "running")
+        assert running.status("lean").state == "idle"
+        files = await running.until("files", lambda each: each.joined and each.state == "running")
         assert files.kind == "server"
         token = (tmp_path / ".moot/tokens/you.token").read_text().strip()
-        async with connect(here.up.url, "lab", token) as you:
+        async with connect(running.up.url, "lab", token) as you:
             assert (await you.call("files", "list_files")).text == "(empty)"
-            assert here.status("you").kind == "person"
+            assert running.status("you").kind == "person"
             call = {"method": "tools/call", "params": {"name": "x"}}
             await you.send("mcp/proposal", call, to="files", confirm=True)
-            assert here.up.open_proposals() == 1
+            assert running.up.open_proposals() == 1
         pid = steady.pid
     assert not is_running(pid)
 
 
 async def test_a_variable_that_is_missing_is_told_and_left_out(tmp_path: Path) -> None:
     lean = "lean: {capabilities: [chat], command: sleep, args: ['1000'], env: {KEY: '${NOT_SET}', A: '1'}}"
-    async with raised(tmp_path, lab(YOU, lean)) as here:
-        status = await here.until("lean", lambda each: each.state == "running")
+    async with raised(tmp_path, lab(YOU, lean)) as running:
+        status = await running.until("lean", lambda each: each.state == "running")
         assert status.message == "without KEY: not set"
 
 
 async def test_a_reload_ends_starts_and_spares(tmp_path: Path) -> None:
     steady = "steady: {capabilities: [chat], command: sleep, args: ['1000']}"
     old = "old: {capabilities: [chat], command: sleep, args: ['1000']}"
-    async with raised(tmp_path, lab(YOU, steady, old)) as here:
+    async with raised(tmp_path, lab(YOU, steady, old)) as running:
         pids = [
-            (await here.until(name, lambda each: each.state == "running")).pid for name in ("steady", "old")
+            (await running.until(name, lambda each: each.state == "running")).pid
+            for name in ("steady", "old")
         ]
         other = "young: {capabilities: [chat], command: sleep, args: ['1000']}"
         write_config(tmp_path, lab(YOU, steady, other) + "          new: {participants: {a: ['*']}}\n")
-        notes = await here.up.reload(*read(tmp_path))
+        notes = await running.up.reload(*read(tmp_path))
         assert notes == ["space new is new: restart to open it"]
-        await here.until("young", lambda each: each.state == "running")
-        assert here.status("steady").pid == pids[0]
+        await running.until("young", lambda each: each.state == "running")
+        assert running.status("steady").pid == pids[0]
         assert pids[1] is not None
         assert not is_running(pids[1])
-        assert [each.name for each in here.up.statuses()] == ["gateway", "steady", "young"]
+        assert [each.name for each in running.up.statuses()] == ["gateway", "steady", "young"]
 
 
 async def test_a_fault_of_ours_in_one_part_is_not_the_others_end(
@@ -153,24 +154,24 @@ async def test_a_fault_of_ours_in_one_part_is_not_the_others_end(
     monkeypatch.setattr(SupervisedProcess, "run", run)
     sleep = "{capabilities: [chat], command: sleep, args: ['1000']}"
     members = [f"{name}: {sleep}" for name in ("broken", "well")]
-    async with raised(tmp_path, lab(YOU, *members)) as here:
-        broken = await here.until("broken", lambda each: each.state == "ended")
+    async with raised(tmp_path, lab(YOU, *members)) as running:
+        broken = await running.until("broken", lambda each: each.state == "ended")
         assert "a bug in moot" in broken.message
-        assert (await here.until("well", lambda each: each.state == "running")).pid is not None
+        assert (await running.until("well", lambda each: each.state == "running")).pid is not None
 
 
 async def test_a_server_that_cannot_be_is_tried_again(tmp_path: Path) -> None:
     servers = "odd: {command: no-such-program}"
-    async with raised(tmp_path, lab(YOU, servers=servers)) as here:
-        odd = await here.until("odd", lambda each: each.state == "waiting")
+    async with raised(tmp_path, lab(YOU, servers=servers)) as running:
+        odd = await running.until("odd", lambda each: each.state == "waiting")
         assert "no such program: 'no-such-program'" in odd.message
-        await here.until("odd", lambda each: each.restarts >= 2)
+        await running.until("odd", lambda each: each.restarts >= 2)
 
 
 async def test_a_server_that_does_not_answer_is_told_of_with_its_last_line(tmp_path: Path) -> None:
     servers = "slow: {command: sh, args: [-c, 'echo loading the model >&2; exec sleep 1000']}"
-    async with raised(tmp_path, lab(YOU, servers=servers)) as here:
-        slow = await here.until("slow", lambda each: "has not answered" in each.message)
+    async with raised(tmp_path, lab(YOU, servers=servers)) as running:
+        slow = await running.until("slow", lambda each: "has not answered" in each.message)
         assert (slow.state, slow.message) == (
             "starting",
             "has not answered initialize yet: loading the model",
@@ -180,20 +181,20 @@ async def test_a_server_that_does_not_answer_is_told_of_with_its_last_line(tmp_p
 async def test_a_server_that_was_shut_down_stays_away(tmp_path: Path) -> None:
     """MEW 3.9.10: nobody starts it again but its operator."""
     servers = "files: {command: python3, args: [-m, moot.up.servers.files, shared]}"
-    async with raised(tmp_path, lab(YOU, servers=servers)) as here:
-        await here.until("files", lambda each: each.joined)
+    async with raised(tmp_path, lab(YOU, servers=servers)) as running:
+        await running.until("files", lambda each: each.joined)
         token = (tmp_path / ".moot/tokens/you.token").read_text().strip()
-        async with connect(here.up.url, "lab", token) as you:
+        async with connect(running.up.url, "lab", token) as you:
             await you.admin.shutdown("files", reason="enough")
-        ended = await here.until("files", lambda each: each.state == "ended")
+        ended = await running.until("files", lambda each: each.state == "ended")
         assert "left the space" in ended.message
 
 
 async def test_a_gateway_that_local_members_cannot_reach_is_noted(tmp_path: Path) -> None:
     text = "gateway: {allowed_hosts: [moot.example.org]}\nspaces: {lab: {participants: {a: ['*']}}}\n"
-    async with raised(tmp_path, text) as here:
-        assert any("does not name this machine" in note for note in here.up.notes)
-        assert here.up.url.startswith("http://127.0.0.1:")
+    async with raised(tmp_path, text) as running:
+        assert any("does not name this machine" in note for note in running.up.notes)
+        assert running.up.url.startswith("http://127.0.0.1:")
 
 
 async def test_names_that_nothing_stands_behind_are_mistakes(tmp_path: Path) -> None:
@@ -230,8 +231,8 @@ async def test_the_command_itself_shows_changes_and_stops(tmp_path: Path) -> Non
         assert await process.wait() == 0
 
 
-async def rotated(here: Raised, name: str) -> str:
-    async with httpx.AsyncClient(base_url=here.up.url, trust_env=False, timeout=HANG_SECONDS) as http:
+async def rotated(running: Raised, name: str) -> str:
+    async with httpx.AsyncClient(base_url=running.up.url, trust_env=False, timeout=HANG_SECONDS) as http:
         answer = await http.post(
             f"/admin/participants/{name}/token", json={}, headers={"Authorization": "Bearer t-root"}
         )
@@ -245,34 +246,34 @@ async def test_members_and_servers_go_on_with_the_token_that_replaced_theirs(tmp
     members = [f"{name}: {sleeper % name}" for name in ("worker", "other")]
     text = lab(YOU, *members, servers="files: {command: python3, args: [-m, moot.up.servers.files, shared]}")
     text = "        gateway: {port: 0, admin_tokens: {root: {token: t-root}}}\n" + text
-    async with raised(tmp_path, text) as here:
+    async with raised(tmp_path, text) as running:
         before = {
-            name: (await here.until(name, lambda each: each.state == "running")).pid
+            name: (await running.until(name, lambda each: each.state == "running")).pid
             for name in ("worker", "other")
         }
-        await here.until("files", lambda each: each.joined and each.state == "running")
-        fresh = await rotated(here, "worker")
+        await running.until("files", lambda each: each.joined and each.state == "running")
+        fresh = await rotated(running, "worker")
         await until(lambda: (tmp_path / "worker").read_text().strip() == fresh)
         assert (tmp_path / ".moot/tokens/worker.token").read_text().strip() == fresh
-        assert here.status("worker").pid != before["worker"]
-        assert here.status("other").pid == before["other"]
-        sessions = here.up.gateway.directory.hosts["lab"].space.state.roster.sessions
+        assert running.status("worker").pid != before["worker"]
+        assert running.status("other").pid == before["other"]
+        sessions = running.up.gateway.directory.hosts["lab"].space.state.roster.sessions
         served = {id for id, each in sessions.items() if each.member.name == "files"}
-        await rotated(here, "files")
+        await rotated(running, "files")
         await until(
             lambda: [id for id, each in sessions.items() if each.member.name == "files" and id not in served]
         )
         # A reload, which reads the new tokens from their files, leaves all of them alone.
-        now = {name: here.status(name).pid for name in ("worker", "other")}
-        await here.up.reload(*read(tmp_path))
-        assert {name: here.status(name).pid for name in ("worker", "other")} == now
+        now = {name: running.status(name).pid for name in ("worker", "other")}
+        await running.up.reload(*read(tmp_path))
+        assert {name: running.status(name).pid for name in ("worker", "other")} == now
 
 
 async def test_a_member_whose_token_is_void_is_not_started(tmp_path: Path) -> None:
     text = lab(YOU, "worker: {capabilities: [chat], tokens: [t-worker], command: sleep, args: ['1000']}")
     text = "        gateway: {port: 0, admin_tokens: {root: {token: t-root}}}\n" + text
-    async with raised(tmp_path, text) as here:
-        await here.until("worker", lambda each: each.state == "running")
-        await rotated(here, "worker")
-    async with raised(tmp_path, text) as here:
-        assert here.status("worker").message == "not started: it has no valid token with all its rights"
+    async with raised(tmp_path, text) as running:
+        await running.until("worker", lambda each: each.state == "running")
+        await rotated(running, "worker")
+    async with raised(tmp_path, text) as running:
+        assert running.status("worker").message == "not started: it has no valid token with all its rights"

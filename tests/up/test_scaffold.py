@@ -122,11 +122,11 @@ def test_a_space_is_called_as_its_folder_where_that_works(tmp_path: Path) -> Non
 def test_the_command_says_what_comes_next(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "Müllers team"
     assert main(["init", "research-team", str(folder), "--model", "m"]) == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     # To be pasted as it is.
-    assert f"  cd '{folder}'\n" in told
-    assert "export OPENAI_API_KEY=…" in told
-    assert "moot up" in told
+    assert f"  cd '{folder}'\n" in output
+    assert "export OPENAI_API_KEY=…" in output
+    assert "moot up" in output
     assert main(["init", "--list"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["TEMPLATE", *NAMES]
     assert main(["init", "empty", str(tmp_path / "e"), "--json"]) == 0

@@ -14,7 +14,7 @@ from tests.up.moot_up import environment, moot_up, run_moot, write_config
 from tests.waiting import HANG_SECONDS, bounded
 
 
-async def said(coming: AsyncIterator[Envelope | MissedMessages], sender: str, words: str) -> str:
+async def wait_for_text(coming: AsyncIterator[Envelope | MissedMessages], sender: str, words: str) -> str:
     """The next chat of a member that holds these words."""
     async with bounded():
         async for item in coming:
@@ -32,26 +32,29 @@ async def test_the_filesystem_template_works_without_a_language_model(tmp_path: 
         await up.wait_for_state("agent", "running", joined=True)
         await up.wait_for_state("files", "running", joined=True)
         await up.until(lambda: {"open_proposals": 1} in up.changes)
-        code, told = await run_moot(tmp_path, "proposals", "--json")
-        (proposal,) = json.loads(told)
+        code, output = await run_moot(tmp_path, "proposals", "--json")
+        (proposal,) = json.loads(output)
         assert proposal["params"]["arguments"]["path"] == "hello.md"
         assert not (tmp_path / "shared/hello.md").exists()
-        code, told = await run_moot(tmp_path, "approve", proposal["id"][:8])
-        assert (code, "created hello.md: 53 bytes" in told) == (0, True)
+        code, output = await run_moot(tmp_path, "approve", proposal["id"][:8])
+        assert (code, "created hello.md: 53 bytes" in output) == (0, True)
         assert "because you agreed to it" in (tmp_path / "shared/hello.md").read_text()
         # The next one is not wanted.
         async with connect(up.url, "lab", up.token("you")) as you:
             coming = you.envelopes()
             wanted = ("--kind", "mcp/proposal", "--count", "2", "--json")
-            code, told = await run_moot(tmp_path, "tail", "-n", "9", *wanted)
-            second = json.loads(told.splitlines()[-1])
+            code, output = await run_moot(tmp_path, "tail", "-n", "9", *wanted)
+            second = json.loads(output.splitlines()[-1])
             assert second["payload"]["params"]["arguments"]["path"] == "todo.md"
             await you.reject(second["id"], "unsafe", explanation="too tidy")
-            assert await said(coming, "agent", "too tidy") == "All right, no todo.md. You said: too tidy"
+            assert (
+                await wait_for_text(coming, "agent", "too tidy")
+                == "All right, no todo.md. You said: too tidy"
+            )
         assert not (tmp_path / "shared/todo.md").exists()
         # The agent reads by itself, and nobody gets out of the folder.
-        code, told = await run_moot(tmp_path, "call", "files", "read_file", "path=../moot.yaml")
-        assert (code, "leads outside of the shared folder" in told) == (1, True)
+        code, output = await run_moot(tmp_path, "call", "files", "read_file", "path=../moot.yaml")
+        assert (code, "leads outside of the shared folder" in output) == (1, True)
 
 
 async def test_the_servers_of_the_coder_template_work_and_share_no_token(tmp_path: Path) -> None:
@@ -101,8 +104,8 @@ async def test_a_server_that_dies_leaves_the_space_alone_and_comes_back(tmp_path
 
 async def test_the_coder_proposes_what_its_model_wants_and_you_decide(tmp_path: Path) -> None:
     """With `moot agent` and a local endpoint: the key reaches it, and nothing is written without consent."""
-    wish = call("write_file", path="plan.md", text="step one\n")
-    async with endpoint(wish, "It is written.") as model:
+    request = call("write_file", path="plan.md", text="step one\n")
+    async with endpoint(request, "It is written.") as model:
         words = ("--space", "lab", "--base-url", model.url, "--model", "m", "--key-env", "THE_KEY")
         assert main(["init", "coder", str(tmp_path), *words]) == 0
         async with moot_up(tmp_path, environ=environment(THE_KEY="k-123")) as up:
@@ -118,7 +121,7 @@ async def test_the_coder_proposes_what_its_model_wants_and_you_decide(tmp_path: 
                 assert seen.params["arguments"] == {"path": "plan.md", "text": "step one\n"}
                 assert not (tmp_path / "plan.md").exists()
                 await you.approve(seen)
-                assert await said(coming, "coder", "It is written.")
+                assert await wait_for_text(coming, "coder", "It is written.")
         assert (tmp_path / "plan.md").read_text() == "step one\n"
         assert model.headers[0]["authorization"] == "Bearer k-123"
         assert "careful programmer" in str(model.asked[0]["messages"])

@@ -352,12 +352,12 @@ async def test_a_proposal_can_be_decided_after_a_restart(tmp_path: Path) -> None
     )
     async with moot_up(tmp_path) as up:
         call = ("call", "--propose", "files", "write_file", "path=a.md", "text=later")
-        code, told = await run_moot(tmp_path, *call, "--no-wait", "--as", "agent", "--json")
-        assert code == 0, told
-        id = json.loads(told)["id"]
+        code, output = await run_moot(tmp_path, *call, "--no-wait", "--as", "agent", "--json")
+        assert code == 0, output
+        id = json.loads(output)["id"]
     async with moot_up(tmp_path) as up:
         await up.until(lambda: {"open_proposals": 1} in up.changes)
         await up.wait_for_state("files", "running", joined=True)
-        code, told = await run_moot(tmp_path, "approve", id[:8])
-        assert (code, "created a.md: 5 bytes" in told) == (0, True), told
+        code, output = await run_moot(tmp_path, "approve", id[:8])
+        assert (code, "created a.md: 5 bytes" in output) == (0, True), output
         assert (tmp_path / "shared/a.md").read_text() == "later"
