@@ -86,6 +86,14 @@ def test_a_reply_names_what_it_answers_and_goes_to_whom_it_is_for(page_as: PageA
         lambda space: [each for each in space.chats.pending() if each.payload["text"] == "yes"]
     )
     assert (heard[0].correlation_id, heard[0].to) == ([asked.id], ["agent"])
+    # Who leaves stays the addressee, and the sender is told.
+    agent.leave()
+    expect(page.get_by_label("To", exact=True).locator("option:checked")).to_have_text(
+        "agent (not connected)"
+    )
+    page.get_by_label("Message", exact=True).fill("still there?")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_have_text("agent is not connected and did not receive this message.")
 
 
 def test_a_long_chat_is_a_window_that_follows_the_end_or_stays_where_one_reads(

@@ -22,6 +22,7 @@ from moot.mcp.upstream import (
     open_upstream,
 )
 from moot.protocol.rpc_codes import INTERNAL_ERROR, PARSE_ERROR
+from moot.resilience.child_process import CERTIFICATES, PROXIES
 from moot.resilience.restart_loop import RestartPolicy
 from tests.mcp.upstreams import (
     QUICK,
@@ -285,6 +286,8 @@ async def test_a_child_has_only_the_variables_that_were_listed_and_harmless_ones
     """D-87: secrets of the one who starts a server are none of the server's business."""
     monkeypatch.setenv("SECRET_TOKEN", "s3cret")
     monkeypatch.setenv("LANG", "() { echo code; }")
+    for name in (*CERTIFICATES, *PROXIES):
+        monkeypatch.delenv(name, raising=False)
     async with open_ready(script("odd", env={"LISTED": "yes"})) as server:
         answer = value_of(await call(server, "told"))
     assert answer["env"]["LISTED"] == "yes"

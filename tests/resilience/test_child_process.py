@@ -188,3 +188,15 @@ def test_a_child_inherits_what_is_harmless_and_gets_what_is_listed() -> None:
         "HOME": "/mine",
         "A": "1",
     }
+
+
+def test_a_child_gets_out_of_a_companys_network_and_learns_no_password() -> None:
+    inherited = {
+        "SSL_CERT_FILE": "/ca.pem",
+        "NODE_EXTRA_CA_CERTS": "/ca.pem",
+        "https_proxy": "http://proxy.example:3128",
+        "HTTP_PROXY": "http://me:secret@proxy.example:3128",
+        "NO_PROXY": "localhost",
+    }
+    kept = child_environment({}, inherited)
+    assert kept == {name: value for name, value in inherited.items() if name != "HTTP_PROXY"}

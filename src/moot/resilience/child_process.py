@@ -26,6 +26,19 @@ log = logging.getLogger(__name__)
 
 # What the MCP SDKs pass on, and what sets language, time zone and temporary directory.
 INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
+# Whom to trust and how to get out of a company's network: without these npx and uvx fetch nothing there.
+CERTIFICATES: Final = (
+    "CURL_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "PIP_CERT",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+)
+PROXIES: Final = (
+    *("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"),
+    *("all_proxy", "https_proxy", "http_proxy", "no_proxy"),
+)
 
 # Between SIGTERM and SIGKILL: below the two seconds that a person waits who has pressed Ctrl-C.
 TERMINATE_SECONDS: Final = 1.5
@@ -245,5 +258,13 @@ async def start_child(
 def child_environment(listed: Mapping[str, str], inherited: Mapping[str, str]) -> dict[str, str]:
     """The variables of a child: the listed ones over the harmless ones of `inherited`."""
     # A value that starts so is an exported shell function: code, not data.
-    kept = {name: inherited[name] for name in INHERITED if not inherited.get(name, "()").startswith("()")}
+    kept = {
+        name: inherited[name]
+        for name in (*INHERITED, *CERTIFICATES)
+        if not inherited.get(name, "()").startswith("()")
+    }
+    for name in PROXIES:
+        # Not one with a password in it: whoever needs that lists it.
+        if "@" not in inherited.get(name, "@"):
+            kept[name] = inherited[name]
     return kept | dict(listed)

@@ -79,7 +79,17 @@ class ChatView {
     this._names = key;
     const value = this._to.value;
     replace(this._to, el("option", { value: "" }, "everyone"), names.map((name) => el("option", { value: name }, oneLine(name, 64))));
-    this._to.value = names.includes(value) ? value : "";
+    // What is meant for one must not go to everyone because they left meanwhile.
+    if (value && !names.includes(value)) this._to.append(el("option", { value }, `${oneLine(value, 64)} (not connected)`));
+    this._to.value = value;
+  }
+
+  /** Tell the sender who did not receive a message: nobody else can. @param {string[]} ids */
+  _noteAbsent(ids) {
+    const present = new Set(this.context.state.roster.present().map((each) => each.id));
+    for (const id of new Set(ids)) {
+      if (id && id !== this.context.state.me.id && !present.has(id)) this.context.notify(`${oneLine(id, 64)} is not connected and did not receive this message.`, "bad");
+    }
   }
 
   _names = "-";
@@ -120,6 +130,7 @@ class ChatView {
       this._messages.follow();
       await sending;
       this._messages.follow();
+      this._noteAbsent(reply ? [...to, reply.from] : to);
     } catch (error) {
       // Keep the draft.
       if (!this._text.value) this._text.value = text;
