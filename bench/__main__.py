@@ -13,6 +13,7 @@ from typing import Final
 
 from bench import (
     calls,
+    cluster,
     console,
     decisions,
     endpoint_calls,
@@ -31,6 +32,7 @@ from bench import (
 SECTIONS: Final[dict[str, tuple[str, Callable[[], object]]]] = {
     "decisions": ("Decisions: CPU beside orjson.loads of the same bytes", decisions.run),
     "calls": ("Tool calls through a space, beside a proxy written with the SDK", calls.main),
+    "cluster": ("Several gateways, one space: one, two and three beside one that is alone", cluster.run),
     "search": ("Finding tools, beside plain BM25", search.run),
     "grammar": ("Grammars out of JSON Schema, judged by llama.cpp and llguidance", grammar.run),
     "events": ("XProtocol events, beside their bare cryptography", events.run),
