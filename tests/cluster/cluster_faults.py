@@ -15,6 +15,7 @@ import websockets
 from moot.protocol.operation import Json
 from tests.cluster.cluster_rounds import NAMES, REVOCABLE, ClusterRounds
 from tests.gateway.running_gateway import Client
+from tests.waiting import until
 
 HOUR = 3_600
 # Room for a NATS server where a disk is to be full.
@@ -91,8 +92,11 @@ async def revoke_cut_off(rounds: ClusterRounds) -> None:
     who = f"eve{len(rounds.revoked_at)}"
     assert len(rounds.revoked_at) < REVOCABLE
     eve = await rounds.gateways[NAMES[index]].join(who)
-    talking = asyncio.create_task(_talk_on(eve, who))
-    await asyncio.sleep(0.5)
+    await eve.say("stream/request", {"direction": "upload"})
+    opened = await eve.hear("stream/open")
+    talking = asyncio.create_task(_talk_on(eve, who, opened["payload"]["stream_id"]))
+    # The others hear it.
+    await until(lambda: any(frame.sender == who for frame in rounds.frames))
     rounds.machines.cut(index)
     await asyncio.sleep(rounds.random.uniform(0, 0.8))
     kick: dict[str, Json] = {"id": f"kick-{who}", "kind": "space/kick", "payload": {"participant_id": who}}
@@ -104,13 +108,8 @@ async def revoke_cut_off(rounds: ClusterRounds) -> None:
     await talking
 
 
-async def _talk_on(client: Client, who: str) -> None:
+async def _talk_on(client: Client, who: str, stream: str) -> None:
     """Messages and frames, until the connection ends."""
-    await client.say("stream/request", {"direction": "upload"})
-    opened = await client.hear("stream/open")
-    while opened["payload"].get("participant_id", who) != who:
-        opened = await client.hear("stream/open")
-    stream = opened["payload"]["stream_id"]
     with suppress(websockets.WebSocketException):
         while True:
             for _ in range(4):
