@@ -22,6 +22,7 @@ async def serve_over_http(
     options: argparse.Namespace, server: McpServer, late: LateBackend, stop: asyncio.Event
 ) -> None:
     """Serve until `stop` is set. Raises UsageError."""
+    from moot.mcp.downstream.cross_origin import with_cross_origin
     from moot.mcp.downstream.http_access import HttpAccessPolicy
     from moot.mcp.downstream.http_server import McpHttpServer
     from moot.net.http_listener import bind_socket, serve_http
@@ -36,11 +37,10 @@ async def serve_over_http(
     with bind_socket(host, port) as listening:
         port = listening.getsockname()[1]
         hosts = [*options.allow_host, *([] if host in _LOOPBACK else [f"{host}:{port}"])]
-        http = McpHttpServer(
-            server, HttpAccessPolicy.of(port, hosts=hosts, origins=options.allow_origin, token=token)
-        )
+        access = HttpAccessPolicy.of(port, hosts=hosts, origins=options.allow_origin, token=token)
+        http = McpHttpServer(server, access)
         try:
-            async with serve_http(http, listening, tls=tls):
+            async with serve_http(with_cross_origin(http, access.origins), listening, tls=tls):
                 print(f"{late.me or 'moot mcp'}: MCP listening on {url_of(options, port)}", flush=True)
                 await stop.wait()
                 http.close()

@@ -32,6 +32,7 @@ from moot.cli.tls_options import tls_files_of, warn_without_tls
 from moot.config.connect_settings import ConnectSettings
 from moot.config.gateway_config import is_loopback
 from moot.errors import Unreachable, UsageError
+from moot.mcp.downstream.cross_origin import with_cross_origin
 from moot.mcp.downstream.http_access import HttpAccessPolicy
 from moot.mcp.downstream.limits import McpServerLimits
 from moot.net.http_listener import bind_socket, serve_http
@@ -85,7 +86,7 @@ async def serve_people(
         async with (
             _own_member(options, where, environ, description) as (own, shared),
             PeopleServer(settings, person, shared, exchange, access) as people,
-            serve_http(people, listening, tls=tls, limits=limits),
+            serve_http(with_cross_origin(people, access.origins), listening, tls=tls, limits=limits),
         ):
             shared.asks = lambda each: not people.is_person(each)
             print(f"{own.me}: MCP for people listening on port {port}", flush=True)
