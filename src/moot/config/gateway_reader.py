@@ -125,25 +125,25 @@ def read_admins(
     admins: dict[str, str] = {}
     files: dict[str, Path] = {}
     for name, settings in optional(value, "gateway.admin_tokens").items():
-        here = at("gateway.admin_tokens", name)
-        participant_name(name, here)
-        entry = optional(settings, here)
-        check_keys(entry, ("token", "token_env"), here)
+        place = at("gateway.admin_tokens", name)
+        participant_name(name, place)
+        entry = optional(settings, place)
+        check_keys(entry, ("token", "token_env"), place)
         if len(entry) > 1:
-            raise UsageError(f"{here}: has to hold token or token_env, and not both")
+            raise UsageError(f"{place}: has to hold token or token_env, and not both")
         if "token_env" in entry:
-            hash = reading.tokens.named(entry["token_env"], f"{here}.token_env")
+            hash = reading.tokens.named(entry["token_env"], f"{place}.token_env")
         elif "token" in entry:
-            reading.literals.append(f"{here}.token")
-            hash = reading.tokens.listed(entry["token"], f"{here}.token")
+            reading.literals.append(f"{place}.token")
+            hash = reading.tokens.listed(entry["token"], f"{place}.token")
         else:
             file = Path("admin") / f"{name}.token"
             files[name] = reading.tokens.data / file
-            kept = reading.tokens.kept(file, here)
+            kept = reading.tokens.kept(file, place)
             if kept is None:
                 continue
             hash = kept
         if hash in admins.values():
-            raise UsageError(f"{here}: the same token as another administrator's")
+            raise UsageError(f"{place}: the same token as another administrator's")
         admins[name] = hash
     return msgspec.structs.replace(gateway, admin_tokens=admins), files

@@ -165,12 +165,12 @@ def _spaces(document: Mapping[str, Json], reading: ReadContext) -> dict[str, Spa
         raise UsageError("spaces: is missing; a gateway without a space has nothing to do")
     spaces = {}
     for name, value in sections.items():
-        here = at("spaces", name)
-        section = optional(value, here)
-        check_keys(section, SPACE_KEYS | _AROUND_KEYS, here)
-        entries = {key: (entry, at(here, key)) for key, entry in section.items()}
-        folder = reading.tokens.folder_of(_space_name(name, here), is_only=len(sections) == 1)
-        spaces[name] = _read_space(name, entries, here, reading, folder)
+        place = at("spaces", name)
+        section = optional(value, place)
+        check_keys(section, SPACE_KEYS | _AROUND_KEYS, place)
+        entries = {key: (entry, at(place, key)) for key, entry in section.items()}
+        folder = reading.tokens.folder_of(_space_name(name, place), is_only=len(sections) == 1)
+        spaces[name] = _read_space(name, entries, place, reading, folder)
     return spaces
 
 
@@ -234,18 +234,18 @@ def _space_name(name: str, path: str) -> str:
 
 def _read_space(name: str, entries: Entries, path: str, reading: ReadContext, folder: Path) -> SpaceSettings:
     rules: dict[str, Any] = {
-        key: read_setting(key, value, here)
-        for key, (value, here) in entries.items()
+        key: read_setting(key, value, place)
+        for key, (value, place) in entries.items()
         if key in SPACE_KEYS and key != "participants"
     }
-    value, here = entries.get("defaults", (None, at(path, "defaults")))
-    section = reading.known(optional(value, here), _RIGHTS_KEYS, here)
-    defaults = rights_of(section, here, reading.profiles) or ()
+    value, place = entries.get("defaults", (None, at(path, "defaults")))
+    section = reading.known(optional(value, place), _RIGHTS_KEYS, place)
+    defaults = rights_of(section, place, reading.profiles) or ()
 
-    value, here = entries.get("participants", (None, at(path, "participants")))
-    found = read_participants(value, here, reading, folder=folder, defaults=defaults)
-    value, here = entries.get("mcp_servers", (None, at(path, "mcp_servers")))
-    read_servers(value, here, reading, folder=folder, found=found)
+    value, place = entries.get("participants", (None, at(path, "participants")))
+    found = read_participants(value, place, reading, folder=folder, defaults=defaults)
+    value, place = entries.get("mcp_servers", (None, at(path, "mcp_servers")))
+    read_servers(value, place, reading, folder=folder, found=found)
     return SpaceSettings(
         config=SpaceConfig(name=name, participants=found.configs, **rules),
         access=_access(entries, path),
@@ -262,11 +262,11 @@ def _read_space(name: str, entries: Entries, path: str, reading: ReadContext, fo
 
 
 def _access(entries: Entries, path: str) -> Access:
-    value, here = entries.get("access", ("private", at(path, "access")))
-    access: Access = read_plain(Access, value, here)
+    value, place = entries.get("access", ("private", at(path, "access")))
+    access: Access = read_plain(Access, value, place)
     guests, _ = entries.get("anonymous", (None, ""))
     if access == "public" and guests is None:
-        raise UsageError(f"{here}: a public space says under anonymous: what guests may do")
+        raise UsageError(f"{place}: a public space says under anonymous: what guests may do")
     if access != "public" and guests is not None:
         raise UsageError(f"{entries['anonymous'][1]}: guests come in only where access is public")
     if access != "restricted" and "admit" in entries:
@@ -275,9 +275,9 @@ def _access(entries: Entries, path: str) -> Access:
 
 
 def _admit(entries: Entries) -> frozenset[str]:
-    value, here = entries.get("admit", ([], ""))
+    value, place = entries.get("admit", ([], ""))
     return frozenset(
-        participant_name(name, f"{here}[{index}]") for index, name in enumerate(strings(value, here))
+        participant_name(name, f"{place}[{index}]") for index, name in enumerate(strings(value, place))
     )
 
 
@@ -286,16 +286,16 @@ def _default_participant(
 ) -> str | None:
     if "default_participant" not in entries:
         return None
-    value, here = entries["default_participant"]
-    name: str = checked(value, str, "the name of a participant", here)
+    value, place = entries["default_participant"]
+    name: str = checked(value, str, "the name of a participant", place)
     if name in participants:
         return name
     if not reading.lenient:
-        one_of(name, participants, here)
-    reading.notes.append(f"{here}: no such participant, ignored")
+        one_of(name, participants, place)
+    reading.notes.append(f"{place}: no such participant, ignored")
     return None
 
 
 def _words(entries: Entries, key: str) -> str | None:
-    value, here = entries.get(key, (None, ""))
-    return None if value is None else str(checked(value, str, "text", here))
+    value, place = entries.get(key, (None, ""))
+    return None if value is None else str(checked(value, str, "text", place))

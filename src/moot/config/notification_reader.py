@@ -87,17 +87,17 @@ def notification_notes(gateway: GatewayConfig, spaces: Mapping[str, SpaceSetting
             " name the address at which people open the console"
         )
     for name, receiver in receivers.items():
-        here = at("gateway.notifications.receivers", name)
+        place = at("gateway.notifications.receivers", name)
         for space in receiver.spaces or ():
             if space not in spaces and not gateway.auto_create_spaces:
-                yield f"{here}.spaces: there is no space {space}"
+                yield f"{place}.spaces: there is no space {space}"
         chosen = [each for space, each in spaces.items() if space in (receiver.spaces or spaces)]
         if not any(receiver.participant in each.config.participants for each in chosen):
-            yield f"{here}.participant: none of its spaces names {receiver.participant}; is nobody missing?"
+            yield f"{place}.participant: none of its spaces names {receiver.participant}; is nobody missing?"
         if receiver.url is not None:
             parts = urlsplit(receiver.url.reveal())
             if parts.scheme.lower() == "http" and not is_loopback(parts.hostname or ""):
-                yield f"{here}: its URL begins with http, so notifications can be read on the way"
+                yield f"{place}: its URL begins with http, so notifications can be read on the way"
 
 
 def _read_receiver(name: str, value: Json, path: str, folder: Path, secrets: TokenSource) -> ReceiverConfig:
@@ -152,8 +152,8 @@ def check_mail(gateway: GatewayConfig) -> None:
     """Raises UsageError if somebody is to be notified by mail, and there is no way to send any."""
     for name, receiver in gateway.notifications.receivers.items():
         if receiver.type == "email" and gateway.smtp is None:
-            here = at("gateway.notifications.receivers", name)
-            raise UsageError(f"{here}.type: e-mail goes out through gateway.smtp, which is missing")
+            place = at("gateway.notifications.receivers", name)
+            raise UsageError(f"{place}.type: e-mail goes out through gateway.smtp, which is missing")
 
 
 def _check_found(type: str, found: Mapping[str, str | None], path: str) -> None:

@@ -33,8 +33,8 @@ def read_oidc(
     sections = value if isinstance(value, list) else [value]
     found = []
     for index, section in enumerate(sections):
-        here = path if section is value else f"{path}[{index}]"
-        found.append(_read_provider(section, here, profiles, spaces))
+        place = path if section is value else f"{path}[{index}]"
+        found.append(_read_provider(section, place, profiles, spaces))
     issuers = [each.issuer for each in found]
     if len(set(issuers)) < len(issuers):
         raise UsageError(f"{path}: an issuer is listed twice")
@@ -61,8 +61,8 @@ def _read_provider(
     readers = {
         "audience": _one_or_several,
         "token_types": _one_or_several,
-        "mcp": lambda entries, here: _read_resources(entries, here, spaces),
-        "people": lambda rules, here: _read_rules(rules, here, profiles, spaces),
+        "mcp": lambda entries, place: _read_resources(entries, place, spaces),
+        "people": lambda rules, place: _read_rules(rules, place, profiles, spaces),
     }
     config = read_struct(OidcConfig, section, path, readers)
     for name in ("issuer", "jwks_url"):
@@ -83,23 +83,23 @@ def _read_provider(
 def _read_resources(value: Json, path: str, spaces: Mapping[str, SpaceSettings]) -> tuple[McpResource, ...]:
     found: list[McpResource] = []
     for index, section in enumerate(value if isinstance(value, list) else [value]):
-        here = f"{path}[{index}]" if isinstance(value, list) else path
-        entry = read_struct(McpResource, section, here, {"audience": _one_or_several})
+        place = f"{path}[{index}]" if isinstance(value, list) else path
+        entry = read_struct(McpResource, section, place, {"audience": _one_or_several})
         if entry.space not in spaces:
-            raise UsageError(f"{here}.space: there is no space {entry.space}; known are {', '.join(spaces)}")
+            raise UsageError(f"{place}.space: there is no space {entry.space}; known are {', '.join(spaces)}")
         if entry.server not in spaces[entry.space].config.participants:
-            raise UsageError(f"{here}.server: {entry.space} has no participant {entry.server}")
-        _check_url(entry.resource, f"{here}.resource")
+            raise UsageError(f"{place}.server: {entry.space} has no participant {entry.server}")
+        _check_url(entry.resource, f"{place}.resource")
         if urlsplit(entry.resource).query or entry.resource.endswith("/"):
-            raise UsageError(f"{here}.resource: has no query, and no slash at its end")
+            raise UsageError(f"{place}.resource: has no query, and no slash at its end")
         for name in ("read_scope", "call_scope"):
             scope = getattr(entry, name)
             if scope is not None and _SCOPE.fullmatch(scope) is None:
-                raise UsageError(f"{here}.{name}: a scope is one word, such as moot:call")
+                raise UsageError(f"{place}.{name}: a scope is one word, such as moot:call")
         if entry.call_scope is not None and entry.read_scope is None:
-            raise UsageError(f"{here}.read_scope: is missing, so nobody could be asked for call_scope")
+            raise UsageError(f"{place}.read_scope: is missing, so nobody could be asked for call_scope")
         if any(other.resource == entry.resource for other in found):
-            raise UsageError(f"{here}.resource: is listed twice")
+            raise UsageError(f"{place}.resource: is listed twice")
         found.append(entry)
     return tuple(found)
 

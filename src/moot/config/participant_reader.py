@@ -85,14 +85,14 @@ def read_participants(
     """All participants; generated tokens are kept in `folder`, which is relative to the data folder."""
     found = ParticipantSection()
     for name, settings in optional(value, path).items():
-        here = at(path, name)
+        place = at(path, name)
         if isinstance(settings, list):
             settings = {"capabilities": settings}
         elif settings is None and reading.lenient:
             settings = {}
-        section = reading.known(mapping(settings, here), PARTICIPANT_KEYS, here)
-        read_participant(name, section, here, reading, folder=folder, defaults=defaults, found=found)
-        _read_member(name, section, here, reading, found)
+        section = reading.known(mapping(settings, place), PARTICIPANT_KEYS, place)
+        read_participant(name, section, place, reading, folder=folder, defaults=defaults, found=found)
+        _read_member(name, section, place, reading, found)
     return found
 
 
@@ -129,26 +129,26 @@ def _read_tokens(
 ) -> tuple[str, ...]:
     hashes: list[str] = []
 
-    def admit(hash: str, here: str, grant: TokenGrant) -> None:
+    def admit(hash: str, place: str, grant: TokenGrant) -> None:
         other = found.tokens.get(hash)
         if other is not None and other != grant:
             whom = "this participant, with other rights" if other.participant == name else other.participant
-            raise UsageError(f"{here}: the same token as one of {whom}; every token admits one")
+            raise UsageError(f"{place}: the same token as one of {whom}; every token admits one")
         found.tokens[hash] = grant
         if hash not in hashes:
             hashes.append(hash)
 
     own = TokenGrant(participant=name)
     if "token_env" in section:
-        here = f"{path}.token_env"
-        admit(reading.tokens.named(section["token_env"], here), here, own)
+        place = f"{path}.token_env"
+        admit(reading.tokens.named(section["token_env"], place), place, own)
     for index, entry in enumerate(_token_entries(section, path)):
-        here = f"{path}.tokens[{index}]"
+        place = f"{path}.tokens[{index}]"
         if isinstance(entry, dict):
-            admit(_read_token_entry(entry, here, reading), here, _grant(name, entry, here, reading))
+            admit(_read_token_entry(entry, place, reading), place, _grant(name, entry, place, reading))
         else:
-            reading.literals.append(here)
-            admit(reading.tokens.listed(entry, here), here, own)
+            reading.literals.append(place)
+            admit(reading.tokens.listed(entry, place), place, own)
     if reading.lenient:
         # As the reference implementation does; an empty variable is none.
         variable = f"MEW_TOKEN_{name.upper().replace('-', '_')}"
@@ -210,7 +210,9 @@ def _read_member(
         part = {key: value for key, value in section.items() if key in _MEMBER_KEYS}
         # The reference implementation starts nothing unasked.
         part.setdefault("auto_start", not reading.lenient)
-        readers = _MEMBER_READERS | {"mcp_server": lambda value, here: read_mcp_server(value, here, reading)}
+        readers = _MEMBER_READERS | {
+            "mcp_server": lambda value, place: read_mcp_server(value, place, reading)
+        }
         member = found.members[name] = read_struct(MemberConfig, part, path, readers)
     if "output_log" in section:
         file: Path = read_plain(Path, section["output_log"], f"{path}.output_log")

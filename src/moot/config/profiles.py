@@ -58,16 +58,16 @@ def read_profiles(value: Json, path: str = "profiles") -> Profiles:
     """All profiles: the built-in ones and those of a `profiles:` section."""
     profiles = dict(BUILT_IN)
     for name, entry in optional(value, path).items():
-        here = at(path, name)
+        place = at(path, name)
         if name in BUILT_IN:
-            raise UsageError(f"{here}: is built in; give yours another name")
+            raise UsageError(f"{place}: is built in; give yours another name")
         if isinstance(entry, dict):
-            check_keys(entry, ("capabilities", "notation"), here)
+            check_keys(entry, ("capabilities", "notation"), place)
             rights = read_rights(
-                entry.get("capabilities"), f"{here}.capabilities", read_notation(entry, here)
+                entry.get("capabilities"), f"{place}.capabilities", read_notation(entry, place)
             )
         else:
-            rights = read_rights(entry, here)
+            rights = read_rights(entry, place)
         profiles[name] = rights
     return profiles
 

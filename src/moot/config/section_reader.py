@@ -134,14 +134,14 @@ def read_struct(
     check_keys(section, fields, path)
     values = {}
     for key, field in fields.items():
-        here = at(path, key)
+        place = at(path, key)
         if key in section:
             reader = readers.get(key)
             values[field.name] = (
-                reader(section[key], here) if reader else read_plain(field.type, section[key], here)
+                reader(section[key], place) if reader else read_plain(field.type, section[key], place)
             )
         elif field.required:
-            raise UsageError(f"{here}: is missing")
+            raise UsageError(f"{place}: is missing")
     return kind(**values)
 
 

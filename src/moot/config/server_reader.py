@@ -39,16 +39,16 @@ def read_servers(
 ) -> None:
     """Add every server to `found`: to the participant of its name, or as one with `SERVER_RIGHTS`."""
     for name, settings in optional(value, path).items():
-        here = at(path, name)
+        place = at(path, name)
         known = name in found.configs
         keys = _SERVER_KEYS | {"auto_start"} | (frozenset() if known else _ABOUT_KEYS)
-        section = reading.known(mapping(settings, here), keys, here)
-        server = read_mcp_server({k: v for k, v in section.items() if k in _SERVER_KEYS}, here, reading)
+        section = reading.known(mapping(settings, place), keys, place)
+        server = read_mcp_server({k: v for k, v in section.items() if k in _SERVER_KEYS}, place, reading)
         if not known:
             about = {key: value for key, value in section.items() if key in _ABOUT_KEYS}
-            read_participant(name, about, here, reading, folder=folder, defaults=SERVER_RIGHTS, found=found)
+            read_participant(name, about, place, reading, folder=folder, defaults=SERVER_RIGHTS, found=found)
         member = found.members.get(name, MemberConfig())
         if member.mcp_server is not None or member.command is not None:
-            raise UsageError(f"{here}: the participant of that name says itself how it is started")
-        starts = checked(section.get("auto_start", True), bool, "true or false", f"{here}.auto_start")
+            raise UsageError(f"{place}: the participant of that name says itself how it is started")
+        starts = checked(section.get("auto_start", True), bool, "true or false", f"{place}.auto_start")
         found.members[name] = msgspec.structs.replace(member, mcp_server=server, auto_start=starts)

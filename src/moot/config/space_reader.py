@@ -38,10 +38,10 @@ def read_space(name: str, settings: Mapping[str, Json], path: str = "space") -> 
     """The configuration of one space; raises UsageError that names the path of what is wrong."""
     fields: dict[str, Any] = {}
     for key, value in settings.items():
-        here = at(path, key)
+        place = at(path, key)
         if key not in SPACE_KEYS:
             raise unknown_key(path, key, SPACE_KEYS)
-        fields[key] = read_setting(key, value, here)
+        fields[key] = read_setting(key, value, place)
     return SpaceConfig(name=name, **fields)
 
 
@@ -76,15 +76,15 @@ def read_rights(value: Json, path: str, notation: Notation | None = None) -> tup
 def _participants(value: Json, path: str) -> dict[str, ParticipantConfig]:
     participants = {}
     for name, settings in mapping(value, path).items():
-        here = at(path, name)
+        place = at(path, name)
         # A list alone is short for {capabilities: [...]}.
-        entry = {"capabilities": settings} if isinstance(settings, list) else mapping(settings, here)
+        entry = {"capabilities": settings} if isinstance(settings, list) else mapping(settings, place)
         for key in entry:
             if key not in _PARTICIPANT_KEYS:
-                raise unknown_key(here, key, _PARTICIPANT_KEYS)
-        participants[participant_name(name, here)] = ParticipantConfig(
-            capabilities=read_rights(entry.get("capabilities", []), f"{here}.capabilities"),
-            exclusive=checked(entry.get("exclusive", False), bool, "true or false", f"{here}.exclusive"),
+                raise unknown_key(place, key, _PARTICIPANT_KEYS)
+        participants[participant_name(name, place)] = ParticipantConfig(
+            capabilities=read_rights(entry.get("capabilities", []), f"{place}.capabilities"),
+            exclusive=checked(entry.get("exclusive", False), bool, "true or false", f"{place}.exclusive"),
         )
     return participants
 
@@ -109,22 +109,24 @@ def _strings(value: Json, path: str) -> frozenset[str]:
 def _quorum(value: Json, path: str) -> tuple[Quorum, ...]:
     rules = []
     for index, rule in enumerate(checked(value, list, "a list", path)):
-        here = f"{path}[{index}]"
-        entry = dict(mapping(rule, here))
+        place = f"{path}[{index}]"
+        entry = dict(mapping(rule, place))
         if "kind" in entry:
-            raise UsageError(f"{here}.kind: a quorum is about proposed requests; leave the kind out")
+            raise UsageError(f"{place}.kind: a quorum is about proposed requests; leave the kind out")
         if "approvals_needed" not in entry:
             for key in entry:
                 if probably(key, ("approvals_needed",)):
-                    raise unknown_key(here, key, ("approvals_needed",))
-            raise UsageError(f"{here}.approvals_needed: is missing: how many have to agree")
-        needed = checked(entry.pop("approvals_needed"), int, "a number of people", f"{here}.approvals_needed")
+                    raise unknown_key(place, key, ("approvals_needed",))
+            raise UsageError(f"{place}.approvals_needed: is missing: how many have to agree")
+        needed = checked(
+            entry.pop("approvals_needed"), int, "a number of people", f"{place}.approvals_needed"
+        )
         if needed < 1:
-            raise UsageError(f"{here}.approvals_needed: must be at least 1")
+            raise UsageError(f"{place}.approvals_needed: must be at least 1")
         try:
             pattern = read_capability({"kind": "mcp/request"} | entry)
         except InvalidPattern as fault:
-            raise UsageError(f"{here}: {fault.message}") from None
+            raise UsageError(f"{place}: {fault.message}") from None
         rules.append(Quorum(pattern=pattern, approvals_needed=needed))
     return tuple(rules)
 
@@ -133,12 +135,12 @@ def _limits(value: Json, path: str) -> SpaceLimits:
     settings = dict(mapping(value, path))
     inner = {key: settings.pop(key) for key in list(settings) if key in EnvelopeLimits.__struct_fields__}
     for key, number in [*settings.items(), *inner.items()]:
-        here = at(path, key)
+        place = at(path, key)
         if (key not in SpaceLimits.__struct_fields__ and key not in inner) or key == "envelope":
             known = {*SpaceLimits.__struct_fields__, *EnvelopeLimits.__struct_fields__} - {"envelope"}
             raise unknown_key(path, key, known, "limit")
         if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number < math.inf:
-            raise UsageError(f"{here}: must be a number that is not negative")
+            raise UsageError(f"{place}: must be a number that is not negative")
     try:
         return msgspec.convert(settings | {"envelope": inner}, SpaceLimits)
     except msgspec.ValidationError as fault:

@@ -119,12 +119,12 @@ def _judge(
         if sent and "id" in sent and step.refused not in ("invalid_envelope", "protocol_mismatch"):
             error["correlation_id"] = {"$not": "$absent"}
         expected.setdefault(step.by or "", []).append(error)
-    told = dict(step.hear or {})
-    others = told.pop("others", [])
+    expected = dict(step.hear or {})
+    others = expected.pop("others", [])
     for name, messages in expected.items():
-        messages += told.pop(name, others)
-    if told:
-        return Finding(f"hear names {', '.join(told)}, who {'are' if len(told) > 1 else 'is'} not there")
+        messages += expected.pop(name, others)
+    if expected:
+        return Finding(f"hear names {', '.join(expected)}, who {'are' if len(expected) > 1 else 'is'} not there")
     if foreign and step.refused is not None and (relayed := _relayed_to(sent, received)):
         return Finding(f"is not refused with {step.refused}: {', '.join(relayed)} hears it")
     joiner = one_joining(step.join)[0] if foreign and step.join is not None else None
@@ -149,8 +149,8 @@ def _judge(
         for index, (single, message) in enumerate(zip(messages, got, strict=True)):
             found = difference(single, message, memory)
             if found:
-                said = f"{name} hears #{index + 1} {_label(message)}: {found}"
-                return Finding(said, *_subject(single, sent))
+                details = f"{name} hears #{index + 1} {_label(message)}: {found}"
+                return Finding(details, *_subject(single, sent))
     return None
 
 

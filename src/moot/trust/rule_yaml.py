@@ -228,16 +228,16 @@ def _origin(value: Json, where: str) -> RuleOrigin:
 def _ranges(value: Mapping[str, Json], path: Path, where: str) -> list[tuple[Path, Range]]:
     found: list[tuple[Path, Range]] = []
     for key, inner in value.items():
-        here = f"{where}.{key}"
+        place = f"{where}.{key}"
         if isinstance(inner, dict):
-            found += _ranges(_mapping(inner, here), (*path, key), here)
+            found += _ranges(_mapping(inner, place), (*path, key), place)
             continue
         numbers = isinstance(inner, list) and [n for n in inner if isinstance(n, int | float)]
         if not isinstance(inner, list) or len(inner) != 2 or numbers != inner or True in map(_is_bool, inner):
-            raise _error(here, "must be two numbers, the lowest and the highest, as in [1, 100]")
+            raise _error(place, "must be two numbers, the lowest and the highest, as in [1, 100]")
         low, high = inner
         if not low <= high:
-            raise _error(here, f"runs from {low} down to {high}; the lowest comes first")
+            raise _error(place, f"runs from {low} down to {high}; the lowest comes first")
         found.append(((*path, key), Range(low, high)))
     return found
 
@@ -249,26 +249,26 @@ def _value_patterns(fields: Mapping[str, Json], where: str) -> dict[Path, ValueP
         if kind not in fields:
             continue
         for path, templates in _templates(_mapping(fields[kind], f"{where}.{kind}"), (), f"{where}.{kind}"):
-            here = f"{where}.{kind}.{'.'.join(path)}"
+            place = f"{where}.{kind}.{'.'.join(path)}"
             if path in found:
-                raise _error(here, f"is also under {found[path].kind}; an argument has one kind")
+                raise _error(place, f"is also under {found[path].kind}; an argument has one kind")
             try:
                 found[path] = ValuePattern(kind, templates)
             except UsageError as fault:
-                raise _error(here, str(fault)) from None
+                raise _error(place, str(fault)) from None
     return found
 
 
 def _templates(value: Mapping[str, Json], path: Path, where: str) -> list[tuple[Path, list[str]]]:
     found: list[tuple[Path, list[str]]] = []
     for key, inner in value.items():
-        here = f"{where}.{key}"
+        place = f"{where}.{key}"
         if isinstance(inner, dict):
-            found += _templates(_mapping(inner, here), (*path, key), here)
+            found += _templates(_mapping(inner, place), (*path, key), place)
             continue
         listed = [inner] if isinstance(inner, str) else inner
         if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
-            raise _error(here, 'must be a template such as "git log -n <1..50>", or a list of templates')
+            raise _error(place, 'must be a template such as "git log -n <1..50>", or a list of templates')
         found.append(((*path, key), listed))
     return found
 

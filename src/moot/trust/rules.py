@@ -227,12 +227,12 @@ class Rule:
         options = node.alternatives if isinstance(node, OneOf) else (node,)
         named = {n: i for option in options if isinstance(option, Fields) for n, i in option.literal}
         for name, inner in value.items():
-            here = (*path, name)
-            ranged = any(span[: len(here)] == here for span in (*self.range, *self.values))
+            place = (*path, name)
+            ranged = any(span[: len(place)] == place for span in (*self.range, *self.values))
             if name not in named and not ranged:
-                yield here
+                yield place
             elif isinstance(inner, dict):
-                yield from self._unnamed_within(inner, named.get(name), here)
+                yield from self._unnamed_within(inner, named.get(name), place)
 
     def breadth(self) -> tuple[tuple[str, int], ...]:
         """How broad each part is: 0 one value, 1 several, 2 a pattern or range, 3 anything."""

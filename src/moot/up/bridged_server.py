@@ -160,17 +160,17 @@ class BridgedServer:
         if config.url is None or (has_own and config.credentials == "server"):
             return None
         variables, _ = self._filled_in()
-        said = config.oauth or McpSignInConfig()
-        secret = None if said.client_secret is None else Secret(variables.fill(said.client_secret))
+        answer = config.oauth or McpSignInConfig()
+        secret = None if answer.client_secret is None else Secret(variables.fill(answer.client_secret))
         return OAuthSettings(
-            client_id=None if said.client_id is None else variables.fill(said.client_id),
+            client_id=None if answer.client_id is None else variables.fill(answer.client_id),
             client_secret=secret,
-            client_metadata_url=said.client_metadata_url,
-            grant=said.grant,
-            issuer=said.issuer,
-            scopes=said.scopes,
-            allow_private_addresses=said.allow_private_addresses,
-            redirect_port=said.redirect_port,
+            client_metadata_url=answer.client_metadata_url,
+            grant=answer.grant,
+            issuer=answer.issuer,
+            scopes=answer.scopes,
+            allow_private_addresses=answer.allow_private_addresses,
+            redirect_port=answer.redirect_port,
             folder=self._pins.parent / "sign-ins",
         )
 

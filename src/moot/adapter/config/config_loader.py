@@ -295,9 +295,9 @@ class _Sections:
         access: dict[str, Scopes] = {}
         with self.findings.catching("access"):
             for key, names in optional(self.document.get("access"), "access").items():
-                here = at("access", key)
-                with self.findings.catching(here):
-                    access[read_key(key, here)] = self._capabilities(names, here, namespaces)
+                place = at("access", key)
+                with self.findings.catching(place):
+                    access[read_key(key, place)] = self._capabilities(names, place, namespaces)
         return access
 
     def _capabilities(self, value: Json, path: str, namespaces: tuple[str, ...]) -> Scopes:

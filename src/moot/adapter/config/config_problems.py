@@ -94,19 +94,19 @@ class ConfigProblems:
             values: dict[str, Any] = {}
             whole = True
             for key, described in fields.items():
-                here = at(path, key)
+                place = at(path, key)
                 if key in given:
                     faults = len(self.problems)
-                    with self.catching(here):
+                    with self.catching(place):
                         reader = (readers or {}).get(key)
                         values[described.name] = (
-                            reader(given[key], here)
+                            reader(given[key], place)
                             if reader
-                            else read_plain(described.type, given[key], here)
+                            else read_plain(described.type, given[key], place)
                         )
                     whole = whole and (len(self.problems) == faults or not described.required)
                 elif described.required:
-                    self.add_problem(here, "is missing")
+                    self.add_problem(place, "is missing")
                     whole = False
             return kind(**values) if whole else None
         return None

@@ -45,13 +45,13 @@ class EndpointLoader:
         readers = {
             "name": read_name,
             "endpoint": _xp_address,
-            "key": lambda key, here: None if key is None else read_key(key, here),
-            "relay": lambda url, here: None if url is None else read_relay(url, here),
+            "key": lambda key, place: None if key is None else read_key(key, place),
+            "relay": lambda url, place: None if url is None else read_relay(url, place),
             "mcp_tool_prefix": _tool_prefix,
             "delegation_event": read_existing(self.folder),
             "proofs": self._proofs,
-            _REFRESH: lambda seconds, here: (
-                self.default_refresh_seconds if seconds is None else read_plain(Interval, seconds, here)
+            _REFRESH: lambda seconds, place: (
+                self.default_refresh_seconds if seconds is None else read_plain(Interval, seconds, place)
             ),
         }
         source = findings.read_section(XProtocolSource, value, path, readers)

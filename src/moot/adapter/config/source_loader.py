@@ -130,8 +130,8 @@ class SourceLoader:
             "url": read_url,
             "auth": credentials.read_auth,
             "ca_file": read_existing(self.folder),
-            "rate_limit": lambda rate, here: (
-                None if rate is None else findings.read_section(_RateLimit, rate, here)
+            "rate_limit": lambda rate, place: (
+                None if rate is None else findings.read_section(_RateLimit, rate, place)
             ),
             "schema_overrides": self._overrides,
         }
@@ -200,8 +200,8 @@ class SourceLoader:
                 capabilities.append(expand_capability(name, namespaces))
         overrides: dict[str, SchemaOverride] = {}
         for tool, override in entry.schema_overrides.items():
-            here = f"{at(f'{path}.schema_overrides', tool)}.required_capability"
-            with findings.catching(here):
+            where = f"{at(f'{path}.schema_overrides', tool)}.required_capability"
+            with findings.catching(where):
                 overrides[tool] = _expand_override(override, namespaces)
         if entry.capability_inference == "explicit" and not entry.capabilities:
             findings.add_problem(f"{path}.capabilities", "is missing: capability_inference explicit needs it")
@@ -261,8 +261,8 @@ class SourceLoader:
     def _overrides(self, value: Json, path: str) -> dict[str, SchemaOverride]:
         overrides: dict[str, SchemaOverride] = {}
         for tool, entry in mapping({} if value is None else value, path).items():
-            here = at(path, tool)
-            override = self.findings.read_section(SchemaOverride, entry, here, {"semantic": self._semantic})
+            place = at(path, tool)
+            override = self.findings.read_section(SchemaOverride, entry, place, {"semantic": self._semantic})
             overrides[tool] = override or SchemaOverride()
         return overrides
 

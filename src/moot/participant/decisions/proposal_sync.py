@@ -94,11 +94,11 @@ class ProposalSync:
     async def _fetch_large(self, url: str) -> None:
         """Those that the list told the size of, and not what they say."""
         for id in list(self._proposals.unreadable):
-            told = await fetch_proposal(self._options, url, id)
-            if told is None:
+            answer = await fetch_proposal(self._options, url, id)
+            if answer is None:
                 self._proposals.unreadable.discard(id)
                 continue
-            self._proposals.restore(told, self._read(told))
+            self._proposals.restore(answer, self._read(answer))
             # HTTP answers out of the order of the space: what became of it meanwhile is asked for there.
             await self._ask({"ids": [id]})
 
@@ -112,10 +112,10 @@ class ProposalSync:
         if not self._is_supported:
             raise Refused("this gateway does not tell what became of proposals")
         page = await self._ask({"ids": [id]})
-        told = next((entry for entry in page.proposals if entry.proposal_id == id), None)
-        if told is not None and told.envelope_bytes:
-            told = await fetch_proposal(self._options, url, id)
-        return told
+        answer = next((entry for entry in page.proposals if entry.proposal_id == id), None)
+        if answer is not None and answer.envelope_bytes:
+            answer = await fetch_proposal(self._options, url, id)
+        return answer
 
     async def _ask(self, question: dict[str, Json]) -> _Page:
         sent = self._sender.send(_KIND, question, check_rights=False)

@@ -46,14 +46,14 @@ def _describe_page(state: State, asked: list[str]) -> tuple[dict[str, Json], int
     """As many of the participants as one page has room for, at least one; `next` has the others."""
     order = {name: place for place, name in enumerate(state.roster.members)}
     entries: list[Json] = []
-    told: set[str] = set()
+    included: set[str] = set()
     size = 0
     for at, id in enumerate(asked):
         member = state.roster.resolve(id)
-        if member is None or member.name in told:
+        if member is None or member.name in included:
             # Named again it would cost as much again, and tell nothing.
             continue
-        told.add(member.name)
+        included.add(member.name)
         taken = state.offer_owners.bind(member.name, order)
         if not taken:
             continue
