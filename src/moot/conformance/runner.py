@@ -124,7 +124,8 @@ def _judge(
     for name, messages in expected.items():
         messages += expected.pop(name, others)
     if expected:
-        return Finding(f"hear names {', '.join(expected)}, who {'are' if len(expected) > 1 else 'is'} not there")
+        are = "are" if len(expected) > 1 else "is"
+        return Finding(f"hear names {', '.join(expected)}, who {are} not there")
     if foreign and step.refused is not None and (relayed := _relayed_to(sent, received)):
         return Finding(f"is not refused with {step.refused}: {', '.join(relayed)} hears it")
     joiner = one_joining(step.join)[0] if foreign and step.join is not None else None
