@@ -91,7 +91,7 @@ EVERYTHING = """
       cluster: {servers: [nats://n], name: c, gateway: g, replicas: 1, shards: 2, credentials_file: moot.yaml,
                 tls_ca_file: moot.yaml, connect_seconds: 32, heartbeat_seconds: 33, gone_seconds: 34,
                 frame_stale_seconds: 35, unavailable_seconds: 36, stale_seconds: 37, max_batch_inputs: 38,
-                max_pending_bytes: 39, snapshot_inputs: 40}
+                max_pending_bytes: 39, snapshot_inputs: 40, keep_log: true}
       tls: {certificate: c, key: k, client_ca: a, check_seconds: 5, local_port: 7}
       smtp: {host: mail, port: 25, from: m@x, starttls: false, user: u, password_env: PW, timeout_seconds: 1,
              max_invitations_per_minute: 3}
@@ -257,6 +257,7 @@ VALUES: dict[str, Any] = {
     "ALLOWED_HOSTS": "[x]",
     "ALLOWED_ORIGINS": "[x]",
     "JOURNAL__MODE": "strict",
+    "CLUSTER__KEEP_LOG": "true",
     "CLUSTER__SERVERS": "[nats://n]",
     "CLUSTER__NAME": "c",
     "CLUSTER__GATEWAY": "g",

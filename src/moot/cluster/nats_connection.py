@@ -182,10 +182,12 @@ async def use_stream(
             "give this cluster another name (gateway.cluster.name)"
         )
     for key, value in _agreed(config).items():
-        if found.get(key) != value:
+        # Clusters of before keep_log did not.
+        made_with = found.get(key, "False" if key == "moot_keep_log" else None)
+        if made_with != value:
             setting = key.removeprefix("moot_")
             raise UsageError(
-                f"cluster {config.name} was made with gateway.cluster.{setting} {found.get(key)}, and this "
+                f"cluster {config.name} was made with gateway.cluster.{setting} {made_with}, and this "
                 f"gateway has {value}: all gateways must have the same, and it cannot change"
             )
     if info.config.num_replicas != config.replicas:
@@ -203,6 +205,7 @@ def _agreed(config: ClusterConfig) -> dict[str, str]:
         "moot_heartbeat_seconds": str(config.heartbeat_seconds),
         "moot_gone_seconds": str(config.gone_seconds),
         "moot_snapshot_inputs": str(config.snapshot_inputs),
+        "moot_keep_log": str(config.keep_log),
     }
 
 

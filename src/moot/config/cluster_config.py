@@ -24,7 +24,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     gateway: Word | None = None
     # Copies of the log that NATS keeps: 3 survive the loss of one server, 1 is for trying.
     replicas: Annotated[int, msgspec.Meta(ge=1, le=3)] = 3
-    # Streams that the spaces are spread over. Like the next three settings it cannot change later.
+    # Streams that the spaces are spread over. Like the next four settings it cannot change later.
     shards: Annotated[int, msgspec.Meta(ge=1, le=64)] = 4
     # Each gateway writes a heartbeat into the log so often.
     heartbeat_seconds: Seconds = 1
@@ -32,6 +32,8 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     gone_seconds: Seconds = 12
     # Inputs and messages of a shard between two snapshots; the log behind the one before is trimmed.
     snapshot_inputs: Positive = 20_000
+    # The log is never trimmed, so that a gateway that comes later has the whole history; NATS has to hold it.
+    keep_log: bool = False
     # A file with the credentials of a NATS user (.creds).
     credentials_file: Path | None = None
     # Certificates of authorities to trust for tls:// addresses; without it the system's.

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import logging
 import secrets
 import socket
@@ -24,8 +23,6 @@ import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
-
-import msgspec
 
 from moot import __version__
 from moot.cluster.batch import LogBatch, LoggedInput
@@ -36,7 +33,7 @@ from moot.cluster.snapshot_store import SnapshotStore
 from moot.config.cluster_config import ClusterConfig
 from moot.errors import OutcomeUnknown, Unavailable, UsageError
 from moot.gateway.cluster_frames import ClusterFrames
-from moot.gateway.cluster_shard import Shard
+from moot.gateway.cluster_shard import Shard, comparable_config
 from moot.gateway.cluster_status import ClusterStatus
 from moot.gateway.clustered_host import encode_shared_input
 from moot.gateway.log_applier import LogApplier, MakeHost
@@ -68,6 +65,7 @@ class ClusterNode:
         configs: Mapping[str, SpaceConfig],
         make_host: MakeHost,
         initial_state: Callable[[str], Awaitable[dict[str, Json] | None]],
+        copied_until: Callable[[str, str], float],
         close_sockets: Callable[[str], None],
     ) -> None:
         self.config = config
@@ -79,6 +77,7 @@ class ClusterNode:
         self._configs = configs
         self._make_host = make_host
         self._initial_state = initial_state
+        self._copied_until = copied_until
         self._close_sockets = close_sockets
         self._connection: ClusterConnection | None = None
         self._frames = ClusterFrames(config, self.name, self.shards, self.shard_of)
@@ -98,7 +97,15 @@ class ClusterNode:
         config = self.config
         self._connection = connection = await connect(config, self.name, self._retry_writes)
         store = SnapshotStore(await use_snapshots(connection, config))
-        snapshots = ShardSnapshots(self.name, connection, store, self._tasks, self._fail)
+        snapshots = ShardSnapshots(
+            self.name,
+            connection,
+            store,
+            self._tasks,
+            self._fail,
+            keep_log=config.keep_log,
+            copied_until=self._copied_until,
+        )
         applier = LogApplier(config, self._configs, self._make_host, snapshots, self._fail)
         for shard in self.shards:
             await self._open_shard(connection, shard, snapshots, applier)
@@ -125,7 +132,7 @@ class ClusterNode:
         subject = f"{self.config.name}.log.{shard.index}"
         info = await use_stream(connection, self.config, name, f"{subject}.*", secrets.token_hex(8))
         shard.identity = (info.config.metadata or {}).get("moot_stream", "")
-        position, states = await snapshots.load(shard)
+        position, states = await snapshots.load(shard, info.state.first_seq)
         for space, state in states.items():
             applier.open_space(shard, space, state)
 
@@ -195,7 +202,7 @@ class ClusterNode:
             host = shard.hosts.get(name)
             if host is None:
                 continue
-            ours, theirs = _comparable(config), _comparable(host.space.state.config)
+            ours, theirs = comparable_config(config), comparable_config(host.space.state.config)
             if ours == theirs:
                 continue
             if not others:
@@ -382,13 +389,6 @@ def default_name(port: int) -> str:
     """The machine's name and the port, as one word of a NATS subject."""
     host = "".join(each if each.isalnum() and each.isascii() else "-" for each in socket.gethostname())
     return f"{host[:48] or 'gateway'}-{port}"
-
-
-def _comparable(config: SpaceConfig) -> dict[str, Json]:
-    # Its address is each gateway's own.
-    saved = save_config(config)
-    saved.pop("connection_url", None)
-    return dict(json.loads(msgspec.json.encode(saved)))
 
 
 def _settle(done: asyncio.Future[object], outcome: object) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
+import msgspec
+
 from moot.cluster.gateway_table import GatewayTable
 from moot.cluster.shared_log import SharedLog
 from moot.gateway.clustered_host import ClusteredHost
 from moot.gateway.clustered_space import LogClock
 from moot.protocol.operation import Json
+from moot.space.config import SpaceConfig
 from moot.space.config_json import save_config
 from moot.space.state_hash import hash_state
 
@@ -26,6 +31,8 @@ class Shard:
         self.log: SharedLog
         # Which stream it is: one that was made anew under the same name has another.
         self.identity = ""
+        # Versions of Moot whose gateways have written to it.
+        self.versions: set[str] = set()
         # Messages and inputs since the last snapshot, and how many snapshots there were.
         self.counted = 0
         self.snapshots = 0
@@ -52,3 +59,10 @@ class Shard:
 
 def hash_states(states: dict[str, dict[str, Json]]) -> dict[str, str]:
     return {name: hash_state(state) for name, state in states.items()}
+
+
+def comparable_config(config: SpaceConfig) -> dict[str, Json]:
+    """What gateways have alike; the address is each one's own."""
+    saved = save_config(config)
+    saved.pop("connection_url", None)
+    return dict(json.loads(msgspec.json.encode(saved)))

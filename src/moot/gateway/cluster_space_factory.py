@@ -67,6 +67,7 @@ class ClusterSpaceFactory(SpaceFactory):
             },
             make_host=self._make_host,
             initial_state=self._initial_state,
+            copied_until=self._copied_until,
             close_sockets=close_sockets,
         )
 
@@ -119,7 +120,7 @@ class ClusterSpaceFactory(SpaceFactory):
             # Only the gateway that took the invitation in knows the token.
             self._on_mail(mail, space)
 
-    def _copied_until(self, name: str, identity: str, is_ours: bool) -> float:
+    def _copied_until(self, name: str, identity: str, is_ours: bool = False) -> float:
         """Up to which time of the log the local journal has it. Raises UsageError when it is of another."""
         folder = self._folder(name)
         if not (folder / "journal").exists():

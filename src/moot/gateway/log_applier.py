@@ -120,6 +120,7 @@ class LogApplier:
         """What a gateway says of itself."""
         if input == "started":
             shard.table.known[gateway].version = who
+            shard.versions.add(who)
         elif input == "stopped":
             self._drop_sessions(shard, gateway, None, hashlib.sha256(logged.head).hexdigest())
             shard.table.note_stop(gateway)

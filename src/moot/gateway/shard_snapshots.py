@@ -29,24 +29,41 @@ class ShardSnapshots:
         store: SnapshotStore,
         tasks: TaskSet,
         fail: Callable[[UsageError], None],
+        *,
+        keep_log: bool,
+        copied_until: Callable[[str, str], float],
     ) -> None:
         self._gateway = gateway
         self._connection = connection
         self._store = store
         self._tasks = tasks
         self._fail = fail
+        self._keep_log = keep_log
+        # Up to which time of the log this gateway's own journal of a space has it.
+        self._copied_until = copied_until
 
-    async def load(self, shard: Shard) -> tuple[int, dict[str, dict[str, Any]]]:
-        """Begin a shard at its latest snapshot: the position behind it and the states of the spaces."""
+    async def load(self, shard: Shard, first: int) -> tuple[int, dict[str, dict[str, Any]]]:
+        """Begin a shard at its latest snapshot: the position behind it and the states of the spaces.
+
+        Where the log is kept, a gateway whose journals would have a gap begins with the first message of it,
+        unless another version wrote some of it, which may have decided otherwise.
+        """
         found = await self._store.load(shard.index)
         if found is None or found.fields["stream"] != shard.identity:
             return 0, {}
         fields = found.fields
+        is_whole = self._keep_log and first <= 1 and set(fields.get("versions", [""])) <= {__version__}
+        if is_whole and any(
+            self._copied_until(name, shard.identity) < fields["time"] for name in fields["spaces"]
+        ):
+            log.info("reading the whole log", extra={"shard": shard.index})
+            return 0, {}
         if fields["version"] != __version__:
             log.info("snapshot of another version", extra={"version": fields["version"]})
         shard.table.load(fields["gateways"])
         shard.clock.advance(fields["time"])
         shard.snapshots, shard.purgeable = fields["number"], found.position
+        shard.versions = set(fields.get("versions", [fields["version"]]))
         return found.position, fields["spaces"]
 
     def take(self, shard: Shard, sequence: int) -> None:
@@ -60,6 +77,7 @@ class ShardSnapshots:
             return
         fields: dict[str, Json] = {
             "version": __version__,
+            "versions": sorted(shard.versions),
             "stream": shard.identity,
             "number": shard.snapshots,
             "time": shard.clock.latest,
@@ -76,7 +94,7 @@ class ShardSnapshots:
             await self._store.save(shard.index, shard.snapshots, sequence, fields)
             raw = encode_shared_input("", "snapshot", hashes)
             shard.log.writer.append(LoggedInput(encode_shared_input("", "snapshot", {}), raw))
-            if shard.purgeable:
+            if shard.purgeable and not self._keep_log:
                 await self._connection.context.purge_stream(shard.stream, seq=shard.purgeable + 1)
             shard.purgeable = sequence
         except NATS_FAULTS as fault:
