@@ -119,13 +119,12 @@ def _judge(
         if sent and "id" in sent and step.refused not in ("invalid_envelope", "protocol_mismatch"):
             error["correlation_id"] = {"$not": "$absent"}
         expected.setdefault(step.by or "", []).append(error)
-    expected = dict(step.hear or {})
-    others = expected.pop("others", [])
+    named = dict(step.hear or {})
+    others = named.pop("others", [])
     for name, messages in expected.items():
-        messages += expected.pop(name, others)
-    if expected:
-        are = "are" if len(expected) > 1 else "is"
-        return Finding(f"hear names {', '.join(expected)}, who {are} not there")
+        messages += named.pop(name, others)
+    if named:
+        return Finding(f"hear names {', '.join(named)}, who {'are' if len(named) > 1 else 'is'} not there")
     if foreign and step.refused is not None and (relayed := _relayed_to(sent, received)):
         return Finding(f"is not refused with {step.refused}: {', '.join(relayed)} hears it")
     joiner = one_joining(step.join)[0] if foreign and step.join is not None else None
