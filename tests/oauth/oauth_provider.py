@@ -113,7 +113,10 @@ class OAuthProvider:
 
     def _token(self, form: dict[str, str], basic: str | None) -> Response:
         def refused(error: str) -> Response:
-            return JSONResponse({"error": error}, 400)
+            # As some do: they repeat what they were given.
+            return JSONResponse(
+                {"error": error, "error_description": f"{error} {' '.join(form.values())}"}, 400
+            )
 
         resource = form.get("resource", "")
         match form["grant_type"]:

@@ -164,6 +164,21 @@ async def test_a_public_server_sends_us_to_no_private_address(issuer: str) -> No
         await find_provider(http, issuer)
 
 
+async def test_a_server_on_this_machine_vouches_for_no_other_in_our_network() -> None:
+    http = ProviderHttp("http://127.0.0.1:1/mcp", LIMITS, allow_private=False)
+    with pytest.raises(SignInFailed, match="not public"):
+        await find_provider(http, "https://10.1.2.3")
+
+
+async def test_a_provider_that_repeats_what_it_was_given_is_not_quoted() -> None:
+    async with begun() as (credential, provider, pending):
+        answer = provider.sign_in(pending.link, "ana", code="guessed")
+        with pytest.raises(SignInFailed, match="gives no token: invalid_grant") as refused:
+            await credential.finish(pending, answer)
+        assert "guessed" not in str(refused.value)
+        assert pending.verifier not in str(refused.value)
+
+
 async def test_a_public_server_has_no_provider_without_tls() -> None:
     http = ProviderHttp("https://mcp.example/mcp", LIMITS, allow_private=True)
     with pytest.raises(SignInFailed, match="https:// address"):

@@ -23,7 +23,7 @@ class ProviderHttp:
         """The provider of a server on this machine may be on this machine too, and without TLS."""
         self._limits = limits
         self._is_local = is_local_host(urlsplit(server_url).hostname or "")
-        self._allow_private = allow_private or self._is_local
+        self._allow_private = allow_private
 
     def check_url(self, url: str, what: str) -> str:
         """The address as it is; raises SignInFailed unless a secret can be sent there."""
@@ -91,7 +91,8 @@ class ProviderHttp:
             host,
             port,
             timeout_seconds=self._limits.request_seconds,
-            allow_private=self._allow_private,
+            # A server on this machine vouches for this machine, and not for others behind our firewall.
+            allow_private=self._allow_private or (self._is_local and is_local_host(host)),
         )
 
 
@@ -128,10 +129,13 @@ def shown(url: str) -> str:
     return "".join(each if each.isprintable() else "?" for each in url.partition("?")[0])[:200]
 
 
-def why_refused(answer: JsonDocument) -> str:
-    """What a provider says about a refusal, for people."""
-    said = answer.get("error_description") or answer.get("error") or "it gives no reason"
-    return "".join(each if each.isprintable() else "?" for each in str(said))[:200]
+def why_refused(answer: JsonDocument, *secrets: str | None) -> str:
+    """What a provider says about a refusal, for people; without the secrets that it may repeat."""
+    said = str(answer.get("error_description") or answer.get("error") or "it gives no reason")
+    for each in secrets:
+        if each:
+            said = said.replace(each, "…")
+    return "".join(each if each.isprintable() else "?" for each in said)[:200]
 
 
 def _document(body: bytes) -> JsonDocument | None:

@@ -6,13 +6,16 @@ import base64
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 from moot.oauth.credential_store import CredentialStore, StoredClient, StoredCredential
 from moot.oauth.discovery import ProtectedResource, ProviderInfo, scopes_of
 from moot.oauth.oauth_settings import REDIRECT_PATH, OAuthSettings, SignInFailed
 from moot.oauth.provider_http import ProviderHttp, shown, why_refused
+
+# What is sent in a form and must not be seen.
+_SECRETS: Final = ("code", "code_verifier", "refresh_token", "subject_token", "client_secret")
 
 
 class GrantRefused(SignInFailed):
@@ -100,7 +103,8 @@ async def request_token(
     asked_at = time.time()
     status, answer = await http.post_form(provider.token_endpoint, sent, "the token endpoint", headers)
     if 400 <= status < 500 and status != 429:
-        raise GrantRefused(f"{shown(provider.issuer)} gives no token: {why_refused(answer)}")
+        secrets = [sent.get(name) for name in _SECRETS] + [client.secret]
+        raise GrantRefused(f"{shown(provider.issuer)} gives no token: {why_refused(answer, *secrets)}")
     token, kind, seconds = (answer.get(each) for each in ("access_token", "token_type", "expires_in"))
     if status != 200 or not isinstance(token, str) or not _is_header_text(token):
         raise SignInFailed(f"{shown(provider.issuer)} gave no token (HTTP {status})")

@@ -104,9 +104,12 @@ async def _with_browser(space: JoinedSpace, options: argparse.Namespace, method:
     async with open_receiver(LoopbackReceiver(on_answer), options.port) as receiver:
         begun = await space.request(options.bridge, method, {"redirect_uri": receiver.redirect_uri})
         link = begun.get("link")
-        if not isinstance(link, str) or parts_of(link) is None:
+        parts = parts_of(link) if isinstance(link, str) else None
+        if not isinstance(link, str) or parts is None:
             raise SignInFailed("the bridge gave no proper link")
-        print(f"Sign in at {printable(str(begun.get('issuer')))}:\n{printable(link)}", flush=True)
+        # Where the link really goes, whatever the bridge calls it.
+        where = printable(parts.netloc)
+        print(f"Sign in at {where}; {options.bridge} will use your account:\n{printable(link)}", flush=True)
         if has_display():
             await asyncio.to_thread(open_browser, link)
         try:
