@@ -44,6 +44,11 @@ async def test_chat_goes_out_and_comes_in(tmp_path: Path) -> None:
             await enter_line(pilot, "//just you")
             answer = await received.wait(lambda each: each.payload.get("text") == "/just you")
             assert answer.to == ["bob"]
+            assert "did not receive it" not in pane_text(app.panes.timeline)
+            await enter_line(pilot, "/to bob ghost")
+            await enter_line(pilot, "anybody there?")
+            told = "ghost is not in the space and did not receive it"
+            await until(pilot, lambda: told in pane_text(app.panes.timeline))
             # What waits to be acknowledged is in a pane of its own.
             await until(pilot, lambda: len(app.panes.chats.rows) == 2)
             await pilot.press("escape", "6", "space")

@@ -35,7 +35,7 @@ from moot.tui.dialogs import DetailDialog
 from moot.tui.incoming_messages import IncomingMessages
 from moot.tui.input_line import InputLine
 from moot.tui.name_completion import KnownNames, KnownTools
-from moot.tui.operations.message_operations import stop_reasoning
+from moot.tui.operations.message_operations import note_absent, stop_reasoning
 from moot.tui.operations.operation import ClientContext, find_command, split_words
 from moot.tui.pane_set import PaneSet
 from moot.tui.panes import PANES, ApprovalPane, ChatPane, CommandPane, ReasoningPane
@@ -295,6 +295,8 @@ class MootApp(App[int]):
                     await self._note_result(result.lines, command=text)
             else:
                 await self.space.chat(text.removeprefix("/"), to=self.context.default_to)
+                if absent := note_absent(self.context, self.context.default_to)[1]:
+                    await self._note_result(absent)
         except MootError as fault:
             self._note_error(str(fault))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 
 from moot.errors import UsageError
@@ -43,11 +44,16 @@ async def _send(context: ClientContext, args: argparse.Namespace) -> OperationRe
         sent = await context.space.send(
             args.kind, payload, to=args.to, about=args.about, context=args.context, confirm=True
         )
+    away, lines = note_absent(context, to)
+    return OperationResult({"id": sent.id, "kind": sent.kind, "sent_at": sent.ts, "absent": away}, lines)
+
+
+def note_absent(context: ClientContext, to: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Who of these did not receive what was sent just now, and what to tell its sender."""
     here = {context.space.me, context.space.name, *context.space.roster}
     here |= {member.name for member in context.space.roster.values()}
     away = [name for name in to if name not in here]
-    lines = [f"note: {', '.join(away)} is not in the space and did not receive it"] if away else []
-    return OperationResult({"id": sent.id, "kind": sent.kind, "sent_at": sent.ts, "absent": away}, lines)
+    return away, [f"note: {', '.join(away)} is not in the space and did not receive it"] if away else []
 
 
 def _words(words: list[str]) -> str:
