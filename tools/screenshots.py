@@ -71,7 +71,7 @@ def documentation_shots(access: SceneAccess) -> dict[str, Shot]:
         "chat.png": Shot("chat", "1280", "light"),
         "flow.png": Shot("flow", "1280", "dark", (access.settled,)),
         "call.png": Shot("call", "1280", "light", ("files", "write_file")),
-        "phone.png": Shot("approvals", "390", "dark", (access.proposal,)),
+        "phone.png": Shot("approvals", "390", "dark", (access.edit,)),
         # Last, since the view queries the approver, which the view Flow would list.
         "rules.png": Shot("rules", "1280", "light"),
     }

@@ -50,6 +50,8 @@ _PARTICIPANTS: Final[dict[str, list[Json]]] = {
     "coder": _PROPOSES,
     "reviewer": _PROPOSES,
     "scout": _PROPOSES,
+    # A coding agent, as `moot acp` joins it: what it asks permission for, it proposes to itself.
+    "claude": _PROPOSES,
     "files": [{"kind": "mcp/response"}, {"kind": "chat"}, {"kind": "stream/*"}],
     "approver": [
         {"kind": "mcp/request", "to": ["files"]},
@@ -104,6 +106,15 @@ def load(path: Path) -> Iterator[dict[str, str]]:
     with path.open(encoding="utf-8", newline="") as file:
         yield from csv.DictReader(file)
 """
+_REPORT: Final = """\
+def total(rows: list[dict[str, str]]) -> int:
+    prices = [int(row["price"]) for row in rows]
+    return sum(prices)
+"""
+_FASTER_REPORT: Final = """\
+def total(rows: Iterable[dict[str, str]]) -> int:
+    return sum(int(row["price"]) for row in rows)
+"""
 _TESTS: Final = """\
 ============================= test session starts ==============================
 collected 212 items
@@ -125,6 +136,8 @@ class SceneAccess:
     proposal: str
     # One that was approved and carried out.
     settled: str
+    # An edit for which a coding agent asks permission.
+    edit: str
 
 
 class _StatusControls(Controls):
@@ -146,26 +159,34 @@ async def run_scene(folder: Path) -> AsyncIterator[SceneAccess]:
     try:
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
             members: dict[str, JoinedSpace] = {}
-            for name in ("files", "approver", "sam", "maria", "coder", "reviewer", "scout"):
+            for name in ("files", "approver", "sam", "maria", "coder", "reviewer", "scout", "claude"):
                 token = tokens[name].read_text("ascii").strip()
                 controls = _StatusControls() if name == "coder" else None
                 members[name] = await stack.enter_async_context(
                     connect(gateway.url, SPACE, token, controls=controls)
                 )
             _offer(members["files"])
+            _offer_edit(members["claude"])
             store = RuleStore.open(folder / "trust")
             store.rules_file.write_text(_RULES, "utf-8")
             store.reload()
             approver = Approver(members["approver"], store, DecisionLedger())
             approving = tasks.create_task(approver.run())
             finished = asyncio.Event()
-            ready: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+            ready: asyncio.Queue[tuple[str, str, str]] = asyncio.Queue()
             tasks.create_task(_play(members, tasks, ready, finished))
             yield SceneAccess(gateway.url, tokens["maria"].read_text("ascii").strip(), *await ready.get())
             finished.set()
             approving.cancel()
     finally:
         await gateway.stop()
+
+
+def _offer_edit(space: JoinedSpace) -> None:
+    @space.tool
+    def edit(input: dict[str, Json], changes: list[Json]) -> str:
+        """What the agent calls an edit, done by the agent itself when a proposal of its own is approved."""
+        return f"{len(changes)} files of {input} changed"
 
 
 def _offer(space: JoinedSpace) -> None:
@@ -192,7 +213,7 @@ def _offer(space: JoinedSpace) -> None:
 async def _play(
     members: dict[str, JoinedSpace],
     tasks: asyncio.TaskGroup,
-    ready: asyncio.Queue[tuple[str, str]],
+    ready: asyncio.Queue[tuple[str, str, str]],
     finished: asyncio.Event,
 ) -> None:
     maria, sam, coder, reviewer = members["maria"], members["sam"], members["coder"], members["reviewer"]
@@ -266,7 +287,14 @@ async def _play(
         format="markdown",
     )
     await reviewer.chat("Nothing does: I looked at all three callers.", to="maria")
-    await ready.put((proposal.id, read.id))
+    change: Json = {"path": "src/report.py", "old_text": _REPORT, "new_text": _FASTER_REPORT}
+    edit = await members["claude"].propose(
+        "claude",
+        "tools/call",
+        {"name": "edit", "arguments": {"input": {"file_path": "src/report.py"}, "changes": [change]}},
+        timeout_seconds=3600,
+    )
+    await ready.put((proposal.id, read.id, edit.id))
     await finished.wait()
 
 

@@ -152,7 +152,7 @@ def test_a_person_on_a_phone_decides_for_a_coding_agent_and_then_a_rule_does(
     agent.ask("Write the notes, please.")
     open_next(page)
     expect(detail(page)).to_contain_text("notes.txt")
-    expect(detail(page)).to_contain_text("hello")
+    expect(detail(page).get_by_role("group", name="New content")).to_contain_text("hello")
     expect(detail(page)).not_to_contain_text("Harmless")
     assert not file.exists()
     approve(page)

@@ -66,7 +66,7 @@ def test_a_line_feed_of_a_peer_begins_no_line_of_ours() -> None:
 # Comparing
 
 
-def signs(old: str, new: str) -> list[str]:
+def signs(old: str | None, new: str) -> list[str]:
     return [plain_text(each) for each in difference(old, new)]
 
 
@@ -91,8 +91,13 @@ def test_arguments_that_change_files_are_recognised() -> None:
     assert pair_in({"old": "a", "new": 1}) is None
     assert whole_text_in({"file_path": "a.md", "content": "x"}) == ("a.md", "content")
     assert whole_text_in({"content": "x"}) is None
-    assert list(edits_in({"edits": [{"oldText": "a", "newText": "b"}]})) == [{"oldText": "a", "newText": "b"}]
-    assert not list(edits_in({"edits": [{"oldText": "a"}]}))
+    edit = {"oldText": "a", "newText": "b"}
+    assert edits_in({"edits": [edit]}) == ("edits", [edit])
+    assert edits_in({"edits": [{"oldText": "a"}]}) is edits_in({"edits": []}) is None
+    # As `moot acp` tells the changes of a coding agent; a new file has no old text.
+    change = {"path": "a.md", "old_text": None, "new_text": "b"}
+    assert edits_in({"input": {}, "changes": [change]}) == ("changes", [change])
+    assert signs(None, "a\nb") == ["a new file", "+ a", "+ b"]
 
 
 # Filters

@@ -139,7 +139,7 @@ def _params(seen: SeenProposal, texts: KnownTexts | None) -> Iterator[Line]:
 def _arguments(arguments: Mapping[str, Json], seen: SeenProposal, texts: KnownTexts | None) -> Iterator[Line]:
     pair = pair_in(arguments)
     whole = whole_text_in(arguments)
-    edits = list(edits_in(arguments))
+    edits = edits_in(arguments)
     known = None
     if whole is not None and texts is not None and len(seen.to) == 1:
         known = texts.get(seen.to[0], whole[0])
@@ -149,9 +149,9 @@ def _arguments(arguments: Mapping[str, Json], seen: SeenProposal, texts: KnownTe
         if pair is not None and name == pair[0]:
             yield line((f"  {pair[0]} → {pair[1]}:", "strong"))
             yield from _indented(difference(value, str(arguments[pair[1]])))
-        elif edits and name == "edits":
-            for number, edit in enumerate(edits, 1):
-                yield line((f"  edit {number} of {len(edits)}:", "strong"))
+        elif edits is not None and name == edits[0]:
+            for number, edit in enumerate(edits[1], 1):
+                yield line((f"  edit {number} of {len(edits[1])}:", "strong"))
                 yield from _edit(edit)
         elif whole is not None and name == whole[1] and known is not None:
             yield line(
@@ -176,7 +176,7 @@ def _edit(edit: Mapping[str, Json]) -> Iterator[Line]:
     for name, value in edit.items():
         if name not in pair:
             yield from _value(name, value)
-    yield from _indented(difference(str(edit[pair[0]]), str(edit[pair[1]])))
+    yield from _indented(difference(edit[pair[0]], str(edit[pair[1]])))
 
 
 def _indented(lines: Iterator[Line]) -> Iterator[Line]:

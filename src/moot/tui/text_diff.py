@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,6 +27,7 @@ PAIRS: Final = (
     ("oldText", "newText"),
     ("before", "after"),
 )
+EDITS: Final = ("edits", "changes")
 PATHS: Final = ("path", "file_path", "file", "filename", "uri")
 TEXTS: Final = ("text", "content", "contents", "file_text", "new_content")
 
@@ -38,8 +39,12 @@ MAX_TEXT_BYTES: Final = 8 << 20
 _MAX_REQUESTS: Final = 512
 
 
-def difference(old: str, new: str) -> Iterator[Line]:
-    """A unified diff; signs as well as colours mark the lines."""
+def difference(old: str | None, new: str) -> Iterator[Line]:
+    """A unified diff; signs as well as colours mark the lines. `old` is None for a new file."""
+    if old is None:
+        yield (("a new file", "dim"),)
+        yield from ((("+ ", "good"), (each, "good")) for each in new.split("\n"))
+        return
     before, after = old.split("\n"), new.split("\n")
     if len(before) + len(after) > MAX_DIFF_LINES:
         yield ((f"more than {MAX_DIFF_LINES} lines: not compared", "dim"),)
@@ -61,9 +66,9 @@ def difference(old: str, new: str) -> Iterator[Line]:
 
 
 def pair_in(arguments: Mapping[str, Json]) -> tuple[str, str] | None:
-    """The names of the old and the new passage, if these arguments have both."""
+    """The names of the old and the new passage, if these arguments have both; the old one may be null."""
     for old, new in PAIRS:
-        if isinstance(arguments.get(old), str) and isinstance(arguments.get(new), str):
+        if isinstance(arguments.get(old, 0), str | None) and isinstance(arguments.get(new), str):
             return old, new
     return None
 
@@ -139,9 +144,14 @@ def _only_text(content: Json) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def edits_in(arguments: Mapping[str, Json]) -> Iterable[Mapping[str, Json]]:
-    """A list of changes, as tools that make several at once take them."""
-    edits = arguments.get("edits")
-    if isinstance(edits, list) and all(isinstance(each, dict) and pair_in(each) for each in edits):
-        return [each for each in edits if isinstance(each, dict)]
-    return ()
+def edits_in(arguments: Mapping[str, Json]) -> tuple[str, list[Mapping[str, Json]]] | None:
+    """A list of changes and its name, as tools that make several at once and coding agents tell them."""
+    for name in EDITS:
+        edits = arguments.get(name)
+        if (
+            edits
+            and isinstance(edits, list)
+            and all(isinstance(each, dict) and pair_in(each) for each in edits)
+        ):
+            return name, edits
+    return None

@@ -207,7 +207,7 @@ function argumentsView(context, proposal, text, later) {
   for (const part of all) {
     if (pair && part.key === pair[1]) continue;
     if (pair && part.key === pair[0]) rows.push(row(`${pair[0]} → ${pair[1]}`, diffView(given[pair[0]], given[pair[1]])));
-    else if (edits.length > 0 && part.key === "edits") rows.push(row("edits", editsView(edits, part.text)));
+    else if (edits && part.key === edits.name) rows.push(row(edits.name, editsView(edits.edits, part.text)));
     else if (!pair && whole && part.key === whole.name) rows.push(row(part.key, contentView(context, proposal, whole.path, given[whole.name], later)));
     else rows.push(row(part.key, valueView(part.text)));
   }

@@ -12,6 +12,7 @@ import { escapeHidden } from "../core/text.js";
 
 // Names that common tools use for the old and the new passage.
 const PAIRS = [["old", "new"], ["old_string", "new_string"], ["old_str", "new_str"], ["old_text", "new_text"], ["oldText", "newText"], ["before", "after"]];
+const EDITS = ["edits", "changes"];
 export const PATHS = ["path", "file_path", "file", "filename", "uri"];
 export const TEXTS = ["text", "content", "contents", "file_text", "new_content"];
 
@@ -25,9 +26,9 @@ const LINE_CHARACTERS = 2_000;
 
 /** @typedef {{sign: " " | "+" | "-" | "@", text: string, old: number, new: number}} Line */
 
-/** The names of the old and the new passage, if these arguments have both. @param {any} given @returns {[string, string] | null} */
+/** The names of the old and the new passage, if these arguments have both; a new file has null as the old one. @param {any} given @returns {[string, string] | null} */
 export function replacementIn(given) {
-  for (const [old, added] of PAIRS) if (typeof given?.[old] === "string" && typeof given[added] === "string") return [old, added];
+  for (const [old, added] of PAIRS) if ((typeof given?.[old] === "string" || given?.[old] === null) && typeof given[added] === "string") return [old, added];
   return null;
 }
 
@@ -44,10 +45,13 @@ function pathIn(given) {
   return name === undefined ? null : given[name];
 }
 
-/** A list of changes, for tools that make several at once. @param {any} given @returns {any[]} */
+/** A list of changes and its name, for tools that make several at once and for coding agents. @param {any} given @returns {{name: string, edits: any[]} | null} */
 export function editsIn(given) {
-  const edits = given?.edits;
-  return Array.isArray(edits) && edits.length > 0 && edits.every((each) => replacementIn(each) !== null) ? edits : [];
+  for (const name of EDITS) {
+    const edits = given?.[name];
+    if (Array.isArray(edits) && edits.length > 0 && edits.every((each) => replacementIn(each) !== null)) return { name, edits };
+  }
+  return null;
 }
 
 /**
@@ -170,8 +174,9 @@ function unchangedText(count) {
   return `${formatNumber(count)} unchanged ${count === 1 ? "line" : "lines"}`;
 }
 
-/** The rendered comparison; signs show the changes without colour, too. @param {string} old @param {string} added */
+/** The rendered comparison; signs show the changes without colour, too. @param {string | null} old null: a new file @param {string} added */
 export function diffView(old, added) {
+  if (old === null) return addedView(added);
   if (old === added) return el("p", { class: "soft" }, "No changes.");
   const lines = diffLines(old, added);
   if (lines) return linesView(hunks(lines), "Change");
