@@ -54,7 +54,7 @@ class Caller:
 
 
 @dataclass(slots=True, eq=False)
-class _Connection:
+class _CallerConnection:
     ready: asyncio.Future[Caller]
     leave: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -65,7 +65,7 @@ class Callers:
     def __init__(self, settings: ServeSettings, own_name: str) -> None:
         self._settings = settings
         self._refused_names = {own_name, *settings.members}
-        self._connections: dict[str, _Connection] = {}
+        self._connections: dict[str, _CallerConnection] = {}
         self._tasks = TaskSet("callers")
         limits = settings.limits
         self._new_tokens = sliding_windows(limits.max_new_tokens_per_minute, 60.0, max_keys=MAX_ADDRESSES)
@@ -94,7 +94,7 @@ class Callers:
                 raise CallerDenied(429, text, retry_after_seconds=wait)
             if len(self._connections) >= limits.max_callers:
                 raise CallerDenied(503, f"{limits.max_callers} callers are connected (max_callers): later")
-            connection = _Connection(asyncio.get_running_loop().create_future())
+            connection = _CallerConnection(asyncio.get_running_loop().create_future())
             self._connections[digest] = connection
             self._tasks.start(self._hold(digest, connection, token))
         caller = await asyncio.shield(connection.ready)
@@ -106,7 +106,7 @@ class Callers:
             )
         return caller
 
-    async def _hold(self, digest: str, connection: _Connection, token: str) -> None:
+    async def _hold(self, digest: str, connection: _CallerConnection, token: str) -> None:
         """One connection, from its beginning to its end."""
         settings, ready = self._settings, connection.ready
         try:
@@ -134,7 +134,7 @@ class Callers:
             del self._connections[digest]
             self._refuse(ready, CallerDenied(503, "this service is stopping"))
 
-    async def _stay(self, caller: Caller, connection: _Connection) -> None:
+    async def _stay(self, caller: Caller, connection: _CallerConnection) -> None:
         ended = asyncio.ensure_future(caller.space.stay())
         leave = asyncio.ensure_future(connection.leave.wait())
         try:

@@ -75,7 +75,7 @@ Work = Callable[[sqlite3.Connection], Any]
 Finished = Callable[[Any, sqlite3.Error | None], None]
 
 
-class _Group:
+class _CommitGroup:
     """What shares one commit: rows, seen ids, then other work in its order."""
 
     __slots__ = ("rows", "seen", "waiting", "works")
@@ -96,10 +96,10 @@ class EventWriter:
     def __init__(self, connection: sqlite3.Connection, loop: asyncio.AbstractEventLoop) -> None:
         self._connection = connection
         self._loop = loop
-        self._groups: SimpleQueue[_Group | None] = SimpleQueue()
-        self._next = _Group()
+        self._groups: SimpleQueue[_CommitGroup | None] = SimpleQueue()
+        self._next = _CommitGroup()
         # Being committed right now.
-        self._current: _Group | None = None
+        self._current: _CommitGroup | None = None
         self._scheduled = False
         self._closing = False
         self._gathered = 0
@@ -168,11 +168,15 @@ class EventWriter:
 
     def _submit_group(self) -> None:
         self._scheduled = False
-        self._current, self._next = self._next, _Group()
+        self._current, self._next = self._next, _CommitGroup()
         self._groups.put(self._current)
 
     def _committed(
-        self, group: _Group, outcomes: Sequence[WriteOutcome], results: list[Any], fault: sqlite3.Error | None
+        self,
+        group: _CommitGroup,
+        outcomes: Sequence[WriteOutcome],
+        results: list[Any],
+        fault: sqlite3.Error | None,
     ) -> None:
         self._current = None
         if len(group.rows) + len(group.seen) > 1:

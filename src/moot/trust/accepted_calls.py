@@ -20,7 +20,7 @@ _Scope = tuple[tuple[str, ...], str, str | None]
 
 
 @dataclass(slots=True)
-class _Argument:
+class _SeenArgument:
     types: set[str] = field(default_factory=set)
     largest: float = 0.0
     longest: int = 0
@@ -31,7 +31,7 @@ class AcceptedCalls:
     """The calls that people approved, by host, method and tool."""
 
     def __init__(self, decisions: Iterable[Decision] = ()) -> None:
-        self._arguments: dict[_Scope, dict[Path, _Argument]] = {}
+        self._arguments: dict[_Scope, dict[Path, _SeenArgument]] = {}
         for decision in decisions:
             self.add(decision)
 
@@ -42,8 +42,8 @@ class AcceptedCalls:
         known = self._arguments.setdefault(_scope(decision.case), {})
         for path, value in leaves(decision.case.arguments):
             for above in range(1, len(path)):
-                known.setdefault(path[:above], _Argument()).types.add("object")
-            argument = known.setdefault(path, _Argument())
+                known.setdefault(path[:above], _SeenArgument()).types.add("object")
+            argument = known.setdefault(path, _SeenArgument())
             argument.types.add(type_of(value))
             if isinstance(value, int | float):
                 argument.largest = max(argument.largest, abs(value))
