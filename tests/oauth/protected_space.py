@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,19 @@ from mcp.server.auth.provider import AccessToken
 
 from moot.bridge.call_identity import CredentialsOf
 from moot.bridge.server_member import ServerMember
-from moot.mcp.upstream import HttpServer
-from moot.oauth.oauth_settings import OAuthSettings
+from moot.mcp.upstream import HttpServer, UpstreamOptions
+from moot.oauth.oauth_settings import OAuthLimits, OAuthSettings
 from moot.oauth.one_time_key import seal
 from moot.participant import JoinedSpace
 from tests.bridge.bridged_space import BridgedSpace, bridged_space
+from tests.mcp.upstreams import QUICK
 from tests.oauth.oauth_provider import OAuthProvider, oauth_provider
 from tests.oauth.protected_server import ProtectedServer, protected_server
+from tests.waiting import HANG_SECONDS
 
+# A busy machine answers late; what these tests show does not depend on it.
+PATIENT_LIMITS = OAuthLimits(request_seconds=HANG_SECONDS)
+PATIENT_UPSTREAM = UpstreamOptions(limits=replace(QUICK, reconnect_wait_seconds=HANG_SECONDS))
 BACK = "http://127.0.0.1:7/callback"
 
 
@@ -34,7 +39,7 @@ class ProtectedSpace:
     folder: Path
 
     def settings(self, **more: Any) -> OAuthSettings:
-        return OAuthSettings(folder=self.folder / "sign-ins", **more)
+        return OAuthSettings(folder=self.folder / "sign-ins", **({"limits": PATIENT_LIMITS} | more))
 
     async def bridge(self, credentials: CredentialsOf = "server", **more: Any) -> ServerMember:
         return await self.space.bridge(
@@ -42,6 +47,7 @@ class ProtectedSpace:
             oauth=self.settings(**more),
             credentials=credentials,
             must_start=True,
+            upstream=PATIENT_UPSTREAM,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -22,8 +22,9 @@ from moot.oauth.oauth_settings import OAuthLimits, OAuthSettings, SignInFailed
 from moot.oauth.provider_http import ProviderHttp
 from moot.oauth.server_credential import ServerCredential
 from tests.oauth.oauth_provider import oauth_provider
+from tests.waiting import HANG_SECONDS
 
-LIMITS = OAuthLimits()
+LIMITS = OAuthLimits(request_seconds=HANG_SECONDS)
 BACK = "http://127.0.0.1:7/callback"
 
 
@@ -198,7 +199,9 @@ async def test_redirects_are_not_followed_and_answers_are_bounded() -> None:
 
 
 def credential_at(url: str, **settings: Any) -> ServerCredential:
-    return ServerCredential(url, OAuthSettings(**settings), CredentialStore(None), server="test")
+    return ServerCredential(
+        url, OAuthSettings(**({"limits": LIMITS} | settings)), CredentialStore(None), server="test"
+    )
 
 
 @asynccontextmanager
@@ -312,5 +315,5 @@ async def test_scopes_are_bounded() -> None:
         document = {"resource": server.server_url, "authorization_servers": [provider.issuer]}
         document["scopes_supported"] = many
         server.documents["/.well-known/oauth-protected-resource/mcp"] = document
-        pending = await credential_at(server.server_url, limits=OAuthLimits(max_scopes=5)).begin(BACK)
+        pending = await credential_at(server.server_url, limits=replace(LIMITS, max_scopes=5)).begin(BACK)
         assert len(pending.scopes) == 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,14 @@ from moot.mcp.upstream import HttpServer
 from moot.participant import JoinedSpace
 from tests.bridge.bridged_space import call
 from tests.oauth.oauth_provider import text_of
-from tests.oauth.protected_space import ProtectedSpace, finish, protected_space, sign_in
+from tests.oauth.protected_space import (
+    PATIENT_LIMITS,
+    PATIENT_UPSTREAM,
+    ProtectedSpace,
+    finish,
+    protected_space,
+    sign_in,
+)
 from tests.waiting import until
 
 OWN = "moot/sign-in"
@@ -153,9 +161,7 @@ async def test_an_account_that_has_ended_is_told_to_its_owner(tmp_path: Path) ->
 
 async def test_connections_of_people_are_bounded(tmp_path: Path) -> None:
     """`max_person_connections`: who was idle longest comes back with the next call."""
-    from moot.oauth.oauth_settings import OAuthLimits
-
-    limits = OAuthLimits(max_person_connections=1)
+    limits = replace(PATIENT_LIMITS, max_person_connections=1)
     async with personal_space(tmp_path, "requester", limits=limits) as (place, alice):
         bob = await place.space.join("bob")
         await sign_in(place, alice, "alice@idp", OWN)
@@ -224,6 +230,7 @@ async def test_a_sign_in_at_the_provider_is_exchanged_for_a_token_of_the_server(
         await place.space.bridge(
             HttpServer(url=place.server.url),
             "host2",
+            upstream=PATIENT_UPSTREAM,
             oauth=place.settings(**settings),
             credentials="requester",
         )

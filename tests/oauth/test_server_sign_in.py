@@ -19,7 +19,7 @@ from moot.up.bridged_server import BridgedServer
 from moot.up.template_vars import TemplateVars
 from tests.bridge.bridged_space import call
 from tests.oauth.oauth_provider import text_of
-from tests.oauth.protected_space import BACK, finish, protected_space, sign_in
+from tests.oauth.protected_space import BACK, PATIENT_UPSTREAM, finish, protected_space, sign_in
 from tests.waiting import HANG_SECONDS, until
 
 
@@ -127,7 +127,11 @@ async def test_a_restart_renews_what_was_kept_without_a_person(tmp_path: Path) -
         await until(lambda: member.upstream.state == "up")
         place.provider.end_tokens()
         again = await place.space.bridge(
-            HttpServer(url=place.server.url), "host2", oauth=place.settings(), must_start=True
+            HttpServer(url=place.server.url),
+            "host2",
+            oauth=place.settings(),
+            must_start=True,
+            upstream=PATIENT_UPSTREAM,
         )
         assert again.upstream.state == "up"
         assert text_of(await call(alice, "whoami", to="host2")) == "service"
