@@ -76,21 +76,27 @@ def test_looking_for_risks_in_a_hostile_megabyte_ends() -> None:
 
 def test_risks_stand_above_the_call_and_in_the_list_of_several(page_as: PageAs, member: MemberAs) -> None:
     member("files")
-    agent = member("agent")
+    agent, second = member("agent"), member("second")
     propose(agent, "write_file", path="../outside.txt", content="x")
     propose(agent, "write_file", path="inside.txt", content="y" * 5_000)
+    emptied = propose(agent, "write_file", path="notes.txt", content="")
     page = page_as("human", "approvals")
+    second.run(lambda space: space.reject(emptied.id, "unsafe"))
+    second.run(lambda space: space.call("files", "read_file", {"path": "notes.txt"}))
+    expect(waiting(page).filter(has_text="Rejected by second")).to_have_count(1)
     shown(page, "write_file")
     expect(detail(page).locator(".proposal-cautions .caution").first).to_contain_text("leaves its folder")
-    for number in range(2):
+    for number in range(3):
         waiting(page).nth(number).get_by_role("checkbox").check()
     page.keyboard.press("a")
     dialog = page.locator("dialog")
     expect(dialog.locator(".caution").first).to_contain_text("leaves its folder")
+    expect(dialog.locator("li").last).to_contain_text("Rejected by second")
+    expect(dialog.locator("li").last).to_contain_text("Empties the file: removes all 2 lines.")
     # What cannot be read whole is not approved with the others.
     expect(dialog.locator(".left-out")).to_contain_text("too long to be read here")
     page.wait_for_timeout(SETTLED)
-    dialog_button(page, "Approve 1 call").click()
+    dialog_button(page, "Approve 2 calls").click()
     expect(waiting(page)).to_have_count(1)
     expect(waiting(page)).to_contain_text("inside.txt")
 

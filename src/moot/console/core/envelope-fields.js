@@ -145,9 +145,17 @@ function fragileTexts(params, raw) {
 function argumentsSummary(params, raw) {
   const given = params?.arguments ?? params;
   if (given === null || typeof given !== "object") return JSON.stringify(given) ?? "";
-  const exact = Object.values(given).some((each) => typeof each === "number" || (each !== null && typeof each === "object")) ? fragileTexts(params, raw) : NO_TEXTS;
-  return Object.entries(given)
-    .filter(([key]) => key !== "name" || params?.arguments !== undefined)
-    .map(([key, value]) => `${key}=${typeof value === "string" ? value.slice(0, 200) : (exact.get(key) ?? JSON.stringify(value) ?? "").slice(0, 200)}`)
-    .join(" ");
+  /** @type {Map<string, string> | undefined} */
+  let exact;
+  let text = "";
+  // One pass without lists in between: this runs for every call of a busy space.
+  for (const key of Object.keys(given)) {
+    if (key === "name" && params?.arguments === undefined) continue;
+    const value = given[key];
+    const isExact = typeof value === "number" || (value !== null && typeof value === "object");
+    if (isExact) exact ??= fragileTexts(params, raw);
+    const shown = typeof value === "string" ? value : ((isExact && exact?.get(key)) || (JSON.stringify(value) ?? ""));
+    text += `${text && " "}${key}=${shown.slice(0, 200)}`;
+  }
+  return text;
 }

@@ -65,6 +65,8 @@ export class Proposals {
     this.byId = new Map();
     /** The pending ones, oldest first. @type {Map<string, Proposal>} */
     this.pending = new Map();
+    /** Of the pending ones, at least. */
+    this._newestAt = -Infinity;
     /** @type {Map<string, CallRequest>} */
     this.requests = new Map();
     /** @type {Map<string, Proposal["rejections"][number]>} */
@@ -191,10 +193,10 @@ export class Proposals {
       rejections: [], approvals: [], fulfilledBy: "", requestId: "", reason: "", assessedBy: "", note: "", settledAt: 0, outcomeAt: 0,
     };
     this.byId.set(proposal.id, proposal);
-    const newest = [...this.pending.values()].at(-1);
     this.pending.set(proposal.id, proposal);
     // One that was told later but proposed earlier.
-    if (newest && newest.at > at) this.pending = new Map([...this.pending].sort(([, a], [, b]) => a.at - b.at));
+    if (this._newestAt <= at) this._newestAt = at;
+    else this.pending = new Map([...this.pending].sort(([, a], [, b]) => a.at - b.at));
     return proposal;
   }
 
@@ -290,6 +292,7 @@ export class Proposals {
     proposal.settledAt = at;
     proposal.uncertain = false;
     this.pending.delete(proposal.id);
+    if (this.pending.size === 0) this._newestAt = -Infinity;
     trimMap(this.byId, MAX_SETTLED + this.pending.size, (each) => each.status !== "open");
   }
 }
@@ -309,20 +312,28 @@ function strings(value) {
   return Array.isArray(value) ? value.filter((each) => typeof each === "string") : [];
 }
 
+/** What is to be called. A class, since a thousand of them a second are made of one shape. */
+class EnvelopeCall {
+  /** @param {string} method @param {string} name @param {any} params @param {string} raw */
+  constructor(method, name, params, raw) {
+    this.method = method;
+    this.name = name;
+    this.params = params;
+    this._raw = raw;
+    this._bodyText = "";
+  }
+
+  /** Extracted on demand: most requests are never approved by hand. */
+  get bodyText() {
+    this._bodyText ||= callBodyText(this._raw);
+    return this._bodyText;
+  }
+}
+
 /** @param {any} envelope @param {string} raw @returns {Call} */
 function callOf(envelope, raw) {
   const operation = operationOf(envelope, () => undefined);
   const method = typeof envelope.payload?.method === "string" ? envelope.payload.method : operation.method;
   const params = envelope.payload?.params;
-  let text = "";
-  return {
-    method,
-    name: contextOf(method, params) || operation.name,
-    params,
-    // Extracted on demand: most requests are never approved by hand.
-    get bodyText() {
-      text ||= callBodyText(raw);
-      return text;
-    },
-  };
+  return new EnvelopeCall(method, contextOf(method, params) || operation.name, params, raw);
 }

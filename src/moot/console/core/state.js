@@ -44,6 +44,7 @@ export class State {
     this.reasoning = new Reasoning();
     this.streams = new Streams();
     this.chats = new Chats();
+    this._parts = [this.roster, this.proposals, this.grants, this.reasoning, this.streams, this.chats];
     /** @type {Refusal[]} newest last */
     this.refusals = [];
     /** How many messages go from whom to whom: "from\nto" → count; to is "*" for everybody. @type {Map<string, number>} */
@@ -94,7 +95,7 @@ export class State {
     if (row.failed || row.from === "system:gateway") this._recordRefusal(envelope, row);
     else this._countMessage(row);
     if (typeof envelope.payload === "object" || envelope.payload === undefined) {
-      for (const part of [this.roster, this.proposals, this.grants, this.reasoning, this.streams, this.chats]) {
+      for (const part of this._parts) {
         const topic = part.receive(envelope, row, this);
         if (topic) this.changes.publish(topic);
       }

@@ -5,12 +5,13 @@
  */
 import { button, el, replace } from "../core/dom.js";
 import { textAt } from "../core/json-text.js";
-import { textBlock, escapeHidden } from "../core/text.js";
-import { cautionsView } from "./proposal-view.js";
+import { textBlock, escapeHidden, nameOf } from "../core/text.js";
+import { cautionsView, knownLossView } from "./proposal-view.js";
 import { callPermissions } from "./capability-match.js";
 import { approve, reject, reviewedProposal, obstacleText } from "./proposal-decisions.js";
 import { afterDelay, rejectDialog, summaryOf, watchProposals } from "./approvals-dialogs.js";
 import { openDialog } from "./dialog.js";
+import { icon } from "./icons.js";
 import { hold } from "./take-back.js";
 
 /** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
@@ -25,7 +26,13 @@ const MAX_CALL_CHARACTERS = 2_000;
 /** @param {Context} context @param {Proposal} proposal */
 function entry(context, proposal) {
   const given = textAt(proposal.call.bodyText, ["params"]) ?? "";
-  return el("li", { data: { id: proposal.id } }, summaryOf(proposal, [given && textBlock(given, { maxCharacters: MAX_CALL_CHARACTERS, class: "bulk-call", label: "arguments" }), ...cautionsView(context, proposal)]), el("p", { class: "fault" }));
+  return el("li", { data: { id: proposal.id } }, summaryOf(proposal, [given && textBlock(given, { maxCharacters: MAX_CALL_CHARACTERS, class: "bulk-call", label: "arguments" }), rejectionsView(proposal), knownLossView(context, proposal), ...cautionsView(context, proposal)]), el("p", { class: "fault" }));
+}
+
+/** Who rejected it, and why. @param {Proposal} proposal */
+function rejectionsView(proposal) {
+  if (proposal.rejections.length === 0) return null;
+  return el("p", { class: "caution" }, icon("warning", 16), el("span", {}, "Rejected by ", proposal.rejections.map((each, index) => [index > 0 && ", ", nameOf(each.by)])));
 }
 
 /** Why one of them cannot be approved from here. @param {Context} context @param {Proposal} proposal */

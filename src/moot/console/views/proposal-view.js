@@ -287,6 +287,14 @@ function lossView(old, text) {
   return null;
 }
 
+/** The same for a list of proposals, where nothing is read: by what is known of the file. @param {Context} context @param {Proposal} proposal */
+export function knownLossView(context, proposal) {
+  const given = proposal.call.params?.arguments ?? {};
+  const whole = wholeTextIn(given);
+  const known = whole && proposal.to.length === 1 ? lastKnownText(context.state.proposals, proposal.to[0], whole.path, Infinity) : null;
+  return whole && known ? lossView(known.text, given[whole.name]) : null;
+}
+
 /** @param {string} text */
 function linesIn(text) {
   return text === "" ? 0 : text.split("\n").length - (text.endsWith("\n") ? 1 : 0);

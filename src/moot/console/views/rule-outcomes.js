@@ -54,10 +54,10 @@ export function ruleOutcomes(days) {
   const all = [...new Set(days.map((each) => each.day))].sort();
   const head = (/** @type {string[]} */ names) => el("thead", {}, el("tr", {}, names.map((each) => el("th", { scope: "col" }, each))));
   return el("div", {},
-    el("table", { class: "plot-table outcome-table" }, head(["Rule", "Automatic", "Wrong", "Suspended", "By day"]),
+    el("table", { class: "plot-table outcome-table" }, head(["Rule, by day", "Automatic", "Wrong", "Suspended"]),
       el("tbody", {}, rules.map((each) => el("tr", { data: { outcome: each.rule } },
-        el("th", { scope: "row" }, el("bdi", {}, oneLine(each.rule, 64))), el("td", {}, formatNumber(each.automatic)),
-        el("td", { data: { tone: each.wrong > 0 ? "bad" : null } }, formatNumber(each.wrong)), el("td", {}, formatNumber(each.tripped)), el("td", {}, dayBars(each, all)))))),
+        el("th", { scope: "row" }, el("bdi", {}, oneLine(each.rule, 64)), dayBars(each, all)), el("td", {}, formatNumber(each.automatic)),
+        el("td", { data: { tone: each.wrong > 0 ? "bad" : null } }, formatNumber(each.wrong)), el("td", {}, formatNumber(each.tripped)))))),
     el("p", { class: "faint small-text" }, "Wrong: a person decided otherwise, or objected."),
     el("details", { data: { fold: "rule-days" } }, el("summary", {}, "Each day"),
       el("table", { class: "plot-table" }, head(["Day", "Rule", "Automatic", "Wrong", "Suspended"]),
