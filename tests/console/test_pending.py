@@ -72,16 +72,18 @@ def joined(forgetful: Running, loop: Loop) -> Iterator[Callable[[str], Driven]]:
 def test_a_newcomer_sees_what_was_proposed_long_ago(
     forgetful: Running, new_page: NewPage, joined: Callable[[str], Driven]
 ) -> None:
-    """Beyond the message history, and after a restart of the gateway."""
+    """Beyond the message history, and after a restart of the gateway; on a phone, and then on a wide screen."""
     files, agent = joined("files"), joined("agent")
     files.run(offer_tools)
     old = propose(agent, "write_file", path="old.txt", content="12345678901234567890")
     agent.run(say_much)
     forgetful.restart()
-    page = new_page()
+    page = new_page(viewport={"width": 390, "height": 844})
     page.goto(f"{forgetful.url}/#/lab/approvals")
     sign_in(page, "t-human")
     expect(waiting(page)).to_have_count(1)
+    expect(waiting(page)).to_be_visible()
+    page.set_viewport_size({"width": 1280, "height": 800})
     expect(page.get_by_text("1 pending", exact=True)).to_be_visible()
     expect(page).to_have_title("(1) Inbox · lab · Moot")
     shown(page, "write_file")
