@@ -72,7 +72,7 @@ def joined(forgetful: Running, loop: Loop) -> Iterator[Callable[[str], Driven]]:
 def test_a_newcomer_sees_what_was_proposed_long_ago(
     forgetful: Running, new_page: NewPage, joined: Callable[[str], Driven]
 ) -> None:
-    """Beyond the message history, and after a restart of the gateway; on a phone, and then on a wide screen."""
+    """Beyond the message history, and after a restart; on a phone, and then on a wide screen."""
     files, agent = joined("files"), joined("agent")
     files.run(offer_tools)
     old = propose(agent, "write_file", path="old.txt", content="12345678901234567890")
