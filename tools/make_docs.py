@@ -30,6 +30,7 @@ from moot.cli.adapter import main as adapter_command
 from moot.cli.command_table import COMMANDS, make_parser
 from moot.cli.devserver import main as devserver_command
 from moot.cli.program import subcommands_of
+from moot.config.cluster_config import ClusterConfig
 from moot.config.gateway_config import (
     GatewayConfig,
     HttpConfig,
@@ -199,6 +200,7 @@ def gateway_page() -> str:
         "gateway": GatewayConfig,
         "gateway.journal": JournalConfig,
         "gateway.tls": TlsConfig,
+        "gateway.cluster": ClusterConfig,
         "gateway.oidc": OidcConfig,
         "gateway.oidc.people": SignInRule,
         "gateway.oidc.mcp": McpResource,

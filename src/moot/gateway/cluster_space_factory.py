@@ -84,8 +84,11 @@ class ClusterSpaceFactory(SpaceFactory):
         try:
             await self.node.stop()
         finally:
-            # Whatever NATS does, the journals go to disk.
-            await super().close()
+            # Whatever NATS does, the journals go to disk; those of a start that failed are not served yet.
+            served = self._directory.hosts
+            opened = [host for shard in self.node.shards for host in shard.hosts.values()]
+            unserved = (host.stop() for host in opened if host.name not in served)
+            await asyncio.gather(super().close(), *unserved)
 
     def _make_host(self, name: str, space: Space, shard: Shard, is_ours: bool) -> ClusteredHost:
         settings = self._configuration.spaces[name]
