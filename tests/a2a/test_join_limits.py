@@ -85,7 +85,7 @@ async def never(exchange: Exchange) -> None:
 async def test_an_agent_that_is_silent_is_asked_again_or_left(tmp_path: Path) -> None:
     async with agent_space(tmp_path) as lab:
         # A stream without a word is opened again: the message is not sent again.
-        limits = replace(QUICK, stream_idle_seconds=0.05)
+        limits = replace(QUICK, stream_idle_seconds=1)
         async with foreign_agent(hang) as agent, joined(lab, agent, limits=limits) as member:
             await lab.alice.chats.cancel(await seen(lab, agent))
             await lab.wait_for("chat", "cancelled the message; the agent has stopped it")

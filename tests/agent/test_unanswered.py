@@ -102,7 +102,7 @@ async def test_nothing_is_waited_for_from_whoever_asks(
 async def test_a_server_that_did_not_answer_is_asked_once_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offer_discovery, "_LIST_SECONDS", 0.05)
+    monkeypatch.setattr(offer_discovery, "_LIST_SECONDS", 1)
     monkeypatch.setattr(offer_discovery, "_LIST_RETRY_SECONDS", 0.01)
     async with agent_scene(tmp_path) as scene:
         server = await scene.gateway.raw("late")

@@ -13,6 +13,7 @@ import signal
 import sys
 import tempfile
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,9 @@ class Executions:
             await self.gateway.close()
             await self.gateway.end(signal.SIGKILL)
             return
-        self.members[part].kill()
+        # It may have ended by itself a moment ago.
+        with suppress(ProcessLookupError):
+            self.members[part].kill()
         async with bounded():
             await self.members[part].wait()
 

@@ -317,7 +317,13 @@ def space_settings(people: Json, **rules: Json) -> dict[str, Json]:
 
 
 def gateway_settings(spaces: Mapping[str, Json], **gateway: Json) -> dict[str, Json]:
-    common: dict[str, Json] = {"port": 0, "data": "data", "admin_tokens": {"root": {"token": ROOT}}}
+    common: dict[str, Json] = {
+        "port": 0,
+        "data": "data",
+        "admin_tokens": {"root": {"token": ROOT}},
+        # A browser on a busy machine connects, and asks much later.
+        "header_seconds": HANG_SECONDS,
+    }
     # A busy machine's disk may take long, and is no failed one.
     given = gateway.get("journal", {})
     mode = given if isinstance(given, dict) else {"mode": given}
