@@ -17,7 +17,7 @@ from moot.bridge.sign_in_requests import SignInRequests
 from moot.errors import McpError
 from moot.net.http_listener import bind_socket, serve_http
 from moot.oauth.credential_store import CredentialStore
-from moot.oauth.discovery import Challenge, find_provider, find_resource, read_challenge
+from moot.oauth.discovery import BearerChallenge, find_provider, find_resource, read_challenge
 from moot.oauth.oauth_settings import OAuthLimits, OAuthSettings, SignInFailed
 from moot.oauth.provider_http import ProviderHttp
 from moot.oauth.server_credential import ServerCredential
@@ -64,22 +64,25 @@ async def site() -> AsyncIterator[Site]:
 @pytest.mark.parametrize(
     ("header", "read"),
     [
-        ("", Challenge()),
-        ("Basic realm=x", Challenge()),
-        ("Bearer", Challenge()),
-        ('Bearer resource_metadata="https://a/b", scope="x y"', Challenge("https://a/b", ("x", "y"))),
-        ('bearer error=insufficient_scope,scope="a \\"b"', Challenge(None, ("a",), "insufficient_scope")),
-        ('Basic realm="q", Bearer scope=z', Challenge(None, ("z",))),
-        ('Bearer scope="a\x00b c"', Challenge(None, ("c",))),
+        ("", BearerChallenge()),
+        ("Basic realm=x", BearerChallenge()),
+        ("Bearer", BearerChallenge()),
+        ('Bearer resource_metadata="https://a/b", scope="x y"', BearerChallenge("https://a/b", ("x", "y"))),
+        (
+            'bearer error=insufficient_scope,scope="a \\"b"',
+            BearerChallenge(None, ("a",), "insufficient_scope"),
+        ),
+        ('Basic realm="q", Bearer scope=z', BearerChallenge(None, ("z",))),
+        ('Bearer scope="a\x00b c"', BearerChallenge(None, ("c",))),
     ],
 )
-def test_what_a_challenge_says(header: str, read: Challenge) -> None:
+def test_what_a_challenge_says(header: str, read: BearerChallenge) -> None:
     assert read_challenge(header) == read
 
 
 async def test_metadata_of_another_origin_are_refused_unread() -> None:
     async with site() as server, site() as other:
-        challenge = Challenge(f"{other.origin}/.well-known/oauth-protected-resource/mcp")
+        challenge = BearerChallenge(f"{other.origin}/.well-known/oauth-protected-resource/mcp")
         with pytest.raises(SignInFailed, match="another origin"):
             await find_resource(server.http, server.server_url, challenge, issuer=None)
         assert other.paths == []
@@ -94,19 +97,21 @@ async def test_metadata_about_another_server_are_refused(resource: str | None) -
         document = {"resource": about, "authorization_servers": ["https://as.example"]}
         server.documents["/.well-known/oauth-protected-resource/mcp"] = document
         with pytest.raises(SignInFailed, match="about"):
-            await find_resource(server.http, server.server_url, Challenge(), issuer=None)
+            await find_resource(server.http, server.server_url, BearerChallenge(), issuer=None)
 
 
 async def test_metadata_are_found_at_both_places_and_a_pinned_provider_has_to_be_named() -> None:
     async with site() as server, oauth_provider() as provider:
         document = {"resource": server.origin, "authorization_servers": [f"{provider.issuer}/"]}
         server.documents["/.well-known/oauth-protected-resource"] = document
-        found = await find_resource(server.http, server.server_url, Challenge(), issuer=provider.issuer)
+        found = await find_resource(server.http, server.server_url, BearerChallenge(), issuer=provider.issuer)
         assert found.resource == server.origin
         # The slash that the SDK for Python adds is not part of the name.
         assert found.provider.issuer == provider.issuer
         with pytest.raises(SignInFailed, match=r"does not name https://other\.example"):
-            await find_resource(server.http, server.server_url, Challenge(), issuer="https://other.example")
+            await find_resource(
+                server.http, server.server_url, BearerChallenge(), issuer="https://other.example"
+            )
 
 
 async def test_a_server_without_metadata_is_its_own_provider() -> None:
@@ -114,7 +119,7 @@ async def test_a_server_without_metadata_is_its_own_provider() -> None:
     async with site() as server:
         where = {"issuer": server.origin, "token_endpoint": f"{server.origin}/token"}
         server.documents["/.well-known/oauth-authorization-server"] = where
-        found = await find_resource(server.http, server.server_url, Challenge(), issuer=None)
+        found = await find_resource(server.http, server.server_url, BearerChallenge(), issuer=None)
         assert (found.provider.issuer, found.resource) == (server.origin, server.server_url)
 
 

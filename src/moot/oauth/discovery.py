@@ -19,7 +19,7 @@ _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Challenge:
+class BearerChallenge:
     """What a refusal says: where the server's metadata is, which scopes are needed, and why."""
 
     metadata_url: str | None = None
@@ -54,15 +54,15 @@ class ProtectedResource:
     scopes: tuple[str, ...] = ()
 
 
-def read_challenge(header: str) -> Challenge:
+def read_challenge(header: str) -> BearerChallenge:
     """Read `WWW-Authenticate`; whatever it is, nothing is raised."""
     at = re.search(r"(?:^|[\s,])bearer(?:\s|$)", header, re.IGNORECASE)
     if at is None:
-        return Challenge()
+        return BearerChallenge()
     found: dict[str, str] = {}
     for name, quoted, plain in _PARAMETER.findall(header[at.end() :]):
         found.setdefault(name.lower(), re.sub(r"\\(.)", r"\1", quoted) or plain)
-    return Challenge(
+    return BearerChallenge(
         found.get("resource_metadata"), scopes_of(found.get("scope", "").split()), found.get("error")
     )
 
@@ -74,7 +74,7 @@ def scopes_of(found: Any) -> tuple[str, ...]:
 
 
 async def find_resource(
-    http: ProviderHttp, server_url: str, challenge: Challenge, *, issuer: str | None
+    http: ProviderHttp, server_url: str, challenge: BearerChallenge, *, issuer: str | None
 ) -> ProtectedResource:
     """Where to get tokens for a server; `issuer` is the only one to take. Raises SignInFailed."""
     document = await _resource_document(http, server_url, challenge)
@@ -118,7 +118,7 @@ async def find_provider(http: ProviderHttp, issuer: str) -> ProviderInfo:
 
 
 async def _resource_document(
-    http: ProviderHttp, server_url: str, challenge: Challenge
+    http: ProviderHttp, server_url: str, challenge: BearerChallenge
 ) -> JsonDocument | None:
     what = "the metadata of the MCP server"
     if challenge.metadata_url is not None:

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 
 from moot.oauth.credential_store import StoredCredential
-from moot.oauth.discovery import Challenge, read_challenge
+from moot.oauth.discovery import BearerChallenge, read_challenge
 from moot.oauth.oauth_settings import OAuthLimits, SignInFailed
 from moot.oauth.server_credential import ServerCredential
-from moot.oauth.token_endpoint import GrantRefused
+from moot.oauth.token_endpoint import TokenRefused
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class ExchangedCredential:
         self,
         subject: ServerCredential,
         limits: OAuthLimits,
-        challenge: Challenge,
+        challenge: BearerChallenge,
         *,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
@@ -89,7 +89,7 @@ class ExchangedCredential:
                 self._token = await self._subject.exchange(token, self._challenge)
                 self.problem = None
                 return
-            except GrantRefused as refusal:
+            except TokenRefused as refusal:
                 self.problem = str(refusal)
                 if not is_last:
                     await self._subject.renew(token)

@@ -18,11 +18,11 @@ from typing import Final
 
 from moot.errors import UsageError
 from moot.oauth.credential_store import CredentialStore, StoredCredential
-from moot.oauth.discovery import Challenge, ProtectedResource, find_resource, read_challenge
+from moot.oauth.discovery import BearerChallenge, ProtectedResource, find_resource, read_challenge
 from moot.oauth.oauth_settings import OAuthSettings, SignInFailed
 from moot.oauth.pending_sign_in import PendingSignIn
 from moot.oauth.provider_http import ProviderHttp, shown
-from moot.oauth.token_endpoint import GrantRefused, OAuthClient, client_for, request_token
+from moot.oauth.token_endpoint import OAuthClient, TokenRefused, client_for, request_token
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class ServerCredential:
         *,
         server: str,
         owner: str | None = None,
-        challenge: Challenge | None = None,
+        challenge: BearerChallenge | None = None,
         is_subject: bool = False,
         wall_clock: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
@@ -69,7 +69,7 @@ class ServerCredential:
         self._clock = clock
         self._credential = store.credential(server, owner)
         self._target: ProtectedResource | None = None
-        self._challenge = challenge or Challenge()
+        self._challenge = challenge or BearerChallenge()
         self._wanted_scopes: tuple[str, ...] = ()
         self._waits_for: str | None = None
         self._ready = asyncio.Event()
@@ -123,7 +123,7 @@ class ServerCredential:
             self.on_change()
 
     @property
-    def challenge(self) -> Challenge:
+    def challenge(self) -> BearerChallenge:
         """What the server last said about where to sign in."""
         return self._challenge
 
@@ -157,8 +157,8 @@ class ServerCredential:
         """The provider refused this token of ours: get a newer one, or wait for a sign-in."""
         await self._renew(refused)
 
-    async def exchange(self, token: str, challenge: Challenge) -> StoredCredential:
-        """A token for the server in exchange for this one (RFC 8693); raises GrantRefused, SignInFailed."""
+    async def exchange(self, token: str, challenge: BearerChallenge) -> StoredCredential:
+        """A token for the server in exchange for this one (RFC 8693); raises TokenRefused, SignInFailed."""
         found = await find_resource(self._http, self._url, challenge, issuer=self._settings.issuer)
         form = {
             "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
@@ -213,7 +213,7 @@ class ServerCredential:
                 try:
                     self._keep(await self._request(form, target, client, previous=kept))
                     return
-                except GrantRefused as refusal:
+                except TokenRefused as refusal:
                     log.info("sign-in has ended", extra={"server": self._server, "why": str(refusal)})
         if kept is not None:
             self._forget()

@@ -18,7 +18,7 @@ from moot.oauth.provider_http import ProviderHttp, shown, why_refused
 _SECRETS: Final = ("code", "code_verifier", "refresh_token", "subject_token", "client_secret")
 
 
-class GrantRefused(SignInFailed):
+class TokenRefused(SignInFailed):
     """The provider gives nothing for this grant any more, as opposed to not being there."""
 
 
@@ -88,7 +88,7 @@ async def request_token(
     owner: str | None,
     previous: StoredCredential | None = None,
 ) -> StoredCredential:
-    """What the provider gives; raises GrantRefused, and SignInFailed when it does not answer properly."""
+    """What the provider gives; raises TokenRefused, and SignInFailed when it does not answer properly."""
     provider = target.provider
     sent = {**form, "resource": target.resource} if target.resource else dict(form)
     headers: dict[str, str] = {}
@@ -104,7 +104,7 @@ async def request_token(
     status, answer = await http.post_form(provider.token_endpoint, sent, "the token endpoint", headers)
     if 400 <= status < 500 and status != 429:
         secrets = [sent.get(name) for name in _SECRETS] + [client.secret]
-        raise GrantRefused(f"{shown(provider.issuer)} gives no token: {why_refused(answer, *secrets)}")
+        raise TokenRefused(f"{shown(provider.issuer)} gives no token: {why_refused(answer, *secrets)}")
     token, kind, seconds = (answer.get(each) for each in ("access_token", "token_type", "expires_in"))
     if status != 200 or not isinstance(token, str) or not _is_header_text(token):
         raise SignInFailed(f"{shown(provider.issuer)} gave no token (HTTP {status})")
