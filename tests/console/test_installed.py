@@ -126,8 +126,10 @@ def test_only_the_page_is_kept_and_without_a_gateway_it_says_so_and_shows_nothin
     expect(page.get_by_text("write_file")).to_have_count(0)
     expect(page.get_by_text("Nothing")).to_have_count(0)
     assert "(1)" not in page.title()
+    with page.expect_request("**/livez"):
+        page.get_by_role("button", name="Retry now").click()
+    expect(page.get_by_role("status")).to_contain_text("No answer at ")
     gateway.start()
-    page.get_by_role("button", name="Retry now").click()
     expect(page.locator(".top .pill")).to_have_text("Live")
     expect(badge).to_have_text("1")
 

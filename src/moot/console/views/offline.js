@@ -28,7 +28,8 @@ export function offlinePage(base) {
     isAsking = true;
     const answers = await isReachable(base);
     isAsking = false;
-    if (answers && page.isConnected) {
+    if (!answers) state.textContent = `No answer at ${new Date().toLocaleTimeString()}. Trying again every few seconds.`;
+    else if (page.isConnected) {
       clearInterval(timer);
       location.reload();
     }
