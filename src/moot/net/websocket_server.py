@@ -401,10 +401,14 @@ class ServerSocket(asyncio.BufferedProtocol):
 
 def _end_writing(transport: asyncio.Transport) -> None:
     """Say that nothing more comes. TLS cannot say that of one direction: there both ends say goodbye."""
-    if transport.can_write_eof():
-        transport.write_eof()
-    else:
+    if not transport.can_write_eof():
         transport.close()
+        return
+    try:
+        transport.write_eof()
+    except OSError:
+        # The peer was gone before our last bytes: nobody is left to be told. uvloop says nothing of it.
+        transport.abort()
 
 
 def _ignore_message(_data: bytes, _binary: bool) -> None:
