@@ -171,11 +171,11 @@ async def kill_at(folder: Path, victim: Victim, step: Step) -> str:
     """Run one round; the outcome of the proposal. Fails when something is done twice, or lost."""
     write_script(folder, _turn(folder), load=True)
     async with lab(folder) as (file, gateways), connect(gateways[0].url, "lab", "t-alice") as alice:
-        here = KillRound(folder, alice, file, gateways)
-        async with here.stack:
-            await here.start_member()
-            id, approving = await here.reach(step)
-            await here.kill(victim)
+        kill_round = KillRound(folder, alice, file, gateways)
+        async with kill_round.stack:
+            await kill_round.start_member()
+            id, approving = await kill_round.reach(step)
+            await kill_round.kill(victim)
             if step == "asked" and victim == "gateway":
                 # It is still pending, and can be approved when everybody is back.
                 await until(
@@ -183,30 +183,30 @@ async def kill_at(folder: Path, victim: Victim, step: Step) -> str:
                 )
                 approving = asyncio.create_task(alice.approve(id))
             if victim == "gateway":
-                await here.was_told("Written.")
+                await kill_round.was_told("Written.")
             else:
-                await here.was_told("while it worked on this", "while I worked on this")
+                await kill_round.was_told("while it worked on this", "while I worked on this")
                 # No answer comes any more, and who waits for one gives up.
                 if approving is not None:
                     approving.cancel()
-            outcome = await until_told(lambda: here.outcome(id))
+            outcome = await until_told(lambda: kill_round.outcome(id))
             if approving is not None:
                 with suppress(MootError, asyncio.CancelledError):
                     await approving
-            check(here, victim, step, outcome)
+            check(kill_round, victim, step, outcome)
             # And it goes on.
             await until(lambda: "agent" in alice.roster)
             await alice.chat("still there?", to="agent")
-            await here.was_told("Fine.")
-            check(here, victim, step, outcome)
+            await kill_round.was_told("Fine.")
+            check(kill_round, victim, step, outcome)
             return outcome
 
 
-def check(here: KillRound, victim: Victim, step: Step, outcome: str) -> None:
+def check(kill_round: KillRound, victim: Victim, step: Step, outcome: str) -> None:
     approved = 0 if step == "asked" and victim != "gateway" else 1
-    assert here.allowed() == approved, (victim, step, here.allowed())
-    assert here.edits() <= approved, (victim, step, here.edits())
+    assert kill_round.allowed() == approved, (victim, step, kill_round.allowed())
+    assert kill_round.edits() <= approved, (victim, step, kill_round.edits())
     if step in ("made", "told") or victim == "gateway":
-        assert here.edits() == 1, (victim, step)
+        assert kill_round.edits() == 1, (victim, step)
     expected = {"asked": "withdrawn", "told": "done"}.get(step, "unknown")
     assert outcome == ("done" if victim == "gateway" else expected), (victim, step, outcome)

@@ -29,35 +29,35 @@ from tests.waiting import until, until_told
 
 
 async def test_an_agent_that_is_killed_while_people_decide_leaves_an_approval_unused(tmp_path: Path) -> None:
-    async with agent_space(tmp_path, edit(tmp_path), load=True) as here:
-        await here.ask()
-        proposal = await here.proposal()
-        os.kill(here.member.agent.process.child._process.pid, signal.SIGKILL)  # type: ignore[union-attr]
-        await here.wait_for("mcp/withdraw")
-        await here.wait_for("chat", "was ended by SIGKILL while it worked on this.")
+    async with agent_space(tmp_path, edit(tmp_path), load=True) as space:
+        await space.ask()
+        proposal = await space.proposal()
+        os.kill(space.member.agent.process.child._process.pid, signal.SIGKILL)  # type: ignore[union-attr]
+        await space.wait_for("mcp/withdraw")
+        await space.wait_for("chat", "was ended by SIGKILL while it worked on this.")
         with pytest.raises(MootError, match="withdrawn"):
-            await here.alice.approve(proposal.id)
-        await here.wait_for("chat", "The agent runs again.")
+            await space.alice.approve(proposal.id)
+        await space.wait_for("chat", "The agent runs again.")
         assert not (tmp_path / "work" / "a.txt").exists()
         # The message is not prompted again by itself; the next one goes to the same session.
-        assert len(here.prompts()) == 1
-        await here.ask("again, please")
-        await here.wait_for("chat", "Fine.")
-        assert here.received("session/load")
+        assert len(space.prompts()) == 1
+        await space.ask("again, please")
+        await space.wait_for("chat", "Fine.")
+        assert space.received("session/load")
 
 
 async def test_an_agent_that_is_killed_after_the_approval_has_an_unknown_outcome(tmp_path: Path) -> None:
-    async with agent_space(tmp_path, edit(tmp_path, then=[{"kill": True}])) as here:
-        await here.ask()
-        proposal = await here.proposal()
-        approving = asyncio.create_task(here.alice.approve(proposal.id))
-        await here.wait_for("chat", "This was allowed, and whether it was done is not known")
+    async with agent_space(tmp_path, edit(tmp_path, then=[{"kill": True}])) as space:
+        await space.ask()
+        proposal = await space.proposal()
+        approving = asyncio.create_task(space.alice.approve(proposal.id))
+        await space.wait_for("chat", "This was allowed, and whether it was done is not known")
         # Never "failed", which would invite a second time: there is no answer at all.
-        assert not here.of("mcp/response")
+        assert not space.of("mcp/response")
         approving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await approving
-        found = await until_told(lambda: outcome_of(here.alice, proposal.id))
+        found = await until_told(lambda: outcome_of(space.alice, proposal.id))
         assert found == "unknown"
 
 
@@ -69,63 +69,63 @@ async def outcome_of(alice: object, id: str) -> str:
 async def test_a_call_whose_approver_stops_waiting_is_settled_when_it_is_over(tmp_path: Path) -> None:
     go = tmp_path / "go"
     then = [{"await_file": str(go)}, tool_update(status="completed"), {"say": "Late."}]
-    async with agent_space(tmp_path, edit(tmp_path, then=then)) as here:
-        await here.ask()
-        proposal = await here.proposal()
-        approving = asyncio.create_task(here.alice.approve(proposal.id))
-        await until(lambda: here.outcomes())
+    async with agent_space(tmp_path, edit(tmp_path, then=then)) as space:
+        await space.ask()
+        proposal = await space.proposal()
+        approving = asyncio.create_task(space.alice.approve(proposal.id))
+        await until(lambda: space.outcomes())
         approving.cancel()
-        assert await until_told(lambda: outcome_of(here.alice, proposal.id)) == "unknown"
+        assert await until_told(lambda: outcome_of(space.alice, proposal.id)) == "unknown"
         go.touch()
-        await here.wait_for("chat", "Late.")
+        await space.wait_for("chat", "Late.")
 
         async def is_done() -> bool:
-            return await outcome_of(here.alice, proposal.id) == "done"
+            return await outcome_of(space.alice, proposal.id) == "done"
 
         await until_told(is_done)
 
 
 async def test_a_session_survives_a_lost_connection_and_a_pending_permission_too(tmp_path: Path) -> None:
-    async with agent_space(tmp_path, edit(tmp_path)) as here:
-        await here.ask()
-        proposal = await here.proposal()
-        await lose_connection(here)
-        await here.alice.approve(proposal.id)
-        await here.wait_for("chat", "Written.")
-        await here.decided("once")
+    async with agent_space(tmp_path, edit(tmp_path)) as space:
+        await space.ask()
+        proposal = await space.proposal()
+        await lose_connection(space)
+        await space.alice.approve(proposal.id)
+        await space.wait_for("chat", "Written.")
+        await space.decided("once")
 
 
-async def lose_connection(here: AgentSpace) -> None:
+async def lose_connection(space: AgentSpace) -> None:
     """Cut the member's connection, and wait until it is back."""
-    space = here.turns.space
-    before = space.counts.reconnects
-    space._sender.socket._drop()
-    await until(lambda: space.counts.reconnects > before and space.state == "joined")
+    joined = space.turns.space
+    before = joined.counts.reconnects
+    joined._sender.socket._drop()
+    await until(lambda: joined.counts.reconnects > before and joined.state == "joined")
 
 
-def proposal_status(here: AgentSpace, id: str) -> str:
-    seen = here.alice.proposals.get(id)
+def proposal_status(space: AgentSpace, id: str) -> str:
+    seen = space.alice.proposals.get(id)
     return "" if seen is None else seen.status
 
 
 async def test_an_approval_that_got_lost_is_told_to_be_unused(tmp_path: Path) -> None:
     limits = ParticipantLimits(request_seconds=1.0)
-    async with agent_space(tmp_path, edit(tmp_path), settings={"member": limits}) as here:
-        await here.ask()
-        proposal = await here.proposal()
-        space = here.turns.space
+    async with agent_space(tmp_path, edit(tmp_path), settings={"member": limits}) as space:
+        await space.ask()
+        proposal = await space.proposal()
+        joined = space.turns.space
 
         async def lose(_: object) -> None:
             """The request gets lost on its way to the member."""
 
-        space.server.use_handler(lose)
-        approving = asyncio.create_task(here.alice.approve(proposal.id))
-        await until(lambda: proposal_status(here, proposal.id) == "fulfilled")
-        await lose_connection(here)
-        await here.wait_for(
+        joined.server.use_handler(lose)
+        approving = asyncio.create_task(space.alice.approve(proposal.id))
+        await until(lambda: proposal_status(space, proposal.id) == "fulfilled")
+        await lose_connection(space)
+        await space.wait_for(
             "chat", "Not done (the approval by alice did not reach me, and was not used): edit"
         )
-        await here.decided("no")
+        await space.decided("no")
         approving.cancel()
 
 
@@ -198,19 +198,19 @@ async def test_the_gateway_is_killed_while_people_decide(tmp_path: Path) -> None
 
 
 async def test_a_chat_that_comes_while_the_connection_is_lost_is_a_prompt_afterwards(tmp_path: Path) -> None:
-    async with agent_space(tmp_path) as here:
-        await here.ask("first")
-        await here.wait_for("chat", "Fine.")
-        space = here.turns.space
-        async with away(space):
-            await until(lambda: "agent" not in here.alice.roster)
-            await here.alice.chat("agent, are you there?")
-        await until(lambda: len(here.prompts()) == 2)
-        await until(lambda: len([e for e in here.of("chat") if e.payload["text"] == "Fine."]) == 2)
-        assert here.prompts()[1].endswith("> agent, are you there?")
-        await here.idle()
+    async with agent_space(tmp_path) as space:
+        await space.ask("first")
+        await space.wait_for("chat", "Fine.")
+        joined = space.turns.space
+        async with away(joined):
+            await until(lambda: "agent" not in space.alice.roster)
+            await space.alice.chat("agent, are you there?")
+        await until(lambda: len(space.prompts()) == 2)
+        await until(lambda: len([e for e in space.of("chat") if e.payload["text"] == "Fine."]) == 2)
+        assert space.prompts()[1].endswith("> agent, are you there?")
+        await space.idle()
         # And only once.
-        assert len(here.prompts()) == 2
+        assert len(space.prompts()) == 2
 
 
 async def test_the_gateway_is_killed_after_the_approval_and_the_edit_is_made_once(tmp_path: Path) -> None:

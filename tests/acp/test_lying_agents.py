@@ -22,25 +22,25 @@ async def test_a_call_that_is_done_before_it_was_decided_is_said_loudly_and_rele
 ) -> None:
     go = tmp_path / "go"
     done = [{"await_file": str(go)}, tool_update("c1", status="completed")]
-    async with agent_space(tmp_path, [{"ask": LIST, "meanwhile": done}]) as here:
-        await here.ask()
-        proposal = await here.proposal()
+    async with agent_space(tmp_path, [{"ask": LIST, "meanwhile": done}]) as space:
+        await space.ask()
+        proposal = await space.proposal()
         go.touch()
-        await here.wait_for(
+        await space.wait_for(
             "chat", "WARNING: the agent reports this as done before it was decided: execute: ls"
         )
-        await here.wait_for("mcp/withdraw")
-        await here.decided("no")
+        await space.wait_for("mcp/withdraw")
+        await space.decided("no")
         with pytest.raises(MootError):
-            await here.alice.approve(proposal.id)
+            await space.alice.approve(proposal.id)
 
 
 async def test_a_call_that_is_done_although_it_was_rejected_is_said_loudly(tmp_path: Path) -> None:
     refused = [tool_update("c1", status="completed")]
-    async with agent_space(tmp_path, [{"ask": LIST, "refused": refused}]) as here:
-        await here.ask()
-        await here.alice.reject((await here.proposal()).id)
-        await here.wait_for(
+    async with agent_space(tmp_path, [{"ask": LIST, "refused": refused}]) as space:
+        await space.ask()
+        await space.alice.reject((await space.proposal()).id)
+        await space.wait_for(
             "chat", "WARNING: the agent reports this as done although it was not allowed: execute: ls"
         )
 
@@ -55,29 +55,29 @@ async def test_a_second_request_about_the_same_call_cannot_use_the_approval_of_t
     second = {"jsonrpc": "2.0", "id": 77, "method": "session/request_permission", "params": params}
     late = [{"await_file": str(go)}, {"send": second}]
     turn = {"ask": LIST, "meanwhile": late, "refused": [{"await_cancel": True}]}
-    async with agent_space(tmp_path, [turn]) as here:
-        await here.ask()
-        first = await here.proposal()
+    async with agent_space(tmp_path, [turn]) as space:
+        await space.ask()
+        first = await space.proposal()
         go.touch()
-        shown = (await here.proposal(2)).payload["params"]["arguments"]
+        shown = (await space.proposal(2)).payload["params"]["arguments"]
         assert shown["input"] == {"command": "rm -rf /"}
-        await here.decided("no")
+        await space.decided("no")
         with pytest.raises(MootError):
-            await here.alice.approve(first.id)
-        assert not [each for each in here.received() if each.get("id") == 77]
+            await space.alice.approve(first.id)
+        assert not [each for each in space.received() if each.get("id") == 77]
 
 
 async def test_a_request_that_nobody_has_prompted_is_decided_like_any_other(tmp_path: Path) -> None:
     params = {"sessionId": "session-1", "toolCall": LIST, "options": [OPTION]}
     alone = {"jsonrpc": "2.0", "id": 77, "method": "session/request_permission", "params": params}
-    async with agent_space(tmp_path, [{"say": "Done."}]) as here:
-        await here.ask()
-        await here.wait_for("chat", "Done.")
-        await here.idle()
-        here.member.agent.process.peer.feed(json.dumps(alone).encode())
-        await here.alice.reject((await here.proposal()).id)
-        await until(lambda: [each for each in here.received() if each.get("id") == 77])
-        assert here.outcomes() == [{"outcome": "cancelled"}]
+    async with agent_space(tmp_path, [{"say": "Done."}]) as space:
+        await space.ask()
+        await space.wait_for("chat", "Done.")
+        await space.idle()
+        space.member.agent.process.peer.feed(json.dumps(alone).encode())
+        await space.alice.reject((await space.proposal()).id)
+        await until(lambda: [each for each in space.received() if each.get("id") == 77])
+        assert space.outcomes() == [{"outcome": "cancelled"}]
 
 
 def test_paths_are_found_however_deep_they_are(tmp_path: Path) -> None:

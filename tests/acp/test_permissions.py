@@ -32,9 +32,9 @@ def edit(folder: Path, *, then: list[dict[str, Any]] | None = None) -> list[dict
 
 
 async def test_an_approved_permission_is_released_once_and_the_edit_lands(tmp_path: Path) -> None:
-    async with agent_space(tmp_path, edit(tmp_path)) as here:
-        asked = await here.ask()
-        proposal = await here.proposal()
+    async with agent_space(tmp_path, edit(tmp_path)) as space:
+        asked = await space.ask()
+        proposal = await space.proposal()
         file = str(tmp_path / "work" / "a.txt")
         assert list(proposal.to) == ["agent"]
         assert asked in proposal.correlation_id
@@ -46,25 +46,25 @@ async def test_an_approved_permission_is_released_once_and_the_edit_lands(tmp_pa
             },
         }
         assert not Path(file).exists()
-        outcome = await here.alice.approve(proposal.id)
+        outcome = await space.alice.approve(proposal.id)
         assert Path(file).read_text() == "hello"
         assert not outcome.is_error
         assert outcome.text.startswith("The agent reports: edit:")
-        await here.wait_for("chat", "Written.")
+        await space.wait_for("chat", "Written.")
         # Never the option that outlives the session.
-        await here.decided("once")
+        await space.decided("once")
         with pytest.raises(McpError, match="nothing waits for this call"):
-            await here.alice.call("agent", "edit", proposal.payload["params"]["arguments"])
+            await space.alice.call("agent", "edit", proposal.payload["params"]["arguments"])
 
 
 async def test_a_rejection_reaches_the_agent_and_its_reason_is_the_next_prompt(tmp_path: Path) -> None:
-    async with agent_space(tmp_path, edit(tmp_path), [{"say": "I see."}]) as here:
-        await here.ask()
-        proposal = await here.proposal()
-        await here.alice.reject(proposal.id, "unsafe", explanation="not on Sundays")
-        await here.wait_for("chat", "I see.")
-        await here.decided("no")
-        prompt = here.prompts()[1]
+    async with agent_space(tmp_path, edit(tmp_path), [{"say": "I see."}]) as space:
+        await space.ask()
+        proposal = await space.proposal()
+        await space.alice.reject(proposal.id, "unsafe", explanation="not on Sundays")
+        await space.wait_for("chat", "I see.")
+        await space.decided("no")
+        prompt = space.prompts()[1]
         assert "a.txt" in prompt
         assert "alice rejected it (reason: unsafe) and wrote:\n> not on Sundays" in prompt
         assert not (tmp_path / "work" / "a.txt").exists()
@@ -73,21 +73,21 @@ async def test_a_rejection_reaches_the_agent_and_its_reason_is_the_next_prompt(t
 async def test_an_agent_that_takes_no_no_is_not_prompted_for_ever(tmp_path: Path) -> None:
     limits = AcpLimits(explanation_seconds=0.01, max_rejections=2)
     turns = [edit(tmp_path) for _ in range(10)]
-    async with agent_space(tmp_path, *turns, settings={"limits": limits}) as here:
+    async with agent_space(tmp_path, *turns, settings={"limits": limits}) as space:
 
-        @here.alice.on_proposal
+        @space.alice.on_proposal
         async def reject(proposal: SeenProposal) -> None:
-            await here.alice.reject(proposal.id)
+            await space.alice.reject(proposal.id)
 
-        await here.ask()
-        await here.idle()
-        await until(lambda: len(here.prompts()) == 3)
-        await here.idle()
-        assert len(here.of("mcp/proposal")) == 3
+        await space.ask()
+        await space.idle()
+        await until(lambda: len(space.prompts()) == 3)
+        await space.idle()
+        assert len(space.of("mcp/proposal")) == 3
         # The last reason comes with the next message of a person.
-        await here.ask("what now?")
-        await until(lambda: len(here.prompts()) == 4)
-        assert "alice rejected it" in here.prompts()[3]
+        await space.ask("what now?")
+        await until(lambda: len(space.prompts()) == 4)
+        assert "alice rejected it" in space.prompts()[3]
 
 
 async def test_the_call_is_merged_from_all_updates_and_says_what_is_missing(tmp_path: Path) -> None:
@@ -97,15 +97,15 @@ async def test_the_call_is_merged_from_all_updates_and_says_what_is_missing(tmp_
         {"ask": {"toolCallId": "c1", "title": "Edit files"}, "allowed": [tool_update(status="completed")]},
         {"ask": {"toolCallId": "c2", "kind": "execute", "title": "rm -rf /"}},
     ]
-    async with agent_space(tmp_path, early) as here:
-        await here.ask()
-        first = await here.proposal()
+    async with agent_space(tmp_path, early) as space:
+        await space.ask()
+        first = await space.proposal()
         assert first.payload["params"] == {
             "name": "edit",
             "arguments": {"changes": [{"path": "b.txt", "old_text": "1", "new_text": "2"}]},
         }
-        await here.alice.approve(first.id)
-        second = await here.proposal(2)
+        await space.alice.approve(first.id)
+        second = await space.proposal(2)
         assert second.payload["params"] == {
             "name": "execute",
             "arguments": {"title": "rm -rf /", "missing": ["input", "command"]},
@@ -114,9 +114,9 @@ async def test_the_call_is_merged_from_all_updates_and_says_what_is_missing(tmp_
 
 async def test_a_lying_kind_and_title_do_not_hide_a_command(tmp_path: Path) -> None:
     ask = {"toolCallId": "c1", "kind": "read", "title": "Read README", "rawInput": {"command": "rm -rf ~"}}
-    async with agent_space(tmp_path, [{"ask": ask}]) as here:
-        await here.ask()
-        proposal = await here.proposal()
+    async with agent_space(tmp_path, [{"ask": ask}]) as space:
+        await space.ask()
+        proposal = await space.proposal()
         assert proposal.payload["params"] == {
             "name": "execute",
             "arguments": {"input": {"command": "rm -rf ~"}},
@@ -128,9 +128,9 @@ async def test_paths_that_leave_the_folder_are_named(tmp_path: Path) -> None:
     (tmp_path / "work" / "link").symlink_to("/etc")
     changes = [diff("inside.txt", None, ""), diff("../out.txt", None, ""), diff("link/passwd", None, "x")]
     ask = {"toolCallId": "c1", "kind": "edit", "content": changes}
-    async with agent_space(tmp_path, [{"ask": ask}]) as here:
-        await here.ask()
-        arguments = (await here.proposal()).payload["params"]["arguments"]
+    async with agent_space(tmp_path, [{"ask": ask}]) as space:
+        await space.ask()
+        arguments = (await space.proposal()).payload["params"]["arguments"]
         assert arguments["outside_folder"] == ["../out.txt", "link/passwd"]
 
 
@@ -138,81 +138,81 @@ async def test_a_call_that_changes_while_it_is_decided_is_not_released(tmp_path:
     ask = {"toolCallId": "c1", "kind": "execute", "rawInput": {"command": "ls"}}
     go = tmp_path / "go"
     late = [{"await_file": str(go)}, tool_update("c1", rawInput={"command": "rm -rf /"})]
-    async with agent_space(tmp_path, [{"ask": ask, "meanwhile": late}]) as here:
-        await here.ask()
-        proposal = await here.proposal()
+    async with agent_space(tmp_path, [{"ask": ask, "meanwhile": late}]) as space:
+        await space.ask()
+        proposal = await space.proposal()
         go.touch()
-        assert list((await here.wait_for("mcp/withdraw")).correlation_id) == [proposal.id]
-        await here.wait_for(
+        assert list((await space.wait_for("mcp/withdraw")).correlation_id) == [proposal.id]
+        await space.wait_for(
             "chat", "the agent changed the call while it was being decided. Now: execute: rm -rf /"
         )
-        await here.decided("no")
+        await space.decided("no")
 
 
 async def test_doing_another_thing_than_was_approved_is_said_loudly(tmp_path: Path) -> None:
     ask = {"toolCallId": "c1", "kind": "execute", "rawInput": {"command": "ls"}}
     done = [tool_update("c1", status="completed", rawInput={"command": "rm -rf /"})]
-    async with agent_space(tmp_path, [{"ask": ask, "allowed": done}]) as here:
-        await here.ask()
-        outcome = await here.alice.approve((await here.proposal()).id)
+    async with agent_space(tmp_path, [{"ask": ask, "allowed": done}]) as space:
+        await space.ask()
+        outcome = await space.alice.approve((await space.proposal()).id)
         assert outcome.is_error
         assert outcome.text.startswith("WARNING: the agent reports another call than the one that was")
-        await here.wait_for("chat", "WARNING: the agent reports another call")
+        await space.wait_for("chat", "WARNING: the agent reports another call")
 
 
 async def test_a_grant_in_the_space_takes_the_place_of_always(tmp_path: Path) -> None:
-    async with agent_space(tmp_path, edit(tmp_path)) as here:
-        await here.alice.admin.grant(
+    async with agent_space(tmp_path, edit(tmp_path)) as space:
+        await space.alice.admin.grant(
             "agent",
             [{"kind": "mcp/request", "payload": {"method": "tools/call", "params": {"name": "edit"}}}],
         )
-        await until(lambda: here.turns.space.rights is not None)
-        await here.ask()
-        await here.wait_for("chat", "Written.")
-        assert not here.of("mcp/proposal")
+        await until(lambda: space.turns.space.rights is not None)
+        await space.ask()
+        await space.wait_for("chat", "Written.")
+        assert not space.of("mcp/proposal")
         # Seen and journaled like any other request, and answered with what came of it.
-        request = await here.wait_for("mcp/request", "tools/call")
+        request = await space.wait_for("mcp/request", "tools/call")
         assert list(request.to) == ["agent"]
-        await here.wait_for("mcp/response", "The agent reports")
-        await here.decided("once")
+        await space.wait_for("mcp/response", "The agent reports")
+        await space.decided("once")
 
 
 async def test_a_cancelled_turn_withdraws_what_it_asked(tmp_path: Path) -> None:
-    async with agent_space(tmp_path, edit(tmp_path)) as here:
-        asked = await here.ask()
-        proposal = await here.proposal()
-        await here.alice.chats.cancel(asked)
-        withdrawn = await here.wait_for("mcp/withdraw")
+    async with agent_space(tmp_path, edit(tmp_path)) as space:
+        asked = await space.ask()
+        proposal = await space.proposal()
+        await space.alice.chats.cancel(asked)
+        withdrawn = await space.wait_for("mcp/withdraw")
         assert list(withdrawn.correlation_id) == [proposal.id]
-        await here.decided("")
+        await space.decided("")
 
 
 async def test_a_change_too_large_to_be_shown_is_refused_and_the_agent_is_told(tmp_path: Path) -> None:
     limits = AcpLimits(max_proposal_bytes=500, explanation_seconds=0.01)
     ask = {"toolCallId": "c1", "kind": "edit", "content": [diff("a", None, "x" * 1000)]}
-    async with agent_space(tmp_path, [{"ask": ask}], settings={"limits": limits}) as here:
-        await here.ask()
-        await here.wait_for("chat", "max_proposal_bytes")
-        await until(lambda: len(here.prompts()) == 2)
-        assert "in smaller parts" in here.prompts()[1]
-        assert not here.of("mcp/proposal")
+    async with agent_space(tmp_path, [{"ask": ask}], settings={"limits": limits}) as space:
+        await space.ask()
+        await space.wait_for("chat", "max_proposal_bytes")
+        await until(lambda: len(space.prompts()) == 2)
+        assert "in smaller parts" in space.prompts()[1]
+        assert not space.of("mcp/proposal")
 
 
 async def test_requests_beyond_the_limit_are_refused(tmp_path: Path) -> None:
     limits = AcpLimits(max_open_permissions=1, explanation_seconds=0.01)
     second = {"ask": {"toolCallId": "c2", "kind": "edit"}}
     first = {"ask": {"toolCallId": "c1", "kind": "edit"}, "meanwhile": [second]}
-    async with agent_space(tmp_path, [first], settings={"limits": limits}) as here:
-        await here.ask()
-        await here.wait_for("chat", "max_open_permissions")
-        assert len(here.of("mcp/proposal")) == 1
+    async with agent_space(tmp_path, [first], settings={"limits": limits}) as space:
+        await space.ask()
+        await space.wait_for("chat", "max_open_permissions")
+        assert len(space.of("mcp/proposal")) == 1
 
 
 async def test_an_agent_without_the_right_to_propose_is_refused_and_it_is_told(tmp_path: Path) -> None:
-    async with agent_space(tmp_path, edit(tmp_path), rights=["chat", "reasoning/*"]) as here:
-        await here.ask()
-        await here.wait_for("chat", "Not done (your rights in this space do not allow mcp/proposal")
-        await here.decided("no")
+    async with agent_space(tmp_path, edit(tmp_path), rights=["chat", "reasoning/*"]) as space:
+        await space.ask()
+        await space.wait_for("chat", "Not done (your rights in this space do not allow mcp/proposal")
+        await space.decided("no")
 
 
 def options(*pairs: tuple[str, str]) -> list[dict[str, str]]:
@@ -244,13 +244,13 @@ def test_of_two_options_that_allow_once_the_known_one_is_chosen() -> None:
 
 
 async def test_of_two_approvals_one_releases_it_and_the_other_comes_too_late(tmp_path: Path) -> None:
-    async with agent_space(tmp_path, edit(tmp_path), people={"bob": ["*"]}) as here:
-        async with connect(here.gateway.url, "lab", "t-bob") as bob:
-            await here.ask()
-            proposal = await here.proposal()
+    async with agent_space(tmp_path, edit(tmp_path), people={"bob": ["*"]}) as space:
+        async with connect(space.gateway.url, "lab", "t-bob") as bob:
+            await space.ask()
+            proposal = await space.proposal()
             await bob.refresh_proposals()
             results = await asyncio.gather(
-                bob.approve(proposal.id), here.alice.approve(proposal.id), return_exceptions=True
+                bob.approve(proposal.id), space.alice.approve(proposal.id), return_exceptions=True
             )
         assert sum(isinstance(each, ProposalSettled) for each in results) == 1
-        await here.decided("once")
+        await space.decided("once")

@@ -57,11 +57,11 @@ async def test_a_real_agent_asks_is_allowed_once_and_is_told_why_not(tmp_path: P
         env = {key: "a-key-of-nobody"}
         settings = settings_for(gateway.url, tmp_path, argv=argv, env=env, probe=True)
         alice = await stack.enter_async_context(connect(gateway.url, "lab", "t-alice"))
-        here = AgentSpace(gateway, tmp_path, settings, alice, stack)
-        await stack.enter_async_context(running_member(here.member, settings))
-        assert here.member.agent.asks == VERIFIED
-        await here.ask("Create notes.txt")
-        first = (await here.proposal()).payload["params"]
+        space = AgentSpace(gateway, tmp_path, settings, alice, stack)
+        await stack.enter_async_context(running_member(space.member, settings))
+        assert space.member.agent.asks == VERIFIED
+        await space.ask("Create notes.txt")
+        first = (await space.proposal()).payload["params"]
         assert first["name"] == "edit"
         (change,) = first["arguments"]["changes"]
         assert change["path"] == str(work / "notes.txt")
@@ -70,21 +70,21 @@ async def test_a_real_agent_asks_is_allowed_once_and_is_told_why_not(tmp_path: P
         assert not change["old_text"]
         assert "missing" not in first["arguments"]
         assert "outside_folder" not in first["arguments"]
-        outcome = await alice.approve((await here.proposal()).id)
+        outcome = await alice.approve((await space.proposal()).id)
         assert not outcome.is_error
         assert outcome.text.startswith(f"The agent reports: edit: {work}/notes.txt (completed)")
-        await here.wait_for("chat", "Finished.")
-        await here.idle()
-        await here.ask("Create other.txt")
-        second = await here.proposal(2)
+        await space.wait_for("chat", "Finished.")
+        await space.idle()
+        await space.ask("Create other.txt")
+        second = await space.proposal(2)
         assert second.payload["params"]["arguments"]["changes"][0]["path"] == str(work / "other.txt")
         await alice.reject(second.id, "unsafe", explanation="not on Sundays")
         # The player ends when it gets another answer than the one it knows, and waits for the prompt with the
         # reason: then all was said.
-        await until((tmp_path / "played").exists, lambda: here.member.agent.process.end_reason)
-        await here.idle()
-        assert here.member.agent.process.end_reason == ""
-        assert len(here.of("mcp/proposal")) == 2
+        await until((tmp_path / "played").exists, lambda: space.member.agent.process.end_reason)
+        await space.idle()
+        assert space.member.agent.process.end_reason == ""
+        assert len(space.of("mcp/proposal")) == 2
 
 
 @pytest.mark.parametrize("name", AGENTS)

@@ -46,17 +46,17 @@ async def test_every_message_that_an_agent_gets_is_valid(tmp_path: Path) -> None
         edit(tmp_path),
     ]
     settings = {"probe": True}
-    async with agent_space(tmp_path, *turns, settings=settings, load=True) as here:
-        await here.ask()
-        await here.alice.approve((await here.proposal()).id)
-        await here.alice.reject((await here.proposal(2)).id)
-        start = await until(lambda: here.of("reasoning/start"))
-        await until(lambda: len(here.prompts()) >= 3)
-        await here.alice.cancel_reasoning(start[0].id)
-        await here.wait_for("chat", "I stopped")
-        await here.alice.admin.restart("agent")
-        await here.wait_for("chat", "The agent runs again.")
-        judged = {judge(message) for message in here.received()}
+    async with agent_space(tmp_path, *turns, settings=settings, load=True) as space:
+        await space.ask()
+        await space.alice.approve((await space.proposal()).id)
+        await space.alice.reject((await space.proposal(2)).id)
+        start = await until(lambda: space.of("reasoning/start"))
+        await until(lambda: len(space.prompts()) >= 3)
+        await space.alice.cancel_reasoning(start[0].id)
+        await space.wait_for("chat", "I stopped")
+        await space.alice.admin.restart("agent")
+        await space.wait_for("chat", "The agent runs again.")
+        judged = {judge(message) for message in space.received()}
         assert judged == {
             "initialize", "session/new", "session/load", "session/prompt", "session/cancel", "permission",
         }  # fmt: skip

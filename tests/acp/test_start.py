@@ -77,10 +77,10 @@ async def test_an_agent_that_was_not_probed_or_did_nothing_is_unverified(tmp_pat
     assert str(ProbeResult({"writing a file": "asked", "running a command": "not tried"})) == (
         "unverified: may act without asking (it asked before writing a file)"
     )
-    async with agent_space(tmp_path) as here:
-        said = await here.wait_for("chat", "unverified: may act without asking (it was not probed)")
+    async with agent_space(tmp_path) as space:
+        said = await space.wait_for("chat", "unverified: may act without asking (it was not probed)")
         assert "I am scripted 1, and work in" in said.payload["text"]
-        status = await here.alice.admin.request_status("agent")
+        status = await space.alice.admin.request_status("agent")
         assert "unverified" in status["asks"]
 
 
@@ -97,15 +97,15 @@ async def test_the_mode_that_asks_is_set_or_the_agent_is_not_used(tmp_path: Path
 
 async def test_an_agent_that_changes_its_mode_is_stopped_and_set_back(tmp_path: Path) -> None:
     change = {"update": {"sessionUpdate": "current_mode_update", "currentModeId": "yolo"}}
-    async with agent_space(tmp_path, [change, {"await_cancel": True}]) as here:
-        here.member.agent.profile = ASKING
-        here.member.agent.process.profile = ASKING
-        await here.ask()
-        await here.wait_for(
+    async with agent_space(tmp_path, [change, {"await_cancel": True}]) as space:
+        space.member.agent.profile = ASKING
+        space.member.agent.process.profile = ASKING
+        await space.ask()
+        await space.wait_for(
             "chat", "I stopped: it changed to the mode 'yolo', in which it may act without asking."
         )
-        await until(lambda: here.received("session/set_mode"))
-        assert here.received("session/set_mode")[-1]["params"]["modeId"] == "default"
+        await until(lambda: space.received("session/set_mode"))
+        assert space.received("session/set_mode")[-1]["params"]["modeId"] == "default"
 
 
 async def test_another_version_of_the_protocol_is_refused(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def start(settings: dict[str, Json], tmp_path: Path) -> StartGateway:
         cluster = settings | {"gateway": name} | given
         rules = more.pop("rules", None)
         assert rules is None or isinstance(rules, dict)
-        async with running_gateway(folder, people, rules=rules, cluster=cluster, **more) as room:
-            yield room
+        async with running_gateway(folder, people, rules=rules, cluster=cluster, **more) as gateway:
+            yield gateway
 
     return run

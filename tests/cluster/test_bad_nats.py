@@ -149,8 +149,8 @@ async def test_credentials_of_a_nats_user_let_a_gateway_in(tmp_path: Path) -> No
     assert "is no .creds file" in await refusal(tmp_path, cluster | {"credentials_file": "empty.creds"})
 
 
-async def _problem(room: LocalGateway, text: str) -> str:
-    problems = (await room.admin("GET", "cluster")).json()["problems"]
+async def _problem(gateway: LocalGateway, text: str) -> str:
+    problems = (await gateway.admin("GET", "cluster")).json()["problems"]
     return next((each for each in problems if text in each), "")
 
 

@@ -266,9 +266,9 @@ async def test_journals_are_closed_whatever_leaving_the_cluster_comes_to(
     assert not journal.writable
 
 
-def _shard(room: LocalGateway) -> Shard:
-    assert room.gateway.node is not None
-    return room.gateway.node.shards[0]
+def _shard(gateway: LocalGateway) -> Shard:
+    assert gateway.gateway.node is not None
+    return gateway.gateway.node.shards[0]
 
 
 def lines_of(folder: Path) -> list[str]:

@@ -27,11 +27,11 @@ async def test_a_new_gateway_and_one_that_was_away_tell_the_whole_history(start:
         await say(alice, 30, 90)
         await until(lambda: _snapshots(a) >= 4)
         for name in ("b", "c"):
-            async with start(name, cluster=KEPT) as room:
-                assert texts_of(room) == [str(number) for number in range(90)]
-                assert await history(room) == await history(a)
-                await until(lambda: _snapshots(room) >= _snapshots(a))
-                node = room.gateway.node
+            async with start(name, cluster=KEPT) as gateway:
+                assert texts_of(gateway) == [str(number) for number in range(90)]
+                assert await history(gateway) == await history(a)
+                await until(lambda: _snapshots(gateway) >= _snapshots(a))
+                node = gateway.gateway.node
                 assert node is not None
                 await say(alice, 90, 90)
                 assert not node.failed.done(), "its state is that of the others"
@@ -68,22 +68,22 @@ async def say(client: Client, first: int, end: int) -> None:
         await client.ask("chat", {"text": str(number)})
 
 
-def texts_of(room: LocalGateway) -> list[str]:
-    records = map(json.loads, lines_of(room.journal()))
+def texts_of(gateway: LocalGateway) -> list[str]:
+    records = map(json.loads, lines_of(gateway.journal()))
     return [
         each["raw"]["payload"]["text"] for each in records if each.get("kind") == "chat" and "raw" in each
     ]
 
 
-async def history(room: LocalGateway) -> list[Any]:
+async def history(gateway: LocalGateway) -> list[Any]:
     headers = {"Authorization": "Bearer t-alice"}
-    answer = await room.http.get(
+    answer = await gateway.http.get(
         "/spaces/lab/history", headers=headers, params={"kind": "chat", "limit": "100"}
     )
     assert answer.status_code == 200, answer.text
     return [message["id"] for message in answer.json()["messages"]]
 
 
-def _snapshots(room: LocalGateway) -> int:
-    assert room.gateway.node is not None
-    return room.gateway.node.shards[0].snapshots
+def _snapshots(gateway: LocalGateway) -> int:
+    assert gateway.gateway.node is not None
+    return gateway.gateway.node.shards[0].snapshots

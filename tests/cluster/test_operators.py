@@ -45,8 +45,8 @@ async def test_capabilities_change_on_all_gateways(start: StartGateway) -> None:
         assert await bob.refused("chat", {"text": "no"}) == "capability_violation"
 
 
-def _tokens(room: LocalGateway) -> bool:
-    return bool(room.gateway.directory.hosts["lab"].space.state.temporary_tokens)
+def _tokens(gateway: LocalGateway) -> bool:
+    return bool(gateway.gateway.directory.hosts["lab"].space.state.temporary_tokens)
 
 
 def _first_words(module: ModuleType, methods: tuple[str, ...]) -> set[str]:

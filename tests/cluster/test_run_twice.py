@@ -47,13 +47,13 @@ async def test_two_approvers_of_one_name_carry_each_proposal_out_once(
         serve_files(files, written)
         agent = await _join(stack, b, "agent")
         approvers, running = list[Approver](), []
-        for room in (a, b):
-            store = RuleStore.open(tmp_path / f"trust-{room.port}")
+        for gateway in (a, b):
+            store = RuleStore.open(tmp_path / f"trust-{gateway.port}")
             store.rules_file.write_text(RULE)
             store.reload()
             store.mark_reviewed(["reports"], time.time())
             approver = Approver(
-                await _join(stack, room, "approver"),
+                await _join(stack, gateway, "approver"),
                 store,
                 DecisionLedger(),
                 ApproverSettings(learning=LEARNING),
@@ -103,10 +103,10 @@ async def test_a_second_process_of_an_exclusive_tool_server_takes_over_and_the_f
         await until(lambda: _sessions(a) == _sessions(b) == 1)
 
 
-async def _join(stack: AsyncExitStack, room: LocalGateway, name: str) -> JoinedSpace:
-    return await stack.enter_async_context(connect(room.url, "lab", f"t-{name}"))
+async def _join(stack: AsyncExitStack, gateway: LocalGateway, name: str) -> JoinedSpace:
+    return await stack.enter_async_context(connect(gateway.url, "lab", f"t-{name}"))
 
 
-def _sessions(room: LocalGateway) -> int:
-    sessions = room.gateway.directory.hosts["lab"].space.state.roster.sessions.values()
+def _sessions(gateway: LocalGateway) -> int:
+    sessions = gateway.gateway.directory.hosts["lab"].space.state.roster.sessions.values()
     return sum(each.member.name == "files" for each in sessions)

@@ -71,6 +71,6 @@ async def test_a_request_over_http_goes_to_the_next_gateway_and_is_made_once(sta
             a.gateway.readiness.phase = "running"
 
 
-def _is_at_b(room: LocalGateway) -> bool:
-    sessions = room.gateway.directory.hosts["lab"].space.state.roster.sessions.values()
+def _is_at_b(gateway: LocalGateway) -> bool:
+    sessions = gateway.gateway.directory.hosts["lab"].space.state.roster.sessions.values()
     return any(each.member.name == "alice" and each.id.startswith("b.") for each in sessions)

@@ -29,14 +29,14 @@ from tests.gateway.test_figures import families, value
 from tests.waiting import until_told
 
 
-async def report(room: LocalGateway, **params: str) -> dict[str, Any]:
-    answer = await room.admin("GET", "cluster", **params)
+async def report(gateway: LocalGateway, **params: str) -> dict[str, Any]:
+    answer = await gateway.admin("GET", "cluster", **params)
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
     return found
 
 
-def gateway(status: dict[str, Any], name: str) -> dict[str, Any]:
+def reported_gateway(status: dict[str, Any], name: str) -> dict[str, Any]:
     return next(each for each in status["gateways"] if each["name"] == name)
 
 
@@ -52,10 +52,10 @@ async def test_any_gateway_tells_of_all_and_only_to_administrators(start: StartG
     async with start("a") as a, start("b") as b:
         alice = await a.join("alice")
         await alice.ask("chat", {"text": "a word that is said"})
-        for room in (a, b):
-            status = await report(room)
+        for gateway in (a, b):
+            status = await report(gateway)
             assert status["problems"] == []
-            assert status["answered_by"] == ("a" if room is a else "b")
+            assert status["answered_by"] == ("a" if gateway is a else "b")
             assert [each["name"] for each in status["gateways"]] == ["a", "b"]
             assert re.fullmatch(r"2\.\d+\.\d+", status["nats"]["version"])
             (stream,) = status["nats"]["streams"]
@@ -74,7 +74,7 @@ async def test_any_gateway_tells_of_all_and_only_to_administrators(start: StartG
 
 async def test_states_are_compared_at_one_message_and_a_difference_is_named(start: StartGateway) -> None:
     async with start("a") as a, start("b") as b:
-        assert gateway(await report(a), "b")["shards"][0]["hashed_at"] == 0
+        assert reported_gateway(await report(a), "b")["shards"][0]["hashed_at"] == 0
         same = await report(b, compare="true")
         assert same["problems"] == []
         hashed = [(each["hashed_at"], each["hashes"]) for g in same["gateways"] for each in g["shards"]]
@@ -82,8 +82,8 @@ async def test_states_are_compared_at_one_message_and_a_difference_is_named(star
         assert hashed[0][0] > 0
         assert hashed[0][1].keys() == {"lab"}
         b.gateway.directory.hosts["lab"].space.state.sessions_joined += 1
-        for room in (a, b):
-            (problem,) = (await report(room, compare="true"))["problems"]
+        for gateway in (a, b):
+            (problem,) = (await report(gateway, compare="true"))["problems"]
             assert problem.startswith("the state of lab differs behind message ")
         # It only tells; a snapshot is what decides.
         assert b.gateway.node is not None
@@ -97,17 +97,17 @@ async def test_who_does_not_answer_is_not_called_gone_and_who_stopped_is_no_prob
     folder.mkdir()
     async with start("a") as a:
         async with start("c"):
-            assert gateway(await report(a), "c")["state"] == "serving"
+            assert reported_gateway(await report(a), "c")["state"] == "serving"
         config = yaml.safe_load((tmp_path / "a" / "moot.yaml").read_text())
         config["gateway"]["cluster"]["gateway"] = "b"
         (folder / "moot.yaml").write_text(json.dumps(config))
         (folder / "moot.yaml").chmod(0o600)
         async with served(folder / "moot.yaml") as b:
-            assert gateway(await report(a), "b")["state"] == "serving"
+            assert reported_gateway(await report(a), "b")["state"] == "serving"
             await b.end(signal.SIGKILL)
         status = await report(a)
-        assert gateway(status, "c")["state"] == "gone"
-        silent = gateway(status, "b")
+        assert reported_gateway(status, "c")["state"] == "gone"
+        silent = reported_gateway(status, "b")
         assert (silent["state"], silent["version"], silent["shards"]) == ("no answer", __version__, [])
         assert status["problems"] == ["gateway b writes to the log, and did not answer within 1 s"]
 
@@ -137,14 +137,14 @@ async def test_without_nats_a_gateway_tells_what_it_knows_and_no_password(tmp_pa
 
             async def is_cut_off() -> dict[str, Any] | None:
                 status = await report(a, compare="true")
-                return status if gateway(status, "a")["state"] == "cut off" else None
+                return status if reported_gateway(status, "a")["state"] == "cut off" else None
 
             status = await until_told(is_cut_off)
             assert status is not None
             assert status["nats"]["connected"] is False
             assert status["nats"]["server"] is None
             assert [each["answers"] for each in status["nats"]["streams"]] == [False, False]
-            assert [each["lag"] for each in gateway(status, "a")["shards"]] == [None, None]
+            assert [each["lag"] for each in reported_gateway(status, "a")["shards"]] == [None, None]
             told = "\n".join(status["problems"])
             assert "gateway a is not connected to NATS" in told
             assert "gateway a is cut off: its heartbeat has not come back for" in told
@@ -193,7 +193,7 @@ async def test_what_differs_between_configurations_is_named_until_a_reload(
         a.gateway.reload(load(write_config(tmp_path / "a", settings), environ={}))
 
         async def is_settled() -> bool:
-            return not gateway(await report(a), "b")["differences"]
+            return not reported_gateway(await report(a), "b")["differences"]
 
         await until_told(is_settled)
         assert await value(b, "moot_cluster_configuration_differences") == 0

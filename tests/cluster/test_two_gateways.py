@@ -139,8 +139,8 @@ async def test_another_configuration_is_named_and_does_not_overrule(start: Start
         await c.join("eve")
 
 
-def _credentials(room: LocalGateway, name: str) -> tuple[str, ...]:
-    return room.gateway.directory.hosts["lab"].space.state.roster.members[Name(name)].credentials
+def _credentials(gateway: LocalGateway, name: str) -> tuple[str, ...]:
+    return gateway.gateway.directory.hosts["lab"].space.state.roster.members[Name(name)].credentials
 
 
 def _with_people(file: Path, people: Json) -> Json:

@@ -1,7 +1,7 @@
 """A gateway in one's hand: started from settings, with clients that remember all they heard.
 
-    async with lab(tmp_path, participants(alice=["*"], bob=["chat"])) as room:
-        alice, bob = await room.join("alice"), await room.join("bob")
+    async with running_gateway(tmp_path, participants(alice=["*"], bob=["chat"])) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
         await bob.say("chat", {"text": "hi"})
         await alice.hear("chat")
 

@@ -119,15 +119,15 @@ async def test_tokens_are_made_at_a_rate_that_each_participant_has_for_itself(tm
 
 
 async def test_what_was_made_with_a_sign_in_ends_with_it(tmp_path: Path) -> None:
-    async with signing_in(tmp_path, person()) as (room, provider):
+    async with signing_in(tmp_path, person()) as (gateway, provider):
         token = provider.token()
-        assert (await mint(room, "ana", token, seconds=3_600)).status_code == 400
-        made = (await mint(room, "ana", token, seconds=30)).json()["token"]
-        client = await enter(room, made)
+        assert (await mint(gateway, "ana", token, seconds=3_600)).status_code == 400
+        made = (await mint(gateway, "ana", token, seconds=30)).json()["token"]
+        client = await enter(gateway, made)
         headers = {"Authorization": f"Bearer {token}"}
-        await room.http.post("/oidc/sign-out", headers=headers)
+        await gateway.http.post("/oidc/sign-out", headers=headers)
         assert (await client.closed())[0] == 4003
-        assert (await refusal(room, made))[0] == 401
+        assert (await refusal(gateway, made))[0] == 401
 
 
 async def test_the_command_prints_a_token_or_writes_it_for_its_owner_alone(
