@@ -58,16 +58,5 @@ def approve(page: Page) -> None:
     detail(page).get_by_role("button", name="Yes, approve").click()
 
 
-def press_at_once(page: Page, *keys: str) -> None:
-    """One after the other in one turn of the page, so sooner than any rule allows, on any machine."""
-    page.evaluate(
-        """(keys) => {
-            for (const key of keys)
-                document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
-        }""",
-        list(keys),
-    )
-
-
 def dialog_button(page: Page, words: str) -> Locator:
     return page.locator("dialog").get_by_role("button", name=words)

@@ -12,6 +12,7 @@ from playwright.sync_api import Page, ViewportSize, expect
 
 from tests.console.conftest import MemberAs, NewPage, PageAs, view_ids
 from tests.console.gateway_and_members import Running
+from tests.console.keyboard import press_at_once
 
 AXE = Path(__file__).parents[2] / ".node/node_modules/axe-core/axe.min.js"
 WIDE: ViewportSize = {"width": 1280, "height": 800}
@@ -111,16 +112,14 @@ def test_nothing_is_wider_than_a_phone(page_as: PageAs, member: MemberAs) -> Non
 def test_everything_is_reached_by_keys_alone_and_nothing_moves(page_as: PageAs, member: MemberAs) -> None:
     busy(member)
     page = page_as("human", "timeline")
-    page.keyboard.press("g")
-    page.keyboard.press("c")
+    press_at_once(page, "g", "c")
     expect(page.locator(".view-chat")).to_be_visible()
     page.keyboard.press("m")
     page.keyboard.type("by key? c and g do nothing here")
     page.keyboard.press("Enter")
     expect(page.locator(".chat-message").filter(has_text="by key?")).to_be_visible()
     page.keyboard.press("Escape")
-    page.keyboard.press("g")
-    page.keyboard.press("t")
+    press_at_once(page, "g", "t")
     expect(page.locator(".view-timeline")).to_be_visible()
     page.keyboard.press("k")
     page.keyboard.press("k")

@@ -25,6 +25,7 @@ from tests.console.approvals_page import (
 )
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.gateway_and_members import Driven, Running, gathered
+from tests.console.keyboard import press_at_once
 
 BIG = 9007199254740993
 
@@ -250,8 +251,7 @@ def test_widths_that_no_capability_can_state_are_not_offered(page_as: PageAs, me
     propose(member("agent"), "add", a="x" * 20_000)
     page = page_as("human", "approvals")
     shown(page, "add")
-    page.keyboard.press("g")
-    page.keyboard.press("g")
+    press_at_once(page, "g", "g")
     dialog = page.locator("dialog")
     expect(dialog.get_by_label("This exact call")).to_be_disabled()
     expect(dialog).to_contain_text("a capability has at most 16 KiB")

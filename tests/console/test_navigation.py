@@ -5,6 +5,7 @@ from __future__ import annotations
 from playwright.sync_api import Locator, Page, ViewportSize, expect
 
 from tests.console.conftest import PageAs, view_ids
+from tests.console.keyboard import press_at_once
 
 PHONE = {"width": 390, "height": 844}
 NAMES = ["Inbox", "Timeline", "Chat", "Tools", "Members", "Rules"]
@@ -26,8 +27,7 @@ def test_the_navigation_has_everyday_views_and_the_rest_below_more(page_as: Page
     more.click()
     expect(items(page)).to_have_text([*NAMES, "More"])
     # By a key: where one is can be seen.
-    page.keyboard.press("g")
-    page.keyboard.press("r")
+    press_at_once(page, "g", "r")
     expect(page.get_by_role("link", name="Reasoning")).to_have_attribute("aria-current", "page")
 
 

@@ -14,6 +14,7 @@ from moot.participant import JoinedSpace
 from moot.protocol.operation import Json
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.gateway_and_members import Loop, Running
+from tests.console.keyboard import press_at_once
 from tests.console.rules_page import ApproverScene, card, dialog, notice, rule, trusting_spaces
 from tests.console.test_accessibility import in_both, issues
 from tests.console.test_members_page import HOSTILE, too_wide
@@ -187,8 +188,7 @@ def test_a_dismissed_suggestion_is_gone_for_everybody(page_as: PageAs, office: A
     office.teach()
     # Who looks at something else sees that one waits.
     expect(other.get_by_role("link", name="Rules").locator(".badge")).to_have_text("1")
-    other.keyboard.press("g")
-    other.keyboard.press("u")
+    press_at_once(other, "g", "u")
     expect(card(other)).to_have_count(1)
     expect(card(page)).to_have_count(1)
     page.keyboard.press("d")

@@ -6,6 +6,7 @@ from playwright.sync_api import Page, Request, expect
 
 from tests.console.conftest import MemberAs, NewPage, PageAs, sign_in
 from tests.console.gateway_and_members import Running
+from tests.console.keyboard import press_at_once
 
 
 def test_a_token_opens_its_spaces_and_stands_in_no_address(gateway: Running, new_page: NewPage) -> None:
@@ -58,8 +59,7 @@ def test_one_goes_from_space_to_space_by_keyboard(page_as: PageAs, member: Membe
     """What is heard in one is not shown in the other; both lines stay up."""
     page = page_as("human", "timeline")
     hermit = member("hermit", space="attic")
-    page.keyboard.press("g")
-    page.keyboard.press("o")
+    press_at_once(page, "g", "o")
     expect(page.get_by_role("menu", name="Spaces")).to_be_visible()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")

@@ -17,6 +17,7 @@ from tests.console.approvals_page import (
 )
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.gateway_and_members import Driven, gathered
+from tests.console.keyboard import press_at_once
 from tests.console.test_approvals import heard
 
 
@@ -70,8 +71,7 @@ def test_a_yes_can_be_taken_back_until_it_is_sent(page_as: PageAs, member: Membe
     expect(detail(page)).to_contain_text("It is sent in")
     # A second press out of habit changes nothing; in another view it is still there, and can be taken back.
     page.keyboard.press("y")
-    page.keyboard.press("g")
-    page.keyboard.press("t")
+    press_at_once(page, "g", "t")
     expect(page.locator("h1")).to_have_text("Timeline")
     expect(held).to_be_visible()
     page.keyboard.press("z")
