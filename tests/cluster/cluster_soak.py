@@ -72,18 +72,30 @@ def run_cluster_faults(cases: int, seed: int) -> str:
     missing = why_not()
     machines = Machines() if missing is None else None
     disks = mount_stores([folder / "nats" / f"n{index}" for index in range(len(NAMES))])
+    is_clean = False
     try:
         faults = ALONE | (ON_MACHINES if machines else {})
         faults |= ON_SMALL_DISKS if len(disks) == len(NAMES) else {}
         rounds = ClusterRounds(folder, seed, machines)
         schedule = FaultSchedule(rounds, faults)
         uvloop.run(rounds.run(schedule.run_next, cases))
+        # What gateways and NATS wrote tells why one ended by itself.
+        is_clean = not rounds.ended_themselves
         return _summary(rounds, schedule.counts, missing, has_disks="NATS disk full" in faults)
     finally:
+        if not is_clean:
+            print(f"kept: {_keep(folder)}", flush=True)
         if machines is not None:
             machines.close()
         unmount(disks)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _keep(folder: Path) -> Path:
+    """A copy of what was written, without disks that are unmounted."""
+    kept = folder.with_name(f"{folder.name}-kept")
+    shutil.copytree(folder, kept, ignore=shutil.ignore_patterns("filler", "*.sock"), dirs_exist_ok=True)
+    return kept
 
 
 def _summary(rounds: ClusterRounds, counts: Counter[str], missing: str | None, *, has_disks: bool) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
-from nats.js.api import StreamConfig
+from nats.js.api import ClusterInfo, PeerInfo, StreamConfig, StreamInfo, StreamState
+from nats.js.client import JetStreamContext
 from nats.js.errors import ServiceUnavailableError
 from nats.js.object_store import ObjectStore
 
@@ -15,9 +18,12 @@ from moot.cluster import log_reader
 from moot.cluster.log_reader import LogReader
 from moot.cluster.nats_connection import ClusterConnection, connect, use_snapshots
 from moot.cluster.snapshot_store import SnapshotStore
+from moot.cluster.stream_health import is_led
 from moot.config.cluster_config import ClusterConfig
 from moot.errors import UsageError
+from moot.protocol.operation import Json
 from moot.resilience.task_set import TaskSet
+from tests.cluster.conftest import StartGateway
 from tests.cluster.nats_servers import NatsServers
 from tests.waiting import bounded, until
 
@@ -73,6 +79,83 @@ async def test_a_log_that_has_become_shorter_is_given_a_while_and_then_not_belie
     monkeypatch.setattr(log_reader, "_SHORT_SECONDS", 0.3)
     said = await fault_after(nats, "one")
     assert "ends at 1, and this gateway has read up to 3" in said
+
+
+async def test_a_server_that_knows_no_leader_is_not_believed_when_it_has_less(
+    nats: NatsServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NATS 2.15: a server that is cut off for longer than an election answers with its own, older state."""
+    monkeypatch.setattr(log_reader, "_SHORT_SECONDS", 0)
+    ask, answers = JetStreamContext.stream_info, list[StreamInfo]()
+
+    async def ask_cut_off(self: JetStreamContext, name: str) -> StreamInfo:
+        info = await ask(self, name)
+        if len(answers) < 3:
+            answers.append(info)
+            info.state.last_seq = 1
+            info.cluster = ClusterInfo(leader="", replicas=[PeerInfo(current=False, active=20 * 10**9)] * 3)
+        return info
+
+    async with connected(nats) as (connection, config):
+        name, read = config.name, list[bytes]()
+        await write_log(connection, name, "one", "two")
+        reader = LogReader(
+            connection.client, connection.context, name, 0, lambda _s, _t, data: read.append(data)
+        )
+        tasks = TaskSet("test")
+        running = tasks.start(reader.run())
+        await until(lambda: len(read) == 2)
+        monkeypatch.setattr(JetStreamContext, "stream_info", ask_cut_off)
+        reader._is_broken = True
+        await until(lambda: len(answers) == 3 or running.done())
+        await connection.context.publish(f"{name}.a", b"three")
+        await until(lambda: len(read) == 3 or running.done())
+        assert not running.done()
+        await tasks.close()
+
+
+@pytest.mark.parametrize(
+    ("leader", "seconds", "expected"),
+    [("n0", (0.2, 30), True), ("n0", (30, 30), False), ("", (0.2, 0.2, 0.2), False), ("n0", (), True)],
+    ids=["one of two is heard", "cut off", "no leader", "one copy"],
+)
+def test_only_a_leader_that_hears_a_majority_knows_the_end(
+    leader: str, seconds: tuple[float, ...], expected: bool
+) -> None:
+    peers = [PeerInfo(name="n", current=True, active=int(each * 1e9)) for each in seconds]
+    info = StreamInfo(
+        config=StreamConfig(name="log"),
+        state=StreamState(messages=1, bytes=1, first_seq=1, last_seq=1, consumer_count=0),
+        cluster=ClusterInfo(leader=leader, replicas=peers),
+    )
+    assert is_led(info) is expected
+
+
+async def test_a_gateway_whose_journal_knows_more_than_the_log_does_not_go_on_without_it(
+    own_nats: NatsServers, start: StartGateway, tmp_path: Path
+) -> None:
+    """As when NATS came back with an older copy of its disk."""
+    store, older = own_nats.store(0), tmp_path / "older"
+    cluster: dict[str, Json] = {"servers": own_nats.addresses}
+    async with start("a", cluster=cluster) as a:
+        await (await a.join("alice")).ask("chat", {"text": "kept"})
+    own_nats.kill(0)
+    shutil.copytree(store, older)
+    own_nats.start(0)
+    own_nats.wait_healthy()
+    async with start("a", cluster=cluster) as a:
+        await (await a.join("alice")).ask("chat", {"text": "lost"})
+    own_nats.kill(0)
+    shutil.rmtree(store)
+    shutil.copytree(older, store)
+    own_nats.start(0)
+    own_nats.wait_healthy()
+    with pytest.raises(UsageError, match=r"journal of space 'lab' has messages .* \"When NATS has lost mess"):
+        async with start("a", cluster=cluster):
+            pass
+    # One that never heard of it goes on with what there is.
+    async with start("b", cluster=cluster) as b:
+        await (await b.join("bob")).ask("chat", {"text": "after"})
 
 
 async def test_a_snapshot_that_nobody_can_read_just_now_is_waited_for(

@@ -17,9 +17,10 @@ import nats.js.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
-from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, StreamInfo
 from nats.js.client import JetStreamContext
 
+from moot.cluster.stream_health import is_led
 from moot.errors import UsageError
 
 log = logging.getLogger(__name__)
@@ -28,8 +29,13 @@ log = logging.getLogger(__name__)
 _HEARTBEAT_SECONDS: Final = 0.5
 _SILENT_SECONDS: Final = 1.5
 _LOOK_SECONDS: Final = 0.1
-# A log that ends before what was read for so long has lost something: longer than an election.
+# A log whose leader says for so long that it ends before what was read has lost something.
 _SHORT_SECONDS: Final = 15.0
+# What an operator can do about it is on the page that this names.
+LOST_MESSAGES: Final = (
+    "NATS has lost messages that it had acknowledged, or the stream was made anew. Stop all gateways and "
+    'choose what to go on with: "When NATS has lost messages" in docs/how-to/run-a-cluster.md'
+)
 # The server forgets a consumer that nobody listens to.
 _INACTIVE_SECONDS: Final = 30.0
 
@@ -56,7 +62,7 @@ class LogReader:
         self._is_broken = False
         # The message that was applied last; None: it is in the snapshot from which we began.
         self._latest: bytes | None = None
-        # Since when the log seems to end before what was read.
+        # Since when the log's leader says that it ends before what was read.
         self._short_since: float | None = None
 
     async def run(self) -> None:
@@ -78,24 +84,17 @@ class LogReader:
 
     async def _start_again(self) -> None:
         await self._drop()
-        state = (await self._context.stream_info(self._stream)).state
+        info = await self._context.stream_info(self._stream)
+        state = info.state
         if state.first_seq > self.applied + 1:
             raise UsageError(
                 f"the log {self._stream} begins at {state.first_seq}, and this gateway has read up to "
                 f"{self.applied}: it was away for too long. Start it again: it begins at the latest snapshot"
             )
-        if state.last_seq >= self.applied:
-            self._short_since = None
-        elif self._short_since is None:
-            # A server that was cut off, or has just started, answers with what it has.
-            self._short_since = time.monotonic()
-        if self._short_since is not None:
-            if time.monotonic() - self._short_since < _SHORT_SECONDS:
-                return
-            raise UsageError(
-                f"the log {self._stream} ends at {state.last_seq}, and this gateway has read up to "
-                f"{self.applied}: NATS has lost messages, or the stream was made anew"
-            )
+        if state.last_seq < self.applied:
+            self._check_end(info)
+            return
+        self._short_since = None
         await self._check_latest(state.first_seq)
         inbox = self._client.new_inbox()
         self._is_broken = False
@@ -125,6 +124,20 @@ class LogReader:
             ),
         )
 
+    def _check_end(self, info: StreamInfo) -> None:
+        """The log seems to end before what was read. Raises UsageError if its leader keeps saying so."""
+        if not is_led(info):
+            # A server that was cut off, or has just started, answers with what it has: nothing is known.
+            self._short_since = None
+            return
+        if self._short_since is None:
+            self._short_since = time.monotonic()
+        if time.monotonic() - self._short_since >= _SHORT_SECONDS:
+            raise UsageError(
+                f"the log {self._stream} ends at {info.state.last_seq}, and this gateway has read up to "
+                f"{self.applied}: {LOST_MESSAGES}"
+            )
+
     async def _check_latest(self, first: int) -> None:
         """Raises UsageError when the log has something else where this gateway read its latest message."""
         if self._latest is None or self.applied < first:
@@ -133,7 +146,7 @@ class LogReader:
         if found.data != self._latest:
             raise UsageError(
                 f"message {self.applied} of the log {self._stream} is not the one that this gateway has "
-                "read: NATS has lost messages, or the stream was made anew"
+                f"read: {LOST_MESSAGES}"
             )
 
     async def _take(self, message: Msg) -> None:

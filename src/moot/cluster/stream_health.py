@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 import msgspec
 from nats.js.api import StreamInfo
 
-from moot.cluster.nats_connection import NATS_FAULTS, ClusterConnection
+from moot.cluster.nats_connection import NATS_FAULTS, ClusterConnection, retry
+from moot.errors import UsageError
+
+# Servers of NATS hear each other every second.
+_HEARD_NANOSECONDS: Final = 3 * 10**9
+_ASK_SECONDS: Final = 0.2
 
 
 class StreamHealth(msgspec.Struct, frozen=True):
@@ -45,3 +51,29 @@ def read_stream_info(info: StreamInfo) -> StreamHealth:
         bytes=info.state.bytes,
         last=info.state.last_seq,
     )
+
+
+def is_led(info: StreamInfo) -> bool:
+    """Whether this was answered by a leader that hears a majority, so that it has all that was acknowledged.
+
+    A server that knows no leader answers as well, with what it has, which may be less; and one that was cut
+    off takes itself for the leader until it has heard nobody for 10 to 20 seconds.
+    """
+    if info.cluster is None:
+        return True
+    peers = info.cluster.replicas or []
+    heard = [peer for peer in peers if not peer.offline and (peer.active or 0) < _HEARD_NANOSECONDS]
+    return bool(info.cluster.leader) and 2 * (1 + len(heard)) > 1 + len(peers)
+
+
+async def wait_led(connection: ClusterConnection, stream: str, seconds: float) -> StreamInfo:
+    """What the stream's leader says of it. Raises UsageError when it has none for so long."""
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                info = await retry(lambda: connection.context.stream_info(stream))
+                if is_led(info):
+                    return info
+                await asyncio.sleep(_ASK_SECONDS)
+    except TimeoutError:
+        raise UsageError(f"NATS elects no leader for {stream}: too few of its servers run") from None

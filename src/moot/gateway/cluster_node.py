@@ -30,6 +30,7 @@ from moot.cluster.log_writer import PendingInput
 from moot.cluster.nats_connection import NATS_FAULTS, ClusterConnection, connect, use_snapshots, use_stream
 from moot.cluster.shared_log import SharedLog
 from moot.cluster.snapshot_store import SnapshotStore
+from moot.cluster.stream_health import wait_led
 from moot.config.cluster_config import ClusterConfig
 from moot.errors import OutcomeUnknown, Unavailable, UsageError
 from moot.gateway.cluster_frames import ClusterFrames
@@ -132,6 +133,8 @@ class ClusterNode:
         subject = f"{self.config.name}.log.{shard.index}"
         info = await use_stream(connection, self.config, name, f"{subject}.*", secrets.token_hex(8))
         shard.identity = (info.config.metadata or {}).get("moot_stream", "")
+        # Behind the leader's end nothing was acknowledged; another server may know less of it.
+        info = await wait_led(connection, name, self.config.connect_seconds)
         position, states = await snapshots.load(shard, info.state.first_seq)
         for space, state in states.items():
             applier.open_space(shard, space, state)
@@ -151,6 +154,7 @@ class ClusterNode:
         )
         await shard.log.catch_up(info.state.last_seq)
         self._check_failed()
+        shard.check_journals()
 
     def _check_failed(self) -> None:
         if self.failed.done():

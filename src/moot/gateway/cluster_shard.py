@@ -7,7 +7,9 @@ import json
 import msgspec
 
 from moot.cluster.gateway_table import GatewayTable
+from moot.cluster.log_reader import LOST_MESSAGES
 from moot.cluster.shared_log import SharedLog
+from moot.errors import UsageError
 from moot.gateway.clustered_host import ClusteredHost
 from moot.gateway.clustered_space import LogClock
 from moot.protocol.operation import Json
@@ -50,6 +52,15 @@ class Shard:
             name: host.space.save() | {"config": save_config(host.space.state.config)}
             for name, host in self.hosts.items()
         }
+
+    def check_journals(self) -> None:
+        """All of the log is read. Raises UsageError when a journal of this gateway goes on behind its end."""
+        for name, host in self.hosts.items():
+            if host.journaled.copied_until > self.clock.latest:
+                raise UsageError(
+                    f"this gateway's journal of space {name!r} has messages that are not in the log "
+                    f"{self.stream}: {LOST_MESSAGES}"
+                )
 
     def compare(self) -> None:
         """Hash the states here, for an operator: beside those of snapshots, which decide who may go on."""
