@@ -12,7 +12,7 @@ from playwright.sync_api import Page, ViewportSize, expect
 
 from tests.console.conftest import MemberAs, NewPage, PageAs, view_ids
 from tests.console.gateway_and_members import Running
-from tests.console.keyboard import press_at_once
+from tests.console.page_time import press_at_once
 
 AXE = Path(__file__).parents[2] / ".node/node_modules/axe-core/axe.min.js"
 WIDE: ViewportSize = {"width": 1280, "height": 800}

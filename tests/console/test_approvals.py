@@ -25,7 +25,7 @@ from tests.console.approvals_page import (
 )
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.gateway_and_members import Driven, Running, gathered
-from tests.console.keyboard import press_at_once
+from tests.console.page_time import press_at_once
 
 BIG = 9007199254740993
 

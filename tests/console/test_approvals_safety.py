@@ -21,7 +21,7 @@ from tests.console.approvals_page import (
 )
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.gateway_and_members import Driven
-from tests.console.keyboard import press_at_once
+from tests.console.page_time import hold_long_timers, press_at_once
 from tests.console.test_accessibility import in_both, issues
 
 HOSTILE = "<script>window.owned = 1</script><img src=x onerror='window.owned = 1'>"
@@ -77,6 +77,7 @@ def test_a_second_press_too_soon_or_by_a_held_key_does_not_count(page_as: PageAs
     propose(agent, "add", a=1)
     page = page_as("human", "approvals")
     shown(page, "add")
+    hold_long_timers(page)
     press_at_once(page, "a", "a")
     armed(page)
     page.keyboard.press("Escape")

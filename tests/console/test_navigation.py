@@ -5,7 +5,7 @@ from __future__ import annotations
 from playwright.sync_api import Locator, Page, ViewportSize, expect
 
 from tests.console.conftest import PageAs, view_ids
-from tests.console.keyboard import press_at_once
+from tests.console.page_time import press_at_once
 
 PHONE = {"width": 390, "height": 844}
 NAMES = ["Inbox", "Timeline", "Chat", "Tools", "Members", "Rules"]

@@ -14,7 +14,7 @@ from moot.participant import JoinedSpace
 from moot.protocol.operation import Json
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.gateway_and_members import Loop, Running
-from tests.console.keyboard import press_at_once
+from tests.console.page_time import press_at_once
 from tests.console.rules_page import ApproverScene, card, dialog, notice, rule, trusting_spaces
 from tests.console.test_accessibility import in_both, issues
 from tests.console.test_members_page import HOSTILE, too_wide

@@ -6,7 +6,7 @@ from playwright.sync_api import Page, Request, expect
 
 from tests.console.conftest import MemberAs, NewPage, PageAs, sign_in
 from tests.console.gateway_and_members import Running
-from tests.console.keyboard import press_at_once
+from tests.console.page_time import press_at_once
 
 
 def test_a_token_opens_its_spaces_and_stands_in_no_address(gateway: Running, new_page: NewPage) -> None:

@@ -17,7 +17,7 @@ from tests.console.approvals_page import (
 )
 from tests.console.conftest import MemberAs, PageAs
 from tests.console.gateway_and_members import Driven, gathered
-from tests.console.keyboard import press_at_once
+from tests.console.page_time import hold_long_timers, press_at_once
 from tests.console.test_approvals import heard
 
 
@@ -63,6 +63,7 @@ def test_a_yes_can_be_taken_back_until_it_is_sent(page_as: PageAs, member: Membe
     page = page_as("human", "approvals")
     shown(page, "add")
     choose(page, "10")
+    hold_long_timers(page)
     page.locator("h1").click()
     page.keyboard.press("y")
     held = page.get_by_role("region", name="Decisions that can be taken back")
