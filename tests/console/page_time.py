@@ -17,7 +17,7 @@ def press_at_once(page: Page, *keys: str) -> None:
 
 
 def hold_long_timers(page: Page) -> None:
-    """From now on nothing happens in the page because seconds have passed, whatever a test needs for its steps."""
+    """From now on nothing happens in the page because seconds have passed, however slow a test is."""
     page.evaluate(
         """() => {
             const start = window.setTimeout;

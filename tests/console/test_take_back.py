@@ -127,6 +127,7 @@ def test_closing_the_page_is_no_yes(page_as: PageAs, member: MemberAs) -> None:
     page = page_as("human", "approvals")
     shown(page, "add")
     choose(page, "5")
+    hold_long_timers(page)
     page.locator("h1").click()
     page.keyboard.press("a")
     expect(page.get_by_role("region", name="Decisions that can be taken back")).to_be_visible()
