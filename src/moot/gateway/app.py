@@ -66,6 +66,8 @@ log = logging.getLogger(__name__)
 _GOODBYE_SECONDS = 1.0
 # In a cluster, who still waits for the log after this is told that the outcome is not known.
 _ANSWERS_SECONDS = 0.5
+# There the log has until then, counted from the beginning, and at most what `cluster_node` gives it.
+_LOG_SECONDS = 3.0
 # A database that does not answer is left alone after this.
 _DATABASE_SECONDS = 0.5
 # One that answers may use what is left of the 5 s.
@@ -303,8 +305,11 @@ class Gateway:
     async def stop(self) -> None:
         """Tell members, close sockets, flush journals."""
         self.readiness.phase = "stopping"
+        now = asyncio.get_running_loop().time()
         if self._database is not None:
-            self._database.stop_by = asyncio.get_running_loop().time() + _STOP_SECONDS
+            self._database.stop_by = now + _STOP_SECONDS
+        if self.node is not None:
+            self.node.stop_by = now + _LOG_SECONDS
         # Together with the rest: a receiver that does not answer holds up nothing.
         notified = asyncio.gather(self.notifier.stop())
         sockets = self._upgrade_handler.sockets if self._upgrade_handler is not None else set()

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
 import secrets
 import socket
 import time
@@ -85,6 +86,8 @@ class ClusterNode:
         self._tasks = TaskSet("cluster")
         self._sessions = 0
         self.is_stale = False
+        # By the clock of the loop: the log is not waited for any longer.
+        self.stop_by = math.inf
         # Done when this gateway cannot go on: why.
         self.failed: asyncio.Future[UsageError] = asyncio.get_running_loop().create_future()
         # What differed between this gateway's file and what the cluster goes by, and the latter: by space.
@@ -224,8 +227,9 @@ class ClusterNode:
         for shard in self.shards:
             if hasattr(shard, "log") and shard.log.writer.epoch:
                 self._append(shard, "", "stopped", {}, None)
+        until = min(self.stop_by, asyncio.get_running_loop().time() + _LAST_WRITES_SECONDS)
         try:
-            async with asyncio.timeout(_LAST_WRITES_SECONDS):
+            async with asyncio.timeout_at(until):
                 while not self.failed.done() and any(
                     not shard.log.writer.is_idle for shard in self.shards if hasattr(shard, "log")
                 ):
@@ -236,6 +240,9 @@ class ClusterNode:
         for shard in self.shards:
             if hasattr(shard, "log"):
                 await shard.log.stop()
+
+    async def disconnect(self) -> None:
+        """Leave NATS, after `stop`. One that does not answer is not waited for longer than a second."""
         if self._connection is not None:
             # Its client writes a last word also into a connection that is closed.
             with suppress(*NATS_FAULTS, RuntimeError):

@@ -44,9 +44,7 @@ KEEP_RECORDS: Final = 100_000
 KEEP_BYTES: Final = 64 << 20
 # One write in so many is timed: to time each would cost the loop a tenth of the write itself.
 TIMED_WRITES: Final = 16
-# `close` gives a disk that does not answer this long; a gateway has 5 s to end.
-_CLOSE_SECONDS: Final = 2.0
-# The same for a disk of which it is known that it does not answer.
+# `close` gives a disk this long of which it is known that it does not answer.
 _STALLED_CLOSE_SECONDS: Final = 0.5
 
 
@@ -139,7 +137,8 @@ class FileJournal(Journal):
             self._retry()
         else:
             self._write()
-        seconds = {"failed": 0.0, "stalled": _STALLED_CLOSE_SECONDS}.get(self._state, _CLOSE_SECONDS)
+        known = {"failed": 0.0, "stalled": _STALLED_CLOSE_SECONDS}
+        seconds = known.get(self._state, self.settings.close_seconds)
         try:
             async with asyncio.timeout(seconds):
                 await done.wait()

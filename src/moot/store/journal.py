@@ -25,6 +25,8 @@ class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
     retry_seconds: float = 1.0
     # An fsync that takes longer hangs, as far as anybody can tell.
     sync_timeout_seconds: float = 5.0
+    # `close` gives a disk that does not answer this long; a gateway has 5 s to end.
+    close_seconds: float = 2.0
 
 
 class Journal:

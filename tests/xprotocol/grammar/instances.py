@@ -32,7 +32,10 @@ _ARRAY_WORDS = ("items", "prefixItems", "minItems", "maxItems", "contains", "uni
 _STRING_WORDS = ("pattern", "format", "minLength", "maxLength")
 _NUMBER_WORDS = ("minimum", "maximum", "multipleOf", "exclusiveMinimum", "exclusiveMaximum")
 _IN_PLACE = ("allOf", "anyOf", "oneOf", "if", "then", "else", "not", "dependentSchemas")
-_CLOSING = ("properties", "patternProperties", "required", "$ref", "allOf", "anyOf", "oneOf", "if")
+_CLOSING = (
+    *("properties", "patternProperties", "required", "$ref", "$dynamicRef"),
+    *("allOf", "anyOf", "oneOf", "if"),
+)
 _MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 # Deeper than this nothing more is guessed.
 _DEPTH = 12

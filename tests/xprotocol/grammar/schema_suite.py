@@ -79,7 +79,7 @@ def _verdict(draft: str, name: str, group: Json) -> str:
                     raise AssertionError(f"{name}: exact, but {engine} accepts {texts[0]}")
                 wrong = "declared as wider"
             if case["valid"] and not accepted and (promised is None or promised.is_valid(case["data"])):
-                wrong = "narrower"
+                raise AssertionError(f"{name}: {engine} refuses {texts[0]}, which the grammar promises")
     return wrong or "right"
 
 

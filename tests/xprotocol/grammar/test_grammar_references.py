@@ -64,6 +64,26 @@ def test_a_dynamic_reference_leads_to_the_outermost_part() -> None:
     assert_exact(static, ["[]", "[1]"], not_=['["x"]'])
 
 
+def test_a_dynamic_reference_to_a_plain_anchor_is_a_plain_reference() -> None:
+    """JSON Schema 2020-12, 8.2.3.2: the way there counts only if the first target has a `$dynamicAnchor`."""
+    schema: Json = {
+        "$id": "https://example.org/root",
+        "$dynamicAnchor": "it",
+        "type": "object",
+        "properties": {"a": {"const": "outer"}},
+        "$ref": "inner",
+        "$defs": {
+            "inner": {
+                "$id": "inner",
+                "$anchor": "it",
+                "type": "object",
+                "properties": {"a": {"type": "string"}, "b": {"$dynamicRef": "inner#it"}},
+            },
+        },
+    }
+    assert_exact(schema, ['{"a":"outer","b":{"a":"other"}}'], not_=['{"a":"other"}', '{"b":{"a":1}}'])
+
+
 def test_what_is_elsewhere_or_endless_is_refused() -> None:
     for reference in ("https://example.org/other", "other.json", "http://[", "urn:example:x"):
         with pytest.raises(GrammarRefused, match=r"leads out of|no address"):
