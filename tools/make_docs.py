@@ -39,6 +39,7 @@ from moot.config.gateway_config import (
     SmtpConfig,
     TlsConfig,
 )
+from moot.config.mcp_config import McpEndpointConfig
 from moot.config.notification_config import NotificationsConfig, PushConfig, QuietHours, ReceiverConfig
 from moot.config.oidc_config import McpResource, OidcConfig, SignInRule
 from moot.conformance import report
@@ -204,6 +205,7 @@ def gateway_page() -> str:
         "gateway.oidc": OidcConfig,
         "gateway.oidc.people": SignInRule,
         "gateway.oidc.mcp": McpResource,
+        "gateway.mcp": McpEndpointConfig,
         "gateway.smtp": SmtpConfig,
         "gateway.notifications": NotificationsConfig,
         "gateway.notifications.receivers.NAME": ReceiverConfig,

@@ -22,6 +22,7 @@ from moot.config import (
 )
 from moot.config.cluster_config import ClusterConfig
 from moot.config.gateway_config import TlsConfig
+from moot.config.mcp_config import McpEndpointConfig
 from moot.config.notification_config import NotificationsConfig, PushConfig, QuietHours, ReceiverConfig
 from moot.config.oidc_config import OidcConfig, SignInRule
 from moot.errors import UsageError
@@ -96,6 +97,7 @@ EVERYTHING = """
       smtp: {host: mail, port: 25, from: m@x, starttls: false, user: u, password_env: PW, timeout_seconds: 1,
              max_invitations_per_minute: 3}
       log: {level: debug, format: json, file: moot.log, file_bytes: 19, max_old_files: 20}
+      mcp: {server: alice, space: lab, path: /mcp/lab, max_people: 43, idle_seconds: 44, decision_seconds: 45}
       http: {inject: false, poll: false, admin: false, metrics: false, console: false}
 """
 
@@ -136,6 +138,7 @@ SECTIONS = [
     TlsConfig,
     OidcConfig,
     SignInRule,
+    McpEndpointConfig,
     LogConfig,
     HttpConfig,
     NotificationsConfig,
@@ -253,6 +256,9 @@ def variables(struct: type[msgspec.Struct], prefix: str) -> Iterator[str]:
 
 
 VALUES: dict[str, Any] = {
+    "MCP__SERVER": "alice",
+    "MCP__SPACE": "lab",
+    "MCP__PATH": "/mcp/lab",
     "AUTO_CREATE_SPACES": "true",
     "ALLOWED_HOSTS": "[x]",
     "ALLOWED_ORIGINS": "[x]",

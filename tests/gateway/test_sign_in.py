@@ -345,6 +345,14 @@ async def test_who_signs_in_reads_nothing_that_was_said_before_also_after_a_rest
             assert (await read(gateway))[1] == ["between", "after"]
 
 
+async def test_the_first_request_of_somebody_who_signs_in_may_be_for_the_history(tmp_path: Path) -> None:
+    async with signing_in(tmp_path) as (room, provider):
+        headers = {"Authorization": f"Bearer {provider.token()}"}
+        page = await room.http.get("/spaces/lab/history", headers=headers)
+        assert (page.status_code, page.json()["messages"]) == (200, [])
+        assert "ana" in room.gateway.directory.hosts["lab"].space.state.roster.members
+
+
 async def test_an_explanation_tells_how_the_people_of_a_decision_had_signed_in(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

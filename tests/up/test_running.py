@@ -21,7 +21,7 @@ from moot.up.part_status import PartStatus
 from moot.up.space_runner import SpaceRunner, StartSelection
 from moot.up.supervised_process import SupervisedProcess
 from tests.up.moot_up import MOOT, environment, is_running, write_config
-from tests.waiting import HANG_SECONDS, bounded, until
+from tests.waiting import HANG_SECONDS, bounded, until, until_told
 
 QUICK = RestartPolicy(first_seconds=0.02, max_seconds=0.05)
 YOU = 'you: {capabilities: [{kind: "*"}]}'
@@ -277,3 +277,20 @@ async def test_a_member_whose_token_is_void_is_not_started(tmp_path: Path) -> No
         await rotated(running, "worker")
     async with raised(tmp_path, text) as running:
         assert running.status("worker").message == "not started: it has no valid token with all its rights"
+
+
+async def test_it_serves_mcp_where_the_gateway_is_told_to(tmp_path: Path) -> None:
+    text = "        gateway: {mcp: {server: lister}}\n" + lab("lister: {capabilities: []}", YOU)
+    async with raised(tmp_path, text) as space:
+        await space.until("lister", lambda each: each.joined)
+        token = (tmp_path / ".moot/tokens/you.token").read_text().strip()
+        async with httpx.AsyncClient(timeout=HANG_SECONDS) as http:
+            asked = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+            head = {"Authorization": f"Bearer {token}", "Accept": "application/json, text/event-stream"}
+
+            async def status(**headers: str) -> int:
+                answer = await http.post(f"{space.up.url}/mcp", json=asked, headers=headers)
+                return 0 if answer.status_code == 503 else answer.status_code
+
+            assert await until_told(status) == 401
+            assert await status(**head) != 401

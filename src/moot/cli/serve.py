@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import os
 import signal
+from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +76,21 @@ async def serve(options: argparse.Namespace) -> int:
                     print(f"token of {participant} in {name}: void, it was replaced or removed", flush=True)
         if gateway.local_url is not None:
             print(f"for programs on this machine: {gateway.local_url}", flush=True)
-        print(f"moot gateway listening on {gateway.url}", flush=True)
-        raise await gateway.wait_failed()
+        async with _mcp_of(gateway):
+            print(f"moot gateway listening on {gateway.url}", flush=True)
+            raise await gateway.wait_failed()
     finally:
         await gateway.stop()
+
+
+def _mcp_of(gateway: Gateway) -> AbstractAsyncContextManager[None]:
+    """Serves `gateway.mcp`, if there is any."""
+    if not gateway.config.mcp:
+        return nullcontext()
+    # Only here: a gateway without needs none of what it is made of.
+    from moot.up.mcp_endpoint import serve_mcp
+
+    return serve_mcp(gateway)
 
 
 def _check_certificate(configuration: Configuration) -> None:

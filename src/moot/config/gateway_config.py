@@ -13,6 +13,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from moot.config.cluster_config import ClusterConfig
+from moot.config.mcp_config import McpEndpointConfig
 from moot.config.notification_config import NotificationsConfig
 from moot.config.oidc_config import OidcConfig
 
@@ -154,6 +155,8 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     tls: TlsConfig | None = None
     # People sign in at a provider of identities: one section, or a list of them.
     oidc: tuple[OidcConfig, ...] = ()
+    # MCP at a path of the gateway, such as /mcp: one section, or a list of them. Off without.
+    mcp: tuple[McpEndpointConfig, ...] = ()
 
     # D-20: a connection that has not joined by then is closed.
     join_seconds: Seconds = 10

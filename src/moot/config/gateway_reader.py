@@ -31,7 +31,9 @@ from moot.protocol.operation import Json
 def read_gateway(section: Mapping[str, Json], folder: Path, environ: Mapping[str, str]) -> GatewayConfig:
     """All of the section but what needs the rest of the file; raises UsageError that names the setting."""
     # These need more than this section.
-    without_admins = {key: value for key, value in section.items() if key not in ("admin_tokens", "oidc")}
+    without_admins = {
+        key: value for key, value in section.items() if key not in ("admin_tokens", "oidc", "mcp")
+    }
     readers = {
         "journal": _journal,
         "smtp": lambda value, path: _smtp(value, path, environ),

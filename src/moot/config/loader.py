@@ -21,6 +21,7 @@ from moot.config.configuration import Access, Configuration, SpaceSettings
 from moot.config.environment import blamed, with_overrides
 from moot.config.gateway_config import Secret
 from moot.config.gateway_reader import read_admins, read_gateway, read_journal_mode
+from moot.config.mcp_reader import read_mcp
 from moot.config.notification_reader import notification_notes
 from moot.config.oidc_reader import read_oidc
 from moot.config.participant_reader import ReadContext, read_participants
@@ -121,6 +122,12 @@ def _load(
                 "gateway.oidc: does not work together with gateway.cluster yet: use the gateway's own tokens"
             )
         gateway = msgspec.structs.replace(gateway, oidc=oidc)
+    if "mcp" in section:
+        try:
+            mcp = read_mcp(section["mcp"], "gateway.mcp", spaces, gateway.oidc)
+        except UsageError as fault:
+            raise blamed(fault, origins) from None
+        gateway = msgspec.structs.replace(gateway, mcp=mcp)
     warnings = warnings_of(path, gateway, spaces, reading.literals)
     configuration = Configuration(
         gateway=gateway,

@@ -75,6 +75,9 @@ class SpaceDirectory:
         self.model: str | None = None
         self.create: Callable[[str], SpaceHost | AccessDenied] | None = None
         self.sign_in: SignInProvider | None = None
+        # SHA-256 of a token → space and name, for members that live in the gateway's own process. In memory
+        # alone, and void with it.
+        self.own_tokens: dict[str, tuple[str, str]] = {}
         self._guests = 0
         # In a cluster: what tells the guests of this gateway from those of others.
         self.guest_prefix = ""
@@ -130,6 +133,11 @@ class SpaceDirectory:
 
     def _identify_in(self, host: SpaceHost, token: str, hashed: str) -> TokenIdentity | AccessDenied | None:
         """Whose token this is in one space; None if it is nobody's there."""
+        own = self.own_tokens.get(hashed)
+        if own is not None and own[0] == host.name:
+            member = host.space.state.roster.members.get(Name(own[1]))
+            is_there = member is not None and not member.kicked
+            return TokenIdentity(host, own[1]) if is_there else AccessDenied(403, f"{own[1]} was removed")
         name = host.find_token_owner(hashed)
         if name is not None:
             if self._is_excluded(host, name):

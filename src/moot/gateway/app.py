@@ -20,7 +20,7 @@ from moot import __version__
 from moot.config.configuration import Configuration
 from moot.config.gateway_config import GatewayConfig, TlsConfig, is_loopback, local_hosts
 from moot.config.oidc_reader import without_people
-from moot.errors import MootError, UsageError
+from moot.errors import MootError, Unreachable, UsageError
 from moot.gateway import fast_path
 from moot.gateway.access import HostOriginPolicy, SpaceDirectory
 from moot.gateway.access_limiter import AccessLimiter
@@ -28,6 +28,7 @@ from moot.gateway.cluster_metrics import watch_cluster
 from moot.gateway.gateway_metrics import GatewayMeasures
 from moot.gateway.http_routes import Endpoints
 from moot.gateway.mailer import Mailer
+from moot.gateway.mounted_apps import MountedApps
 from moot.gateway.notifications.notifier import Notifier
 from moot.gateway.oidc.sign_in_service import SignInService
 from moot.gateway.part_settings import (
@@ -92,6 +93,8 @@ class Gateway:
         self._websockets: WebSocketServer | None = None
         self.sign_in: SignInService | None = None
         self._tls: ServerTls | None = None
+        # Set while it runs: who serves `gateway.mcp`.
+        self.mounted: MountedApps | None = None
         self._local: socket.socket | None = None
         self._tasks = TaskSet("gateway")
         self.notifier = Notifier(self.config, self.directory, *mail_settings(self.config))
@@ -159,7 +162,7 @@ class Gateway:
             self.sign_in = SignInService(self.config.oidc, self.directory.hosts)
             self.directory.sign_in = self.sign_in
             self.sign_in.start()
-        origin_policy = self._origin_policy()
+        origin_policy = HostOriginPolicy(self.hosts, self.origins)
         sockets = socket_settings(self.config)
         access_limiter = AccessLimiter(access_limits(self.config))
         self._upgrade_handler = UpgradeHandler(
@@ -167,7 +170,10 @@ class Gateway:
         )
         limiter = ConnectionLimiter(connection_limits(self.config))
         self._websockets = WebSocketServer(
-            self._upgrade_handler.admit, socket_limits(self.configuration), limiter.release
+            self._upgrade_handler.admit,
+            socket_limits(self.configuration),
+            limiter.release,
+            limiter.address_of,
         )
         self._sign_in_links = SignInLinks(
             valid_seconds=self.config.sign_in_link_seconds, max_links=self.config.max_sign_in_links
@@ -189,8 +195,9 @@ class Gateway:
             cluster=None if self.node is None else self.node.status.report,
             version=__version__,
         )
+        self.mounted = MountedApps(endpoints.application(), (each.path for each in self.config.mcp))
         config = uvicorn.Config(
-            endpoints.application(),
+            self.mounted,
             http=limited_http_protocol(limiter),
             ws=self._websockets,  # type: ignore[arg-type]
             # Nothing here asks how a client got to a proxy, so nobody has to be believed about it.
@@ -289,13 +296,28 @@ class Gateway:
             return ["gateway.tls is another: restart to take it over"]
         return []
 
-    def _origin_policy(self) -> HostOriginPolicy:
-        hosts, origins = self.config.hosts(self.port), self.config.origins(self.port)
-        if self._local is not None:
-            local = local_hosts(self._local.getsockname()[1])
-            hosts |= local
-            origins |= {f"http://{name}" for name in local}
-        return HostOriginPolicy(hosts, origins)
+    async def open_own(self, _host: str, _port: int) -> socket.socket:
+        """A connection from this very process, which no limit for addresses counts."""
+        if self._listener is None:
+            raise Unreachable("the gateway does not run")
+        return await self._listener.connect_own()
+
+    @property
+    def own_url(self) -> str:
+        """What `open_own` connects to, by a name that is answered."""
+        return f"http://{min(self.hosts)}"
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """The values of Host that are answered."""
+        local = frozenset[str]() if self._local is None else local_hosts(self._local.getsockname()[1])
+        return self.config.hosts(self.port) | local
+
+    @property
+    def origins(self) -> frozenset[str]:
+        """The values of Origin that are answered."""
+        local = frozenset[str]() if self._local is None else local_hosts(self._local.getsockname()[1])
+        return self.config.origins(self.port) | {f"http://{name}" for name in local}
 
     def admits(self, space: str, name: str, token_hash: str) -> bool:
         """Whether a token lets this participant in; one of the configuration may be void by now."""

@@ -19,11 +19,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from moot.errors import InvalidEnvelope, InvalidRequest
-from moot.gateway.access import AccessDenied, SpaceDirectory, TokenIdentity
+from moot.gateway.access import AccessDenied, TokenIdentity
 from moot.gateway.http_replies import RequestRefused, denied, json_response
 from moot.gateway.journal_history import HistoryLimits, HistoryPage, HistoryQuery, HistoryReader, read_page
 from moot.gateway.membership_start import membership_starts
-from moot.gateway.request_identity import token_of
+from moot.gateway.request_identity import RequestIdentity
 from moot.gateway.space_host import SpaceHost
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName
@@ -43,7 +43,6 @@ _MAX_READERS: Final = 256
 _SETTLE_SECONDS: Final = 0.5
 _PARAMETERS: Final = frozenset({"before", "limit", "text", "kind", "from", "id", "dialect"})
 
-RefuseToken = Callable[[AccessDenied, Request], AccessDenied]
 # A space, and who reads there.
 Reader = tuple[str, str]
 
@@ -53,15 +52,13 @@ class HistoryRoutes:
 
     def __init__(
         self,
-        directory: SpaceDirectory,
-        refuse_token: RefuseToken,
+        identity: RequestIdentity,
         *,
         limits: HistoryLimits,
         pages_per_second: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._directory = directory
-        self._refuse_token = refuse_token
+        self._identity = identity
         self._limits = limits
         self._clock = clock
         self._rates = token_buckets(pages_per_second, pages_per_second * _BURST_SECONDS, max_keys=_MAX_KEYS)
@@ -143,10 +140,7 @@ class HistoryRoutes:
         )
 
     def _identify(self, request: Request) -> TokenIdentity:
-        identity = self._directory.identify(request.path_params["space"], token_of(request))
-        if isinstance(identity, AccessDenied):
-            wrong = identity.status in (401, 403)
-            raise RequestRefused(self._refuse_token(identity, request) if wrong else identity)
+        identity = self._identity.in_space(request)
         # Whoever was removed reads nothing.
         identity.host.space.state.roster.find(identity.name)
         return identity

@@ -100,8 +100,7 @@ class Endpoints:
             links_per_minute=settings.sign_in_links_per_minute,
         )
         self._history = HistoryRoutes(
-            directory,
-            identity.refuse_token,
+            identity,
             limits=history_limits,
             pages_per_second=settings.history_pages_per_second,
         )

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 # A network at somebody's home: whoever has one has all of its addresses (RFC 6177).
 _IPV6_PREFIX_BITS: Final = 64
+
+
+def peer_address(transport: asyncio.BaseTransport) -> str:
+    """Where a connection comes from."""
+    peer = transport.get_extra_info("peername")
+    return str(peer[0]) if peer else ""
 
 
 def network_of(address: str) -> str:

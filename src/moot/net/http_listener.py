@@ -97,6 +97,23 @@ class HttpListener(uvicorn.Server):
         if self._serving.done():
             self._serving.result()
 
+    async def connect_own(self) -> socket.socket:
+        """One end of a connection to what is served here, for our own process; no TLS."""
+        ours, served = _connected_pair()
+
+        def make_own() -> Any:
+            protocol = self._make_protocol()
+            protocol.is_own = True
+            return protocol
+
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(make_own, served)
+        except BaseException:
+            ours.close()
+            served.close()
+            raise
+        return ours
+
     async def stop(self) -> None:
         """Accept no more connections, close those that are open, and return when all is done."""
         self.should_exit = True
@@ -126,6 +143,21 @@ class HttpListener(uvicorn.Server):
     def _make_protocol(self) -> Any:
         make: Any = self.config.http_protocol_class
         return make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+
+
+def _connected_pair() -> tuple[socket.socket, socket.socket]:
+    """Two ends of one TCP connection; not `socket.socketpair`, since picows sets options of TCP."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        ours = socket.create_connection(listening.getsockname())
+        while True:
+            served, peer = listening.accept()
+            if peer == ours.getsockname():
+                break
+            # Another program was quicker.
+            served.close()
+    for each in (ours, served):
+        each.setblocking(False)
+    return ours, served
 
 
 @asynccontextmanager

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any, Final
+from weakref import WeakSet
 
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from moot.net.counted_address import peer_address
 
 # A body may take this many times as long as headers.
 BODY_TIME_FACTOR: Final = 3
@@ -43,13 +46,20 @@ class ConnectionLimiter:
         self.limits = limits
         self.connections = 0
         self.refused = 0
+        # Connections of our own process: they come from no address.
+        self.own: WeakSet[asyncio.BaseTransport] = WeakSet()
         self._by_address: dict[str, int] = {}
+
+    def address_of(self, transport: asyncio.BaseTransport) -> str:
+        """The address that a connection counts for; empty for our own."""
+        return "" if transport in self.own else peer_address(transport)
 
     def acquire(self, address: str) -> bool:
         """Count one more connection if there is room for it; whoever gets True has to `release` it."""
         most = self.limits.max_connections_per_address
         here = self._by_address.get(address, 0)
-        if self.connections >= self.limits.max_connections or (most and here >= most):
+        # Our own connections have limits of their own.
+        if self.connections >= self.limits.max_connections or (most and address and here >= most):
             self.refused += 1
             return False
         self.connections += 1
@@ -69,6 +79,8 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
     """The class for uvicorn's `http=` option."""
 
     class LimitedProtocol(HttpToolsProtocol):
+        # Set before it is made: the other end is in our own process.
+        is_own = False
         _address = ""
         _is_counted = False
         _timer: asyncio.TimerHandle | None = None
@@ -90,8 +102,9 @@ def limited_http_protocol(limiter: ConnectionLimiter) -> type[HttpToolsProtocol]
         _refusal = ""
 
         def connection_made(self, transport: Any) -> None:
-            peer = transport.get_extra_info("peername")
-            self._address = str(peer[0]) if peer else ""
+            if self.is_own:
+                limiter.own.add(transport)
+            self._address = limiter.address_of(transport)
             super().connection_made(transport)
             if not self._is_counted and not limiter.acquire(self._address):
                 # No request was sent yet, so no response is: the cheapest way to refuse.

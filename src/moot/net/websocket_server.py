@@ -25,6 +25,7 @@ from typing import Any, Final, Protocol, cast
 
 import msgspec
 
+from moot.net.counted_address import peer_address
 from moot.net.frame_reader import FrameReader
 from moot.net.read_schedule import ReadLimits, ReadSchedule
 from moot.net.upgrade_request import (
@@ -106,11 +107,16 @@ class WebSocketServer:
     """
 
     def __init__(
-        self, admit: Admit, limits: SocketLimits, on_lost: Callable[[str], None] = lambda _peer: None
+        self,
+        admit: Admit,
+        limits: SocketLimits,
+        on_lost: Callable[[str], None] = lambda _peer: None,
+        address_of: Callable[[asyncio.BaseTransport], str] = peer_address,
     ) -> None:
         self.admit = admit
         self.limits = limits
         self.on_lost = on_lost
+        self.address_of = address_of
         self.schedule = ReadSchedule(limits.reading)
         # All connections read into the same bytes, which are taken before anybody else reads.
         self.read_buffer = bytearray(limits.reading.slice_bytes)
@@ -159,8 +165,7 @@ class ServerSocket(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast("asyncio.Transport", transport)
-        peer = transport.get_extra_info("peername")
-        self.peer = str(peer[0]) if peer else ""
+        self.peer = self._server.address_of(transport)
         # What is written is whole already; waiting for more would only delay it.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._server.sockets.add(self)

@@ -6,6 +6,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from moot.net.outbound import OpenSocket
 from moot.participant.connection.connect_options import ConnectOptions, Echo
 from moot.participant.control.controls import Controls
 from moot.participant.conversation.transcript import Transcript
@@ -32,6 +33,7 @@ async def connect(
     passive: bool = False,
     echo: Echo = True,
     tls: ssl.SSLContext | None = None,
+    open_socket: OpenSocket | None = None,
 ) -> AsyncIterator[JoinedSpace]:
     """Join a space for the length of a block: `async with connect(url, "lab", token) as space:`.
 
@@ -47,7 +49,8 @@ async def connect(
     Without `echo` our own messages do not come back: half the traffic of a member that only answers, but
     nothing can be confirmed any more. With "unanswered" everything but plain requests comes back, which saves
     a member that calls others one wake-up per call. `tls` says which certificates to trust for https; by
-    default the system's authorities, or those of SSL_CERT_FILE.
+    default the system's authorities, or those of SSL_CERT_FILE. `open_socket` connects to the gateway in our
+    place, for a member that lives in the gateway's own process.
     Entering the block raises NotAdmitted (token, space or name are not right) or Unreachable. Enter and leave
     it in one task.
     """
@@ -63,6 +66,7 @@ async def connect(
         passive=passive,
         echo=echo,
         tls=tls,
+        open_socket=open_socket,
     )
     used_controls = Controls() if controls is None else controls
     if transcript is not None:

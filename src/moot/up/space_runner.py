@@ -24,6 +24,7 @@ from moot.gateway.app import Gateway
 from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy
 from moot.up.bridged_server import BridgedServer
 from moot.up.local_cluster import LocalCluster
+from moot.up.mcp_endpoint import serve_mcp
 from moot.up.member_process import member_process
 from moot.up.orphan_cleanup import RunFile, end_orphans, lock_data_folder
 from moot.up.part_status import PartStatus
@@ -134,7 +135,10 @@ class SpaceRunner:
                 raise UsageError(f"{fault}. {cluster.fresh_start_hint}") from None
             self._started_at = asyncio.get_running_loop().time()
             try:
-                async with nullcontext() if cluster is None else cluster.gateways():
+                async with (
+                    nullcontext() if cluster is None else cluster.gateways(),
+                    serve_mcp(self.gateway),
+                ):
                     assert self._run_file is not None  # noqa: S101  # only while running
                     self._run_file.add({"url": self.url, "spaces": list(self.configuration.spaces)})
                     await self._run_parts(stop)

@@ -14,12 +14,17 @@ _WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
 def resource_path(description: ResourceDescription) -> str:
     """The path at which MCP is served."""
-    return urlsplit(description.resource).path or "/"
+    return description.path or urlsplit(description.resource).path or "/"
 
 
-def metadata_path(description: ResourceDescription) -> str:
-    """RFC 9728, 3.1: the well-known name stands before the path of the resource."""
-    return _WELL_KNOWN + urlsplit(description.resource).path
+def metadata_paths(description: ResourceDescription) -> set[str]:
+    """Where the metadata is: RFC 9728, 3.1, before the path of the resource, as it is known to clients.
+
+    Behind a proxy that takes a prefix away, also where that one sends what is below the prefix.
+    """
+    if not description.authorization_servers:
+        return set()
+    return {_WELL_KNOWN + path for path in (urlsplit(description.resource).path, description.path) if path}
 
 
 def metadata(description: ResourceDescription) -> JsonObject:
@@ -39,14 +44,19 @@ def challenge(
     description: ResourceDescription, scopes: Sequence[str], *, error: str = "", why: str = ""
 ) -> tuple[bytes, bytes]:
     """The header that says where and for what to sign in; RFC 6750: no error where no token was sent."""
-    parts = urlsplit(description.resource)
-    address = urlunsplit((parts.scheme, parts.netloc, metadata_path(description), "", ""))
     said = {"error": error, "error_description": _quotable(why), "scope": " ".join(scopes)}
-    words = [
-        f'resource_metadata="{address}"',
-        *(f'{name}="{value}"' for name, value in said.items() if value),
-    ]
-    return b"www-authenticate", f"Bearer {', '.join(words)}".encode("ascii", "replace")
+    if description.authorization_servers:
+        said = {"resource_metadata": _metadata_address(description)} | said
+    words = ", ".join(f'{name}="{value}"' for name, value in said.items() if value)
+    return b"www-authenticate", f"Bearer {words}".strip().encode("ascii", "replace")
+
+
+def _metadata_address(description: ResourceDescription) -> str:
+    """Below the prefix of a proxy, where there is one: a rule for that prefix lets it through."""
+    parts = urlsplit(description.resource)
+    path = description.path or parts.path
+    address = parts.path.removesuffix(path) + _WELL_KNOWN + path
+    return urlunsplit((parts.scheme, parts.netloc, address, "", ""))
 
 
 def insufficient_scope(description: ResourceDescription, scopes: Sequence[str]) -> HttpAccessDenied:

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from moot.bridge.people_server.people_settings import (
+    MAX_TOKEN_CHARS,
     GrantRefused,
     PeopleSettings,
     PersonGrant,
@@ -69,6 +70,8 @@ class GatewayExchange:
 
     async def exchange(self, token: str) -> PersonGrant | GrantRefused:
         """Who a token means; never raises because of the gateway."""
+        if len(token) > MAX_TOKEN_CHARS or token.count(".") != 2:
+            return GrantRefused(401, "the token is no JWT of a provider")
         form = {"grant_type": _GRANT, "subject_token": token, "subject_token_type": _TOKEN_TYPE}
         try:
             async with asyncio.timeout(self._settings.exchange_seconds), self._free:

@@ -22,11 +22,17 @@ from moot.bridge.people_server.challenge import (
     challenge,
     insufficient_scope,
     metadata,
-    metadata_path,
+    metadata_paths,
     resource_path,
 )
-from moot.bridge.people_server.gateway_exchange import GatewayExchange
-from moot.bridge.people_server.people_settings import GrantRefused, PeopleSettings, PersonGrant, PersonKey
+from moot.bridge.people_server.people_settings import (
+    MAX_TOKEN_CHARS,
+    GrantRefused,
+    PeopleSettings,
+    PersonGrant,
+    PersonKey,
+    TokenExchange,
+)
 from moot.bridge.people_server.person_server import SCOPES, PersonServer, PersonSettings
 from moot.bridge.space_server.shared_offers import SharedOffers
 from moot.mcp.downstream.http_access import HttpAccessDenied, HttpAccessPolicy
@@ -38,8 +44,6 @@ from moot.resilience.task_set import TaskSet, end_tasks
 
 log = logging.getLogger(__name__)
 
-# The gateway takes no longer ones either.
-_MAX_TOKEN_CHARS: Final = 8_192
 _MAX_REFUSED: Final = 10_000
 _MAX_ADDRESSES: Final = 10_000
 _SECONDS_PER_MINUTE: Final = 60.0
@@ -55,7 +59,7 @@ class PeopleServer:
         settings: PeopleSettings,
         person: PersonSettings,
         shared: SharedOffers,
-        exchange: GatewayExchange,
+        exchange: TokenExchange,
         access: HttpAccessPolicy,
     ) -> None:
         self._settings = settings
@@ -65,7 +69,7 @@ class PeopleServer:
         self._access = access
         self._description = person.description
         self._path = resource_path(person.description)
-        self._metadata_path = metadata_path(person.description)
+        self._metadata_paths = metadata_paths(person.description)
         self.people: dict[PersonKey, PersonServer] = {}
         self._by_token: dict[str, PersonServer] = {}
         self._refused: dict[str, tuple[float, GrantRefused]] = {}
@@ -74,6 +78,11 @@ class PeopleServer:
         burst = settings.wrong_tokens_per_minute
         self._wrong_tokens = token_buckets(per_second, burst, max_keys=_MAX_ADDRESSES)
         self._tasks = TaskSet("people")
+
+    @property
+    def paths(self) -> set[str]:
+        """All that is answered here."""
+        return {self._path, *self._metadata_paths}
 
     async def __aenter__(self) -> Self:
         self._tasks.start(self._end_idle())
@@ -92,7 +101,7 @@ class PeopleServer:
         try:
             self._access.check(headers)
             path = scope["path"].rstrip("/")
-            if path == self._metadata_path:
+            if path in self._metadata_paths:
                 await self._send_metadata(scope["method"], send)
                 return
             if path != self._path.rstrip("/"):
@@ -151,8 +160,8 @@ class PeopleServer:
 
     async def _exchange_once(self, hashed: str, token: str) -> PersonGrant | GrantRefused:
         """What the gateway says of a token; asked once by all requests that come with it together."""
-        if len(token) > _MAX_TOKEN_CHARS or token.count(".") != 2:
-            return GrantRefused(401, "the token is no JWT of a provider")
+        if len(token) > MAX_TOKEN_CHARS:
+            return GrantRefused(401, "no token is as long as this one")
         now = asyncio.get_running_loop().time()
         until, refused = self._refused.get(hashed, (0.0, None))
         if refused is not None and now < until:

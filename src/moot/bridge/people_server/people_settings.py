@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -11,6 +11,8 @@ from moot.space.temporary_tokens import Pairs
 PersonKey = tuple[str, str, str]
 # Handshake sessions of one person with one client: windows of an editor.
 MAX_SESSIONS_PER_PERSON: Final = 16
+# The gateway takes no longer ones either.
+MAX_TOKEN_CHARS: Final = 8_192
 
 
 class PeopleSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,14 +32,17 @@ class PeopleSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourceDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """What the gateway says that this server is (`gateway.oidc.mcp`)."""
+    """What the gateway says that this server is (`gateway.oidc.mcp`, `gateway.mcp`)."""
 
     space: str
     # RFC 8707: the address that tokens are for.
     resource: str
+    # Without any, only tokens of the gateway itself are taken.
     authorization_servers: list[str]
     read_scope: str | None = None
     call_scope: str | None = None
+    # Where it is served, if a proxy takes away what stands before that in the address.
+    path: str = ""
 
     @property
     def scopes(self) -> list[str]:
@@ -73,3 +78,10 @@ class GrantRefused(msgspec.Struct, frozen=True):
     status: int
     message: str
     retry_after: float | None = None
+
+
+class TokenExchange(Protocol):
+    """Who tells whom a token means: the gateway, asked over HTTP or in the same process."""
+
+    async def exchange(self, token: str) -> PersonGrant | GrantRefused:
+        """Who a token means; never raises because of the gateway."""

@@ -16,8 +16,7 @@ from typing import Final
 import msgspec
 
 from moot.bridge.people_server.challenge import insufficient_scope, resource_path
-from moot.bridge.people_server.gateway_exchange import GatewayExchange
-from moot.bridge.people_server.people_settings import PersonGrant, ResourceDescription
+from moot.bridge.people_server.people_settings import PersonGrant, ResourceDescription, TokenExchange
 from moot.bridge.space_server.calls_file import CallsFile
 from moot.bridge.space_server.late_backend import LateBackend
 from moot.bridge.space_server.own_tools import FIND_TOOL, PARTICIPANTS_TOOL
@@ -30,6 +29,7 @@ from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.downstream.mcp_server import McpServer
 from moot.mcp.downstream.response_streams import Scope
 from moot.mcp.downstream.rpc import Message, RpcRequest
+from moot.net.outbound import OpenSocket
 from moot.net.websocket_client import ABNORMAL_CLOSE
 from moot.participant import JoinedSpace, ParticipantLimits, connect
 from moot.protocol.close_codes import POLICY
@@ -62,6 +62,8 @@ class PersonSettings(msgspec.Struct, frozen=True, kw_only=True):
     state_secret: str
     # Participant → where their pending calls are kept; None: nowhere.
     calls_file: Callable[[str], CallsFile | None]
+    # How to connect, for a server in the gateway's own process.
+    open_socket: OpenSocket | None = None
 
 
 class PersonServer:
@@ -71,7 +73,7 @@ class PersonServer:
         self,
         settings: PersonSettings,
         shared: SharedOffers,
-        exchange: GatewayExchange,
+        exchange: TokenExchange,
         grant: PersonGrant,
         token: str,
     ) -> None:
@@ -89,6 +91,7 @@ class PersonServer:
         self._shared = shared
         self._exchange = exchange
         self._token = token
+        self._late = LateBackend(settings.url)
         self._joined: JoinedSpace | None = None
         self._http: McpHttpServer | None = None
         self._started = asyncio.Event()
@@ -99,6 +102,10 @@ class PersonServer:
     async def http(self) -> McpHttpServer | None:
         """What answers the person's requests; None if it has ended."""
         await self._started.wait()
+        with suppress(TimeoutError):
+            # The first request would else be told that the gateway is not there.
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                await self._late.wait_tried()
         with suppress(TimeoutError):
             async with asyncio.timeout(_RIGHTS_SECONDS):
                 await self._knows_rights.wait()
@@ -125,7 +132,7 @@ class PersonServer:
 
     async def run(self) -> None:
         """Be the person in the space until that ends; never raises because of the gateway."""
-        late = LateBackend(self._settings.url)
+        late = self._late
         word = "\0".join(("request states", self._settings.state_secret, *self.grant.key))
         try:
             state_key = sha256(word.encode()).hexdigest()[:16]
@@ -175,6 +182,7 @@ class PersonServer:
                 lambda: self.grant.access_token,
                 limits=_LIMITS,
                 echo="unanswered",
+                open_socket=settings.open_socket,
             ) as joined,
             SpaceBackend(
                 joined,

@@ -62,12 +62,7 @@ class McpExchange:
         identity = self._directory.identify(space, token)
         if isinstance(identity, AccessDenied):
             return identity
-        found = {
-            provider.issuer: entry
-            for provider in (keys.config for keys in self._service.keys)
-            for entry in provider.mcp
-            if (entry.space, entry.server) == (identity.host.name, identity.name)
-        }
+        found = self._entries(identity)
         # What this member can do at all, not what some token of theirs was given.
         is_whole = (
             identity.token is not None and identity.host.space.state.token_limit(identity.token) is None
@@ -77,6 +72,19 @@ class McpExchange:
                 403, f"{identity.name} is no MCP server for many people here: see gateway.oidc.mcp"
             )
         return McpServerIdentity(identity, found)
+
+    def own_server(self, identity: TokenIdentity) -> McpServerIdentity | None:
+        """An MCP server in the gateway's own process, if providers issue tokens for it."""
+        found = self._entries(identity)
+        return McpServerIdentity(identity, found) if found else None
+
+    def _entries(self, identity: TokenIdentity) -> dict[str, McpResource]:
+        return {
+            provider.issuer: entry
+            for provider in (keys.config for keys in self._service.keys)
+            for entry in provider.mcp
+            if (entry.space, entry.server) == (identity.host.name, identity.name)
+        }
 
     def exchange(self, server: McpServerIdentity, token: str) -> dict[str, Json] | AccessDenied:
         """A token of the space for the person of this one, shown once; raises Refused."""

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 import orjson
 
 from moot.errors import UsageError
+from moot.net.outbound import OpenSocket
 from moot.net.websocket_client import websocket_url
 from moot.participant.limits import DEFAULT_LIMITS, ParticipantLimits
 from moot.protocol.dialects import DIALECTS
@@ -40,6 +41,7 @@ class ConnectOptions:
     passive: bool = False
     echo: Echo = True
     tls: ssl.SSLContext | None = field(default=None, repr=False)
+    open_socket: OpenSocket | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.dialect not in DIALECTS:

@@ -32,6 +32,7 @@ async def fetch_history(options: ConnectOptions, url: str, me: str, since: float
             headers={"Authorization": f"Bearer {options.token}"},
             timeout_seconds=options.limits.confirm_seconds,
             max_bytes=options.limits.max_history_bytes,
+            open_socket=options.open_socket,
             tls=options.tls,
         )
         if status != 200:

@@ -147,6 +147,7 @@ class Link:
                 self,
                 headers=self._options.headers(),
                 limits=self._limits.dial,
+                open_socket=self._options.open_socket,
                 tls=self._options.tls,
             )
         except UpgradeRefused as fault:

@@ -72,6 +72,7 @@ async def _get(options: ConnectOptions, address: str) -> tuple[int, bytes]:
             headers={"Authorization": f"Bearer {options.token}"},
             timeout_seconds=options.limits.confirm_seconds,
             max_bytes=options.limits.max_history_bytes,
+            open_socket=options.open_socket,
             tls=options.tls,
         )
         if status != 429:
