@@ -92,7 +92,7 @@ EVERYTHING = """
       cluster: {servers: [nats://n], name: c, gateway: g, replicas: 1, shards: 2, credentials_file: moot.yaml,
                 tls_ca_file: moot.yaml, connect_seconds: 32, heartbeat_seconds: 33, gone_seconds: 34,
                 frame_stale_seconds: 35, unavailable_seconds: 36, stale_seconds: 37, max_batch_inputs: 38,
-                max_pending_bytes: 39, snapshot_inputs: 40, keep_log: true}
+                max_pending_bytes: 39, snapshot_inputs: 40, keep_log: true, addresses: [https://a.example]}
       tls: {certificate: c, key: k, client_ca: a, check_seconds: 5, local_port: 7}
       smtp: {host: mail, port: 25, from: m@x, starttls: false, user: u, password_env: PW, timeout_seconds: 1,
              max_invitations_per_minute: 3}
@@ -265,6 +265,7 @@ VALUES: dict[str, Any] = {
     "JOURNAL__MODE": "strict",
     "CLUSTER__KEEP_LOG": "true",
     "CLUSTER__SERVERS": "[nats://n]",
+    "CLUSTER__ADDRESSES": "[https://a.example]",
     "CLUSTER__NAME": "c",
     "CLUSTER__GATEWAY": "g",
     "CLUSTER__REPLICAS": "1",
@@ -386,6 +387,22 @@ def test_listed_hosts_and_origins_stand_in_place_of_the_default() -> None:
     assert gateway.hosts(80) == {"moot.example", "moot.example:80", "other:8443", "[::1]", "[::1]:80"}
     assert gateway.origins(80) == {"https://moot.example"}
     assert GatewayConfig(allowed_hosts=()).hosts(80) == frozenset()
+
+
+def test_in_a_cluster_the_names_and_pages_of_all_gateways_are_answered() -> None:
+    cluster = ClusterConfig(
+        servers=("nats://n",), addresses=("https://A.example:443/moot", "http://b.example:8081")
+    )
+    gateway = GatewayConfig(cluster=cluster, allowed_origins=())
+    assert gateway.hosts(8080) == GatewayConfig().hosts(8080) | {"a.example", "b.example:8081"}
+    assert gateway.origins(8080) == {"https://a.example", "http://b.example:8081"}
+
+
+@pytest.mark.parametrize("address", ["a.example", "ftp://a", "https://u:p@a", "https://a?b", "https://a b"])
+def test_an_address_of_a_gateway_is_one_that_browsers_open(tmp_path: Path, address: str) -> None:
+    text = f"gateway: {{cluster: {{servers: [nats://n], addresses: ['{address}']}}}}\nspaces: {{lab: {{}}}}\n"
+    with pytest.raises(UsageError, match=r"gateway\.cluster\.addresses"):
+        loaded(tmp_path, text)
 
 
 def test_the_key_to_the_log_of_a_cluster_is_for_its_owner_alone(tmp_path: Path) -> None:

@@ -148,6 +148,7 @@ def _can_show_table() -> bool:
 
 def _local_cluster(options: argparse.Namespace, path: Path) -> LocalCluster:
     from moot.cli.extras import check_installed
+    from moot.config.gateway_config import bracketed, is_wildcard
     from moot.up.local_cluster import MAX_GATEWAYS, MIN_GATEWAYS, LocalCluster
 
     check_installed("cluster")
@@ -158,8 +159,15 @@ def _local_cluster(options: argparse.Namespace, path: Path) -> LocalCluster:
         raise UsageError(
             f"{path} has gateway.cluster already: start its gateways with `moot serve`, without --cluster"
         )
+    # Its pages are opened on this machine, by the address that is printed.
+    is_known = gateway.port and not is_wildcard(gateway.host)
     return LocalCluster(
-        options.cluster, config=path, data=gateway.data, host=options.host, environ=os.environ
+        options.cluster,
+        config=path,
+        data=gateway.data,
+        host=options.host,
+        first=f"{gateway.scheme}://{bracketed(gateway.host)}:{gateway.port}" if is_known else None,
+        environ=os.environ,
     )
 
 

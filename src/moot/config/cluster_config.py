@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import msgspec
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+# An address without a user, a question or a fragment.
+WebAddress = Annotated[str, msgspec.Meta(pattern=r"^https?://[^\s/?#@,]+(/[^\s?#,]*)?$", max_length=2048)]
 # One word of a NATS subject.
 Word = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
@@ -34,6 +37,8 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_inputs: Positive = 20_000
     # The log is never trimmed, so that a gateway that comes later has the whole history; NATS has to hold it.
     keep_log: bool = False
+    # Where browsers reach each gateway, as https://a.example.org: the console goes to the next one by itself.
+    addresses: Annotated[tuple[WebAddress, ...], msgspec.Meta(max_length=64)] = ()
     # A file with the credentials of a NATS user (.creds).
     credentials_file: Path | None = None
     # Certificates of authorities to trust for tls:// addresses; without it the system's.
@@ -50,3 +55,19 @@ class ClusterConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_batch_inputs: Positive = 256
     # Inputs that wait to be written; more are refused as unavailable.
     max_pending_bytes: Positive = 16 << 20
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """The values of Host that `addresses` stand for, in lower case."""
+        return frozenset(origin.partition("://")[2] for origin in self.origins)
+
+    @property
+    def origins(self) -> frozenset[str]:
+        """The origins of the pages at `addresses`, in lower case, as browsers write them."""
+        return frozenset(_origin(address) for address in self.addresses)
+
+
+def _origin(address: str) -> str:
+    parts = urlsplit(address.lower())
+    default = ":80" if parts.scheme == "http" else ":443"
+    return f"{parts.scheme}://{parts.netloc.removesuffix(default)}"

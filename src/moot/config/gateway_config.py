@@ -258,10 +258,17 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
         names = self._own_names() if self.allowed_hosts is None else self.allowed_hosts
         bare_too = not own or port == self._default_port
         answered = {name.lower() if _has_port(name) else f"{name.lower()}:{port}" for name in names}
-        return frozenset(answered | ({name.lower() for name in names} if bare_too else set()))
+        answered |= {name.lower() for name in names} if bare_too else set()
+        return frozenset(answered if self.cluster is None else answered | self.cluster.hosts)
 
     def origins(self, port: int) -> frozenset[str]:
-        """The values of Origin that are answered on the port that was bound, in lower case."""
+        """The values of Origin that are answered on the port that was bound, in lower case.
+
+        In a cluster, the pages of the other gateways are among them.
+        """
+        return self._own_origins(port) | (frozenset() if self.cluster is None else self.cluster.origins)
+
+    def _own_origins(self, port: int) -> frozenset[str]:
         if self.allowed_origins is not None:
             return frozenset(origin.lower().rstrip("/") for origin in self.allowed_origins)
         shown = "" if port == self._default_port else f":{port}"

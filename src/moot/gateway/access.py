@@ -212,7 +212,7 @@ class HostOriginPolicy:
 
     def __init__(self, hosts: frozenset[str], origins: frozenset[str]) -> None:
         self._hosts = hosts
-        self._origins = origins
+        self.origins = origins
 
     def check(self, host: str | None, origin: str | None, *, by_address: bool = False) -> AccessDenied | None:
         """Why this request is not answered. `by_address` also takes an IP address, as monitoring sends it.
@@ -222,7 +222,7 @@ class HostOriginPolicy:
         is_known = host is not None and (host.lower() in self._hosts or (by_address and _is_address(host)))
         if not is_known:
             return AccessDenied(421, "unknown Host: add it to gateway.allowed_hosts if it is yours")
-        if origin is not None and origin.lower().rstrip("/") not in self._origins:
+        if origin is not None and origin.lower().rstrip("/") not in self.origins:
             return AccessDenied(403, "unknown Origin: add it to gateway.allowed_origins if it is yours")
         return None
 

@@ -14,8 +14,10 @@ connection.
 
 from __future__ import annotations
 
+import copy
 import gzip
 import hashlib
+import html
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -76,10 +78,20 @@ class Console:
         # Compressed when they are first asked for.
         self._compressed: dict[str, bytes] = {}
 
+    def with_gateways(self, addresses: Sequence[str]) -> Console:
+        """The same, with a page that knows these gateways of its cluster."""
+        if not addresses or PAGE not in self.files:
+            return self
+        one = copy.copy(self)
+        one.files = {**self.files, PAGE: _name_gateways(self.files[PAGE], addresses)}
+        one._compressed = {}
+        return one
+
     def answer(self, request: Request, path: str, connect_to: Sequence[str] = ()) -> Response | None:
         """The file at this path; 304 for a browser that has it already; None when there is none.
 
-        `connect_to` are the origins that the page may ask beside this gateway: those of providers.
+        `connect_to` are the origins that the page may ask beside this gateway: those of providers, and of
+        the other gateways of a cluster.
         """
         version, _, rest = path.partition("/")
         is_versioned = version == self.version
@@ -151,6 +163,13 @@ def _name_version(page: StaticFile, version: str, modules: list[str]) -> StaticF
     text = page.content.decode().replace('"console/', f'"console/{version}/')
     preloads = "".join(f'<link rel="modulepreload" href="console/{version}/{name}">\n' for name in modules)
     content = text.replace("</head>", f"{preloads}</head>").encode()
+    return StaticFile(content, page.media_type, _etag(content))
+
+
+def _name_gateways(page: StaticFile, addresses: Sequence[str]) -> StaticFile:
+    named = " ".join(f"{address.rstrip('/')}/" for address in addresses)
+    meta = f'<meta name="moot-gateways" content="{html.escape(named)}">\n</head>'
+    content = page.content.decode().replace("</head>", meta).encode()
     return StaticFile(content, page.media_type, _etag(content))
 
 

@@ -19,6 +19,7 @@ from moot.gateway.access import AccessDenied, HostOriginPolicy, SpaceDirectory
 from moot.gateway.access_limiter import AccessLimiter
 from moot.gateway.admin_routes import AdminRoutes, ReportCluster
 from moot.gateway.console import MANIFEST, PAGE, WORKER, installed_console
+from moot.gateway.cross_origin import cross_origin
 from moot.gateway.history_routes import HistoryRoutes
 from moot.gateway.http_replies import (
     HEADERS,
@@ -82,7 +83,10 @@ class Endpoints:
         self.readiness = readiness
         self._metrics = metrics
         self._version = version
-        self._console = installed_console() if settings.console else None
+        # Pages and sockets of the other gateways: browsers do not take one for the other.
+        sockets = (each.replace("http", "ws", 1) for each in settings.page_origins)
+        self._gateway_origins = sorted({*settings.page_origins, *sockets})
+        self._console = installed_console().with_gateways(settings.gateways) if settings.console else None
         identity = RequestIdentity(directory, access_limiter, has_administrators=settings.admin)
         self._members = MemberRoutes(identity, settings)
         self._admin = AdminRoutes(
@@ -146,7 +150,11 @@ class Endpoints:
             routes.append(self._route("/spaces/{space}/history", self._history.page, "GET"))
         if self.settings.metrics:
             routes.append(self._route("/metrics", self.metrics, "GET", by_address=True))
-        return Starlette(routes=routes, exception_handlers={404: not_found, 405: not_allowed})
+        return Starlette(
+            routes=routes,
+            exception_handlers={404: not_found, 405: not_allowed},
+            middleware=cross_origin(self.origin_policy.origins) if self.settings.gateways else [],
+        )
 
     def _route(
         self,
@@ -188,7 +196,7 @@ class Endpoints:
         """The console; the status page where it is turned off."""
         if self._console is None:
             return await self.status_page(request)
-        answer = self._console.answer(request, PAGE, self._oidc.origins())
+        answer = self._console.answer(request, PAGE, [*self._oidc.origins(), *self._gateway_origins])
         return answer if answer is not None else await self.status_page(request)
 
     async def console(self, request: Request) -> Response:

@@ -57,8 +57,10 @@ class LocalCluster:
         config: Path,
         data: Path,
         host: str | None,
+        first: str | None,
         environ: Mapping[str, str],
     ) -> None:
+        """`first` is the address of `moot up`'s own gateway; None while its port is not known."""
         self.folder = data / "cluster"
         self._program = _nats_server()
         self._config = config
@@ -68,7 +70,10 @@ class LocalCluster:
         # Called whenever the status of a part has changed.
         self.on_change: Callable[[], None] = lambda: None
         self._password = Secret(secrets.token_urlsafe(24))
-        self._ports, self._routes = _free_ports(SERVERS), _free_ports(SERVERS)
+        free = _free_ports(2 * SERVERS + gateways - 1)
+        self._ports, self._routes = free[:SERVERS], free[SERVERS : 2 * SERVERS]
+        self._gateway_ports = dict(enumerate(free[2 * SERVERS :], 2))
+        self._first = first
         self._listening: dict[int, asyncio.Future[str]] = {}
         self._servers = [self._server(number) for number in range(1, SERVERS + 1)]
         self._gateways = [self._gateway(number) for number in range(2, gateways + 1)]
@@ -79,6 +84,11 @@ class LocalCluster:
         servers = [f"nats://{user}@127.0.0.1:{port}" for port in self._ports]
         # JetStream elects its leaders first.
         settings = {"servers": json.dumps(servers), "gateway": f"gateway-{number}", "connect_seconds": "30"}
+        if self._first is not None:
+            # Where pages of the console go on when one of them is gone.
+            address = self._first.rpartition(":")[0]
+            others = [f"{address}:{port}" for port in self._gateway_ports.values()]
+            settings["addresses"] = json.dumps([self._first, *others])
         variables = {f"{PREFIX}CLUSTER__{name.upper()}": value for name, value in settings.items()}
         # For `moot cluster status`; its token is made in the data folder.
         return variables | {f"{PREFIX}ADMIN_TOKENS__{ADMIN.upper()}": "{}"}
@@ -175,8 +185,7 @@ cluster {{
 
         async def start() -> tuple[ChildProcess, str]:
             _copy_tokens(self._data, data)
-            # Restarted, it is where it was.
-            port = found.result().rpartition(":")[2] if found.done() else "0"
+            port = str(self._gateway_ports[number])
             argv = [sys.executable, "-m", "moot.cli", "serve", str(self._config), "--port", port]
             argv += ["--data", str(data), *(["--host", self._host] if self._host is not None else [])]
             environment = dict(self._environ) | self.environ(number)

@@ -19,6 +19,10 @@ const FIRST_RETRY_MILLISECONDS = 500;
 const MAX_RETRY_MILLISECONDS = 15_000;
 // Twice the time that the gateway allows for joining.
 const WELCOME_MILLISECONDS = 20_000;
+// Where another gateway serves the same space, one that does not answer is not waited for as long.
+const NEXT_WELCOME_MILLISECONDS = 5_000;
+// Not all pages of a gateway that has failed come to the next one in the same moment.
+const NEXT_GATEWAY_MILLISECONDS = 200;
 const HISTORY_MILLISECONDS = 8_000;
 // Latency of a message; it is higher on a phone.
 const MARGIN_SECONDS = 5;
@@ -48,7 +52,7 @@ const ENDED_WITH_TOKEN = [1008, 4003];
 
 export class Connection {
   /**
-   * @param {{base: URL, space: string, token: string, participant: string, grant?: object}} target
+   * @param {{gateways: import("./gateways.js").Gateways, space: string, token: string, participant: string, grant?: object}} target
    * @param {Handlers} handlers
    */
   constructor(target, handlers) {
@@ -68,6 +72,9 @@ export class Connection {
     /** @type {WebSocket | null} */
     this._socket = null;
     this._retryMilliseconds = FIRST_RETRY_MILLISECONDS;
+    /** Where the last socket went, and how many attempts have failed since there was a connection. */
+    this._gateway = "";
+    this._failures = 0;
     /** How the last socket was closed. */
     this._closeCode = 0;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -89,14 +96,16 @@ export class Connection {
   open() {
     clearTimeout(this._timer);
     this._setState("connecting", this.everLive ? "reconnecting" : "connecting");
-    const address = new URL("ws", this._target.base);
+    const { gateways } = this._target;
+    this._gateway = gateways.current.href;
+    const address = new URL("ws", gateways.current);
     address.protocol = address.protocol.replace("http", "ws");
     const socket = new WebSocket(address);
     socket.binaryType = "arraybuffer";
     this._socket = socket;
     this._buffered = [];
     let refusal = "";
-    const welcomeTimer = setTimeout(() => socket.close(), WELCOME_MILLISECONDS);
+    const welcomeTimer = setTimeout(() => (gateways.count > 1 ? this._giveUp(socket) : socket.close()), gateways.count > 1 ? NEXT_WELCOME_MILLISECONDS : WELCOME_MILLISECONDS);
     socket.onopen = () => socket.send(JSON.stringify({ type: "join", space: this._target.space, token: this._target.token, dialect: "mew" }));
     socket.onmessage = (message) => {
       if (this._socket !== socket) return;
@@ -198,6 +207,7 @@ export class Connection {
   _goLive() {
     if (this.everLive) this.returns += 1;
     this.everLive = true;
+    this._failures = 0;
     this._retryMilliseconds = FIRST_RETRY_MILLISECONDS;
     this._setState("live", "");
   }
@@ -207,7 +217,7 @@ export class Connection {
 
   /** @param {string} me @param {number} since @returns {Promise<{messages: string[], problem: string}>} */
   async _fetchHistory(me, since) {
-    const address = new URL(`participants/${encodeURIComponent(me)}/messages`, this._target.base);
+    const address = new URL(`participants/${encodeURIComponent(me)}/messages`, this._target.gateways.current);
     address.searchParams.set("space", this._target.space);
     address.searchParams.set("since", String(since));
     address.searchParams.set("dialect", "mew");
@@ -243,12 +253,22 @@ export class Connection {
       this._setState("ended", reason && isExplained ? reason : FINAL_CLOSE_CODES[code]);
       return;
     }
-    const wait = this._retryMilliseconds * (0.75 + Math.random() / 2);
-    this._retryMilliseconds = Math.min(this._retryMilliseconds * 2, MAX_RETRY_MILLISECONDS);
+    const wait = this._nextWait();
     this.responds = true;
     this.retryAt = performance.now() + wait;
     this._timer = setTimeout(() => this.open(), wait);
     this._setState("waiting", reason);
+  }
+
+  /** Where to try next, and in how many milliseconds: at once while there is a gateway that was not tried. */
+  _nextWait() {
+    const { gateways } = this._target;
+    gateways.leave(this._gateway);
+    this._failures += 1;
+    if (this._failures < gateways.count) return Math.random() * NEXT_GATEWAY_MILLISECONDS;
+    const wait = this._retryMilliseconds * (0.75 + Math.random() / 2);
+    this._retryMilliseconds = Math.min(this._retryMilliseconds * 2, MAX_RETRY_MILLISECONDS);
+    return wait;
   }
 
   /** When the last message arrived. */
@@ -265,12 +285,20 @@ export class Connection {
 
   /** Nothing comes through this socket any more, although it was not closed: open another. */
   reconnect() {
-    const socket = this._socket;
-    if (socket === null) return;
+    if (this._socket !== null) this._giveUp(this._socket);
+  }
+
+  /** Not to wait until a browser has given up closing it. @param {WebSocket} socket */
+  _giveUp(socket) {
     socket.onclose = null;
     socket.onmessage = null;
     socket.close();
-    this._onClose(1006, "no reply");
+    if (this._socket === socket) this._onClose(1006, "no reply");
+  }
+
+  /** Whether another gateway serves the same space. */
+  get hasOthers() {
+    return this._target.gateways.count > 1;
   }
 
   /**

@@ -15,12 +15,12 @@ const ASLEEP_MILLISECONDS = 20_000;
 
 export class Heartbeat {
   /**
-   * @param {import("./connection.js").Connection} connection @param {URL} base
+   * @param {import("./connection.js").Connection} connection @param {URL} gateway where to ask now
    * @param {() => Promise<boolean>} ask something over the socket; false if no answer came
    */
-  constructor(connection, base, ask) {
+  constructor(connection, gateway, ask) {
     this._connection = connection;
-    this._address = new URL("livez", base);
+    this._gateway = gateway;
     this._ask = ask;
     this._isAsking = false;
     /** When the gateway, and when the socket, was last known to answer. */
@@ -62,7 +62,9 @@ export class Heartbeat {
     // A message that arrived meanwhile is an answer, too.
     if (!isSame() || (!isAlive && Date.now() - connection.receivedAt < SILENCE_MILLISECONDS)) return;
     if (!isAlive) {
-      connection.setResponds(false);
+      // Another gateway of the cluster answers, perhaps; a single one is waited for.
+      if (connection.hasOthers) connection.reconnect();
+      else connection.setResponds(false);
       return;
     }
     this._answeredAt = Date.now();
@@ -81,7 +83,7 @@ export class Heartbeat {
 
   async _isAlive() {
     try {
-      const answer = await fetch(this._address, { signal: AbortSignal.timeout(ANSWER_MILLISECONDS), cache: "no-store", credentials: "omit" });
+      const answer = await fetch(new URL("livez", this._gateway), { signal: AbortSignal.timeout(ANSWER_MILLISECONDS), cache: "no-store", credentials: "omit" });
       return answer.ok;
     } catch {
       return false;

@@ -7,6 +7,7 @@
 import { Connection } from "./connection.js";
 import { ChangeFeed } from "./change-feed.js";
 import { EnvelopeSender, Refused } from "./envelope-sender.js";
+import { namedGateways } from "./gateways.js";
 import { Heartbeat } from "./heartbeat.js";
 import { OlderMessages } from "./older-messages.js";
 import { ProposalSync, fetchProposal } from "./proposal-sync.js";
@@ -39,15 +40,16 @@ class KeyNotKnown extends SignInError {}
 
 /** An open space: its state, its connection and its sender. */
 export class OpenSpace {
-  /** @param {Login} login @param {URL} base @param {ChangeFeed} sessionChanges */
-  constructor(login, base, sessionChanges) {
+  /** @param {Login} login @param {import("./gateways.js").Gateways} gateways @param {ChangeFeed} sessionChanges */
+  constructor(login, gateways, sessionChanges) {
+    const base = gateways.current;
     this.login = login;
     this.name = login.space;
     this.state = new State(login.space);
     // Until the welcome arrives, because the history is processed before it.
     this.state.roster.me = { id: login.participant, name: login.participant, capabilities: [] };
     this.connection = new Connection(
-      { base, ...login },
+      { gateways, ...login },
       {
         onEnvelope: (raw, past) => {
           const envelope = this.state.receive(raw, { past });
@@ -127,9 +129,10 @@ export class OpenSpace {
 }
 
 export class Session {
-  /** @param {URL} base where the gateway is */
+  /** @param {URL} base where the page came from */
   constructor(base) {
     this.base = base;
+    this.gateways = namedGateways(base);
     this._storageKey = base.pathname === "/" ? STORAGE_KEY : `${STORAGE_KEY} ${base.pathname}`;
     this.changes = new ChangeFeed();
     /** @type {Login[]} */
@@ -195,17 +198,7 @@ export class Session {
     if (!given) throw new SignInError("Enter the token that you were given.");
     // A header cannot contain line breaks or special characters; fetch would fail without a reason.
     if (!/^[\x21-\x7e]+$/.test(given)) throw new SignInError("Not a valid token: a token has no spaces or line breaks.");
-    let answer;
-    try {
-      answer = await fetch(new URL("spaces", this.base), {
-        headers: { Authorization: `Bearer ${given}` },
-        signal: AbortSignal.timeout(SIGN_IN_MILLISECONDS),
-        cache: "no-store",
-        credentials: "omit",
-      });
-    } catch {
-      throw new GatewayUnreachable("The gateway does not respond. Is it running?");
-    }
+    const answer = await this._fetchSpaces(given, grant !== undefined);
     if (grant && answer.status === 503) throw new KeyNotKnown(`The gateway cannot check the provider’s token yet: ${(await readJson(answer))?.message ?? "try again in a moment"}`);
     if (answer.status >= 502) throw new GatewayUnreachable(`The gateway does not respond (HTTP ${answer.status}). Is it running?`);
     if (grant && !answer.ok) throw new SignInError(`The provider signed you in, but the gateway does not let you in: ${(await readJson(answer))?.message ?? `HTTP ${answer.status}`}`);
@@ -220,6 +213,25 @@ export class Session {
     this.logins = [...this.logins.filter((login) => !found.some((each) => each.space === login.space)), ...found];
     for (const login of found) if (this.openSpaces.get(login.space)?.login.token !== given) this._closeSpace(login.space);
     return found;
+  }
+
+  /** Ask the gateways one after another, until one answers. @param {string} token @param {boolean} isProviders 503: of a key that is looked for */
+  async _fetchSpaces(token, isProviders) {
+    for (let left = this.gateways.count; ; left -= 1) {
+      const { href } = this.gateways.current;
+      try {
+        const answer = await fetch(new URL("spaces", href), {
+          headers: { Authorization: `Bearer ${token}` },
+          signal: AbortSignal.timeout(SIGN_IN_MILLISECONDS),
+          cache: "no-store",
+          credentials: "omit",
+        });
+        if (left === 1 || answer.status < 502 || (isProviders && answer.status === 503)) return answer;
+      } catch {
+        if (left === 1) throw new GatewayUnreachable("The gateway does not respond. Is it running?");
+      }
+      this.gateways.leave(href);
+    }
   }
 
   /**
@@ -244,7 +256,7 @@ export class Session {
    * @returns {Promise<{address: string, qr: string[], valid_seconds: number}>}
    */
   async makeLink(login) {
-    const answer = await this._post("sign-in-links", { page: this.base.href }, login.token);
+    const answer = await this._post("sign-in-links", { page: this.gateways.current.href }, login.token);
     const body = await readJson(answer);
     if (!answer.ok) throw new Error(body?.message ?? `HTTP ${answer.status}`);
     return body;
@@ -252,7 +264,7 @@ export class Session {
 
   /** @param {string} path @param {any} body @param {string} [token] */
   _post(path, body, token) {
-    return fetch(new URL(path, this.base), {
+    return fetch(new URL(path, this.gateways.current), {
       method: "POST",
       headers: { "Content-Type": "application/json", ...(token ? { Authorization: `Bearer ${token}` } : {}) },
       body: JSON.stringify(body),
@@ -309,7 +321,7 @@ export class Session {
     if (!login) return null;
     let open = this.openSpaces.get(space);
     if (!open) {
-      open = new OpenSpace(login, this.base, this.changes);
+      open = new OpenSpace(login, this.gateways, this.changes);
       this.openSpaces.set(space, open);
       open.connection.open();
     }
@@ -334,7 +346,7 @@ export class Session {
     await stopped;
     const headers = { Authorization: `Bearer ${token}` };
     // Without an answer the token is valid for its last minutes, but nobody has it.
-    await Promise.allSettled([revoked, fetch(new URL("oidc/sign-out", this.base), { method: "POST", headers, cache: "no-store", credentials: "omit", keepalive: true })]);
+    await Promise.allSettled([revoked, fetch(new URL("oidc/sign-out", this.gateways.current), { method: "POST", headers, cache: "no-store", credentials: "omit", keepalive: true })]);
   }
 
   /** @param {string} space */
