@@ -22,6 +22,7 @@ from bench import (
     floods,
     grammar,
     idle,
+    people,
     relay_events,
     report,
     search,
@@ -32,6 +33,7 @@ from bench import (
 SECTIONS: Final[dict[str, tuple[str, Callable[[], object]]]] = {
     "decisions": ("Decisions: CPU beside orjson.loads of the same bytes", decisions.run),
     "calls": ("Tool calls through a space, beside a proxy written with the SDK", calls.main),
+    "people": ("Many people at one MCP endpoint, beside a process for each", people.main),
     "cluster": ("Several gateways, one space: one, two and three beside one that is alone", cluster.run),
     "search": ("Finding tools, beside plain BM25", search.run),
     "grammar": ("Grammars out of JSON Schema, judged by llama.cpp and llguidance", grammar.run),

@@ -48,6 +48,7 @@ FILES: Final = {
     "cli/rules/run.py": AGO,
     "cli/time_argument.py": AGO,
     "cli/client/device_sign_in.py": "until when a token is valid, kept for later commands",
+    "cli/client/browser_sign_in.py": "until when a token is valid, kept for later commands",
     "cli/xp/store.py": SIGNED,
     "endpoint/endpoint_caller.py": SIGNED,
     "endpoint/event_listener.py": SIGNED,

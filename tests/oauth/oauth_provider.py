@@ -107,7 +107,9 @@ class OAuthProvider:
                 asked = await request.json()
                 self.registered.append(asked)
                 return JSONResponse({**asked, "client_id": f"client-{len(self.registered)}"}, 201)
-            case path if path.startswith("/.well-known/oauth-authorization-server"):
+            case path if path.startswith(
+                ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
+            ):
                 return JSONResponse(self.document())
         return Response(status_code=404)
 

@@ -57,13 +57,23 @@ def find_provider(gateway: str) -> Mapping[str, Any]:
     return provider
 
 
-def sign_in(provider: Mapping[str, Any], show: Callable[[str, str], None]) -> StoredSignIn:
-    """Sign in; `show` is told the address to open and the code to type. Raises Refused and UsageError."""
-    issuer, client_id = provider["issuer"], provider["client_id"]
+def has_device_flow(provider: Mapping[str, Any]) -> bool:
+    """Whether the provider gives codes that are confirmed on another device; raises UsageError."""
+    return isinstance(_discover(provider["issuer"]).get("device_authorization_endpoint"), str)
+
+
+def _discover(issuer: str) -> Mapping[str, Any]:
     check_secure(issuer, "the provider")
     document = _get(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
     if document.get("issuer") != issuer:
         raise UsageError(f"{issuer} calls itself otherwise: this is not the provider that the gateway names")
+    return document
+
+
+def sign_in(provider: Mapping[str, Any], show: Callable[[str, str], None]) -> StoredSignIn:
+    """Sign in; `show` is told the address to open and the code to type. Raises Refused and UsageError."""
+    issuer, client_id = provider["issuer"], provider["client_id"]
+    document = _discover(issuer)
     endpoint, token_endpoint = document.get("device_authorization_endpoint"), document.get("token_endpoint")
     if not isinstance(endpoint, str) or not isinstance(token_endpoint, str):
         raise UsageError(f"{issuer} offers no sign-in for terminals (device flow): use a token")

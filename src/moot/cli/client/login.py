@@ -11,9 +11,10 @@ from moot.cli import program
 
 _LOGIN_ABOUT = """\
 Signs you in at the identity provider of a gateway: open the address that is printed, in any browser on any
-device, and confirm the code. From then on commands with --gateway URL (or MOOT_URL) need no token file. The
-sign-in is kept in the system's keyring if there is one, else in a file that only you can read, and renewed as
-long as the provider allows.
+device, and confirm the code. With --browser, or if the provider has no such codes, sign in with a browser on
+this machine instead, which comes back to 127.0.0.1. From then on commands with --gateway URL (or MOOT_URL)
+need no token file. The sign-in is kept in the system's keyring if there is one, else in a file that only you
+can read, and renewed as long as the provider allows.
 """
 _LOGOUT_ABOUT = """\
 Ends everything that you have signed in for at this gateway, on all devices, and forgets the sign-in here.
@@ -23,18 +24,31 @@ Ends everything that you have signed in for at this gateway, on all devices, and
 def add_command(commands: Any, name: str) -> None:
     if name == "login":
         help, about = "sign in at a gateway's identity provider", _LOGIN_ABOUT
-        examples = "  moot login https://moot.example.org\n"
+        examples = (
+            "  moot login https://moot.example.org\n"
+            "  moot login https://moot.example.org --browser      on your own computer\n"
+        )
     else:
         help, about = "sign out of a gateway, on all devices", _LOGOUT_ABOUT
         examples = "  moot logout https://moot.example.org\n"
     parser = program.add_command(commands, name, help=help, about=about, examples=examples)
     parser.add_argument("gateway", metavar="URL", help="the gateway, such as https://moot.example.org")
+    if name == "login":
+        parser.add_argument("--browser", action="store_true", help="use a browser on this machine, no code")
+        parser.add_argument("--port", type=int, default=0, help="the port it comes back to (default: any)")
     parser.set_defaults(run=log_in if name == "login" else log_out)
 
 
 def log_in(options: argparse.Namespace) -> int:
     from moot.cli.browser import has_display, open_browser
-    from moot.cli.client.device_sign_in import check_secure, find_provider, normal_url, sign_in
+    from moot.cli.client.device_sign_in import (
+        check_secure,
+        find_provider,
+        has_device_flow,
+        normal_url,
+        sign_in,
+    )
+    from moot.cli.interruption import run_errand
     from moot.config.sign_in_store import open_sign_ins
     from moot.tui.terminal_escape import printable
 
@@ -52,7 +66,17 @@ def log_in(options: argparse.Namespace) -> int:
         if has_display():
             open_browser(address)
 
-    signed_in = sign_in(provider, show)
+    def show_link(address: str) -> None:
+        print(f"Open this address in a browser on this machine:\n{printable(address)}", flush=True)
+        if has_display():
+            open_browser(address)
+
+    if options.browser or not has_device_flow(provider):
+        from moot.cli.client.browser_sign_in import sign_in_with_browser
+
+        signed_in = run_errand(sign_in_with_browser(provider, show_link, port=options.port))
+    else:
+        signed_in = sign_in(provider, show)
     with store.lock():
         store.save(gateway, signed_in)
     print(f"Signed in; kept in {store.place}.", flush=True)
