@@ -11,6 +11,7 @@ from tests.bridge.conformance_soak import run_conformance
 from tests.cluster.cluster_soak import run_cluster_faults
 from tests.cluster.spread_soak import run_spread_vectors
 from tests.console.firefox_soak import run_firefox
+from tests.console.pending_soak import run_pending
 from tests.examples import run_properties
 from tests.gateway.conformance_command_soak import run_conformance_command
 from tests.gateway.crash_soak import run_gateway_crashes
@@ -50,6 +51,7 @@ SOAKS: dict[str, tuple[Callable[[int, int], str], int]] = {
     "schema_suite": (run_schema_suite, 1),
     "conformance": (run_conformance, 3),
     "firefox": (run_firefox, 1),
+    "pending": (run_pending, 100_000),
     "properties": (run_properties, 50),
 }
 

@@ -409,3 +409,14 @@ def test_on_a_phone_the_list_and_one_proposal_are_two_pages(page_as: PageAs, mem
     approve(page)
     assert outcome(agent, proposal).text == "2"
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+    # A desktop of 1440 by 900 at 200 %: what is decided is in sight, and nothing asks for votes here.
+    propose(agent, "add", a=7)
+    page.set_viewport_size({"width": 720, "height": 450})
+    page.get_by_role("button", name="All proposals").tap()
+    waiting(page).first.get_by_role("button").tap()
+    expect(detail(page).get_by_role("button")).not_to_contain_text(["Vote"])
+    value = detail(page).locator(".arguments dd").first.bounding_box()
+    buttons = detail(page).locator(".approvals-actions").bounding_box()
+    assert value is not None
+    assert buttons is not None
+    assert value["y"] + value["height"] < buttons["y"]

@@ -30,6 +30,7 @@ def test_a_quorum_is_told_and_votes_are_counted(page_as: PageAs, member: MemberA
     proposal = propose(agent, "add", a=1)
     page = page_as("human", "approvals")
     shown(page, "add")
+    expect(detail(page).get_by_role("button", name="Vote")).to_be_visible()
     approve(page)
     expect(detail(page).locator(".outcome")).to_contain_text("this space requires 1 vote first")
     page.keyboard.press("v")

@@ -122,6 +122,18 @@ def test_nothing_is_said_to_be_missing_until_the_gateway_has_answered(
     expect(page.get_by_text("none pending", exact=True)).to_be_visible()
 
 
+def test_nothing_is_put_before_a_person_until_it_is_known_to_be_pending(
+    page_as: PageAs, member: MemberAs
+) -> None:
+    """The first proposal of the message history may have been decided by what follows in it."""
+    propose(member("agent"), "add", a=1)
+    page = page_as("human", "approvals", script=HOLD_ANSWERS)
+    expect(page.get_by_text("at least 1 pending", exact=True)).to_be_visible()
+    expect(page.locator(".approvals-detail")).to_contain_text("Loading")
+    page.evaluate("window.__release()")
+    shown(page, "add")
+
+
 def test_without_a_connection_it_is_not_known_what_is_pending(gateway: Running, page_as: PageAs) -> None:
     page = page_as("human", "approvals")
     expect(page.locator(".approvals-list")).to_contain_text("No pending proposals.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.console.conftest import PageAs
 
 _TAGS = """async (cases) => {
-  const { stateTag, leftText } = await import("/console/views/rule-list.js");
+  const { stateTag, leftText, periodText } = await import("/console/views/rule-list.js");
   const { automationChart, axisEnd } = await import("/console/views/automation-chart.js");
   const base = { stopped: null, fault: "", shadow: false, budgetLeft: null, left: () => null };
   const chart = (days) => {
@@ -19,6 +19,7 @@ _TAGS = """async (cases) => {
     tags: cases.map(([state, record, isOnline, left]) => stateTag(
       { isOnline, record: { ...base, ...record, left: () => left } },
       { state, rule: { name: "r" } }).textContent),
+    periods: ["1d", "1h", "15m", "90s", "2w", "x"].map(periodText),
     left: [leftText(0), leftText(10), leftText(10000)],
     axes: [1, 2, 3, 7, 14, 99, 101, 10000, 10001].map(axisEnd),
     nothing: chart([]), zero: chart([{ day: "2026-11-16", people: 0, rules: 0 }]),
@@ -46,6 +47,7 @@ def test_states_and_counts_are_said_as_they_are(page_as: PageAs) -> None:
     found = page.evaluate(_TAGS, [case for case, _ in cases])
     assert found["tags"] == [word for _, word in cases]
     assert found["left"] == ["none left; people decide for now", "10 left", "10,000 left"]
+    assert found["periods"] == ["day", "hour", "15 minutes", "90 seconds", "2 weeks", "x"]
     assert found["axes"] == [2, 2, 4, 8, 14, 100, 102, 10000, 10200]
     assert found["nothing"]["text"] == found["zero"]["text"] == "No decisions yet."
     assert found["one"]["counts"] == ["2", "1", "0"]

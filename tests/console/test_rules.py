@@ -146,7 +146,7 @@ def test_a_narrower_rule_is_taken_and_a_wider_one_is_refused_in_the_dialog(
     box.get_by_label("path", exact=True).fill('["reports/day-11.md", "reports/day-12.md"]')
     box.get_by_label("Only while these members are online (optional)").fill("human")
     box.get_by_role("button", name="Accept").click()
-    expect(rule(page)).to_contain_text("at most 2 per 1h")
+    expect(rule(page)).to_contain_text("at most 2 per hour")
     expect(rule(page)).to_contain_text("only while human is online")
     expect(card(page)).to_have_count(0)
     office.mood = "reject"

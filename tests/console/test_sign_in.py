@@ -39,6 +39,23 @@ def test_a_wrong_token_is_told_what_to_do(gateway: Running, new_page: NewPage) -
     expect(field).to_be_focused()
 
 
+def test_what_could_not_be_loaded_is_tried_again_and_said_to_be_missing(
+    gateway: Running, new_page: NewPage
+) -> None:
+    """A connection that was cut while the rest of the page came: somebody who signed in then is not stuck."""
+    page = new_page(alone=True)
+    cut = ("**/views/navigation.js",)
+    for each in cut:
+        page.route(each, lambda route: route.abort())
+    page.goto(gateway.url)
+    page.get_by_label("Token", exact=True).fill("t-human")
+    page.get_by_role("button", name="Sign in", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("could not be loaded; trying again")
+    for each in cut:
+        page.unroute(each)
+    expect(page.locator(".top .pill")).to_have_text("Live")
+
+
 def test_a_reload_forgets_the_token_unless_it_was_to_be_kept(gateway: Running, new_page: NewPage) -> None:
     page = new_page()
     page.goto(gateway.url)

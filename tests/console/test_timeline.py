@@ -448,3 +448,62 @@ def test_what_failed_is_hidden_only_if_this_page_asked_by_itself() -> None:
         rows,
     )
     assert hidden == ["own", "1", "4"]
+
+
+def test_questions_about_rules_are_hidden_only_if_they_go_to_who_may_keep_rules() -> None:
+    """A tool of that name at somebody else may do anything; so may another tool of who keeps the rules."""
+    rules, objection = "tools/call:trust_rules", "tools/call:trust_object"
+    rows: list[Json] = [
+        {
+            "id": id,
+            "kind": kind,
+            "operation": operation,
+            "from": sender,
+            "to": to,
+            "about": [],
+            "failed": failed,
+        }
+        for id, kind, operation, sender, to, failed in [
+            ("1", "mcp/request", rules, "maria", ["approver"], False),
+            ("2", "mcp/response", rules, "approver", ["maria"], False),
+            ("3", "mcp/response", rules, "approver", ["maria"], True),
+            ("4", "mcp/request", rules, "maria", ["files"], False),
+            ("5", "mcp/request", rules, "maria", ["approver", "files"], False),
+            ("6", "mcp/request", rules, "maria", [], False),
+            ("7", "mcp/response", rules, "files", ["maria"], False),
+            ("8", "mcp/request", objection, "maria", ["approver"], False),
+        ]
+    ]
+    hidden = in_node(
+        """async (bring, rows) => {
+            const { isHousekeeping } = await bring("core/housekeeping.js");
+            const { Roster } = await bring("core/state-roster.js");
+            const roster = new Roster();
+            const given = (kinds) => kinds.map((kind) => ({ kind }));
+            const add = (id, kinds) => roster.members.set(id, { id, capabilities: given(kinds) });
+            add("approver", ["chat", "trust/*"]);
+            add("files", ["mcp/response", "*"]);
+            const keepsRules = (id) => roster.keepsRules(id);
+            return rows.filter((row) => isHousekeeping(row, () => false, keepsRules)).map((row) => row.id);
+        }""",
+        rows,
+    )
+    assert hidden == ["1", "2"]
+
+
+def test_what_somebody_did_is_said_with_a_verb() -> None:
+    said = in_node(
+        """async (bring, kinds) => {
+            const { didText } = await bring("views/timeline-rows.js");
+            return kinds.map(didText);
+        }""",
+        [
+            "mcp/reject",
+            "mcp/proposal:tools/call",
+            "mcp/request",
+            "moot/approve",
+            "capability/grant",
+            "chat/x",
+        ],
+    )
+    assert said == ["rejected", "proposed", "called", "voted for", "granted", "x"]

@@ -33,8 +33,22 @@ const session = new Session(new URL(".", location.href.split("#")[0]));
 let shell = null;
 /** @type {typeof import("./views/shell.js").Shell | null} */
 let shellClass = null;
+// Between two tries to load what a connection that was cut has kept from us.
+const RETRY_MILLISECONDS = 2_000;
 // Everything behind the sign-in form, loaded while somebody fills it in.
-const loading = Promise.all([import("./views/shell.js"), import("./views/manifest.js").then((module) => module.loadViews())]).then(([module]) => (shellClass = module.Shell));
+const loading = loadShell();
+
+async function loadShell() {
+  while (!shellClass) {
+    try {
+      const [module] = await Promise.all([import("./views/shell.js"), import("./views/manifest.js").then((module) => module.loadViews())]);
+      shellClass = module.Shell;
+    } catch {
+      if (session.logins.length > 0) showProblem("Parts of the page could not be loaded; trying again.");
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MILLISECONDS));
+    }
+  }
+}
 
 function show() {
   if (session.logins.length === 0) {

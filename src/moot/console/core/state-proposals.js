@@ -67,6 +67,8 @@ export class Proposals {
     this.pending = new Map();
     /** Of the pending ones, at least. */
     this._newestAt = -Infinity;
+    /** Whether this space asked for votes before. */
+    this.countsVotes = false;
     /** @type {Map<string, CallRequest>} */
     this.requests = new Map();
     /** @type {Map<string, Proposal["rejections"][number]>} */
@@ -103,13 +105,19 @@ export class Proposals {
         proposal.reason = reason;
         this._settle(proposal, "withdrawn", row.at);
       } else if (kind === "mcp/reject") this._addRejection(proposal, reason, row);
-      else if (kind === "moot/approve") proposal.approvals.push({ by: row.from, at: row.at, id: row.id });
+      else if (kind === "moot/approve") this._addVote(proposal, row);
       else if (kind === "moot/settle" && proposal.status === "unknown") this._assess(proposal, envelope.payload, row);
       else continue;
       return "proposals";
     }
     if (kind === "system/error" && envelope.payload?.error === "proposal_settled") return this._settleByRefusal(envelope.payload, row);
     return null;
+  }
+
+  /** @param {Proposal} proposal @param {import("./envelopes.js").Row} row */
+  _addVote(proposal, row) {
+    this.countsVotes = true;
+    proposal.approvals.push({ by: row.from, at: row.at, id: row.id });
   }
 
   /** Envelopes may have been missed, so open proposals may be settled by now. */
@@ -150,12 +158,18 @@ export class Proposals {
     }
     proposal.uncertain = false;
     proposal.expiresAt = parseTime(told.expires_at, 0);
-    proposal.votesNeeded = Number(told.approvals_needed) || 0;
+    this.setVotesNeeded(proposal, Number(told.approvals_needed) || 0);
     for (const by of strings(told.approved_by)) if (!proposal.approvals.some((each) => each.by === by)) proposal.approvals.push({ by, at: proposal.at, id: proposal.id });
     for (const by of strings(told.rejected_by)) if (!proposal.rejections.some((each) => each.by === by)) proposal.rejections.push({ by, reason: "", at: proposal.at, id: proposal.id, comments: [] });
     if (told.state === "fulfilled") this._restoreFulfilment(proposal, told);
     else if (proposal.status === "open" && (told.state === "withdrawn" || told.state === "expired")) this._settle(proposal, told.state, parseTime(told.settled_at, Date.now()));
     return true;
+  }
+
+  /** @param {Proposal} proposal @param {number} count */
+  setVotesNeeded(proposal, count) {
+    proposal.votesNeeded = count;
+    this.countsVotes ||= count > 0;
   }
 
   /** @param {Proposal} proposal @param {any} told */

@@ -47,6 +47,12 @@ export class Roster {
     return undefined;
   }
 
+  /** Whether the space lets this member announce rules, by kind alone. @param {string} id */
+  keepsRules(id) {
+    const kinds = (this.get(id)?.capabilities ?? []).flatMap((each) => each?.kind ?? []);
+    return kinds.some((each) => each === "trust/*" || each === "trust/rule");
+  }
+
   /** @param {any} envelope @param {import("./envelopes.js").Row} row */
   receive(envelope, row) {
     const payload = envelope.payload ?? {};

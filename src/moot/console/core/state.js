@@ -86,7 +86,7 @@ export class State {
     }
     const redacted = envelope.kind === "space/invite-ack" ? withoutToken(envelope) : null;
     const row = this.envelopes.add(redacted ?? envelope, redacted ? JSON.stringify(redacted) : raw, Date.now());
-    if (!isHousekeeping(row, this.isOwnQuestion)) this.activity.addCopy(row);
+    if (!isHousekeeping(row, this.isOwnQuestion, this._keepsRules)) this.activity.addCopy(row);
     this.changes.publish("envelopes");
     if (row.kind.startsWith("trust/")) {
       this.hasRules ||= row.kind === "trust/rule" || row.kind === "trust/suggestion";
@@ -110,7 +110,7 @@ export class State {
   addOlder(raws) {
     const rows = raws.map((raw) => this.readOlder(raw)).filter((row) => row !== null);
     const added = this.envelopes.prepend(rows);
-    this.activity.prepend(rows.filter((row) => !isHousekeeping(row, this.isOwnQuestion)));
+    this.activity.prepend(rows.filter((row) => !isHousekeeping(row, this.isOwnQuestion, this._keepsRules)));
     const chats = rows.filter((row) => row.kind === "chat").map((row) => this.envelopes.byId(row.id)).filter((row) => row !== undefined);
     this.chats.addOlder(chats.map((row) => ({ row, payload: this.envelopes.envelope(row).payload })));
     if (chats.length > 0) this.changes.publish("chats");
@@ -133,6 +133,8 @@ export class State {
 
   /** Whether this page asked it by itself; set by the session. @type {(id: string) => boolean} */
   isOwnQuestion = () => false;
+
+  _keepsRules = (/** @type {string} */ id) => this.roster.keepsRules(id);
 
   /** What the gateway says about proposals, on request; set by the session. @type {(raw: string) => void} */
   onProposals = () => {};

@@ -82,7 +82,7 @@ export class ApprovalActions {
     const able = { approve: rights !== "no", reject: isAllowed(state, "mcp/reject", {}, [proposal.from]), grant: rights !== "no" && isAllowed(state, "capability/grant", { recipient: proposal.from }, [proposal.from]), vote: isAllowed(state, "moot/approve"), withdraw: isAllowed(state, "mcp/withdraw") };
     const hosts = proposal.to.length === 0 ? state.roster.present().filter((each) => each.id !== state.me.id).map((each) => each.id).join("\n") : "";
     const outcome = this._outcomes.get(proposal.id);
-    const now = JSON.stringify([proposal.id, proposal.status, this._armed?.for, this._sending.get(proposal.id), outcome?.message, able, hosts, this._host, proposal.status === "open" ? "" : settledText(proposal, state.me.id), state.proposals.toDecide(state.me.id).length > 0, this.isArmed && this._isPartlyHidden(), secondsLeft(this._context, proposal.id)]);
+    const now = JSON.stringify([proposal.id, proposal.status, this._armed?.for, this._sending.get(proposal.id), outcome?.message, able, hosts, this._host, proposal.status === "open" ? "" : settledText(proposal, state.me.id), state.proposals.toDecide(state.me.id).length > 0, state.proposals.countsVotes, this.isArmed && this._isPartlyHidden(), secondsLeft(this._context, proposal.id)]);
     if (now === this._drawnFor) return;
     this._drawnFor = now;
     const hadFocus = this.node.contains(document.activeElement);
@@ -115,7 +115,7 @@ export class ApprovalActions {
         button("Approve and grant…", () => this.grant(), { shortcut: "A", disabled: !able.grant, title: able.grant ? undefined : "Your permissions do not allow this grant" }),
         button("Reject", () => this.rejectPlainly(), { class: "danger", shortcut: "n", disabled: !able.reject }),
         button("Reject because…", () => this.reject(), { class: "danger quiet", shortcut: "r", disabled: !able.reject }),
-        able.vote && button("Vote", () => this.vote(), { class: "quiet", shortcut: "v", title: "Counts where the space requires several votes before a proposal can be approved" }),
+        able.vote && state.proposals.countsVotes && button("Vote", () => this.vote(), { class: "quiet", shortcut: "v", title: "Counts where the space requires several votes before a proposal can be approved" }),
       ),
     ];
   }
@@ -270,7 +270,7 @@ export class ApprovalActions {
     const outcome = await act(shown);
     this._sending.delete(shown.id);
     const proposal = this._context.state.proposals.byId.get(shown.id);
-    if (proposal && outcome.votesNeeded) proposal.votesNeeded = outcome.votesNeeded;
+    if (proposal && outcome.votesNeeded) this._context.state.proposals.setVotesNeeded(proposal, outcome.votesNeeded);
     this._outcomes.set(shown.id, outcome);
     // Shown beside the buttons: a notice would cover them.
     if (this._proposal?.id === shown.id && this.node.isConnected) this._context.announce(outcome.message);

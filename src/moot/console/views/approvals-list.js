@@ -207,6 +207,6 @@ function rejectedBy(proposal, me) {
 function argumentsLine(proposal) {
   const given = textAt(proposal.call.bodyText, ["params", "arguments"]) ?? textAt(proposal.call.bodyText, ["params"]) ?? "";
   if (!given.startsWith("{")) return oneLine(given, LINE);
-  const text = membersOf(given).slice(0, 20).map((each) => `${each.key}=${each.text.startsWith('"') ? JSON.parse(each.text).slice(0, LINE * 2) : each.text.slice(0, LINE * 2)}`);
+  const text = membersOf(given).slice(0, 20).map((each) => `${each.key}=${each.text.startsWith('"') && each.text !== '""' ? JSON.parse(each.text).slice(0, LINE * 2) : each.text.slice(0, LINE * 2)}`);
   return oneLine(text.join(" "), LINE);
 }

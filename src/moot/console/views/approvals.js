@@ -118,7 +118,8 @@ class ApprovalsView {
     const at = waiting.findIndex((each) => each.id === this.selected);
     if (at >= 0) this._position = at;
     if (this._wanted && this._proposals.byId.has(this._wanted)) this.select(this._wanted, false);
-    else if (!this.selected && !this._wanted && waiting.length > 0) this.select(waiting[0].id, false);
+    // While the page still learns what is pending, the first that it heard of may have been decided long ago.
+    else if (!this.selected && !this._wanted && waiting.length > 0 && this._context.openSpace.sync.knowledge !== "asking") this.select(waiting[0].id, false);
     else if (!this.selected && !this._wanted) this._drawEmpty();
     this._drawHistory();
   }

@@ -11,7 +11,7 @@ import { formatNumber } from "../core/numbers.js";
 import { textBlock, nameOf, oneLine } from "../core/text.js";
 import { isoTime, formatTime } from "../core/time.js";
 import { icon } from "./icons.js";
-import { familyOf, operationText } from "./timeline-rows.js";
+import { didText, operationText } from "./timeline-rows.js";
 
 // A screen shows about 24.
 const PAGE = 30;
@@ -257,6 +257,6 @@ export class ChatMessages {
     const id = chat.about.find((each) => this.context.state.envelopes.has(each));
     if (!id) return chat.about.length > 0 ? el("a", { class: "chat-quote soft", href: this.context.link("timeline", chat.about[0]) }, "a reply to an older message") : null;
     const row = /** @type {import("../core/envelopes.js").Row} */ (this.context.state.envelopes.byId(id));
-    return el("a", { class: "chat-quote", href: this.chats.byId.has(id) ? this.context.link("chat", id) : this.context.link("timeline", id) }, nameOf(row.from), " ", el("bdi", {}, oneLine(row.kind === "chat" ? row.summary : `${familyOf(row.kind).word} ${operationText(row.operation) || row.summary}`, 100)));
+    return el("a", { class: "chat-quote", href: this.chats.byId.has(id) ? this.context.link("chat", id) : this.context.link("timeline", id) }, nameOf(row.from), " ", el("bdi", {}, oneLine(row.kind === "chat" ? row.summary : `${didText(row.kind)} ${operationText(row.operation) || row.summary}`, 100)));
   }
 }

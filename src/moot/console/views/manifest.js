@@ -3,15 +3,23 @@
 
 const MODULES = ["./approvals.js", "./timeline.js", "./chat.js", "./flow.js", "./members.js", "./rules.js", "./reasoning.js", "./streams.js", "./call.js"];
 
-// A connection that was cut once is no reason to miss a view until somebody reloads the page.
-const RETRY_SECONDS = 1;
+// A connection that was cut is no reason to miss a view until somebody reloads the page.
+const RETRY_MILLISECONDS = 1_000;
+const MAX_TRIES = 4;
 
 export async function loadViews() {
-  await Promise.all(
-    MODULES.map((module) =>
-      import(module)
-        .catch(() => new Promise((resolve) => setTimeout(resolve, RETRY_SECONDS * 1000)).then(() => import(module)))
-        .catch((fault) => console.error(`the view ${module} could not be loaded`, fault)),
-    ),
-  );
+  await Promise.all(MODULES.map((module) => load(module).catch((fault) => console.error(`the view ${module} could not be loaded`, fault))));
+}
+
+/** @param {string} module @returns {Promise<void>} */
+async function load(module) {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      await import(module);
+      return;
+    } catch (fault) {
+      if (tries === MAX_TRIES) throw fault;
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MILLISECONDS));
+    }
+  }
 }

@@ -43,6 +43,16 @@ function reviewLabel(count) {
   return `Review ${formatNumber(count)} ${count === 1 ? "decision" : "decisions"}…`;
 }
 
+/** @type {Record<string, string>} */
+const UNITS = { s: "second", m: "minute", h: "hour", d: "day", w: "week" };
+
+/** "day" for `1d`, "15 minutes" for `15m`; anything else as it is. @param {unknown} period */
+export function periodText(period) {
+  const [, count, unit] = /^([1-9][0-9]*)([smhdw])$/.exec(String(period)) ?? [];
+  if (!unit) return oneLine(String(period), 20);
+  return count === "1" ? UNITS[unit] : `${formatNumber(Number(count))} ${UNITS[unit]}s`;
+}
+
 /** @param {number} left */
 export function leftText(left) {
   return left === 0 ? "none left; people decide for now" : `${formatNumber(left)} left`;
@@ -65,7 +75,7 @@ export function ruleCard(context, approverState, shown, options) {
       el("div", { class: "rule-hits", data: { hits: name } }, hitCount(hits))),
     shown.state === "suspended" && el("p", { class: "suspension-reason" }, icon("warning", 16), el("span", {}, "Suspended: ", el("bdi", {}, escapeHidden(shown.why)), shown.resumedBy.length > 0 && [". Resumed by ", shown.resumedBy.slice(0, 8).map((each, index) => [index > 0 && ", ", nameOf(each)]), "; another person has to, too"])),
     el("p", { class: "soft small-text" }, [
-      limits?.count !== undefined && [`at most ${formatNumber(limits.count)} per ${limits.per}`, shown.left !== null && [", ", el("span", { data: { left: name } }, leftText(record?.left(name) ?? shown.left))]],
+      limits?.count !== undefined && [`at most ${formatNumber(limits.count)} per ${periodText(limits.per)}`, shown.left !== null && [", ", el("span", { data: { left: name } }, leftText(record?.left(name) ?? shown.left))]],
       limits?.check_share > 0 && `${percent(limits.check_share)} left to people as a sample`,
       limits?.review_share > 0 && "people review what it decided",
       limits?.while_present?.length > 0 && `only while ${oneLine(limits.while_present.join(" and "), 80)} ${limits.while_present.length === 1 ? "is" : "are"} online`,

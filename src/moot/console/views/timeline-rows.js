@@ -46,6 +46,15 @@ const FAMILIES = [
   [/^(reasoning|capability|space|participant|stream|system|trust|chat)\/([a-z-]+)$/, "quiet", "$2"],
 ];
 
+/** What somebody did, where the name of a message is no verb. @type {Record<string, string>} */
+const DID = { request: "called", response: "answered", proposal: "proposed", reject: "rejected", withdraw: "withdrew", approve: "voted for", grant: "granted", revoke: "revoked" };
+
+/** "proposed", after a name. @param {string} kind */
+export function didText(kind) {
+  const { word } = familyOf(kind);
+  return DID[word] ?? word;
+}
+
 /** The style of a kind; cached, because it is needed for every drawn line. @type {Map<string, {family: string, word: string, title: string}>} */
 const families = new Map();
 // Peers choose the kinds, so there may be any number.
