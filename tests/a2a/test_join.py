@@ -18,7 +18,7 @@ from jwt.algorithms import ECAlgorithm
 
 from moot.a2a.a2a_member import A2aMember
 from moot.a2a.join_settings import JoinLimits, JoinSettings
-from moot.errors import UsageError
+from moot.errors import Unreachable, UsageError
 from moot.participant import JoinedSpace, connect
 from tests.a2a.foreign_agent import Exchange, ForeignAgent, foreign_agent
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
@@ -294,6 +294,8 @@ async def test_a_card_may_not_lead_elsewhere(tmp_path: Path) -> None:
         assert "not encrypted" in await refusal(settings(agent, url="http://weather.example"))
         assert "HTTP 404" in await refusal(settings(agent, url=f"{agent.url}/a/b/nothing.json"))
         assert "--card-keys" in await refusal(settings(agent, require_signature=True))
+        with pytest.raises(Unreachable, match=r"no answer from 127\.0\.0\.1:1: .*Check the URL, and that"):
+            await A2aMember(settings(agent, url="http://127.0.0.1:1")).start()
 
 
 async def test_a_signature_is_checked_with_the_keys_that_were_given(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from moot.acp.agent_home import home_environment, prepare_home
 from moot.acp.agent_process import AgentUnusable
 from moot.acp.agent_profiles import PROFILES, UNKNOWN, AgentProfile, profile_of
 from moot.acp.asking_probe import ProbeResult
+from moot.cli import main
 from moot.errors import UsageError
 from tests.acp.agent_space import agent_space, settings_for, write_script
 from tests.waiting import bounded, until
@@ -174,6 +175,25 @@ async def test_an_agent_gets_its_own_home_and_only_the_variables_that_it_needs(t
     assert got["HOME"] == str(tmp_path / "state" / "home")
     assert (got["X_KEY"], got["X_MODE"], got["LISTED"]) == ("k", "ask", "1")
     assert "AWS_SECRET" not in got
+
+
+def test_why_an_agent_did_not_start_is_told_in_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `npx` does it without a network: an exit code says nothing, its stderr does."""
+    token = tmp_path / "agent.token"
+    token.write_text("t-agent")
+    token.chmod(0o600)
+    (tmp_path / "work").mkdir()
+    where = ["--gateway", "http://127.0.0.1:9", "--space", "lab", "--token-file", str(token)]
+    folders = ["--cwd", str(tmp_path / "work"), "--state", str(tmp_path / "state")]
+    script = "import sys; sys.exit('npm error network\\x1b[31m')"
+    assert main(["acp", *where, *folders, "--", sys.executable, "-c", script]) == 1
+    told = capsys.readouterr().err
+    assert "moot: the agent ended with exit code 1\n" in told
+    assert "  | npm error network" in told
+    assert "\x1b" not in told
+    assert f"try it by itself: {sys.executable} -c" in told
 
 
 def test_settings_of_the_agent_in_the_folder_are_found_before_it_starts(tmp_path: Path) -> None:

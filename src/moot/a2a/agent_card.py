@@ -17,7 +17,7 @@ from google.protobuf.json_format import ParseError
 
 from moot.a2a.card_signature import check_signature
 from moot.a2a.join_settings import JoinSettings
-from moot.errors import InvalidJson, UsageError
+from moot.errors import InvalidJson, Unreachable, UsageError
 from moot.net.address_check import is_loopback
 from moot.net.http_client import ResponseTooLarge, fetch
 from moot.protocol import strict_json
@@ -94,6 +94,8 @@ async def _fetch_json(url: str, settings: JoinSettings, faults: list[str]) -> di
         )
     except ResponseTooLarge:
         raise UsageError(f"{url} is larger than {limits.max_card_bytes} bytes (max_card_bytes)") from None
+    except Unreachable as fault:
+        raise Unreachable(f"{fault}. Check the URL, and that the agent runs there") from fault
     if 300 <= response.status < 400:
         raise UsageError(f"{url} redirects, and redirects are not followed: give the final URL")
     if response.status != 200:

@@ -35,8 +35,8 @@ async def serve_acp(
 ) -> CloseReason:
     """Start an agent, join a space with it and stay until that ends.
 
-    Raises UsageError, AgentUnusable or PeerGone if the agent cannot be used, NotAdmitted or Unreachable if
-    the space cannot be joined. The agent ends with this, whatever happens.
+    Raises UsageError, AgentUnusable or AgentStartFailed if the agent cannot be used, NotAdmitted or
+    Unreachable if the space cannot be joined. The agent ends with this, whatever happens.
     """
     check_folder_settings(settings)
     return await run_member(lambda: AcpMember(settings), settings, on_joined=on_joined)

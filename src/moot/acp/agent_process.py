@@ -33,6 +33,14 @@ class AgentUnusable(MootError):
     """The agent starts and cannot be used: another version, no sign-in, no mode that asks."""
 
 
+class AgentStartFailed(MootError):
+    """The agent ended before it could be used; `stderr_lines` is the end of its stderr, as it was written."""
+
+    def __init__(self, message: str, stderr_lines: list[str]) -> None:
+        super().__init__(message)
+        self.stderr_lines = stderr_lines
+
+
 class AgentProcess:
     """A running agent. `child.ended` tells its end."""
 

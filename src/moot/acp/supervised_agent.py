@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from moot.acp.acp_settings import AcpSettings
-from moot.acp.agent_process import AgentProcess, AgentUnusable
+from moot.acp.agent_process import AgentProcess, AgentStartFailed, AgentUnusable
 from moot.acp.agent_profiles import AgentProfile
 from moot.acp.asking_probe import UNVERIFIED, AskingProbe, ProbeResult
 from moot.acp.json_rpc import IncomingCall, PeerGone
@@ -80,7 +80,13 @@ class SupervisedAgent:
         return str(self.probed)
 
     async def start(self) -> None:
-        """Start the agent and probe it; raises UsageError, AgentUnusable or PeerGone with what to do."""
+        """Start the agent and probe it; raises UsageError, AgentUnusable or AgentStartFailed."""
+        try:
+            await self._start_and_probe()
+        except PeerGone as fault:
+            raise AgentStartFailed(str(fault), self.process.stderr.last_lines()) from fault
+
+    async def _start_and_probe(self) -> None:
         await self._start_process()
         if self._settings.probe:
             self.probe = AskingProbe(self.process)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +23,7 @@ from moot.cli.member_options import (
     state_folder,
 )
 from moot.cli.own_children import own_children
-from moot.errors import UsageError
+from moot.errors import MootError, UsageError
 from moot.tui.terminal_escape import printable
 
 if TYPE_CHECKING:
@@ -108,12 +109,18 @@ def run(options: argparse.Namespace) -> int:
 async def _stay(settings: AcpSettings, log_level: Any) -> int:
     from moot import logs
     from moot.acp.acp_runner import serve_acp
+    from moot.acp.agent_process import AgentStartFailed
     from moot.protocol.close_codes import SHUT_DOWN
 
     logs.set_up(log_level, "text", None)
     if settings.probe:
         print("starting the agent and checking that it asks; that takes two short turns", file=sys.stderr)
-    ending = await serve_acp(settings, on_joined=_print_joined)
+    try:
+        ending = await serve_acp(settings, on_joined=_print_joined)
+    except AgentStartFailed as failed:
+        stderr = "".join(f"\n  | {printable(line)}" for line in failed.stderr_lines) or " empty"
+        command = printable(shlex.join(settings.argv))
+        raise MootError(f"{failed}\nend of its stderr:{stderr}\ntry it by itself: {command}") from None
     print(f"left the space: {ending.code} {printable(ending.reason)}".rstrip(), flush=True)
     # A shutdown is no failure; being removed is.
     return 0 if ending.code == SHUT_DOWN else 1
@@ -151,7 +158,8 @@ async def _serve_editor(options: argparse.Namespace) -> int:
 
 def _print_joined(member: AcpMember, me: str) -> None:
     where = member.settings.space or "the space"
-    print(f"{printable(member.statement())}\nJoined {where} as {me}.", flush=True)
+    told = [printable(line) for line in member.statement().splitlines()]
+    print(*told, f"Joined {where} as {me}.", sep="\n", flush=True)
 
 
 def _settings(options: argparse.Namespace, environ: Mapping[str, str]) -> AcpSettings:

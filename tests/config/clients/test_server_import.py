@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -323,10 +324,11 @@ def test_servers_of_a_project_run_in_its_folder(tmp_path: Path) -> None:
         ("npx", ["-y", "pkg", "C:/Users/me"], ["npx", "-y", "pkg", "C:/Users/me"], ["has a path"]),
         ("cmd", ["/c"], ["cmd", "/c"], []),
         ("npx", ["-y", "pkg", "/c", "http://x"], ["npx", "-y", "pkg", "/c", "http://x"], []),
-        ("/opt/node/npx", ["-y", "pkg"], ["/opt/node/npx", "-y", "pkg"], []),
+        ("/Users/me/npx", ["-y", "pkg"], ["/Users/me/npx", "-y", "pkg"], ["which is not here: correct it"]),
+        (sys.executable, ["x.py"], [sys.executable, "x.py"], []),
     ],
 )
-def test_what_is_written_for_windows_starts_here(
+def test_what_is_written_for_another_machine_starts_here_or_is_told(
     tmp_path: Path, command: str, args: list[str], shown: list[str], told: list[str]
 ) -> None:
     (server,), notes = imported(tmp_path, {"a": {"command": command, "args": args}})

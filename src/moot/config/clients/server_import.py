@@ -158,6 +158,8 @@ def _stdio(
         notes.append("has a path on Windows: write the one on this machine into moot.yaml")
     if (Path(command).name == "moot" and words[:1] == ["mcp"]) or words[:3] == ["-m", "moot.cli", "mcp"]:
         raise _LeftOut("it is Moot itself")
+    if command.startswith("/") and not Path(command).exists():
+        notes.append(f"starts {_printable(command)}, which is not here: correct it in moot.yaml")
     env = _env(entry, text, file, notes)
     settings: dict[str, Json] = {"command": text.show(command, "COMMAND")}
     if words:
