@@ -24,7 +24,7 @@ from tests.bridge.conformance_suites import (
     STATELESS_SUITE,
     Suite,
     bridged_chain,
-    judge,
+    judge_on_any_machine,
     problems,
     run,
 )
@@ -50,7 +50,7 @@ async def test_the_suite_finds_nothing_wrong_through_the_whole_chain(
     tmp_path: Path, suite: Suite, least: int
 ) -> None:
     async with chain(tmp_path) as shown:
-        found = await judge(shown.url, suite, tmp_path / "found")
+        found = await judge_on_any_machine(shown.url, suite, tmp_path / "found")
     failed = {
         scenario: problems(checks, "FAILURE", "WARNING")
         for scenario, checks in found.items()
@@ -62,7 +62,7 @@ async def test_the_suite_finds_nothing_wrong_through_the_whole_chain(
 
 async def test_a_server_of_the_handshake_era_passes_what_its_era_has(tmp_path: Path) -> None:
     async with chain(tmp_path, "--handshake") as shown:
-        found = await judge(shown.url, HANDSHAKE_SUITE, tmp_path / "found")
+        found = await judge_on_any_machine(shown.url, HANDSHAKE_SUITE, tmp_path / "found")
     assert {scenario: problems(checks) for scenario, checks in found.items() if problems(checks)} == {}
 
 
@@ -73,7 +73,7 @@ async def test_every_tool_works_with_a_server_that_speaks_both_eras_and_whose_to
     argv = (sys.executable, "-m", "tests.mcp.servers.fixtures", "--one-era", "--http", "{port}")
     async with listening(argv, ROOT) as url, bridged_chain(tmp_path, HttpServer(url=url)) as shown:
         for number, (suite, least) in enumerate(((OLD_SUITE, 32), (STATELESS_SUITE, 40))):
-            found = await judge(shown.url, suite, tmp_path / f"found-{number}")
+            found = await judge_on_any_machine(shown.url, suite, tmp_path / f"found-{number}")
             assert {name: problems(checks) for name, checks in found.items() if problems(checks)} == {}
             assert len(found) >= least
 
