@@ -30,6 +30,14 @@ RISKY: list[tuple[str, dict[str, Json], str]] = [
     ("write_file", {"path": "app/.env.production"}, "file with secrets"),
     ("read_file", {"path": "/home/a/.ssh/id_ed25519"}, "file with secrets"),
     ("post", {"text": "key AKIAIOSFODNN7EXAMPLE"}, "looks like a secret"),
+    (
+        "write_file",
+        {"content": "AWS_SECRET_ACCESS_KEY = 'wJalrXUtnFEMI/K7MDENG/bPxRfiCY1'"},
+        "looks like a secret",
+    ),
+    ("save", {"settings": '{"db_password": "Tr0ub4dor-and-3-more"}'}, "looks like a secret"),
+    ("write_file", {"path": "a.txt", "content": ""}, "content is empty"),
+    ("list", {"folder": "tests; rm -rf /"}, "folder contains a command that deletes files"),
     ("pay", {"to": "pаypal.com"}, "mixes Latin with Cyrillic"),
     ("fetch", {"url": "https://example.org@evil.test/x"}, "the host is “evil.test”"),
     ("fetch", {"url": "https://xn--pypal-4ve.com/"}, "encoded"),
@@ -47,6 +55,9 @@ HARMLESS: list[tuple[str, dict[str, Json]]] = [
     ("say", {"text": "Привет, мир. Καλημέρα. Straße naïve"}),
     ("query", {"sql": "delete from users where id = 1"}),
     ("run", {"command": "git status --short"}),
+    ("write_file", {"content": "token = load_token_from_keyring_2(name)\nAPI_KEY = os.environ['KEY_1']\n"}),
+    ("say", {"text": "the token: see page 12; then remove (rm) nothing"}),
+    ("search", {"text": ""}),
 ]
 
 
@@ -61,7 +72,20 @@ def test_risks_are_found_and_nothing_else_is_called_one() -> None:
 
 
 MEASURE = "(call) => { const at = performance.now(); m.risksOf(call); return performance.now() - at; }"
-HOSTILE = ("a", "rm ", "update a set ", "-", "eyJ", "curl ", "git push ", "delete from ", "../", "https://")
+HOSTILE = (
+    "a",
+    "rm ",
+    "update a set ",
+    "-",
+    "eyJ",
+    "curl ",
+    "git push ",
+    "delete from ",
+    "../",
+    "https://",
+    "secret",
+    "token =",
+)
 
 
 def test_looking_for_risks_in_a_hostile_megabyte_ends() -> None:

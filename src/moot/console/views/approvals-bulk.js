@@ -4,9 +4,9 @@
  * are decided. One that is too long to be read in a list is left out, to be decided on its own.
  */
 import { button, el, replace } from "../core/dom.js";
-import { textAt } from "../core/json-text.js";
+import { formatJson, membersOf, textAt } from "../core/json-text.js";
 import { textBlock, escapeHidden, nameOf } from "../core/text.js";
-import { cautionsView, knownLossView } from "./proposal-view.js";
+import { cautionsView, knownLossView, row, valueView } from "./proposal-view.js";
 import { callPermissions } from "./capability-match.js";
 import { approve, reject, reviewedProposal, obstacleText } from "./proposal-decisions.js";
 import { afterDelay, rejectDialog, summaryOf, watchProposals } from "./approvals-dialogs.js";
@@ -23,10 +23,24 @@ export const MAX_AT_ONCE = 50;
 // A call longer than this is read on its own page.
 const MAX_CALL_CHARACTERS = 2_000;
 
+// A longer name of an argument would be cut.
+const MAX_NAME_CHARACTERS = 100;
+
+/** Every argument whole; the exact text where names and values would not tell everything. @param {Proposal} proposal */
+function callView(proposal) {
+  const { bodyText, method } = proposal.call;
+  const params = textAt(bodyText, ["params"]) ?? "";
+  if (bodyText.length > MAX_CALL_CHARACTERS) return textBlock(params, { maxCharacters: MAX_CALL_CHARACTERS, class: "bulk-call", label: "arguments" });
+  const given = textAt(bodyText, ["params", "arguments"]) ?? "";
+  const parts = given.startsWith("{") ? membersOf(given) : [];
+  const isPlain = method === "tools/call" && parts.length > 0 && membersOf(params).length === 2 && parts.every((each) => each.key.length <= MAX_NAME_CHARACTERS);
+  if (!isPlain) return params && textBlock(params, { maxCharacters: MAX_CALL_CHARACTERS, class: "bulk-call", label: "arguments" });
+  return el("dl", { class: "arguments" }, parts.map((each) => row(each.key, each.text.startsWith('"') ? valueView(each.text) : el("span", { class: "argument-text" }, escapeHidden(formatJson(each.text))))));
+}
+
 /** @param {Context} context @param {Proposal} proposal */
 function entry(context, proposal) {
-  const given = textAt(proposal.call.bodyText, ["params"]) ?? "";
-  return el("li", { data: { id: proposal.id } }, summaryOf(proposal, [given && textBlock(given, { maxCharacters: MAX_CALL_CHARACTERS, class: "bulk-call", label: "arguments" }), rejectionsView(proposal), knownLossView(context, proposal), ...cautionsView(context, proposal)]), el("p", { class: "fault" }));
+  return el("li", { data: { id: proposal.id } }, summaryOf(proposal, [callView(proposal), rejectionsView(proposal), knownLossView(context, proposal), ...cautionsView(context, proposal)]), el("p", { class: "fault" }));
 }
 
 /** Who rejected it, and why. @param {Proposal} proposal */

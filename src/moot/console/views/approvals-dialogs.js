@@ -16,6 +16,11 @@ export const SETTLE_MILLISECONDS = 400;
 // MEW 3.3.3, in the order in which people need them.
 const REASONS = ["disagree", "inappropriate", "unsafe", "busy", "incapable", "policy", "duplicate", "invalid", "timeout", "resource_limit", "no_longer_needed", "other"];
 
+/** "No longer needed". @param {string} reason */
+function reasonTitle(reason) {
+  return reason.charAt(0).toUpperCase() + reason.slice(1).replaceAll("_", " ");
+}
+
 /** A press counts only after the dialog has been open for a moment. @param {() => void} act */
 export function afterDelay(act) {
   const opened = performance.now();
@@ -52,7 +57,7 @@ export function rejectDialog(context, shown, list, decide) {
   const status = el("p", { class: "fault", role: "status" });
   const radios = REASONS.map((reason, index) => {
     const radio = el("input", { type: "radio", name: group, value: reason, checked: index === 0 });
-    return { radio, node: el("label", { class: "choice" }, radio, el("span", {}, el("span", { class: "mono" }, reason), el("small", {}, describeRejection(reason)))) };
+    return { radio, node: el("label", { class: "choice" }, radio, el("span", {}, el("span", {}, reasonTitle(reason)), el("small", {}, describeRejection(reason)))) };
   });
   const act = afterDelay(() => {
     const reason = radios.find((each) => each.radio.checked)?.radio.value ?? "disagree";

@@ -23,6 +23,10 @@ const CURRENCY_NAMES = /^(currency|unit)$/i;
 const PARENT = /(^|[\\/]|%2f|%5c)(\.|%2e){2}([\\/]|%2f|%5c|$)/i;
 const SENSITIVE = /(^|[\\/])(\.env(\.[\w-]+)?|\.ssh|\.aws|\.gnupg|\.netrc|\.npmrc|\.pypirc|\.kube|\.docker|id_(rsa|dsa|ecdsa|ed25519)|authorized_keys|shadow|sudoers|[\w.-]+\.(pem|key|p12|pfx|kdbx))($|[\\/])/i;
 const SECRET = /AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|sk-[A-Za-z0-9_-]{20,}|xox[abprs]-[A-Za-z0-9-]{10,}|AIza[\w-]{30,}|-----BEGIN [A-Z ]*PRIVATE KEY-----|eyJ[\w-]{10,500}\.eyJ[\w-]{10,}/;
+// A value that is given to a name such as API_KEY: letters and digits, not the name of a function or a variable.
+const NAMED_SECRET = /(secret|token|passw(or)?d|api_?key|private_?key|access_?key)\w{0,40}["']?\s{0,4}[:=]\s{0,4}["']?(?=[^\s"']{0,60}\d)[A-Za-z0-9+/_=-]{16,}(?![\w.([])/i;
+const WHOLE_TEXT_NAMES = /^(content|contents|text|file_text|new_content|body|data)$/i;
+const WRITERS = /write|save|overwrite|replace|update|put/i;
 // No expression looks far ahead from each of many starts: the texts are the proposer's choice.
 const SHELL_SIGNS = /&&|\|\||[;|&`\n]|\$\(|>{1,2}|<{1,2}|\$\{/g;
 /** @type {[RegExp, string][]} */
@@ -58,7 +62,9 @@ export function risksOf(call) {
     const text = value.slice(0, left);
     left -= text.length;
     examineText(text, name, add);
+    if (text === "" && WHOLE_TEXT_NAMES.test(name) && WRITERS.test(call.name)) add("warn", `${name} is empty: what is there now would be lost`);
     if (COMMAND_NAMES.test(name) || /shell|bash|terminal|command|exec/i.test(call.name)) examineCommand(text, add);
+    else examineHiddenCommand(text, name, add);
     for (const [pattern, words] of SQL_WORDS) if (pattern.test(text)) add("bad", `The statement ${words}: ${quote(text)}`);
   }
   const order = { bad: 0, warn: 1, info: 2 };
@@ -81,7 +87,7 @@ function examineText(text, name, add) {
     if (address?.[1].includes("@")) add("bad", `${name}: the host is ${quote(address[1].slice(address[1].lastIndexOf("@") + 1))}, not what is before the @`);
     if (address && /(^|\.)xn--/i.test(address[1])) add("warn", `${name}: the host name is encoded (xn--…) and may look like another`);
   }
-  if (SECRET.test(text)) add("bad", `${name} contains what looks like a secret`);
+  if (SECRET.test(text) || NAMED_SECRET.test(text)) add("bad", `${name} contains what looks like a secret`);
   for (const word of text.matchAll(/[\p{L}\p{M}\p{N}_.-]+/gu)) {
     if (/^[\x20-\x7e]*$/.test(word[0]) || !/[A-Za-z]/.test(word[0])) continue;
     const alphabet = LOOK_ALIKES.find(([pattern]) => pattern.test(word[0]));
@@ -97,6 +103,13 @@ function examineCommand(text, add) {
   for (const [pattern, words] of COMMAND_WORDS) if (pattern.test(text)) add("bad", `The command ${words}`);
   const signs = [...new Set((text.match(SHELL_SIGNS) ?? []).map((each) => (each === "\n" ? "a line break" : each)))];
   if (signs.length > 0) add("warn", `The command chains, redirects or substitutes: ${signs.slice(0, 6).join(" ")}`);
+}
+
+/** A command in an argument that is none, such as a folder: "src; rm -rf /". @param {string} text @param {string} name @param {(tone: Risk["tone"], text: string) => void} add */
+function examineHiddenCommand(text, name, add) {
+  const signs = text.length <= 1024 && !text.includes("\n") ? text.search(/[;&|`]|\$\(/) : -1;
+  if (signs < 0) return;
+  for (const [pattern, words] of COMMAND_WORDS) if (pattern.test(text.slice(signs))) add("warn", `${name} contains a command that ${words}: ${quote(text)}`);
 }
 
 /** @param {Record<string, any>} siblings */

@@ -331,12 +331,12 @@ function mayReadItself(context, proposal, host, path) {
 }
 
 /** @param {string} name @param {any} value */
-function row(name, value) {
+export function row(name, value) {
   return el("div", {}, el("dt", {}, el("bdi", { class: "mono" }, oneLine(name, 120))), el("dd", {}, value));
 }
 
 /** An exact value: texts keep their lines, numbers their digits. @param {string} text */
-function valueView(text) {
+export function valueView(text) {
   if (text.startsWith('"')) {
     const value = String(JSON.parse(text));
     if (value === "") return el("span", { class: "soft" }, "(empty)");
