@@ -19,8 +19,10 @@ from moot.bridge.space_server.space_backend import BackendSettings
 from moot.cli.mcp.defaults import IDLE_SECONDS, LISTED_BYTES, MAX_CONNECTIONS_PER_ADDRESS, MAX_PEOPLE
 from moot.net.http_protocol import ConnectionLimits
 from moot.participant import IncomingRequest
+from moot.participant.discovery import offer_discovery
 from moot.tui.operations.call_operations import _tools
 from moot.tui.operations.operation import ClientContext
+from tests.agent.test_unanswered import tools_request
 from tests.bridge.served_space import HASTY, offer_files, served_space, text_of
 from tests.bridge.test_approvals_outlive import mcp_process, words
 from tests.bridge.test_command import command, printed_line
@@ -70,6 +72,42 @@ async def test_from_nothing_to_an_approved_call_as_the_readme_has_it(tmp_path: P
                 done = await client.call("moot_status", {"handle": handle, "wait_seconds": 30})
                 assert f"{handle}: approved by you" in words(done)
                 assert (shared / "note.txt").read_text() == "hello"
+
+
+WRITE = {"name": "write", "inputSchema": {"type": "object"}}
+
+
+async def test_a_call_waits_for_a_server_that_has_not_told_its_tools(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that was started anew calls what it knows from before."""
+    monkeypatch.setattr(offer_discovery, "FIRST_LIST_SECONDS", 0.01)
+    async with served_space(tmp_path) as served:
+        files = await served.gateway.join("files")
+        shown = await served.serve("bob", settings=BackendSettings(list_seconds=HANG_SECONDS))
+        async with shown.client() as client:
+            calling = asyncio.create_task(client.call_tool("write", {}))
+            asked = await tools_request(files)
+            await asyncio.sleep(0.1)
+            assert not calling.done()
+            tools = {"jsonrpc": "2.0", "id": asked["payload"]["id"], "result": {"tools": [WRITE]}}
+            await files.say("mcp/response", tools, to=["bob"], about=[asked["id"]])
+            call = await files.hear(lambda each: each["payload"].get("method") == "tools/call")
+            result = {"jsonrpc": "2.0", "id": call["payload"]["id"], "result": {"content": []}}
+            await files.say("mcp/response", result, to=["bob"], about=[call["id"]])
+            assert not (await calling).is_error
+
+
+async def test_whose_tools_are_not_known_is_said_with_an_unknown_tool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offer_discovery, "FIRST_LIST_SECONDS", 0.01)
+    async with served_space(tmp_path) as served:
+        await served.gateway.join("files")
+        shown = await served.serve("bob", settings=BackendSettings(list_seconds=0.02))
+        async with shown.client() as client:
+            with pytest.raises(Exception, match="not answered yet which tools they offer: files"):
+                await client.call_tool("write", {})
 
 
 # Very many tools

@@ -78,6 +78,8 @@ class BackendSettings(msgspec.Struct, frozen=True, kw_only=True):
     wait_for_others: bool = False
     # How long a call waits for a gateway or a host that is away.
     reconnect_seconds: float = 5.0
+    # How long a call of a tool that is not known waits for members that have not told yet what they offer.
+    list_seconds: float = 15.0
     # Tools whose definitions have more bytes than this together are not listed, but found and called with
     # moot_find_tools and moot_call_tool. 128 KiB of them are some 30,000 tokens in every conversation.
     max_listed_bytes: int = 128 << 10
@@ -285,8 +287,9 @@ class SpaceBackend:
     ) -> JsonObject | PendingCall:
         """Call the owner of a name; `more` goes over the params that the client gave."""
         offer = self.offer_table.find(what, name)
+        silent: list[str] = []
         if offer is None and call.method == "tools/call":
-            await self.discovery.wait_settled()
+            silent = await self.discovery.wait_settled(self._settings.list_seconds, kinds=["tools"])
             offer = self.offer_table.find(what, name)
         if offer is None or not self._is_visible(offer):
             names = self.offer_table.tool_names if what == "tools" else self.offer_table.prompt_names
@@ -296,7 +299,10 @@ class SpaceBackend:
                     f"{owned.owner}, which owns {name}, is not in the space. moot_participants lists who is."
                 )
                 return text_result(text, is_error=True)
-            raise McpError(INVALID_PARAMS, f"Unknown {what.removesuffix('s')}: {name[:128]}")
+            unknown = f"Unknown {what.removesuffix('s')}: {name[:128]}"
+            if silent:
+                unknown += f". These have not answered yet which tools they offer: {', '.join(silent)[:256]}"
+            raise McpError(INVALID_PARAMS, unknown)
         return await self._send_call(offer.owner, call.params | more | {"name": offer.key}, call, name)
 
     async def _complete(self, call: BackendCall) -> JsonObject | PendingCall:
