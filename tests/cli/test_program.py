@@ -222,6 +222,7 @@ def test_what_should_not_have_happened_goes_into_a_file(tmp_path: Path) -> None:
         ),
         (("journal", "tail", "--dta", "x"), "unrecognized arguments: --dta x; did you mean --data?"),
         (("up", "lab", "more"), "moot up: error: unrecognized arguments: more"),
+        (("sign-in", "docs", "--server", "x"), "unrecognized arguments: x; --server takes no value"),
     ],
 )
 def test_a_mistake_in_the_call_is_told_by_the_command(

@@ -288,7 +288,7 @@ async def test_a_token_is_sent_over_tls_or_on_this_machine_only() -> None:
     ],
 )
 async def test_codes_go_to_the_machine_of_whoever_signs_in(address: Any) -> None:
-    requests = SignInRequests(lambda _: credential_at("http://127.0.0.1:1/mcp"), LIMITS)
+    requests = SignInRequests(lambda _: credential_at("http://127.0.0.1:1/mcp"), LIMITS, "")
     with pytest.raises(McpError, match="redirect_uri has to be"):
         await requests.handle("moot/sign-in-server", {"redirect_uri": address}, "ana")
 
@@ -296,7 +296,7 @@ async def test_codes_go_to_the_machine_of_whoever_signs_in(address: Any) -> None
 async def test_sign_ins_that_have_begun_are_bounded() -> None:
     """`max_pending_sign_ins`."""
     limits = OAuthLimits(max_pending_sign_ins=2)
-    requests = SignInRequests(lambda _: credential_at("http://127.0.0.1:1/mcp"), limits)
+    requests = SignInRequests(lambda _: credential_at("http://127.0.0.1:1/mcp"), limits, "")
     for name in ("ana", "ben", "ana"):
         await requests.handle("moot/sign-in-server", {}, name)
     with pytest.raises(McpError, match="too many sign-ins"):
@@ -306,7 +306,7 @@ async def test_sign_ins_that_have_begun_are_bounded() -> None:
 async def test_a_sign_in_that_takes_too_long_is_over() -> None:
     """`sign_in_seconds`."""
     requests = SignInRequests(
-        lambda _: credential_at("http://127.0.0.1:1/mcp"), OAuthLimits(sign_in_seconds=0)
+        lambda _: credential_at("http://127.0.0.1:1/mcp"), OAuthLimits(sign_in_seconds=0), ""
     )
     begun = await requests.handle("moot/sign-in-server", {}, "ana")
     with pytest.raises(McpError, match="took too long"):

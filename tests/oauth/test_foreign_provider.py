@@ -91,7 +91,7 @@ async def test_a_person_signs_a_bridge_in_at_a_provider_of_others(
             assert (await browser.get(back, params=answer)).status_code == 200
         async with bounded():
             assert await signing_in == 0
-        assert "Signed in; host keeps it." in capsys.readouterr().out
+        assert "Signed in; host keeps it, in a private file, not encrypted." in capsys.readouterr().out
 
         await until(lambda: member.upstream.state == "up")
         assert text_of(await call(alice, "whoami")) == "service"

@@ -40,12 +40,13 @@ class ServerSignIn:
         self._settings = settings
         self._space = space
         self._url = server.url
-        self._store = CredentialStore(settings.folder)
+        self._store = CredentialStore(settings.folder, settings.key)
+        log.info("how credentials are kept", extra={"server": server.label, "kept": self._store.place})
         # Participants of one name are not the same in every space.
         self._key = f"{space} {server.url}"
         self.credential = ServerCredential(server.url, settings, self._store, server=self._key)
         self.notice = SignInNotice(self.credential, server.label, port=settings.redirect_port)
-        self._requests = SignInRequests(self._credential_of, settings.limits)
+        self._requests = SignInRequests(self._credential_of, settings.limits, self._store.place)
         # Calls with people's own accounts; None: the bridge calls with its own.
         self.personal: PersonalCalls | None = None
         if credentials != "server":

@@ -55,7 +55,9 @@ class _Begun:
 class SignInRequests:
     """The sign-ins that members have begun, one for each member and method."""
 
-    def __init__(self, credential_of: CredentialOf, limits: OAuthLimits) -> None:
+    def __init__(self, credential_of: CredentialOf, limits: OAuthLimits, place: str) -> None:
+        """`place` tells people how credentials are kept."""
+        self._place = place
         self._credential_of = credential_of
         self._limits = limits
         self._begun: dict[tuple[str, str], _Begun] = {}
@@ -109,7 +111,7 @@ class SignInRequests:
         else:
             raise SignInFailed("a token has visible ASCII characters and no spaces")
         log.info("signed in at an MCP server", extra={"participant": person, "method": method})
-        return {"signed_in": True, "owner": begun.credential.owner}
+        return {"signed_in": True, "owner": begun.credential.owner, "kept": self._place}
 
 
 def _checked_redirect(address: object) -> str:

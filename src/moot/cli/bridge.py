@@ -235,6 +235,7 @@ def _server(options: argparse.Namespace) -> Server:
 def _oauth(options: argparse.Namespace) -> OAuthSettings | None:
     """How to sign in; None for a server without URL, or with a credential of its own."""
     from moot.config.secret import Secret
+    from moot.config.sign_in_key import find_sign_in_key
     from moot.oauth.oauth_settings import OAuthSettings
     from moot.participant import token_from
 
@@ -256,6 +257,7 @@ def _oauth(options: argparse.Namespace) -> OAuthSettings | None:
         allow_private_addresses=options.allow_private_addresses,
         redirect_port=options.redirect_port,
         folder=options.sign_ins or Path(".moot/sign-ins"),
+        key=find_sign_in_key(os.environ),
     )
 
 

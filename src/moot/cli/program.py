@@ -75,8 +75,13 @@ class Parser(argparse.ArgumentParser):
         options, unknown = self.parse_known_args(words)
         if unknown:
             called = _parser_of(self, words)
-            known = [name for action in called._actions for name in action.option_strings]
-            hint = did_you_mean(unknown[0].partition("=")[0], known) if unknown[0].startswith("-") else None
+            known = {name: action for action in called._actions for name in action.option_strings}
+            before = known.get(words[words.index(unknown[0]) - 1])
+            hint = None
+            if unknown[0].startswith("-"):
+                hint = did_you_mean(unknown[0].partition("=")[0], known)
+            elif before is not None and before.nargs == 0:
+                hint = f"{before.option_strings[-1]} takes no value"
             called.error(f"unrecognized arguments: {' '.join(unknown)}" + (f"; {hint}" if hint else ""))
         return options
 

@@ -112,10 +112,11 @@ def open_sign_ins(environ: Mapping[str, str]) -> SignInStore:
     """The store of whoever runs this. `MOOT_SIGN_INS=file` takes the file also where there is a keyring."""
     home = environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     wants_file = environ.get("MOOT_SIGN_INS") == "file"
-    return SignInStore(Path(home) / "moot", keyring=None if wants_file else _usable_keyring())
+    return SignInStore(Path(home) / "moot", keyring=None if wants_file else usable_keyring())
 
 
-def _usable_keyring() -> Any:
+def usable_keyring() -> Any:
+    """The module `keyring`, if it is installed and the system has one; else None."""
     try:
         import keyring
         from keyring.backends.fail import Keyring as Missing

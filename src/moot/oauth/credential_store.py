@@ -1,12 +1,14 @@
 """Where credentials for MCP servers are kept: one private file for each person at each server.
 
 A file belongs to one server and one owner, and holds what one provider gave: what was got from one provider
-is never shown to another. Other users of the machine can neither read nor replace the files.
+is never shown to another. Other users of the machine can neither read nor replace the files. With a key they
+are encrypted, each for its own name: without that key, a copy of the folder opens nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -15,9 +17,13 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from moot.config.sign_in_key import SignInKey
 from moot.errors import UsageError
+from moot.oauth.sealed_file import CannotOpen, is_sealed, open_file, seal_file
 from moot.private_files import check_folder, read_secret, use_folder
 from moot.resilience.atomic_file import write_atomically
+
+log = logging.getLogger(__name__)
 
 _MAX_BYTES: Final = 256 << 10
 _WHAT: Final = "the folder for sign-ins"
@@ -65,12 +71,22 @@ _locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 class CredentialStore:
     """Credentials by server and owner, and registrations by provider."""
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, key: SignInKey | None = None) -> None:
         """Without a folder, everything is forgotten at the end. Raises UsageError if it cannot be used."""
         self._folder = folder
+        self._key = key
         self._kept: dict[str, Any] = {}
         if folder is not None:
             use_folder(folder, what=_WHAT, option=_OPTION)
+
+    @property
+    def place(self) -> str:
+        """For people: how credentials are kept."""
+        if self._folder is None:
+            return "in memory"
+        if self._key is None:
+            return "in a private file, not encrypted"
+        return f"encrypted, with a key in {self._key.place}"
 
     def lock_for(self, server: str, owner: str | None) -> asyncio.Lock:
         """Who renews a credential holds it: a refresh token that is used twice is taken for stolen."""
@@ -118,17 +134,35 @@ class CredentialStore:
         except OSError as fault:
             raise UsageError(f"{self._folder / name}: cannot be read: {fault.strerror}") from None
         try:
-            return msgspec.json.decode(data, type=type)
-        except msgspec.MsgspecError:
-            # Half of it, or of another version: whoever it belongs to signs in again.
+            found = msgspec.json.decode(self._opened(data, name), type=type)
+        except (msgspec.MsgspecError, CannotOpen):
+            # Half of it, of another version, or of another key: whoever it belongs to signs in again.
+            log.warning("a credential cannot be read", extra={"file": name})
             return None
+        if self._key is not None and not is_sealed(data):
+            # Of before there was a key.
+            self._save(name, found)
+        return found
+
+    def _opened(self, data: bytes, name: str) -> bytes:
+        if not is_sealed(data):
+            return data
+        if self._key is None:
+            raise UsageError(
+                f"{self._folder}: credentials are encrypted, and their key is not here: start the bridge with"
+                " the keyring, or the MOOT_SIGN_INS_KEY_FILE, that it had before"
+            )
+        return open_file(self._key.key, data, name)
 
     def _save(self, name: str, stored: StoredCredential | StoredClient) -> None:
         if self._folder is None:
             self._kept[name] = stored
             return
+        data = msgspec.json.encode(stored)
+        if self._key is not None:
+            data = seal_file(self._key.key, data, name)
         try:
-            write_atomically(self._folder / name, msgspec.json.encode(stored))
+            write_atomically(self._folder / name, data)
         except OSError as fault:
             raise UsageError(f"{self._folder / name} cannot be written: {fault.strerror}") from None
 

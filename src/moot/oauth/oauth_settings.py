@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from moot.config.secret import Secret
+from moot.config.sign_in_key import SignInKey
 from moot.errors import MootError
 
 GrantName = Literal["authorization_code", "client_credentials", "token_exchange"]
@@ -60,4 +61,6 @@ class OAuthSettings:
     redirect_port: int = 0
     # Where credentials are kept; None: only while the program runs.
     folder: Path | None = None
+    # With what they are encrypted there; None: not at all.
+    key: SignInKey | None = None
     limits: OAuthLimits = field(default_factory=OAuthLimits)

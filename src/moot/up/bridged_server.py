@@ -114,7 +114,7 @@ class BridgedServer:
                 token=variables.token.reveal(),
                 pin=self._server_config.pin,
                 pins_file=self._pins,
-                oauth=self._oauth(),
+                oauth=await self._oauth(),
                 credentials=self._server_config.credentials,
             )
             async with bridged(settings, on_opened=self._on_opened) as member:
@@ -151,8 +151,9 @@ class BridgedServer:
         further = read_env_file(file)
         return replace(variables, environ={**variables.environ, **further}, env_file=file), further
 
-    def _oauth(self) -> OAuthSettings | None:
+    async def _oauth(self) -> OAuthSettings | None:
         """How to sign in at a server that has no credential of its own in the file; raises UsageError."""
+        from moot.config.sign_in_key import find_sign_in_key
         from moot.oauth.oauth_settings import OAuthSettings
 
         config = self._server_config
@@ -172,6 +173,8 @@ class BridgedServer:
             allow_private_addresses=answer.allow_private_addresses,
             redirect_port=answer.redirect_port,
             folder=self._pins.parent / "sign-ins",
+            # In a thread: somebody may have to unlock the keyring.
+            key=await asyncio.to_thread(find_sign_in_key, variables.environ),
         )
 
     def _server(self) -> Server:

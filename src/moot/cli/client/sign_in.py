@@ -72,14 +72,14 @@ async def _sign_in(options: argparse.Namespace) -> int:
 
             token = token_from(options.token_from)
             begun = await space.request(options.bridge, method, {})
-            await _hand_over(space, options.bridge, method, begun, {"token": token})
+            kept = await _hand_over(space, options.bridge, method, begun, {"token": token})
         else:
-            await _with_browser(space, options, method)
-    print(f"Signed in; {options.bridge} keeps it.", flush=True)
+            kept = await _with_browser(space, options, method)
+    print(f"Signed in; {options.bridge} keeps it{kept}.", flush=True)
     return 0
 
 
-async def _with_browser(space: JoinedSpace, options: argparse.Namespace, method: str) -> None:
+async def _with_browser(space: JoinedSpace, options: argparse.Namespace, method: str) -> str:
     from moot.cli.browser import has_display, open_browser
     from moot.errors import MootError
     from moot.oauth.loopback_receiver import LoopbackReceiver, open_receiver
@@ -88,17 +88,17 @@ async def _with_browser(space: JoinedSpace, options: argparse.Namespace, method:
     from moot.tui.terminal_escape import printable
 
     begun: dict[str, Any] = {}
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def on_answer(answer: Mapping[str, str]) -> str:
         try:
-            await _hand_over(space, options.bridge, method, begun, answer)
+            kept = await _hand_over(space, options.bridge, method, begun, answer)
         except MootError as fault:
             if not done.done():
                 done.set_exception(fault)
             raise SignInFailed("The bridge could not sign in; the terminal says why.") from None
         if not done.done():
-            done.set_result(None)
+            done.set_result(kept)
         return "Signed in. You can close this page."
 
     async with open_receiver(LoopbackReceiver(on_answer), options.port) as receiver:
@@ -114,16 +114,20 @@ async def _with_browser(space: JoinedSpace, options: argparse.Namespace, method:
             await asyncio.to_thread(open_browser, link)
         try:
             async with asyncio.timeout(OAuthLimits().sign_in_seconds):
-                await done
+                return await done
         except TimeoutError:
             raise SignInFailed("nobody signed in within ten minutes: try again") from None
 
 
 async def _hand_over(
     space: JoinedSpace, bridge: str, method: str, begun: Mapping[str, Any], answer: Mapping[str, str]
-) -> None:
+) -> str:
+    """Hand over what came back; how the bridge says that it keeps it."""
     from moot.oauth.one_time_key import seal, seal_subject
+    from moot.tui.terminal_escape import printable
 
     about = seal_subject(str(begun["id"]), space.name)
     sealed = seal(str(begun["key"]), json.dumps(dict(answer)).encode(), about)
-    await space.request(bridge, method, {"id": begun["id"], "sealed": sealed})
+    answer = await space.request(bridge, method, {"id": begun["id"], "sealed": sealed})
+    kept = answer.get("kept")
+    return f", {printable(kept)}" if isinstance(kept, str) else ""
