@@ -99,6 +99,8 @@ class InputLog(Protocol):
 class ClusteredSpace(JournaledSpace):
     """A space whose inputs come from the log."""
 
+    has_shared_times = True
+
     def __init__(
         self,
         options: HostOptions,

@@ -21,7 +21,7 @@ from moot.gateway.stored_input import ACCEPTED, read_input
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope
 from moot.space.config import SpaceConfig
-from moot.store.journal_backwards import records_before
+from moot.store.journal_backwards import first_number_from, records_before
 from moot.store.journal_reader import JournalRecord
 from moot.store.journal_segments import chain_start
 
@@ -49,7 +49,7 @@ class HistoryLimits(NamedTuple):
 
 
 class HistoryPage(NamedTuple):
-    """Messages, oldest first; the record to read on before; or why there is nothing before it."""
+    """Messages, oldest first; where to read on before; or why there is nothing before it."""
 
     messages: list[bytes]
     before: int | None = None
@@ -57,11 +57,16 @@ class HistoryPage(NamedTuple):
 
 
 class HistoryReader(NamedTuple):
-    """Who reads: the first record, and the time, from which on this member may; and its dialect."""
+    """Who reads: the first record, and the time, from which on this member may; and its dialect.
+
+    With `by_time`, places in the history are times of the log and not numbers of records: those of a journal
+    are one gateway's own, and a cluster has several.
+    """
 
     first: int
     since: float
     dialect: DialectName
+    by_time: bool = False
 
 
 def read_page(
@@ -73,28 +78,41 @@ def read_page(
     config: SpaceConfig,
     limits: HistoryLimits,
 ) -> HistoryPage:
-    """One page of the messages before a record, or up to now. Blocks: call it in a thread."""
+    """One page of the messages before a place, or up to now. Blocks: call it in a thread."""
     matcher = _Matcher(wanted)
     found: list[bytes] = []
     size = scanned = 0
     last = before
+    is_full = False
+    if reader.by_time and before is not None:
+        before = first_number_from(folder, before, _microseconds)
     for record in records_before(folder, before):
+        place = _microseconds(record.line) if reader.by_time else record.number
+        # What has one time came in one message of the log, and is on one page.
+        if is_full and place != last:
+            break
         if record.number < reader.first or 0 < recorded_time(record.line) <= reader.since:
             return HistoryPage(found[::-1], None, "not_a_member")
         scanned += len(record.line)
-        last = record.number
+        last = place
         raw = _message_of(record, matcher, reader, config)
         if raw is not None:
             found.append(raw)
             size += len(raw)
-            if wanted.id or len(found) >= limits.max_messages or size >= limits.max_bytes:
-                break
-        if scanned >= limits.max_scan_bytes:
-            break
+        is_full = is_full or bool(
+            (wanted.id and found)
+            or len(found) >= limits.max_messages
+            or size >= limits.max_bytes
+            or scanned >= limits.max_scan_bytes
+        )
     else:
         start = chain_start(folder).number
         return HistoryPage(found[::-1], None, "beginning" if start <= 1 else "removed")
     return HistoryPage(found[::-1], last)
+
+
+def _microseconds(line: bytes) -> int:
+    return round(recorded_time(line) * 1e6)
 
 
 def _message_of(

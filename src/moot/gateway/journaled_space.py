@@ -97,6 +97,9 @@ class PendingEffects(msgspec.Struct):
 class JournaledSpace:
     """One space, its journal and its delivery."""
 
+    # Whether journals of other gateways hold the same inputs with the same times.
+    has_shared_times = False
+
     def __init__(
         self, options: HostOptions, space: Space, journal: Journal, delivery: Delivery, database: Database
     ) -> None:

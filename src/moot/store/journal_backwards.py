@@ -7,7 +7,7 @@ record within it is found by halving the file.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -32,11 +32,31 @@ def records_before(folder: Path, before: int | None = None) -> Iterator[JournalR
         except FileNotFoundError:
             return
         with file:
-            end = file.seek(0, os.SEEK_END) if before is None else _place_of(file, before)
+            end = file.seek(0, os.SEEK_END) if before is None else _place_of(file, before, number_in)
             for offset, line in _lines_before(file, end):
                 number = number_in(line)
                 if number and (before is None or number < before):
                     yield JournalRecord(number, line, RecordPosition(segment.first, offset))
+
+
+def first_number_from(folder: Path, value: int, value_of: Callable[[bytes], int]) -> int | None:
+    """The number of the first record whose value is not below this one; None if all are below.
+
+    `value_of` tells the value of a line, which grows from record to record, such as its time.
+    """
+    found: int | None = None
+    for segment in reversed(segments_of(folder)):
+        try:
+            file = segment.path.open("rb")
+        except FileNotFoundError:
+            break
+        with file:
+            place = _place_of(file, value, value_of)
+            file.seek(place)
+            found = number_in(file.readline()) or found
+        if place:
+            break
+    return found
 
 
 def _lines_before(file: BinaryIO, end: int) -> Iterator[tuple[int, bytes]]:
@@ -64,15 +84,15 @@ def _lines_before(file: BinaryIO, end: int) -> Iterator[tuple[int, bytes]]:
             last = newline
 
 
-def _place_of(file: BinaryIO, number: int) -> int:
-    """Where the first record from this number on starts; the end of the file if all are older."""
+def _place_of(file: BinaryIO, value: int, value_of: Callable[[bytes], int]) -> int:
+    """Where the first record with this value or a higher one starts; the end of the file if none has."""
     low, high = 0, file.seek(0, os.SEEK_END)
     while low < high:
         middle = (low + high) // 2
         start = _line_start(file, middle)
         file.seek(start)
         line = file.readline()
-        if number_in(line) < number:
+        if value_of(line) < value:
             low = start + len(line)
         else:
             high = start
