@@ -94,14 +94,15 @@ def test_an_issuer_stands_once(tmp_path: Path) -> None:
         read(tmp_path, [GOOD, GOOD])
 
 
-def test_a_variable_sets_it_and_a_cluster_excludes_it(tmp_path: Path) -> None:
+def test_a_variable_sets_it_in_a_cluster_too(tmp_path: Path) -> None:
     read(tmp_path, None)
     text = yaml.safe_dump(GOOD, default_flow_style=True, width=1_000).strip()
     gateway = load(tmp_path / "moot.yaml", environ={"MOOT_GATEWAY__OIDC": text}, dry=True).gateway
     assert gateway.oidc[0].issuer == "https://id.example"
     both = {"MOOT_GATEWAY__OIDC": text, "MOOT_GATEWAY__CLUSTER": "{servers: ['nats://127.0.0.1']}"}
-    with pytest.raises(UsageError, match="does not work together with"):
-        load(tmp_path / "moot.yaml", environ=both, dry=True)
+    gateway = load(tmp_path / "moot.yaml", environ=both, dry=True).gateway
+    assert gateway.oidc
+    assert gateway.cluster is not None
 
 
 MCP: dict[str, Json] = {"space": "lab", "server": "ana", "resource": "https://moot.example/mcp"}

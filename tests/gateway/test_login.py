@@ -23,6 +23,7 @@ from moot.protocol.operation import Json
 from tests.gateway.foreign_provider import AUDIENCE, foreign_provider
 from tests.gateway.running_gateway import participants, running_gateway
 from tests.gateway.test_sign_in import has_keys
+from tests.ports import held_port
 from tests.waiting import HANG_SECONDS, bounded, until
 
 _FORM = re.compile(r'<form[^>]*action="([^"]*)"[^>]*>(.*?)</form>', re.DOTALL)
@@ -54,6 +55,13 @@ async def test_a_person_signs_in_by_device_says_something_and_signs_out(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("MOOT_SIGN_INS", "file")
     monkeypatch.setattr(device_sign_in, "pause", lambda _seconds: time.sleep(0.05))
+    with held_port() as nobody:
+        await _sign_in_and_out(tmp_path, nobody, monkeypatch, capsys)
+
+
+async def _sign_in_and_out(
+    tmp_path: Path, nobody: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     async with foreign_provider(tmp_path / "provider") as issuer:
         rule: Json = {"match": {"groups": "staff"}, "participant": "{preferred_username}"}
         rule |= {"capabilities": ["chat"], "spaces": ["lab"]}
@@ -65,13 +73,15 @@ async def test_a_person_signs_in_by_device_says_something_and_signs_out(
             shown: list[str] = []
             monkeypatch.setattr("moot.cli.browser.has_display", lambda: True)
             monkeypatch.setattr("moot.cli.browser.open_browser", shown.append)
-            signing_in = asyncio.create_task(asyncio.to_thread(main, ["login", gateway.url]))
+            # The first gateway of this cluster is gone: the sign-in is for both, and is used with either.
+            both = f"http://127.0.0.1:{nobody},{gateway.url}"
+            signing_in = asyncio.create_task(asyncio.to_thread(main, ["login", both]))
             await until(lambda: bool(shown))
             await confirm_in_browser(shown[0], "ana")
             async with bounded():
                 assert await signing_in == 0
             out = capsys.readouterr().out
-            assert f"Signing in at {issuer} for {gateway.url}" in out
+            assert f"Signing in at {issuer} for {both}" in out
             file = tmp_path / "config" / "moot" / "sign-ins.json"
             assert file.stat().st_mode & 0o777 == 0o600
             say = ["send", "hello", "--gateway", gateway.url, "--space", "lab"]
@@ -79,17 +89,17 @@ async def test_a_person_signs_in_by_device_says_something_and_signs_out(
             assert (await root.hear("chat"))["from"] == "ana"
             # When the token has ended, another is fetched, and kept.
             store = open_sign_ins({"XDG_CONFIG_HOME": str(tmp_path / "config"), "MOOT_SIGN_INS": "file"})
-            first = store.load(gateway.url)
+            first = store.load(both)
             assert first is not None
-            store.save(gateway.url, msgspec.structs.replace(first, expires_at=0.0))
+            store.save(both, msgspec.structs.replace(first, expires_at=0.0))
             assert await asyncio.to_thread(main, say) == 0
-            second = store.load(gateway.url)
+            second = store.load(both)
             assert second is not None
             assert second.access_token != first.access_token
             assert second.refresh_token != first.refresh_token
             assert first.access_token not in capsys.readouterr().out
             assert await asyncio.to_thread(main, ["logout", gateway.url]) == 0
-            assert store.load(gateway.url) is None
+            assert store.load(both) is None
 
 
 def kept(**more: Any) -> StoredSignIn:
@@ -115,6 +125,16 @@ def test_sign_ins_are_kept_for_their_owner_alone_and_shown_to_nobody(tmp_path: P
     file.chmod(0o644)
     with pytest.raises(UsageError, match="others may read"):
         store.load("https://b")
+
+
+def test_a_sign_in_for_several_gateways_is_used_with_these_and_no_other(tmp_path: Path) -> None:
+    store = SignInStore(tmp_path / "moot")
+    with store.lock():
+        store.save("https://a,https://b", kept())
+    for known in ("https://a", "https://b", "https://b,https://a"):
+        assert current_token(store, known) == "a"
+    for other in ("https://c", "https://a,https://c"):
+        assert current_token(store, other) is None
 
 
 def test_a_keyring_is_used_where_there_is_one(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ So nothing is doubled and nothing is swapped, whatever fails. Two on their way c
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import secrets
 import time
@@ -20,7 +21,7 @@ import nats.js.errors
 from nats.js.client import JetStreamContext
 
 from moot.cluster.batch import FORMAT, BatchHead, LoggedInput, encode_batch
-from moot.errors import UsageError
+from moot.errors import OutcomeUnknown, UsageError
 
 log = logging.getLogger(__name__)
 
@@ -128,6 +129,18 @@ class LogWriter:
         self.queued = deque(each for each in self.queued if each.at >= limit or each.on_done is None)
         self.queued_bytes = sum(each.input.size for each in self.queued)
         return withdrawn
+
+    def give_up_waiting(self) -> None:
+        """Tell who waits for what is on its way that nobody knows what becomes of it."""
+        for pending in itertools.chain(*self.unread.values()):
+            if pending.on_done is not None:
+                pending.on_done(
+                    OutcomeUnknown(
+                        "the cluster's log did not answer in time, so the outcome is not known: look for its "
+                        "id before you send it again, or send it again with the same id"
+                    )
+                )
+                pending.on_done = None
 
     def note_read(self, number: int, sequence: int) -> list[PendingInput]:
         """Our batch came back through the log: the inputs that it held."""

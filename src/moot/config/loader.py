@@ -117,10 +117,6 @@ def _load(
             oidc = read_oidc(section["oidc"], "gateway.oidc", reading.profiles, spaces)
         except UsageError as fault:
             raise blamed(fault, origins) from None
-        if oidc and gateway.cluster is not None:
-            raise UsageError(
-                "gateway.oidc: does not work together with gateway.cluster yet: use the gateway's own tokens"
-            )
         gateway = msgspec.structs.replace(gateway, oidc=oidc)
     if "mcp" in section:
         try:

@@ -65,6 +65,16 @@ class SignInStore:
             fcntl.flock(held, fcntl.LOCK_EX)
             yield
 
+    def key_of(self, gateway: str) -> str:
+        """The addresses under which a sign-in is kept that was made for this gateway, or all of these.
+
+        One for several gateways of a cluster is used with any of them, and with no other.
+        """
+        entries, asked = self._entries(), set(gateway.split(","))
+        if gateway in entries:
+            return gateway
+        return next((key for key in entries if asked <= set(key.split(","))), gateway)
+
     def load(self, gateway: str) -> StoredSignIn | None:
         found = self._entries().get(gateway)
         if found is None:

@@ -44,9 +44,14 @@ class TokenIdentity(msgspec.Struct, frozen=True):
     sign_in: SignIn | None = None
 
     def admit(self) -> None:
-        """Let the space know whom it lets in; raises Refused."""
+        """Let the space know whom it lets in, before whatever comes next; raises Refused."""
         if self.sign_in is not None:
             self.host.rights.sign_in(self.sign_in)
+
+    async def wait_admitted(self) -> None:
+        """`admit`, done when the space knows them; raises Refused."""
+        if self.sign_in is not None:
+            await self.host.rights.sign_in_applied(self.sign_in)
 
 
 Access = Literal["private", "restricted", "public"]

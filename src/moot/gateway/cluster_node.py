@@ -14,7 +14,6 @@ brings to the spaces, and knows when it is cut off.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import math
 import secrets
@@ -33,11 +32,12 @@ from moot.cluster.shared_log import SharedLog
 from moot.cluster.snapshot_store import SnapshotStore
 from moot.cluster.stream_health import wait_led
 from moot.config.cluster_config import ClusterConfig
-from moot.errors import OutcomeUnknown, Unavailable, UsageError
+from moot.errors import Unavailable, UsageError
 from moot.gateway.cluster_frames import ClusterFrames
 from moot.gateway.cluster_shard import Shard, comparable_config
 from moot.gateway.cluster_status import ClusterStatus
 from moot.gateway.clustered_host import encode_shared_input
+from moot.gateway.clustered_space import settle
 from moot.gateway.log_applier import LogApplier, MakeHost
 from moot.gateway.mint import FreshMint
 from moot.gateway.shard_snapshots import ShardSnapshots
@@ -183,7 +183,7 @@ class ClusterNode:
                 state = Space(self._configs[name]).save() | {"config": save_config(self._configs[name])}
             self._append(shard, name, "create", {"state": state}, None)
         created: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        self._append(shard, "", "announced", {}, lambda outcome: _settle(created, outcome))
+        self._append(shard, "", "announced", {}, lambda outcome: settle(created, outcome))
         while not created.done():
             self._check_start(shard)
             await asyncio.wait(
@@ -314,6 +314,9 @@ class ClusterNode:
             )
         return shard.log.writer.append(LoggedInput(head, raw), on_done)
 
+    def check_available(self, space: str) -> None:
+        self._check_available(self.shard_of(space), 0)
+
     def _check_available(self, shard: Shard, size: int) -> None:
         if self.failed.done() or shard.log.age_seconds > self.config.unavailable_seconds:
             raise Unavailable("this gateway does not reach the log of its cluster: try again, or another one")
@@ -374,16 +377,8 @@ class ClusterNode:
     def give_up_waiting(self) -> None:
         """Tell who waits for what is on its way that nobody knows what becomes of it."""
         for shard in self.shards:
-            batches = shard.log.writer.unread.values() if hasattr(shard, "log") else ()
-            for pending in itertools.chain(*batches):
-                if pending.on_done is not None:
-                    pending.on_done(
-                        OutcomeUnknown(
-                            "the cluster's log did not answer in time, so the outcome is not known: look "
-                            "for its id before you send it again, or send it again with the same id"
-                        )
-                    )
-                    pending.on_done = None
+            if hasattr(shard, "log"):
+                shard.log.writer.give_up_waiting()
 
     def _fail(self, why: UsageError) -> None:
         if not self.failed.done():
@@ -400,8 +395,3 @@ def default_name(port: int) -> str:
     """The machine's name and the port, as one word of a NATS subject."""
     host = "".join(each if each.isalnum() and each.isascii() else "-" for each in socket.gethostname())
     return f"{host[:48] or 'gateway'}-{port}"
-
-
-def _settle(done: asyncio.Future[object], outcome: object) -> None:
-    if not done.done():
-        done.set_result(outcome)

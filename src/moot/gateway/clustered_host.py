@@ -91,6 +91,10 @@ class ClusterEdge(InputLog, Protocol):
         """`submit` with the bytes of an envelope, and with a fresh token that only this gateway knows."""
         ...
 
+    def check_available(self, space: str) -> None:
+        """Raises Unavailable while the log cannot be reached."""
+        ...
+
     def new_session(self) -> str: ...
 
     def max_bytes(self, space: str) -> int: ...
@@ -237,7 +241,9 @@ class ClusteredHost(SpaceHost):
         return carried
 
     def check_journal(self) -> None:
-        """The log keeps what happens, and refuses by itself when it cannot."""
+        """The log keeps what happens. Raises Unavailable while it cannot be reached."""
+        if not self.journaled.is_performing:
+            self._edge.check_available(self.name)
 
     def check_rate_ahead(self, who: str, data: bytes) -> None:  # noqa: ARG002  # all sizes count here
         limiter = self._limiters.get(self._rated_as(who))

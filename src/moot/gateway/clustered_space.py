@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, Protocol, TypeVar
 
-from moot.errors import UsageError
+from moot.errors import Refused, UsageError
 from moot.gateway.delivery import Delivery
 from moot.gateway.journaled_space import CarriedOut, HostOptions, Input, JournaledSpace, PendingEffects
 from moot.gateway.mint import FreshMint
@@ -135,6 +135,25 @@ class ClusteredSpace(JournaledSpace):
             return super().step(input, act, waits=waits, **facts)
         self.input_log.submit(self.name, input, facts, None)
         return []
+
+    async def step_applied(self, input: str, act: Input, **facts: Json) -> None:
+        await self.step_durably(input, act, **facts)
+
+    def step_told(
+        self,
+        input: str,
+        act: Input,  # noqa: ARG002  # it acts when the log brings it
+        refuse: Callable[[Refused], None],
+        **facts: Json,
+    ) -> None:
+        def tell(outcome: object) -> None:
+            if isinstance(outcome, Refused):
+                refuse(outcome)
+
+        try:
+            self.input_log.submit(self.name, input, facts, tell)
+        except Refused as refusal:
+            refuse(refusal)
 
     async def step_durably(
         self,

@@ -69,7 +69,7 @@ class HistoryRoutes:
 
     async def page(self, request: Request) -> Response:
         """One page, oldest message first; `before` is where the next one ends."""
-        identity = self._identify(request)
+        identity = await self._identify(request)
         host = identity.host
         wait_seconds = self._rates.take((host.name, identity.name), self._clock())
         if wait_seconds:
@@ -84,7 +84,7 @@ class HistoryRoutes:
         async with self._turn_of((host.name, identity.name)):
             page = await self._read(identity, before, wanted, dialect, limits)
         # It may have taken a while: a token that is void by now gets nothing.
-        self._identify(request)
+        await self._identify(request)
         messages = [orjson.Fragment(each) for each in page.messages]
         return json_response(200, {"messages": messages, "before": page.before, "end": page.end})
 
@@ -139,8 +139,8 @@ class HistoryRoutes:
             read_page, folder, before, wanted, reader=reader, config=config, limits=limits
         )
 
-    def _identify(self, request: Request) -> TokenIdentity:
-        identity = self._identity.in_space(request)
+    async def _identify(self, request: Request) -> TokenIdentity:
+        identity = await self._identity.in_space(request)
         # Whoever was removed reads nothing.
         identity.host.space.state.roster.find(identity.name)
         return identity

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from moot.errors import OutcomeUnknown
+from moot.errors import OutcomeUnknown, Refused
 from moot.gateway.delivery import Delivery
 from moot.gateway.fast_path import FastPaths
 from moot.gateway.mint import FreshMint
@@ -153,6 +153,17 @@ class JournaledSpace:
             self.snapshots.mark_rights_change(number)
         self.carry_out(effects, number, now, waits=waits)
         return results
+
+    async def step_applied(self, input: str, act: Input, **facts: Json) -> None:
+        """`step`, done when the space has applied it: in a cluster, when the log has brought it back."""
+        self.step(input, act, **facts)
+
+    def step_told(self, input: str, act: Input, refuse: Callable[[Refused], None], **facts: Json) -> None:
+        """`step`, whose refusal is told and not raised: in a cluster it comes later."""
+        try:
+            self.step(input, act, **facts)
+        except Refused as refusal:
+            refuse(refusal)
 
     async def step_durably(
         self, input: str, act: Input, *, shrinks_rights: bool = False, **facts: Json

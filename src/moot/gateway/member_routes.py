@@ -53,7 +53,7 @@ class MemberRoutes:
         return json_response(200, {"spaces": found})
 
     async def messages(self, request: Request) -> Response:
-        identity = self._identity.member(request)
+        identity = await self._identity.member(request)
         if request.method == "POST":
             return await self._post(request, identity)
         # HEAD as well: what asks only for headers changes nothing.
@@ -61,7 +61,7 @@ class MemberRoutes:
 
     async def proposals(self, request: Request) -> Response:
         """D-96: what is open, and what came of approved calls is not known of; a page at a time."""
-        host, reader = self._proposal_reader(request)
+        host, reader = await self._proposal_reader(request)
         try:
             after = int(request.query_params.get("after", "0"))
         except ValueError:
@@ -73,7 +73,7 @@ class MemberRoutes:
 
     async def proposal(self, request: Request) -> Response:
         """D-96: one proposal by its id, open or settled, and what came of it."""
-        host, reader = self._proposal_reader(request)
+        host, reader = await self._proposal_reader(request)
         id = request.path_params["id"]
         page = find_proposals(host.space.state, reader, [id], now=host.journaled.clock())
         if page.payload["not_known"]:
@@ -85,7 +85,7 @@ class MemberRoutes:
 
     async def roster(self, request: Request) -> Response:
         """Who is here and which streams are open, page by page, for whoever may join as this participant."""
-        identity = self._identity.member(request)
+        identity = await self._identity.member(request)
         dialect = dialect_of(request, b"")
         self._reads.check(identity.host, identity.name)
         options = Options(injected=True, token=identity.token)
@@ -143,13 +143,13 @@ class MemberRoutes:
 
     async def mint_own(self, request: Request) -> Response:
         """A short-lived token with no more than the caller's own, shown once."""
-        identity = self._identity.member(request)
+        identity = await self._identity.member(request)
         # Before the body is read: whoever asks in a loop is told cheaply.
         self._identity.check_mint(identity.host, identity.name, ("member", identity.name))
         check_json(request)
         seconds, only = read_token_request(await object_of(request, MAX_TOKEN_REQUEST_BYTES))
         # Again: it may be void by the time that the whole body is here.
-        identity = self._identity.member(request)
+        identity = await self._identity.member(request)
         made = await mint_token(
             identity.host,
             identity.name,
@@ -161,8 +161,8 @@ class MemberRoutes:
         )
         return json_response(201, made)
 
-    def _proposal_reader(self, request: Request) -> tuple[SpaceHost, ProposalReader]:
-        identity = self._identity.in_space(request)
+    async def _proposal_reader(self, request: Request) -> tuple[SpaceHost, ProposalReader]:
+        identity = await self._identity.in_space(request)
         member = identity.host.space.state.roster.find(identity.name)
         self._reads.check(identity.host, identity.name)
         return identity.host, ProposalReader(member, dialect_of(request, b""), whole=True)

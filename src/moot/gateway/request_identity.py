@@ -23,26 +23,26 @@ class RequestIdentity:
         self._access_limiter = access_limiter
         self._has_administrators = has_administrators
 
-    def member(self, request: Request) -> TokenIdentity:
+    async def member(self, request: Request) -> TokenIdentity:
         """The member that the path names, for whoever may join as it; raises RequestRefused."""
         identity = self._directory.identify(request.query_params.get("space"), token_of(request))
         if isinstance(identity, AccessDenied):
             # D-40: a token that is given but wrong is 403 here, as existing clients expect.
             wrong = AccessDenied(403, identity.message) if identity.status == 401 else identity
             raise RequestRefused(self.refuse_token(wrong, request, request.path_params["id"]))
-        identity.admit()
+        await identity.wait_admitted()
         member = identity.host.space.state.roster.resolve(request.path_params["id"])
         if member is None or member.name != identity.name:
             raise RequestRefused(AccessDenied(403, "this token is another participant's"))
         return identity
 
-    def in_space(self, request: Request) -> TokenIdentity:
+    async def in_space(self, request: Request) -> TokenIdentity:
         """Who calls, in the space that the path names; raises RequestRefused."""
         identity = self._directory.identify(request.path_params["space"], token_of(request))
         if isinstance(identity, AccessDenied):
             wrong = identity.status in (401, 403)
             raise RequestRefused(self.refuse_token(identity, request) if wrong else identity)
-        identity.admit()
+        await identity.wait_admitted()
         return identity
 
     def everywhere(self, request: Request) -> list[TokenIdentity]:

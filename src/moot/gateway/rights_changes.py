@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from moot.errors import Refused
 from moot.gateway.journaled_space import CarriedOut, JournaledSpace
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability
@@ -35,7 +36,7 @@ class RightsChanges:
 
         Who is in already stays in, unless `again` is said: then with the rights that they have now.
         """
-        if not again and self._space.state.temporary_tokens.get(who.token.hash) is not None:
+        if not again and self._knows(who):
             return
         self._check_journal()
         self._journaled.step(
@@ -45,12 +46,31 @@ class RightsChanges:
             sign_in=msgspec.to_builtins(who),
         )
         if not again:
-            facts = {
-                "space": self._journaled.name,
-                "participant": who.token.member,
-                "issuer": who.details.get("issuer"),
-            }
-            log.info("signed in", extra=facts)
+            self._log_sign_in(who)
+
+    async def sign_in_applied(self, who: SignIn) -> None:
+        """`sign_in`, done when the space knows them, which in a cluster takes a turn of the log."""
+        if self._knows(who):
+            return
+        self._check_journal()
+        await self._journaled.step_applied(
+            "sign_in",
+            lambda now, mint: self._space.sign_in(who, now, mint),
+            who=who.token.member,
+            sign_in=msgspec.to_builtins(who),
+        )
+        self._log_sign_in(who)
+
+    def _knows(self, who: SignIn) -> bool:
+        return self._space.state.temporary_tokens.get(who.token.hash) is not None
+
+    def _log_sign_in(self, who: SignIn) -> None:
+        facts = {
+            "space": self._journaled.name,
+            "participant": who.token.member,
+            "issuer": who.details.get("issuer"),
+        }
+        log.info("signed in", extra=facts)
 
     async def sign_out(
         self, keys: Sequence[str], by: str, *, issued_before: float, keep_seconds: float
@@ -69,11 +89,12 @@ class RightsChanges:
             forget_at=forget_at,
         )
 
-    def renew(self, session: SessionId, token: str) -> None:
-        """Let a connection go on under a newer token of the same person; raises Refused."""
-        self._journaled.step(
+    def renew(self, session: SessionId, token: str, refuse: Callable[[Refused], None]) -> None:
+        """Let a connection go on under a newer token of the same person, or tell why not."""
+        self._journaled.step_told(
             "renew",
             lambda now, mint: self._space.renew(session, token, now, mint),
+            refuse,
             session=session,
             tokens=[token],
         )

@@ -228,7 +228,10 @@ class MemberSocket:
         def attach() -> None:
             self.host, self.session = host, session
             temporary = host.space.state.temporary_tokens.get(identity.token or "")
-            self._may_renew = temporary is not None and temporary.source == "sign_in"
+            # In a cluster the space knows them a moment later.
+            self._may_renew = identity.sign_in is not None or (
+                temporary is not None and temporary.source == "sign_in"
+            )
             self._accept_fast = host.fast_paths.acceptor_of(session)
             host.delivery.attach(
                 session, SessionOutbox(self._outbox, self.dialect, identity.name, self.close)
@@ -284,9 +287,12 @@ class MemberSocket:
             if isinstance(identity, AccessDenied):
                 raise Unauthorized(identity.message)
             identity.admit()
-            host.rights.renew(session, identity.token or "")
         except Refused as refusal:
             host.refusals.answer(session, refusal, len(data))
+            return
+        host.rights.renew(
+            session, identity.token or "", lambda refusal: host.refusals.answer(session, refusal, len(data))
+        )
 
     @property
     def _address(self) -> str:

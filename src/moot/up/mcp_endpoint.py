@@ -39,7 +39,7 @@ from moot.bridge.space_server.shared_offers import SharedOffers
 from moot.bridge.space_server.space_backend import BackendSettings
 from moot.config import hash_token
 from moot.config.mcp_config import McpEndpointConfig
-from moot.errors import MootError, Refused, ResourceLimit
+from moot.errors import MootError, Refused, ResourceLimit, Unavailable
 from moot.gateway.access import AccessDenied, TokenIdentity
 from moot.gateway.app import Gateway
 from moot.gateway.oidc.mcp_exchange import McpExchange, McpServerIdentity
@@ -183,9 +183,9 @@ class LocalExchange:
         """Who a token means; never raises because of the gateway."""
         try:
             if looks_like_jwt(token):
-                return self._exchange_jwt(token)
+                return await self._exchange_jwt(token)
             return self._take_own(token)
-        except ResourceLimit as refusal:
+        except (ResourceLimit, Unavailable) as refusal:
             return GrantRefused(503, refusal.message, _UNAVAILABLE_SECONDS)
         except Refused as refusal:
             return GrantRefused(403, refusal.message)
@@ -206,11 +206,11 @@ class LocalExchange:
             scope=" ".join(self.describe().scopes),
         )
 
-    def _exchange_jwt(self, token: str) -> PersonGrant | GrantRefused:
+    async def _exchange_jwt(self, token: str) -> PersonGrant | GrantRefused:
         server = self._server()
         if server is None or self._exchange is None:
             return GrantRefused(401, "no provider issues tokens for this endpoint: see gateway.oidc.mcp")
-        made = self._exchange.exchange(server, token)
+        made = await self._exchange.exchange(server, token)
         if isinstance(made, AccessDenied):
             return GrantRefused(made.status, made.message, made.retry_after)
         return msgspec.convert(made, PersonGrant)

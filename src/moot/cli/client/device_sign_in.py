@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -26,12 +27,22 @@ _MAX_WAIT_SECONDS: Final = 1_800.0
 _RENEW_SECONDS: Final = 30.0
 
 
-def normal_url(url: str) -> str:
-    """A gateway's address as sign-ins are kept under."""
+def normal_url(given: str) -> str:
+    """A gateway's address as sign-ins are kept under; of a cluster several, separated by commas."""
+    return ",".join(_normal_url(each) for url in given.split(",") if (each := url.strip()))
+
+
+def _normal_url(url: str) -> str:
     for named, plain in (("ws://", "http://"), ("wss://", "https://")):
         if url.startswith(named):
             url = plain + url.removeprefix(named)
     return url.rstrip("/")
+
+
+def check_gateways(gateway: str) -> None:
+    """Raises UsageError unless each of these addresses is safe to send a token to."""
+    for each in gateway.split(","):
+        check_secure(each, "the gateway")
 
 
 def check_secure(url: str, what: str) -> None:
@@ -45,7 +56,15 @@ def check_secure(url: str, what: str) -> None:
 
 
 def find_provider(gateway: str) -> Mapping[str, Any]:
-    """What the gateway says about where its people sign in; raises UsageError."""
+    """What the gateway, or the first that answers, says about where people sign in; raises UsageError."""
+    *others, last = gateway.split(",")
+    for each in others:
+        with suppress(UsageError):
+            return _provider_of(each)
+    return _provider_of(last)
+
+
+def _provider_of(gateway: str) -> Mapping[str, Any]:
     found = _get(f"{gateway}/oidc").get("providers")
     if not isinstance(found, list) or not found:
         raise UsageError(f"{gateway} has no provider to sign in at: use a token (--token-file FILE)")
@@ -126,9 +145,10 @@ def current_token(store: SignInStore, gateway: str) -> str | None:
 
     Raises Unauthorized when it cannot be renewed.
     """
+    gateway = store.key_of(gateway)
     if store.load(gateway) is None:
         return None
-    check_secure(gateway, "the gateway")
+    check_gateways(gateway)
     with store.lock():
         # Again: another command may have renewed it meanwhile.
         kept = store.load(gateway)

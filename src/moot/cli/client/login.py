@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import suppress
 from typing import Any
 
 from moot.cli import program
@@ -32,7 +33,11 @@ def add_command(commands: Any, name: str) -> None:
         help, about = "sign out of a gateway, on all devices", _LOGOUT_ABOUT
         examples = "  moot logout https://moot.example.org\n"
     parser = program.add_command(commands, name, help=help, about=about, examples=examples)
-    parser.add_argument("gateway", metavar="URL", help="the gateway, such as https://moot.example.org")
+    parser.add_argument(
+        "gateway",
+        metavar="URL",
+        help="the gateway, such as https://moot.example.org; of a cluster several, with commas",
+    )
     if name == "login":
         parser.add_argument("--browser", action="store_true", help="use a browser on this machine, no code")
         parser.add_argument("--port", type=int, default=0, help="the port it comes back to (default: any)")
@@ -42,7 +47,7 @@ def add_command(commands: Any, name: str) -> None:
 def log_in(options: argparse.Namespace) -> int:
     from moot.cli.browser import has_display, open_browser
     from moot.cli.client.device_sign_in import (
-        check_secure,
+        check_gateways,
         find_provider,
         has_device_flow,
         normal_url,
@@ -53,7 +58,7 @@ def log_in(options: argparse.Namespace) -> int:
     from moot.tui.terminal_escape import printable
 
     gateway = normal_url(options.gateway)
-    check_secure(gateway, "the gateway")
+    check_gateways(gateway)
     # Before anybody signs in: what cannot be kept would be lost.
     store = open_sign_ins(os.environ)
     with store.lock():
@@ -90,20 +95,20 @@ def log_out(options: argparse.Namespace) -> int:
     from moot.config.sign_in_store import open_sign_ins
     from moot.errors import MootError
 
-    gateway = normal_url(options.gateway)
     store = open_sign_ins(os.environ)
+    gateway = store.key_of(normal_url(options.gateway))
     if store.load(gateway) is None:
         print(f"not signed in at {gateway}", file=sys.stderr)
         return 1
     is_signed_out = False
-    try:
-        token = current_token(store, gateway)
-        headers = {"Authorization": f"Bearer {token}"}
-        is_signed_out = (
-            httpx2.post(f"{gateway}/oidc/sign-out", headers=headers, timeout=10).status_code == 200
-        )
-    except (MootError, httpx2.HTTPError):
-        pass
+    with suppress(MootError):
+        headers = {"Authorization": f"Bearer {current_token(store, gateway)}"}
+        for each in gateway.split(","):
+            with suppress(httpx2.HTTPError):
+                answer = httpx2.post(f"{each}/oidc/sign-out", headers=headers, timeout=10)
+                is_signed_out = is_signed_out or answer.status_code == 200
+            if is_signed_out:
+                break
     with store.lock():
         store.save(gateway, None)
     if is_signed_out:

@@ -86,7 +86,7 @@ class McpExchange:
             if (entry.space, entry.server) == (identity.host.name, identity.name)
         }
 
-    def exchange(self, server: McpServerIdentity, token: str) -> dict[str, Json] | AccessDenied:
+    async def exchange(self, server: McpServerIdentity, token: str) -> dict[str, Json] | AccessDenied:
         """A token of the space for the person of this one, shown once; raises Refused."""
         found = self._service.verify_for(token, lambda provider: server.audiences(provider.issuer))
         if isinstance(found, AccessDenied):
@@ -105,7 +105,7 @@ class McpExchange:
             sign_in = msgspec.structs.replace(sign_in, token=token_limited)
         details = sign_in.details | {"by": server.identity.name, "resource": entry.resource}
         sign_in = msgspec.structs.replace(sign_in, details=details)
-        host.rights.sign_in(sign_in)
+        await host.rights.sign_in_applied(sign_in)
         self._service.remember(fresh.hash, found)
         return {
             "access_token": fresh.secret,

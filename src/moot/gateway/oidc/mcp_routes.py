@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 from starlette.requests import Request
 from starlette.responses import Response
 
-from moot.errors import Refused, ResourceLimit
+from moot.errors import Refused, ResourceLimit, Unavailable
 from moot.gateway.access import AccessDenied, bearer
 from moot.gateway.http_replies import body_of, denied, json_response
 from moot.gateway.oidc.mcp_exchange import ACCESS_TOKEN_TYPE, McpExchange, McpServerIdentity
@@ -60,8 +60,8 @@ class McpRoutes:
         if isinstance(server, AccessDenied) or self._exchange is None:
             return denied(AccessDenied(401, "the MCP server's own token is void"))
         try:
-            made = self._exchange.exchange(server, given[0])
-        except ResourceLimit as refusal:
+            made = await self._exchange.exchange(server, given[0])
+        except (ResourceLimit, Unavailable) as refusal:
             return _error(*_TRY_AGAIN, refusal.message)
         except Refused as refusal:
             return _error(403, "access_denied", refusal.message)

@@ -176,8 +176,12 @@ class SignInService:
 
     async def reload(self, providers: Iterable[OidcConfig]) -> None:
         """Take other rules over: whoever they no longer mean is signed out, others get their new rights."""
-        rules = {config.issuer: config for config in providers}
-        self._rules = {issuer: rules.get(issuer, _without_rules(old)) for issuer, old in self._rules.items()}
+        given = {config.issuer: config for config in providers}
+        rules = {issuer: given.get(issuer, _without_rules(old)) for issuer, old in self._rules.items()}
+        if rules == self._rules:
+            # Whom only another gateway of a cluster has seen would be signed out for nothing.
+            return
+        self._rules = rules
         for host in self._hosts.values():
             for token in list(host.space.state.temporary_tokens.by_hash.values()):
                 if token.source == "sign_in":
