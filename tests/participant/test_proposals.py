@@ -271,7 +271,8 @@ async def test_a_proposal_that_cannot_be_withdrawn_is_not_called_withdrawn(tmp_p
         agent, human, _ = [await gateway.join(name) for name in ("agent", "human", "host")]
         with pytest.raises(TimedOut, match="could not be withdrawn: it may still be approved"):
             await agent.call("host", "write", {"path": "a"}, timeout_seconds=0.1)
-        assert [proposal.status for proposal in human.proposals.open()] == ["pending"]
+        (proposal,) = await until(human.proposals.open)
+        assert proposal.status == "pending"
 
 
 async def test_cancelling_a_proposed_call_withdraws_it(tmp_path: Path) -> None:
