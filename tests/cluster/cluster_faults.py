@@ -26,8 +26,10 @@ Fault = Callable[[ClusterRounds], Awaitable[None]]
 
 async def kill_gateway(rounds: ClusterRounds) -> None:
     name = rounds.random.choice(NAMES)
+    rounds.roaming.note_kill(rounds.urls[name])
     await rounds.gateways[name].end(signal.SIGKILL)
     await rounds.start(name)
+    await rounds.roaming.forget_kill()
 
 
 async def stop_gateway(rounds: ClusterRounds) -> None:

@@ -21,6 +21,7 @@ from moot.protocol.operation import Json
 from tests.cluster.histories import executions_of, faults_of
 from tests.cluster.machines import Machines
 from tests.cluster.nats_servers import NatsServers
+from tests.cluster.roaming_members import RoamingMembers
 from tests.gateway.fault_shim import FaultShim
 from tests.gateway.running_gateway import (
     CALL,
@@ -31,6 +32,7 @@ from tests.gateway.running_gateway import (
     write_config,
 )
 from tests.gateway.served import Finished, Served, started
+from tests.ports import held_port
 
 NAMES = ("a", "b", "c")
 _ROOT = Path(__file__).parents[2]
@@ -42,6 +44,8 @@ _SNAPSHOT_INPUTS = 2_500
 # Frames of somebody who was revoked may be heard for so long.
 FRAME_SECONDS = 1.0
 _RETRY_SECONDS = 0.05
+# Of every gateway, where each has a machine of its own.
+_PORT = 8080
 _MAX_STARTS = 20
 _ANSWER_SECONDS = 25
 # Asked again: nothing of it says that the space has decided.
@@ -80,10 +84,19 @@ class ClusterRounds:
         self.fault = ""
         self.faults_so_far: list[str] = []
         self.ended_themselves = self.failed_starts = 0
+        self._held = ExitStack()
+        self.urls = {name: self._address(name) for name in NAMES}
+        self.roaming = RoamingMembers(list(self.urls.values()))
         self._ids = itertools.count(1)
         self._started: list[Served] = []
 
     # Gateways
+
+    def _address(self, name: str) -> str:
+        """Where a gateway listens, after each start."""
+        if self.machines is not None:
+            return f"http://{self.machines.outer[_place(name)]}:{_PORT}"
+        return f"http://127.0.0.1:{self._held.enter_context(held_port())}"
 
     def _file(self, name: str) -> Path:
         folder = self.folder / name
@@ -96,6 +109,7 @@ class ClusterRounds:
             "snapshot_inputs": _SNAPSHOT_INPUTS,
         }
         people = participants(alice=["*"], bob=["*"], carol=["*"], tom=["*"])
+        people |= participants(**{f"dave-{each}": ["chat"] for each in NAMES})
         people |= participants(**{f"eve{number}": ["*"] for number in range(REVOCABLE)})
         host = "127.0.0.1" if self.machines is None else self.machines.outer[_place(name)]
         settings = gateway_settings(
@@ -115,6 +129,8 @@ class ClusterRounds:
             try:
                 gateway = await started(
                     file,
+                    "--port",
+                    self.urls.get(name, ":0").rpartition(":")[2],
                     environ=environ | self.shims[name].environ,
                     before=() if self.machines is None else self.machines.command(_place(name)),
                     module="tests.cluster.shifted_log",
@@ -151,6 +167,9 @@ class ClusterRounds:
                 answer = await gateway.post(who, envelope, space="lab")
                 assert answer.headers["content-type"] == "application/json", (answer.status_code, answer.text)
                 code = "" if answer.status_code == 200 else str(answer.json().get("error"))
+                if answer.status_code == 503 and code == "denied":
+                    # It is starting, or cut off.
+                    code = "unavailable"
             except httpx.HTTPError:
                 code = "unavailable"
             if code not in _AGAIN:
@@ -211,6 +230,10 @@ class ClusterRounds:
             )
             await asyncio.gather(*(self.start(name) for name in NAMES))
             listening = [asyncio.create_task(self.listen(name)) for name in NAMES]
+            listening += [
+                asyncio.create_task(self.roaming.run(f"dave-{name}", number))
+                for number, name in enumerate(NAMES)
+            ]
             try:
                 for number in range(rounds):
                     await each_round(number)
@@ -230,6 +253,7 @@ class ClusterRounds:
         assert not faults, faults[:20]
 
     def _close_nats(self) -> None:
+        self._held.close()
         if hasattr(self, "nats"):
             self.nats.close()
 

@@ -25,6 +25,7 @@ from tests.cluster.cluster_faults import (
 )
 from tests.cluster.cluster_rounds import NAMES, ClusterRounds
 from tests.cluster.machines import Machines, why_not
+from tests.cluster.roaming_members import RoamingMembers
 
 # Said by each poster in a round at least, and so long between two messages.
 _POSTS = 15
@@ -98,6 +99,16 @@ def _keep(folder: Path) -> Path:
     return kept
 
 
+def _returns(roaming: RoamingMembers) -> str:
+    away = sorted(roaming.back_seconds)
+    if not away:
+        return "no member was at a gateway that was killed"
+    return (
+        f"{len(away)} members of killed gateways were back after {away[len(away) // 2]:.2f} s (median) and "
+        f"{away[-1]:.2f} s (longest), {len(roaming.interrupted)} of others were interrupted"
+    )
+
+
 def _summary(rounds: ClusterRounds, counts: Counter[str], missing: str | None, *, has_disks: bool) -> str:
     counted = ", ".join(
         f"{count} times {name} (longest wait {rounds.longest[name]:.1f} s)"
@@ -115,6 +126,7 @@ def _summary(rounds: ClusterRounds, counts: Counter[str], missing: str | None, *
             f"{counted}: {len(rounds.acknowledged)} acknowledged, none lost, doubled or swapped",
             f"{rounds.carried_out} proposals carried out once",
             f"{len(rounds.frames)} frames, the last sent {max(late, default=0):+.2f} s from a revocation",
+            _returns(rounds.roaming),
             f"{rounds.ended_themselves} gateways ended by themselves, {rounds.failed_starts} starts failed",
             *left_out,
         ]

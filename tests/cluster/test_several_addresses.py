@@ -10,6 +10,7 @@ import pytest
 from moot.cli.client.gateway_request import request_gateway
 from moot.errors import UsageError
 from moot.participant import connect
+from moot.participant.connection.link import Link
 from moot.protocol.operation import Json
 from tests.cluster.conftest import StartGateway
 from tests.gateway.running_gateway import LocalGateway
@@ -31,6 +32,39 @@ async def test_a_member_whose_gateway_stops_goes_on_at_the_next(start: StartGate
             async with bounded():
                 await alice.chat("there")
                 await carol.hear(lambda m: m["payload"].get("text") == "there")
+
+
+async def test_nobody_waits_before_the_next_gateway_is_tried(
+    start: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Members of a gateway that was killed are back within the time that a connection and a join take."""
+    waits: list[float] = []
+
+    async def note_wait(_self: Link, seconds: float) -> None:
+        waits.append(seconds)
+
+    async with start("b") as b:
+        first = AsyncExitStack()
+        a = await first.enter_async_context(start("a"))
+        carol = await b.join("carol")
+        with held_port() as port:
+            nobody = f"http://127.0.0.1:{port}"
+            async with connect(f"{a.url},{nobody},{b.url}", "lab", "t-alice") as alice:
+                monkeypatch.setattr(Link, "_wait_before_retry", note_wait)
+                back = asyncio.Event()
+                alice.on_reconnected(back.set)
+                # As the kernel does for a process that was killed.
+                for one in list(a.gateway._upgrade_handler.sockets if a.gateway._upgrade_handler else ()):
+                    assert one._connection is not None
+                    one._connection.abort()
+                a.gateway.readiness.phase = "starting"
+                async with bounded():
+                    await back.wait()
+                    await alice.chat("there")
+                    await carol.hear(lambda m: m["payload"].get("text") == "there")
+                assert waits == []
+                a.gateway.readiness.phase = "running"
+        await first.aclose()
 
 
 async def test_an_address_where_nobody_is_does_not_matter(start: StartGateway) -> None:

@@ -47,6 +47,26 @@ def test_a_server_is_a_participant_with_the_rights_of_a_tool_host(tmp_path: Path
     )
 
 
+def test_in_a_cluster_a_server_serves_once_unless_the_file_says_otherwise(tmp_path: Path) -> None:
+    """Two bridges of one name would carry out each call twice."""
+    text = """
+        participants:
+          you: ["*"]
+          a: ["*"]
+          b: {capabilities: ["*"], mcp_server: {command: x}}
+          c: {capabilities: ["*"], exclusive: false}
+        mcp_servers:
+          a: {command: x}
+          c: {command: x}
+          d: {command: x}
+          e: {command: x, exclusive: false}
+        """
+    environ = {"MOOT_GATEWAY__CLUSTER": "{servers: ['nats://127.0.0.1']}"}
+    for given, expected in ((environ, {"a", "b", "d"}), ({}, set())):
+        space = lab(tmp_path, text, **given)
+        assert {name for name, one in space.config.participants.items() if one.exclusive} == expected
+
+
 def test_its_rights_and_tokens_can_be_said_or_stand_under_participants(tmp_path: Path) -> None:
     space = lab(
         tmp_path,

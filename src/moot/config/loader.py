@@ -106,6 +106,7 @@ def _load(
         folder=folder,
         profiles=BUILT_IN if is_reference else read_profiles(document.get("profiles")),
         lenient=is_reference,
+        in_cluster=gateway.cluster is not None,
         notes=notes,
     )
     spaces = _reference_space(document, reading) if is_reference else _spaces(document, reading)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from moot.config.configuration import McpServerConfig, McpSignInConfig, MemberConfig, TokenGrant
 from moot.config.profiles import Profiles, rights_of
 from moot.config.section_reader import (
@@ -47,6 +49,8 @@ class ReadContext:
     folder: Path
     profiles: Profiles
     lenient: bool = False
+    # Whether several gateways serve these spaces.
+    in_cluster: bool = False
     notes: list[str] = field(default_factory=list)
     # Paths of tokens that stand in the file itself.
     literals: list[str] = field(default_factory=list)
@@ -77,6 +81,8 @@ class ParticipantSection:
     token_files: dict[str, Path] = field(default_factory=dict)
     output_logs: dict[str, Path] = field(default_factory=dict)
     members: dict[str, MemberConfig] = field(default_factory=dict)
+    # Those of which the file says whether they are exclusive.
+    said_exclusive: set[str] = field(default_factory=set)
 
 
 def read_participants(
@@ -114,6 +120,15 @@ def read_participant(
         exclusive=checked(section.get("exclusive", False), bool, "true or false", f"{path}.exclusive"),
         credentials=_read_tokens(name, section, path, reading, folder, found),
     )
+    if "exclusive" in section:
+        found.said_exclusive.add(name)
+
+
+def serve_once(name: str, reading: ReadContext, found: ParticipantSection) -> None:
+    """A tool server that runs twice in a cluster would carry out each call twice: by default the one that
+    joined last has the calls."""
+    if reading.in_cluster and name not in found.said_exclusive:
+        found.configs[name] = msgspec.structs.replace(found.configs[name], exclusive=True)
 
 
 # Tokens
@@ -214,6 +229,8 @@ def _read_member(
             "mcp_server": lambda value, place: read_mcp_server(value, place, reading)
         }
         member = found.members[name] = read_struct(MemberConfig, part, path, readers)
+        if member.mcp_server is not None:
+            serve_once(name, reading, found)
     if "output_log" in section:
         file: Path = read_plain(Path, section["output_log"], f"{path}.output_log")
         # What a program that is started prints goes to its own log; it joins by itself.

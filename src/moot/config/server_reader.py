@@ -13,6 +13,7 @@ from moot.config.participant_reader import (
     ReadContext,
     read_mcp_server,
     read_participant,
+    serve_once,
 )
 from moot.config.section_reader import at, checked, mapping, optional
 from moot.errors import UsageError
@@ -52,3 +53,4 @@ def read_servers(
             raise UsageError(f"{place}: the participant of that name says itself how it is started")
         starts = checked(section.get("auto_start", True), bool, "true or false", f"{place}.auto_start")
         found.members[name] = msgspec.structs.replace(member, mcp_server=server, auto_start=starts)
+        serve_once(name, reading, found)

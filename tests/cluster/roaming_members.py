@@ -1,0 +1,68 @@
+"""Members of the SDK that know all gateways of a cluster, and how long they are away when one is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from moot.errors import MootError
+from moot.participant import JoinedSpace, connect
+
+_RETRY_SECONDS = 0.1
+
+
+class Kill(NamedTuple):
+    """Which gateway, and when."""
+
+    url: str
+    at: float
+
+
+class RoamingMembers:
+    """`back_seconds`: how long each was away that was at a gateway when it was killed."""
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        self._urls = list(urls)
+        self._kill: Kill | None = None
+        self.back_seconds: list[float] = []
+        # Of those that were at another gateway: nothing of a kill may interrupt them.
+        self.interrupted: list[str] = []
+        self._at: dict[str, str] = {}
+        self._spaces: dict[str, JoinedSpace] = {}
+
+    def note_kill(self, url: str) -> None:
+        """A gateway is about to be killed; until `forget_kill` whoever comes back is counted."""
+        self._at = {name: each._session.link.url for name, each in self._spaces.items()}
+        self._kill = Kill(url, time.monotonic())
+
+    async def forget_kill(self) -> None:
+        """Wait until all are back, and count no longer."""
+        lost = [name for name, url in self._at.items() if self._kill is not None and url == self._kill.url]
+        for name in lost:
+            if (space := self._spaces.get(name)) is not None:
+                await space.ready(300)
+        self._kill = None
+
+    async def run(self, name: str, first: int) -> None:
+        """Be there as this member, at first at the gateway of this number, until cancelled."""
+        urls = ",".join(self._urls[first:] + self._urls[:first])
+        while True:
+            try:
+                async with connect(urls, "lab", f"t-{name}") as space:
+                    space.on_reconnected(lambda: self._note_back(name))
+                    self._spaces[name] = space
+                    await space.stay()
+            except MootError:
+                await asyncio.sleep(_RETRY_SECONDS)
+            finally:
+                self._spaces.pop(name, None)
+
+    def _note_back(self, name: str) -> None:
+        if self._kill is None or name not in self._at:
+            return
+        if self._at.pop(name) == self._kill.url:
+            self.back_seconds.append(time.monotonic() - self._kill.at)
+        else:
+            self.interrupted.append(name)
