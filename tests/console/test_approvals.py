@@ -331,7 +331,7 @@ def test_a_file_change_is_shown_as_a_difference(page_as: PageAs, member: MemberA
     page.keyboard.press("j")
     expect(detail(page).locator(".diff-line")).to_have_text(["1+new"])
     detail(page).get_by_role("button", name="Compare with current file").click()
-    expect(detail(page)).to_contain_text("not compared, the file could not be read: there is no new.txt")
+    expect(detail(page)).to_contain_text("new file: files has none at this path")
     expect(detail(page).locator(".diff-line")).to_have_text(["1+new"])
 
 

@@ -12,6 +12,9 @@ from textual.app import App, ComposeResult
 
 from moot.errors import UsageError
 from moot.protocol.envelope import Envelope
+from moot.protocol.operation import Json
+from moot.tui.background_messages import is_background
+from moot.tui.bars import fitting_keys
 from moot.tui.row_layout import PaneRow, line, wrap_row
 from moot.tui.rows import MAX_ROWS, Rows
 from moot.tui.text_diff import MAX_DIFF_LINES, difference, edits_in, pair_in, whole_text_in
@@ -116,6 +119,54 @@ def test_a_filter_chooses_by_sender_kind_and_words() -> None:
         "to:bob": True, "to:alice": False,
     }  # fmt: skip
     assert {words: read_filter(words).matches(chat) for words in wanted} == wanted
+
+
+LIST: Json = {"method": "tools/list"}
+RULES: Json = {"method": "tools/call", "params": {"name": "trust_rules"}}
+WRITE: Json = {"method": "tools/call", "params": {"name": "write_file"}}
+ANSWER: Json = {"result": {"tools": []}}
+FAILED: Json = {"error": {"code": 1, "message": "no"}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "to", "about", "payload", "is_hidden"),
+    [
+        ("mcp/request", ["files"], [], LIST, True),
+        ("mcp/request", ["files"], ["p1"], LIST, False),
+        ("mcp/request", ["files"], [], WRITE, False),
+        ("mcp/request", ["approver"], [], RULES, True),
+        ("mcp/request", ["files"], [], RULES, False),
+        ("mcp/request", [], [], RULES, False),
+        ("mcp/response", ["maria"], ["list"], ANSWER, True),
+        ("mcp/response", ["maria"], ["list"], FAILED, False),
+        ("mcp/response", ["maria"], ["list"], {"result": {"isError": True}}, False),
+        ("mcp/response", ["maria"], ["write"], ANSWER, False),
+        ("mcp/response", ["maria"], ["list", "write"], ANSWER, False),
+        ("mcp/response", ["maria"], ["unknown"], ANSWER, False),
+        ("mcp/proposal", ["files"], [], LIST, False),
+    ],
+)
+def test_only_questions_of_programs_are_background(
+    kind: str, to: list[str], about: list[str], payload: Json, is_hidden: bool
+) -> None:
+    """No mark of a sender hides a call, and no answer hides itself by what it looks like."""
+
+    def message(kind: str, to: list[str], about: list[str], payload: Json) -> Envelope:
+        return Envelope("mew", kind, "id", "", "maria", to, about, None, payload, b"")
+
+    known = {
+        "list": message("mcp/request", ["files"], [], LIST),
+        "write": message("mcp/request", ["files"], [], WRITE),
+    }
+    found = is_background(message(kind, to, about, payload), known, lambda member: member == "approver")
+    assert found == is_hidden
+
+
+def test_the_line_of_keys_shows_whole_ones_and_always_the_help() -> None:
+    keys = {"Decide": "a", "Reject": "r", "Approve and grant": "g", "Help": "f1"}
+    assert list(fitting_keys(keys, 80)) == list(keys)
+    assert list(fitting_keys(keys, 40)) == ["Decide", "Reject", "Help"]
+    assert list(fitting_keys(keys, 10)) == ["Help"]
 
 
 @pytest.mark.parametrize("words", ["from:", "'open"])

@@ -42,6 +42,26 @@ async def test_it_opens_on_what_is_pending_with_the_arguments_in_the_list(tmp_pa
             await until(pilot, lambda: "Edit and call" not in key_text(app))
 
 
+async def test_keys_that_decide_and_questions_of_programs_are_not_in_the_way(tmp_path: Path) -> None:
+    """Without anything to decide there is nothing to press; who filters sees lists of tools."""
+    async with terminal_space(tmp_path) as terminal:
+        await terminal.host()
+        agent, bob = await terminal.join("agent"), await terminal.join("bob")
+        async with terminal.terminal() as (app, pilot):
+            await until(pilot, lambda: app.has_opened)
+            await pilot.press("escape", "2")
+            await until(pilot, lambda: app.focused is app.panes.approvals)
+            await until(pilot, lambda: "Help" in key_text(app) and "Edit and call" not in key_text(app))
+            await bob.perform("files", "tools/list")
+            await bob.chat("after the list")
+            await until(pilot, lambda: "after the list" in pane_text(app.panes.timeline))
+            assert "tools/list" not in pane_text(app.panes.timeline)
+            app.filter_by("kind:mcp/*")
+            await until(pilot, lambda: "calls tools/list on files" in pane_text(app.panes.timeline))
+            await propose(agent)
+            await until(pilot, lambda: "Edit and call" in key_text(app))
+
+
 def key_text(app: MootApp) -> str:
     return str(app.key_bar.render())
 

@@ -153,6 +153,7 @@ class MootApp(App[int]):
         self.panes.add_titles()
         self.screen.add_class("-main")
         self.panes.timeline.me = self.space.me
+        self.panes.timeline.keeps_rules = self._keeps_rules
         self.input_line.focus()
         self.background.start(self._receive())
         self.background.start(self._watch_connection())
@@ -222,6 +223,12 @@ class MootApp(App[int]):
         self.status_bar.show_status(
             self.space, self._options.space_label, pending=self.panes.counts["approvals"], extra=extra
         )
+
+    def _keeps_rules(self, member: str) -> bool:
+        found = self.space.roster.get(member)
+        given = [] if found is None else [each.original for each in found.capabilities]
+        kinds = [each.get("kind") if isinstance(each, dict) else each for each in given]
+        return "trust/*" in kinds or "trust/rule" in kinds
 
     def _mark_stale(self) -> None:
         self._is_stale = True

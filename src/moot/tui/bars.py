@@ -81,17 +81,32 @@ class KeyBar(Static):
 
     def __init__(self) -> None:
         super().__init__(Content(""), id="keys", markup=False)
-        self._found: dict[str, str] = {}
+        self._shown: dict[str, str] = {}
 
     def show_keys(self) -> None:
         found: dict[str, str] = {}
         for _, binding, is_enabled, _ in self.app.screen.active_bindings.values():
             if binding.show and is_enabled and binding.description:
                 found.setdefault(binding.description, self.app.get_key_display(binding))
-        if found == self._found:
+        shown = fitting_keys(found, self.size.width)
+        if shown == self._shown:
             return
-        self._found = found
+        self._shown = shown
         parts: list[Content | tuple[str, str]] = []
-        for text, key in found.items():
+        for text, key in shown.items():
             parts += [(key, "bold $accent"), (f" {text}  ", "")]
         self.update(Content.assemble(*parts))
+
+
+def fitting_keys(keys: Mapping[str, str], width: int) -> dict[str, str]:
+    """Those that fit on the line, whole; the last one, which is the help, always."""
+    *firsts, last = keys.items() if keys else [("", "")]
+    shown: list[tuple[str, str]] = []
+    # Each has a space before its text and two behind it, and the line begins with one.
+    left = width - 1 - sum(map(len, last)) - 3
+    for text, key in firsts:
+        left -= len(text) + len(key) + 3
+        if left < 0:
+            break
+        shown.append((text, key))
+    return dict([*shown, last])

@@ -68,7 +68,7 @@ class ApprovalPane(CommandPane):
         Binding("r", "decide('reject')", "Reject"),
         Binding("g", "decide('grant')", "Approve and grant"),
         Binding("e", "decide('edit')", "Edit and call"),
-        Binding("v", "decide('vote')", "Vote"),
+        Binding("v", "decide('vote')", "Vote", show=False),
         Binding("w", "write('/withdraw {}')", "Withdraw", show=False),
     ]
 
@@ -82,6 +82,11 @@ class ApprovalPane(CommandPane):
 
     def __init__(self) -> None:
         super().__init__(id="approvals", empty="No pending proposals")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that decide are there while there is something to decide."""
+        del parameters
+        return self.selected is not None if action == "decide" else True
 
     def action_decide(self, decision: str) -> None:
         if self.selected is not None:

@@ -11,6 +11,7 @@ from textual.message import Message
 
 from moot.participant import MissedMessages
 from moot.protocol.envelope import Envelope
+from moot.tui.background_messages import KeepsRules, is_background
 from moot.tui.envelope_view import view_of
 from moot.tui.row_layout import Line, PaneRow, Tone
 from moot.tui.rows import MAX_ROWS, Rows
@@ -103,6 +104,7 @@ class Timeline(Rows):
         super().__init__(id=id, empty="No messages yet", follows=True, max_rows=max_rows)
         self.me = ""
         self.filter = TimelineFilter()
+        self.keeps_rules: KeepsRules = lambda _member: False
         self._verbose = verbose
         self._items: deque[Envelope | PaneRow] = deque()
         self._envelopes: dict[str, Envelope] = {}
@@ -121,8 +123,7 @@ class Timeline(Rows):
                 rows.append(row)
                 continue
             self._keep(item)
-            shown = row_of(item, me=self.me, verbose=self._verbose)
-            if shown is not None and self.filter.matches(item):
+            if (shown := self._shown(item)) is not None:
                 rows.append(shown)
         self.extend(rows)
 
@@ -150,12 +151,18 @@ class Timeline(Rows):
         for item in self._items:
             if isinstance(item, PaneRow):
                 rows.append(item)
-            elif filter.matches(item):
-                shown = row_of(item, me=self.me, verbose=self._verbose)
-                if shown is not None:
-                    rows.append(shown)
+            elif (shown := self._shown(item)) is not None:
+                rows.append(shown)
         self._at_end = True
         self.replace(rows)
+
+    def _shown(self, envelope: Envelope) -> PaneRow | None:
+        if not self.filter.matches(envelope):
+            return None
+        is_hidden = not self._verbose and not self.filter
+        if is_hidden and is_background(envelope, self._envelopes, self.keeps_rules):
+            return None
+        return row_of(envelope, me=self.me, verbose=self._verbose)
 
     def _keep(self, item: Envelope | PaneRow) -> None:
         self._items.append(item)

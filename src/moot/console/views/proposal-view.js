@@ -31,6 +31,8 @@ const TEXT_CHARACTERS = 6_000;
 const TREE_CHARACTERS = 40_000;
 // Going back and forth between proposals takes less.
 const CURRENT_MILLISECONDS = 30_000;
+// How hosts say that a file is not there.
+const NO_FILE = /no such file|does not exist|doesn.t exist|not found|there is no |ENOENT/i;
 const READERS = ["read_file", "read_text_file", "read", "view_file", "get_file_contents", "cat"];
 
 /**
@@ -238,11 +240,11 @@ function contentView(context, proposal, path, text, later) {
       const result = await context.call(host, "tools/call", ask, { background: true });
       const now = onlyText(result);
       // The text of a failure is not the content of the file.
-      if (result?.isError === true) show(null, "", `not compared, the file could not be read: ${oneLine(now ?? "no reason given", 200)}`);
+      if (result?.isError === true) show(null, "", unreadText(host, now ?? "no reason given"));
       else if (now === null) show(null, "", "not compared, the reply is not text");
       else show(now, "now");
     } catch (fault) {
-      show(null, "", `not compared, the file could not be read: ${errorText(fault)}`);
+      show(null, "", unreadText(host, errorText(fault)));
     }
     compare.disabled = again.disabled = false;
   };
@@ -268,6 +270,12 @@ function contentView(context, proposal, path, text, later) {
   if (known) show(known.text, `at ${formatTime(known.at)}`);
   else show(null, "");
   return body;
+}
+
+/** Why there is nothing to compare with: most often because the file is new. @param {string} host @param {string} why as its host said */
+function unreadText(host, why) {
+  if (NO_FILE.test(why)) return `new file: ${oneLine(host, 40)} has none at this path`;
+  return `not compared, the file could not be read: ${oneLine(why, 200)}`;
 }
 
 /** Whether nothing can have changed a file of that host since it was read a moment ago. @param {import("../core/state-proposals.js").Proposals} proposals @param {string} host @param {number} readAt */

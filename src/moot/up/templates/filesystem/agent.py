@@ -22,7 +22,10 @@ async def propose(space: JoinedSpace, path: str, text: str, why: str) -> None:
     """One change: thought about aloud, proposed, and answered for."""
     async with space.reasoning(f"I would like to write {path}: {why}") as thinking:
         try:
-            outcome = await space.call("files", "write_file", {"path": path, "text": text})
+            # In the context of the reasoning, so that whoever decides reads why.
+            outcome = await space.call(
+                "files", "write_file", {"path": path, "text": text}, context=thinking.context
+            )
         except Rejected as no:
             words = await no.explanation(timeout_seconds=2.0)
             await thinking.conclude(f"{no.by} does not want {path} ({no.reason}); I leave it")
