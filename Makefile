@@ -127,7 +127,7 @@ package:
 		--watch pyproject.toml -- --group package
 	@$(PACKAGE_VENV)/bin/python -m tools.make_package
 
-screenshots: $(VENV)/installed
+screenshots: $(VENV)/installed $(NODE)/installed
 	$(BIN)/python -m tools.screenshots
 
 clean:

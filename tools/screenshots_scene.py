@@ -7,6 +7,8 @@ All members connect over WebSocket with a token; nothing in the screenshots is f
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -52,6 +54,8 @@ _PARTICIPANTS: Final[dict[str, list[Json]]] = {
     "scout": _PROPOSES,
     # A coding agent, as `moot acp` joins it: what it asks permission for, it proposes to itself.
     "claude": _PROPOSES,
+    # One that somebody has started in a terminal, with `moot hook`.
+    "claude-code": [{"kind": "mcp/proposal"}, {"kind": "mcp/withdraw"}, {"kind": "chat"}],
     "files": [{"kind": "mcp/response"}, {"kind": "chat"}, {"kind": "stream/*"}],
     "approver": [
         {"kind": "mcp/request", "to": ["files"]},
@@ -138,6 +142,8 @@ class SceneAccess:
     settled: str
     # An edit for which a coding agent asks permission.
     edit: str
+    # A command that waits in the hook of a coding agent.
+    command: str
 
 
 class _StatusControls(Controls):
@@ -175,11 +181,45 @@ async def run_scene(folder: Path) -> AsyncIterator[SceneAccess]:
             finished = asyncio.Event()
             ready: asyncio.Queue[tuple[str, str, str]] = asyncio.Queue()
             tasks.create_task(_play(members, tasks, ready, finished))
-            yield SceneAccess(gateway.url, tokens["maria"].read_text("ascii").strip(), *await ready.get())
+            shown = await ready.get()
+            command = await stack.enter_async_context(
+                _hooked_command(gateway.url, tokens["claude-code"], folder, members["maria"])
+            )
+            yield SceneAccess(gateway.url, tokens["maria"].read_text("ascii").strip(), *shown, command)
             finished.set()
             approving.cancel()
     finally:
         await gateway.stop()
+
+
+@asynccontextmanager
+async def _hooked_command(url: str, token: Path, folder: Path, person: JoinedSpace) -> AsyncIterator[str]:
+    """Run the hook as Claude Code does; the id of what it proposes. It waits for a decision meanwhile."""
+    call: Json = {
+        "hook_event_name": "PreToolUse",
+        "tool_name": "Bash",
+        "tool_input": {"command": "git push origin main --tags", "description": "Publish the release"},
+        "cwd": "/home/maria/orders",
+        "session_id": "5f0c",
+        "tool_use_id": "toolu_01",
+    }
+    messages = person.envelopes()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "moot.cli", "hook", "claude-code", "--gateway", url, "--space", SPACE),
+        *("--token-file", str(token), "--state", str(folder / "hooks")),
+        stdin=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None  # noqa: S101  # it is a pipe
+    process.stdin.write(json.dumps(call).encode())
+    process.stdin.close()
+    try:
+        async for message in messages:
+            if not isinstance(message, MissedMessages) and message.sender == "claude-code":
+                yield message.id
+                break
+    finally:
+        process.terminate()
+        await process.wait()
 
 
 def _offer_edit(space: JoinedSpace) -> None:

@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
+from moot.acp import editor_server
 from moot.acp.editor_server import EditorServer
 from moot.participant import JoinedSpace, connect
 from moot.protocol.envelope import Envelope
@@ -33,6 +36,9 @@ class Editor:
     updates: list[dict[str, Any]] = field(default_factory=list)
     permissions: list[dict[str, Any]] = field(default_factory=list)
     cancelled: list[Any] = field(default_factory=list)
+    # Tool calls that began, and updates of others: editors report an error for these.
+    calls: set[str] = field(default_factory=set)
+    unknown: list[dict[str, Any]] = field(default_factory=list)
     _answers: dict[int, dict[str, Any]] = field(default_factory=dict)
     _methods: dict[int, str] = field(default_factory=dict)
     session: str = ""
@@ -42,7 +48,12 @@ class Editor:
         method = message.get("method")
         if method == "session/update":
             model_of("SessionNotification").model_validate(message["params"])
-            self.updates.append(message["params"]["update"])
+            update = message["params"]["update"]
+            self.updates.append(update)
+            if update["sessionUpdate"] == "tool_call":
+                self.calls.add(update["toolCallId"])
+            elif update["sessionUpdate"] == "tool_call_update" and update["toolCallId"] not in self.calls:
+                self.unknown.append(update)
         elif method == "session/request_permission":
             model_of("RequestPermissionRequest").model_validate(message["params"])
             self.permissions.append(message)
@@ -104,6 +115,7 @@ async def editor_space(
             modes = [each["id"] for each in answer["result"]["modes"]["availableModes"]]
             assert modes == ["everybody", "bob"]
             yield editor, bob, gateway
+            assert editor.unknown == []
         finally:
             await server.close()
 
@@ -220,10 +232,24 @@ async def test_a_request_that_somebody_else_decided_is_taken_back(tmp_path: Path
         await until(lambda: bob.proposals.get(proposal.id))
         await bob.approve(proposal.id)
         await until(lambda: editor.cancelled == [editor.permissions[0]["id"]])
-        await until(lambda: any("Approved by bob." in str(each) for each in editor.updates))
+        # How it ended is shown at the proposal's own tool call.
+        ends = {"toolCallId": proposal.id, "status": "completed"}
+        await until(lambda: any(ends.items() <= each.items() for each in editor.updates))
         # A late answer decides nothing.
         editor.decide("reject")
         assert proposal.rejections == ()
+
+
+async def test_tool_calls_that_never_end_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`MAX_OPEN_CALLS`: the oldest first."""
+    monkeypatch.setattr(editor_server, "MAX_OPEN_CALLS", 2)
+    async with editor_space(tmp_path) as (editor, _, _):
+        assert editor.server is not None
+        for number in range(3):
+            editor.server._note_call(f"c{number}", f"c{number}")
+        assert list(editor.server._calls) == ["c1", "c2"]
 
 
 async def test_who_may_not_decide_is_not_asked(tmp_path: Path) -> None:

@@ -35,6 +35,8 @@ SIGN_SECONDS: Final = 60.0
 ANSWER_SECONDS: Final = 3_600.0
 # Permission requests that an editor shows at once; others wait.
 MAX_REQUESTS: Final = 8
+# Tool calls whose end is awaited. Of more than that, the oldest stay open in the editor.
+MAX_OPEN_CALLS: Final = 1_000
 # An agent may end its reasoning a moment before its answer.
 _SETTLE_SECONDS: Final = 0.3
 
@@ -72,6 +74,8 @@ class EditorServer:
         self._session = ""
         self._prompts: dict[str, Prompt] = {}
         self._asked: set[str] = set()
+        # Proposals and requests that the session shows as tool calls → the id of the tool call.
+        self._calls: dict[str, str] = {}
         self._slots = asyncio.Semaphore(MAX_REQUESTS)
         self._tasks = TaskSet("editor")
 
@@ -144,6 +148,7 @@ class EditorServer:
         to = self._to if self._to in roster else EVERYBODY
         self._sessions[session] = to
         self._session = session
+        self._calls.clear()
         members = sorted(name for name in roster if name != self._space.me)
         modes: list[Json] = [{"id": EVERYBODY, "name": "To everybody"}]
         modes += [{"id": name, "name": f"To {name}"} for name in members]
@@ -220,8 +225,22 @@ class EditorServer:
         for prompt in self._prompts.values():
             self._note(prompt, envelope)
         update = view.update_of(envelope)
+        if envelope.kind == "mcp/request":
+            call = next((self._calls[id] for id in envelope.correlation_id if id in self._calls), None)
+            if update is not None or call is not None:
+                self._note_call(envelope.id, call or envelope.id)
+        elif envelope.kind == "mcp/response" and update is not None:
+            # An editor knows only calls that it was told of: not lists of tools, nor what it approved itself.
+            call = self._calls.pop(envelope.correlation_id[0], None)
+            self._calls.pop(call or "", None)
+            update = None if call is None else update | {"toolCallId": call}
         if update is not None:
             self._show(update)
+
+    def _note_call(self, id: str, call: str) -> None:
+        self._calls[id] = call
+        if len(self._calls) > MAX_OPEN_CALLS:
+            del self._calls[next(iter(self._calls))]
 
     def _note(self, prompt: Prompt, envelope: Envelope) -> None:
         about = prompt.chat_id in envelope.correlation_id
@@ -286,6 +305,7 @@ class EditorServer:
         if seen.status != "pending":
             return
         tool_call = view.permission_of(seen)
+        self._note_call(seen.id, seen.id)
         self._show({"sessionUpdate": "tool_call", **tool_call})
         params: dict[str, Json] = {
             "sessionId": self._session,
@@ -302,7 +322,9 @@ class EditorServer:
                 # Tells the editor that nobody waits any more.
                 await end_tasks([request])
         if request.cancelled():
-            self._show(_decided_elsewhere(seen))
+            # If not, its result has been shown.
+            if seen.id in self._calls:
+                self._show(_decided_elsewhere(seen))
             return
         if (fault := request.exception()) is not None:
             log.info("not decided in the editor", extra={"why": str(fault)})
