@@ -46,6 +46,8 @@ def settings(nats: NatsServers) -> dict[str, Json]:
         "replicas": 1,
         "shards": 1,
         "frame_stale_seconds": HANG_SECONDS,
+        "unavailable_seconds": HANG_SECONDS,
+        "stale_seconds": 2 * HANG_SECONDS,
     }
 
 

@@ -63,7 +63,12 @@ async def test_a_gateway_leaves_a_server_that_answers_pings_and_nothing_else(
             bad.part()
             await until(lambda: node.age_seconds > 0.5)
             await until(lambda: node.age_seconds < 0.5)
-            assert await alice.refused("chat", {"text": "by the other one"}) is None
+
+            async def is_taken() -> bool:
+                # On a busy machine a heartbeat may be late again.
+                return await alice.refused("chat", {"text": "by the other one"}) is None
+
+            await until_told(is_taken)
 
 
 async def test_nats_without_room_is_named_and_nothing_is_answered_that_was_not_kept(tmp_path: Path) -> None:

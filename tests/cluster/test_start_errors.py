@@ -8,10 +8,13 @@ import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import nats
 import pytest
-from nats.js.api import StreamConfig
+from nats.js.api import StreamConfig, StreamInfo
+from nats.js.client import JetStreamContext
+from nats.js.errors import BadRequestError
 
 from moot.errors import UsageError
 from moot.protocol.operation import Json
@@ -19,7 +22,7 @@ from tests.cluster.conftest import PEOPLE
 from tests.cluster.nats_servers import BINARY, NatsServers
 from tests.gateway.running_gateway import running_gateway
 from tests.ports import held_port
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 
 async def refusal(tmp_path: Path, cluster: dict[str, Json]) -> str:
@@ -41,6 +44,26 @@ async def test_too_few_servers_for_three_copies(settings: dict[str, Json], tmp_p
     said = await refusal(tmp_path, settings | {"replicas": 3})
     assert "cannot keep 3 copies" in said
     assert "gateway.cluster.replicas" in said
+
+
+async def test_servers_that_do_not_know_each_other_yet_are_asked_again(
+    settings: dict[str, Json], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the first moments of a NATS cluster."""
+    add, refused = JetStreamContext.add_stream, list[str]()
+
+    async def refuse_first(self: JetStreamContext, config: StreamConfig, **more: Any) -> StreamInfo:
+        assert config.name is not None
+        if config.name not in refused:
+            refused.append(config.name)
+            raise BadRequestError(code=400, err_code=10005, description="no suitable peers for placement")
+        return await add(self, config, **more)
+
+    monkeypatch.setattr(JetStreamContext, "add_stream", refuse_first)
+    cluster = settings | {"connect_seconds": HANG_SECONDS}
+    async with running_gateway(tmp_path, PEOPLE, cluster=cluster) as gateway:
+        assert await gateway.status("/ws?space=lab", token="t-alice") == 101
+    assert len(refused) == 2
 
 
 async def test_a_stream_of_somebody_else(

@@ -168,7 +168,7 @@ async def use_stream(
         info = await retry(lambda: context.stream_info(stream))
     except nats.js.errors.NotFoundError:
         try:
-            info = await retry(lambda: context.add_stream(wanted))
+            info = await _create(lambda: context.add_stream(wanted), config)
         except nats.js.errors.APIError as fault:
             if fault.err_code == 10058:
                 # Another gateway was quicker, with an identity of its own.
@@ -218,11 +218,23 @@ async def use_snapshots(connection: ClusterConnection, config: ClusterConfig) ->
     except (nats.js.errors.BucketNotFoundError, nats.js.errors.NotFoundError):
         wanted = ObjectStoreConfig(bucket=bucket, replicas=config.replicas, storage=StorageType.FILE)
         try:
-            return await retry(lambda: context.create_object_store(bucket, wanted))
+            return await _create(lambda: context.create_object_store(bucket, wanted), config)
         except nats.js.errors.APIError as fault:
             if fault.err_code == 10058:
                 return await retry(lambda: context.object_store(bucket))
             raise _stream_fault(fault, config, f"OBJ_{bucket}") from None
+
+
+async def _create(ask: Callable[[], Awaitable[T]], config: ClusterConfig) -> T:
+    """Servers that were just started know a moment later how many they are."""
+    until = time.monotonic() + config.connect_seconds
+    while True:
+        try:
+            return await retry(ask)
+        except nats.js.errors.APIError as fault:
+            if fault.err_code not in _NO_PEERS or time.monotonic() > until:
+                raise
+        await asyncio.sleep(_RECONNECT_SECONDS)
 
 
 async def retry(ask: Callable[[], Awaitable[T]], tries: int = _TRIES) -> T:
