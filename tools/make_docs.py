@@ -41,7 +41,7 @@ from moot.config.gateway_config import (
 )
 from moot.config.mcp_config import McpEndpointConfig
 from moot.config.notification_config import NotificationsConfig, PushConfig, QuietHours, ReceiverConfig
-from moot.config.oidc_config import McpResource, OidcConfig, SignInRule
+from moot.config.oidc_config import IntrospectionConfig, McpResource, OidcConfig, SignInRule
 from moot.conformance import report
 from moot.gateway.cluster_metrics import CLUSTER_METRICS
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
@@ -205,6 +205,7 @@ def gateway_page() -> str:
         "gateway.oidc": OidcConfig,
         "gateway.oidc.people": SignInRule,
         "gateway.oidc.mcp": McpResource,
+        "gateway.oidc.introspection": IntrospectionConfig,
         "gateway.mcp": McpEndpointConfig,
         "gateway.smtp": SmtpConfig,
         "gateway.notifications": NotificationsConfig,

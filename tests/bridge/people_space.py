@@ -102,8 +102,10 @@ async def people_space(
     scopes: bool = True,
     settings: PeopleSettings | None = None,
     limits: McpServerLimits | None = None,
+    oidc: Json | None = None,
     **gateway: Json,
 ) -> AsyncIterator[PeopleSpace]:
+    """`oidc`: further settings of the provider; the variable SECRET is there."""
     settings = settings or PeopleSettings()
     everybody: dict[str, Any] = {"root": ["*"], "files": HOST, "mcp": LISTS}
     async with AsyncExitStack() as stack:
@@ -114,10 +116,13 @@ async def people_space(
         entry: dict[str, Json] = {"space": "lab", "server": "mcp", "resource": url}
         if scopes:
             entry |= {"read_scope": READ, "call_scope": CALL}
-        oidc = provider.rules(*(rules or RULES), mcp=entry)
+        section = provider.rules(*(rules or RULES), mcp=entry) | (oidc or {})
         spaces = {"lab": space_settings(participants(**everybody))}
         started = Gateway(
-            load(write_config(folder, gateway_settings(spaces, oidc=oidc, **gateway)), environ={})
+            load(
+                write_config(folder, gateway_settings(spaces, oidc=section, **gateway)),
+                environ={"SECRET": "of the gateway"},
+            )
         )
         await started.start()
         running = LocalGateway(started, folder)

@@ -280,6 +280,21 @@ async def test_a_sign_out_ends_the_connection_at_once_and_the_token_for_good(tmp
         assert (await people.ask(people.token("bob"), "tools/list")).status_code == 200
 
 
+async def test_a_token_that_the_provider_takes_back_ends_here_too(tmp_path: Path) -> None:
+    """RFC 7662: of the token that the client sent, not of the one that it was exchanged for."""
+    asked: Any = {"client_id": "gateway", "client_secret_env": "SECRET", "interval_seconds": 0.05}
+    async with people_space(tmp_path, oidc={"introspection": asked}) as people:
+        token, other = people.token("ana", jti="1"), people.token("bob", jti="2")
+        for each in (token, other):
+            assert (await people.ask(each, "tools/list")).status_code == 200
+        people.provider.revoked.add(token)
+        await until(lambda: len(people.people.people) == 1)
+        answer = await people.ask(token, "tools/list")
+        assert (answer.status_code, "signed out" in answer.text) == (401, True)
+        assert (await people.ask(other, "tools/list")).status_code == 200
+        assert {each for each, _ in people.provider.introspected} == {token, other}
+
+
 async def test_a_token_that_ends_is_renewed_by_the_next_one_on_the_same_connection(tmp_path: Path) -> None:
     async with people_space(tmp_path) as people:
         root = await people.join("root")

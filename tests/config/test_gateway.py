@@ -24,7 +24,7 @@ from moot.config.cluster_config import ClusterConfig
 from moot.config.gateway_config import TlsConfig
 from moot.config.mcp_config import McpEndpointConfig
 from moot.config.notification_config import NotificationsConfig, PushConfig, QuietHours, ReceiverConfig
-from moot.config.oidc_config import OidcConfig, SignInRule
+from moot.config.oidc_config import IntrospectionConfig, OidcConfig, SignInRule
 from moot.errors import UsageError
 from tests.config.files import NO_ENVIRONMENT, loaded, written
 from tests.rows import for_each_row
@@ -138,6 +138,7 @@ SECTIONS = [
     TlsConfig,
     OidcConfig,
     SignInRule,
+    IntrospectionConfig,
     McpEndpointConfig,
     LogConfig,
     HttpConfig,

@@ -6,12 +6,14 @@ The certified one of others is in `foreign_provider.py`; it refuses to make wron
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import time
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import parse_qsl
 
 import jwt
 from cryptography.hazmat.primitives import serialization
@@ -56,6 +58,10 @@ class Provider:
         # Served instead of the keys, or beside them.
         self.raw_keys: bytes | None = None
         self.other_keys: list[Json] = []
+        # Tokens that it has taken back, what it was asked about with which credentials, and what it answers.
+        self.revoked: set[str] = set()
+        self.introspected: list[tuple[str, str]] = []
+        self.raw_introspection: bytes | None = None
         self._server: asyncio.Server | None = None
 
     def rules(self, *rules: Json, **more: Json) -> dict[str, Json]:
@@ -91,19 +97,30 @@ class Provider:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            path = (await reader.readuntil(b"\r\n\r\n")).split()[1].decode()
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            path = head.split()[1]
             if self.is_down:
                 return
+            if path == "/introspect":
+                size = int(head.lower().partition("content-length:")[2].split()[0])
+                form = dict(parse_qsl((await reader.readexactly(size)).decode()))
+                basic = head.partition("Authorization: Basic ")[2].split()[0]
+                self.introspected.append((form["token"], base64.b64decode(basic).decode()))
             if path == "/keys":
                 self.fetched += 1
                 body: Json = {"keys": [*self.other_keys, *(key.public for key in self.keys)]}
+            elif path == "/introspect":
+                body = {"active": form["token"] not in self.revoked}
             else:
                 issuer = self.discovery_issuer or self.issuer
                 body = {"issuer": issuer, "jwks_uri": f"{self.issuer}/keys"}
-                body |= {"token_endpoint": f"{self.issuer}/token"} | self.discovery
+                body |= {"token_endpoint": f"{self.issuer}/token"}
+                body |= {"introspection_endpoint": f"{self.issuer}/introspect"} | self.discovery
             raw = json.dumps(body).encode()
             if path == "/keys" and self.raw_keys is not None:
                 raw = self.raw_keys
+            if path == "/introspect" and self.raw_introspection is not None:
+                raw = self.raw_introspection
             head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(raw)}\r\n\r\n"
             writer.write(head.encode() + raw)
             await writer.drain()

@@ -109,7 +109,7 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True):
     inject: bool = True
     # D-40: GET /participants/{id}/messages?since=.
     poll: bool = True
-    # D-55: /admin/…; there only if admin_tokens names someone, too.
+    # D-55: /admin/…, for those in admin_tokens and for whom a rule of `oidc` makes administrators.
     admin: bool = True
     # GET /metrics: counts, no names of participants.
     metrics: bool = True

@@ -115,7 +115,9 @@ def _load(
         gateway, admin_files = read_admins(gateway, section["admin_tokens"], reading)
     if "oidc" in section:
         try:
-            oidc = read_oidc(section["oidc"], "gateway.oidc", reading.profiles, spaces)
+            oidc = read_oidc(
+                section["oidc"], "gateway.oidc", reading.profiles, spaces, reading.tokens.environment
+            )
         except UsageError as fault:
             raise blamed(fault, origins) from None
         gateway = msgspec.structs.replace(gateway, oidc=oidc)

@@ -6,15 +6,17 @@ The reference page is written from this file: the comment above a field is what 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
+from moot.config.secret import Secret
 from moot.protocol.patterns import Capability
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Texts = tuple[str, ...]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+SPIFFE: Final = "spiffe://"
 # None with a shared secret: who may check such a token could make one.
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 
@@ -32,6 +34,8 @@ class SignInRule(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: tuple[Capability, ...] | None = None
     # The name of the profile, for the audit.
     profile: str | None = None
+    # Whether they administer the gateway, too: what `admin_tokens` are for, in all spaces.
+    administrator: bool = False
 
 
 class McpResource(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,10 +64,23 @@ class McpResource(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(scope for scope in (self.read_scope, self.call_scope) if scope is not None)
 
 
+class IntrospectionConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """`introspection`: the provider is asked whether tokens in use are still good (RFC 7662)."""
+
+    # The client with which the gateway asks; not the public one.
+    client_id: Text
+    # The environment variable that holds its secret. The secret itself never stands in a file.
+    client_secret_env: Text
+    # What that variable holds; not a setting.
+    client_secret: Secret | None = None
+    # How often each token is asked about; a revoked one ends within that.
+    interval_seconds: Annotated[float, msgspec.Meta(gt=0, le=60)] = 30
+
+
 class OidcConfig(msgspec.Struct, frozen=True, kw_only=True):
     """`gateway.oidc`: people and programs sign in at a provider of OpenID Connect. Several make a list."""
 
-    # The provider, exactly as it calls itself in its tokens.
+    # The provider, exactly as it calls itself in its tokens; or a trust domain of SPIFFE: spiffe://example.org.
     issuer: Text
     # Whom tokens are issued for: this gateway, by the name that the provider has for it. One or several.
     audience: Texts
@@ -77,6 +94,8 @@ class OidcConfig(msgspec.Struct, frozen=True, kw_only=True):
     resource: str | None = None
     # MCP servers for many people, whose tokens this provider issues. One section, or a list of them.
     mcp: tuple[McpResource, ...] = ()
+    # Asks the provider about tokens in use, for providers that can revoke them.
+    introspection: IntrospectionConfig | None = None
     # How tokens may be signed; all of these are asymmetric.
     algorithms: tuple[Algorithm, ...] = ("RS256", "PS256", "ES256", "EdDSA")
     # The `typ` of access tokens (RFC 9068). With JWT, as of Keycloak, what looks like an ID token is refused.
@@ -99,3 +118,8 @@ class OidcConfig(msgspec.Struct, frozen=True, kw_only=True):
     keys_retry_seconds: Seconds = 10
     # So long keys are believed of a provider that cannot be reached; then nobody new signs in.
     keys_max_age_seconds: Seconds = 86_400
+
+    @property
+    def is_spiffe(self) -> bool:
+        """Whether its tokens are JWT-SVIDs: `sub` names a workload of this trust domain, and `iss` nobody."""
+        return self.issuer.startswith(SPIFFE)

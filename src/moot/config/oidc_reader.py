@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -11,21 +11,29 @@ import msgspec
 
 from moot.config.configuration import SpaceSettings
 from moot.config.gateway_config import is_loopback
-from moot.config.oidc_config import McpResource, OidcConfig, SignInRule
+from moot.config.oidc_config import IntrospectionConfig, McpResource, OidcConfig, SignInRule
 from moot.config.profiles import Profiles, rights_of
+from moot.config.secret import Secret
 from moot.config.section_reader import at, check_keys, checked, mapping, read_struct, strings
 from moot.errors import Refused, UsageError
 from moot.protocol.operation import Json
 from moot.space.roster import logical_name
 
-_RULE_KEYS: Final = ("match", "participant", "spaces", "profile", "capabilities", "notation")
+_RULE_KEYS: Final = ("match", "participant", "spaces", "profile", "capabilities", "notation", "administrator")
 # RFC 6749, 3.3: without what would end the word in a header.
+_TRUST_DOMAIN: Final = re.compile(r"spiffe://[a-z0-9._-]{1,255}")
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,128}")
+# A variable, and the setting that names it → what the variable holds; raises UsageError.
+SecretOf = Callable[[str, str], str]
 _CLAIM: Final = re.compile(r"\{([A-Za-z0-9_.:/-]{1,128})\}")
 
 
 def read_oidc(
-    value: Json, path: str, profiles: Profiles, spaces: Mapping[str, SpaceSettings]
+    value: Json,
+    path: str,
+    profiles: Profiles,
+    spaces: Mapping[str, SpaceSettings],
+    secret_of: SecretOf,
 ) -> tuple[OidcConfig, ...]:
     """One provider, or a list of several; raises UsageError."""
     if value is None:
@@ -34,7 +42,7 @@ def read_oidc(
     found = []
     for index, section in enumerate(sections):
         place = path if section is value else f"{path}[{index}]"
-        found.append(_read_provider(section, place, profiles, spaces))
+        found.append(_read_provider(section, place, profiles, spaces, secret_of))
     issuers = [each.issuer for each in found]
     if len(set(issuers)) < len(issuers):
         raise UsageError(f"{path}: an issuer is listed twice")
@@ -55,20 +63,23 @@ def _check_same_resources(providers: Sequence[OidcConfig], path: str) -> None:
 
 
 def _read_provider(
-    value: Json, path: str, profiles: Profiles, spaces: Mapping[str, SpaceSettings]
+    value: Json, path: str, profiles: Profiles, spaces: Mapping[str, SpaceSettings], secret_of: SecretOf
 ) -> OidcConfig:
     section = mapping(value, path)
     readers = {
         "audience": _one_or_several,
         "token_types": _one_or_several,
         "mcp": lambda entries, place: _read_resources(entries, place, spaces),
+        "introspection": lambda asked, place: _read_introspection(asked, place, secret_of),
         "people": lambda rules, place: _read_rules(rules, place, profiles, spaces),
     }
     config = read_struct(OidcConfig, section, path, readers)
-    for name in ("issuer", "jwks_url"):
-        url = getattr(config, name)
-        if url is not None:
-            _check_url(url, at(path, name))
+    if config.is_spiffe:
+        _check_trust_domain(config, path)
+    else:
+        _check_url(config.issuer, at(path, "issuer"))
+    if config.jwks_url is not None:
+        _check_url(config.jwks_url, at(path, "jwks_url"))
     for index, each in enumerate(config.mcp):
         if set(each.audiences) & set(config.audience):
             raise UsageError(
@@ -78,6 +89,28 @@ def _read_provider(
     if not config.algorithms:
         raise UsageError(f"{path}.algorithms: is empty, so no token could be accepted")
     return config
+
+
+def _check_trust_domain(config: OidcConfig, path: str) -> None:
+    """SPIFFE-ID 2.1; there is nothing to be found out at such an address."""
+    if _TRUST_DOMAIN.fullmatch(config.issuer) is None:
+        raise UsageError(f"{path}.issuer: a trust domain is spiffe:// and a name in lower case, nothing else")
+    if config.jwks_url is None:
+        raise UsageError(f"{path}.jwks_url: is missing: where the keys of {config.issuer} are")
+    for name in ("client_id", "introspection"):
+        if getattr(config, name) is not None:
+            raise UsageError(f"{path}.{name}: nobody signs in at a trust domain of SPIFFE")
+
+
+def _read_introspection(value: Json, path: str, secret_of: SecretOf) -> IntrospectionConfig | None:
+    if value is None:
+        return None
+    section = mapping(value, path)
+    if "client_secret" in section:
+        raise UsageError(f"{path}.client_secret: never in a file; client_secret_env names the variable")
+    config = read_struct(IntrospectionConfig, section, path)
+    secret = secret_of(config.client_secret_env, f"{path}.client_secret_env")
+    return msgspec.structs.replace(config, client_secret=Secret(secret))
 
 
 def _read_resources(value: Json, path: str, spaces: Mapping[str, SpaceSettings]) -> tuple[McpResource, ...]:
@@ -153,8 +186,14 @@ def _read_rule(value: Json, path: str, profiles: Profiles, spaces: Mapping[str, 
             raise UsageError(f"{path}.spaces: there is no space {name}; known are {', '.join(spaces)}")
     _check_participant(participant, capabilities is not None, path, named, spaces)
     profile = section.get("profile")
+    administers = checked(section.get("administrator", False), bool, "true or false", f"{path}.administrator")
     return SignInRule(
-        match=match, participant=participant, spaces=named, capabilities=capabilities, profile=profile
+        match=match,
+        participant=participant,
+        spaces=named,
+        capabilities=capabilities,
+        profile=profile,
+        administrator=administers,
     )
 
 

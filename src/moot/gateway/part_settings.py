@@ -77,7 +77,7 @@ def http_settings(config: GatewayConfig) -> HttpSettings:
     return HttpSettings(
         inject=http.inject,
         poll=http.poll,
-        admin=http.admin and bool(config.admin_tokens),
+        admin=http.admin and (bool(config.admin_tokens) or bool(config.oidc)),
         metrics=http.metrics,
         console=http.console,
         max_body_bytes=config.max_body_bytes,

@@ -14,17 +14,15 @@ from typing import Any, Final
 import msgspec
 
 from moot.config.oidc_config import McpResource
-from moot.errors import Unauthorized
 from moot.gateway.access import AccessDenied, SpaceDirectory, TokenIdentity
 from moot.gateway.mint import FreshMint
-from moot.gateway.oidc.sign_in_service import SignInService, keys_of
-from moot.gateway.oidc.token_verifier import VerifiedToken
+from moot.gateway.oidc.sign_in_service import SignInService, is_signed_out
 from moot.gateway.space_host import SpaceHost
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by, read_capabilities
 from moot.space.config import Name
 from moot.space.roster import capability_pairs, load_capabilities
-from moot.space.temporary_tokens import Pairs, TemporaryToken
+from moot.space.temporary_tokens import Pairs
 
 ACCESS_TOKEN_TYPE: Final = "urn:ietf:params:oauth:token-type:access_token"
 # What a token without `call_scope` may ask of members.
@@ -96,7 +94,8 @@ class McpExchange:
         host, fresh = server.identity.host, FreshMint().token()
         sign_in = self._service.map(host, found, fresh.hash)
         if isinstance(sign_in, AccessDenied):
-            return AccessDenied(401, sign_in.message) if _is_signed_out(host, found) else sign_in
+            # A client signs in again for 401 alone.
+            return AccessDenied(401, sign_in.message) if is_signed_out(host, found) else sign_in
         could: Pairs = ()
         if entry.call_scope is not None and entry.call_scope not in granted:
             held = _rights_of(host, sign_in.token.member, sign_in.capabilities)
@@ -106,7 +105,7 @@ class McpExchange:
         details = sign_in.details | {"by": server.identity.name, "resource": entry.resource}
         sign_in = msgspec.structs.replace(sign_in, details=details)
         await host.rights.sign_in_applied(sign_in)
-        self._service.remember(fresh.hash, found)
+        self._service.remember(fresh.hash, token, found)
         return {
             "access_token": fresh.secret,
             "issued_token_type": ACCESS_TOKEN_TYPE,
@@ -157,17 +156,6 @@ def scopes_in(claims: Mapping[str, Any]) -> frozenset[str]:
         elif isinstance(value, list):
             found |= {each for each in value if isinstance(each, str)}
     return frozenset(found - {""})
-
-
-def _is_signed_out(host: SpaceHost, verified: VerifiedToken) -> bool:
-    """Whether all that this person needs is to sign in again: a client does that for 401 alone."""
-    keys, nobody = tuple(keys_of(verified.claims)), Name("")
-    token = TemporaryToken(hash="", member=nobody, expires_at=0, keys=keys, issued_at=verified.issued)
-    try:
-        host.space.state.temporary_tokens.check_valid(token)
-    except Unauthorized:
-        return True
-    return False
 
 
 def _rights_of(host: SpaceHost, name: Name, mapped: Pairs | None) -> list[Capability]:

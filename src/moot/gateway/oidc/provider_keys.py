@@ -12,7 +12,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -30,6 +30,9 @@ _FETCH_SECONDS: Final = 10.0
 # Providers have two or three keys, and documents of some KiB.
 _MAX_BYTES: Final = 256 << 10
 _MAX_KEYS: Final = 64
+_USES: Final = ("sig",)
+# In a bundle of SPIFFE; those for X.509 are for nothing else.
+_SPIFFE_USES: Final = ("sig", "jwt-svid")
 _MIN_RSA_BITS: Final = 2_048
 # Made-up key ids are remembered, so that each is looked for once.
 _MAX_UNKNOWN: Final = 1_000
@@ -139,11 +142,13 @@ class ProviderKeys:
         listed = document.get("keys")
         if not isinstance(listed, list) or len(listed) > _MAX_KEYS:
             raise ValueError(f"{address} is no list of keys")
-        return read_keys(listed)
+        return read_keys(listed, uses=_SPIFFE_USES if config.is_spiffe else _USES)
 
     async def _discover(self) -> Mapping[str, Any]:
         """OpenID Connect Discovery 4: the document has to call itself exactly what we call the issuer."""
         issuer = self.config.issuer
+        if self.config.is_spiffe:
+            return {}
         try:
             document = await _fetch_json(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
         except (Unreachable, ValueError, RecursionError):
@@ -155,11 +160,11 @@ class ProviderKeys:
         return document
 
 
-def read_keys(listed: list[Any]) -> dict[str | None, ProviderKey]:
+def read_keys(listed: list[Any], *, uses: Container[Any] = _USES) -> dict[str | None, ProviderKey]:
     """The public keys for signatures in a JWKS; what cannot be used is left out."""
     keys: dict[str | None, ProviderKey] = {}
     for entry in listed:
-        if not isinstance(entry, dict) or entry.get("use", "sig") != "sig" or entry.get("kty") == "oct":
+        if not isinstance(entry, dict) or entry.get("use", "sig") not in uses or entry.get("kty") == "oct":
             continue
         if "d" in entry:
             # The private part, for everybody to read: anybody could sign with it.
@@ -180,7 +185,8 @@ def read_keys(listed: list[Any]) -> dict[str | None, ProviderKey]:
 def check_same_security(issuer: str, address: str) -> None:
     """Raises ValueError for an address that is less secure than the issuer's own."""
     parts = urlsplit(address)
-    is_local = urlsplit(issuer).scheme == "http" and is_loopback(parts.hostname or "")
+    # The keys of a trust domain are where the operator says, which may be this machine.
+    is_local = urlsplit(issuer).scheme in ("http", "spiffe") and is_loopback(parts.hostname or "")
     if parts.scheme != "https" and not (parts.scheme == "http" and is_local):
         raise ValueError("an address of the provider does not begin with https://")
 

@@ -16,9 +16,10 @@ from typing import Any, Final
 import msgspec
 
 from moot.config.oidc_config import OidcConfig
-from moot.errors import Refused
+from moot.errors import Refused, Unauthorized
 from moot.gateway.access import AccessDenied, TokenIdentity
 from moot.gateway.oidc.identity_rules import MappedIdentity, map_identity
+from moot.gateway.oidc.introspection import Introspection
 from moot.gateway.oidc.provider_keys import ProviderKeys
 from moot.gateway.oidc.token_verifier import AudienceOf, TokenVerifier, VerifiedToken, looks_like_jwt
 from moot.gateway.space_host import SpaceHost
@@ -54,11 +55,18 @@ class SignInService:
         self._wall = wall
         # By the hash of the token.
         self._known: dict[str, VerifiedToken] = {}
+        self._introspections = {
+            keys.config.issuer: Introspection(keys, asked, self._is_in_use, self._revoke)
+            for keys in self.keys
+            if (asked := keys.config.introspection) is not None
+        }
         self._tasks = TaskSet("keys of providers")
 
     def start(self) -> None:
         for keys in self.keys:
             self._tasks.start(keys.run())
+        for each in self._introspections.values():
+            self._tasks.start(each.run())
 
     async def stop(self) -> None:
         await self._tasks.close()
@@ -79,6 +87,19 @@ class SignInService:
             return sign_in
         return TokenIdentity(host, sign_in.token.member, token=token_hash, sign_in=sign_in)
 
+    def administrator(self, token: str, token_hash: str) -> str | None:
+        """Who administers the gateway with this token, by a rule that says so; never by another's name."""
+        verified = self._verify(token, token_hash)
+        if isinstance(verified, AccessDenied):
+            self.refused += verified.status < 500
+            return None
+        mapped = map_identity(verified.claims, self._rules[verified.provider.issuer])
+        is_void = any(is_signed_out(host, verified) for host in self._hosts.values())
+        if mapped is None or not mapped.rule.administrator or is_void:
+            return None
+        # As it is written down: who it is at which provider, so that it is no name of `admin_tokens`.
+        return f"{mapped.name} ({verified.claims['sub']} at {verified.provider.issuer})"
+
     def verify_for(self, token: str, audience_of: AudienceOf) -> VerifiedToken | AccessDenied:
         """What a token for somebody else says; nothing is remembered of it, so it never lets anybody in."""
         verified = self._verifier.verify(token, self._wall(), audience_of)
@@ -90,8 +111,14 @@ class SignInService:
         """For how long a token can be used from now on."""
         return verified.expires + verified.provider.skew_seconds - self._wall()
 
-    def remember(self, token_hash: str, verified: VerifiedToken) -> None:
-        """Keep what a provider says of whoever has this token, for the day that the rules change."""
+    def remember(self, token_hash: str, token: str, verified: VerifiedToken) -> None:
+        """Keep what a provider says of whoever comes with this hash, for the day that the rules change.
+
+        `token` is the provider's own, about which it is asked from now on, if it can be.
+        """
+        introspection = self._introspections.get(verified.provider.issuer)
+        if introspection is not None:
+            introspection.watch(token_hash, token, verified)
         while len(self._known) >= _MAX_KNOWN:
             del self._known[next(iter(self._known))]
         self._known[token_hash] = verified
@@ -114,7 +141,7 @@ class SignInService:
             return known
         verified = self._verifier.verify(token, now)
         if isinstance(verified, VerifiedToken):
-            self.remember(token_hash, verified)
+            self.remember(token_hash, token, verified)
         return verified
 
     def _map(self, host: SpaceHost, verified: VerifiedToken, token_hash: str) -> SignIn | AccessDenied:
@@ -172,6 +199,13 @@ class SignInService:
             await host.rights.sign_out(keys, by, issued_before=before, keep_seconds=keep)
         log.info("signed out", extra={"issuer": verified.provider.issuer})
 
+    async def _revoke(self, verified: VerifiedToken) -> None:
+        """The provider has taken a token back: end it, by the narrowest name that it has."""
+        await self._end(keys_of(verified.claims)[-1:], verified.provider.issuer, verified, verified.issued)
+
+    def _is_in_use(self, token_hash: str) -> bool:
+        return any(host.space.state.temporary_tokens.get(token_hash) for host in self._hosts.values())
+
     # Other rules
 
     async def reload(self, providers: Iterable[OidcConfig]) -> None:
@@ -205,11 +239,24 @@ class SignInService:
             )
 
 
+def is_signed_out(host: SpaceHost, verified: VerifiedToken) -> bool:
+    """Whether all that this person needs is to sign in again."""
+    keys, nobody = tuple(keys_of(verified.claims)), Name("")
+    token = TemporaryToken(hash="", member=nobody, expires_at=0, keys=keys, issued_at=verified.issued)
+    try:
+        host.space.state.temporary_tokens.check_valid(token)
+    except Unauthorized:
+        return True
+    return False
+
+
 def keys_of(claims: Mapping[str, Any]) -> list[str]:
-    """By what a sign-out finds a token: whose it is, and of which session at the provider."""
+    """By what a sign-out finds a token: whose it is, of which session at the provider, which one it is."""
     keys = [_key("sub", claims, "sub")]
     if isinstance(claims.get("sid"), str):
         keys.append(_key("sid", claims, "sid"))
+    if isinstance(claims.get("jti"), str):
+        keys.append(_key("jti", claims, "jti"))
     return keys
 
 
