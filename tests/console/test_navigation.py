@@ -42,6 +42,14 @@ def test_a_phone_has_five_items_and_reaches_every_view(page_as: PageAs) -> None:
     page.get_by_role("link", name="Members").click()
     expect(page.locator(".view-members")).to_be_visible()
     expect(page.locator(".nav-more")).to_be_hidden()
+    # Where there is nothing yet, it says what will be there.
+    for view, words in (("streams", "No streams yet"), ("reasoning", "No reasoning yet")):
+        page.evaluate(f"location.hash = '#/lab/{view}'")
+        expect(page.get_by_text(words)).to_be_visible()
+    page.set_viewport_size({"width": 1280, "height": 800})
+    for view in ("streams", "reasoning"):
+        page.evaluate(f"location.hash = '#/lab/{view}/gone'")
+        expect(page.get_by_text(f"Unknown {view.removesuffix('s')}")).to_be_visible()
     more.click()
     page.keyboard.press("Escape")
     expect(page.locator(".nav-more")).to_be_hidden()

@@ -17,6 +17,7 @@ from moot.participant import JoinedSpace
 from tests.console.approvals_page import approve, detail, for_others, propose, row, shown, waiting
 from tests.console.conftest import MemberAs, NewPage, PageAs, Watched, sign_in
 from tests.console.gateway_and_members import PEOPLE, Driven, Loop, Running, offer_tools, spaces
+from tests.console.in_node import in_node
 from tests.console.test_reconnect import WATCH_SOCKETS, find, lose
 from tests.gateway.running_gateway import gateway_settings, space_settings, write_config
 from tests.gateway.served import Served, started
@@ -201,6 +202,41 @@ def halting(tmp_path: Path, loop: Loop) -> Iterator[StoppedProcess]:
     process = StoppedProcess(loop, tmp_path)
     yield process
     process.end()
+
+
+def test_live_turns_within_ten_seconds_of_silence() -> None:
+    """By the page's own clock: nothing comes over the socket any more, and no question is answered."""
+    seconds = in_node(
+        """async (bring) => {
+            let now = 0;
+            const due = [];
+            const after = (wait, act) => due.push({ at: now + wait, act });
+            globalThis.document = { hidden: false };
+            Date.now = () => now;
+            const every = (act, wait) => after(wait, () => { act(); every(act, wait); });
+            globalThis.setInterval = (act, wait) => (every(act, wait), 1);
+            AbortSignal.timeout = (wait) => wait;
+            // Whoever asks gets no answer, and gives up when its time is over.
+            const never = (wait) => new Promise((_, reject) => after(wait, () => reject(new Error("late"))));
+            globalThis.fetch = (_, { signal }) => never(signal);
+            let turnedAt = null;
+            const connection = {
+                state: "live", returns: 0, receivedAt: 0, responds: true,
+                setResponds(value) { if (!value) turnedAt ??= now; },
+            };
+            const { Heartbeat } = await bring("core/heartbeat.js");
+            new Heartbeat(connection, new URL("http://gateway/"), async () => false);
+            while (turnedAt === null && now < 60_000) {
+                due.sort((a, b) => a.at - b.at);
+                const next = due.shift();
+                now = next.at;
+                next.act();
+                for (let turn = 0; turn < 20; turn += 1) await null;
+            }
+            return turnedAt / 1000;
+        }"""
+    )
+    assert 0 < seconds <= 10
 
 
 def test_live_turns_when_the_gateway_hangs_and_comes_back(halting: StoppedProcess, watched: Watched) -> None:

@@ -102,10 +102,11 @@ class ReasoningView {
       this._section("Active", active),
       this._section("Ended", ended.slice(0, MAX_ENDED)),
     ]);
-    this._panes.dataset.open = this._chosen && shown ? "detail" : "list";
+    // Without any, a phone shows what will be here instead of an empty list.
+    this._panes.dataset.open = Boolean(this._chosen) === Boolean(shown) ? "detail" : "list";
     if (!shown) {
       this._nodes.clear();
-      redraw(this._detail, ["none"], () => el("div", { class: "empty" }, icon("reasoning", 32), el("strong", {}, "No reasoning yet"), el("p", {}, "When a member shares its reasoning, you can follow and stop it here.")));
+      redraw(this._detail, ["none", this._chosen], () => el("div", { class: "empty" }, icon("reasoning", 32), el("strong", {}, this._chosen ? "Unknown reasoning" : "No reasoning yet"), el("p", {}, "When a member shares its reasoning, you can follow and stop it here.")));
       return;
     }
     redraw(this._detail, ["one", shown.id], () => {

@@ -67,11 +67,12 @@ class StreamsView {
       const text = stream ? formatBytes(stream.bytes) : "";
       if (node.textContent !== text) node.textContent = text;
     }
-    this._panes.dataset.open = this._chosen && shown ? "detail" : "list";
+    // Without any, a phone shows what will be here instead of an empty list.
+    this._panes.dataset.open = Boolean(this._chosen) === Boolean(shown) ? "detail" : "list";
     if (!shown) {
       this._tail = null;
       this._tailId = "";
-      redraw(this._detail, ["none"], () => el("div", { class: "empty" }, icon("streams", 32), el("strong", {}, "No streams yet"), el("p", {}, "Logs, long reasoning and files appear here while members write them.")));
+      redraw(this._detail, ["none", this._chosen], () => el("div", { class: "empty" }, icon("streams", 32), el("strong", {}, this._chosen ? "Unknown stream" : "No streams yet"), el("p", {}, "Logs, long reasoning and files appear here while members write them.")));
       return;
     }
     redraw(this._detail, ["one", shown.id], () => [this._head, this._manage, this._tailPlace]);
