@@ -206,6 +206,9 @@ def handle(message: dict[str, Any]) -> None:
             send({"jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": "no"}})
             return
         mode = params["modeId"]
+    elif method == "session/prompt" and given.get("no_key"):
+        send({"jsonrpc": "2.0", "id": id, "error": {"code": -32000, "message": "Authentication required"}})
+        return
     elif method == "session/prompt":
         result = {"stopReason": prompt(params)}
     elif id is not None:

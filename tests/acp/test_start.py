@@ -109,6 +109,14 @@ async def test_an_agent_that_changes_its_mode_is_stopped_and_set_back(tmp_path: 
         assert space.received("session/set_mode")[-1]["params"]["modeId"] == "default"
 
 
+async def test_an_agent_that_wants_a_key_only_when_it_is_prompted_does_not_join(
+    tmp_path: Path,
+) -> None:
+    """As Claude Code does it. Joined, it could only say that it cannot work."""
+    with pytest.raises(AgentUnusable, match=r"wants to sign in \(Authentication required\).*--env"):
+        await start(tmp_path, probe=True, no_key=True)
+
+
 async def test_another_version_of_the_protocol_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AgentUnusable, match="version 2 of ACP"):
         await start(tmp_path, version=2)

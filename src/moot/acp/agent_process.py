@@ -185,13 +185,17 @@ class AgentProcess:
         try:
             return await self.peer.request(method, params, self.settings.limits.start_seconds)
         except PeerError as fault:
-            if fault.code == AUTH_REQUIRED:
-                names = ", ".join(self.profile.variables) or "the variable with its key"
-                raise AgentUnusable(
-                    f"the agent wants to sign in ({fault.message}). It has a home of its own: give it a key "
-                    f"({names}) in your environment or with --env, or use --keep-home"
-                ) from None
+            self.check_signed_in(fault)
             raise AgentUnusable(f"the agent refused {method}: {fault.message}") from None
+
+    def check_signed_in(self, fault: PeerError) -> None:
+        """Raises AgentUnusable, with what to do, if the agent refused something because it has no key."""
+        if fault.code == AUTH_REQUIRED:
+            names = ", ".join(self.profile.variables) or "the variable with its key"
+            raise AgentUnusable(
+                f"the agent wants to sign in ({fault.message}). It has a home of its own: give it a key "
+                f"({names}) in your environment or with --env, or use --keep-home"
+            ) from None
 
     async def _set_mode(self, session: str, answer: Mapping[str, Any]) -> None:
         """Set the mode that asks, and see that it is set: the one place where that is decided."""

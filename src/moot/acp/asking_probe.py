@@ -79,7 +79,7 @@ class AskingProbe:
         return True
 
     async def run(self) -> ProbeResult:
-        """Probe; raises PeerGone if the agent ends, AgentUnusable if it opens no session."""
+        """Probe; raises PeerGone if the agent ends, AgentUnusable if it opens no session or has no key."""
         findings: dict[str, Finding] = {}
         # Not below the home of the agent, which it may write to by its own rules.
         folder = Path(tempfile.mkdtemp(prefix="moot-probe-"))
@@ -106,9 +106,10 @@ class AskingProbe:
                 await agent.peer.request("session/prompt", params)
         except TimeoutError:
             agent.peer.notify("session/cancel", {"sessionId": self._session})
-        except PeerError:
+        except PeerError as fault:
+            # Claude Code opens sessions without a key, and asks for it only now.
+            agent.check_signed_in(fault)
             # Such as no model: then it is not known what it would do.
-            pass
         if agent.gone.is_set():
             raise PeerGone(agent.end_reason)
         if (folder / name).exists():
