@@ -107,6 +107,24 @@ class InboundRouter:
         if reaches_back:
             self._parts.proposals.clear_uncertain()
 
+    def settle_requests(self, history: Iterable[Envelope], fault: Callable[[], Exception]) -> None:
+        """Find out what became of requests while we went to another gateway of a cluster.
+
+        What was delivered is in the history, with its answer or before it; nobody knows of anything else.
+        """
+        parts = self._parts
+        delivered: list[str] = []
+        for envelope in history:
+            is_new = parts.correlations.get(envelope.id) is None
+            if envelope.kind == "mcp/request" and envelope.id in parts.requests:
+                delivered.append(envelope.id)
+                if is_new:
+                    parts.correlations.add(envelope)
+            elif envelope.kind == "mcp/response" and is_new and self._is_valid(envelope):
+                parts.requests.handle_response(envelope)
+        parts.requests.fail_all(fault, keep=delivered)
+        parts.requests.go_on_waiting(delivered)
+
     def replay_kinds(self, history: Iterable[Envelope], kinds: Container[str]) -> None:
         """Learn what messages of these kinds say about proposals that we know."""
         for envelope in history:

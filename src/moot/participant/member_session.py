@@ -48,6 +48,9 @@ class MemberSession:
         self._held: list[Envelope | Frame] | None = []
         self._lost_at = 0.0
         self._known_before_loss: frozenset[str] = frozenset()
+        # Requests wait for another gateway: for how long the oldest did before the loss, and how they fail.
+        self._kept_seconds = 0.0
+        self._lost_fault: Callable[[], Exception] | None = None
         self._reconnected_handlers: list[RunningHandler[None]] = []
 
     # Joining and leaving
@@ -123,10 +126,13 @@ class MemberSession:
     async def _restore_missed_decisions(self) -> None:
         """What became of proposals meanwhile: results from the history, the rest from the gateway."""
         parts = self._parts
-        if len(parts.proposals):
-            since = self._lost_at - parts.options.limits.history_margin_seconds
+        if len(parts.proposals) or self._lost_fault is not None:
+            since = self._lost_at - self._kept_seconds - parts.options.limits.history_margin_seconds
             history = await fetch_history(parts.options, self.link.url, parts.sender.me, since)
             self.router.replay_decisions(history or [], self._known_before_loss)
+            if self._lost_fault is not None:
+                self.router.settle_requests(history or [], self._lost_fault)
+                self._lost_fault = None
         await parts.proposal_sync.refresh(self.link.url)
 
     def handle_envelope(self, envelope: Envelope) -> None:
@@ -162,7 +168,12 @@ class MemberSession:
         self._known_before_loss = self._parts.correlations.latest(_KNOWN_ENVELOPES)
         how = f"{code} {reason}".rstrip()
         message = f"the connection was lost ({how}): whether it was done is not known"
-        self._parts.open_work.fail_all(lambda: ConnectionLost(message))
+        # Another gateway of the cluster brings the answers; lost again before it could tell, they fail.
+        keeps = len(self._parts.options.urls) > 1 and self._lost_fault is None
+        self._kept_seconds = self._parts.requests.oldest_seconds if keeps else 0.0
+        self._parts.open_work.fail_all(lambda: ConnectionLost(message), keep_requests=keeps)
+        is_waiting = keeps and len(self._parts.requests) > 0
+        self._lost_fault = (lambda: ConnectionLost(message)) if is_waiting else None
         self._parts.proposal_sync.fail_all(lambda: ConnectionLost(message))
         self._parts.owner_lookup.fail_all(lambda: ConnectionLost(message))
         self._parts.proposals.knowledge = "not_known"

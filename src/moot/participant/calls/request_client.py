@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Unpack
 
@@ -26,12 +26,13 @@ from moot.errors import (
     Refused,
     TimedOut,
 )
+from moot.participant.calls.call_listener import LOG_MESSAGE, PROGRESS, CallListener
 from moot.participant.calls.call_options import LogHandler, ProgressHandler, RequestOptions
-from moot.participant.calls.outcome import Progress, error_of, result_of
+from moot.participant.calls.outcome import error_of, result_of
 from moot.participant.connection.correlation_index import CorrelationIndex, KnownEnvelope
 from moot.participant.connection.envelope_sender import Addressees, EnvelopeSender, addressees
 from moot.participant.connection.inbound_check import InboundValidator
-from moot.participant.connection.message_feed import HandlerRunner, RunningHandler
+from moot.participant.connection.message_feed import HandlerRunner
 from moot.participant.connection.roster import Roster
 from moot.participant.decisions.seen_proposal import SeenProposal
 from moot.protocol.envelope import Envelope
@@ -40,9 +41,6 @@ from moot.protocol.operation import Json, operation_of
 
 log = logging.getLogger(__name__)
 
-PROGRESS: Final = "notifications/progress"
-LOG_MESSAGE: Final = "notifications/message"
-
 
 class RequestAnswer(NamedTuple):
     """A result, who sent it, and for which request."""
@@ -50,31 +48,6 @@ class RequestAnswer(NamedTuple):
     result: dict[str, Json]
     host: str
     request_id: str
-
-
-@dataclass(slots=True, eq=False)
-class CallListener:
-    """The handlers for progress and log messages of one call."""
-
-    token: Json
-    progress: RunningHandler[Progress] | None
-    log: RunningHandler[Mapping[str, Json]] | None
-
-    def notify(self, method: str, params: Mapping[str, Json]) -> None:
-        if method == LOG_MESSAGE:
-            if self.log is not None:
-                self.log.call(params)
-            return
-        done, total, message = params.get("progress"), params.get("total"), params.get("message")
-        if self.progress is None or params.get("progressToken") != self.token or not _is_number(done):
-            return
-        text = message if isinstance(message, str) else None
-        self.progress.call(Progress(float(done or 0), total if _is_number(total) else None, text, params))
-
-    def end(self) -> None:
-        for handler in (self.progress, self.log):
-            if handler is not None:
-                handler.end()
 
 
 _NO_LISTENER: Final[tuple[Sequence[str], CallListener | None]] = ((), None)
@@ -86,6 +59,8 @@ class _Pending:
     rpc_id: int
     asked: Sequence[str]
     future: asyncio.Future[RequestAnswer]
+    # By the loop's clock.
+    sent_at: float
     # It carries out a proposal.
     is_fulfilment: bool = False
     listener: CallListener | None = None
@@ -186,7 +161,14 @@ class RequestClient:
         encoded = None if encode is None else encode(payload)
         sent = self._sender.send("mcp/request", payload, to=to, about=about, context=context, encoded=encoded)
         future: asyncio.Future[RequestAnswer] = asyncio.get_running_loop().create_future()
-        pending = _Pending(sent.id, payload["id"], addressees(to), future, is_fulfilment=encode is not None)
+        pending = _Pending(
+            sent.id,
+            payload["id"],
+            addressees(to),
+            future,
+            future.get_loop().time(),
+            is_fulfilment=encode is not None,
+        )
         self._pending[sent.id] = pending
         if not self._sender.is_echoed("mcp/request", about, context):
             asked = [self._roster.id_of(member) for member in pending.asked]
@@ -352,9 +334,28 @@ class RequestClient:
     def _is_here(self, member: str) -> bool:
         return member in self._roster or member == self._sender.me
 
-    def fail_all(self, fault: Callable[[], Exception]) -> None:
+    def fail_all(self, fault: Callable[[], Exception], *, keep: Container[str] = ()) -> None:
+        """Fail all but these; broadcasts are not kept."""
         for pending in list(self._pending.values()):
-            _fail(pending, fault())
+            if pending.id not in keep or pending.collected is not None:
+                _fail(pending, fault())
+
+    # Outliving a gateway of a cluster
+
+    def __contains__(self, id: str) -> bool:
+        return id in self._pending
+
+    @property
+    def oldest_seconds(self) -> float:
+        """How long the oldest request has waited."""
+        now = asyncio.get_running_loop().time()
+        return max((now - pending.sent_at for pending in self._pending.values()), default=0.0)
+
+    def go_on_waiting(self, ids: Collection[str]) -> None:
+        """These were delivered: whoever was asked answers, unless it has left meanwhile."""
+        for pending in [self._pending[id] for id in ids if id in self._pending]:
+            if len(pending.asked) == 1:
+                self.handle_member_left(pending.asked[0])
 
 
 def _fail(pending: _Pending, fault: Exception) -> bool:
@@ -375,7 +376,3 @@ def _with_token(params: Mapping[str, Json] | None, token: Json) -> tuple[dict[st
         return body, own
     body["_meta"] = {**(meta if isinstance(meta, dict) else {}), "progressToken": token}
     return body, token
-
-
-def _is_number(value: Json) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

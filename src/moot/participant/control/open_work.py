@@ -45,9 +45,10 @@ class OpenWork:
         self._server.interrupt(reason)
         self.close()
 
-    def fail_all(self, fault: Callable[[], Exception]) -> None:
-        """The connection is gone: no answer will come to anything that we sent."""
+    def fail_all(self, fault: Callable[[], Exception], *, keep_requests: bool = False) -> None:
+        """The connection is gone: no answer will come to what we sent, but to requests in a cluster."""
         self._sender.detach(fault)
-        self._requests.fail_all(fault)
+        if not keep_requests:
+            self._requests.fail_all(fault)
         self._acks.fail_all(fault)
         self._streams.fail_all(fault)

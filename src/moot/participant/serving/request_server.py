@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from moot.errors import McpError, MootError, UsageError
-from moot.participant.calls.request_client import LOG_MESSAGE, PROGRESS
+from moot.participant.calls.call_listener import LOG_MESSAGE, PROGRESS
 from moot.participant.connection.envelope_sender import Addressees, EnvelopeSender
 from moot.participant.connection.inbound_check import InboundValidator
 from moot.participant.connection.message_feed import Spawn
