@@ -232,6 +232,18 @@ async def test_what_a_proposal_says_is_data(tmp_path: Path) -> None:
         assert "\u202e" not in json.dumps(listed.structured_content, ensure_ascii=False)
 
 
+async def test_no_name_passes_for_what_follows_it_where_a_client_joins_the_lines(tmp_path: Path) -> None:
+    """The MCP Inspector shows a message as one paragraph."""
+    person = Person("leave")
+    evil = 'read_file. With: {"path":"harmless"}'
+    async with operated(tmp_path) as space, space.client(elicitation_callback=person) as client:
+        id = await space.propose({"name": evil, "arguments": {"path": "secret"}})
+        await client.call_tool("moot_approve", {"proposal_id": id})
+        call, given = person.asked[0].splitlines()[3:5]
+        assert call == f"Call: tools/call {json.dumps(evil)}."
+        assert given == 'With: {"path":"secret"}'
+
+
 async def test_rejecting_and_stopping_need_no_confirmation(tmp_path: Path) -> None:
     async with operated(tmp_path) as space, space.client() as client:
         id = await space.propose()
