@@ -17,6 +17,7 @@ from moot import __version__
 from moot.cli import main
 from moot.cluster.stream_health import StreamHealth, read_stream_info
 from moot.config import load
+from moot.gateway import cluster_status
 from moot.gateway.cluster_metrics import CLUSTER_METRICS
 from moot.gateway.cluster_status import stream_problems
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
@@ -41,6 +42,13 @@ def reported_gateway(status: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 @pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests in which everybody lives: they are waited for, on a busy machine, too."""
+    monkeypatch.setattr(cluster_status, "_ANSWER_SECONDS", HANG_SECONDS)
+    monkeypatch.setattr(cluster_status, "_COMPARE_SECONDS", HANG_SECONDS)
+
+
+@pytest.fixture
 def token_file(tmp_path: Path) -> str:
     file = tmp_path / "root.token"
     file.write_text(ROOT)
@@ -58,6 +66,7 @@ async def until_serving(asked: LocalGateway, name: str) -> None:
     await until_told(is_serving)
 
 
+@pytest.mark.usefixtures("patient")
 async def test_any_gateway_tells_of_all_and_only_to_administrators(start: StartGateway) -> None:
     async with start("a") as a, start("b") as b:
         alice = await a.join("alice")
@@ -82,6 +91,7 @@ async def test_any_gateway_tells_of_all_and_only_to_administrators(start: StartG
         assert (await a.admin("GET", "cluster", compare="perhaps")).status_code == 400
 
 
+@pytest.mark.usefixtures("patient")
 async def test_states_are_compared_at_one_message_and_a_difference_is_named(start: StartGateway) -> None:
     async with start("a") as a, start("b") as b:
         assert reported_gateway(await report(a), "b")["shards"][0]["hashed_at"] == 0
@@ -188,6 +198,7 @@ def test_copies_that_are_not_current_are_named_by_their_server() -> None:
     ]
 
 
+@pytest.mark.usefixtures("patient")
 async def test_what_differs_between_configurations_is_named_until_a_reload(
     start: StartGateway, tmp_path: Path
 ) -> None:
@@ -209,6 +220,7 @@ async def test_what_differs_between_configurations_is_named_until_a_reload(
         assert await value(b, "moot_cluster_configuration_differences") == 0
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_gateway_of_a_cluster_has_the_metrics_that_are_described(start: StartGateway) -> None:
     async with start("a", cluster={"shards": 2}) as a, start("b", cluster={"shards": 2}):
         found = await families(a)
@@ -224,6 +236,7 @@ async def test_a_gateway_of_a_cluster_has_the_metrics_that_are_described(start: 
             assert await value(a, "moot_cluster_reader_starts_total", shard=shard) == 1
 
 
+@pytest.mark.usefixtures("patient")
 async def test_the_command_shows_it_to_people_and_to_programs(
     start: StartGateway, token_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
