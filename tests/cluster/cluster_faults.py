@@ -93,12 +93,7 @@ async def revoke_cut_off(rounds: ClusterRounds) -> None:
     index = rounds.random.randrange(len(NAMES))
     who = f"eve{len(rounds.revoked_at)}"
     assert len(rounds.revoked_at) < REVOCABLE
-    eve = await _join(rounds, NAMES[index], who)
-    await eve.say("stream/request", {"direction": "upload"})
-    opened = await eve.hear("stream/open")
-    talking = asyncio.create_task(_talk_on(eve, who, opened["payload"]["stream_id"]))
-    # The others hear it.
-    await until(lambda: any(frame.sender == who for frame in rounds.frames))
+    eve, talking = await _talker(rounds, NAMES[index], who)
     rounds.machines.cut(index)
     await asyncio.sleep(rounds.random.uniform(0, 0.8))
     kick: dict[str, Json] = {"id": f"kick-{who}", "kind": "space/kick", "payload": {"participant_id": who}}
@@ -110,11 +105,20 @@ async def revoke_cut_off(rounds: ClusterRounds) -> None:
     await talking
 
 
-async def _join(rounds: ClusterRounds, name: str, who: str) -> Client:
-    """A gateway that was cut off in the round before takes nobody in for a moment."""
+async def _talker(rounds: ClusterRounds, name: str, who: str) -> tuple[Client, asyncio.Task[None]]:
+    """Somebody whom the others hear; a gateway that was cut off in the round before, or whose log elects a
+    leader, takes nobody in for a moment, opens no stream, or closes the connection."""
     while True:
         with suppress(OSError, websockets.WebSocketException, Closed):
-            return await rounds.gateways[name].join(who)
+            client = await rounds.gateways[name].join(who)
+            await client.say("stream/request", {"direction": "upload"})
+            opened = await client.hear(lambda message: message["kind"] in ("stream/open", "system/error"))
+            if opened["kind"] == "stream/open":
+                talking = asyncio.create_task(_talk_on(client, who, opened["payload"]["stream_id"]))
+                await until(lambda: talking.done() or any(frame.sender == who for frame in rounds.frames))  # noqa: B023  # it is waited for
+                if not talking.done():
+                    return client, talking
+            await client.leave()
         await asyncio.sleep(0.1)
 
 

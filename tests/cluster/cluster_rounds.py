@@ -156,6 +156,16 @@ class ClusterRounds:
                 self.ended_themselves += 1
                 await self.start(name)
 
+    async def statuses(self) -> dict[str, object]:
+        """What each gateway says of the cluster, where a round hangs."""
+        told: dict[str, object] = {}
+        for name, gateway in self.gateways.items():
+            try:
+                told[name] = (await gateway.admin("GET", "cluster")).json()
+            except (httpx.HTTPError, ValueError) as fault:
+                told[name] = f"{fault!r}, exit {gateway.process.returncode}"
+        return told
+
     # Members
 
     async def post(self, who: str, envelope: dict[str, Json], start: int) -> str:
@@ -273,6 +283,7 @@ class ClusterRounds:
         carried = executions_of(each["raw"] | {"id": each["id"]} for each in merged if _is_call(each))
         faults += [f"{id} carried out by {count} requests" for id, count in carried.items() if count > 1]
         self.carried_out = len(carried)
+        faults += [f"{name} was interrupted by another gateway's kill" for name in self.roaming.interrupted]
         removed = {
             each["raw"]["payload"]["participant_id"]: each["t"]
             for each in merged
