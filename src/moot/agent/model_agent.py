@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 
 from moot.agent.agent_controls import AgentControls, AgentStatus
@@ -340,7 +341,7 @@ def _add_remarks(remarks: list[Envelope], results: list[str]) -> None:
 async def serve_agent(
     url: str,
     space: str,
-    token: str,
+    token: str | Callable[[], str],
     model: ModelSettings,
     settings: AgentSettings,
     *,

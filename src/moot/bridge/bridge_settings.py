@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +20,7 @@ class BridgeSettings:
     server: Server
     gateway: str
     space: str = ""
-    token: str | None = field(default=None, repr=False)
+    token: str | Callable[[], str] | None = field(default=None, repr=False)
     # The member's name, for gateways that do not know whose token it is.
     name: str | None = None
     dialect: DialectName = "mew"

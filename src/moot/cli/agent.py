@@ -132,7 +132,7 @@ async def _stay(options: argparse.Namespace) -> int:
     ending = await serve_agent(
         where.url,
         where.space,
-        where.token.reveal(),
+        where.token_source,
         model,
         settings,
         name=where.name,

@@ -189,7 +189,7 @@ def _settings(options: argparse.Namespace) -> BridgeSettings:
         server=_server(options),
         gateway=where.url,
         space=where.space,
-        token=where.token.reveal(),
+        token=where.token_source,
         name=where.name,
         dialect=options.dialect,
         pin=not options.no_pin,

@@ -22,6 +22,7 @@ from typing import Any, Final
 from moot.config.configuration import Configuration, SpaceSettings
 from moot.config.gateway_config import GatewayConfig, Secret, bracketed, is_wildcard
 from moot.config.loader import load
+from moot.config.token_file import TokenFile
 from moot.errors import UsageError
 from moot.private_files import name_from, token_from
 
@@ -57,12 +58,20 @@ class ConnectSettings:
     # Empty: the gateway's own choice.
     space: str
     token: Secret
+    # Where the token came from, if another program may replace it there.
+    token_file: Path | None = None
     # Known where the token came from a configuration.
     participant: str | None = None
     # Whose token it seems to be, for gateways that do not know it.
     name: str | None = None
     # Whom chat goes to unless something else is said.
     default_to: tuple[str, ...] = ()
+
+    @property
+    def token_source(self) -> TokenFile | str:
+        """The token, for programs that stay: that of a file is read again when it is replaced."""
+        token = self.token.reveal()
+        return token if self.token_file is None else TokenFile(self.token_file, token)
 
 
 def find_config(folder: Path) -> Path | None:
@@ -85,7 +94,7 @@ def connect_settings(asked: CliOverrides, *, environ: Mapping[str, str], folder:
     url = asked.gateway or environ.get(URL)
     space = asked.space or environ.get(SPACE) or ""
     if url is not None and token is not None:
-        return ConnectSettings(url=url, space=space, token=token, name=name)
+        return ConnectSettings(url=url, space=space, token=token, token_file=file, name=name)
     if asked.gateway is not None:
         raise UsageError("--gateway needs --token-file FILE: the token that it let you have")
     return _from_config(asked, environ, folder, token)

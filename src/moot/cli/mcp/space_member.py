@@ -54,7 +54,7 @@ async def stay_joined(
             connect(
                 where.url,
                 where.space,
-                where.token.reveal(),
+                where.token_source,
                 name=where.name,
                 limits=limits,
                 echo="unanswered",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from moot.errors import ConnectionClosed, MalformedEnvelope, MootError, NotAdmitted, Unreachable
 from moot.net.websocket_client import (
@@ -26,7 +26,7 @@ from moot.participant.connection.connect_errors import explain_not_admitted, exp
 from moot.participant.connection.connect_options import ConnectOptions
 from moot.participant.connection.envelope_sender import CloseReason
 from moot.participant.connection.payload_shapes import PayloadShapeError, check_shape
-from moot.protocol.close_codes import POLICY
+from moot.protocol.close_codes import POLICY, REMOVED
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
 from moot.protocol.frames import Frame, is_frame, read_frame
@@ -34,6 +34,7 @@ from moot.resilience.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
+_JWT_DOTS: Final = 2
 Phase = Literal["dialling", "joining", "joined", "closed"]
 
 
@@ -69,6 +70,8 @@ class Link:
         self._changed = asyncio.Event()
         self._closed: tuple[int, str] | None = None
         self._problem = ""
+        # What we joined with, or told the gateway of since.
+        self._token: str | None = None
         self.leaving: CloseReason | None = None
 
     async def run(self) -> None:
@@ -131,7 +134,14 @@ class Link:
         """Tell the gateway of a newer token; not connected, it goes with the next join anyway."""
         join = self._options.join_frame()
         if join is not None and self._socket is not None and self.phase == "joined":
+            self._token = self._options.token
             self._socket.send(join)
+
+    def _renew_if_replaced(self) -> None:
+        """A token of a provider is renewed on the connection; another one counts from the next join on."""
+        token = self._options.token
+        if token is not None and token != self._token and token.count(".") == _JWT_DOTS:
+            self.renew()
 
     def _end(self, final: CloseReason) -> None:
         self.phase = "closed"
@@ -140,6 +150,7 @@ class Link:
     async def _run_once(self) -> MootError | None:
         """Dial, join and wait until the connection closes; returns why it never joined."""
         self._closed, self._problem = None, ""
+        self._token = self._options.token
         self._set_phase("dialling")
         try:
             socket = await dial(
@@ -164,7 +175,11 @@ class Link:
             if code == POLICY:
                 return NotAdmitted(self._problem or reason or "the gateway did not let us in", code=code)
             return Unreachable(self._problem or reason or f"closed {code} before the welcome")
-        await self._wait_while_phase("joined", None)
+        may_be_replaced = callable(self._options.token_source)
+        check_seconds = self._limits.token_check_seconds if may_be_replaced else None
+        while self.phase == "joined":
+            await self._wait_while_phase("joined", check_seconds)
+            self._renew_if_replaced()
         return None
 
     def _set_phase(self, phase: Phase) -> None:
@@ -239,7 +254,10 @@ class Link:
         """Why it ended, if that was for good."""
         if self.leaving is not None:
             return self.leaving
-        return None if self.reconnect and should_reconnect(code) else CloseReason(code, reason)
+        # The one that was ended may be an old one.
+        has_another = code in (POLICY, REMOVED) and self._options.token != self._token
+        may_return = self.reconnect and (has_another or should_reconnect(code))
+        return None if may_return else CloseReason(code, reason)
 
 
 def _close_reason_of(fault: MootError) -> CloseReason:
