@@ -30,6 +30,15 @@ from moot.space.state_hash import hash_state
 from tests.waiting import HANG_SECONDS, bounded, until
 
 NAMES = ("a", "b", "c")
+# Of a second of the machine, so much passes in a vector.
+_PACE = 0.01
+# However slow the machine, no gateway is cut off.
+_PATIENT: dict[str, Json] = {
+    "connect_seconds": HANG_SECONDS,
+    "frame_stale_seconds": HANG_SECONDS,
+    "unavailable_seconds": HANG_SECONDS,
+    "stale_seconds": 2 * HANG_SECONDS,
+}
 T = TypeVar("T")
 
 
@@ -57,14 +66,18 @@ class SpreadAddress(GatewayAddress):
 class LaterClock:
     """The log's time, and what has passed besides from some time of the log on."""
 
-    def __init__(self, log_clock: LogClock, jumps: list[tuple[float, float]]) -> None:
+    def __init__(self, log_clock: LogClock, jumps: list[tuple[float, float]], start: float) -> None:
+        """From `start` on, seconds pass slowly: a vector means those of its steps, not the machine's."""
         self.log_clock = log_clock
+        self._start = start
         # Shared by the three gateways: each is later from the same message of the log on.
         self._jumps = jumps
 
     def __call__(self) -> float:
         latest = self.log_clock.latest
-        return latest + sum(seconds for after, seconds in self._jumps if latest > after)
+        passed = max(0.0, latest - self._start)
+        slowly = latest - passed + passed * _PACE
+        return slowly + sum(seconds for after, seconds in self._jumps if latest > after)
 
 
 class SpreadCluster:
@@ -78,7 +91,9 @@ class SpreadCluster:
         self.gateways: list[Gateway] = []
         try:
             for name in NAMES:
-                self.gateways.append(self._do(self._start(folder / name, {**settings, "gateway": name})))
+                self.gateways.append(
+                    self._do(self._start(folder / name, {**_PATIENT, **settings, "gateway": name}))
+                )
         except BaseException:
             self.stop()
             raise
@@ -132,13 +147,14 @@ class SpreadCluster:
 
     def control(self, space: str) -> GatewayControl:
         jumps: list[tuple[float, float]] = []
+        start = self._do(self._latest(space))
         for gateway in self.gateways:
             journaled = gateway.directory.hosts[space].journaled
             assert isinstance(journaled.clock, LogClock)
-            journaled.clock = LaterClock(journaled.clock, jumps)
+            journaled.clock = LaterClock(journaled.clock, jumps, start)
 
         async def jump(seconds: float) -> None:
-            jumps.append((max(node.shard_of(space).clock.latest for node in self._nodes), seconds))
+            jumps.append((await self._latest(space), seconds))
 
         def wait(seconds: float) -> None:
             self._do(jump(seconds))
@@ -153,6 +169,9 @@ class SpreadCluster:
             self._do(tell_health(able))
 
         return GatewayControl(wait, journal)
+
+    async def _latest(self, space: str) -> float:
+        return max(node.shard_of(space).clock.latest for node in self._nodes)
 
     def settle(self, space: str) -> None:
         """Every gateway has applied whatever any of them had taken in."""
