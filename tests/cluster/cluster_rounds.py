@@ -180,7 +180,8 @@ class ClusterRounds:
                 if answer.status_code == 503 and code == "denied":
                     # It is starting, or cut off.
                     code = "unavailable"
-            except httpx.HTTPError:
+            except (httpx.HTTPError, AttributeError):
+                # The second one: its library looks at a socket that was reset in the moment it was opened.
                 code = "unavailable"
             if code not in _AGAIN:
                 self.longest[self.fault] = max(self.longest[self.fault], time.monotonic() - began)

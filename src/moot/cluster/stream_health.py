@@ -14,6 +14,8 @@ from moot.errors import UsageError
 # Servers of NATS hear each other every second.
 _HEARD_NANOSECONDS: Final = 3 * 10**9
 _ASK_SECONDS: Final = 0.2
+# JetStream elects a leader in 4 to 9 seconds, and has no setting for it.
+_ELECTION_SECONDS: Final = 20.0
 
 
 class StreamHealth(msgspec.Struct, frozen=True):
@@ -67,9 +69,10 @@ def is_led(info: StreamInfo) -> bool:
 
 
 async def wait_led(connection: ClusterConnection, stream: str, seconds: float) -> StreamInfo:
-    """What the stream's leader says of it. Raises UsageError when it has none for so long."""
+    """What the stream's leader says of it. Raises UsageError when it has none for so long, or longer than an
+    election takes."""
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(max(seconds, _ELECTION_SECONDS)):
             while True:
                 info = await retry(lambda: connection.context.stream_info(stream))
                 if is_led(info):

@@ -48,8 +48,11 @@ class LogClock:
         return self.latest
 
     def advance(self, stored_at: float) -> float:
-        """A message of the log was stored then. No two messages have the same time."""
-        self.latest = max(self.latest + 1e-6, round(stored_at, 6))
+        """A message of the log was stored then. No two messages have the same time.
+
+        Always whole microseconds: a gateway that begins at a snapshot goes on from the same number.
+        """
+        self.latest = max(round(self.latest + 1e-6, 6), round(stored_at, 6))
         self._heard_at = time.monotonic()
         return self.latest
 
