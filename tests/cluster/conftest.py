@@ -17,6 +17,13 @@ from tests.waiting import HANG_SECONDS
 _numbers = itertools.count(1)
 PEOPLE = participants(alice=["*"], bob=["*"], carol=["*"])
 
+# However slow the machine, no gateway is cut off.
+PATIENT: dict[str, Json] = {
+    "frame_stale_seconds": HANG_SECONDS,
+    "unavailable_seconds": HANG_SECONDS,
+    "stale_seconds": 2 * HANG_SECONDS,
+}
+
 StartGateway = Callable[..., AbstractAsyncContextManager[LocalGateway]]
 
 
@@ -39,16 +46,13 @@ def own_nats(tmp_path: Path) -> Iterator[NatsServers]:
 
 @pytest.fixture
 def settings(nats: NatsServers) -> dict[str, Json]:
-    """`gateway.cluster` of a cluster that nobody else has. However slow the machine, it is not cut off."""
+    """`gateway.cluster` of a cluster that nobody else has."""
     return {
         "servers": nats.addresses,
         "name": f"test{next(_numbers)}",
         "replicas": 1,
         "shards": 1,
-        "frame_stale_seconds": HANG_SECONDS,
-        "unavailable_seconds": HANG_SECONDS,
-        "stale_seconds": 2 * HANG_SECONDS,
-    }
+    } | PATIENT
 
 
 @pytest.fixture

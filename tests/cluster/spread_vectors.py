@@ -27,18 +27,12 @@ from moot.gateway.cluster_node import ClusterNode
 from moot.gateway.clustered_space import LogClock
 from moot.protocol.operation import Json
 from moot.space.state_hash import hash_state
+from tests.cluster.conftest import PATIENT
 from tests.waiting import HANG_SECONDS, bounded, until
 
 NAMES = ("a", "b", "c")
 # Of a second of the machine, so much passes in a vector.
 _PACE = 0.01
-# However slow the machine, no gateway is cut off.
-_PATIENT: dict[str, Json] = {
-    "connect_seconds": HANG_SECONDS,
-    "frame_stale_seconds": HANG_SECONDS,
-    "unavailable_seconds": HANG_SECONDS,
-    "stale_seconds": 2 * HANG_SECONDS,
-}
 T = TypeVar("T")
 
 
@@ -92,7 +86,12 @@ class SpreadCluster:
         try:
             for name in NAMES:
                 self.gateways.append(
-                    self._do(self._start(folder / name, {**_PATIENT, **settings, "gateway": name}))
+                    self._do(
+                        self._start(
+                            folder / name,
+                            {"connect_seconds": HANG_SECONDS, **PATIENT, **settings, "gateway": name},
+                        )
+                    )
                 )
         except BaseException:
             self.stop()

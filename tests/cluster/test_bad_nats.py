@@ -16,7 +16,7 @@ from nats.aio import client as nats_client
 from moot.cluster import nats_connection
 from moot.protocol.operation import Json
 from tests.authority import Authority
-from tests.cluster.conftest import PEOPLE, StartGateway
+from tests.cluster.conftest import PATIENT, PEOPLE, StartGateway
 from tests.cluster.nats_credentials import NatsAccount
 from tests.cluster.nats_proxy import proxied
 from tests.cluster.nats_servers import BINARY, NatsServers
@@ -106,7 +106,7 @@ async def test_nats_with_tls_is_used_if_its_certificate_is_trusted(tmp_path: Pat
     tls = f'tls {{ cert_file: "{certificate}", key_file: "{key}" }}'
     with nats_with(tmp_path, tls) as servers:
         address = servers.addresses[0].replace("nats://", "tls://")
-        cluster: dict[str, Json] = {"servers": [address], "replicas": 1, "shards": 1}
+        cluster: dict[str, Json] = {"servers": [address], "replicas": 1, "shards": 1} | PATIENT
         async with running_gateway(tmp_path, PEOPLE, cluster=cluster | {"tls_ca_file": "authority.pem"}) as a:
             alice = await a.join("alice")
             assert await alice.refused("chat", {"text": "unread"}) is None
@@ -140,7 +140,7 @@ async def test_a_server_that_does_without_tls_is_told_no_secret(tmp_path: Path) 
 async def test_credentials_of_a_nats_user_let_a_gateway_in(tmp_path: Path) -> None:
     account = NatsAccount()
     with nats_with(tmp_path, account.server_lines) as servers:
-        cluster: dict[str, Json] = {"servers": servers.addresses, "replicas": 1, "shards": 1}
+        cluster: dict[str, Json] = {"servers": servers.addresses, "replicas": 1, "shards": 1} | PATIENT
         account.write_user(tmp_path / "moot.creds")
         async with running_gateway(
             tmp_path, PEOPLE, cluster=cluster | {"credentials_file": "moot.creds"}
