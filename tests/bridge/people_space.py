@@ -61,7 +61,8 @@ class PeopleSpace:
     stack: AsyncExitStack
 
     def token(self, name: str, *scopes: str, **claims: Any) -> str:
-        answer = {"aud": self.url, "scope": " ".join(scopes or (READ, CALL)), "client_id": "editor"}
+        answer: dict[str, Any] = {"aud": self.url, "scope": " ".join(scopes or (READ, CALL))}
+        answer |= {"client_id": "editor", "seconds": 3_600}
         return self.provider.token(f"u-{name}", **(answer | claims))
 
     async def join(self, name: str, **options: Any) -> JoinedSpace:

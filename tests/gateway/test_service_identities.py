@@ -56,6 +56,7 @@ async def trust_domain(folder: Path) -> AsyncIterator[tuple[LocalGateway, Provid
 def svid(provider: Provider, sub: str = BUILDER, **more: Any) -> str:
     """A JWT-SVID, as SPIRE makes one: `iss` is not the trust domain, and often not there."""
     header = {"typ": "JWT"} | more.pop("header", {})
+    more = {"seconds": 3_600} | more
     return provider.token(sub, header=header, without=("iss", *more.pop("without", ())), **more)
 
 
@@ -148,7 +149,7 @@ async def test_a_rule_can_make_administrators_and_the_journal_says_who_it_was(tm
             assert listed.status_code == asked.status_code
             return asked.status_code
 
-        admin = provider.token("u-eva", groups=["admins"])
+        admin = provider.token("u-eva", groups=["admins"], seconds=3_600)
         assert await status(admin) == 200
         for other in (
             provider.token("u-bob"),

@@ -31,7 +31,7 @@ def tokens_in_use(gateway: LocalGateway, name: str) -> list[str | None]:
 async def test_a_workload_goes_on_with_the_next_token_on_the_same_connection(tmp_path: Path) -> None:
     file = tmp_path / "svid"
     async with trust_domain(tmp_path) as (gateway, provider):
-        first, second = svid(provider, seconds=50), svid(provider, seconds=60)
+        first, second = svid(provider, seconds=3_500), svid(provider, seconds=3_600)
         async with connect(gateway.url, "lab", source(file, first), limits=LIMITS) as space:
             lost: list[object] = []
             space.on("system/welcome", own=True)(lost.append)

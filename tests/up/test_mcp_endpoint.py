@@ -50,7 +50,8 @@ class Endpoint:
         return self.gateway.http
 
     def jwt(self, name: str, *scopes: str, **claims: Any) -> str:
-        told = {"aud": RESOURCE, "scope": " ".join(scopes or (READ, CALL)), "client_id": "editor"}
+        told: dict[str, Any] = {"aud": RESOURCE, "scope": " ".join(scopes or (READ, CALL)), "seconds": 3_600}
+        told["client_id"] = "editor"
         return self.provider.token(f"u-{name}", **(told | claims))
 
     async def join(self, name: str) -> JoinedSpace:
