@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,6 @@ from moot.gateway.app import Gateway
 from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy
 from moot.up.bridged_server import BridgedServer
 from moot.up.local_cluster import LocalCluster
-from moot.up.mcp_endpoint import serve_mcp
 from moot.up.member_process import member_process
 from moot.up.orphan_cleanup import RunFile, end_orphans, lock_data_folder
 from moot.up.part_status import PartStatus
@@ -137,13 +136,21 @@ class SpaceRunner:
             try:
                 async with (
                     nullcontext() if cluster is None else cluster.gateways(),
-                    serve_mcp(self.gateway),
+                    self._mcp(),
                 ):
                     assert self._run_file is not None  # noqa: S101  # only while running
                     self._run_file.add({"url": self.url, "spaces": list(self.configuration.spaces)})
                     await self._run_parts(stop)
             finally:
                 await self.gateway.stop()
+
+    def _mcp(self) -> AbstractAsyncContextManager[None]:
+        if not self.gateway.config.mcp:
+            return nullcontext()
+        # Only here: a space without it starts sooner.
+        from moot.up.mcp_endpoint import serve_mcp
+
+        return serve_mcp(self.gateway)
 
     async def _run_parts(self, stop: asyncio.Event) -> None:
         self._note_hosts()
