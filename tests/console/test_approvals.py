@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from playwright.sync_api import expect
@@ -422,3 +423,14 @@ def test_on_a_phone_the_list_and_one_proposal_are_two_pages(page_as: PageAs, mem
     assert value is not None
     assert buttons is not None
     assert value["y"] + value["height"] < buttons["y"]
+    # How much is below is said, and is one press away.
+    propose(agent, "write_file", path="long.txt", content="line\n" * 60)
+    page.get_by_role("button", name="All proposals").tap()
+    row(page, "long.txt").get_by_role("button").first.tap()
+    fold = detail(page).locator(".approvals-fold")
+    expect(fold).to_have_text(re.compile(r"^[1-9]\d+ more lines below ↓$"))
+    before = int(fold.inner_text().split()[0])
+    fold.tap()
+    expect(fold).not_to_have_text(f"{before} more lines below ↓")
+    page.locator(".approvals-body").evaluate("(body) => body.scrollTo(0, body.scrollHeight)")
+    expect(fold).to_be_hidden()
