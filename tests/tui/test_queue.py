@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from textual import events
+
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.tui.app import MootApp
@@ -74,6 +76,16 @@ async def test_nothing_pending_leaves_the_input_line_to_the_person(tmp_path: Pat
         await propose(await terminal.join("agent"))
         await until(pilot, lambda: len(app.panes.approvals.rows) == 1)
         assert app.focused is app.input_line
+
+
+async def test_keys_take_effect_in_the_order_in_which_they_were_pressed(tmp_path: Path) -> None:
+    """However many come at once: a terminal hands them over together, and a busy machine reads them late."""
+    async with terminal_space(tmp_path) as terminal, terminal.terminal() as (app, pilot):
+        await until(pilot, lambda: app.has_opened)
+        for key in ("a", "x", "backspace", "b", "enter", "d", "left", "c"):
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await until(pilot, lambda: app.input_line.value == "cd")
+        await until(pilot, lambda: "alice: ab" in pane_text(app.panes.timeline))
 
 
 async def test_a_plain_no_is_one_key_and_what_i_rejected_no_longer_waits_for_me(tmp_path: Path) -> None:

@@ -133,6 +133,16 @@ class InputLine(Input):
         else:
             self.post_message(self.Escaped())
 
+    async def _on_key(self, event: events.Key) -> None:
+        # Textual inserts characters here, but looks for what other keys do only after they went up to the
+        # application: of keys that come together, Enter and Backspace would act after what follows them.
+        for binding in () if event.is_printable else self._bindings.key_to_bindings.get(event.key, ()):
+            if await self.app.run_action(binding.action, self):
+                event.stop()
+                event.prevent_default()
+                return
+        await super()._on_key(event)
+
     def _on_paste(self, event: events.Paste) -> None:
         # Pasted text may come from anywhere: it becomes one line without control characters.
         text = " ".join(event.text.splitlines())
