@@ -122,13 +122,13 @@ def test_what_is_said_outright_wins_over_the_environment(tmp_path: Path) -> None
     other.chmod(0o600)
     environ = {"MOOT_URL": "http://e", "MOOT_SPACE": "s", "MOOT_TOKEN_FILE": str(token), "MOOT_TOKEN": "x"}
     assert found(tmp_path, CliOverrides(), **environ) == ConnectSettings(
-        url="http://e", space="s", token=Secret("one")
+        url="http://e", space="s", token=Secret("one"), token_file=token
     )
     del environ["MOOT_TOKEN_FILE"]
     assert found(tmp_path, CliOverrides(), **environ).token == Secret("x")
     asked = CliOverrides(gateway="http://said", space="o", token_file=other)
     assert found(tmp_path, asked, **environ) == ConnectSettings(
-        url="http://said", space="o", token=Secret("two")
+        url="http://said", space="o", token=Secret("two"), token_file=other
     )
 
 

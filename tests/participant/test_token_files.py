@@ -15,7 +15,7 @@ from tests.gateway.running_gateway import LocalGateway, participants, running_ga
 from tests.gateway.test_service_identities import svid, trust_domain
 from tests.waiting import until
 
-LIMITS = ParticipantLimits(token_check_seconds=0.02)
+LIMITS = ParticipantLimits(token_reload_seconds=0.02)
 
 
 def source(file: Path, token: str) -> TokenFile:

@@ -22,7 +22,7 @@ class ParticipantLimits(msgspec.Struct, frozen=True, kw_only=True):
     # A restarted gateway is found within seconds; a thousand members make some 250 tries a second.
     backoff_max_seconds: float = 5.0
     # How often a token that may be replaced is looked at; whoever replaces one does it well before its end.
-    token_check_seconds: float = 5.0
+    token_reload_seconds: float = 5.0
     # How long leaving may take: withdrawals, closed streams and the closing handshake.
     leave_seconds: float = 2.0
 

@@ -176,9 +176,9 @@ class Link:
                 return NotAdmitted(self._problem or reason or "the gateway did not let us in", code=code)
             return Unreachable(self._problem or reason or f"closed {code} before the welcome")
         may_be_replaced = callable(self._options.token_source)
-        check_seconds = self._limits.token_check_seconds if may_be_replaced else None
+        reload_seconds = self._limits.token_reload_seconds if may_be_replaced else None
         while self.phase == "joined":
-            await self._wait_while_phase("joined", check_seconds)
+            await self._wait_while_phase("joined", reload_seconds)
             self._renew_if_replaced()
         return None
 
