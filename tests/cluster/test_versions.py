@@ -1,4 +1,4 @@
-"""Gateways of different versions might decide differently: they are never in one cluster at a time."""
+"""Gateways whose versions might decide differently are never in one cluster at a time."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from moot.cluster.batch import FORMAT, BatchHead, decode_batch, encode_batch
+from moot.cluster.releases import decide_alike
 from moot.errors import UsageError
-from moot.gateway import cluster_node
+from moot.gateway import cluster_node, shard_snapshots
 from moot.gateway.cluster_node import ClusterNode
 from moot.gateway.cluster_shard import Shard
 from tests.cluster.conftest import StartGateway
@@ -31,6 +32,45 @@ async def test_another_version_starts_when_all_others_have_stopped_and_goes_on_w
         with pytest.raises(UsageError, match=r"gateway b of this cluster runs Moot 99\.0\.0"):
             async with start("a"):
                 pass
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        ("0.2.0", "0.2.0", True),
+        ("0.2.0", "0.2.13", True),
+        ("0.2.9", "0.3.0", False),
+        ("0.2.0", "1.2.0", False),
+        ("0.2.0.dev0", "0.2.0.dev0", True),
+        ("0.2.0.dev0", "0.2.0", False),
+        ("0.2.0rc1", "0.2.1", False),
+        ("0.2", "0.2.1", False),
+        ("", "0.2.1", False),
+    ],
+)
+def test_patch_releases_of_one_series_decide_alike(one: str, other: str, *, alike: bool) -> None:
+    assert decide_alike(one, other) == decide_alike(other, one) == alike
+
+
+async def test_a_cluster_is_upgraded_to_a_patch_release_one_gateway_at_a_time(
+    start: StartGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def release(version: str) -> None:
+        for module in (cluster_node, shard_snapshots):
+            monkeypatch.setattr(module, "__version__", version)
+
+    release("7.1.0")
+    async with start("b") as b:
+        bob = await b.join("bob")
+        async with start("a") as a:
+            await (await a.join("alice")).ask("chat", {"text": "before"})
+        release("7.1.1")
+        async with start("a") as a:
+            await (await a.join("alice")).ask("chat", {"text": "after"})
+            texts = ["before", "after"]
+            for text in texts:
+                await bob.hear(lambda each, text=text: each["payload"].get("text") == text)
+            assert await bob.refused("chat", {"text": "with both"}) is None
 
 
 async def test_of_two_versions_that_start_together_not_both_serve(

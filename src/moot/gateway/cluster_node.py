@@ -28,6 +28,7 @@ from moot import __version__
 from moot.cluster.batch import LogBatch, LoggedInput
 from moot.cluster.log_writer import PendingInput
 from moot.cluster.nats_connection import NATS_FAULTS, ClusterConnection, connect, use_snapshots, use_stream
+from moot.cluster.releases import decide_alike
 from moot.cluster.shared_log import SharedLog
 from moot.cluster.snapshot_store import SnapshotStore
 from moot.cluster.stream_health import wait_led
@@ -164,12 +165,12 @@ class ClusterNode:
             raise self.failed.result()
 
     def _check_versions(self, shard: Shard) -> None:
-        """Raises UsageError where a gateway of another version lives: they might decide otherwise."""
+        """Raises UsageError where a gateway lives whose version might decide otherwise."""
         for name, known in shard.table.others_of(self.name):
-            if known.version and known.version != __version__:
+            if known.version and not decide_alike(known.version, __version__):
                 raise UsageError(
                     f"gateway {name} of this cluster runs Moot {known.version}, and this is {__version__}: "
-                    "stop the others first, all gateways of a cluster run one version"
+                    "stop the others first, gateways of a cluster run one version or patch releases of one series"
                 )
 
     async def _announce(self, shard: Shard) -> None:
