@@ -170,7 +170,7 @@ class ClusterNode:
             if known.version and not decide_alike(known.version, __version__):
                 raise UsageError(
                     f"gateway {name} of this cluster runs Moot {known.version}, and this is {__version__}: "
-                    "stop the others first, gateways of a cluster run one version or patch releases of one series"
+                    "stop the others first, a cluster runs one version or patch releases of one series"
                 )
 
     async def _announce(self, shard: Shard) -> None:
