@@ -127,28 +127,28 @@ def test_one_rejects_and_the_other_may_still_approve(page_as: PageAs, member: Me
 
 
 def test_one_person_on_two_devices_sees_one_queue(page_as: PageAs, member: MemberAs) -> None:
-    """What is decided on the phone is decided on the desk, and the other way round."""
+    """What is decided on the phone is decided on the desktop, and the other way round."""
     member("files")
     agent = member("agent")
     first, second = propose(agent, "add", a=1), propose(agent, "add", a=2)
-    desk = page_as("human", "approvals")
+    desktop = page_as("human", "approvals")
     phone = page_as("human", "approvals", viewport={"width": 390, "height": 844})
-    for page in (desk, phone):
+    for page in (desktop, phone):
         expect(page).to_have_title("(2) Inbox · lab · Moot")
     waiting(phone).first.get_by_role("button").click()
     shown(phone, "add")
     phone.get_by_role("button", name="Reject", exact=True).click()
     phone.wait_for_timeout(SETTLED)
     phone.get_by_role("button", name="Yes, reject").click()
-    for page in (desk, phone):
+    for page in (desktop, phone):
         expect(page).to_have_title("(1) Inbox · lab · Moot")
-    # It leaves the queue of the desk, too, and is still said to be open to others.
-    expect(for_others(desk)).to_contain_text("Rejected by you")
-    expect(waiting(desk)).to_have_count(1)
-    waiting(desk).first.get_by_role("button").click()
-    desk.wait_for_timeout(SETTLED)
-    approve(desk)
+    # It leaves the queue of the desktop, too, and is still said to be open to others.
+    expect(for_others(desktop)).to_contain_text("Rejected by you")
+    expect(waiting(desktop)).to_have_count(1)
+    waiting(desktop).first.get_by_role("button").click()
+    desktop.wait_for_timeout(SETTLED)
+    approve(desktop)
     assert outcome(agent, second).text == "3"
     assert first.seen.status == "pending"
-    for page in (desk, phone):
+    for page in (desktop, phone):
         expect(page).to_have_title("Inbox · lab · Moot")
