@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -17,6 +18,7 @@ from moot.config.mcp_config import McpEndpointConfig
 from moot.errors import UsageError
 from moot.participant import JoinedSpace, connect
 from moot.protocol.operation import Json
+from moot.up import mcp_endpoint
 from moot.up.mcp_endpoint import serve_mcp
 from tests.bridge.people_space import LISTS, META, RULES
 from tests.bridge.served_space import HOST, PROPOSER, offer_files
@@ -283,3 +285,21 @@ def test_it_is_off_by_default_and_a_space_is_found_where_there_is_one(tmp_path: 
     assert load(file, environ={}).gateway.mcp == ()
     file = write_config(tmp_path, gateway_settings(spaces, mcp={"server": "mcp"}))
     assert load(file, environ={}).gateway.mcp == (McpEndpointConfig(server="mcp", space="lab"),)
+
+
+async def test_a_disk_that_was_full_for_a_moment_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, attempts = mcp_endpoint._kept_secret, list[Path]()
+
+    def fail_first(file: Path) -> str:
+        attempts.append(file)
+        if len(attempts) == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return make(file)
+
+    monkeypatch.setattr(mcp_endpoint, "_kept_secret", fail_first)
+    monkeypatch.setattr(mcp_endpoint, "_RETRY_SECONDS", 0.01)
+    async with endpoint(tmp_path, oidc=False) as served:
+        assert await served.call("t-root", "write_file", path="a", text="b") == "wrote a"
+    assert len(attempts) == 2

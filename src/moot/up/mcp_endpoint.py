@@ -78,7 +78,7 @@ async def _keep_serving(gateway: Gateway, config: McpEndpointConfig) -> None:
     while True:
         try:
             await _serve(gateway, config)
-        except MootError as fault:
+        except (MootError, OSError) as fault:
             log.warning("MCP not served", extra={"space": config.space, "why": str(fault)})
         await asyncio.sleep(_RETRY_SECONDS)
 
