@@ -6,6 +6,7 @@ import pytest
 
 from moot.errors import Rejected
 from moot.participant import JoinedSpace, Outcome, Proposal, Rejection
+from moot.protocol.operation import Json
 from tests.cli.space_with_members import SpaceWithMembers
 from tests.waiting import HANG_SECONDS, until
 
@@ -51,6 +52,17 @@ def test_proposals_made_before_one_came_are_listed_in_full(lab: SpaceWithMembers
     assert row["id"] == proposal.id
     assert row["params"] == {"name": "write", "arguments": {"path": "a.md", "text": "one\ntwo"}}
     assert (row["status"], row["proposer"], row["to"]) == ("pending", "agent", ["host"])
+
+
+def test_what_deserves_a_second_look_comes_before_the_arguments(
+    lab: SpaceWithMembers, host: JoinedSpace
+) -> None:
+    params: dict[str, Json] = {"name": "write", "arguments": {"path": "../a.md", "text": "x"}}
+    lab.do(lab.join("agent").propose("host", "tools/call", params))
+    hint = "path leaves its folder (..): “../a.md”"
+    assert f"    ! {hint}\n    path: ../a.md\n" in lab.output_of("proposals")
+    (row,) = lab.value("proposals")
+    assert row["risks"] == [{"severity": "bad", "text": hint}]
 
 
 def test_approving_does_exactly_what_was_proposed_and_only_once(

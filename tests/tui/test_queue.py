@@ -44,6 +44,22 @@ async def test_it_opens_on_what_is_pending_with_the_arguments_in_the_list(tmp_pa
             await until(pilot, lambda: "Edit and call" not in key_text(app))
 
 
+async def test_what_deserves_a_second_look_stands_in_the_list_and_above_the_arguments(tmp_path: Path) -> None:
+    async with terminal_space(tmp_path) as terminal:
+        await terminal.host()
+        agent = await terminal.join("agent")
+        await propose(agent, "text\n" * 200, path="notes/../../.ssh/authorized_keys")
+        async with terminal.terminal() as (app, pilot):
+            await until(pilot, lambda: app.focused is app.panes.approvals)
+            await until(pilot, lambda: "! path leaves its folder (..)" in pane_text(app.panes.approvals))
+            await pilot.press("a")
+            await settle(pilot)
+            shown = screen_text(app)
+            assert shown.index("! path leaves its folder") < shown.index("arguments")
+            assert "! path looks like a file with secrets" in shown
+            save_screenshot(app, "risks")
+
+
 async def test_keys_that_decide_and_questions_of_programs_are_not_in_the_way(tmp_path: Path) -> None:
     """Without anything to decide there is nothing to press; who filters sees lists of tools."""
     async with terminal_space(tmp_path) as terminal:

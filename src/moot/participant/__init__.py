@@ -32,6 +32,7 @@ from moot.participant.conversation.reasoning import Reasoning
 from moot.participant.conversation.stream import Chunk, StreamInfo
 from moot.participant.conversation.stream_handle import StreamHandle
 from moot.participant.conversation.transcript import CompactionResult, Transcript
+from moot.participant.decisions.call_risks import Risk
 from moot.participant.decisions.own_proposal import Proposal
 from moot.participant.decisions.seen_proposal import SeenProposal
 from moot.participant.joined_space import JoinedSpace
@@ -71,6 +72,7 @@ __all__ = [
     "RequestOptions",
     "ResourceOptions",
     "Revocation",
+    "Risk",
     "SeenProposal",
     "SentEnvelope",
     "StreamHandle",

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from moot.participant import SeenProposal
+from moot.participant.decisions.call_risks import Severity
 from moot.protocol.operation import Json
 from moot.tui.row_layout import Line, Part, Tone, line
 from moot.tui.text_diff import KnownTexts, difference, edits_in, pair_in, whole_text_in
@@ -18,6 +19,7 @@ from moot.tui.text_diff import KnownTexts, difference, edits_in, pair_in, whole_
 # In a list: about two lines of eighty columns, none of them one argument alone.
 _SUMMARY_CHARS: Final = 160
 _ARGUMENT_CHARS: Final = 60
+_RISK_TONES: Final[Mapping[Severity, Tone]] = {"bad": "bad", "warn": "warn", "info": "note"}
 
 
 def title_of(seen: SeenProposal) -> str:
@@ -67,16 +69,18 @@ def arguments_text(seen: SeenProposal) -> str:
 
 
 def summary_lines(seen: SeenProposal, number: int, *, note: str = "") -> tuple[Line, ...]:
-    """Two or three lines for a list of them; `note` says why it waits for others."""
+    """A few lines for a list of them; `note` says why it waits for others."""
     state, tone = state_of(seen)
     if note:
         state, tone = note, "dim"
     arguments = arguments_text(seen)
     rejections = f" · rejected by {', '.join(each.by for each in seen.rejections)}" if seen.rejections else ""
     votes = f" · {_votes(len(seen.votes))}" if seen.votes else ""
+    worst = [each for each in seen.risks if each.severity == "bad"][:1]
     return (
         line((f"#{number} ", "dim"), (title_of(seen), "strong"), (" on ", "dim"), (host_of(seen), "name")),
         *([line(f"   {arguments}")] if arguments else []),
+        *(line(("   ! ", "bad"), (each.text, "bad")) for each in worst),
         line(
             (f"   {seen.proposer}", "name"), (f" · {age(seen)} · ", "dim"), (state, tone), rejections, votes
         ),
@@ -104,6 +108,10 @@ def full_lines(seen: SeenProposal, texts: KnownTexts | None = None) -> list[Line
         lines.append(
             line(("the connection was lost for a while: this may have been decided already", "warn"))
         )
+    # Before the arguments: a long one would push them out of sight.
+    lines += [
+        line(("! ", tone), (each.text, tone)) for each in seen.risks for tone in [_RISK_TONES[each.severity]]
+    ]
     lines += _params(seen, texts)
     for each in seen.rejections:
         lines.append(line(("✗ ", "bad"), "rejected by ", (each.by, "name"), f": {each.reason}"))

@@ -10,6 +10,7 @@ import msgspec
 
 from moot.errors import BadAnswer, Expired, McpError, ProposalSettled
 from moot.participant.calls.outcome import Rejection
+from moot.participant.decisions.call_risks import Risk, risks_of
 from moot.protocol.envelope import Envelope, rfc3339
 from moot.protocol.fingerprint import fingerprint
 from moot.protocol.operation import Json
@@ -74,6 +75,7 @@ class SeenProposal:
     uncertain: bool = False
     watchers: list[Callable[[], None]] = field(default_factory=list, repr=False)
     _fingerprint: str = field(default="", repr=False)
+    _risks: list[Risk] | None = field(default=None, repr=False)
 
     @property
     def id(self) -> str:
@@ -100,6 +102,14 @@ class SeenProposal:
     @property
     def created(self) -> str:
         return self.envelope.ts
+
+    @property
+    def risks(self) -> list[Risk]:
+        """What in it deserves a second look, most serious first; none does not mean that it is harmless."""
+        if self._risks is None:
+            params = self.params
+            self._risks = risks_of(str(params.get("name", "")), params.get("arguments", params))
+        return self._risks
 
     @property
     def outcome(self) -> ExecutionOutcome | None:

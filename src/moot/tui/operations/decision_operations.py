@@ -64,6 +64,7 @@ def record(seen: SeenProposal) -> dict[str, Json]:
         "fulfilled_by": seen.fulfilled_by,
         "rejections": [{"by": each.by, "reason": each.reason} for each in seen.rejections],
         "votes": list(seen.votes),
+        "risks": [{"severity": each.severity, "text": each.text} for each in seen.risks],
     }
 
 
@@ -79,8 +80,9 @@ def _row(context: ClientContext, seen: SeenProposal) -> tuple[str, ...]:
 
 
 def _details(seen: SeenProposal) -> list[str]:
-    """All arguments, since exactly these are carried out; and what others said to it."""
+    """What deserves a second look; all arguments, since exactly these are carried out; what others said."""
     return [
+        *(f"! {each.text}" for each in seen.risks),
         *argument_lines(seen.params),
         *(f"rejected by {each.by}: {each.reason}" for each in seen.rejections),
         *([f"votes: {', '.join(seen.votes)}"] if seen.votes else []),

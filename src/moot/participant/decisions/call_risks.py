@@ -1,0 +1,245 @@
+"""What in a call's arguments deserves a second look before it is approved.
+
+Paths that leave their folder, commands that chain or delete, secrets, letters of another alphabet that look
+alike, addresses that mislead. They are hints for the eye: that none is found does not make a call harmless,
+and nothing is decided by them. The console has the same in `views/call-risks.js`; one table of cases tests
+both.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Literal, NamedTuple
+
+from moot.protocol.hidden_text import find_hidden
+from moot.protocol.operation import Json
+
+Severity = Literal["bad", "warn", "info"]
+
+# Expressions are compiled when the first proposal is looked at: most programs that join never decide.
+
+# Text beyond this is not examined.
+_MAX_CHARS: Final = 200_000
+_MAX_VALUES: Final = 2_000
+_MAX_RISKS: Final = 8
+_QUOTE_CHARS: Final = 60
+_MAX_PATH_CHARS: Final = 4_096
+_MAX_HIDDEN_COMMAND_CHARS: Final = 1_024
+_MAX_SIGNS: Final = 6
+_MAX_EXACT: Final = 2.0**53
+
+
+class Risk(NamedTuple):
+    severity: Severity
+    text: str
+
+
+_Add = Callable[[Severity, str], None]
+
+_COMMAND_NAMES: Final = r"(?i)(command|cmd|commandline|command_line|script|shell|bash|exec|args|argv)"
+_COMMAND_TOOLS: Final = r"(?i)shell|bash|terminal|command|exec"
+_AMOUNT_NAMES: Final = (
+    r"(?i)(amount|price|total|sum|value|budget|limit|quantity)(_?(cents|minor|eur|usd|gbp))?"
+)
+_AMOUNT: Final = r"[-+]?[0-9.,' ]+"
+_CURRENCY_NAMES: Final = r"(?i)(currency|unit)"
+_PARENT: Final = r"(?i)(?:^|[\\/]|%2f|%5c)(?:\.|%2e){2}(?:[\\/]|%2f|%5c|$)"
+_SENSITIVE: Final = (
+    r"(?ia)(?:^|[\\/])(?:\.env(?:\.[\w-]+)?|\.ssh|\.aws|\.gnupg|\.netrc|\.npmrc|\.pypirc|\.kube|\.docker"
+    r"|id_(?:rsa|dsa|ecdsa|ed25519)|authorized_keys|shadow|sudoers|[\w.-]+\.(?:pem|key|p12|pfx|kdbx))(?:$|[\\/])"
+)
+_ADDRESS: Final = r"(?i)[a-z][a-z0-9+.-]*://([^/?#]*)"
+_ENCODED_HOST: Final = r"(?i)(?:^|\.)xn--"
+_SECRET: Final = (
+    r"(?a)AKIA[0-9A-Z]{16}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|sk-[A-Za-z0-9_-]{20,}"
+    r"|xox[abprs]-[A-Za-z0-9-]{10,}|AIza[\w-]{30,}|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----"
+    r"|eyJ[\w-]{10,500}\.eyJ[\w-]{10,}"
+)
+# A value given to a name such as API_KEY: letters and digits, not the name of a function or a variable.
+_NAMED_SECRET: Final = (
+    r"(?ia)(?:secret|token|passw(?:or)?d|api_?key|private_?key|access_?key)\w{0,40}[\"']?\s{0,4}[:=]\s{0,4}[\"']?"
+    r"(?=[^\s\"']{0,60}\d)[A-Za-z0-9+/_=-]{16,}(?![\w.(\[])"
+)
+_WHOLE_TEXT_NAMES: Final = r"(?i)(content|contents|text|file_text|new_content|body|data)"
+_WRITERS: Final = r"(?i)write|save|overwrite|replace|update|put"
+# No expression looks far ahead from each of many starts: the texts are the proposer's choice.
+_SHELL_SIGNS: Final = r"&&|\|\||[;|&`\n]|\$\(|>{1,2}|<{1,2}|\$\{"
+_HIDDEN_COMMAND: Final = r"[;&|`]|\$\("
+_COMMAND_WORDS: Final = (
+    (r"(?:^|[\s;&|(])rm\s", "deletes files (rm)"),
+    (r"(?:^|[\s;&|(])(?:sudo|doas|su)\s", "runs as another user"),
+    (
+        r"\b(?:curl|wget)\b[^\n|]{0,500}\|\s{0,9}(?:sudo\s{1,9})?(?:ba|z|da)?sh\b",
+        "runs what it downloads",
+    ),
+    (
+        r"\bgit\s{1,9}(?:push\b[^\n]{0,200}(?:--force|-f\b)|reset\s{1,9}--hard|clean\s{1,9}-\w{0,20}f)",
+        "discards commits or files (git)",
+    ),
+    (r"(?:^|[\s;&|(])(?:dd|mkfs(?:\.\w{1,20})?|shred|truncate)\s", "overwrites disks or files"),
+    (r"\bchmod\s{1,9}(?:-R\s{1,9})?(?:0?777|a\+\w{0,9}w)", "lets everybody write (chmod)"),
+    (
+        r"\b(?:kubectl\s{1,9}delete|terraform\s{1,9}(?:destroy|apply)"
+        r"|docker\s{1,9}(?:rm|system\s{1,9}prune)|helm\s{1,9}uninstall)\b",
+        "removes or changes infrastructure",
+    ),
+)
+_SQL_WORDS: Final = (
+    (
+        r"(?i)\b(?:drop|truncate)\s{1,9}(?:table|database|schema|view|index)\b",
+        "drops or empties a table",
+    ),
+    (r"(?ia)\bdelete\s{1,9}from\s{1,9}[\w.\"`\[\]]{1,200}\s{0,9}(?:;|$)", "deletes every row (no condition)"),
+)
+_UPDATE: Final = r"(?ia)\bupdate\s{1,9}[\w.\"`\[\]]{1,200}\s{1,9}set\b"
+_WHERE: Final = r"(?i)\bwhere\b"
+_WORD: Final = r"[\w.-]+"
+_LATIN: Final = r"[A-Za-z]"
+# Alphabets whose letters look like Latin ones, by how Unicode names their letters.
+_LOOK_ALIKES: Final = (
+    ("CYRILLIC", "Cyrillic"),
+    ("GREEK", "Greek"),
+    ("ARMENIAN", "Armenian"),
+    ("CHEROKEE", "Cherokee"),
+    ("FULLWIDTH LATIN", "full-width"),
+    ("MATHEMATICAL", "mathematical"),
+)
+_ORDER: Final = ("bad", "warn", "info")
+
+
+def risks_of(tool: str, arguments: Json) -> list[Risk]:
+    """The risks in a call of this tool with these arguments, most serious first."""
+    found: dict[str, Risk] = {}
+
+    def add(severity: Severity, text: str) -> None:
+        found.setdefault(text, Risk(severity, text))
+
+    left = _MAX_CHARS
+    for count, (name, value, siblings) in enumerate(_values_in(arguments)):
+        if count >= _MAX_VALUES or left <= 0:
+            break
+        if _is_amount(name, value):
+            shown = value if isinstance(value, str) else json.dumps(value)
+            add("info", f"{name}: {shown}{_currency_in(siblings)}")
+        if not isinstance(value, str):
+            continue
+        text = value[:left]
+        left -= len(text)
+        _examine_text(text, name, add)
+        if not text and re.fullmatch(_WHOLE_TEXT_NAMES, name) and re.search(_WRITERS, tool):
+            add("warn", f"{name} is empty: what is there now would be lost")
+        if re.fullmatch(_COMMAND_NAMES, name) or re.search(_COMMAND_TOOLS, tool):
+            _examine_command(text, add)
+        else:
+            _examine_hidden_command(text, name, add)
+        _examine_sql(text, add)
+    return sorted(found.values(), key=lambda each: _ORDER.index(each.severity))[:_MAX_RISKS]
+
+
+def _examine_text(text: str, name: str, add: _Add) -> None:
+    if len(text) <= _MAX_PATH_CHARS and "\n" not in text:
+        if re.search(_PARENT, text):
+            add("bad", f"{name} leaves its folder (..): {_quote(text)}")
+        if re.search(_SENSITIVE, text):
+            add("warn", f"{name} looks like a file with secrets: {_quote(text)}")
+        address = re.match(_ADDRESS, text)
+        if address and "@" in address[1]:
+            host = _quote(address[1].rpartition("@")[2])
+            add("bad", f"{name}: the host is {host}, not what is before the @")
+        if address and re.search(_ENCODED_HOST, address[1]):
+            add("warn", f"{name}: the host name is encoded (xn--…) and may look like another")
+    if re.search(_SECRET, text) or re.search(_NAMED_SECRET, text):
+        add("bad", f"{name} contains what looks like a secret")
+    if hidden := find_hidden(text) or find_hidden(name):
+        add("bad", f"{name} contains characters that cannot be seen ({hidden})")
+    mixed = None if text.isascii() else next(_mixed_words(text), None)
+    if mixed:
+        add("bad", f"{name}: {_quote(mixed[0])} mixes Latin with {mixed[1]} letters")
+
+
+def _mixed_words(text: str) -> Iterator[tuple[str, str]]:
+    for found in re.finditer(_WORD, text):
+        word = found[0]
+        if word.isascii() or not re.search(_LATIN, word):
+            continue
+        for alphabet in map(_look_alike, word):
+            if alphabet:
+                yield word, alphabet
+                break
+
+
+def _look_alike(character: str) -> str | None:
+    if character.isascii():
+        return None
+    name = unicodedata.name(character, "")
+    return next((words for start, words in _LOOK_ALIKES if name.startswith(start)), None)
+
+
+def _examine_command(text: str, add: _Add) -> None:
+    for pattern, words in _COMMAND_WORDS:
+        if re.search(pattern, text):
+            add("bad", f"The command {words}")
+    signs = list(dict.fromkeys(re.findall(_SHELL_SIGNS, text)))
+    if signs:
+        shown = " ".join("a line break" if each == "\n" else each for each in signs[:_MAX_SIGNS])
+        add("warn", f"The command chains, redirects or substitutes: {shown}")
+
+
+def _examine_hidden_command(text: str, name: str, add: _Add) -> None:
+    """A command in an argument that is none, such as a folder: "src; rm -rf /"."""
+    if len(text) > _MAX_HIDDEN_COMMAND_CHARS or "\n" in text:
+        return
+    sign = re.search(_HIDDEN_COMMAND, text)
+    if sign is None:
+        return
+    command = text[sign.start() :]
+    for pattern, words in _COMMAND_WORDS:
+        if re.search(pattern, command):
+            add("warn", f"{name} contains a command that {words}: {_quote(text)}")
+
+
+def _examine_sql(text: str, add: _Add) -> None:
+    for pattern, words in _SQL_WORDS:
+        if re.search(pattern, text):
+            add("bad", f"The statement {words}: {_quote(text)}")
+    update = re.search(_UPDATE, text)
+    if update and not re.search(_WHERE, text[update.end() :]):
+        add("bad", f"The statement changes every row (no condition): {_quote(text)}")
+
+
+def _is_amount(name: str, value: Json) -> bool:
+    if not re.fullmatch(_AMOUNT_NAMES, name) or isinstance(value, bool):
+        return False
+    if isinstance(value, float):
+        # A larger one may have lost digits when it was read.
+        return abs(value) < _MAX_EXACT
+    return isinstance(value, int) or (isinstance(value, str) and bool(re.fullmatch(_AMOUNT, value)))
+
+
+def _currency_in(siblings: Mapping[str, Json]) -> str:
+    found = (
+        value
+        for name, value in siblings.items()
+        if re.fullmatch(_CURRENCY_NAMES, name) and isinstance(value, str)
+    )
+    return "".join(f" {each[:8]}" for each in [next(found, "")] if each)
+
+
+def _values_in(root: Json) -> Iterator[tuple[str, Json, Mapping[str, Json]]]:
+    """Every value with the name of its argument; not recursive, because depth is the proposer's choice."""
+    waiting: list[tuple[str, Json, Mapping[str, Json]]] = [("arguments", root, {})]
+    while waiting:
+        name, value, siblings = waiting.pop()
+        if isinstance(value, list):
+            waiting += [(name, item, {}) for item in reversed(value[:_MAX_VALUES])]
+        elif isinstance(value, dict):
+            waiting += [(key, item, value) for key, item in reversed(list(value.items())[:_MAX_VALUES])]
+        else:
+            yield name, value, siblings
+
+
+def _quote(text: str) -> str:
+    return f"“{text[:_QUOTE_CHARS]}{'…' if len(text) > _QUOTE_CHARS else ''}”"
