@@ -92,6 +92,8 @@ class Answers:
     why: list[tuple[float, str, str]]
     seconds: float
     memory_mib: float
+    # The share of all cores' time that the host gave to others although something was to be done here.
+    stolen: float
     # Milliseconds of CPU that each task of the page's main thread took, whatever neighbours do.
     tasks: list[float]
 
@@ -223,9 +225,10 @@ def run(loaded: int = LOADED, per_second: int = PER_SECOND, seconds: float = SEC
             load.go(per_second)
             browser.start_tracing(page=page, categories=[_TASKS])
             page.evaluate("window.__clicks = []; window.__frames = []; window.__watching = true")
-            before, begun = load.said, time.perf_counter()
+            before, begun, stolen = load.said, time.perf_counter(), _stolen_seconds()
             _click_about(page, seconds)
             took = time.perf_counter() - begun
+            stolen = (_stolen_seconds() - stolen) / took / (os.cpu_count() or 1)
             arrived = (load.said - before) / took
             tasks = _tasks(json.loads(browser.stop_tracing())["traceEvents"])
             found = page.evaluate("[window.__clicks, window.__frames, window.__long, window.__why]")
@@ -237,7 +240,16 @@ def run(loaded: int = LOADED, per_second: int = PER_SECOND, seconds: float = SEC
     if state != "Live":
         raise RuntimeError(f"the page lost its connection meanwhile: {state}")
     clicks, frames, long_tasks, why = found
-    return Answers(size, arrived, empty, clicks, frames, long_tasks, why, took, memory, tasks)
+    return Answers(size, arrived, empty, clicks, frames, long_tasks, why, took, memory, stolen, tasks)
+
+
+def _stolen_seconds() -> float:
+    """Since the start of this machine, of all cores; 0 where the system does not tell."""
+    try:
+        fields = Path("/proc/stat").read_text("ascii").split("\n", 1)[0].split()
+    except OSError:
+        return 0.0
+    return int(fields[8]) / os.sysconf("SC_CLK_TCK")
 
 
 def _share(values: list[float], share: float) -> float:
@@ -248,7 +260,10 @@ def show(answers: Answers, *, wanted: int = LOADED, explain: bool = False) -> No
     short = "" if answers.loaded >= wanted else f" (not {wanted:,}: the machine was too busy to take them in)"
     print(f"{answers.loaded:,} envelopes loaded{short}, {answers.arrived:,.0f} a second arriving")
     load = os.getloadavg()[0]
-    print(f"load average {load:.1f} on {os.cpu_count()} cores")
+    print(
+        f"load average {load:.1f} on {os.cpu_count()} cores; "
+        f"other machines of the host took {answers.stolen:.0%} of them meanwhile"
+    )
     print(f"{'milliseconds':28}{'median':>9}{'p95':>9}{'worst':>9}{'count':>9}")
     rows = {
         "click, an empty page": answers.empty,
