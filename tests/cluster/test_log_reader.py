@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from nats.js.api import ClusterInfo, PeerInfo, StreamConfig, StreamInfo, StreamState
@@ -25,7 +27,7 @@ from moot.protocol.operation import Json
 from moot.resilience.task_set import TaskSet
 from tests.cluster.conftest import StartGateway
 from tests.cluster.nats_servers import NatsServers
-from tests.waiting import bounded, until
+from tests.waiting import HANG_SECONDS, bounded, until
 
 _names = itertools.count(1)
 
@@ -177,3 +179,41 @@ async def test_a_snapshot_that_nobody_can_read_just_now_is_waited_for(
         found = await store.load(0)
         assert found is not None
         assert (found.position, len(refused)) == (42, 2)
+
+
+async def test_a_reader_asks_again_when_the_connection_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was asked on the connection before is never answered."""
+    monkeypatch.setattr(log_reader, "_FIRST_TRY_SECONDS", HANG_SECONDS)
+    asked = list[str]()
+
+    class NeverAnswers:
+        async def stream_info(self, name: str) -> StreamInfo:
+            asked.append(name)
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    reader = LogReader(cast("Any", None), cast("Any", NeverAnswers()), "log", 0, lambda *_: None)
+    tasks = TaskSet("test")
+    tasks.start(reader.run())
+    for count in (1, 2, 3):
+        await until(lambda: len(asked) == count)  # noqa: B023  # it is waited for
+        reader.retry_now()
+    await tasks.close()
+
+
+async def test_a_reader_gives_a_server_longer_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_reader, "_FIRST_TRY_SECONDS", 0.001)
+    monkeypatch.setattr(log_reader, "_MAX_TRY_SECONDS", 0.004)
+
+    class NeverAnswers:
+        async def stream_info(self, _name: str) -> StreamInfo:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    reader = LogReader(cast("Any", None), cast("Any", NeverAnswers()), "log", 0, lambda *_: None)
+    given = []
+    for _ in range(4):
+        given.append(reader._try_seconds)
+        with pytest.raises(TimeoutError):
+            await reader._try_start()
+    assert given == [0.001, 0.002, 0.004, 0.004]

@@ -80,9 +80,9 @@ async def test_the_answer_to_a_call_comes_though_the_callers_gateway_is_lost(
         alice.on_reconnected(back.set)
         run_once = Link._run_once
 
-        async def gated(self: Link) -> MootError | None:
+        async def gated(self: Link, try_seconds: float) -> MootError | None:
             await gate.wait()
-            return await run_once(self)
+            return await run_once(self, try_seconds)
 
         monkeypatch.setattr(Link, "_run_once", gated)
         answered = asyncio.Event()

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import AsyncExitStack
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from moot.cli.client.gateway_request import request_gateway
-from moot.errors import UsageError
+from moot.errors import Unreachable, UsageError
+from moot.net.websocket_client import DialLimits
 from moot.participant import connect
+from moot.participant.connection.connect_options import ConnectOptions
+from moot.participant.connection.envelope_sender import CloseReason
 from moot.participant.connection.link import Link
+from moot.participant.limits import ParticipantLimits
 from moot.protocol.operation import Json
 from tests.cluster.conftest import StartGateway
 from tests.gateway.running_gateway import LocalGateway
 from tests.ports import held_port
-from tests.waiting import bounded, until
+from tests.waiting import HANG_SECONDS, bounded, until
 
 
 async def test_a_member_whose_gateway_stops_goes_on_at_the_next(start: StartGateway) -> None:
@@ -65,6 +72,64 @@ async def test_nobody_waits_before_the_next_gateway_is_tried(
                 assert waits == []
                 a.gateway.readiness.phase = "running"
         await first.aclose()
+
+
+async def test_a_gateway_that_hangs_is_left_for_the_next_one(start: StartGateway) -> None:
+    """It takes connections and says nothing, as one that is paused: its own limits are minutes here."""
+    limits = ParticipantLimits(
+        connect_seconds=HANG_SECONDS,
+        welcome_seconds=2 * HANG_SECONDS,
+        next_gateway_seconds=0.05,
+        backoff_first_seconds=0.01,
+        dial=DialLimits(connect_seconds=2 * HANG_SECONDS),
+    )
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        nobody = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        async with (
+            start("a") as a,
+            bounded(),
+            connect(f"{nobody},{a.url}", "lab", "t-bob", limits=limits) as bob,
+        ):
+            assert bob.me == "bob"
+
+
+class DeadLink(Link):
+    """No gateway answers: which were tried, how long each was given, and every wait in between."""
+
+    async def _run_once(self, try_seconds: float) -> Unreachable:
+        steps.append((self.url, try_seconds))
+        return Unreachable("nobody")
+
+    async def _wait_before_retry(self, seconds: float) -> None:
+        steps.append(("wait", seconds))
+        if len(steps) >= 12:
+            self.leaving = CloseReason(1000, "enough")
+
+
+steps: list[tuple[str, float]] = []
+
+
+async def test_all_gateways_are_tried_between_two_waits_and_are_given_longer_each_time() -> None:
+    """A member of a killed gateway of three is back within 3 seconds, whichever of the others hangs."""
+    steps.clear()
+    options = ConnectOptions("http://a,http://b,http://c")
+    limits = options.limits
+    assert (len(options.urls) - 1) * limits.next_gateway_seconds <= 3
+    link = DeadLink(options, cast("Any", SimpleNamespace(handle_closed=lambda _reason: None)))
+    await link.run()
+    first, longer = limits.next_gateway_seconds, 2 * limits.next_gateway_seconds
+    tried = [(where.removeprefix("http://"), seconds) for where, seconds in steps if where != "wait"]
+    assert tried[:6] == [
+        ("a", first),
+        ("b", first),
+        ("c", first),
+        ("a", longer),
+        ("b", longer),
+        ("c", longer),
+    ]
+    waits = [place for place, (where, _) in enumerate(steps) if where == "wait"]
+    assert waits == [3, 7, 11]
+    assert next(seconds for where, seconds in steps if where == "wait") <= limits.backoff_first_seconds
 
 
 async def test_an_address_where_nobody_is_does_not_matter(start: StartGateway) -> None:

@@ -86,6 +86,8 @@ async def test_a_refused_join_is_told_so_on_its_own_gateway(start: StartGateway)
     rules = {"limits": {"max_sessions_per_member": 1}}
     async with start("a", rules=rules) as a, start("b", rules=rules) as b:
         await a.join("alice")
+        # Counted at each gateway: those of one that was killed must not keep anybody out.
+        await b.join("alice")
         second = await b.open("/ws?space=lab", token="t-alice")
         refusal = await second.hear("system/error")
         assert refusal["payload"]["error"] == "resource_limit"

@@ -159,6 +159,15 @@ def test_sessions_per_member_refuses_one_more_connection() -> None:
     assert refused["refused"] == "resource_limit"
 
 
+def test_sessions_per_member_count_at_each_gateway_of_a_cluster() -> None:
+    """Who was at one that was killed comes back before the others let those connections go."""
+    driver = space(max_sessions_per_member=1)
+    assert next(each["kind"] for each in driver.join("a.1-1", {"as": "bob"})["a.1-1"]) == "system/welcome"
+    assert next(each["kind"] for each in driver.join("b.1-1", {"as": "bob"})["b.1-1"]) == "system/welcome"
+    (refused,) = driver.join("b.1-2", {"as": "bob"})["b.1-2"]
+    assert refused["refused"] == "resource_limit"
+
+
 @pytest.mark.parametrize(("limit", "size"), [("messages_per_second", 1), ("bytes_per_second", 200)])
 def test_a_flood_is_slowed_and_told_when_to_come_back(limit: str, size: int) -> None:
     driver = space(**{limit: size})

@@ -22,6 +22,7 @@ from nats.js.client import JetStreamContext
 
 from moot.cluster.stream_health import is_led
 from moot.errors import UsageError
+from moot.resilience.task_set import end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +30,9 @@ log = logging.getLogger(__name__)
 _HEARTBEAT_SECONDS: Final = 0.5
 _SILENT_SECONDS: Final = 1.5
 _LOOK_SECONDS: Final = 0.1
+# What is asked while JetStream elects a leader is never answered.
+_FIRST_TRY_SECONDS: Final = 1.0
+_MAX_TRY_SECONDS: Final = 8.0
 # A log whose leader says for so long that it ends before what was read has lost something.
 _SHORT_SECONDS: Final = 15.0
 # What an operator can do about it is on the page that this names.
@@ -57,6 +61,9 @@ class LogReader:
         self.applied = applied
         # How many consumers were thrown away.
         self.restarts = 0
+        # Set when the connection is back: the answer may never come.
+        self._again = asyncio.Event()
+        self._try_seconds = _FIRST_TRY_SECONDS
         self._subscription: Subscription | None = None
         self._heard_at = 0.0
         self._is_broken = False
@@ -75,12 +82,34 @@ class LogReader:
                     or time.monotonic() - self._heard_at > _SILENT_SECONDS
                 ):
                     try:
-                        await self._start_again()
+                        await self._try_start()
                     except (nats.errors.Error, nats.js.errors.Error, TimeoutError, OSError) as fault:
                         log.debug("log not read", extra={"stream": self._stream, "fault": repr(fault)})
                 await asyncio.sleep(_LOOK_SECONDS)
         finally:
             await self._drop()
+
+    def retry_now(self) -> None:
+        """The connection is back: what waits for an answer of the old one may wait for ever."""
+        self._again.set()
+
+    async def _try_start(self) -> None:
+        """One try; ends early when there is a reason to begin anew. Raises TimeoutError then."""
+        self._again.clear()
+        starting = asyncio.ensure_future(self._start_again())
+        again = asyncio.ensure_future(self._again.wait())
+        try:
+            await asyncio.wait(
+                (starting, again), timeout=self._try_seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not starting.done():
+                # Longer the next time: a server may only be slow.
+                self._try_seconds = min(_MAX_TRY_SECONDS, 2 * self._try_seconds)
+                raise TimeoutError
+            self._try_seconds = _FIRST_TRY_SECONDS
+            starting.result()
+        finally:
+            await end_tasks((starting, again))
 
     async def _start_again(self) -> None:
         await self._drop()

@@ -100,7 +100,7 @@ class ClusterNode:
     async def start(self) -> None:
         """Be one of the cluster's gateways. Raises UsageError when that cannot be."""
         config = self.config
-        self._connection = connection = await connect(config, self.name, self._retry_writes)
+        self._connection = connection = await connect(config, self.name, self._retry_now)
         store = SnapshotStore(await use_snapshots(connection, config))
         snapshots = ShardSnapshots(
             self.name,
@@ -386,10 +386,11 @@ class ClusterNode:
             log.error("this gateway cannot go on", extra={"why": str(why)})
             self.failed.set_result(why)
 
-    def _retry_writes(self) -> None:
+    def _retry_now(self) -> None:
         for shard in self.shards:
             if hasattr(shard, "log"):
                 shard.log.writer.retry_now()
+                shard.log.reader.retry_now()
 
 
 def default_name(port: int) -> str:

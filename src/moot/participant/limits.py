@@ -16,6 +16,9 @@ class ParticipantLimits(msgspec.Struct, frozen=True, kw_only=True):
     # How long the first connection is tried, and how long a welcome may take.
     connect_seconds: float = 5.0
     welcome_seconds: float = 10.0
+    # How long one gateway of several may take to connect and welcome us before the next is tried. With three,
+    # of which one was killed and one hangs, a member is back well within 3 seconds. Doubles after each pass.
+    next_gateway_seconds: float = 1.5
     # How long a lost connection is tried again: an hour outlasts an upgrade.
     reconnect_seconds: float = 3_600.0
     backoff_first_seconds: float = 0.25

@@ -305,7 +305,13 @@ class SpaceRoster:
         member, wanted = session.member, session.options.runtime_id
         if session.id in self.sessions:
             raise UsageError(f"session {session.id} has joined already")
-        listening = sum(not other.options.injected for other in member.sessions.values())
+        gateway = _gateway_of(session.id)
+        # At this gateway of a cluster: those of one that was just killed are here for a while, and whoever
+        # they belonged to comes back at once.
+        listening = sum(
+            not other.options.injected and _gateway_of(other.id) == gateway
+            for other in member.sessions.values()
+        )
         if listening >= max_sessions and not member.exclusive and not session.options.injected:
             raise ResourceLimit(
                 f"{member.name} has {max_sessions} connections already: close one first",
@@ -397,3 +403,8 @@ def capability_pairs(capabilities: Sequence[Capability]) -> tuple[tuple[Notation
 
 def load_capabilities(saved: Sequence[Sequence[Json]]) -> tuple[Capability, ...]:
     return tuple(read_capability(original, notation=notation, place=notation) for notation, original in saved)
+
+
+def _gateway_of(session: SessionId) -> str:
+    """The name of the gateway, in a cluster; there it is in front of a dot."""
+    return session.partition(".")[0] if "." in session else ""

@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from contextlib import suppress
 from typing import Final, Literal, Protocol
+
+import msgspec
 
 from moot.errors import ConnectionClosed, MalformedEnvelope, MootError, NotAdmitted, Unreachable
 from moot.net.websocket_client import (
@@ -35,6 +38,8 @@ from moot.resilience.backoff import Backoff
 log = logging.getLogger(__name__)
 
 _JWT_DOTS: Final = 2
+# Longer than any limit by then.
+_MAX_DOUBLINGS: Final = 16
 Phase = Literal["dialling", "joining", "joined", "closed"]
 
 
@@ -82,16 +87,18 @@ class Link:
         has_joined = False
         # Gateways that may answer at once: after one has failed, each of the others is tried without a wait.
         untried = len(self._options.urls) - 1
+        # How often all of them were tried in vain.
+        passes = 0
         try:
             while True:
-                fault = await self._run_once()
+                fault = await self._run_once(self._try_seconds(passes))
                 if fault is None:
                     has_joined = True
                     final = self._final_reason(*(self._closed or (ABNORMAL_CLOSE, "")))
                     if final is not None:
                         return self._end(final)
                     backoff.reset()
-                    untried = len(self._options.urls) - 1
+                    untried, passes = len(self._options.urls) - 1, 0
                     deadline = loop.time() + self._limits.reconnect_seconds
                 elif isinstance(fault, NotAdmitted) or loop.time() >= deadline:
                     if not has_joined:
@@ -104,10 +111,20 @@ class Link:
                     untried -= 1
                     continue
                 await self._wait_before_retry(min(backoff.next_delay(), max(0.01, deadline - loop.time())))
+                untried, passes = len(self._options.urls) - 1, passes + 1
         finally:
             self.phase = "closed"
             if self._socket is not None:
                 self._socket.abort()
+
+    def _try_seconds(self, passes: int) -> float:
+        """How long one gateway may take until the welcome, while another one may be quicker.
+
+        Twice as long after each pass, lest those who come to a busy gateway all go away half done.
+        """
+        if len(self._options.urls) == 1:
+            return math.inf
+        return self._limits.next_gateway_seconds * 2.0 ** min(passes, _MAX_DOUBLINGS)
 
     def _choose_next(self) -> None:
         """Go to the next gateway of the cluster, if there is another."""
@@ -147,8 +164,12 @@ class Link:
         self.phase = "closed"
         self._receiver.handle_closed(self.leaving or final)
 
-    async def _run_once(self) -> MootError | None:
+    async def _run_once(self, try_seconds: float) -> MootError | None:
         """Dial, join and wait until the connection closes; returns why it never joined."""
+        began = asyncio.get_running_loop().time()
+        dial_limits = self._limits.dial
+        if dial_limits.connect_seconds > try_seconds:
+            dial_limits = msgspec.structs.replace(dial_limits, connect_seconds=try_seconds)
         self._closed, self._problem = None, ""
         self._token = self._options.token
         self._set_phase("dialling")
@@ -157,7 +178,7 @@ class Link:
                 self._options.websocket_url(self.url),
                 self,
                 headers=self._options.headers(),
-                limits=self._limits.dial,
+                limits=dial_limits,
                 open_socket=self._options.open_socket,
                 tls=self._options.tls,
             )
@@ -166,10 +187,12 @@ class Link:
             return Unreachable(f"{url}: {fault}") if fault.is_temporary else explain_not_admitted(url, fault)
         except Unreachable as fault:
             return explain_unreachable(self.url, fault)
-        await self._wait_while_phase("joining", self._limits.welcome_seconds)
+        left_seconds = try_seconds - (asyncio.get_running_loop().time() - began)
+        welcome_seconds = min(self._limits.welcome_seconds, left_seconds)
+        await self._wait_while_phase("joining", welcome_seconds)
         if self.phase == "joining":
             socket.abort()
-            return Unreachable(f"no welcome within {self._limits.welcome_seconds:g} s")
+            return Unreachable(f"no welcome within {welcome_seconds:.3g} s")
         if self.phase == "dialling":
             code, reason = self._closed or (ABNORMAL_CLOSE, "")
             if code == POLICY:
