@@ -22,6 +22,7 @@ from tests.cluster.histories import executions_of, faults_of
 from tests.cluster.machines import Machines
 from tests.cluster.nats_servers import NatsServers
 from tests.cluster.roaming_members import RoamingMembers
+from tests.cluster.task_dump import describe_tasks
 from tests.gateway.fault_shim import FaultShim
 from tests.gateway.running_gateway import (
     CALL,
@@ -155,6 +156,13 @@ class ClusterRounds:
                 print(f"{self.fault}: {gateway.stderr().splitlines()[-1]}", flush=True)
                 self.ended_themselves += 1
                 await self.start(name)
+
+    def dump_tasks(self) -> None:
+        """Write down what everybody waits for: our tasks here, those of gateways on their stderr."""
+        (self.folder / "tasks").write_text(describe_tasks(), "utf-8")
+        for gateway in self.gateways.values():
+            if gateway.process.returncode is None:
+                gateway.process.send_signal(signal.SIGUSR1)
 
     async def statuses(self) -> dict[str, object]:
         """What each gateway says of the cluster, where a round hangs."""

@@ -32,6 +32,8 @@ _POSTS = 15
 _PAUSE_SECONDS = 0.05
 # A round that takes longer hangs.
 _ROUND_SECONDS = 300
+# What everybody waits for is written down so long before, while they still do.
+_DUMP_SECONDS = 15
 
 
 class FaultSchedule:
@@ -58,6 +60,7 @@ class FaultSchedule:
                     return
                 await asyncio.sleep(pause_seconds)
 
+        dump = asyncio.get_running_loop().call_later(_ROUND_SECONDS - _DUMP_SECONDS, rounds.dump_tasks)
         try:
             async with asyncio.timeout(_ROUND_SECONDS), asyncio.TaskGroup() as group:
                 for start, who in enumerate(("alice", "bob", "carol")):
@@ -68,7 +71,11 @@ class FaultSchedule:
                 is_over.set()
         except TimeoutError:
             told = await rounds.statuses()
-            raise AssertionError(f"hangs, the last of {rounds.faults_so_far}: {told}") from None
+            raise AssertionError(
+                f"hangs, the last of {rounds.faults_so_far}: {told}; the file tasks and each stderr tell more"
+            ) from None
+        finally:
+            dump.cancel()
         self.counts[name] += 1
 
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from tests.cluster.nats_servers import NatsServers
+from tests.waiting import until
 
 
 class CuttingProxy:
@@ -18,11 +19,16 @@ class CuttingProxy:
         self.holds = False
         self._passes = asyncio.Event()
         self._passes.set()
+        self._open = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         back, forth = await asyncio.open_connection("127.0.0.1", self._target)
         self._pairs.append((writer, forth))
-        await asyncio.gather(self._pipe(reader, forth), self._pipe(back, writer, is_answer=True))
+        self._open += 1
+        try:
+            await asyncio.gather(self._pipe(reader, forth), self._pipe(back, writer, is_answer=True))
+        finally:
+            self._open -= 1
 
     async def _pipe(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_answer: bool = False
@@ -41,6 +47,14 @@ class CuttingProxy:
             theirs.close()
         self.holds = False
 
+    async def close(self) -> None:
+        """End all connections, whatever is still on its way."""
+        self.heal()
+        for pair in self._pairs:
+            for writer in pair:
+                writer.transport.abort()
+        await until(lambda: self._open == 0)
+
     def part(self) -> None:
         """A partition: connections stay, and nothing passes in either direction until `heal`."""
         self._passes.clear()
@@ -56,6 +70,5 @@ async def proxied(nats: NatsServers) -> AsyncIterator[tuple[CuttingProxy, str]]:
     try:
         yield proxy, f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
-        proxy.heal()
-        proxy.cut()
         server.close()
+        await proxy.close()

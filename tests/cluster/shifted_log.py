@@ -16,6 +16,7 @@ from nats.aio.msg import Msg
 
 from moot.cli import main
 from moot.cluster import log_reader
+from tests.cluster.task_dump import dump_tasks_on_signal
 
 _VARIABLE = "MOOT_TEST_SHIFTS"
 
@@ -50,4 +51,5 @@ def shift_log(file: Path) -> None:
 
 if __name__ == "__main__":
     shift_log(Path(os.environ[_VARIABLE]))
+    dump_tasks_on_signal()
     sys.exit(main(sys.argv[1:]))

@@ -16,9 +16,10 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import msgspec
-import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+
+from moot.cluster.nats_connection import NATS_FAULTS
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class FrameRelay:
     async def send(self, head: FrameHead, raw: bytes) -> None:
         try:
             await self._client.publish(f"{self._subject}.{self._gateway}", self.encode(head, raw))
-        except (nats.errors.Error, ValueError):
+        except (*NATS_FAULTS, ValueError):
             self.dropped += 1
 
     async def _take(self, message: Msg) -> None:

@@ -12,14 +12,13 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-import nats.errors
-import nats.js.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, StreamInfo
 from nats.js.client import JetStreamContext
 
+from moot.cluster.nats_connection import NATS_FAULTS
 from moot.cluster.stream_health import is_led
 from moot.errors import UsageError
 from moot.resilience.task_set import end_tasks
@@ -83,7 +82,7 @@ class LogReader:
                 ):
                     try:
                         await self._try_start()
-                    except (nats.errors.Error, nats.js.errors.Error, TimeoutError, OSError) as fault:
+                    except NATS_FAULTS as fault:
                         log.debug("log not read", extra={"stream": self._stream, "fault": repr(fault)})
                 await asyncio.sleep(_LOOK_SECONDS)
         finally:
@@ -207,7 +206,7 @@ class LogReader:
             return
         try:
             await subscription.unsubscribe()
-        except nats.errors.Error:
+        except NATS_FAULTS:
             # The connection is gone, and the subscription with it.
             return
 

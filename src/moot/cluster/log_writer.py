@@ -16,11 +16,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-import nats.errors
 import nats.js.errors
 from nats.js.client import JetStreamContext
 
 from moot.cluster.batch import FORMAT, BatchHead, LoggedInput, encode_batch
+from moot.cluster.nats_connection import NATS_FAULTS
 from moot.errors import OutcomeUnknown, UsageError
 
 log = logging.getLogger(__name__)
@@ -205,7 +205,7 @@ class LogWriter:
             except nats.js.errors.NoStreamResponseError:
                 self._note_refusal("nobody takes messages of this stream in, or it elects a leader")
                 await asyncio.sleep(_RETRY_SECONDS)
-            except (nats.errors.Error, nats.js.errors.Error, TimeoutError, OSError) as fault:
+            except NATS_FAULTS as fault:
                 log.debug("log does not answer", extra={"fault": repr(fault), "stream": self._stream})
                 await asyncio.sleep(_RETRY_SECONDS)
 
@@ -222,7 +222,10 @@ class LogWriter:
         )
         again = asyncio.ensure_future(self._again.wait())
         try:
-            await asyncio.wait((publishing, again), return_when=asyncio.FIRST_COMPLETED)
+            # Its own time limit counts from when it is on its way, and a stopped server lets it wait before.
+            await asyncio.wait(
+                (publishing, again), timeout=2 * _TRY_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
             if publishing.done():
                 return int(publishing.result().seq)
             raise TimeoutError
@@ -237,7 +240,7 @@ class LogWriter:
             found = await self._context.get_last_msg(self._stream, self._subject)
         except nats.js.errors.NotFoundError:
             return await self._find_trimmed()
-        except (nats.errors.Error, nats.js.errors.Error, TimeoutError, OSError):
+        except NATS_FAULTS:
             return None
         if (found.headers or {}).get(_MESSAGE_ID) == message_id:
             return int(found.seq or 0)
@@ -252,6 +255,6 @@ class LogWriter:
         """The subject is empty. If we have read all that was trimmed, ours is not among that."""
         try:
             state = (await self._context.stream_info(self._stream)).state
-        except (nats.errors.Error, nats.js.errors.Error, TimeoutError, OSError):
+        except NATS_FAULTS:
             return None
         return 0 if self._position() + 1 >= state.first_seq else None

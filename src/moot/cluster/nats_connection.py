@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import nats
 import nats.errors
 import nats.js.errors
-from nats.aio.client import Client
+from nats.aio.client import Client, Srv
 from nats.js.api import DiscardPolicy, ObjectStoreConfig, StorageType, StreamConfig, StreamInfo
 from nats.js.client import JetStreamContext
 from nats.js.object_store import ObjectStore
@@ -25,8 +25,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Whatever a request to NATS may raise.
-NATS_FAULTS: Final = (nats.errors.Error, nats.js.errors.Error, TimeoutError, OSError)
+# Whatever a request to NATS may raise. RuntimeError: uvloop has it for a write into a connection that was
+# just closed, and NATS' client passes it on.
+NATS_FAULTS: Final = (nats.errors.Error, nats.js.errors.Error, TimeoutError, OSError, RuntimeError)
 # Earlier ones are known to lose what they acknowledged.
 MIN_SERVER_VERSION: Final = (2, 14, 3)
 # A stopped server is noticed after two of them.
@@ -48,11 +49,44 @@ class SecureClient(Client):
     """
 
     needs_tls = False
+    is_leaving = False
+
+    async def close(self) -> None:
+        self.is_leaving = True
+        await super().close()
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         if self.needs_tls and initial_connection and not info.get("tls_required"):
             raise nats.errors.SecureConnRequiredError
         await super()._process_info(info, initial_connection)
+
+    async def _attempt_reconnect(self) -> None:
+        """Reconnect until it works, or the client is closed.
+
+        NATS' own client ends this for good with whatever it does not expect, such as uvloop's RuntimeError
+        when a server dies between two lines of the handshake, and is then neither connected nor closed.
+        """
+        while True:
+            self._abort_transport()
+            try:
+                await super()._attempt_reconnect()
+                return
+            except Exception as fault:  # noqa: BLE001  # whatever it was: there is no other way back
+                log.warning("not connected to NATS again yet", extra={"fault": repr(fault)})
+                self._status = Client.RECONNECTING
+                await asyncio.sleep(_RECONNECT_SECONDS)
+
+    async def _connect_to_server(self, s: Srv) -> None:
+        # One whose handshake failed would stay open.
+        self._abort_transport()
+        await super()._connect_to_server(s)
+
+    def _abort_transport(self) -> None:
+        """Drop the old connection: to close one that has something to send to a server that is stopped takes
+        until its machine answers, or a quarter of an hour."""
+        writer = getattr(self._transport, "_io_writer", None)
+        if writer is not None:
+            writer.transport.abort()
 
 
 class ClusterConnection(NamedTuple):
@@ -63,8 +97,16 @@ class ClusterConnection(NamedTuple):
     max_payload_bytes: int
 
 
-async def connect(config: ClusterConfig, name: str, on_reconnected: Callable[[], None]) -> ClusterConnection:
-    """Raises UsageError when no server answers, lets us in, is new enough and has JetStream."""
+async def connect(
+    config: ClusterConfig,
+    name: str,
+    on_reconnected: Callable[[], None],
+    on_closed: Callable[[UsageError], None] = lambda _why: None,
+) -> ClusterConnection:
+    """Raises UsageError when no server answers, lets us in, is new enough and has JetStream.
+
+    `on_closed`: a server has ended the connection for good, as when credentials have expired.
+    """
     faults: list[str] = []
     client = SecureClient()
     client.needs_tls = config.tls_ca_file is not None or any(
@@ -80,6 +122,12 @@ async def connect(config: ClusterConfig, name: str, on_reconnected: Callable[[],
         log.info("connected to NATS again", extra={"server": client.connected_url.netloc})  # type: ignore[union-attr]
         on_reconnected()
 
+    async def note_closed() -> None:
+        if client.is_leaving:
+            return
+        why = str(client.last_error or "") or "it did not say why"
+        on_closed(UsageError(f"NATS has ended the connection of this gateway for good: {why}"))
+
     options = _secrets_of(config)
     where = ", ".join(_without_secrets(each) for each in config.servers)
     try:
@@ -89,6 +137,7 @@ async def connect(config: ClusterConfig, name: str, on_reconnected: Callable[[],
                 name=f"moot {name}",
                 error_cb=note_fault,
                 reconnected_cb=note_reconnected,
+                closed_cb=note_closed,
                 connect_timeout=2,
                 reconnect_time_wait=_RECONNECT_SECONDS,  # type: ignore[arg-type]  # it sleeps for so long
                 max_reconnect_attempts=-1,

@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
 
 import nats.js.errors
 
@@ -76,12 +75,24 @@ class SharedLog:
         """Read everything up to this sequence. Raises UsageError when that cannot be."""
         self._target = until
         self._start(self.reader.run())
-        if self.position < until:
-            waiting = asyncio.ensure_future(self._caught_up.wait())
-            await asyncio.wait((waiting, self.failed), return_when=asyncio.FIRST_COMPLETED)
+        waiting = asyncio.ensure_future(self._caught_up.wait())
+        try:
+            while self.position < until and not self.failed.done():
+                before = self.position
+                await asyncio.wait(
+                    (waiting, self.failed),
+                    timeout=self._config.stale_seconds,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if self.position == before and not self.failed.done():
+                    raise UsageError(
+                        f"the log {self._stream} cannot be read: nothing came in "
+                        f"{self._config.stale_seconds:g} seconds"
+                    )
+        finally:
             waiting.cancel()
-            if self.failed.done():
-                raise self.failed.result()
+        if self.failed.done():
+            raise self.failed.result()
 
     async def begin(self, epoch: int) -> None:
         """Write from now on, as the process of this number."""
@@ -102,14 +113,19 @@ class SharedLog:
         if not self.failed.done():
             self.failed.set_result(why)
 
-    def _start(self, running: Coroutine[Any, Any, None]) -> None:
-        async def watched() -> None:
-            try:
-                await running
-            except UsageError as fault:
-                self.fail(fault)
+    async def guard(self, running: Awaitable[None]) -> None:
+        """Wait for what has to run for ever; should it fail, this log has failed."""
+        try:
+            await running
+        except UsageError as fault:
+            self.fail(fault)
+        except Exception as fault:
+            # Without it nothing is read or written any more, and nobody would be told.
+            log.exception("the log cannot be followed", extra={"stream": self._stream})
+            self.fail(UsageError(f"the log {self._stream} cannot be followed ({fault!r}): see the log"))
 
-        self._tasks.append(asyncio.create_task(watched()))
+    def _start(self, running: Awaitable[None]) -> None:
+        self._tasks.append(asyncio.create_task(self.guard(running)))
 
     async def _beat(self) -> None:
         while True:

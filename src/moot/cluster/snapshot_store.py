@@ -6,11 +6,10 @@ import logging
 from typing import Any, NamedTuple
 
 import msgspec
-import nats.errors
 import nats.js.errors
 from nats.js.object_store import ObjectStore
 
-from moot.cluster.nats_connection import retry
+from moot.cluster.nats_connection import NATS_FAULTS, retry
 from moot.protocol.operation import Json
 
 log = logging.getLogger(__name__)
@@ -30,7 +29,7 @@ class SnapshotStore:
         self._store = store
 
     async def save(self, shard: int, number: int, position: int, fields: dict[str, Json]) -> None:
-        """Raises nats.errors.Error, nats.js.errors.Error or TimeoutError."""
+        """Raises one of NATS_FAULTS."""
         encoded = msgspec.json.encode({"position": position} | fields)
         await self._store.put(f"{shard}-{number % 2}", encoded)
 
@@ -42,7 +41,7 @@ class SnapshotStore:
                 result = await self._get(f"{shard}-{place}")
             except nats.js.errors.ObjectNotFoundError:
                 continue
-            except (nats.js.errors.Error, nats.errors.Error, TimeoutError) as fault:
+            except NATS_FAULTS as fault:
                 log.warning("snapshot cannot be read", extra={"shard": shard, "why": repr(fault)})
                 continue
             fields = msgspec.json.decode(result.data or b"{}")

@@ -12,9 +12,10 @@ from collections.abc import Callable, Collection
 from typing import Final, Literal
 
 import msgspec
-import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+
+from moot.cluster.nats_connection import NATS_FAULTS
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +126,7 @@ class StatusExchange:
             await self._client.publish(self._subject, question, reply=inbox)
             await asyncio.gather(wait_for(living, seconds), wait_for(gone, _GONE_SECONDS))
             await subscription.unsubscribe()
-        except nats.errors.Error as fault:
+        except NATS_FAULTS as fault:
             log.debug("gateways not asked", extra={"fault": repr(fault)})
         return found
 
@@ -138,5 +139,5 @@ class StatusExchange:
             return
         try:
             await self._client.publish(message.reply, msgspec.json.encode(self._own_status()))
-        except nats.errors.Error as fault:
+        except NATS_FAULTS as fault:
             log.debug("status not told", extra={"fault": repr(fault)})

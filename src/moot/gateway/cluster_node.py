@@ -100,7 +100,7 @@ class ClusterNode:
     async def start(self) -> None:
         """Be one of the cluster's gateways. Raises UsageError when that cannot be."""
         config = self.config
-        self._connection = connection = await connect(config, self.name, self._retry_now)
+        self._connection = connection = await connect(config, self.name, self._retry_now, self._fail)
         store = SnapshotStore(await use_snapshots(connection, config))
         snapshots = ShardSnapshots(
             self.name,
@@ -122,7 +122,8 @@ class ClusterNode:
             # One number for all: session ids tell it.
             await shard.log.begin(max(before, default=0) + 1)
         await asyncio.gather(*(self._announce(shard) for shard in self.shards))
-        self._tasks.start(self._watch())
+        # Without it this gateway would not know that it is cut off.
+        self._tasks.start(self.shards[0].log.guard(self._watch()))
         # Only now: whoever answers serves.
         await self.status.start(connection)
 
@@ -156,6 +157,7 @@ class ClusterNode:
             position=position,
             on_batch=apply,
         )
+        shard.log.failed.add_done_callback(lambda done: self._fail(done.result()))
         await shard.log.catch_up(info.state.last_seq)
         self._check_failed()
         shard.check_journals()
@@ -246,7 +248,7 @@ class ClusterNode:
         """Leave NATS, after `stop`. One that does not answer is not waited for longer than a second."""
         if self._connection is not None:
             # Its client writes a last word also into a connection that is closed.
-            with suppress(*NATS_FAULTS, RuntimeError):
+            with suppress(*NATS_FAULTS):
                 await asyncio.wait_for(self._connection.client.close(), 1)
 
     # What hosts ask
@@ -349,8 +351,6 @@ class ClusterNode:
             await asyncio.sleep(look_seconds)
             self._frames.prove_fresh()
             for shard in self.shards:
-                if shard.log.failed.done():
-                    self._fail(shard.log.failed.result())
                 for pending in shard.log.writer.withdraw_older(self.config.unavailable_seconds):
                     if pending.on_done is not None:
                         pending.on_done(
