@@ -19,6 +19,7 @@ import yaml
 
 from moot.participant import connect
 from moot.protocol.operation import Json
+from moot.trust.tool_watcher import digest_of
 from moot.up.servers import commands
 from moot.up.servers import files as file_server
 from moot.up.servers.folder import Folder
@@ -137,9 +138,9 @@ async def test_an_accepted_rule_goes_on_deciding(written: Path, in_those_days: d
     """`moot up` in the old folder, with the approver's state as it was."""
     (written / "space").rename(written / ".moot")
     (written / "shared").mkdir()
-    people = PEOPLE | {
-        "approver": PEOPLE["approver"] | {"command": "moot", "args": ["rules", "run", "--check", "0"]}
-    }
+    # With the same clock as the gateway: a proposal that it lists when it starts would be two days old.
+    started = {"command": "moot", "args": ["rules", "run", "--check", "0"], "env": in_those_days}
+    people = PEOPLE | {"approver": PEOPLE["approver"] | started}
     del people["files"]
     servers = {"files": {"command": "python3", "args": ["-m", "moot.up.servers.files", "${FOLDER}/shared"]}}
     space = {"default_participant": "alice", "participants": people, "mcp_servers": servers}
@@ -156,16 +157,16 @@ async def test_an_accepted_rule_goes_on_deciding(written: Path, in_those_days: d
 async def test_the_tools_that_come_with_moot_are_defined_as_in_0_1(tmp_path: Path) -> None:
     """A definition is pinned: with another word in it rules are suspended and the tool is withheld."""
     listed = [
-        *await file_server.server_of(Folder(tmp_path)).list_tools(),
-        *await commands.server_of(tmp_path).list_tools(),
+        *await file_server.server_of(Folder(tmp_path)).offers("tools"),
+        *await commands.server_of(tmp_path).offers("tools"),
     ]
-    assert {tool.name: tool.description for tool in listed} == {
-        "list_files": "List the files and folders in a folder; folders end with a slash.",
-        "read_file": "Read a text file, or `lines` of it from `first_line` on.",
-        "search_files": "Find the lines that hold a text, in all files below a folder.",
-        "write_file": "Make a file with this text, or replace what is there.",
-        "edit_file": "Replace a passage that stands exactly once in a file.",
-        "run": "Run a program in the folder and give back its exit code and the end of what it printed.",
+    assert {tool["name"]: digest_of(tool) for tool in listed} == {
+        "list_files": "b6de9afd9edc341e0cfb47b6599de8135ef6000780d5d953282f25dc8dddaeee",
+        "read_file": "d327451471b963a8b3292d6477fc6c5790723921694629c42f94aed160e620aa",
+        "search_files": "af00a3e2a1b9341eccd3c5f5d5810daa1f65a0c7f239a8bae7e032d23f181efa",
+        "write_file": "8956e5918213b2d4b9bd9f5b73769012bb1c1c784934f783f88d26569bd4938e",
+        "edit_file": "32e4b298b793cc9c784b4398a57e8cdb31064e0b5b888ce26668be2aba9dab2a",
+        "run": "dc1bca69a4fab470fe8fe278b137f0b0e64e897cc966788ba70c536f32ba33a2",
     }
 
 

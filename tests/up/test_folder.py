@@ -8,10 +8,13 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from mcp.server.mcpserver.exceptions import ToolError
 
+from moot.errors import McpError
+from moot.mcp.downstream.backend import BackendCall
+from moot.protocol.operation import Json
 from moot.up.servers import commands, files
 from moot.up.servers.folder import MAX_ENTRIES, MAX_MATCHES, READ_BYTES, WRITE_BYTES, Folder, PathDenied
+from moot.up.servers.tool_server import ToolBackend
 
 
 @pytest.fixture
@@ -155,22 +158,45 @@ def test_what_is_no_folder_cannot_be_shared(tmp_path: Path) -> None:
 async def test_the_server_tells_its_tools_and_what_is_denied(root: Path) -> None:
     """As MCP: what changes something is marked, and a denial is an answer of the tool."""
     server = files.server_of(Folder(root))
-    tools = {tool.name: tool for tool in await server.list_tools()}
-    assert list(tools) == ["list_files", "read_file", "search_files", "write_file", "edit_file"]
-    hints = {name: tool.annotations for name, tool in tools.items()}
-    changing = [name for name, hint in hints.items() if hint is not None and not hint.read_only_hint]
+    tools = await server.offers("tools")
+    assert [tool["name"] for tool in tools] == [
+        "list_files", "read_file", "search_files", "write_file", "edit_file",
+    ]  # fmt: skip
+    assert tools == [server.tool(str(tool["name"])) for tool in tools]
+    changing = [tool["name"] for tool in tools if not tool["annotations"]["readOnlyHint"]]
     assert changing == ["write_file", "edit_file"]
-    assert "sub/" in str(await server.call_tool("list_files", {}))
-    assert "created c.txt: 1 bytes" in str(
-        await server.call_tool("write_file", {"path": "c.txt", "text": "x"})
-    )
-    edit = {"path": "c.txt", "old": "x", "new": "y"}
-    assert "replaced c.txt" in str(await server.call_tool("edit_file", edit))
-    assert "c.txt:1: y" in str(await server.call_tool("search_files", {"text": "y", "path": "."}))
-    with pytest.raises(ToolError, match="leads outside of the shared folder"):
-        await server.call_tool("read_file", {"path": "../secret.txt"})
-    with pytest.raises(ToolError):
-        await server.call_tool("read_file", {})
+    assert await said(server, "list_files") == "a.txt\nsub/"
+    assert await said(server, "read_file", path="a.txt", first_line="2", lines=1) == "two"
+    assert await said(server, "write_file", path="c.txt", text="x") == "created c.txt: 1 bytes"
+    assert await said(server, "edit_file", path="c.txt", old="x", new="y") == "replaced c.txt: 1 bytes"
+    assert await said(server, "search_files", text="y", path=".") == "c.txt:1: y"
+    assert await said(server, "search_files", text="nowhere") == "(no match)"
+    for denied, words in (
+        ({"path": "../secret.txt"}, "error: ../secret.txt leads outside of the shared folder"),
+        ({}, "error: Object missing required field `path`"),
+        ({"path": "a.txt", "first_line": 1.5}, "error: Expected `int`, got `float` - at `$.first_line`"),
+    ):
+        assert await said(server, "read_file", **denied) == words
+    with pytest.raises(McpError, match="Unknown tool: remove"):
+        await said(server, "remove", path="a.txt")
+
+
+async def test_the_server_of_commands_refuses_what_is_no_command(tmp_path: Path) -> None:
+    server = commands.server_of(tmp_path)
+    assert await said(server, "run", command=["echo", "x"]) == "ended with exit code 0\nx\n"
+    refused: list[dict[str, Json]] = [
+        {}, {"command": []}, {"command": "ls"}, {"command": ["ls", 1]}, {"command": ["l\0s"]},
+        {"command": ["true"], "seconds": 0}, {"command": ["true"], "seconds": commands.MAX_SECONDS + 1},
+    ]  # fmt: skip
+    for given in refused:
+        assert (await said(server, "run", **given)).startswith("error: "), given
+
+
+async def said(server: ToolBackend, name: str, **arguments: Json) -> str:
+    """What a tool answers, marked if it is an error."""
+    result = await server.perform(BackendCall("tools/call", {"name": name, "arguments": {**arguments}}))
+    [content] = result["content"]
+    return f"error: {content['text']}" if result.get("isError") else str(content["text"])
 
 
 @pytest.mark.parametrize("module", [files, commands])

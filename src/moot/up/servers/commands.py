@@ -12,15 +12,13 @@ import sys
 from pathlib import Path
 from typing import Annotated, Final
 
-from mcp.server.mcpserver import MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import ToolAnnotations
-from pydantic import Field
+import msgspec
 
-from moot import __version__
 from moot.errors import UsageError
+from moot.mcp.eras import JsonObject
 from moot.resilience.child_process import start_child
 from moot.resilience.process_groups import kill_groups
+from moot.up.servers.tool_server import ServerTool, ToolBackend, ToolError, run_over_stdio
 
 # The end of the output usually says how it went.
 OUTPUT_BYTES: Final = 64 << 10
@@ -30,29 +28,48 @@ _DEFAULT_SECONDS: Final = 120.0
 _TERMINATE_SECONDS: Final = 2.0
 
 
-def server_of(folder: Path) -> MCPServer:
+# Pinned in the data of spaces, with titles and order: another word suspends rules and withholds the tool.
+_RUN: Final[JsonObject] = {
+    "annotations": {"destructiveHint": True, "openWorldHint": True, "readOnlyHint": False},
+    "description": "Run a program in the folder and give back its exit code and the end of what it printed.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "command": {
+                "description": "the program and its arguments, one each",
+                "items": {"type": "string"},
+                "minItems": 1,
+                "title": "Command",
+                "type": "array",
+            },
+            "seconds": {
+                "default": _DEFAULT_SECONDS,
+                "exclusiveMinimum": 0,
+                "maximum": MAX_SECONDS,
+                "title": "Seconds",
+                "type": "number",
+            },
+        },
+        "required": ["command"],
+        "title": "runArguments",
+    },
+    "name": "run",
+}
+
+
+class RunArguments(msgspec.Struct):
+    command: Annotated[list[str], msgspec.Meta(min_length=1)]
+    seconds: Annotated[float, msgspec.Meta(gt=0, le=MAX_SECONDS)] = _DEFAULT_SECONDS
+
+
+def server_of(folder: Path) -> ToolBackend:
     """A server with one tool, `run`."""
-    server = MCPServer(
-        "moot-commands",
-        version=__version__,
-        instructions=f"Runs programs in {folder}. Without a shell: one program and its arguments.",
-        log_level="WARNING",
-    )
 
-    @server.tool(
-        annotations=ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=True),
-        structured_output=False,
-    )
-    async def run(
-        command: Annotated[
-            list[str], Field(min_length=1, description="the program and its arguments, one each")
-        ],
-        seconds: Annotated[float, Field(gt=0, le=MAX_SECONDS)] = _DEFAULT_SECONDS,
-    ) -> str:
-        """Run a program in the folder and give back its exit code and the end of what it printed."""
-        return await run_program(command, folder, seconds)
+    async def run(given: RunArguments) -> str:
+        return await run_program(given.command, folder, given.seconds)
 
-    return server
+    instructions = f"Runs programs in {folder}. Without a shell: one program and its arguments."
+    return ToolBackend("moot-commands", instructions, [ServerTool(_RUN, RunArguments, run)])
 
 
 async def run_program(command: list[str], folder: Path, seconds: float) -> str:
@@ -95,7 +112,7 @@ def main() -> int:
         return 2
     # Whoever ends this server may not wait for it to end what it runs.
     signal.signal(signal.SIGTERM, _end_all)
-    server_of(Path(sys.argv[1]).absolute()).run("stdio")
+    run_over_stdio(server_of(Path(sys.argv[1]).absolute()))
     return 0
 
 

@@ -2,84 +2,152 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, Final, TypeVar
 
-from mcp.server.mcpserver import MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import ToolAnnotations
+import msgspec
 
-from moot import __version__
+from moot.mcp.eras import JsonObject
 from moot.up.servers.folder import Folder, PathDenied
+from moot.up.servers.tool_server import ServerTool, ToolBackend, ToolError, run_over_stdio
 
-P = ParamSpec("P")
-T = TypeVar("T")
+A = TypeVar("A", bound=msgspec.Struct)
 
-_READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-_WRITES = ToolAnnotations(
-    read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
-)
+_READS: Final[JsonObject] = {"openWorldHint": False, "readOnlyHint": True}
+_WRITES: Final[JsonObject] = {
+    "destructiveHint": True,
+    "idempotentHint": True,
+    "openWorldHint": False,
+    "readOnlyHint": False,
+}
+_PATH: Final[JsonObject] = {"title": "Path", "type": "string"}
+_FOLDER: Final[JsonObject] = {"default": ".", "title": "Path", "type": "string"}
+_LINES: Final[JsonObject] = {
+    "anyOf": [{"type": "integer"}, {"type": "null"}],
+    "default": None,
+    "title": "Lines",
+}
 
 
-def server_of(folder: Folder) -> MCPServer:
-    """The tools of a folder.
+class ListArguments(msgspec.Struct):
+    path: str = "."
 
-    Their descriptions are pinned in the data of spaces: another word suspends rules and withholds the tool.
+
+class ReadArguments(msgspec.Struct):
+    path: str
+    first_line: int = 1
+    lines: int | None = None
+
+
+class SearchArguments(msgspec.Struct):
+    text: str
+    path: str = "."
+
+
+class WriteArguments(msgspec.Struct):
+    path: str
+    text: str
+
+
+class EditArguments(msgspec.Struct):
+    path: str
+    old: str
+    new: str
+
+
+def server_of(folder: Folder) -> ToolBackend:
+    """The tools of a folder."""
+    tools: list[ServerTool[Any]] = [
+        _tool(
+            "list_files",
+            "List the files and folders in a folder; folders end with a slash.",
+            {"path": _FOLDER},
+            _READS,
+            ListArguments,
+            lambda given: "\n".join(folder.entries(given.path)) or "(empty)",
+        ),
+        _tool(
+            "read_file",
+            "Read a text file, or `lines` of it from `first_line` on.",
+            {
+                "path": _PATH,
+                "first_line": {"default": 1, "title": "First Line", "type": "integer"},
+                "lines": _LINES,
+            },
+            _READS,
+            ReadArguments,
+            lambda given: folder.read(given.path, given.first_line, given.lines),
+        ),
+        _tool(
+            "search_files",
+            "Find the lines that hold a text, in all files below a folder.",
+            {"text": {"title": "Text", "type": "string"}, "path": _FOLDER},
+            _READS,
+            SearchArguments,
+            lambda given: "\n".join(folder.search(given.text, given.path)) or "(no match)",
+        ),
+        _tool(
+            "write_file",
+            "Make a file with this text, or replace what is there.",
+            {"path": _PATH, "text": {"title": "Text", "type": "string"}},
+            _WRITES,
+            WriteArguments,
+            lambda given: folder.write(given.path, given.text),
+        ),
+        _tool(
+            "edit_file",
+            "Replace a passage that stands exactly once in a file.",
+            {
+                "path": _PATH,
+                "old": {"title": "Old", "type": "string"},
+                "new": {"title": "New", "type": "string"},
+            },
+            _WRITES,
+            EditArguments,
+            lambda given: folder.edit(given.path, given.old, given.new),
+        ),
+    ]
+    return ToolBackend("moot-files", "Files of one shared folder. Paths are relative to it.", tools)
+
+
+def _tool(
+    name: str,
+    description: str,
+    properties: dict[str, JsonObject],
+    annotations: JsonObject,
+    arguments: type[A],
+    act: Callable[[A], str],
+) -> ServerTool[A]:
+    """A tool of the folder; a denied path is told to the caller.
+
+    Definitions are pinned in the data of spaces, with titles and order: another word suspends rules and
+    withholds the tool.
     """
-    server = MCPServer(
-        "moot-files",
-        version=__version__,
-        instructions="Files of one shared folder. Paths are relative to it.",
-        log_level="WARNING",
-    )
+    required = [each for each, form in properties.items() if "default" not in form]
+    schema: JsonObject = {
+        "type": "object",
+        "properties": {**properties},
+        **({"required": [*required]} if required else {}),
+        "title": f"{name}Arguments",
+    }
 
-    @server.tool(annotations=_READS, structured_output=False)
-    @_report_denied
-    def list_files(path: str = ".") -> str:
-        """List the files and folders in a folder; folders end with a slash."""
-        return "\n".join(folder.entries(path)) or "(empty)"
-
-    @server.tool(annotations=_READS, structured_output=False)
-    @_report_denied
-    def read_file(path: str, first_line: int = 1, lines: int | None = None) -> str:
-        """Read a text file, or `lines` of it from `first_line` on."""
-        return folder.read(path, first_line, lines)
-
-    @server.tool(annotations=_READS, structured_output=False)
-    @_report_denied
-    def search_files(text: str, path: str = ".") -> str:
-        """Find the lines that hold a text, in all files below a folder."""
-        return "\n".join(folder.search(text, path)) or "(no match)"
-
-    @server.tool(annotations=_WRITES, structured_output=False)
-    @_report_denied
-    def write_file(path: str, text: str) -> str:
-        """Make a file with this text, or replace what is there."""
-        return folder.write(path, text)
-
-    @server.tool(annotations=_WRITES, structured_output=False)
-    @_report_denied
-    def edit_file(path: str, old: str, new: str) -> str:
-        """Replace a passage that stands exactly once in a file."""
-        return folder.edit(path, old, new)
-
-    return server
-
-
-def _report_denied(function: Callable[P, T]) -> Callable[P, T]:
-    """Report a denied path to the caller as a tool error."""
-
-    @wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+    async def run(given: A) -> str:
         try:
-            return function(*args, **kwargs)
+            # Disks are slow, and a search reads thousands of files.
+            return await asyncio.to_thread(act, given)
         except PathDenied as denied:
             raise ToolError(str(denied)) from None
 
-    return call
+    definition: JsonObject = {
+        "annotations": annotations,
+        "description": description,
+        "inputSchema": schema,
+        "name": name,
+    }
+    return ServerTool(definition, arguments, run)
 
 
 def main() -> int:
@@ -93,7 +161,7 @@ def main() -> int:
     except (OSError, PathDenied) as fault:
         sys.stderr.write(f"{root}: {fault}\n")
         return 1
-    server_of(folder).run("stdio")
+    run_over_stdio(server_of(folder))
     return 0
 
 
