@@ -32,7 +32,8 @@ capabilities allow it, and for others to propose. The server is started as a chi
 reached by --url over Streamable HTTP or SSE; any version of MCP from 2024-11-05 on works.
 
 The member acts only on requests that name it in `to`; it also answers lists requested from everybody.
-A server that dies or hangs is restarted; its callers get an error, and the member stays in the space.
+A server that dies or hangs is restarted; its callers get an error, and the member stays in the space. One
+that is exclusive and was replaced by a newer process stands by, and returns when that one is gone.
 Ctrl-C and SIGTERM end both within seconds, even before the server has answered; a second one at once. What
 the server has started ends with it, daemons included (on Linux).
 
@@ -116,14 +117,27 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _bridge(settings: BridgeSettings, log_level: Any) -> int:
-    import asyncio
-
     from moot import logs
-    from moot.bridge.bridge_runner import bridged
-    from moot.mcp.upstream import StartFailed
-    from moot.protocol.close_codes import SHUT_DOWN
+    from moot.bridge.standby import wait_for_turn
+    from moot.protocol.close_codes import REPLACED, SHUT_DOWN
 
     logs.set_up(log_level, "text", None)
+    while True:
+        code = await _bridge_once(settings)
+        if code != REPLACED:
+            # A shutdown is no failure; being removed is.
+            return 0 if code == SHUT_DOWN else 1
+        print("standing by: this one returns when the newer process is gone", flush=True)
+        await wait_for_turn(settings)
+
+
+async def _bridge_once(settings: BridgeSettings) -> int:
+    """One time in the space; the close code with which it ended."""
+    import asyncio
+
+    from moot.bridge.bridge_runner import bridged
+    from moot.mcp.upstream import StartFailed
+
     opened: asyncio.Future[Upstream] = asyncio.get_running_loop().create_future()
     reporting = asyncio.create_task(_report_waiting(opened))
     try:
@@ -134,8 +148,7 @@ async def _bridge(settings: BridgeSettings, log_level: Any) -> int:
             )
             ending = await member.space.stay()
             print(f"left the space: {ending.code} {printable(ending.reason)}".rstrip(), flush=True)
-            # A shutdown is no failure; being removed is.
-            return 0 if ending.code == SHUT_DOWN else 1
+            return ending.code
     except StartFailed as failed:
         stderr = _quoted(failed.stderr_lines)
         raise MootError(f"{failed}" + (f"\nend of its stderr:{stderr}" if stderr else "")) from None

@@ -31,6 +31,7 @@ from moot.protocol import strict_json
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName
 from moot.protocol.operation import Json
+from moot.space.config import Name
 from moot.space.effects import Reply
 from moot.space.proposal_listing import ProposalReader, find_proposals, list_proposals
 from moot.space.roster import Options
@@ -49,7 +50,19 @@ class MemberRoutes:
         found: list[Json] = []
         for each in self._identity.everywhere(request):
             dialects: list[Json] = [*sorted(each.host.space.state.config.dialects)]
-            found.append({"name": each.host.name, "participant": each.name, "dialects": dialects})
+            member = each.host.space.state.roster.members.get(Name(each.name))
+            # Whether it has a connection now, at any gateway: who stands by for an exclusive member asks.
+            connected = member is not None and any(
+                not session.options.injected for session in member.sessions.values()
+            )
+            found.append(
+                {
+                    "name": each.host.name,
+                    "participant": each.name,
+                    "dialects": dialects,
+                    "connected": connected,
+                }
+            )
         return json_response(200, {"spaces": found})
 
     async def messages(self, request: Request) -> Response:

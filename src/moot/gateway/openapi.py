@@ -169,7 +169,7 @@ def _everything(version: str) -> Json:
                     "summary": "the spaces that your token opens",
                     "security": secured,
                     "responses": {
-                        "200": _answer("their names"),
+                        "200": _answer("their names, your name there, and whether you are connected"),
                         "401": _answer("no or unknown token", _ERROR),
                         "403": _answer("an account of a provider that no rule lets in", _ERROR),
                         "503": _answer("the key of a provider's token is looked for", _ERROR),

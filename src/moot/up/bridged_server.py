@@ -16,6 +16,7 @@ from moot.errors import MootError
 from moot.mcp.stdio_child import Command
 from moot.mcp.upstream import HttpServer, Server, StdioServer, Upstream
 from moot.net.websocket_client import should_reconnect
+from moot.protocol.close_codes import REPLACED
 from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy, keep_running
 from moot.up.member_command import resolve_command
 from moot.up.part_status import PartState, PartStatus
@@ -103,6 +104,7 @@ class BridgedServer:
         # Loading the SDK and the MCP side takes a moment that `moot up` without servers need not spend.
         from moot.bridge.bridge_runner import bridged
         from moot.bridge.bridge_settings import BridgeSettings
+        from moot.bridge.standby import wait_for_turn
 
         self._state.start()
         variables = self._variables
@@ -130,6 +132,10 @@ class BridgedServer:
             return True, str(fault)
         finally:
             self._member = self._upstream = None
+        if ending.code == REPLACED:
+            self._state.change("waiting", "a newer process has taken over: this one returns when it is gone")
+            await wait_for_turn(settings)
+            return True, "the process that had taken over is gone"
         return should_reconnect(ending.code), f"left the space: {ending.code} {ending.reason}".rstrip()
 
     def _on_opened(self, upstream: Upstream) -> None:
