@@ -1,7 +1,7 @@
 """A gateway, members and a browser for the console's tests, each on a thread or in a process of its own.
 
     def test_…(gateway: Running, page_as: PageAs, member: MemberAs) -> None:
-        page = page_as("human")                       # signed in; the token was typed, not in the address
+        page = page_as("human")                       # stays signed in; no token is in the address
         agent = member("agent")                       # an SDK member that is there until the test ends
         proposal = agent.run(lambda space: space.propose("files", "tools/call", {...}))
 

@@ -260,6 +260,7 @@ def test_somebody_is_invited_and_joins_with_the_token_that_is_shown_once(
     subprocess.run(typed, input="hello\n", text=True, cwd=tmp_path, check=True, timeout=HANG_SECONDS)  # noqa: S603
     expect(listed(other, "lisa")).to_have_attribute("data-presence", "away")
 
+    page.evaluate("sessionStorage.clear()")
     page.reload()
     sign_in(page, token)
     expect(listed(page, "lisa")).to_contain_text("(you)")

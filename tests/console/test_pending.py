@@ -296,7 +296,6 @@ def test_what_i_rejected_leaves_my_queue_and_others_can_still_decide(
     expect(waiting(other)).to_contain_text("Rejected by human")
     # It is the gateway that remembers it.
     page.reload()
-    sign_in(page, "t-human")
     expect(for_others(page)).to_contain_text("Rejected by you")
     expect(waiting(page)).to_have_count(0)
 
