@@ -1,4 +1,4 @@
-"""Pages that outlive their test: the next one finds the console's hundred files loaded and compiled.
+"""Pages that outlive their test: the next one finds the console loaded and compiled.
 
 To load the console into a new page costs Chromium more than most tests then do with it. A page that goes to
 the same address again, in the same process, has everything in memory, and runs it anew. So the gateways of a
@@ -20,7 +20,7 @@ WIDE: ViewportSize = {"width": 1280, "height": 800}
 NEW_PAGE: dict[str, Any] = {
     "reduced_motion": "reduce",
     "viewport": WIDE,
-    # Each page would keep a hundred files; tests of the service worker say `allow`.
+    # Each page would keep all files once more; tests of the service worker say `allow`.
     "service_workers": "block",
 }
 

@@ -80,7 +80,9 @@ def test_chromium_finds_nothing_that_keeps_it_from_being_installed(
         context.close()
 
 
-_NOT_KEPT = ("index.html", "service-worker.js", "manifest.webmanifest")
+_NOT_KEPT = (".html", ".js", ".webmanifest")
+# Modules are kept as they are sent: joined.
+_JOINED = ("app.js", "views.js")
 
 
 def test_only_the_page_is_kept_and_without_a_gateway_it_says_so_and_shows_nothing_as_pending(
@@ -104,9 +106,8 @@ def test_only_the_page_is_kept_and_without_a_gateway_it_says_so_and_shows_nothin
     expect(badge).to_have_text("1")
     version = Console().version
     (paths,) = kept_files(page).values()
-    assert sorted(paths) == sorted(
-        ["/", *(f"/console/{version}/{each}" for each in Console().files if each not in _NOT_KEPT)]
-    )
+    others = [each for each in Console().files if not each.endswith(_NOT_KEPT)]
+    assert sorted(paths) == sorted(["/", *(f"/console/{version}/{each}" for each in (*_JOINED, *others))])
     text = page.evaluate(
         """async () => {
           let all = "";

@@ -44,7 +44,7 @@ def test_what_could_not_be_loaded_is_tried_again_and_said_to_be_missing(
 ) -> None:
     """A connection that was cut while the rest of the page came: somebody who signed in then is not stuck."""
     page = new_page(alone=True)
-    cut = ("**/views/navigation.js",)
+    cut = ("**/views.js",)
     for each in cut:
         page.route(each, lambda route: route.abort())
     page.goto(gateway.url)

@@ -4,8 +4,8 @@ The files are read once, when the gateway starts; a request can name one of thes
 is no path to escape from. The page may load scripts and styles of this gateway alone, nothing inline.
 
 The page itself is asked for each time. It names all other files below a version, the hash of all of them, so
-that a browser keeps these for good and an upgraded gateway never meets an old script. What the sign-in form
-needs is named in the page, so that the browser asks for all of it at once.
+that a browser keeps these for good and an upgraded gateway never meets an old script. There the modules are
+joined: `app.js` has all that the sign-in form needs, `views.js` the rest.
 
 Service worker and manifest are beside the page, so that they are for all below it, also behind a proxy with
 a path prefix. The service worker is told the version and the files that it keeps for when there is no
@@ -18,8 +18,6 @@ import copy
 import gzip
 import hashlib
 import html
-import posixpath
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -29,6 +27,8 @@ from typing import Final
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
+
+from moot.gateway.joined_modules import JOINED_AS, join_rest, join_start
 
 # Types that a page is made of; a file of another kind is not served.
 _TYPES: Final[Mapping[str, str]] = {
@@ -50,9 +50,9 @@ _MOST_DEEP: Final = 4
 _LEAST_COMPRESSED_BYTES: Final = 1_024
 _YEAR_SECONDS: Final = 31_536_000
 _VERSION_CHARS: Final = 16
+# Below the version: the module that starts the page with all that it needs, and all other modules.
 _START: Final = "app.js"
-# Modules that are loaded before anything of the importing one runs.
-_STATIC_IMPORT: Final = re.compile(r"""^import\s(?:[^;]*?\sfrom\s)?"([^"]+)";""", re.MULTILINE)
+_REST: Final = "views.js"
 
 
 class StaticFile(msgspec.Struct, frozen=True):
@@ -71,11 +71,12 @@ class Console:
         found = dict(_read(root))
         self.version = _version_of(found)
         if PAGE in found:
-            found[PAGE] = _name_version(found[PAGE], self.version, _modules_needed(found, _START))
+            found[PAGE] = _name_version(found[PAGE], self.version)
         if WORKER in found:
             found[WORKER] = _name_files(found[WORKER], self.version, found)
         self.files: Mapping[str, StaticFile] = found
-        # Compressed when they are first asked for.
+        # Joined and compressed when they are first asked for.
+        self._joined: dict[str, StaticFile] = {}
         self._compressed: dict[str, bytes] = {}
 
     def with_gateways(self, addresses: Sequence[str]) -> Console:
@@ -96,7 +97,8 @@ class Console:
         version, _, rest = path.partition("/")
         is_versioned = version == self.version
         name = rest if is_versioned else path
-        found = self.files.get(name)
+        is_joined = is_versioned and name in (_START, _REST) and _START in self.files
+        found = self._join(name) if is_joined else self.files.get(name)
         if found is None:
             return None
         # Another policy is another page: a browser would keep the policy that it knows.
@@ -109,11 +111,23 @@ class Console:
             return Response(status_code=304, headers=headers)
         content = found.content
         if len(content) >= _LEAST_COMPRESSED_BYTES and _takes_gzip(request) and _is_text(found):
-            content = self._compress(name, content)
+            content = self._compress(f"{version}/{name}" if is_joined else name, content)
             headers["Content-Encoding"] = "gzip"
             # Other bytes under the same tag: the tag says that they mean the same.
             headers["ETag"] = f"W/{etag}"
         return Response(content, media_type=found.media_type, headers=headers)
+
+    def _join(self, name: str) -> StaticFile:
+        if name not in self._joined:
+            modules = {
+                each: file.content.decode()
+                for each, file in self.files.items()
+                if each.endswith(".js") and each != WORKER
+            }
+            joined = join_start(_START, modules, _REST) if name == _START else join_rest(_START, modules)
+            content = joined.encode()
+            self._joined[name] = StaticFile(content, _TYPES[".js"], _etag(content))
+        return self._joined[name]
 
     def _compress(self, name: str, content: bytes) -> bytes:
         kept = self._compressed.get(name)
@@ -142,27 +156,11 @@ def _takes_gzip(request: Request) -> bool:
 
 def _version_of(found: Mapping[str, StaticFile]) -> str:
     tags = "".join(f"{name}{file.etag}" for name, file in sorted(found.items()))
-    return hashlib.sha256(tags.encode()).hexdigest()[:_VERSION_CHARS]
+    return hashlib.sha256(f"{JOINED_AS}{tags}".encode()).hexdigest()[:_VERSION_CHARS]
 
 
-def _modules_needed(found: Mapping[str, StaticFile], start: str) -> list[str]:
-    """The modules that a browser needs before the first line of `start` runs."""
-    needed: list[str] = []
-    waiting = [start]
-    while waiting:
-        name = waiting.pop()
-        if name in needed or name not in found:
-            continue
-        needed.append(name)
-        imported = _STATIC_IMPORT.findall(found[name].content.decode())
-        waiting += [posixpath.normpath(posixpath.join(posixpath.dirname(name), each)) for each in imported]
-    return needed
-
-
-def _name_version(page: StaticFile, version: str, modules: list[str]) -> StaticFile:
-    text = page.content.decode().replace('"console/', f'"console/{version}/')
-    preloads = "".join(f'<link rel="modulepreload" href="console/{version}/{name}">\n' for name in modules)
-    content = text.replace("</head>", f"{preloads}</head>").encode()
+def _name_version(page: StaticFile, version: str) -> StaticFile:
+    content = page.content.decode().replace('"console/', f'"console/{version}/').encode()
     return StaticFile(content, page.media_type, _etag(content))
 
 
@@ -175,7 +173,8 @@ def _name_gateways(page: StaticFile, addresses: Sequence[str]) -> StaticFile:
 
 def _name_files(worker: StaticFile, version: str, found: Mapping[str, StaticFile]) -> StaticFile:
     """The service worker with what it keeps, so that another version is another service worker."""
-    files = sorted(found.keys() - {PAGE, WORKER, MANIFEST})
+    single = {name for name in found if name.endswith(".js")}
+    files = sorted((found.keys() - single - {PAGE, MANIFEST}) | {_START, _REST})
     facts = msgspec.json.encode({"version": version, "files": files})
     content = b"self.moot = " + facts + b";\n" + worker.content
     return StaticFile(content, worker.media_type, _etag(content))
