@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import logging
+import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _is_in(item.path, _UNMEASURED):
             item.add_marker("no_cover")
+
+
+_FOLDERS = count()
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the test, named after it. pytest's own way also looks at its parents and sets a link."""
+    name = re.sub(r"\W", "_", request.node.name)[:26]
+    folder = tmp_path_factory.getbasetemp() / f"{name}{next(_FOLDERS)}"
+    folder.mkdir(0o700)
+    return folder
 
 
 @pytest.fixture

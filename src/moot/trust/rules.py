@@ -136,14 +136,14 @@ class Rule:
         return tuple(self._iter_mismatches(case, now))
 
     def _iter_mismatches(self, case: Case, now: float) -> Iterator[str]:
-        nodes = self._nodes
+        nodes, careful = self._nodes, self.is_careful
         for part, value in (("tool", case.tool), ("proposer", case.proposer), ("method", case.method)):
-            if part in nodes and not admits(nodes[part], value, careful=self.is_careful):
+            if part in nodes and not admits(nodes[part], value, careful=careful):
                 yield part
         if not self._matches_hosts(case.to):
             yield "to"
         yield from self._argument_mismatches(case)
-        if self.is_careful and case.unexpected_fields:
+        if careful and case.unexpected_fields:
             yield from case.unexpected_fields
         if self.hours is not None and not self.hours.admits(now):
             yield "hours"
@@ -168,22 +168,17 @@ class Rule:
             return True
         if not self.to or not to:
             return not self.to and not to
-        globs = self._pattern.to or ()
+        globs, careful = self._pattern.to or (), self.is_careful
         return all(
-            any(
-                g.matches(name) and (not self.is_careful or g.literal is not None or is_plain(name))
-                for g in globs
-            )
+            any(g.matches(name) and (not careful or g.literal is not None or is_plain(name)) for g in globs)
             for name in to
         )
 
     def _argument_mismatches(self, case: Case) -> Iterator[str]:
-        node = self._nodes.get("arguments")
+        node, careful = self._nodes.get("arguments"), self.is_careful
         if isinstance(node, Fields):
             for name, inner in node.literal:
-                if name not in case.arguments or not admits(
-                    inner, case.arguments[name], careful=self.is_careful
-                ):
+                if name not in case.arguments or not admits(inner, case.arguments[name], careful=careful):
                     yield f"arguments.{name}"
             if node.searches and not Fields((), node.searches).matches(dict(case.arguments)):
                 yield "arguments"
@@ -196,7 +191,7 @@ class Rule:
         for name, value in self.equals.items():
             if name not in case.arguments or not is_same_json(case.arguments[name], value):
                 yield f"equals.{name}"
-        if self.is_careful and not self.extra_arguments:
+        if careful and not self.extra_arguments:
             yield from (
                 f"extra argument {path_text(path)}" for path in self.unnamed_arguments(case.arguments)
             )
@@ -262,7 +257,8 @@ def _at(arguments: Mapping[str, Json], path: Path) -> Json:
 
 def admits(node: Node, value: Json, *, careful: bool = True) -> bool:
     """Match as capabilities do; with `careful`, a wildcard matches plain texts only."""
-    if not careful:
+    # The most frequent first: a text that is written out.
+    if not careful or (type(node) is Text and node.glob.literal is not None):
         return node.matches(value)
     match node:
         case OneOf():
@@ -270,7 +266,7 @@ def admits(node: Node, value: Json, *, careful: bool = True) -> bool:
         case Fields():
             return node.matches(value) and all(admits(inner, value[name]) for name, inner in node.literal)
         case Text():
-            if node.glob.literal is None and not node.glob.lone and isinstance(value, str):
+            if not node.glob.lone and isinstance(value, str):
                 return node.matches(value) and is_plain(value)
         case NotText():
             return node.matches(value) and isinstance(value, str) and is_plain(value)

@@ -155,11 +155,19 @@ def _read(kind: ValueKind, text: str) -> tuple[Atom, ...] | None:
     return None if atoms is None else tuple(atoms)
 
 
-# Some 8 MB of texts at most.
+# Some 8 MB of texts at most, and as much of what is written of them.
 _MAX_CACHED_CHARS: Final = 1_000
 _read_short = lru_cache(maxsize=8192)(_read)
 
 
 def canonical_text(kind: ValueKind, text: str) -> str | None:
+    """One way of writing a text of this kind; None if it cannot be read."""
+    return _written_short(kind, text) if len(text) <= _MAX_CACHED_CHARS else _written(kind, text)
+
+
+def _written(kind: ValueKind, text: str) -> str | None:
     atoms = read_value(kind, text)
     return None if atoms is None else "".join(atom.text for atom in atoms)
+
+
+_written_short = lru_cache(maxsize=8192)(_written)

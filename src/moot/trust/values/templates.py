@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Final
 
 from moot.errors import UsageError
@@ -110,19 +110,19 @@ class ValueTemplate:
 
     parts: tuple[str | Slot, ...]
     slots: tuple[Slot, ...] = field(init=False, repr=False, compare=False)
-    # What every match starts with: most texts are told apart by it.
+    # What every match starts with: most texts are told apart by it. Without slots it is all of it.
     _start: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "slots", tuple(part for part in self.parts if isinstance(part, Slot)))
-        first = self.parts[0] if self.parts else ""
-        object.__setattr__(self, "_start", first if isinstance(first, str) else "")
+        start = takewhile(lambda part: isinstance(part, str), self.parts)
+        object.__setattr__(self, "_start", "".join(map(str, start)))
 
     def matches(self, canonical: str) -> bool:
         if not canonical.startswith(self._start):
             return False
         if not self.slots:
-            return canonical == "".join(part for part in self.parts if isinstance(part, str))
+            return len(canonical) == len(self._start)
         found = _compiled(self.parts).fullmatch(canonical)
         return found is not None and all(map(Slot.admits, self.slots, found.groups()))
 

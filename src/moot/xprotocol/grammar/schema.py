@@ -125,14 +125,16 @@ class Library:
         return self._schemas[id]
 
     def add(self, schema: Schema) -> SchemaId:
-        if schema not in self._ids:
+        # To hash one is to hash all its fields: as seldom as can be.
+        id = self._ids.get(schema)
+        if id is None:
             if len(self._schemas) >= SCHEMA_NODES:
                 raise GrammarRefused(
                     f"the schema has more than {SCHEMA_NODES} different parts; make it smaller"
                 )
-            self._ids[schema] = SchemaId(len(self._schemas))
+            id = self._ids[schema] = SchemaId(len(self._schemas))
             self._schemas.append(schema)
-        return self._ids[schema]
+        return id
 
     def any_of(self, ids: Iterable[SchemaId]) -> SchemaId:
         """At least one of these."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from moot.protocol.operation import Json
 from moot.xprotocol.grammar.number_bounds import NumberBounds
@@ -49,9 +50,11 @@ class _Reading:
         )
         if self.draft <= 7 and references:
             return replace(FREE, references=references)
-        schema = replace(FREE, references=references)
-        for step in (self.general, self.numbers, self.strings, self.objects, self.arrays, self.combinations):
-            schema = step(schema)
+        schema = replace(FREE, references=references) if references else FREE
+        for words, step in _STEPS:
+            # Most schemas have words of one step or two.
+            if not words.isdisjoint(self.raw):
+                schema = step(self, schema)
         return schema
 
     # What the other steps read with.
@@ -248,6 +251,29 @@ class _Reading:
             negated=() if negated is None else (negated,),
             conditions=conditions,
         )
+
+
+# Each step of reading, and the words without one of which it would change nothing.
+_STEPS: Final = (
+    (frozenset({"type", "enum", "const"}), _Reading.general),
+    (
+        frozenset({"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf"}),
+        _Reading.numbers,
+    ),
+    (frozenset({"pattern", "format", "minLength", "maxLength"}), _Reading.strings),
+    (
+        frozenset({"properties", "patternProperties", "additionalProperties", "unevaluatedProperties"})
+        | {"propertyNames", "required", "minProperties", "maxProperties"}
+        | {"dependencies", "dependentRequired", "dependentSchemas"},
+        _Reading.objects,
+    ),
+    (
+        frozenset({"prefixItems", "items", "unevaluatedItems", "contains", "minContains", "maxContains"})
+        | {"minItems", "maxItems", "uniqueItems"},
+        _Reading.arrays,
+    ),
+    (frozenset({"allOf", "anyOf", "oneOf", "not", "if"}), _Reading.combinations),
+)
 
 
 def _text(value: Json) -> str:
