@@ -70,6 +70,16 @@ def test_import_moot_space_loads_no_server() -> None:
     assert rooms == {"errors", "protocol", "space"}
 
 
+def test_programs_start_without_what_few_of_them_use() -> None:
+    """Each of these takes longer to load than most commands take: whoever uses one loads it then."""
+    modules = ("cli.serve", "gateway.app", "up.mcp_endpoint", "bridge.bridge_runner", "adapter.adapter")
+    servers = ("up.servers.files", "up.servers.commands")
+    loaded = modules_after("import " + ", ".join(f"moot.{name}" for name in (*modules, *servers)))
+    assert "moot.gateway.oidc.token_verifier" in loaded
+    assert not loaded & {"mcp", "mcp_types", "pydantic", "jwt", "segno", "snowballstemmer", "httpx2", "numpy"}
+    assert "moot.gateway" not in modules_after("import moot.cli.serve")
+
+
 def test_a_first_use_loads_what_the_name_needs() -> None:
     assert "moot.space.space" in modules_after("import moot; moot.Space")
     assert "moot.space.space" not in modules_after("import moot; moot.Refused")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,11 +27,17 @@ EVERY = [
 ]
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made")
+    assert run("moot", "init", "empty", "lab", folder=folder).code == 0
+    return folder / "lab"
+
+
 @pytest.fixture
-def lab(tmp_path: Path) -> Path:
+def lab(made: Path, tmp_path: Path) -> Path:
     """A folder with a space that has never run."""
-    assert run("moot", "init", "empty", "lab", folder=tmp_path).code == 0
-    return tmp_path / "lab"
+    return shutil.copytree(made, tmp_path / "lab", symlinks=True)
 
 
 @pytest.fixture
@@ -164,13 +171,17 @@ def test_closed_standard_streams_are_never_a_file_of_ours(lab: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["members", "send", "join", "tail", "mcp", "bridge", "agent"])
-def test_a_token_on_the_command_line_is_refused_and_not_repeated(command: str, tmp_path: Path) -> None:
+def test_a_token_on_the_command_line_is_refused_and_not_repeated(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     for words in (["--token", "hush-hush"], ["--token=hush-hush"]):
-        ended = run("moot", command, *words, folder=tmp_path)
-        assert ended.code == 2
-        assert "--token-file FILE" in ended.err
-        assert "MOOT_TOKEN" in ended.err
-        assert "hush-hush" not in ended.err
+        with pytest.raises(SystemExit) as ended:
+            main([command, *words])
+        assert ended.value.code == 2
+        said = capsys.readouterr()
+        assert "--token-file FILE" in said.err
+        assert "MOOT_TOKEN" in said.err
+        assert "hush-hush" not in said.err + said.out
 
 
 def test_an_option_is_written_out(tmp_path: Path) -> None:

@@ -8,17 +8,15 @@ import os
 import signal
 from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from moot import logs
 from moot.cli import program
 from moot.cli.interruption import run_service
-from moot.config import check, load
-from moot.config.configuration import Configuration
 from moot.errors import UsageError
-from moot.gateway.app import Gateway
-from moot.gateway.part_settings import tls_files
-from moot.net.server_tls import ServerTls
+
+if TYPE_CHECKING:
+    from moot.config.configuration import Configuration
+    from moot.gateway.app import Gateway
 
 
 def add_command(commands: Any, name: str) -> None:
@@ -45,6 +43,8 @@ def add_command(commands: Any, name: str) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if options.check:
+        from moot.config import check, load
+
         places = {"data": options.data, "host": options.host, "port": options.port}
         for line in check(options.config, environ=os.environ, **places):
             print(line)
@@ -56,6 +56,9 @@ def run(options: argparse.Namespace) -> int:
 
 async def serve(options: argparse.Namespace) -> int:
     """Run until cancelled."""
+    from moot import logs
+    from moot.gateway.app import Gateway
+
     configuration = _read(options)
     log = configuration.gateway.log
     logs.set_up(log.level, log.format, log.file, file_bytes=log.file_bytes, max_old_files=log.max_old_files)
@@ -96,10 +99,15 @@ def _mcp_of(gateway: Gateway) -> AbstractAsyncContextManager[None]:
 def _check_certificate(configuration: Configuration) -> None:
     """Raises UsageError when the gateway could not use its certificate."""
     if configuration.gateway.tls is not None:
+        from moot.gateway.part_settings import tls_files
+        from moot.net.server_tls import ServerTls
+
         ServerTls(tls_files(configuration.gateway.tls))
 
 
-def _read(options: argparse.Namespace) -> Any:
+def _read(options: argparse.Namespace) -> Configuration:
+    from moot.config import load
+
     return load(options.config, environ=os.environ, data=options.data, host=options.host, port=options.port)
 
 

@@ -11,8 +11,6 @@ import hashlib
 import secrets
 from typing import Final, NamedTuple
 
-import segno
-
 # 128 random bits: 22 characters, which a phone's camera reads easily.
 _CODE_BYTES: Final = 16
 # A person who lost the first dialog asks again; the oldest of theirs is then void.
@@ -63,4 +61,7 @@ def _hash(code: str) -> bytes:
 
 def qr_rows(text: str) -> list[str]:
     """A QR code as rows of 0 and 1, without a border."""
+    # Only here: most gateways never draw one.
+    import segno
+
     return ["".join(str(min(module, 1)) for module in row) for row in segno.make_qr(text, error="m").matrix]

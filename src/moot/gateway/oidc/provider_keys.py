@@ -16,9 +16,6 @@ from collections.abc import Callable, Container, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from jwt import PyJWK
-from jwt.exceptions import PyJWTError
-
 from moot.config.gateway_config import is_loopback
 from moot.config.oidc_config import OidcConfig
 from moot.errors import Unreachable
@@ -162,6 +159,10 @@ class ProviderKeys:
 
 def read_keys(listed: list[Any], *, uses: Container[Any] = _USES) -> dict[str | None, ProviderKey]:
     """The public keys for signatures in a JWKS; what cannot be used is left out."""
+    # Only here and in `token_verifier`: a gateway without a provider needs none of it.
+    from jwt import PyJWK
+    from jwt.exceptions import PyJWTError
+
     keys: dict[str | None, ProviderKey] = {}
     for entry in listed:
         if not isinstance(entry, dict) or entry.get("use", "sig") not in uses or entry.get("kty") == "oct":

@@ -13,9 +13,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-import jwt
-from jwt.exceptions import InvalidAudienceError, InvalidTokenError, PyJWTError
-
 from moot.config.oidc_config import SPIFFE, OidcConfig
 from moot.gateway.access import AccessDenied
 from moot.gateway.oidc.provider_keys import KeysUnavailable, ProviderKeys
@@ -110,10 +107,13 @@ class TokenVerifier:
     ) -> tuple[ProviderKeys, Mapping[str, Any], Mapping[str, Any]] | AccessDenied:
         if len(token) > _MAX_TOKEN_CHARS:
             return AccessDenied(401, f"a token has at most {_MAX_TOKEN_CHARS} characters")
+        # Only here and in `provider_keys`, which has loaded it long before: no token waits for it.
+        import jwt
+
         try:
             header = jwt.get_unverified_header(token)
             issuer = self._unverified_issuer(token)
-        except (PyJWTError, ValueError, RecursionError):
+        except (jwt.PyJWTError, ValueError, RecursionError):
             return AccessDenied(401, "the token is no JWT")
         provider = self._providers.get(issuer)
         if provider is None:
@@ -135,11 +135,11 @@ class TokenVerifier:
         options |= {"verify_exp": False, "verify_nbf": False, "verify_iat": False}
         try:
             claims = jwt.decode(token, key.key, algorithms=[algorithm], options=options)
-        except InvalidAudienceError:
+        except jwt.InvalidAudienceError:
             return AccessDenied(401, "the token is for somebody else")
         except jwt.MissingRequiredClaimError as fault:
             return AccessDenied(401, f"the token lacks the claim {fault.claim}")
-        except (InvalidTokenError, PyJWTError, ValueError, TypeError, RecursionError):
+        except (jwt.InvalidTokenError, jwt.PyJWTError, ValueError, TypeError, RecursionError):
             return AccessDenied(401, "the token is not signed by its provider")
         # What was believed to choose the key has to be what is signed.
         if config.is_spiffe:

@@ -11,12 +11,8 @@ import re
 import sys
 import unicodedata
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
-
-# Not snowballstemmer.stemmer(): that takes PyStemmer where it is installed, and stems could then differ
-# between two machines.
-from snowballstemmer.english_stemmer import EnglishStemmer
 
 from moot.xprotocol.name_words import vocabulary
 
@@ -89,12 +85,12 @@ def query_terms(text: str, most: int, known: Callable[[str], bool]) -> list[str]
     for token in _tokens(text)[:most]:
         terms, joined = _terms_of(token)
         found += (joined,) if joined and known(joined) else terms
-    return [term for term in found[:most] if term not in _ASKING]
+    return [term for term in found[:most] if term not in _asking_stems()]
 
 
 def plain_words(text: str) -> list[str]:
     """The words themselves, in lower case and not stemmed, for whoever looks them up elsewhere."""
-    return [word for token in _tokens(text) for word in _parts(token) if word not in _STOP]
+    return [word for token in _tokens(text) for word in _parts(token) if word not in _stop_stems()]
 
 
 def clauses(text: str) -> list[str]:
@@ -106,6 +102,10 @@ def stem(word: str) -> str:
     """The stem of one word in lower case (Snowball's English); others than English words pass unharmed."""
     if len(word) < 3 or not word.isascii() or not word.isalpha():
         return word
+    # Not snowballstemmer.stemmer(): that takes PyStemmer where it is installed, and stems could then differ
+    # between two machines. Only here: with it come the stemmers of thirty languages, and few starts search.
+    from snowballstemmer.english_stemmer import EnglishStemmer
+
     # A new one each time (0.5 µs): a stemmer holds its word while it works, and threads would share it.
     found: str = EnglishStemmer().stemWord(word)
     return found
@@ -135,7 +135,7 @@ def _terms(token: str) -> tuple[tuple[str, ...], str]:
     joined = ""
     if len(parts) == 2 and len(token) <= JOINED_CHARS and _is_spelling(token):
         joined = stem("".join(parts))
-    return tuple(sys.intern(term) for term in terms if term not in _STOP), sys.intern(joined)
+    return tuple(sys.intern(term) for term in terms if term not in _stop_stems()), sys.intern(joined)
 
 
 def _is_spelling(token: str) -> bool:
@@ -158,6 +158,14 @@ def _is_cjk(character: str) -> bool:
 
 _kept_terms = lru_cache(WORDS_KEPT)(_terms)
 _CJK_CHARACTER: Final = re.compile(f"[{_CJK}]")
-_ASKING: Final = frozenset(stem(word) for word in ASKING_WORDS)
-# Both, since what is left of "What's" has an ending too.
-_STOP: Final = STOP_WORDS | {stem(word) for word in STOP_WORDS}
+
+
+@cache
+def _asking_stems() -> frozenset[str]:
+    return frozenset(stem(word) for word in ASKING_WORDS)
+
+
+@cache
+def _stop_stems() -> frozenset[str]:
+    """Words and stems, since what is left of "What's" has an ending too."""
+    return STOP_WORDS | {stem(word) for word in STOP_WORDS}
