@@ -189,7 +189,7 @@ class SpreadCluster:
 
     async def _settle_frames(self) -> None:
         await until(lambda: all(node._frames._outgoing.empty() for node in self._nodes))
-        clients = [node._connection.client for node in self._nodes if node._connection is not None]
+        clients = [node.connection.client for node in self._nodes if node.connection is not None]
         # First NATS has them, then the gateways: its answer comes behind what it sent before.
         for client in (*clients, *clients):
             await client.flush(timeout=int(HANG_SECONDS))

@@ -234,6 +234,7 @@ class Gateway:
         if find_spec("nats") is None:
             raise UsageError("gateway.cluster needs an extra: pip install 'moot[cluster]'")
         # Only here: a gateway that is alone needs no NATS client.
+        from moot.cluster.shared_values import SharedValues
         from moot.gateway.cluster_space_factory import ClusterSpaceFactory
 
         factory = ClusterSpaceFactory(
@@ -247,6 +248,7 @@ class Gateway:
             close_sockets=self._close_sockets,
         )
         self.node = node = factory.node
+        self.notifier.shared = SharedValues(cluster, lambda: node.connection)
         self.readiness.is_cut_off = lambda: node.is_stale or node.failed.done()
         return factory
 

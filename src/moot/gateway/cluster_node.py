@@ -82,7 +82,7 @@ class ClusterNode:
         self._initial_state = initial_state
         self._copied_until = copied_until
         self._close_sockets = close_sockets
-        self._connection: ClusterConnection | None = None
+        self.connection: ClusterConnection | None = None
         self._frames = ClusterFrames(config, self.name, self.shards, self.shard_of)
         self._tasks = TaskSet("cluster")
         self._sessions = 0
@@ -100,7 +100,7 @@ class ClusterNode:
     async def start(self) -> None:
         """Be one of the cluster's gateways. Raises UsageError when that cannot be."""
         config = self.config
-        self._connection = connection = await connect(config, self.name, self._retry_now, self._fail)
+        self.connection = connection = await connect(config, self.name, self._retry_now, self._fail)
         store = SnapshotStore(await use_snapshots(connection, config))
         snapshots = ShardSnapshots(
             self.name,
@@ -246,10 +246,10 @@ class ClusterNode:
 
     async def disconnect(self) -> None:
         """Leave NATS, after `stop`. One that does not answer is not waited for longer than a second."""
-        if self._connection is not None:
+        if self.connection is not None:
             # Its client writes a last word also into a connection that is closed.
             with suppress(*NATS_FAULTS):
-                await asyncio.wait_for(self._connection.client.close(), 1)
+                await asyncio.wait_for(self.connection.client.close(), 1)
 
     # What hosts ask
 
@@ -358,13 +358,13 @@ class ClusterNode:
                         )
             if (
                 min(self.age_seconds, time.monotonic() - moved_at) > self.config.unavailable_seconds
-                and self._connection is not None
+                and self.connection is not None
                 and len(self.config.servers) > 1
             ):
                 # A server that is cut off from the others answers pings, and nothing else.
                 log.info("the log does not answer: trying another NATS server")
                 moved_at = time.monotonic()
-                await self._connection.client.force_reconnect()
+                await self.connection.client.force_reconnect()
             stale = self.failed.done() or self.age_seconds > self.config.stale_seconds
             if stale and not self.is_stale:
                 log.error("cut off from the cluster's log", extra={"seconds": round(self.age_seconds, 1)})

@@ -28,7 +28,7 @@ class _NotifiedFile(msgspec.Struct, frozen=True, kw_only=True):
 def read_notified(file: Path, participant: str) -> set[Subject]:
     """What this participant was notified of by this receiver; nothing if it went to another one before."""
     try:
-        found = msgspec.json.decode(file.read_bytes(), type=_NotifiedFile)
+        return decode_notified(file.read_bytes(), participant)
     except FileNotFoundError:
         return set()
     except (OSError, msgspec.DecodeError) as fault:
@@ -37,11 +37,18 @@ def read_notified(file: Path, participant: str) -> set[Subject]:
             extra={"file": str(file), "why": type(fault).__name__},
         )
         return set()
-    return set(found.subjects) if found.participant == participant else set()
 
 
 def write_notified(file: Path, participant: str, subjects: Iterable[Subject]) -> None:
     """Replace the file; raises OSError."""
-    write_atomically(
-        file, msgspec.json.encode(_NotifiedFile(participant=participant, subjects=sorted(subjects)))
-    )
+    write_atomically(file, encode_notified(participant, subjects))
+
+
+def encode_notified(participant: str, subjects: Iterable[Subject]) -> bytes:
+    return msgspec.json.encode(_NotifiedFile(participant=participant, subjects=sorted(subjects)))
+
+
+def decode_notified(content: bytes, participant: str) -> set[Subject]:
+    """Raises msgspec.DecodeError."""
+    found = msgspec.json.decode(content, type=_NotifiedFile)
+    return set(found.subjects) if found.participant == participant else set()

@@ -15,6 +15,7 @@ from moot.gateway.notifications.channels import Outcome, open_channel
 from moot.gateway.notifications.push.devices import PushDevices
 from moot.gateway.notifications.schedule import QuietTimes, ScheduleRules
 from moot.gateway.notifications.sender import NotificationSender, SenderRules
+from moot.gateway.notifications.shared_values import SharedValues
 from moot.resilience.task_set import TaskSet
 from moot.store.worker_thread import DaemonExecutor
 
@@ -49,6 +50,8 @@ class Notifier:
         password: Password | None = None,
     ) -> None:
         self.outcomes: Counter[Outcome] = Counter()
+        # What the gateways of a cluster have in common; None for one that is alone.
+        self.shared: SharedValues | None = None
         self.senders: list[NotificationSender] = []
         self._config = config
         self._directory = directory
@@ -77,9 +80,11 @@ class Notifier:
                 file=folder / f"{name}.json",
                 files=self._files,
                 outcomes=self.outcomes,
+                shared=self.shared,
             )
             self.senders.append(sender)
             self._tasks.start(sender.run(self._stopping))
+        self.devices.shared = self.shared
         await self.devices.start()
 
     async def stop(self) -> None:

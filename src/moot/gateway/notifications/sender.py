@@ -9,19 +9,30 @@ not there any more; and the handling of messages in a space knows nothing of all
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeVar
 
+import msgspec
+
 from moot.config.notification_config import NotificationsConfig
+from moot.errors import Unavailable
 from moot.gateway.notifications.channels import Channel, DeliveryFailed, Outcome, ReceiverGone
 from moot.gateway.notifications.message import compose, describe
-from moot.gateway.notifications.notified_file import read_notified, write_notified
+from moot.gateway.notifications.notified_file import (
+    decode_notified,
+    encode_notified,
+    read_notified,
+    write_notified,
+)
 from moot.gateway.notifications.recipients import Subject, concerns, event_of, happened_at
 from moot.gateway.notifications.schedule import Schedule, ScheduleRules
+from moot.gateway.notifications.shared_values import SharedValues
 from moot.gateway.space_host import SpaceHost
 from moot.protocol.patterns import Rights
 from moot.resilience.backoff import Backoff
@@ -87,8 +98,10 @@ class NotificationSender:
         file: Path,
         files: DaemonExecutor,
         outcomes: Counter[Outcome],
+        shared: SharedValues | None = None,
     ) -> None:
-        """`public_url` is what links begin with; without one there are none."""
+        """`public_url` is what links begin with; without one there are none. `shared` is what another gateway
+        of the cluster goes on with."""
         self._name = name
         self._recipient = recipient
         self._rules = rules
@@ -99,6 +112,10 @@ class NotificationSender:
         self._file = file
         self._files = files
         self._outcomes = outcomes
+        self._shared = shared
+        self._shared_key = f"notified.{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+        # Whether this gateway is the one that tells, as far as this sender has noticed.
+        self._is_teller = False
         self.clock = time.time
         # How often it has looked; for whoever waits until it has.
         self.scans = 0
@@ -114,9 +131,13 @@ class NotificationSender:
         while not stopping.is_set():
             self._recipient.check()
             try:
+                await self._take_over()
                 await self._tell_due(stopping)
             except ReceiverGone:
                 raise
+            except Unavailable as fault:
+                # What another gateway has sent is not known: nothing is sent until it is.
+                log.info("notifications wait", extra={"receiver": self._name, "why": fault.message})
             except DeliveryFailed as fault:
                 self._put_off(fault)
             except Exception:
@@ -129,6 +150,15 @@ class NotificationSender:
                     await stopping.wait()
             except TimeoutError:
                 pass
+
+    async def _take_over(self) -> None:
+        """In a cluster: whoever begins to tell learns first what was told. Raises Unavailable."""
+        is_teller = any(host.tells_outside for host in self._hosts.values())
+        if is_teller and not self._is_teller and self._shared is not None:
+            found = await self._shared.read(self._shared_key)
+            with suppress(msgspec.DecodeError):
+                self._notified |= decode_notified(found, self._recipient.owner) if found else set()
+        self._is_teller = is_teller
 
     # What there is to tell
 
@@ -233,14 +263,22 @@ class NotificationSender:
             "notification sent",
             extra={"receiver": self._name, "proposals": message.total, "delivery": message.delivery},
         )
+        notified = sorted(self._notified)
         try:
-            notified = sorted(self._notified)
             await self._in_thread(lambda: write_notified(self._file, self._recipient.owner, notified))
         except OSError as fault:
             log.warning(
                 "notifications may be repeated after a restart: what was told cannot be written",
                 extra={"receiver": self._name, "why": type(fault).__name__},
             )
+        if self._shared is not None:
+            try:
+                await self._shared.write(self._shared_key, encode_notified(self._recipient.owner, notified))
+            except Unavailable as fault:
+                log.warning(
+                    "notifications may be repeated by another gateway: what was told cannot be shared",
+                    extra={"receiver": self._name, "why": fault.message},
+                )
 
     def _put_off(self, fault: DeliveryFailed) -> None:
         asked = min(fault.retry_after_seconds, self._settings.max_retry_after_seconds)

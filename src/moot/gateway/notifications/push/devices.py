@@ -17,16 +17,17 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from moot.config.gateway_config import GatewayConfig
-from moot.errors import MootError, ResourceLimit, UsageError
+from moot.errors import MootError, ResourceLimit, Unavailable, UsageError
 from moot.gateway.access import SpaceDirectory
 from moot.gateway.notifications.channels import DeliveryFailed, Outcome, ReceiverGone
 from moot.gateway.notifications.push.channel import PushChannel, first_body, last_body
 from moot.gateway.notifications.push.device_owners import DeviceOwner, SignInEnded, owner_of, seen_again
 from moot.gateway.notifications.push.subscription import ProviderAccount, Subscription
 from moot.gateway.notifications.push.subscription_store import read_subscriptions, write_subscriptions
-from moot.gateway.notifications.push.vapid_key import VapidKey, open_vapid_key
+from moot.gateway.notifications.push.vapid_key import VapidKey, open_vapid_key, read_vapid_key
 from moot.gateway.notifications.schedule import ScheduleRules
 from moot.gateway.notifications.sender import NotificationSender, SenderRules
+from moot.gateway.notifications.shared_values import SharedValues
 from moot.resilience.task_set import TaskSet
 from moot.store.worker_thread import DaemonExecutor
 
@@ -71,6 +72,8 @@ class PushDevices:
         self._devices: dict[str, Subscription] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._one_at_a_time = asyncio.Lock()
+        # What the gateways of a cluster have in common; None for one that is alone.
+        self.shared: SharedValues | None = None
         # For tests, as of other senders.
         self.senders: dict[str, NotificationSender] = {}
 
@@ -106,9 +109,13 @@ class PushDevices:
         if self._key is None:
             file = self._folder / "vapid.pem"
             try:
-                self._key = await self._in_thread(lambda: open_vapid_key(file))
-            except (OSError, UsageError) as fault:
-                why = str(fault) if isinstance(fault, UsageError) else type(fault).__name__
+                key = await self._in_thread(lambda: open_vapid_key(file))
+                if self.shared is not None:
+                    # That of the gateway that was first: a browser has one for all of them.
+                    key = read_vapid_key(await self.shared.create("vapid", key.pem), "the cluster's bucket")
+                self._key = key
+            except (OSError, UsageError, Unavailable) as fault:
+                why = type(fault).__name__ if isinstance(fault, OSError) else str(fault)
                 log.error("web push is off: its key cannot be used", extra={"file": str(file), "why": why})
                 raise PushUnavailable(
                     "the gateway cannot use its key for notifications: its log says why"

@@ -38,6 +38,8 @@ class VapidKey:
 
     def __init__(self, key: ec.EllipticCurvePrivateKey) -> None:
         self._key = key
+        # As it is in the file, and in what gateways of a cluster share.
+        self.pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         # As browsers and push services take it.
         self.public = base64url.encode(point_of(key.public_key()))
 
@@ -61,24 +63,28 @@ def open_vapid_key(file: Path) -> VapidKey:
         content = read_secret(file, what="a key")
     except FileNotFoundError:
         return _make(file)
+    return read_vapid_key(content, str(file))
+
+
+def read_vapid_key(content: bytes, where: str) -> VapidKey:
+    """Raises UsageError."""
     try:
         key = load_pem_private_key(content, None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
         raise UsageError(
-            f"{file} holds no key of Web Push. Put it back from a backup; or remove it to have another one"
+            f"{where} holds no key of Web Push. Put it back from a backup; or remove it to have another one"
             " made, for which people turn notifications on again"
         )
     return VapidKey(key)
 
 
 def _make(file: Path) -> VapidKey:
-    key = ec.generate_private_key(ec.SECP256R1())
-    content = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    key = VapidKey(ec.generate_private_key(ec.SECP256R1()))
     try:
-        write_atomically(file, content, replace=False)
+        write_atomically(file, key.pem, replace=False)
     except FileExistsError:
         # Another one was quicker.
         return open_vapid_key(file)
-    return VapidKey(key)
+    return key

@@ -1,0 +1,77 @@
+"""Small values that all gateways of a cluster have in common and that belong to no space: a bucket of NATS.
+
+Not in the log, which is read, copied into journals and kept: one of them is a private key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import nats.js.errors
+from nats.js.api import KeyValueConfig, StorageType
+from nats.js.kv import KeyValue
+
+from moot.cluster.nats_connection import NATS_FAULTS, ClusterConnection, retry
+from moot.config.cluster_config import ClusterConfig
+from moot.errors import Unavailable, UsageError
+
+
+class SharedValues:
+    """Read and written by key. All raise Unavailable when NATS does not answer, or not in time."""
+
+    def __init__(self, config: ClusterConfig, connection: Callable[[], ClusterConnection | None]) -> None:
+        self._config = config
+        self._connection = connection
+        self._opened: KeyValue | None = None
+
+    async def read(self, key: str) -> bytes | None:
+        try:
+            return (await (await self._bucket()).get(key)).value
+        except nats.js.errors.KeyNotFoundError:
+            return None
+        except NATS_FAULTS as fault:
+            raise _unavailable(fault) from None
+
+    async def write(self, key: str, value: bytes) -> None:
+        try:
+            await (await self._bucket()).put(key, value)
+        except NATS_FAULTS as fault:
+            raise _unavailable(fault) from None
+
+    async def create(self, key: str, value: bytes) -> bytes:
+        """Write it if there is none yet; returns what is there, which whoever was first has written."""
+
+        async def try_once() -> None:
+            await (await self._bucket()).create(key, value)
+
+        try:
+            # Asked for at a start, when NATS may elect a leader.
+            await retry(try_once)
+            return value
+        except nats.js.errors.KeyWrongLastSequenceError:
+            found = await self.read(key)
+            if found is None:
+                # The server that was asked does not have it yet.
+                raise Unavailable("a value of the cluster cannot be read yet: try again") from None
+            return found
+        except (*NATS_FAULTS, UsageError) as fault:
+            raise _unavailable(fault) from None
+
+    async def _bucket(self) -> KeyValue:
+        """Made at the first use: most clusters need none."""
+        connection = self._connection()
+        if connection is None:
+            raise Unavailable("this gateway is not connected to its cluster")
+        if self._opened is None:
+            name, context = f"{self._config.name}-shared", connection.context
+            wanted = KeyValueConfig(bucket=name, replicas=self._config.replicas, storage=StorageType.FILE)
+            try:
+                self._opened = await context.key_value(name)
+            except nats.js.errors.NotFoundError:
+                # Done twice it is the same one.
+                self._opened = await context.create_key_value(wanted)
+        return self._opened
+
+
+def _unavailable(fault: Exception) -> Unavailable:
+    return Unavailable(f"the cluster's shared values cannot be reached: {type(fault).__name__}")
