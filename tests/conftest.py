@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import re
 from collections.abc import Iterator
 from functools import cache
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import certifi
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -43,6 +46,20 @@ _UNMEASURED = (
     "/tests/xprotocol/test_translation_determinism",
     "/tests/xprotocol/test_versions",
 )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """No test meets a public server: to read all public authorities costs each client and process 50 ms.
+
+    Workers and all processes that tests start inherit it.
+    """
+    if not hasattr(config, "workerinput"):
+        kept = TemporaryDirectory(prefix="moot-tests-")
+        config.add_cleanup(kept.cleanup)
+        file = Path(kept.name) / "authorities.pem"
+        end = "-----END CERTIFICATE-----\n"
+        file.write_text(certifi.contents().split(end, 1)[0] + end, "utf-8")
+        os.environ["SSL_CERT_FILE"] = str(file)
 
 
 def pytest_sessionstart() -> None:
