@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from moot.errors import McpError
 from moot.mcp.eras import CLIENT_CAPABILITIES_KEY, CLIENT_ERA_KEY, JsonObject, is_input_required
 from moot.mcp.upstream import HttpServer, Upstream
-from tests.mcp.upstreams import PATIENT, RecordedEvents, call, open_ready, serve_two_eras, text_of
+from tests.mcp.upstreams import (
+    PATIENT,
+    RecordedEvents,
+    call,
+    open_ready,
+    running_two_eras,
+    serve_two_eras,
+    text_of,
+)
 from tests.waiting import HANG_SECONDS, until_told
 
 # Nothing here depends on how soon the second connection is there.
@@ -20,6 +28,19 @@ ASKABLE: JsonObject = {"elicitation": {"form": {}}, "roots": {}}
 HANDSHAKE: JsonObject = {CLIENT_ERA_KEY: "handshake", CLIENT_CAPABILITIES_KEY: ASKABLE}
 STATELESS: JsonObject = {CLIENT_CAPABILITIES_KEY: ASKABLE}
 NAME: JsonObject = {"action": "accept", "content": {"name": "Ada"}}
+
+
+@pytest.fixture(scope="module")
+def both_eras() -> Iterator[str]:
+    """One server for all: what it takes to start is mostly the SDK. It keeps no state but what was called."""
+    with running_two_eras() as url:
+        yield url
+
+
+async def calls_of(server: Upstream) -> list[str]:
+    """What was called since the server started, by whichever test."""
+    result: list[str] = (await call(server, "called"))["structuredContent"]["result"]
+    return result
 
 
 async def answered(server: Upstream, tool: str, meta: JsonObject, answer: JsonObject = NAME) -> str:
@@ -33,11 +54,8 @@ async def answered(server: Upstream, tool: str, meta: JsonObject, answer: JsonOb
     return text_of(await call(server, tool, meta=meta, also=also))
 
 
-async def test_a_caller_of_each_era_uses_the_tools_of_its_era() -> None:
-    async with (
-        serve_two_eras() as url,
-        open_ready(HttpServer(url=url), limits=LIMITS) as server,
-    ):
+async def test_a_caller_of_each_era_uses_the_tools_of_its_era(both_eras: str) -> None:
+    async with open_ready(HttpServer(url=both_eras), limits=LIMITS) as server:
         assert server.server_info is not None
         assert server.server_info.era == "stateless"
         assert await answered(server, "confirm", HANDSHAKE) == "confirmed by Ada"
@@ -47,12 +65,9 @@ async def test_a_caller_of_each_era_uses_the_tools_of_its_era() -> None:
         assert await answered(server, "greet", STATELESS) == "hello Ada"
 
 
-async def test_roots_are_those_of_the_client() -> None:
+async def test_roots_are_those_of_the_client(both_eras: str) -> None:
     roots = {"roots": [{"uri": "file:///home/ada", "name": "home"}]}
-    async with (
-        serve_two_eras() as url,
-        open_ready(HttpServer(url=url), limits=LIMITS) as server,
-    ):
+    async with open_ready(HttpServer(url=both_eras), limits=LIMITS) as server:
 
         async def asks() -> bool:
             return is_input_required(await call(server, "look", meta=HANDSHAKE))
@@ -62,41 +77,36 @@ async def test_roots_are_those_of_the_client() -> None:
         assert await answered(server, "look", HANDSHAKE, roots) == "file:///home/ada"
 
 
-async def test_a_tool_of_the_handshake_era_works_for_others_once_it_has_shown_that_it_is_one() -> None:
+async def test_a_tool_of_the_handshake_era_works_for_others_once_it_has_shown_that_it_is_one(
+    both_eras: str,
+) -> None:
     """The call that fails is not repeated by itself: it may have done half of its work."""
-    async with (
-        serve_two_eras() as url,
-        open_ready(HttpServer(url=url), limits=LIMITS) as server,
-    ):
+    async with open_ready(HttpServer(url=both_eras), limits=LIMITS) as server:
+        before = await calls_of(server)
         with pytest.raises(McpError, match="no back-channel"):
             await call(server, "confirm", meta=STATELESS)
-        assert (await call(server, "called"))["structuredContent"] == {"result": ["confirm"]}
+        assert (await calls_of(server))[len(before) :] == ["confirm"]
         assert await answered(server, "confirm", STATELESS) == "confirmed by Ada"
 
 
 @pytest.mark.parametrize("seen_before", [False, True])
 async def test_a_tool_of_the_stateless_era_works_for_others_once_it_has_shown_that_it_is_one(
-    seen_before: bool,
+    seen_before: bool, both_eras: str
 ) -> None:
-    async with (
-        serve_two_eras() as url,
-        open_ready(HttpServer(url=url), limits=LIMITS) as server,
-    ):
+    async with open_ready(HttpServer(url=both_eras), limits=LIMITS) as server:
+        before = await calls_of(server)
         if seen_before:
             assert is_input_required(await call(server, "inquire", meta=STATELESS))
         else:
             with pytest.raises(McpError, match="invalid result"):
                 await call(server, "inquire", meta=HANDSHAKE)
-        assert (await call(server, "called"))["structuredContent"] == {"result": ["inquire"]}
+        assert (await calls_of(server))[len(before) :] == ["inquire"]
         assert await answered(server, "inquire", HANDSHAKE) == "told Ada"
 
 
-async def test_the_answer_to_a_call_reaches_the_connection_that_it_runs_on() -> None:
+async def test_the_answer_to_a_call_reaches_the_connection_that_it_runs_on(both_eras: str) -> None:
     """Two suspended calls of one caller, one in each era, answered crosswise in time."""
-    async with (
-        serve_two_eras() as url,
-        open_ready(HttpServer(url=url), limits=LIMITS) as server,
-    ):
+    async with open_ready(HttpServer(url=both_eras), limits=LIMITS) as server:
         one = await call(server, "confirm", meta=HANDSHAKE, owner="ada")
         two = await call(server, "greet", meta=STATELESS, owner="ada")
         for tool, asked, meta, text in (
@@ -109,11 +119,8 @@ async def test_the_answer_to_a_call_reaches_the_connection_that_it_runs_on() -> 
             assert text_of(await call(server, tool, meta=meta, also=also, owner="ada")) == text
 
 
-async def test_nobody_resumes_the_call_of_another() -> None:
-    async with (
-        serve_two_eras() as url,
-        open_ready(HttpServer(url=url), limits=LIMITS) as server,
-    ):
+async def test_nobody_resumes_the_call_of_another(both_eras: str) -> None:
+    async with open_ready(HttpServer(url=both_eras), limits=LIMITS) as server:
         asked = await call(server, "confirm", meta=HANDSHAKE, owner="ada")
         (key,) = asked["inputRequests"]
         also: JsonObject = {"inputResponses": {key: NAME}, "requestState": asked["requestState"]}
@@ -131,17 +138,15 @@ async def test_a_server_of_the_stateless_era_alone_is_asked_for_the_other_once_a
     ):
         assert await answered(server, "inquire", HANDSHAKE) == "told Ada"
         assert await answered(server, "greet", HANDSHAKE) == "hello Ada"
-        calls: Any = (await call(server, "called"))["structuredContent"]["result"]
-        assert calls.count("initialize") == 1
+        assert (await calls_of(server)).count("initialize") == 1
 
 
-async def test_both_connections_come_back_with_the_server() -> None:
-    async with serve_two_eras() as url:
-        received = RecordedEvents()
-        async with open_ready(HttpServer(url=url), limits=LIMITS, received=received) as server:
-            assert await answered(server, "confirm", HANDSHAKE) == "confirmed by Ada"
-            server.restart()
-            await received.until(lambda: len(received.ups) == 2)
-            assert await answered(server, "inquire", STATELESS) == "told Ada"
-            # It waits for the second connection.
-            assert await answered(server, "confirm", HANDSHAKE) == "confirmed by Ada"
+async def test_both_connections_come_back_with_the_server(both_eras: str) -> None:
+    received = RecordedEvents()
+    async with open_ready(HttpServer(url=both_eras), limits=LIMITS, received=received) as server:
+        assert await answered(server, "confirm", HANDSHAKE) == "confirmed by Ada"
+        server.restart()
+        await received.until(lambda: len(received.ups) == 2)
+        assert await answered(server, "inquire", STATELESS) == "told Ada"
+        # It waits for the second connection.
+        assert await answered(server, "confirm", HANDSHAKE) == "confirmed by Ada"

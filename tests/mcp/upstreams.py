@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -139,6 +141,22 @@ async def serve_two_eras(which: str = "both") -> AsyncIterator[str]:
     """The server whose tools request input, over HTTP; its address."""
     async with _serve_script("two_eras", which, 0) as port:
         yield f"http://127.0.0.1:{port}/mcp"
+
+
+@contextmanager
+def running_two_eras() -> Iterator[str]:
+    """The same for several tests, each with an event loop of its own."""
+    argv = [sys.executable, str(SERVERS / "two_eras.py"), "both", "0"]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE) as process:  # noqa: S603
+        try:
+            assert process.stderr is not None
+            while not (line := process.stderr.readline()).startswith(b"port "):
+                assert line, "the server did not start"
+            # Whatever it says later must not fill the pipe.
+            threading.Thread(target=process.stderr.read, daemon=True).start()
+            yield f"http://127.0.0.1:{int(line.split()[1])}/mcp"
+        finally:
+            process.kill()
 
 
 @asynccontextmanager
