@@ -26,6 +26,7 @@ from moot.agent.model_reply import Message, ModelEndpointFault, ModelFailed, Mod
 from moot.agent.openai_responses import OpenAIResponses
 from moot.agent.secret_filter import FilteredStream, SecretFilter
 from moot.agent.server_sent_events import decode_events
+from moot.net.client_tls import verification_for
 from moot.resilience.backoff import Backoff
 
 log = logging.getLogger(__name__)
@@ -121,6 +122,7 @@ class Model:
             timeout=httpx2.Timeout(limits.silence_seconds, connect=10.0),
             # A key is for the endpoint that was configured, not for where that one points to.
             follow_redirects=False,
+            verify=verification_for(settings.base_url),
         )
 
     async def __aenter__(self) -> Model:

@@ -38,6 +38,8 @@ def request_gateway(
     """
     import httpx2
 
+    from moot.net.client_tls import verification_for
+
     headers = {"Authorization": f"Bearer {token}"}
     missed: list[str] = []
     bases = base_urls(given)
@@ -45,7 +47,12 @@ def request_gateway(
         sent = more if body is None else more | {"json": body(base)}
         try:
             answer = httpx2.request(
-                method, f"{base}{path}", headers=headers, timeout=_TIMEOUT_SECONDS, **sent
+                method,
+                f"{base}{path}",
+                headers=headers,
+                timeout=_TIMEOUT_SECONDS,
+                verify=verification_for(base),
+                **sent,
             )
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as fault:
             missed.append(f"no gateway answers at {base} ({type(fault).__name__}); is it running?")
