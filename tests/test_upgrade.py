@@ -138,8 +138,8 @@ async def test_an_accepted_rule_goes_on_deciding(written: Path, in_those_days: d
     """`moot up` in the old folder, with the approver's state as it was."""
     (written / "space").rename(written / ".moot")
     (written / "shared").mkdir()
-    # With the same clock as the gateway: a proposal that it lists when it starts would be two days old.
-    started = {"command": "moot", "args": ["rules", "run", "--check", "0"], "env": in_those_days}
+    # Its clock is days ahead of the gateway's: what it is told of when it starts is open for all that.
+    started = {"command": "moot", "args": ["rules", "run", "--check", "0"]}
     people = PEOPLE | {"approver": PEOPLE["approver"] | started}
     del people["files"]
     servers = {"files": {"command": "python3", "args": ["-m", "moot.up.servers.files", "${FOLDER}/shared"]}}

@@ -11,6 +11,8 @@ import pytest
 
 from moot.errors import CallOutcomeUnknown, HostLeft, ProposalSettled, Refused, TargetAbsent, UsageError
 from moot.participant import connect
+from moot.participant.decisions import proposal_list
+from moot.resilience.steady_clock import SteadyClock
 from moot.tui.operations.decision_operations import OPERATIONS
 from moot.tui.operations.operation import ClientContext
 from tests.gateway.running_gateway import CALL, fields
@@ -51,6 +53,29 @@ async def test_what_is_open_is_known_after_recall_however_long_ago_it_was_propos
         await human.approve(seen)
         assert ran == [{"n": big}]
         assert seen.outcome == "done"
+
+
+@pytest.mark.parametrize("days", [2, -2])
+async def test_a_clock_that_is_days_away_hides_nothing_that_is_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    """Deadlines are the gateway's: its clock says when they have come."""
+    wrong = SteadyClock()
+    monkeypatch.setattr(proposal_list, "SteadyClock", lambda: lambda: wrong() + days * 86_400)
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        agent, human = await gateway.join("agent"), await gateway.join("human")
+        # Heard, told when one joins, and asked for.
+        first = await agent.propose("host", "tools/call", {"name": "x"}, wait_for_others=True)
+        for member in (human, await gateway.join("other")):
+            await member.recall()
+            assert [seen.id for seen in member.proposals.open()] == [first.id]
+        # By its own clock alone it took it for expired: the gateway knows better.
+        (seen,) = human.proposals
+        seen.status = "expired"
+        await human.recall()
+        assert [seen.id for seen in human.proposals.open()] == [first.id]
+        await first.withdraw()
+        await until(lambda: human.proposals.open() == [])
 
 
 async def test_a_proposal_that_is_too_large_for_the_list_is_fetched_whole(tmp_path: Path) -> None:

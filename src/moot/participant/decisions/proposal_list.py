@@ -53,6 +53,8 @@ class ProposalList:
     def __init__(self, limits: ParticipantLimits, roster: Roster, runner: HandlerRunner) -> None:
         self._limits = limits
         self._clock = SteadyClock()
+        # By how much the gateway's clock is ahead of ours, as far as it was told.
+        self._gateway_ahead_seconds = 0.0
         self._roster = roster
         self._runner = runner
         self._seen: dict[str, SeenProposal] = {}
@@ -114,7 +116,7 @@ class ProposalList:
     def add(self, envelope: Envelope, *, own: bool) -> SeenProposal:
         self._bytes += len(envelope.raw)
         self._make_room()
-        seen = SeenProposal(envelope, self._clock() + self._limits.proposal_seconds)
+        seen = SeenProposal(envelope, self._gateway_now() + self._limits.proposal_seconds)
         self._seen[envelope.id] = seen
         if not own:
             self._incoming.put(seen)
@@ -232,6 +234,9 @@ class ProposalList:
             self._restore_fulfilment(seen, reported)
         elif reported.state != "open" and seen.status == "pending":
             seen.status = reported.state
+        elif reported.state == "open" and seen.status == "expired":
+            # It was so by our clock alone.
+            seen.status, seen.forgotten = "pending", False
         seen.notify_watchers()
 
     def _note_unreadable(self, reported: GatewayProposal) -> None:
@@ -350,8 +355,15 @@ class ProposalList:
     def end(self) -> None:
         self._incoming.end()
 
+    def set_gateway_time(self, now: float) -> None:
+        """What the gateway's clock shows now; deadlines are its own, and ours may be days away from it."""
+        self._gateway_ahead_seconds = now - self._clock()
+
+    def _gateway_now(self) -> float:
+        return self._clock() + self._gateway_ahead_seconds
+
     def _expire(self) -> None:
-        now = self._clock()
+        now = self._gateway_now()
         for seen in self._seen.values():
             if seen.status == "pending" and now >= seen.expires:
                 seen.status = "expired"

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -134,6 +136,8 @@ class ProposalSync:
             except msgspec.DecodeError as fault:
                 self._replies.fail(id, Refused(f"the list of proposals cannot be read: {fault}"))
                 continue
+            with suppress(ValueError):
+                self._proposals.set_gateway_time(datetime.fromisoformat(envelope.ts).timestamp())
             for entry in page.proposals:
                 self._proposals.restore(entry, self._read(entry))
             self._replies.resolve(id, page)
