@@ -19,7 +19,7 @@ import yaml
 
 from moot.participant import connect
 from moot.protocol.operation import Json
-from moot.trust.tool_watcher import digest_of
+from moot.trust.tool_watcher import digests_of
 from moot.up.servers import commands
 from moot.up.servers import files as file_server
 from moot.up.servers.folder import Folder
@@ -160,7 +160,7 @@ async def test_the_tools_that_come_with_moot_are_defined_as_in_0_1(tmp_path: Pat
         *await file_server.server_of(Folder(tmp_path)).offers("tools"),
         *await commands.server_of(tmp_path).offers("tools"),
     ]
-    assert {tool["name"]: digest_of(tool) for tool in listed} == {
+    assert {tool["name"]: digests_of(tool).listed for tool in listed} == {
         "list_files": "b6de9afd9edc341e0cfb47b6599de8135ef6000780d5d953282f25dc8dddaeee",
         "read_file": "d327451471b963a8b3292d6477fc6c5790723921694629c42f94aed160e620aa",
         "search_files": "af00a3e2a1b9341eccd3c5f5d5810daa1f65a0c7f239a8bae7e032d23f181efa",

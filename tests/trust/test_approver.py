@@ -318,11 +318,19 @@ async def test_no_rule_decides_about_a_host_whose_tools_have_not_been_compared_s
         assert scene.written == written
 
 
+def _reversed(value: Any) -> Any:
+    return (
+        {key: _reversed(item) for key, item in reversed(value.items())} if isinstance(value, dict) else value
+    )
+
+
 async def test_a_rule_decides_what_waited_for_the_comparison_of_unchanged_tools(tmp_path: Path) -> None:
     async with approver_scene(tmp_path) as scene:
         await scene.accepted()
         await until(lambda: "files/write_file" in scene.store.definitions)
         listed = await scene.alice.list_all("files", "tools", timeout_seconds=HANG_SECONDS)
+        # Some servers write the members of an object in another order at each start.
+        listed = [_reversed(tool) for tool in listed]
         await scene.files.close()
         is_mute = True
         other = await scene.party.join("files")

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from moot.errors import MootError
 from moot.participant.connection.roster import PresenceEvent
@@ -89,11 +90,11 @@ class ToolWatcher:
         for host in sorted({host for rule in listed for host in rule.to or ()}):
             version = self._versions[host]
             tools = await self._tools(host)
-            for name, digest in tools.items():
+            for name, digests in tools.items():
                 key = f"{host}/{name}"
                 is_reviewed = any(rule.covers_host(host) and names_tool(rule.tool, name) for rule in listed)
                 if is_reviewed or key not in self._store.definitions:
-                    self._store.definitions[key] = digest
+                    self._store.definitions[key] = digests.sorted
             self._apply(host, tools, version)
 
     async def load_schemas(self, hosts: Iterable[str]) -> None:
@@ -117,21 +118,23 @@ class ToolWatcher:
         finally:
             self._pending.discard(host)
 
-    def _apply(self, host: str, now: dict[str, str], version: int) -> None:
+    def _apply(self, host: str, now: dict[str, Digests], version: int) -> None:
         """Report what differs from the stored definitions. A host without tools has not been compared."""
         if not now:
             return
         for key, digest in list(self._store.definitions.items()):
             owner, _, name = key.partition("/")
-            if owner != host or now.get(name) == digest:
+            if owner != host:
                 continue
+            found = now.get(name)
             # Reported once: from now on the new definition is the known one.
-            if name in now:
-                self._store.definitions[key] = now[name]
-            else:
+            if found is None:
                 del self._store.definitions[key]
-            what = "its definition changed" if name in now else "it no longer exists"
-            self._on_change(ToolChanged(host, name, what))
+                self._on_change(ToolChanged(host, name, "it no longer exists"))
+            else:
+                self._store.definitions[key] = found.sorted
+                if digest not in found:
+                    self._on_change(ToolChanged(host, name, "its definition changed"))
         self._store.save()
         if self._versions[host] == version:
             self._compared.add(host)
@@ -160,8 +163,8 @@ class ToolWatcher:
             self._pending.add(host)
             self._queue.put_nowait(host)
 
-    async def _tools(self, host: str) -> dict[str, str]:
-        """A hash of each definition by name; empty if they cannot be listed."""
+    async def _tools(self, host: str) -> dict[str, Digests]:
+        """Hashes of each definition by name; empty if they cannot be listed."""
         if host not in self._space.roster or not self._space.may_request(host, "tools/list"):
             return {}
         self._listed.add(host)
@@ -172,8 +175,17 @@ class ToolWatcher:
             return {}
         self.schemas = {key: schema for key, schema in self.schemas.items() if key[0] != host}
         self.schemas |= {(host, str(tool.get("name"))): tool.get("inputSchema") for tool in listed}
-        return {str(tool.get("name")): digest_of(tool) for tool in listed}
+        return {str(tool.get("name")): digests_of(tool) for tool in listed}
 
 
-def digest_of(tool: Json) -> str:
-    return hashlib.sha256(strict_json.encode(tool)).hexdigest()
+class Digests(NamedTuple):
+    """Hashes of one definition: with its members in order, and as it was listed, which 0.1 stored."""
+
+    sorted: str
+    listed: str
+
+
+def digests_of(tool: Json) -> Digests:
+    in_order = json.dumps(tool, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    texts = in_order.encode("utf-8", "surrogatepass"), strict_json.encode(tool)
+    return Digests(*(hashlib.sha256(text).hexdigest() for text in texts))
