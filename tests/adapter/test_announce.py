@@ -192,10 +192,12 @@ async def test_relays_that_cannot_be_used_are_tried_again_after_the_interval(tmp
         port = server.sockets[0].getsockname()[1]
         urls = [f"ws://127.0.0.1:{port}"]
         environment.document["relay"] = {"urls": urls, "reconnect_interval_seconds": 0.4}
+        began = asyncio.get_running_loop().time()
         async with server, environment.running():
             await until(lambda: len(tries) >= 4)
+        # From the start: a try that was noticed late is nearer to the next. Timers may be a bit early.
+        assert tries[3] - began >= 3 * 0.4 - 0.02
         pauses = [later - earlier for earlier, later in pairwise(tries)]
-        assert min(pauses) >= 0.35
         # Less than the five seconds that it is by default; one of them at least on a machine that is busy.
         assert min(pauses) < 5
         environment.document["relay"] = {"urls": urls}

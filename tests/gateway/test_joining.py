@@ -246,7 +246,8 @@ async def test_who_does_not_join_in_time_is_turned_away_having_heard_nothing(tmp
         silent = await gateway.open("/ws?space=lab")
         await alice.ask("chat", {"text": "not for the silent one"})
         assert await turned_away(silent) == "unauthorized"
-        assert asyncio.get_running_loop().time() - started >= 0.5
+        # Timers may be a bit early.
+        assert asyncio.get_running_loop().time() - started >= 0.48
 
 
 @pytest.mark.requirement("MEW-7.2-1")

@@ -244,13 +244,13 @@ async def test_while_a_server_is_down_callers_wait_a_little_and_are_told_why() -
 async def test_starting_again_waits_longer_each_time(tmp_path: Path) -> None:
     received = RecordedEvents()
     limits = replace(QUICK, restart=RestartPolicy(first_seconds=0.05, max_seconds=0.2))
+    begun = time.monotonic()
     async with open_upstream(
         script("odd", "--die-at-start", "1"), UpstreamOptions(limits=limits), received.callbacks()
     ) as server:
-        begun = time.monotonic()
         await received.until(lambda: len(received.downs) == 4)
-        # Half of 0.05, 0.1 and 0.2 at least.
-        assert time.monotonic() - begun >= 0.175
+        # Half of 0.05, 0.1 and 0.2 at least; timers may be a bit early.
+        assert time.monotonic() - begun >= 0.16
         assert server.state == "down"
     once = script("odd", "--die-once", str(tmp_path / "died"))
     async with open_upstream(once, UpstreamOptions(limits=limits)) as server:
