@@ -4,6 +4,7 @@ All of it runs on one machine, so messages a second say little; the CPU that eac
 does not depend on who else runs. `docs/topics/cluster-sizes.md` does sums with it.
 
     large      one space, its members spread over the gateways, one of them sends
+    crowd      the same with ten times as many members, who cost more than the message itself
     small      many spaces of three members, one of each sends
     latency    from one member to another, at another gateway, one message at a time
     take in    how long a new gateway takes to read a log of 100,000 messages
@@ -28,6 +29,8 @@ from bench.load import Client, Tally, chats, connected, masked, token_of
 from bench.processes import Process, gateway
 
 RECEIVERS = 90
+CROWD = 900
+CROWD_MESSAGES = 1_000
 SMALL_SPACES = 30
 MESSAGES = 3_000
 PINGS = 300
@@ -65,8 +68,7 @@ class Cluster:
 
 
 def settings(servers: Sequence[str], name: str, snapshot_inputs: int) -> dict[str, Any]:
-    large = ["sender", *(f"receiver-{number}" for number in range(RECEIVERS))]
-    spaces = {"large": large, "log": ["sender"]}
+    spaces = {"large": _names(RECEIVERS), "crowd": _names(CROWD), "log": ["sender"]}
     spaces |= {f"small-{number}": ["sender", "one", "two"] for number in range(SMALL_SPACES)}
     limits = {"messages_per_second": 0, "bytes_per_second": 0}
     configured = {
@@ -142,16 +144,29 @@ async def measure(
     )
 
 
-async def large(cluster: Cluster) -> Cost:
+async def one_space(cluster: Cluster, space: str, receivers: int, messages: int) -> Cost:
     tally = Tally()
-    names = ["sender", *(f"receiver-{number}" for number in range(RECEIVERS))]
-    clients = [(await connected(cluster.url(at, "large"), [name], tally))[0] for at, name in enumerate(names)]
+    clients = [
+        (await connected(cluster.url(at, space), [name], tally))[0]
+        for at, name in enumerate(_names(receivers))
+    ]
     await _quiet(tally)
-    cost = await measure(
-        cluster, tally, [Sender(clients[0], MESSAGES, _WINDOW)], MESSAGES * len(clients), MESSAGES
-    )
+    sender = Sender(clients[0], messages, _WINDOW)
+    cost = await measure(cluster, tally, [sender], messages * len(clients), messages)
     await _close(clients)
     return cost
+
+
+async def large(cluster: Cluster) -> Cost:
+    return await one_space(cluster, "large", RECEIVERS, MESSAGES)
+
+
+async def crowd(cluster: Cluster) -> Cost:
+    return await one_space(cluster, "crowd", CROWD, CROWD_MESSAGES)
+
+
+def _names(receivers: int) -> list[str]:
+    return ["sender", *(f"receiver-{number}" for number in range(receivers))]
 
 
 async def small(cluster: Cluster) -> Cost:
@@ -238,7 +253,7 @@ async def run_all(parts: Sequence[str]) -> None:
                 async with running(Path(name) / str(count), count) as cluster:
                     took = await latencies(cluster)
                     words = f"{took[len(took) // 2]:.1f}, {took[len(took) * 99 // 100]:.1f} ms"
-                    for title, load in (("small", small), ("large", large)):
+                    for title, load in (("small", small), ("large", large), ("crowd", crowd)):
                         cost = await load(cluster)
                         print(
                             f"| {count or 'alone'} | {title} | {cost.per_second:,.0f} | {cost.busiest:.0f} | "

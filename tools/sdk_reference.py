@@ -34,7 +34,10 @@ _PARTS: Sequence[tuple[str, type, frozenset[str]]] = (
     (
         "proposals",
         ProposalList,
-        frozenset({"add", "add_past", "is_faithful", "mark_uncertain", "clear_uncertain", "end"}),
+        frozenset(
+            {"add", "add_past", "add_recorded", "restore", "set_gateway_time", "is_faithful"}
+            | {"mark_uncertain", "mark_forgotten", "clear_uncertain", "end"}
+        ),
     ),
     ("chats", Chats, frozenset()),
     ("contexts", Contexts, frozenset()),
