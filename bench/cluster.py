@@ -36,6 +36,7 @@ MESSAGES = 3_000
 PINGS = 300
 RECORDS = 100_000
 _WINDOW = 64
+_JOINS_AT_ONCE = 30
 _runs = itertools.count(1)
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -146,10 +147,15 @@ async def measure(
 
 async def one_space(cluster: Cluster, space: str, receivers: int, messages: int) -> Cost:
     tally = Tally()
-    clients = [
-        (await connected(cluster.url(at, space), [name], tally))[0]
-        for at, name in enumerate(_names(receivers))
-    ]
+    names = list(enumerate(_names(receivers)))
+    clients: list[Client] = []
+    # Some at once: each join goes through the log.
+    for first in range(0, len(names), _JOINS_AT_ONCE):
+        joining = [
+            connected(cluster.url(at, space), [name], tally)
+            for at, name in names[first : first + _JOINS_AT_ONCE]
+        ]
+        clients += [one for (one,) in await asyncio.gather(*joining)]
     await _quiet(tally)
     sender = Sender(clients[0], messages, _WINDOW)
     cost = await measure(cluster, tally, [sender], messages * len(clients), messages)
