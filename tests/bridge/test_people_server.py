@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from moot.bridge.people_server.people_settings import PeopleSettings
+from moot.bridge.people_server.person_server import PersonServer
 from moot.config import hash_token, load
 from tests.bridge.people_space import CALL, READ, PeopleSpace, people_space
 from tests.bridge.served_space import offer_files
@@ -390,3 +391,23 @@ async def test_requests_with_one_new_token_ask_the_gateway_once(tmp_path: Path, 
         assert [answer.status_code for answer in answers] == [200] * 5
         state = people.gateway.gateway.directory.hosts["lab"].space.state
         assert len(state.temporary_tokens.by_hash) == 1
+
+
+async def test_a_person_who_is_let_go_before_their_server_began_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their task has not had its first step; nobody else would wake up who waits for it."""
+    async with people_space(tmp_path) as people:
+        server = people.people
+        take_in = server._take_in
+
+        def take_in_and_end(*found: Any) -> PersonServer:
+            person = take_in(*found)
+            assert person.task is not None
+            person.task.cancel()
+            return person
+
+        monkeypatch.setattr(server, "_take_in", take_in_and_end)
+        answer = await people.ask(people.token("ana"), "tools/list")
+        assert (answer.status_code, "has just ended" in answer.text) == (503, True)
+        assert not server.people

@@ -14,8 +14,10 @@ import pytest
 
 from moot.mcp.downstream.backend import ListChanged
 from moot.mcp.downstream.limits import McpServerLimits
+from moot.mcp.downstream.rpc import RpcRequest
+from moot.mcp.downstream.running_requests import RunningRequests
 from tests.mcp.example_http_server import ServedExample, serve_example
-from tests.waiting import HANG_SECONDS
+from tests.waiting import HANG_SECONDS, until
 
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -405,3 +407,38 @@ async def test_closing_the_face_ends_every_stream() -> None:
             await example.backend.until(lambda: example.backend.listeners == 2)
         done = await asyncio.gather(reading, listening, return_exceptions=True)
         assert len(done) == 2
+
+
+async def test_a_request_that_the_servers_end_takes_before_it_began_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A task that is cancelled before its first step runs nothing, not even what tells the client."""
+    async with http() as (example, client):
+        server = example.server
+        spawn = server.spawn
+
+        def spawn_and_end(work: Any) -> Any:
+            task = spawn(work)
+            server.is_ending = True
+            task.cancel()
+            return task
+
+        monkeypatch.setattr(server, "spawn", spawn_and_end)
+        for expected in ("what became of the request is not known", "nothing was done"):
+            answer = await client.post(example.url, **stateless("tools/list"))
+            assert expected in answer.json()["error"]["message"]
+        server.is_ending = False
+
+
+async def test_a_request_that_is_cancelled_before_it_began_has_an_end() -> None:
+    replies: list[Any] = []
+
+    async def answer() -> dict[str, Any]:
+        return {}
+
+    async with http() as (example, _):
+        running = RunningRequests(example.server.spawn, example.server.counts, max_requests=1)
+        running.start(RpcRequest(1, "ping", {}), answer(), replies.append)
+        running.cancel(1)
+        await until(lambda: replies)
+        assert (replies, len(running)) == ([None], 0)

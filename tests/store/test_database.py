@@ -116,6 +116,7 @@ async def test_a_database_that_answers_is_waited_for_and_one_that_does_not_is_no
             (40, math.inf, "done"),
             (0, math.inf, "the disk does not answer"),
             (10**9, 0.02, "there is no more time"),
+            (0, 0.0, "there is no more time"),
         ):
             work: asyncio.Future[str] = loop.create_future()
             database._thread = BusyThread(work, calls)  # type: ignore[assignment]

@@ -115,10 +115,11 @@ class Database:
             done, _ = await asyncio.wait([work], timeout=min(stall_seconds, left))
             if done:
                 return work.result()
+            if loop.time() >= self.stop_by:
+                # Before the disk is blamed: it may have had no time at all.
+                raise TimeoutError("there is no more time")
             if self._thread.finished == finished:
                 raise TimeoutError("the disk does not answer")
-            if loop.time() >= self.stop_by:
-                raise TimeoutError("there is no more time")
 
     async def close(self, stall_seconds: float = 10.0) -> None:
         """Carry out what was asked for, and let go of the file; raises TimeoutError as `wait_answering`."""

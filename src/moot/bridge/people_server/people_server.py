@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from functools import partial
 from hashlib import sha256
 from typing import Final, Self
 from urllib.parse import parse_qs
@@ -209,7 +210,9 @@ class PeopleServer:
                 )
             person = PersonServer(self._person, self._shared, self._exchange, grant, token)
             self.people[grant.key] = person
-            person.task = self._tasks.start(self._run(person))
+            person.task = self._tasks.start(person.run())
+            # Not at the end of `run`: a task that is ended before its first step never gets there.
+            person.task.add_done_callback(partial(self._on_end, person))
         for other, (until, _) in tuple(person.tokens.items()):
             if until <= now:
                 self._forget_token(person, other)
@@ -218,14 +221,11 @@ class PeopleServer:
         person.used_at = now
         return person
 
-    async def _run(self, person: PersonServer) -> None:
-        try:
-            await person.run()
-        finally:
-            self._drop(person)
+    def _on_end(self, person: PersonServer, _task: asyncio.Task[None]) -> None:
+        self._drop(person)
 
     def _drop(self, person: PersonServer) -> None:
-        person.is_ended = True
+        person.set_ended()
         for hashed in tuple(person.tokens):
             self._forget_token(person, hashed)
         if self.people.get(person.grant.key) is person:

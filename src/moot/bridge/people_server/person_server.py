@@ -124,9 +124,14 @@ class PersonServer:
                 self._knows_rights.clear()
             self._joined.renew()
 
+    def set_ended(self) -> None:
+        """Nothing is answered any more; whoever waits for the start is told so."""
+        self.is_ended = True
+        self._started.set()
+
     def end(self) -> None:
         """Leave the space; whoever comes back gets another server."""
-        self.is_ended = True
+        self.set_ended()
         if self.task is not None:
             self.task.cancel()
 
@@ -143,11 +148,10 @@ class PersonServer:
                 try:
                     await self._stay_joined(late)
                 finally:
-                    self.is_ended = True
+                    self.set_ended()
                     self._http.close()
         finally:
-            self.is_ended = True
-            self._started.set()
+            self.set_ended()
 
     async def _stay_joined(self, late: LateBackend) -> None:
         loop = asyncio.get_running_loop()

@@ -83,7 +83,7 @@ class HandshakeSession:
         for future in self._pending.values():
             future.cancel()
         self._pending.clear()
-        if self._subscribed:
+        if self._subscribed and not self._server.is_ending:
             self._server.spawn(self._unsubscribe_all())
 
     async def _unsubscribe_all(self) -> None:

@@ -64,6 +64,9 @@ _NAME_PARAMS: Final = {
     "tasks/update": "taskId",
     "tasks/cancel": "taskId",
 }
+_INTERRUPTED: Final = (
+    "this server has just ended, and what became of the request is not known: look before you try again"
+)
 _MAX_KNOWN_TOOLS: Final = 10_000
 _UNIQUE_HEADERS: Final = (_VERSION, "mcp-method", "mcp-name")
 
@@ -204,6 +207,9 @@ class McpHttpServer:
             stream.put({"jsonrpc": "2.0", "method": method, "params": params})
 
         def reply(answer: JsonObject | None) -> None:
+            if answer is None and self._server.is_ending:
+                # Not the client's wish: it is told, and must not take silence for an answer.
+                answer = error_of(request.id, McpError(INTERNAL_ERROR, _INTERRUPTED))
             if answer is None:
                 stream.close()
             else:

@@ -18,7 +18,7 @@ from moot.mcp.downstream.backend import Backend, BackendCall, McpServerCounts, P
 from moot.mcp.downstream.client_channel import TASKS, ClientChannel
 from moot.mcp.downstream.client_requests import ClientRequests
 from moot.mcp.downstream.limits import DEFAULT_LIMITS, McpServerLimits
-from moot.mcp.downstream.rpc import RESOURCE_NOT_FOUND, RpcRequest
+from moot.mcp.downstream.rpc import NOT_DONE, RESOURCE_NOT_FOUND, RpcRequest
 from moot.mcp.downstream.task_extension import McpTasks
 from moot.mcp.eras import (
     CLIENT_CAPABILITIES_KEY,
@@ -61,6 +61,7 @@ class McpServer:
         prefix = f"moot-{state_key or secrets.token_hex(8)}:"
         self.client_requests = ClientRequests(backend, limits, self.counts, self.tasks, prefix)
         self.open_subscriptions = 0
+        self.is_ending = False
         self._group = asyncio.TaskGroup()
         self._spawned: set[asyncio.Task[None]] = set()
 
@@ -69,13 +70,20 @@ class McpServer:
         return self
 
     async def __aexit__(self, *_fault: Any) -> None:
+        self.is_ending = True
         for task in tuple(self._spawned):
             task.cancel()
         # Without the exception of the block: the group would wrap it up, and nobody catches that.
         await self._group.__aexit__(None, None, None)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run something beside its request, at most until the server ends. `work` must not raise."""
+        """Run something beside its request, at most until the server ends. `work` must not raise.
+
+        Raises McpError when the server has ended.
+        """
+        if self.is_ending:
+            work.close()
+            raise McpError(NOT_DONE, "this server has just ended, and nothing was done: try again")
         task = self._group.create_task(work)
         self._spawned.add(task)
         task.add_done_callback(self._spawned.discard)

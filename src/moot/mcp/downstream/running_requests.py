@@ -49,8 +49,22 @@ class RunningRequests:
             answer.close()
             reply(error_of(request.id, refusal))
             return
-        task = self._spawn(self._answer(request, answer, reply))
+        try:
+            task = self._spawn(self._answer(request, answer, reply))
+        except McpError as fault:
+            answer.close()
+            reply(error_of(request.id, fault))
+            return
         self._tasks[request.id] = task
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if task.cancelled():
+                # Before its first step: `_answer` has never run.
+                answer.close()
+                self._tasks.pop(request.id, None)
+                reply(None)
+
+        task.add_done_callback(ended)
 
     def cancel(self, id: RequestId, *, unwanted: bool = False) -> None:
         """Nobody waits for it any more. Unknown and finished ones are ignored (MCP: races).
