@@ -3,8 +3,9 @@
 A snapshot that is stored first would, after a crash, tell of records that no file holds, and nobody could
 tell that from a journal that somebody cut. So a snapshot waits for the fsync of its last record. Behind it,
 and behind every change of rights, the position marker is written: the third witness of how far the space had
-come. What the disk does not take of that is written again after a while, until it does: nobody may come by to
-change rights once more.
+come. Fulfilments are noted too, but together with those of the next half second: a busy space has hundreds a
+second, and a marker costs as much as they do. What the disk does not take of that is written again after a
+while, until it does: nobody may come by to change rights once more.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ log = logging.getLogger(__name__)
 
 # A position that could not be noted is noted after this.
 RETRY_SECONDS: Final = 2.0
+# Fulfilments are noted this long after the first of them.
+GATHER_SECONDS: Final = 0.5
 
 
 class SnapshotSaver:
@@ -42,6 +45,9 @@ class SnapshotSaver:
         self._wanted = PositionMarker(journaled=journal.is_written)
         self.is_marking = False
         self._retry_timer: asyncio.TimerHandle | None = None
+        # The newest record of a fulfilment, and when it will be noted.
+        self._fulfilled = 0
+        self._gather_timer: asyncio.TimerHandle | None = None
         # Whether the last snapshot and the last position could be written; the journal has it all otherwise.
         self.is_snapshot_saved = True
         self.is_position_noted = True
@@ -61,6 +67,16 @@ class SnapshotSaver:
         """Rights changed by this record: note it as soon as it is on disk."""
         if self._journal.is_written:
             self._journal.when_durable(number, lambda: self._mark(PositionMarker(record=number)))
+
+    def mark_fulfilment(self, number: int) -> None:
+        """A proposal was fulfilled by this record, which must not happen again: note it soon."""
+        self._fulfilled = number
+        if self._gather_timer is None and self._journal.is_written:
+            self._gather_timer = asyncio.get_running_loop().call_later(GATHER_SECONDS, self._mark_fulfilled)
+
+    def _mark_fulfilled(self) -> None:
+        self._gather_timer = None
+        self.mark_rights_change(self._fulfilled)
 
     def _store(self, number: int) -> None:
         if self._waiting is None or self._waiting[0] != number:
@@ -91,18 +107,27 @@ class SnapshotSaver:
         saving.add_done_callback(finish)
 
     def _mark(self, marker: PositionMarker) -> None:
-        self._wanted = self._wanted.joined(marker)
+        wanted = self._wanted.joined(marker)
+        if wanted == self._wanted:
+            return  # it is noted, being written, or tried again
+        self._wanted = wanted
         if not self.is_marking:
             self._write_marker()
 
     def stop(self) -> None:
-        """Try no more by itself what could not be written."""
+        """Write nothing more by itself."""
+        self._cancel_retry()
+        if self._gather_timer is not None:
+            self._gather_timer.cancel()
+            self._gather_timer = None
+
+    def _cancel_retry(self) -> None:
         if self._retry_timer is not None:
             self._retry_timer.cancel()
             self._retry_timer = None
 
     def _write_marker(self) -> None:
-        self.stop()
+        self._cancel_retry()
         self.is_marking = True
         writing = self._wanted
         future = self._database.write_marker(self._space, self._folder, writing)

@@ -30,7 +30,7 @@ from moot.protocol.dialects import DIALECTS
 from moot.protocol.dialects.translation import show_capabilities
 from moot.protocol.envelope import DialectName, Envelope
 from moot.protocol.frames import read_frame
-from moot.protocol.kinds import KINDS, UNKNOWN
+from moot.protocol.kinds import KINDS, UNKNOWN, Kind
 from moot.protocol.operation import Json
 from moot.space.config import Name, SessionId, SpaceConfig
 from moot.space.config_json import save_config
@@ -307,12 +307,20 @@ class SpaceHost:
             return
         head = self._encoders[session].record(now, envelope, out, mint)
         number = self.journal.append(head, data, vital=row.shrinks_rights)
-        waits = row.changes_verdict or _waits_for_disk(effects)
-        if waits:
-            journaled.snapshots.mark_rights_change(number)
+        waits = self._mark(row, effects, number)
         journaled.carry_out(
             effects, number, now, waits=waits, shrinks_rights=row.shrinks_rights, is_audited=row.audited
         )
+
+    def _mark(self, row: Kind, effects: list[Effect], number: int) -> bool:
+        """Note how far the space has come if a loss of that would matter; whether it waits for the disk."""
+        if row.changes_verdict:
+            self.journaled.snapshots.mark_rights_change(number)
+        elif _waits_for_disk(effects):
+            self.journaled.snapshots.mark_fulfilment(number)
+        else:
+            return False
+        return True
 
     def _has_no_room(self, session: SessionId, envelope: Envelope, data: bytes) -> bool:
         """Refuse what could be neither delivered nor kept: `strict` delivers only what is on disk."""
@@ -420,8 +428,7 @@ class SpaceHost:
             return answer
         head = encode_record("post", now, mint, session=session, who=who, dialect=dialect, out=out, **facts)
         number = self.journal.append(head + b',"raw":', body, vital=vital)
-        if row.changes_verdict or _waits_for_disk(effects):
-            self.journaled.snapshots.mark_rights_change(number)
+        self._mark(row, effects, number)
         done = self.journaled.hold_until_durable(effects, number, now, shrinks_rights=vital)
         return StartedPost(id, envelope.kind, done)
 
