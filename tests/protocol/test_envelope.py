@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given, settings
@@ -126,3 +127,9 @@ def test_addressing_by_runtime_id_changes_only_to() -> None:
 def test_a_moment_is_written_in_utc_to_the_millisecond() -> None:
     assert rfc3339(1767182400.5) == "2025-12-31T12:00:00.500Z"
     check_timestamp(rfc3339(0.0))
+
+
+@given(st.floats(-1e9, 4e9) | st.integers(0, 4_000_000_000).map(lambda second: second + 0.9999996))
+def test_a_moment_is_written_as_the_standard_library_does_it(now: float) -> None:
+    expected = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")
+    assert rfc3339(now) == expected.replace("+00:00", "Z")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final, Literal
 
 import msgspec
@@ -196,4 +197,14 @@ def readdress(envelope: Envelope, to: Sequence[str]) -> Envelope:
 
 def rfc3339(now: float) -> str:
     """A time as the wire has it, in UTC to the millisecond."""
-    return datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    microseconds = round(now % 1 * 1_000_000)
+    second = int(now // 1)
+    if microseconds == 1_000_000:
+        second, microseconds = second + 1, 0
+    return f"{_rfc3339_second(second)}.{microseconds // 1000:03}Z"
+
+
+@lru_cache(maxsize=4)
+def _rfc3339_second(second: int) -> str:
+    # Most of the work is the same for thousands of messages.
+    return datetime.fromtimestamp(second, UTC).isoformat()[:19]

@@ -337,7 +337,8 @@ class ProposalLedger:
 def _save_record(proposal: ProposalRecord) -> dict[str, Json]:
     """Envelopes are JSON texts, and stay texts in JSON."""
     fields: dict[str, Json] = msgspec.to_builtins(proposal, builtin_types=(bytes,))
-    return fields | {"raw": proposal.raw.decode()}
+    fields["raw"] = proposal.raw.decode()
+    return fields
 
 
 def _load_record(saved: dict[str, Any]) -> ProposalRecord:
