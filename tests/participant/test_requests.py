@@ -11,6 +11,7 @@ import pytest
 
 from moot.errors import BadAnswer, HostLeft, McpError, MemberLeft, TimedOut, ToolFailed
 from moot.participant import IncomingRequest, Progress, RawResult, ToolError, connect
+from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from tests.participant.gateway_with_members import QUICK, TOOL_HOST, ReceivedEnvelopes, gateway_with, settled
 from tests.waiting import HANG_SECONDS, until
@@ -443,6 +444,39 @@ async def test_more_requests_than_a_host_takes_are_told_to_come_later(tmp_path: 
         assert [error.code for error in busy] == [-32000] * 3
         assert most == 2
         assert results.count({}) == 5
+
+
+async def test_what_is_cancelled_before_it_began_takes_no_room(tmp_path: Path) -> None:
+    """A request and its cancellation come together, so its task ends before its first step."""
+    limits = msgspec.structs.replace(QUICK, max_running_requests=1, max_queued_requests=0)
+    async with gateway_with(tmp_path, alice=["*"], bob=[]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob", limits=limits)
+        began: list[str] = []
+
+        async def handler(request: IncomingRequest) -> dict[str, Json]:
+            began.append(request.envelope.id)
+            return {}
+
+        async def take(request: IncomingRequest) -> None:
+            began.append(request.envelope.id)
+
+        def arrive(id: str, body: dict[str, Json], about: list[str]) -> None:
+            payload: dict[str, Json] = {"jsonrpc": "2.0", **body}
+            envelope = Envelope("mew", "mcp/request", id, "", "alice", ["bob"], about, None, payload, b"")
+            bob._session.handle_envelope(envelope)
+
+        bob.server.use_handler(handler, notifications=take)
+        assert await alice.request("bob", "work") == {}
+        bodies: list[dict[str, Json]] = [{"id": 1, "method": "work"}, {"method": "notifications/work"}]
+        for number, body in enumerate(bodies):
+            arrive(f"request-{number}", body, [])
+            task = bob.server._running[f"request-{number}"]._task
+            assert task is not None
+            arrive(f"cancel-{number}", {"method": "notifications/cancelled"}, [f"request-{number}"])
+            await asyncio.wait({task})
+            assert (task.cancelled(), bob.server.running) == (True, 0)
+        assert await alice.request("bob", "work") == {}
+        assert len(began) == 2
 
 
 async def test_an_answer_too_large_for_an_envelope_is_an_error_not_a_silence(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -190,8 +190,7 @@ class RequestServer:
             return
         request = IncomingRequest(envelope, self)
         if len(self._running) < self._sender.limits.max_running_requests:
-            self._running[envelope.id] = request
-            request._task = self._spawn(self._run_notification(request, handler))
+            self._begin(request, self._run_notification(request, handler))
 
     def handle_proposal(self, envelope: Envelope) -> None:
         """MEW 3.3.2: reject at once what could never run here."""
@@ -233,8 +232,14 @@ class RequestServer:
     # Running
 
     def _start(self, request: IncomingRequest, handler: RequestHandler) -> None:
+        self._begin(request, self._run(request, handler))
+
+    def _begin(self, request: IncomingRequest, work: Coroutine[Any, Any, None]) -> None:
         self._running[request.envelope.id] = request
-        request._task = self._spawn(self._run(request, handler))
+        request._task = self._spawn(work)
+        if request._task is not None:
+            # Not at the end of `work`: a task that is cancelled before its first step never gets there.
+            request._task.add_done_callback(lambda _: self._done(request))
 
     async def _run(self, request: IncomingRequest, handler: RequestHandler) -> None:
         try:
@@ -253,8 +258,6 @@ class RequestServer:
         except asyncio.CancelledError:
             if not request.is_cancelled:
                 raise  # not cancelled by the caller: we are leaving
-        finally:
-            self._done(request)
 
     async def _run_notification(self, request: IncomingRequest, handler: NotificationHandler) -> None:
         try:
@@ -262,8 +265,6 @@ class RequestServer:
         except Exception:
             self._sender.counts.failed_handlers += 1
             log.exception("a notification could not be handled")
-        finally:
-            self._done(request)
 
     def _done(self, request: IncomingRequest) -> None:
         self._running.pop(request.envelope.id, None)
@@ -273,6 +274,8 @@ class RequestServer:
     def interrupt(self, message: str) -> None:
         """MEW 3.9.9: stop whatever runs; its callers get an error."""
         for request in [*self._running.values(), *self._queue]:
+            if request._task is not None and request._task.done():
+                continue  # answered a moment ago
             self._stop(request)
             if not request.is_broadcast and not request.method.startswith(NOTIFICATION_PREFIX):
                 self._refuse(request, BUSY, message)
