@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from moot.acp import agent_process
 from moot.acp.acp_member import AcpMember
 from moot.acp.acp_runner import check_folder_settings
 from moot.acp.agent_home import home_environment, prepare_home
-from moot.acp.agent_process import AgentUnusable
+from moot.acp.agent_process import AgentProcess, AgentUnusable
 from moot.acp.agent_profiles import PROFILES, UNKNOWN, AgentProfile, profile_of
 from moot.acp.asking_probe import ProbeResult
+from moot.acp.json_rpc import PeerGone
 from moot.cli import main
 from moot.errors import UsageError
 from tests.acp.agent_space import agent_space, settings_for, write_script
@@ -202,6 +204,34 @@ def test_why_an_agent_did_not_start_is_told_in_the_terminal(
     assert "  | npm error network" in told
     assert "\x1b" not in told
     assert f"try it by itself: {sys.executable} -c" in told
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("import sys; sys.stdin.close(); sys.exit(3)", "the agent ended with exit code 3"),
+        ("import os, time; os.close(0); print('', flush=True); time.sleep(1e6)", "reads nothing any more"),
+    ],
+)
+async def test_an_agent_whose_input_is_closed_is_told_by_how_it_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, why: str
+) -> None:
+    """On a busy machine its pipe is broken a while before its exit code is there."""
+    monkeypatch.setattr(agent_process, "_END_SECONDS", 10.0 if "exit" in script else 0.05)
+    settings = settings_for("http://127.0.0.1:9", tmp_path, argv=(sys.executable, "-c", script))
+    agent = AgentProcess(settings, UNKNOWN, lambda _call: None, lambda _method, _params: None)
+    await agent.start()
+    assert agent.child is not None
+    pipe = agent.child._process.stdin
+    assert pipe is not None
+    try:
+        # As when a write has failed.
+        pipe.close()
+        async with bounded():
+            with pytest.raises(PeerGone, match=why):
+                await agent.initialize()
+    finally:
+        await agent.stop()
 
 
 def test_settings_of_the_agent_in_the_folder_are_found_before_it_starts(tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 PROTOCOL_VERSION: Final = 1
 _STDERR_LINES: Final = 5
+# A pipe breaks a moment before it is known how its process ended.
+_END_SECONDS: Final = 10.0
 
 
 class AgentUnusable(MootError):
@@ -65,9 +67,14 @@ class AgentProcess:
         self._environment: dict[str, str] = {}
 
     def _write(self, line: bytes) -> None:
+        if self.child is None:
+            raise PeerGone("it is not started")
+        if self.child.is_closed and not self.gone.is_set():
+            # Whoever waits for an answer is told how it ended, which says more.
+            why = "the agent reads nothing any more"
+            asyncio.get_running_loop().call_later(_END_SECONDS, self.abandon, why)
+            return
         try:
-            if self.child is None:
-                raise PeerGone("it is not started")
             self.child.send(line)
         except stdio_child.ChildGone as fault:
             raise PeerGone(str(fault)) from None

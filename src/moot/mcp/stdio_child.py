@@ -130,10 +130,16 @@ class StdioChild:
         self._limits = limits
         self.ended: asyncio.Future[ChildExit] = process.ended
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether nobody reads any more. How the child has ended is known a moment later."""
+        pipe = self._process.stdin
+        return pipe is None or pipe.is_closing() or self.ended.done()
+
     def send(self, line: bytes) -> None:
         """Write one line; raises ChildGone when nobody reads at the other end."""
         pipe = self._process.stdin
-        if pipe is None or pipe.is_closing() or self.ended.done():
+        if pipe is None or self.is_closed:
             raise ChildGone("it has ended")
         if pipe.get_write_buffer_size() + len(line) > self._limits.unread_bytes:
             raise ChildGone(f"it does not read: {self._limits.unread_bytes} bytes wait for it")
