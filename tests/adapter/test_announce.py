@@ -268,7 +268,8 @@ async def test_an_announce_after_a_restart_is_later_than_the_last_one_before_it(
                 answer = await environment.announce(is_called(f"Adapter {number}"))
                 times.append(answer.timestamp)
         assert times == sorted(set(times))
-        assert times[-1] - times[0] < 60
+        # However quickly they follow each other, they do not run ahead of the clock.
+        assert times[-1] <= time.time() + 60
 
 
 async def test_nothing_of_a_sources_address_that_is_secret_is_announced(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from moot.protocol.operation import Json
@@ -23,6 +24,14 @@ PATIENT: dict[str, Json] = {
     "unavailable_seconds": HANG_SECONDS,
     "stale_seconds": 2 * HANG_SECONDS,
 }
+
+
+def set_bounds(gateway: LocalGateway, **seconds: float) -> None:
+    """How long it may be without its log from now on; until now, no pause of the machine has cut it off."""
+    node = gateway.gateway.node
+    assert node is not None
+    node.config = node._frames._config = msgspec.structs.replace(node.config, **seconds)
+
 
 StartGateway = Callable[..., AbstractAsyncContextManager[LocalGateway]]
 

@@ -16,7 +16,7 @@ from nats.aio import client as nats_client
 from moot.cluster import nats_connection
 from moot.protocol.operation import Json
 from tests.authority import Authority
-from tests.cluster.conftest import PATIENT, PEOPLE, StartGateway
+from tests.cluster.conftest import PATIENT, PEOPLE, StartGateway, set_bounds
 from tests.cluster.nats_credentials import NatsAccount
 from tests.cluster.nats_proxy import proxied
 from tests.cluster.nats_servers import BINARY, NatsServers
@@ -56,11 +56,12 @@ async def test_a_gateway_leaves_a_server_that_answers_pings_and_nothing_else(
     monkeypatch.setattr(nats_client, "shuffle", lambda _servers: None)
     monkeypatch.setattr(nats_connection, "_PING_SECONDS", 3_600)
     async with proxied(nats) as (bad, first), proxied(nats) as (_, second):
-        cluster: dict[str, Json] = {"servers": [first, second], "unavailable_seconds": 0.5}
-        async with start("a", cluster=cluster | {"heartbeat_seconds": 0.1, "stale_seconds": 300}) as a:
+        cluster: dict[str, Json] = {"servers": [first, second], "heartbeat_seconds": 0.1}
+        async with start("a", cluster=cluster) as a:
             alice, node = await a.join("alice"), a.gateway.node
             assert node is not None
             bad.part()
+            set_bounds(a, unavailable_seconds=0.5)
             await until(lambda: node.age_seconds > 0.5)
             await until(lambda: node.age_seconds < 0.5)
 
@@ -78,15 +79,19 @@ async def test_nats_without_room_is_named_and_nothing_is_answered_that_was_not_k
             "replicas": 1,
             "shards": 1,
             "gateway": "a",
-            "unavailable_seconds": 1,
-            "stale_seconds": 2,
-        }
+        } | PATIENT
         limits: Json = {"limits": {"messages_per_second": 0, "bytes_per_second": 0}}
         async with running_gateway(tmp_path, PEOPLE, rules=limits, cluster=cluster) as a:
             kept, bob = list[str](), await a.join("bob")
+            assert a.gateway.node is not None
+            writer = a.gateway.node.shards[0].log.writer
             for number in range(40):
                 said: Json = {"id": f"m{number}", "kind": "chat", "payload": {"text": "x" * 50_000}}
-                answer = await a.post("alice", said, space="lab")
+                posting = asyncio.ensure_future(a.post("alice", said, space="lab"))
+                await until(lambda posting=posting: posting.done() or writer.refusal)  # type: ignore[misc]
+                if writer.refusal:
+                    set_bounds(a, unavailable_seconds=1, stale_seconds=2)
+                answer = await posting
                 if answer.status_code != 200:
                     break
                 kept.append(f"m{number}")

@@ -21,7 +21,7 @@ from moot.protocol.operation import Json
 from moot.space.config import Name
 from moot.space.state_hash import hash_state
 from moot.store.file_journal import FileJournal
-from tests.cluster.conftest import PEOPLE, StartGateway
+from tests.cluster.conftest import PATIENT, PEOPLE, StartGateway, set_bounds
 from tests.cluster.nats_servers import NatsServers
 from tests.gateway.running_gateway import CALL, LocalGateway, running_gateway
 from tests.gateway.served import served
@@ -65,17 +65,15 @@ async def test_a_gateway_without_its_log_delivers_nothing_and_lets_its_members_g
         "replicas": 1,
         "shards": 1,
         "gateway": "a",
-        "unavailable_seconds": 0.5,
-        "stale_seconds": 2.0,
         "heartbeat_seconds": 0.1,
-        "frame_stale_seconds": 0.2,
-    }
+    } | PATIENT
     async with running_gateway(tmp_path, PEOPLE, cluster=cluster) as a:
         alice, bob = await a.join("alice"), await a.join("bob")
         await bob.say("stream/request", {"direction": "upload"})
         stream = (await bob.hear("stream/open"))["payload"]["stream_id"]
         await alice.fence()
         own_nats.send(0, signal.SIGSTOP)
+        set_bounds(a, unavailable_seconds=0.5, frame_stale_seconds=0.2)
         node = a.gateway.node
         assert node is not None
         await until(lambda: node.age_seconds > 0.5)
@@ -84,12 +82,14 @@ async def test_a_gateway_without_its_log_delivers_nothing_and_lets_its_members_g
         assert await bob.refused("chat", {"text": "lost"}) == "unavailable"
         refused = await a.post("bob", {"kind": "chat", "payload": {"text": "lost"}}, space="lab")
         assert refused.status_code == 503, refused.text
+        set_bounds(a, stale_seconds=2)
         assert (await alice.closed())[0] == 1013
         assert "chat" not in alice.kinds()
         assert await a.status("/ws?space=lab", token="t-alice") == 503
         assert (await a.http.get("/readyz")).status_code == 503
         own_nats.send(0, signal.SIGCONT)
         await until(lambda: not node.is_stale)
+        set_bounds(a, unavailable_seconds=HANG_SECONDS, stale_seconds=2 * HANG_SECONDS)
         again = await a.join("alice")
         assert await again.refused("chat", {"text": "back"}) is None
         assert not [m for m in again.received if isinstance(m, dict) and m["payload"].get("text") == "lost"]

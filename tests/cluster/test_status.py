@@ -22,7 +22,7 @@ from moot.gateway.cluster_metrics import CLUSTER_METRICS
 from moot.gateway.cluster_status import stream_problems
 from moot.gateway.gateway_metrics import GATEWAY_METRICS
 from moot.protocol.operation import Json
-from tests.cluster.conftest import PEOPLE, StartGateway
+from tests.cluster.conftest import PATIENT, PEOPLE, StartGateway, set_bounds
 from tests.cluster.nats_servers import NatsServers
 from tests.gateway.running_gateway import ROOT, LocalGateway, participants, running_gateway, write_config
 from tests.gateway.served import served
@@ -142,10 +142,7 @@ async def test_without_nats_a_gateway_tells_what_it_knows_and_no_password(tmp_pa
         "shards": 2,
         "gateway": "a",
         "heartbeat_seconds": 0.1,
-        "unavailable_seconds": 0.3,
-        "stale_seconds": 0.6,
-        "frame_stale_seconds": 0.2,
-    }
+    } | PATIENT
     try:
         async with running_gateway(tmp_path, PEOPLE, cluster=cluster) as a:
             before = await report(a)
@@ -154,6 +151,7 @@ async def test_without_nats_a_gateway_tells_what_it_knows_and_no_password(tmp_pa
             assert "hush" not in json.dumps(before)
             assert await value(a, "moot_cluster_serving") == 1
             servers.kill(0)
+            set_bounds(a, unavailable_seconds=0.3, stale_seconds=0.6)
 
             async def is_cut_off() -> dict[str, Any] | None:
                 status = await report(a, compare="true")

@@ -110,9 +110,14 @@ async def test_frames_of_streams_reach_the_other_gateway_in_order(start: StartGa
 async def test_a_pause_ends_by_the_time_of_the_log(start: StartGateway) -> None:
     async with start("a") as a, start("b") as b:
         alice, bob = await a.join("alice"), await b.join("bob")
-        await alice.ask("participant/pause", {"timeout_seconds": 1}, to=["bob"])
-        await bob.hear("participant/pause")
-        assert await bob.refused("chat", {"text": "no"}) == "participant_paused"
+        # On a busy machine the time may be up before bob speaks: once more then, with more of it.
+        for seconds in (1, 10, 100):
+            await alice.ask("participant/pause", {"timeout_seconds": seconds}, to=["bob"])
+            await bob.hear("participant/pause")
+            refused = await bob.refused("chat", {"text": "no"})
+            if refused is not None:
+                break
+        assert refused == "participant_paused"
         members = [each.gateway.directory.hosts["lab"].space.state.roster.members for each in (a, b)]
         await until(lambda: all(each["bob"].pause is None for each in members))  # type: ignore[index]
         assert await bob.refused("chat", {"text": "yes"}) is None

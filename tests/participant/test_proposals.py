@@ -6,7 +6,6 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from moot.errors import (
@@ -479,9 +478,8 @@ async def test_a_fulfilment_that_is_called_off_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("MEW-10.2-1", "MEW-10.2-2", "MCPX-10.2-1")
 async def test_proposals_are_tracked_with_status_and_expiry(tmp_path: Path) -> None:
-    limits = msgspec.structs.replace(QUICK, proposal_seconds=0.3)
     async with gateway_with(tmp_path, **PEOPLE) as gateway:
-        agent, human = await gateway.join("agent"), await gateway.join("human", limits=limits)
+        agent, human = await gateway.join("agent"), await gateway.join("human")
         proposal = await agent.propose("host", "tools/call", {"name": "write", "arguments": {"path": "a"}})
         seen = await next_proposal(human)
         record = seen.record()
@@ -496,7 +494,10 @@ async def test_proposals_are_tracked_with_status_and_expiry(tmp_path: Path) -> N
             "expiresAt": record["expiresAt"],
         }
         assert record["expiresAt"] > record["createdAt"]
-        await until(lambda: human.proposals.open() == [])
+        assert human.proposals.open() == [seen]
+        now = human.proposals._clock
+        human.proposals._clock = lambda: now() + QUICK.proposal_seconds  # type: ignore[assignment]
+        assert human.proposals.open() == []
         assert seen.status == "expired"
         with pytest.raises(Expired):
             await human.approve(seen)

@@ -142,7 +142,7 @@ async def test_an_answer_that_cannot_be_given_harms_nobody(tmp_path: Path) -> No
         assert await alice.request("bob", "x/again") == {}
         await bob.close()
         with pytest.raises(ConnectionClosed):
-            await bob.ready(5)
+            await bob.ready(HANG_SECONDS)
 
 
 async def test_a_proposal_that_was_decided_while_its_proposer_was_away(tmp_path: Path) -> None:
@@ -305,6 +305,7 @@ async def test_a_gateway_that_does_not_welcome_or_speaks_another_protocol(tmp_pa
         with pytest.raises(Unreachable, match="no welcome"):
             async with connect(gateway.url, "lab", "t", limits=limits):
                 pass
+    limits = msgspec.structs.replace(QUICK, welcome_seconds=HANG_SECONDS, connect_seconds=0.0)
     async with rogue_gateway() as gateway:
         gateway.participants = [{"no": "id"}]
         with pytest.raises(Unreachable, match="welcome cannot be read"):

@@ -72,10 +72,10 @@ def test_a_glob_refuses_what_its_wildcards_may_not_take(pattern: str, text: str)
 def test_a_hostile_glob_takes_no_longer_than_its_text() -> None:
     text = "a" * MAX_TEXT
     for pattern in ("*a*a*a*a*b", "*a" * 500 + "b", "*a" + "?" * 1000 + "b"):
-        begun = time.perf_counter()
+        begun = time.process_time()
         assert not glob(pattern).matches(text)
         # Some 30 ms on the slowest machine we have; backtracking would take years.
-        assert time.perf_counter() - begun < 2
+        assert time.process_time() - begun < 2
 
 
 def test_a_text_beyond_the_limit_is_matched_by_the_lone_star_and_by_no_negation() -> None:

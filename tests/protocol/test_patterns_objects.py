@@ -92,9 +92,9 @@ def test_regular_expressions_search_and_do_not_anchor() -> None:
 
 
 def test_a_regular_expression_that_would_backtrack_is_linear() -> None:
-    begun = time.perf_counter()
+    begun = time.process_time()
     assert not field("/^(a+)+$/", "a" * 5000 + "!")
-    assert time.perf_counter() - begun < 2
+    assert time.process_time() - begun < 2
 
 
 def test_a_negation_needs_a_string_that_does_not_match() -> None:
@@ -264,10 +264,10 @@ def test_searches_within_searches_do_not_multiply() -> None:
     pattern: Json = {"**": "never"}
     for _ in range(10):
         pattern = {"**": pattern}
-    begun = time.perf_counter()
+    begun = time.process_time()
     assert not matches(pattern, value)
     assert not matches({"$" + "..a" * 10: "never"}, value)
-    assert time.perf_counter() - begun < 2
+    assert time.process_time() - begun < 2
 
 
 def test_searches_side_by_side_do_not_starve_each_other() -> None:
