@@ -21,7 +21,8 @@ import yaml
 from mcp import Client, MCPError, StdioServerParameters
 from moot.bridge.space_server.calls_file import CallsFile
 from moot.bridge.space_server.person_decisions import PersonDecisions
-from moot.mcp.downstream.backend import BackendCall
+from moot.bridge.space_server.space_backend import SpaceBackend
+from moot.mcp.downstream.backend import BackendCall, PendingCall
 from moot.participant import JoinedSpace, connect
 from tests.bridge.foreign_servers import MODULES, NODE
 from tests.bridge.served_space import HASTY, HOST, offer_files, served_space, text_of
@@ -361,6 +362,22 @@ async def test_a_client_that_ends_before_the_gateway_has_answered_leaves_its_pro
         async with bounded():
             await pending.finished.wait()
         assert pending.result()["content"][0]["text"] == "wrote b"
+
+
+async def test_a_call_is_answered_whose_space_ends_as_soon_as_it_is_proposed(tmp_path: Path) -> None:
+    """The task that follows it has not had its first step; a client may poll for the call."""
+    file = CallsFile(tmp_path / "calls.json")
+    async with served_space(tmp_path, GUEST) as served:
+        offer_files(await served.join("files"))
+        backend = SpaceBackend(await served.join("guest"), space_name="lab", calls=file)
+        await backend.__aenter__()
+        await backend.offers("tools")
+        pending = await backend.perform(BackendCall("tools/call", {"name": CALL[0], "arguments": CALL[1]}))
+        await backend.__aexit__()
+        assert isinstance(pending, PendingCall)
+        assert pending.finished.is_set()
+        assert "may still be open" in pending.result()["content"][0]["text"]
+        assert [each.handle for each in file.load()] == [pending.handle]
 
 
 @pytest.mark.parametrize("mode", ERAS)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -310,6 +311,30 @@ def test_cases_without_confirmation_are_few() -> None:
     assert len(parse_unconfirmed(["a:b:c"] * MAX_UNCONFIRMED)) == MAX_UNCONFIRMED
     with pytest.raises(UsageError, match="at most 32"):
         parse_unconfirmed(["a:b:c"] * (MAX_UNCONFIRMED + 1))
+
+
+async def test_an_approval_that_ended_before_it_began_is_not_said_to_be_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = OperatorSettings(unconfirmed=parse_unconfirmed(["guest:files:write_file"]))
+    async with operated(tmp_path, settings) as space:
+        person = space.backend._space
+        spawn = person.spawn
+
+        def spawn_and_end(work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
+            task = spawn(work)
+            assert task is not None
+            task.cancel()
+            return task
+
+        approve = {"name": "moot_approve", "arguments": {"proposal_id": await space.propose()}}
+        with monkeypatch.context() as patched:
+            patched.setattr(person, "spawn", spawn_and_end)
+            result = await space.perform(**approve)
+        assert (result["content"][0]["text"][:9], result.get("isError")) == ("NOT KNOWN", True)
+        assert "b" not in space.kept
+        assert (await space.perform(**approve))["content"][0]["text"].startswith("APPROVED (without conf")
+        assert space.kept["b"] == "new"
 
 
 async def test_confirmations_end_and_are_bounded(tmp_path: Path) -> None:

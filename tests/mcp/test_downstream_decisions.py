@@ -218,6 +218,26 @@ async def test_a_task_whose_call_fails_says_with_which_error() -> None:
         assert (await ask(one.session, "tasks/cancel", "p-1"))["resultType"] == "complete"
 
 
+async def test_a_task_that_is_cancelled_right_after_its_input_came_has_ended() -> None:
+    """Both come together, so the repeated call is cancelled before its first step."""
+    wants = {"resultType": "input_required", "inputRequests": {"who": QUESTION}}
+    async with serve_example(HASTY) as example:
+        await raw(example, "tools/call", {"name": "decide", "arguments": {}})
+        example.backend.decisions[0].approve(wants)
+        tasks, told = example.server.tasks, []
+        task = tasks.get("p-1")
+        assert task is not None
+        task.watchers.append(lambda task: told.append(tasks.to_json(task)["status"]))
+        (key,) = tasks.to_json(task)["inputRequests"]
+        responses = {key: {"action": "accept", "content": {"name": "Ada"}}}
+        update = tasks.answer("tasks/update", {"taskId": "p-1", "inputResponses": responses})
+        await asyncio.gather(update, tasks.answer("tasks/cancel", {"taskId": "p-1"}))
+        if task.repetition is not None:
+            await asyncio.wait({task.repetition})
+        assert tasks.to_json(task)["status"] == "failed"
+        assert (told, len(example.backend.decisions)) == (["failed"], 1)
+
+
 async def test_who_listens_to_a_task_is_told_when_it_changes() -> None:
     async with serve_example(HASTY) as example:
         await raw(example, "tools/call", {"name": "decide", "arguments": {}})

@@ -21,6 +21,7 @@ from moot.mcp.upstream import (
     UpstreamOptions,
     open_upstream,
 )
+from moot.net.http_listener import bind_socket
 from moot.protocol.rpc_codes import INTERNAL_ERROR, PARSE_ERROR
 from moot.resilience.child_process import CERTIFICATES, PROXIES
 from moot.resilience.restart_loop import RestartPolicy
@@ -35,7 +36,7 @@ from tests.mcp.upstreams import (
     value_of,
     wait_until_gone,
 )
-from tests.waiting import HANG_SECONDS, bounded
+from tests.waiting import HANG_SECONDS, bounded, until
 
 
 async def test_a_server_that_dies_fails_its_calls_at_once_and_is_back_for_the_next() -> None:
@@ -227,6 +228,18 @@ async def test_a_server_that_cannot_start_says_so_with_the_end_of_its_stderr() -
     async with open_upstream(missing, UpstreamOptions(limits=QUICK)) as server:
         with pytest.raises(StartFailed, match="no such program"):
             await server.wait_until_ready()
+
+
+async def test_who_waits_for_a_server_that_is_stopped_before_it_was_up_is_told() -> None:
+    with bind_socket("127.0.0.1", 0) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/mcp"
+        limits = replace(QUICK, start_seconds=HANG_SECONDS)
+        async with open_upstream(HttpServer(url=url), UpstreamOptions(limits=limits)) as server:
+            waiting = asyncio.create_task(server.wait_until_ready())
+            await until(lambda: server.counts.starts)
+        async with bounded():
+            with pytest.raises(StartFailed, match="was stopped"):
+                await waiting
 
 
 async def test_while_a_server_is_down_callers_wait_a_little_and_are_told_why() -> None:

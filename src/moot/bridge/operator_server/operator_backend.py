@@ -280,11 +280,15 @@ class OperatorBackend:
     async def _carry_out(self, seen: SeenProposal, how: str) -> JsonObject:
         """Approve it in the person's name; the call goes on if nobody waits for its answer."""
         # Only one of two confirmations comes here first: the other waits for the same answer.
-        self._answers.pop(seen.id, None)
-        running = self._running.get(seen.id) or self._space.spawn(self._fulfil(seen, how))
+        running = self._running.get(seen.id)
         if running is None:
-            raise _Unusable("the space has ended; nothing was approved")
-        self._running[seen.id] = running
+            self._answers.pop(seen.id, None)
+            running = self._space.spawn(self._fulfil(seen, how))
+            if running is None:
+                raise _Unusable("the space has ended; nothing was approved")
+            self._running[seen.id] = running
+            # Not at the end of `_fulfil`: a task that is ended before its first step never gets there.
+            running.add_done_callback(lambda _: self._running.pop(seen.id, None))
         return await self._wait_for_answer(seen, running)
 
     async def _fulfil(self, seen: SeenProposal, how: str) -> None:
@@ -303,8 +307,6 @@ class OperatorBackend:
             ended = "reported a failure" if outcome.is_error else "was done"
             shown = result_text(outcome.result, self._settings.max_part_chars)
             text = f"APPROVED ({how}): {what} {ended}. {one_line(outcome.host)} answered:\n{shown}"
-        finally:
-            self._running.pop(seen.id, None)
         while len(self._answers) >= self._settings.max_confirmations:
             del self._answers[next(iter(self._answers))]
         self._answers[seen.id] = text
@@ -321,6 +323,12 @@ class OperatorBackend:
     async def _wait_for_answer(self, seen: SeenProposal, running: asyncio.Task[None]) -> JsonObject:
         await asyncio.wait({running}, timeout=self._settings.answer_seconds)
         text = self._answers.get(seen.id)
+        if text is None and running.done() and seen.status != "fulfilled":
+            return text_result(
+                f"NOT KNOWN whether {call_text(seen)} was approved: this was interrupted, as when the space "
+                "ends. Look there before you do the same in another way.",
+                is_error=True,
+            )
         if text is None:
             return text_result(
                 f"APPROVED, and not finished yet: {call_text(seen)}. {EXPLAIN_TOOL} tells what became of it; "

@@ -221,7 +221,14 @@ class PendingCalls:
         self._latest[_fingerprint(host, record.proposal.method, record.proposal.params)] = pending
         proposal.on_change = lambda changed: _update_note(pending, changed)
         _update_note(pending, proposal)
-        self._spawn(self._follow(pending, proposal, what, host))
+        following = self._spawn(self._follow(pending, proposal, what, host))
+
+        def ended(following: asyncio.Task[None]) -> None:
+            # Perhaps before its first step: then nothing in `_follow` can tell it.
+            if following.cancelled():
+                _settle_left(pending, what, "left")
+
+        following.add_done_callback(ended)
         return pending
 
     async def _follow(self, pending: PendingCall, proposal: Proposal, what: str, host: str) -> None:
@@ -230,13 +237,7 @@ class PendingCalls:
         except McpError as fault:
             pending.settle(fault, f"{host} answered with an error: {fault.message}")
         except ConnectionClosed as fault:
-            # It stays written down: the next run tells what became of it.
-            pending.on_delivered = None
-            text = (
-                f"You are not in the space any more ({fault.reason or fault.code}). The proposal of {what} "
-                f"may still be open: after joining again, {STATUS_TOOL} tells what became of it."
-            )
-            pending.settle(text_result(text, is_error=True), "left the space")
+            _settle_left(pending, what, fault.reason or str(fault.code))
         except MootError as fault:
             if isinstance(fault, Rejected):
                 await fault.explanation(_EXPLAIN_SECONDS)
@@ -395,6 +396,16 @@ class PendingCalls:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _settle_left(pending: PendingCall, what: str, why: str) -> None:
+    # It stays written down: the next run tells what became of it.
+    pending.on_delivered = None
+    text = (
+        f"You are not in the space any more ({why}). The proposal of {what} may still be open: after joining "
+        f"again, {STATUS_TOOL} tells what became of it."
+    )
+    pending.settle(text_result(text, is_error=True), "left the space")
 
 
 def _update_note(pending: PendingCall, proposal: Proposal) -> None:

@@ -68,6 +68,11 @@ class McpTask:
         self._result = result
         self._notify_watchers(self.pending)
 
+    def fail(self, fault: McpError) -> None:
+        """The repeated call has failed."""
+        self.fault, self.repetition = fault, None
+        self._notify_watchers(self.pending)
+
     def result(self) -> JsonObject:
         """The result; raises McpError. Only when the call is finished."""
         if self.fault is not None:
@@ -197,6 +202,10 @@ class McpTasks:
         }
         if all(task.input_keys[key] in task.answers for key in outstanding):
             task.repetition = self._spawn(self._repeat(task, result))
+            # Not in `_repeat`: what is cancelled before its first step never gets there.
+            task.repetition.add_done_callback(
+                lambda done: task.fail(McpError(INTERNAL_ERROR, "cancelled")) if done.cancelled() else None
+            )
 
     async def _repeat(self, task: McpTask, result: JsonObject) -> None:
         """Repeat the call with the input that the tool requested."""
@@ -214,15 +223,11 @@ class McpTasks:
                 task.follow(answer)
             else:
                 task.finish(answer)
-        except asyncio.CancelledError:
-            task.fault = McpError(INTERNAL_ERROR, "cancelled")
         except McpError as fault:
-            task.fault = fault
+            task.fail(fault)
         except Exception:
             log.exception("a task could not continue")
-            task.fault = McpError(INTERNAL_ERROR, "internal error; the log says why")
-        finally:
-            task.repetition = None
+            task.fail(McpError(INTERNAL_ERROR, "internal error; the log says why"))
 
 
 def missing_tasks() -> McpError:

@@ -124,11 +124,12 @@ class Supervisor:
             raise McpError(UNREACHABLE, f"the MCP server waits for {self._auth.waits_for}")
 
     async def wait_until_ready(self) -> ServerInfo:
-        """Wait for the first session; raises StartFailed when the first attempt fails."""
-        while self.server_info is None and self.state != "down":
+        """Wait for the first session; raises StartFailed when the first attempt fails, or was stopped."""
+        while self.server_info is None and self.state not in ("down", "stopped"):
             await self._changed.wait()
         if self.server_info is None:
-            raise StartFailed(f"the MCP server {self.down_reason}", self.stderr.last_lines())
+            reason = "was stopped" if self.state == "stopped" else self.down_reason
+            raise StartFailed(f"the MCP server {reason}", self.stderr.last_lines())
         return self.server_info
 
     def restart(self) -> None:
