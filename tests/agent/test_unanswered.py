@@ -21,6 +21,12 @@ ALL_THE_TIME = AgentSettings(limits=AgentLimits(list_seconds=HANG_SECONDS))
 WRITE: dict[str, Any] = {"name": "write_file", "description": "Write.", "inputSchema": {"type": "object"}}
 
 
+@pytest.fixture(autouse=True)
+def patient_discovery(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is asked for its tools here answers when the test says so, however long that takes."""
+    monkeypatch.setattr(offer_discovery, "_LIST_SECONDS", HANG_SECONDS)
+
+
 async def tools_request(server: Client, count: int = 1) -> dict[str, Any]:
     """The n-th request for the server's tools; joining may have passed over it already."""
 
@@ -106,9 +112,10 @@ async def test_a_server_that_did_not_answer_is_asked_once_more(
     monkeypatch.setattr(offer_discovery, "_LIST_RETRY_SECONDS", 0.01)
     async with agent_scene(tmp_path) as scene:
         server = await scene.gateway.raw("late")
-        again = await tools_request(server, 2)
+        await tools_request(server)
+        # The second one has all the time it needs: there is no third.
         monkeypatch.setattr(offer_discovery, "_LIST_SECONDS", HANG_SECONDS)
-        await answer_tools(server, again)
+        await answer_tools(server, await tools_request(server, 2))
         await until(lambda: scene.agent._offers.offers_of("late", "tools"))
 
 

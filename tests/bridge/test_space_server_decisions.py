@@ -12,7 +12,7 @@ import mcp_types as types
 import pytest
 
 from mcp import MCPError
-from moot.bridge.space_server.own_tools import OWN_NAMES
+from moot.bridge.space_server.own_tools import MAX_WAIT_SECONDS, OWN_NAMES
 from moot.bridge.space_server.space_backend import BackendSettings
 from moot.participant import JoinedSpace
 from tests.bridge.served_space import HASTY, ServedMember, ServedSpace, offer_files, served_space, text_of
@@ -113,7 +113,7 @@ async def test_a_client_that_can_be_told_by_no_means_asks_with_moot_status(tmp_p
             overview = await client.call_tool("moot_status", {})
             assert handle in text_of(overview)
             await alice.approve(await first_proposal(alice))
-            done = await client.call_tool("moot_status", {"handle": handle, "wait_seconds": 10})
+            done = await client.call_tool("moot_status", {"handle": handle, "wait_seconds": MAX_WAIT_SECONDS})
             assert text_of(done) == f"{handle}: approved by alice, answered by files.\nwrote b"
             assert kept["b"] == "new"
 
@@ -218,7 +218,7 @@ async def test_reading_and_prompting_are_proposed_too_and_never_answer_with_an_e
             assert pending.meta is not None
             await alice.approve(await first_proposal(alice))
             handle = pending.meta["moot/pending"]["handle"]
-            done = await client.call_tool("moot_status", {"handle": handle, "wait_seconds": 5})
+            done = await client.call_tool("moot_status", {"handle": handle, "wait_seconds": MAX_WAIT_SECONDS})
             assert done.structured_content is not None
             assert done.structured_content["contents"][0]["text"] == "hello"
             prompt = await client.get_prompt("summarise", {"path": "x"})
@@ -228,7 +228,8 @@ async def test_reading_and_prompting_are_proposed_too_and_never_answer_with_an_e
             assert prompt.meta is not None
             with pytest.raises(MCPError, match="Rejected, so summarise was not done"):
                 await client.call_tool(
-                    "moot_status", {"handle": prompt.meta["moot/pending"]["handle"], "wait_seconds": 5}
+                    "moot_status",
+                    {"handle": prompt.meta["moot/pending"]["handle"], "wait_seconds": MAX_WAIT_SECONDS},
                 )
 
 

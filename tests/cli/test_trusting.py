@@ -18,6 +18,7 @@ from moot.trust.decision_ledger import DecisionLedger
 from moot.trust.rule_store import RuleStore
 from tests.cli.space_with_members import SETTINGS, SpaceWithMembers, space_with_members
 from tests.trust.test_approver import APPROVER, LEARNING
+from tests.waiting import HANG_SECONDS
 
 SPACE = SETTINGS | {
     "participants": {
@@ -74,7 +75,8 @@ async def _decide(agent: JoinedSpace, alice: JoinedSpace, files: JoinedSpace) ->
 
 
 @pytest.fixture
-def approver_space(lab: SpaceWithMembers) -> SpaceWithApprover:
+def approver_space(lab: SpaceWithMembers, monkeypatch: pytest.MonkeyPatch) -> SpaceWithApprover:
+    monkeypatch.setattr("moot.tui.rule_commands.ANSWER_SECONDS", HANG_SECONDS)
     return SpaceWithApprover(lab, lab.stay(_approver(lab)))
 
 

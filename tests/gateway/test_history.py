@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from moot.gateway import history_routes
 from moot.gateway.history_routes import HistoryRoutes
 from moot.gateway.membership_start import membership_starts
 from tests.gateway.running_gateway import (
@@ -20,9 +21,15 @@ from tests.gateway.running_gateway import (
     space_settings,
     write_config,
 )
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 PEOPLE = participants(alice=["*"], bob=["chat"], carol=["chat"])
+
+
+@pytest.fixture(autouse=True)
+def patient_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was said a moment ago is on its page, however long the disk takes."""
+    monkeypatch.setattr(history_routes, "_SETTLE_SECONDS", HANG_SECONDS)
 
 
 async def fetch(gateway: LocalGateway, token: str = "t-alice", **params: Any) -> httpx.Response:
@@ -183,7 +190,7 @@ async def test_a_kind_of_many_asterisks_costs_what_any_other_does(tmp_path: Path
             ("cha", []),
             ("MCP/", []),
         ]:
-            page_of_kind = await asyncio.wait_for(page(gateway, kind=kind), 60)
+            page_of_kind = await asyncio.wait_for(page(gateway, kind=kind), HANG_SECONDS)
             assert [each["kind"] for each in page_of_kind["messages"]] == found, kind
 
 

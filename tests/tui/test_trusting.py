@@ -29,6 +29,13 @@ from tests.tui.terminal_session import (
     terminal_space,
     until,
 )
+from tests.waiting import HANG_SECONDS
+
+
+@pytest.fixture(autouse=True)
+def patient_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The approver is there, and answers when the machine lets it."""
+    monkeypatch.setattr("moot.tui.rule_commands.ANSWER_SECONDS", HANG_SECONDS)
 
 
 class RuleSpace:
