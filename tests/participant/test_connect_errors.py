@@ -14,7 +14,7 @@ from moot.errors import MootError, NotAdmitted, Unreachable, UsageError
 from moot.net.websocket_client import DialLimits
 from moot.participant import ParticipantLimits, connect
 from tests.participant.gateway_with_members import gateway_with
-from tests.waiting import HANG_SECONDS
+from tests.waiting import HANG_SECONDS, bounded
 
 ONE_TRY = ParticipantLimits(connect_seconds=0.0, dial=DialLimits(connect_seconds=HANG_SECONDS))
 # For what never answers: how long that takes changes nothing.
@@ -56,6 +56,12 @@ async def test_where_nobody_listens_it_says_how_to_start_a_gateway() -> None:
 async def test_a_name_that_no_machine_has() -> None:
     fault = await refusal("http://nowhere.invalid:8080")
     assert "http://nowhere.invalid:8080 cannot be reached: unknown host" in str(fault)
+
+
+async def test_a_name_that_no_machine_can_have() -> None:
+    async with bounded():
+        fault = await refusal("http://gateway..example:8080")
+    assert "http://gateway..example:8080 cannot be reached: unknown host" in str(fault)
 
 
 async def test_tls_where_there_is_none(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from moot.participant import ParticipantLimits, connect
 from moot.resilience.atomic_file import write_atomically
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
 from tests.gateway.test_service_identities import svid, trust_domain
-from tests.waiting import until
+from tests.waiting import bounded, until
 
 LIMITS = ParticipantLimits(token_reload_seconds=0.02)
 
@@ -96,3 +96,20 @@ def test_programs_with_a_token_file_look_at_it_again(tmp_path: Path) -> None:
         CliOverrides(gateway="http://localhost:8080"), environ={"MOOT_TOKEN": "x"}, folder=tmp_path
     )
     assert fixed.token_source == "x"
+
+
+async def test_a_function_for_tokens_that_fails_is_told_to_whoever_waits(tmp_path: Path) -> None:
+    """To who joins, and later to who stays: nothing else would end either."""
+    tokens = ["t-ana"]
+
+    def current() -> str:
+        return tokens[0]
+
+    async with bounded(), running_gateway(tmp_path, participants(ana=["chat"])) as gateway:
+        async with connect(gateway.url, "lab", current, limits=LIMITS) as space:
+            tokens.clear()
+            ended = await space.stay()
+            assert (ended.code, ended.reason) == (1006, "it failed here: IndexError")
+        with pytest.raises(IndexError):
+            async with connect(gateway.url, "lab", current, limits=LIMITS):
+                pass

@@ -334,8 +334,8 @@ async def dial(
     except ssl.SSLCertVerificationError as fault:
         line.abort()
         raise Unreachable(f"{_without_query(url)} cannot be reached: {explain_untrusted(fault)}") from fault
-    except (OSError, WSError, EOFError) as fault:
-        # TimeoutError is an OSError; ssl's errors are too.
+    except (OSError, WSError, EOFError, UnicodeError) as fault:
+        # TimeoutError is an OSError; ssl's errors are too. A host that is no name at all is a UnicodeError.
         line.abort()
         why = str(fault) or f"nothing within {limits.connect_seconds:g} s"
         raise Unreachable(f"{_without_query(url)} cannot be reached: {why}") from fault

@@ -39,10 +39,11 @@ async def connect(
 
     `url` is the gateway's, http(s) or ws(s), with the path that a proxy gave it; `space` may be left out
     where there is only one. `token` may be a function that returns the current one, for tokens that end:
-    `JoinedSpace.renew` tells the gateway of a newer one before that. For a cluster, `url` has the addresses
-    of several gateways, separated by commas: when one does not answer, or a connection drops, the next one is
-    tried at once. `participant` asks for a runtime id other than our name. `name` is our name, for a gateway
-    that does not know whose token it is; the reference implementation's makes one up otherwise.
+    `JoinedSpace.renew` tells the gateway of a newer one before that. What it raises ends the connection. For
+    a cluster, `url` has the addresses of several gateways, separated by commas: when one does not answer, or
+    a connection drops, the next one is tried at once. `participant` asks for a runtime id other than our
+    name. `name` is our name, for a gateway that does not know whose token it is; the reference
+    implementation's makes one up otherwise.
     A connection that breaks is opened again, unless `reconnect` is false or the gateway says not to.
     `passive` sends and receives, but answers nothing by itself: for a second connection beside the one that
     does.

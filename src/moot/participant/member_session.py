@@ -13,8 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from moot.errors import ConnectionClosed, ConnectionLost, MalformedEnvelope, MootError
-from moot.net.websocket_client import ClientSocket
+from moot.errors import ConnectionClosed, ConnectionLost, MalformedEnvelope
+from moot.net.websocket_client import ABNORMAL_CLOSE, ClientSocket
 from moot.participant.connection.envelope_sender import CloseReason
 from moot.participant.connection.history import fetch_history
 from moot.participant.connection.link import Link
@@ -71,9 +71,13 @@ class MemberSession:
     async def _run_link(self) -> None:
         try:
             await self.link.run()
-        except MootError as fault:
+        except Exception as fault:
+            # Nobody else would end the waits: what a token's function raises comes here, too.
             if not self._joined.done():
                 self._joined.set_exception(fault)
+                return
+            log.exception("the connection cannot go on")
+            self.handle_closed(CloseReason(ABNORMAL_CLOSE, f"it failed here: {type(fault).__name__}"))
 
     async def wait_closed(self) -> CloseReason:
         await self._closed.wait()

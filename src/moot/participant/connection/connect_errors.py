@@ -32,6 +32,8 @@ def explain_unreachable(url: str, fault: Unreachable) -> Unreachable:
             message += " `moot serve`, or check the address"
         case socket.gaierror():
             message = f"{start}: unknown host ({cause.strerror}). Check the address"
+        case UnicodeError():
+            message = f"{start}: unknown host (no machine can have this name). Check the address"
         case ssl.SSLCertVerificationError():
             message = f"{start}: {explain_untrusted(cause)}"
         case ssl.SSLError():
