@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import io
 from collections.abc import Coroutine
 from typing import Any, Protocol, runtime_checkable
 
@@ -38,15 +37,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def describe_tasks() -> str:
-    """The stacks of all tasks of the running loop, for a test that hangs."""
-    text = io.StringIO()
+    """What each task of the running loop waits in, down to the last call, for a test that hangs."""
+    lines: list[str] = []
     for task in asyncio.all_tasks():
-        try:
-            task.print_stack(file=text)
-        except TypeError:
-            # A frame that is at no line, such as one that is just ending.
-            print(task, file=text)
-    return text.getvalue()
+        lines.append(repr(task))
+        work: Any = task.get_coro()
+        while work is not None:
+            frame = getattr(work, "cr_frame", None) or getattr(work, "gi_frame", None)
+            if frame is not None:
+                lines.append(f"  {frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_qualname}")
+            work = getattr(work, "cr_await", None) or getattr(work, "gi_yieldfrom", None)
+    return "\n".join(lines)
 
 
 async def _bounded(test: Coroutine[Any, Any, None], seconds: float) -> None:

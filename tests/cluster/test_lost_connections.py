@@ -148,3 +148,18 @@ def _log(context: object, config: ClusterConfig) -> SharedLog:
 def _port_of(connection: ClusterConnection) -> int | None:
     url = connection.client.connected_url
     return url.port if connection.client.is_connected and url is not None else None
+
+
+async def test_the_end_of_the_time_to_connect_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before Python 3.12 `asyncio.wait_for`, by which NATS' client reads, can lose a cancellation."""
+
+    async def lose(self: Client, _server: Srv) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise TimeoutError from None
+
+    monkeypatch.setattr(Client, "_connect_to_server", lose)
+    async with bounded():
+        with pytest.raises(UsageError, match="no NATS server can be reached"):
+            await connect(_config("nats://127.0.0.1:9", connect_seconds=0.1), "a", lambda: None)

@@ -20,6 +20,7 @@ from nats.js.object_store import ObjectStore
 
 from moot.config.cluster_config import ClusterConfig
 from moot.errors import UsageError
+from moot.resilience.task_set import check_cancelled
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +68,7 @@ class SecureClient(Client):
         when a server dies between two lines of the handshake, and is then neither connected nor closed.
         """
         while True:
+            check_cancelled()
             self._abort_transport()
             try:
                 await super()._attempt_reconnect()
@@ -108,6 +110,7 @@ async def connect(
     `on_closed`: a server has ended the connection for good, as when credentials have expired.
     """
     faults: list[str] = []
+    is_connected = False
     client = SecureClient()
     client.needs_tls = config.tls_ca_file is not None or any(
         each.startswith("tls://") for each in config.servers
@@ -117,6 +120,9 @@ async def connect(
         faults.append(str(fault) or type(fault).__name__)
         del faults[:-8]
         log.debug("nats", extra={"fault": faults[-1]})
+        if not is_connected:
+            # After each attempt: the client tries for ever, and may have lost the end of its time.
+            check_cancelled()
 
     async def note_reconnected() -> None:
         log.info("connected to NATS again", extra={"server": client.connected_url.netloc})  # type: ignore[union-attr]
@@ -145,8 +151,10 @@ async def connect(
                 max_outstanding_pings=2,
                 **options,
             )
+            is_connected = True
     except (nats.errors.Error, OSError, TimeoutError, ValueError) as fault:
-        with_reason = " ".join([*faults, str(fault)]).lower()
+        # A server or a gateway that is slow is not one that refuses.
+        with_reason = " ".join([*faults, str(fault)]).lower().replace("authentication timeout", "")
         await _give_up(client)
         if "authorization" in with_reason or "authentication" in with_reason:
             raise UsageError(
