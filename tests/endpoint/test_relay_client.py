@@ -280,6 +280,41 @@ async def test_more_events_than_max_pending_events_are_refused_before_they_are_s
         await asyncio.gather(*waiting, return_exceptions=True)
 
 
+async def test_an_event_that_finds_no_room_while_others_are_sent_again_is_sent_too() -> None:
+    class FullSession:
+        url = "ws://full"
+        has_room = asyncio.Event()
+        waited_for = asyncio.Event()
+
+        def __init__(self) -> None:
+            self.sent: list[bytes] = []
+
+        def publish(self, raw: bytes) -> None:
+            if not self.has_room.is_set():
+                raise OutboxFull("full")
+            self.sent.append(raw)
+
+        async def writable(self) -> None:
+            self.waited_for.set()
+            await self.has_room.wait()
+
+    alice, session, events = RelayClient(["ws://full"], ALICE, QUICK), FullSession(), [event(), event()]
+    alice._session = session  # type: ignore[assignment]
+    publishing = []
+    async with bounded():
+        for each in events:
+            publishing.append(asyncio.create_task(alice.publish(each, timeout_seconds=HANG_SECONDS)))
+            # The second comes while the first waits for room.
+            await session.waited_for.wait()
+        await asyncio.sleep(0)
+        session.has_room.set()
+        assert alice._resending is not None
+        await alice._resending
+    assert session.sent == [each.raw for each in events]
+    await alice.close()
+    assert len(await asyncio.gather(*publishing, return_exceptions=True)) == 2
+
+
 @pytest.mark.parametrize(
     "says",
     [

@@ -87,6 +87,8 @@ class RelayClient:
         self._connected = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
         self._resending: asyncio.Task[None] | None = None
+        # Whether an event found no room since `_resend` last looked.
+        self._found_no_room = False
         self.last_fault: MootError | None = None
 
     async def __aenter__(self) -> Self:
@@ -173,6 +175,7 @@ class RelayClient:
         pending.sent_at = asyncio.get_running_loop().time()
 
     def _resend_soon(self) -> None:
+        self._found_no_room = True
         if self._resending is None or self._resending.done():
             self._resending = asyncio.create_task(self._resend())
 
@@ -180,14 +183,17 @@ class RelayClient:
         """Send what was not sent on the current connection, no faster than the relay accepts it."""
         session = self._session
         try:
-            for pending in [each for each in self._pending.values() if each.sent_at is None]:
-                if session is None or session is not self._session:
-                    return
-                await session.writable()
-                if pending.done.done() or pending.sent_at is not None:
-                    continue
-                session.publish(pending.raw)
-                pending.sent_at = asyncio.get_running_loop().time()
+            self._found_no_room = True
+            while self._found_no_room:
+                self._found_no_room = False
+                for pending in [each for each in self._pending.values() if each.sent_at is None]:
+                    if session is None or session is not self._session:
+                        return
+                    await session.writable()
+                    if pending.done.done() or pending.sent_at is not None:
+                        continue
+                    session.publish(pending.raw)
+                    pending.sent_at = asyncio.get_running_loop().time()
         except (TimedOut, OutboxFull):
             if session is not None:
                 session.end("it accepts no data")
