@@ -172,6 +172,13 @@ async def test_a_prompt_that_nobody_answers_ends_and_a_cancelled_one_cancels_the
         await until(lambda: any(each.kind == "chat/cancel" for each in heard))
 
 
+async def test_a_prompt_that_is_cancelled_before_its_work_began_is_cancelled(tmp_path: Path) -> None:
+    async with editor_space(tmp_path) as (editor, _, _gateway):
+        prompt = editor.prompt("never mind")
+        editor.send({"method": "session/cancel", "params": {"sessionId": editor.session}})
+        assert (await editor.answer(prompt))["result"] == {"stopReason": "cancelled"}
+
+
 @asynccontextmanager
 async def proposed(bob: JoinedSpace, gateway: LocalGateway) -> AsyncIterator[tuple[Any, list[str]]]:
     """Carl proposes to write with bob's tool; what was written."""

@@ -9,6 +9,8 @@ import pytest
 
 from moot.errors import NotAllowed, ReasoningCancelled, UsageError
 from moot.participant import Chunk, IncomingRequest, JoinedSpace, format_of, is_within, levels
+from moot.participant.conversation.chat_intake import ChatIntake
+from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from tests.participant.gateway_with_members import ReceivedEnvelopes, gateway_with, settled
 from tests.waiting import bounded, until
@@ -85,6 +87,30 @@ async def test_chats_wait_until_they_are_acknowledged_or_cancelled(tmp_path: Pat
         await settled(bob)
         assert bob.chats.pending() == []
         assert len(received.of("chat")) == 4
+
+
+async def test_an_agent_takes_no_chat_that_was_cancelled_before_its_turn_came(tmp_path: Path) -> None:
+    """Both come with one read, so the handler of the chat has not had its first step."""
+    async with gateway_with(tmp_path, alice=ALL, bob=ALL) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
+        taken: list[str] = []
+
+        async def take(chat: Envelope) -> None:
+            taken.append(chat.payload["text"])
+
+        def arrive(kind: str, id: str, about: list[str], payload: dict[str, Json]) -> None:
+            bob._session.handle_envelope(
+                Envelope("mew", kind, id, "", "alice", ["bob"], about, None, payload, b"")
+            )
+
+        ChatIntake(bob, take, answers="named").start()
+        await alice.chat("one", to="bob")
+        await until(lambda: taken == ["one"])
+        arrive("chat", "c-2", [], {"text": "two"})
+        arrive("chat/cancel", "c-3", ["c-2"], {"reason": "no_longer_needed"})
+        await alice.chat("three", to="bob")
+        await until(lambda: "three" in taken)
+        assert taken == ["one", "three"]
 
 
 @pytest.mark.requirement(

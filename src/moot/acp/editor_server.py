@@ -157,9 +157,12 @@ class EditorServer:
         return {"sessionId": session, "modes": {"currentModeId": to, "availableModes": modes}}
 
     def _handle_notification(self, method: str, params: Any) -> None:
-        if method != "session/cancel":
-            return
-        prompt = self._prompts.get(str(params.get("sessionId")))
+        if method == "session/cancel":
+            # Not at once: a prompt that came just before is known after the first step of its task.
+            asyncio.get_running_loop().call_soon(self._cancel_prompt, str(params.get("sessionId")))
+
+    def _cancel_prompt(self, session: str) -> None:
+        prompt = self._prompts.get(session)
         if prompt is not None:
             prompt.is_cancelled = True
             prompt.changed.set()

@@ -45,6 +45,7 @@ class QuestionInbox:
     def start(self) -> None:
         """Listen, before anything else is awaited: so no chat is missed."""
         self._space.on("chat")(self._intake.handle)
+        self._space.on("chat/cancel")(self._intake.note_cancelled)
         self._space.on("mcp/reject")(self.remarks.note_rejection)
         self._space.on_reconnected(self.catch_up)
 

@@ -42,6 +42,7 @@ class ChatIntake:
     def start(self) -> None:
         """Listen, before anything else is awaited: so no chat is missed."""
         self._space.on("chat")(self.handle)
+        self._space.on("chat/cancel")(self.note_cancelled)
         self._space.on_reconnected(self.catch_up)
 
     async def handle(self, chat: Envelope) -> None:
@@ -49,9 +50,7 @@ class ChatIntake:
         if chat.id in self._seen_ids:
             return
         self._last_ts = chat.ts
-        self._seen_ids[chat.id] = None
-        while len(self._seen_ids) > _MAX_SEEN_CHATS:
-            del self._seen_ids[next(iter(self._seen_ids))]
+        self._note_seen(chat.id)
         if self._is_for_us(chat):
             await self._take(chat)
 
@@ -61,7 +60,11 @@ class ChatIntake:
         if since is None:
             return
         with suppress(MootError):
-            for envelope in await space.recall(since):
+            missed = await space.recall(since)
+            for envelope in missed:
+                if envelope.kind == "chat/cancel":
+                    self.note_cancelled(envelope)
+            for envelope in missed:
                 if envelope.kind == "chat" and envelope.sender != space.me:
                     await self.handle(envelope)
 
@@ -73,6 +76,16 @@ class ChatIntake:
             last = datetime.fromisoformat(self._last_ts).timestamp()
             return last - self._space.limits.history_margin_seconds
         return None
+
+    def note_cancelled(self, cancel: Envelope) -> None:
+        """What is cancelled before its turn to be handled came needs no answer (MEW 3.4.2)."""
+        for id in cancel.correlation_id:
+            self._note_seen(id)
+
+    def _note_seen(self, id: str) -> None:
+        self._seen_ids[id] = None
+        while len(self._seen_ids) > _MAX_SEEN_CHATS:
+            del self._seen_ids[next(iter(self._seen_ids))]
 
     def _is_for_us(self, chat: Envelope) -> bool:
         return is_named(self._space, chat) or (self._answers == "all" and not chat.to and _has_text(chat))
