@@ -138,5 +138,6 @@ async def test_a_target_that_says_nothing_is_left_and_no_more_than_some_wait_for
         # Two wait; the others are lost at once.
         assert push.lost == 3
         await until(lambda: push.lost == 5)
-        assert len(tries) == 2
+        # Fewer if the time was up before they were heard.
+        assert len(tries) <= 2
         await push.close()

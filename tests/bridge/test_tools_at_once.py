@@ -74,6 +74,12 @@ async def test_from_nothing_to_an_approved_call_as_the_readme_has_it(tmp_path: P
                 assert (shared / "note.txt").read_text() == "hello"
 
 
+def hasten_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is waited for before the tools are listed."""
+    monkeypatch.setattr(offer_discovery, "FIRST_LIST_SECONDS", 0.01)
+    monkeypatch.setattr(offer_discovery.OfferDiscovery.wait_settled, "__defaults__", (0.01,))
+
+
 WRITE = {"name": "write", "inputSchema": {"type": "object"}}
 
 
@@ -81,7 +87,7 @@ async def test_a_call_waits_for_a_server_that_has_not_told_its_tools(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that was started anew calls what it knows from before."""
-    monkeypatch.setattr(offer_discovery, "FIRST_LIST_SECONDS", 0.01)
+    hasten_lists(monkeypatch)
     async with served_space(tmp_path) as served:
         files = await served.gateway.join("files")
         shown = await served.serve("bob", settings=BackendSettings(list_seconds=HANG_SECONDS))
@@ -101,7 +107,7 @@ async def test_a_call_waits_for_a_server_that_has_not_told_its_tools(
 async def test_whose_tools_are_not_known_is_said_with_an_unknown_tool(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offer_discovery, "FIRST_LIST_SECONDS", 0.01)
+    hasten_lists(monkeypatch)
     async with served_space(tmp_path) as served:
         await served.gateway.join("files")
         shown = await served.serve("bob", settings=BackendSettings(list_seconds=0.02))

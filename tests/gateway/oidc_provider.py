@@ -67,7 +67,7 @@ class Provider:
     def rules(self, *rules: Json, **more: Json) -> dict[str, Json]:
         """The section `gateway.oidc` of a gateway that believes this one."""
         people = list(rules) or [person()]
-        section = {"issuer": self.issuer, "audience": AUDIENCE, "people": people, "keys_retry_seconds": 0.05}
+        section = {"issuer": self.issuer, "audience": AUDIENCE, "people": people, "keys_retry_seconds": 0.5}
         return section | {"client_id": "console"} | more
 
     def token(

@@ -270,7 +270,7 @@ async def test_polling_speaks_the_dialect_that_is_asked_for(shared_gateway: Shar
 
 async def test_who_reads_more_than_it_may_send_is_told_when_to_come_again(tmp_path: Path) -> None:
     """Each answer is made anew, up to megabytes: asked for in a loop, it would keep the loop from others."""
-    rules: Json = {"limits": {"bytes_per_second": 5_000}}
+    rules: Json = {"limits": {"bytes_per_second": 100}}
     people = participants(alice=["chat"], bob=["chat"])
     async with running_gateway(tmp_path, people, rules=rules) as gateway:
         answer = {"kind": "chat", "payload": {"text": "x" * 50_000}}

@@ -13,11 +13,18 @@ from moot.gateway.refusal_log import RefusalLimits, RefusalLog
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.operation import Json
 from moot.store.journal_reader import read_records, verify
-from tests.gateway.running_gateway import fields, participants, running_gateway
+from tests.gateway.running_gateway import LocalGateway, fields, participants, running_gateway
 from tests.gateway.served import command
 from tests.waiting import until
 
 PEOPLE = participants(alice=["*"], mute=["chat"])
+
+
+def stop_clock(gateway: LocalGateway) -> None:
+    """All that follows is in one minute, however long it takes."""
+    journaled = gateway.gateway.directory.hosts["lab"].journaled
+    now = journaled.clock()
+    journaled.clock = lambda: now
 
 
 def records(folder: Path, who: str) -> list[dict[str, Any]]:
@@ -32,6 +39,7 @@ async def test_a_flood_of_refused_messages_is_counted_and_not_kept(tmp_path: Pat
         "refused_count_seconds": 3600,
     }
     async with running_gateway(tmp_path, PEOPLE, journal=limits) as gateway:
+        stop_clock(gateway)
         mute, alice = await gateway.join("mute"), await gateway.join("alice")
         for number in range(2_000):
             text = f"{number} " + "x" * 20_000
@@ -86,6 +94,7 @@ async def test_the_same_bytes_are_kept_once_and_found_by_their_hash(tmp_path: Pa
 async def test_malformed_messages_and_counts_share_the_budget(tmp_path: Path) -> None:
     limits: Json = {"refused_records_per_minute": 5, "refused_count_seconds": 0.05}
     async with running_gateway(tmp_path, PEOPLE, journal=limits) as gateway:
+        stop_clock(gateway)
         for number in range(30):
             assert (await gateway.post("mute", b"{broken %d" % number)).status_code == 400
         journal = gateway.journal()
@@ -130,6 +139,7 @@ async def test_guests_share_one_budget(tmp_path: Path) -> None:
     rules: dict[str, Json] = {"access": "public", "anonymous": ["chat"]}
     limits: Json = {"refused_records_per_minute": 4}
     async with running_gateway(tmp_path, PEOPLE, rules=rules, journal=limits) as gateway:
+        stop_clock(gateway)
         for _ in range(5):
             guest = await gateway.open("/ws?space=lab")
             await guest.send({"type": "join", "space": "lab"})
