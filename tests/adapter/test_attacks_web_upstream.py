@@ -11,6 +11,7 @@ import pytest
 
 from moot.protocol.operation import Json
 from tests.adapter.adapter_environment import NAMESPACE, adapter_environment, notes_server
+from tests.waiting import until
 from tests.xprotocol.people import ALICE
 
 TOKEN = "pear-tree-token-5512"
@@ -129,6 +130,9 @@ async def test_a_site_that_hangs_or_never_ends_holds_up_nobody(tmp_path: Path, s
         environment.document["access"] = {ALICE.key.text: [f"{SPACE}.*", f"{NAMESPACE}.*"]}
         environment.document["limits"] |= {"upstream_start_seconds": 4}
         async with environment.running():
+            # On a busy machine the good server, too, may have to be started twice.
+            await until(lambda: KIND in environment.adapter.registry.catalog)
+            await until(lambda: environment.adapter.sources["desk"].state == "up")
             assert (await environment.alice.ask(KIND, ONE)).payload["content"] == "first words"
             away = await environment.alice.ask(f"{SPACE}.read_anything", {})
             assert away.code in ("ENDPOINT_UNAVAILABLE", "NOT_FOUND")

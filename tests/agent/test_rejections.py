@@ -11,7 +11,7 @@ from moot.agent.agent_settings import AgentLimits, AgentSettings
 from moot.protocol.envelope import Envelope
 from tests.agent.endpoint import Line, call
 from tests.agent.test_agent import CAUTIOUS, Scene, agent_scene
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 
 async def reject_all(scene: Scene, explanation: str | None) -> None:
@@ -117,17 +117,19 @@ async def test_a_turn_ends_when_its_asker_has_left_and_what_it_proposed_is_withd
 
 
 async def test_an_asker_that_comes_back_gets_its_answer(tmp_path: Path) -> None:
-    settings = AgentSettings(limits=AgentLimits(asker_away_seconds=0.2))
+    settings = AgentSettings(limits=AgentLimits(asker_away_seconds=HANG_SECONDS))
     async with agent_scene(tmp_path, call("add", a=1, b=2), "3", rights=CAUTIOUS, settings=settings) as scene:
         bob = await scene.gateway.join("bob")
         await bob.chat("add 1 and 2", to="agent")
         proposal = await scene.received.wait("mcp/proposal")
         await bob.close()
-        await scene.received.wait(lambda e: e.kind == "system/presence" and e.payload.get("event") == "leave")
+        space = scene.agent._space
+        assert space is not None
+        await until(lambda: "bob" not in space.roster)
         await scene.gateway.join("bob")
-        dropped = asyncio.Event()
-        asyncio.get_running_loop().call_later(0.4, dropped.set)
-        await dropped.wait()
+        await until(lambda: "bob" in space.roster)
+        # The time is up.
+        scene.agent._drop_turns_of("bob")
         await scene.alice.approve(proposal.id)
         answer = await scene.received.wait(lambda e: e.kind == "chat" and e.sender == "agent")
         assert answer.payload["text"] == "3"
