@@ -41,7 +41,7 @@ from moot.xprotocol.events import (
 )
 from moot.xprotocol.payload_seal import open_payload
 from tests.relay.raw_client import relay_in
-from tests.waiting import bounded
+from tests.waiting import HANG_SECONDS, bounded
 from tests.xprotocol.people import person
 
 SERVER = Path(__file__).parent / "servers" / "notes_server.py"
@@ -177,7 +177,7 @@ class RemoteCaller:
         return compose(self.identity, kind, payload, **options)
 
     async def send(self, signed: Signed) -> None:
-        await self.relays.publish(signed)
+        await self.relays.publish(signed, timeout_seconds=HANG_SECONDS)
 
     async def ask(self, kind: str, payload: Json, **more: Any) -> Answer:
         """Send a request and wait for its answer."""

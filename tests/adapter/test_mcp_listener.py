@@ -48,6 +48,12 @@ WAYS = [
 HTTP = McpServerSettings(transport="sse", sse_port=0)
 
 
+@pytest.fixture(autouse=True)
+def patient_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK takes who does not answer its first question in 10 s for an old server."""
+    monkeypatch.setattr("mcp.client.session.DISCOVER_TIMEOUT_SECONDS", HANG_SECONDS)
+
+
 @asynccontextmanager
 async def client(
     folder: Path, way: str, mode: Any, **more: Any

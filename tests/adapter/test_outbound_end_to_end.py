@@ -35,6 +35,12 @@ from tests.waiting import HANG_SECONDS, bounded, until_told
 SECRET = "what only the two ends may read, 7f3c"
 
 
+@pytest.fixture(autouse=True)
+def patient_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK takes who does not answer its first question in 10 s for an old server."""
+    monkeypatch.setattr("mcp.client.session.DISCOVER_TIMEOUT_SECONDS", HANG_SECONDS)
+
+
 @asynccontextmanager
 async def process(*argv: str | Path, log: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     with log.open("wb") as answer:

@@ -39,7 +39,7 @@ from tests.gateway.running_gateway import (
     write_config,
 )
 from tests.gateway.served import served
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 PEOPLE = participants(alice=["*"], bob=["chat"])
 FRAMES = 50_000
@@ -166,8 +166,10 @@ async def test_a_connection_gives_back_what_a_large_message_took(tmp_path: Path)
 
 async def test_pongs_that_nobody_reads_are_not_collected(tmp_path: Path) -> None:
     """Only the last ping is answered then (RFC 6455, 5.5.3)."""
+    # However long nobody reads here, that is no reason to hang up.
+    patient: dict[str, Any] = {"outbox_seconds": HANG_SECONDS, "ping_timeout_seconds": HANG_SECONDS}
     async with (
-        running_gateway(tmp_path, PEOPLE) as gateway,
+        running_gateway(tmp_path, PEOPLE, **patient) as gateway,
         raw_client(gateway.port, receive_buffer=4_096) as client,
     ):
         await client.upgraded(token="t-bob")

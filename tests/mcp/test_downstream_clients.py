@@ -31,6 +31,12 @@ WAYS = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def patient_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK takes who does not answer its first question in 10 s for an old server."""
+    monkeypatch.setattr("mcp.client.session.DISCOVER_TIMEOUT_SECONDS", HANG_SECONDS)
+
+
 @asynccontextmanager
 async def client(way: str, mode: str, **more: Any) -> AsyncIterator[Client]:
     if way == "stdio":
