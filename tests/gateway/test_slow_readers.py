@@ -14,12 +14,14 @@ import pytest
 from moot.protocol.operation import Json
 from tests.gateway.raw import CLOSE, PING, TEXT, Frame, RawClient, raw_client
 from tests.gateway.running_gateway import Client, LocalGateway, participants, running_gateway
-from tests.waiting import until
+from tests.waiting import HANG_SECONDS, until
 
 PEOPLE = participants(alice=["*"], bob=["chat"], carol=["chat"])
+# No pings: a slow machine would send some, and hang up on who does not read them.
+QUIET: dict[str, Any] = {"ping_seconds": 2 * HANG_SECONDS}
 # Longer than any test takes: whoever reads at last hears why it was let go. And no time at all.
-PATIENT: dict[str, Any] = {"close_seconds": 600}
-BRUSQUE: dict[str, Any] = {"close_seconds": 0.001}
+PATIENT: dict[str, Any] = QUIET | {"close_seconds": 600}
+BRUSQUE: dict[str, Any] = QUIET | {"close_seconds": 0.001}
 RULES: Json = {"limits": {"messages_per_second": 0, "bytes_per_second": 0}}
 # More than the kernel keeps for a socket whose reader has a small window, and our own buffers.
 PLENTY = 24 << 20
@@ -129,7 +131,7 @@ async def test_who_does_not_read_up_is_dropped_all_the_same(tmp_path: Path) -> N
 
 async def test_a_reader_that_catches_up_in_time_loses_nothing(tmp_path: Path) -> None:
     gateway: dict[str, Any] = {"outbox_bytes": PLENTY * 2, "outbox_seconds": 600}
-    async with running_gateway(tmp_path, PEOPLE, rules=RULES, **gateway) as running:
+    async with running_gateway(tmp_path, PEOPLE, rules=RULES, **gateway, **QUIET) as running:
         alice = await running.join("alice")
         async with stalled(running) as bob:
             answer = await fill(alice, PLENTY)
