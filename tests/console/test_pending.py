@@ -170,6 +170,10 @@ def test_what_was_decided_while_the_page_was_away_is_no_longer_pending(
     expect(waiting(page)).to_contain_text("a=1")
     expect(waiting(page)).not_to_contain_text("status unknown")
     assert kept.seen.status == "pending"
+    icon = page.locator('link[rel="icon"]')
+    expect(icon).to_have_attribute("href", re.compile(r"icon-badge\.svg$"))
+    agent.run(lambda space: kept.withdraw())
+    expect(icon).to_have_attribute("href", re.compile(r"icon\.svg$"))
 
 
 class StoppedProcess:

@@ -191,14 +191,30 @@ export class Shell {
   }
 }
 
+/** In a busy space something waits every moment, and each change of the icon is a request. */
+const BADGE_STAYS_MILLISECONDS = 2000;
 let hasBadge = false;
+let badgeTimer = 0;
 
-/** A dot on the tab's icon while something waits. @param {boolean} wanted */
+/** A dot on the tab's icon while something waits, and a little longer. @param {boolean} wanted */
 function showFaviconBadge(wanted) {
-  if (hasBadge === wanted) return;
-  hasBadge = wanted;
+  if (wanted) {
+    clearTimeout(badgeTimer);
+    badgeTimer = 0;
+    if (!hasBadge) setFavicon(true);
+  } else if (hasBadge && !badgeTimer) {
+    badgeTimer = setTimeout(() => {
+      badgeTimer = 0;
+      setFavicon(false);
+    }, BADGE_STAYS_MILLISECONDS);
+  }
+}
+
+/** @param {boolean} badge */
+function setFavicon(badge) {
+  hasBadge = badge;
   const link = document.querySelector('link[rel="icon"]');
-  link?.setAttribute("href", new URL(wanted ? "../icon-badge.svg" : "../icon.svg", import.meta.url).href);
+  link?.setAttribute("href", new URL(badge ? "../icon-badge.svg" : "../icon.svg", import.meta.url).href);
 }
 
 /** @type {Set<string>} */
