@@ -1,11 +1,22 @@
-"""Whatever a peer does, the gateway's log holds no traceback: looked at after every test of this folder."""
+"""Whatever a peer does, the gateway's log holds no traceback: looked at after every test of this folder.
+
+And figures are never those of a moment ago, however long a slow machine takes to write them down.
+"""
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator
 
 import pytest
+
+from moot.gateway import gateway_metrics
+
+
+@pytest.fixture(autouse=True)
+def _fresh_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway_metrics, "_CHEAP_SECONDS", math.inf)
 
 
 @pytest.fixture(autouse=True)
