@@ -66,7 +66,7 @@ class SnapshotSaver:
     def mark_rights_change(self, number: int) -> None:
         """Rights changed by this record: note it as soon as it is on disk."""
         if self._journal.is_written:
-            self._journal.when_durable(number, lambda: self._mark(PositionMarker(record=number)))
+            self._mark_when_durable(number)
 
     def mark_fulfilment(self, number: int) -> None:
         """A proposal was fulfilled by this record, which must not happen again: note it soon."""
@@ -76,7 +76,10 @@ class SnapshotSaver:
 
     def _mark_fulfilled(self) -> None:
         self._gather_timer = None
-        self.mark_rights_change(self._fulfilled)
+        self._mark_when_durable(self._fulfilled)
+
+    def _mark_when_durable(self, number: int) -> None:
+        self._journal.when_durable(number, lambda: self._mark(PositionMarker(record=number)))
 
     def _store(self, number: int) -> None:
         if self._waiting is None or self._waiting[0] != number:
