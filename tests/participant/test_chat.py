@@ -111,6 +111,14 @@ async def test_an_agent_takes_no_chat_that_was_cancelled_before_its_turn_came(tm
         await alice.chat("three", to="bob")
         await until(lambda: "three" in taken)
         assert taken == ["one", "three"]
+        # Whoever cancels very much does not make bob answer again what he has answered.
+        arrive("chat", "c-4", [], {"text": "four"})
+        await until(lambda: "four" in taken)
+        arrive("chat/cancel", "c-5", [f"x-{number}" for number in range(20_000)], {"reason": "flood"})
+        arrive("chat", "c-4", [], {"text": "four"})
+        await alice.chat("five", to="bob")
+        await until(lambda: "five" in taken)
+        assert taken == ["one", "three", "four", "five"]
 
 
 @pytest.mark.requirement(

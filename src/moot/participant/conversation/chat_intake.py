@@ -36,6 +36,8 @@ class ChatIntake:
         self._take = take
         self._answers = answers
         self._seen_ids: dict[str, None] = {}
+        # Apart: whoever cancels much must not make us forget what we have answered.
+        self._cancelled_ids: dict[str, None] = {}
         # When the last chat was sent, for those that come while we are away.
         self._last_ts = ""
 
@@ -47,10 +49,10 @@ class ChatIntake:
 
     async def handle(self, chat: Envelope) -> None:
         """Pass a chat on, unless it was seen before or is not for us."""
-        if chat.id in self._seen_ids:
+        if chat.id in self._seen_ids or chat.id in self._cancelled_ids:
             return
         self._last_ts = chat.ts
-        self._note_seen(chat.id)
+        _remember(self._seen_ids, chat.id)
         if self._is_for_us(chat):
             await self._take(chat)
 
@@ -80,12 +82,7 @@ class ChatIntake:
     def note_cancelled(self, cancel: Envelope) -> None:
         """What is cancelled before its turn to be handled came needs no answer (MEW 3.4.2)."""
         for id in cancel.correlation_id:
-            self._note_seen(id)
-
-    def _note_seen(self, id: str) -> None:
-        self._seen_ids[id] = None
-        while len(self._seen_ids) > _MAX_SEEN_CHATS:
-            del self._seen_ids[next(iter(self._seen_ids))]
+            _remember(self._cancelled_ids, id)
 
     def _is_for_us(self, chat: Envelope) -> bool:
         return is_named(self._space, chat) or (self._answers == "all" and not chat.to and _has_text(chat))
@@ -155,3 +152,10 @@ class DecisionRemarks:
         """The remarks since the last time."""
         taken, self._chats = self._chats, []
         return taken
+
+
+def _remember(ids: dict[str, None], id: str) -> None:
+    """Keep an id; the oldest goes when there are too many."""
+    ids[id] = None
+    while len(ids) > _MAX_SEEN_CHATS:
+        del ids[next(iter(ids))]
