@@ -71,7 +71,10 @@ class IdWindow:
         recent[id] = record
         order.append(id)
         if len(order) > self.size:
-            self._forget_oldest()
+            if self.superseded:
+                self._forget_oldest()
+            else:
+                del recent[order.popleft()]
 
     def resize(self, size: int) -> None:
         self.size = size

@@ -127,39 +127,35 @@ def process_envelope(
         if member.pause is not None or session.closing_at is not None:
             check_may_send(state, session, row, now)
         # 5
-        window = state.window
-        known = envelope.id in window.recent or envelope.id in window.pinned
-        if known and not state.may_repeat_id(envelope.id, session):
-            raise DuplicateId(f"id {envelope.id!r} was used before: every envelope needs its own")
+        id, window = envelope.id, state.window
+        known = id in window.recent or id in window.pinned
+        if known and not state.may_repeat_id(id, session):
+            raise DuplicateId(f"id {id!r} was used before: every envelope needs its own")
         # 6
         if row.sender == "gateway" or row is UNKNOWN:
             _check_not_reserved(state, kind)
         # 7 and 8
+        held = state.grants
         to = state.resolve_names(envelope.to) if state.roster.aliases else envelope.to
         if envelope.dialect == "mew" and kind != "mcp/response":
             agreed = True
-            if not rights_at(state, session, now).allow(kind, envelope.payload, to):
+            # As `rights_at` begins, without a call for every message.
+            rights = session.rights if now < held.earliest_end else rights_at(state, session, now)
+            if not rights.allow(kind, envelope.payload, to):
                 _check_owes_answer(state, session, envelope, now)
         else:
             agreed = _check_claims(state, session, envelope, to, now)
         used = None
-        if member.name in state.grants.counted:
+        if held.counted and member.name in held.counted:
             used = _find_used_grant(state, session, envelope, to, agreed=agreed, now=now)
         prepare = _ACTS.get(kind)
+        options, everyone = session.options, state.uniform_audience
         # Most envelopes are only relayed: nothing below concerns them.
-        if (
-            prepare is None
-            and agreed
-            and used is None
-            and state.uniform_audience is not None
-            and not session.options.injected
-        ):
+        if prepare is None and agreed and used is None and everyone is not None and not options.injected:
             if known:
-                state.forget_settled(envelope.id)
-            window.remember(envelope.id, session.seen_record(kind))
-            return [
-                Deliver(state.uniform_audience if session.options.echo else state.all_but(session), envelope)
-            ]
+                state.forget_settled(id)
+            window.remember(id, session.seen_record(kind))
+            return [Deliver(everyone if options.echo else state.all_but(session), envelope)]
         # 9
         if kind == "mcp/response":
             requests.check_may_answer(state, session, envelope)
@@ -167,7 +163,7 @@ def process_envelope(
         if (envelope.correlation_id and kind in _LEDGER_KINDS) or kind in _NEEDS_PROPOSAL:
             proposals.check_ledger(state, session, envelope, now)
         # 11
-        act = None if prepare is None else _prepare_act(state, prepare, session, envelope)
+        act = None if prepare is None else prepare(state, session, envelope)
         # 12
         if (row.audited or used is not None) and not state.journal_writable:
             raise Unavailable("the journal cannot be written, so nothing that must be audited happens")
@@ -192,11 +188,13 @@ def _accepted(
     now: float,
     mint: Mint,
 ) -> list[Effect]:
-    record = SeenEnvelope(session.member.name, envelope.kind, session.number, translated=agreed)
+    kind = envelope.kind
+    record = SeenEnvelope(session.member.name, kind, session.number)
+    record.translated = agreed
     operation = proposer = None
-    if envelope.kind in OPERATION_KINDS:
+    if kind in OPERATION_KINDS:
         record.to = state.resolve_names(envelope.to)
-        if envelope.kind == "mcp/response":
+        if kind == "mcp/response":
             operation = requests.operations_asked(state, envelope)[0]
             proposer = requests.proposer_asked(state, envelope)
         else:
@@ -208,13 +206,13 @@ def _accepted(
         if state.roster.aliases and envelope.to:
             envelope = _address_runtime_ids(state, envelope)
         private = not agreed
-        if envelope.kind in _NARROWED:
+        if kind in _NARROWED:
             audience = _narrow_audience(state, session, envelope)
             private = len(audience) < len(state.everyone())
         else:
             audience = state.audience(envelope, session, translated=agreed, proposer=proposer)
         carries_out = proposer is not None or (
-            envelope.kind == "mcp/request" and bool(state.ledger.named_in(tuple(envelope.correlation_id)))
+            kind == "mcp/request" and state.ledger.knows_any(envelope.correlation_id)
         )
         # After a crash nobody may use again what was used before.
         waits = carries_out or used is not None
@@ -314,17 +312,6 @@ def _check_owes_answer(state: State, session: Session, envelope: Envelope, now: 
 
 def _is_everyones(kind: str) -> bool:
     return KINDS.get(kind, UNKNOWN).everyone
-
-
-def _prepare_act(state: State, prepare: Prepare, session: Session, envelope: Envelope) -> Act | None:
-    try:
-        return prepare(state, session, envelope)
-    except Refused as refusal:
-        # D-10: existing clients close streams that the gateway never opened.
-        compat = state.config.reference_compat and envelope.kind == "stream/close"
-        if compat and refusal.code == "stream_not_found":
-            return None
-        raise
 
 
 def _address_runtime_ids(state: State, envelope: Envelope) -> Envelope:

@@ -20,7 +20,7 @@ stays known, so that a late approval is told what happened.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -112,6 +112,9 @@ class ProposalLedger:
 
     def named_in(self, correlation: tuple[str, ...] | list[str]) -> list[ProposalRecord]:
         return [self.proposals[id] for id in dict.fromkeys(correlation) if id in self.proposals]
+
+    def knows_any(self, ids: Sequence[str]) -> bool:
+        return not self.proposals.keys().isdisjoint(ids)
 
     def open_of(self, proposer: Name) -> list[ProposalRecord]:
         return list(self._open.get(proposer, {}).values())
@@ -247,8 +250,6 @@ class ProposalLedger:
 
     def forget(self, id: str) -> list[str]:
         """Forget a proposal that is over, because its id means something else now."""
-        if id not in self.proposals:
-            return []
         self._settled.remove(id)
         return self._forget(id)
 

@@ -320,7 +320,7 @@ class State:
 
     def forget_settled(self, id: str) -> None:
         """An id came again: a correlation to it means the newer envelope, not the proposal that it was."""
-        if id in self.window:
+        if id in self.ledger.proposals:
             self.unpin(self.ledger.forget(id))
 
     def cancel_pending_answers(self, id: str) -> None:

@@ -49,19 +49,20 @@ class MewDialect:
     name: Final[DialectName] = "mew"
     protocol: Final = MEW_PROTOCOL
 
+    # `accept_protocols` is not keyword-only: CPython pays for every keyword that is left out.
     def decode(
         self,
         raw: bytes,
         limits: EnvelopeLimits = DEFAULT_LIMITS,
-        *,
         accept_protocols: frozenset[str] = frozenset(),
     ) -> Envelope:
         """The envelope in these bytes; raises MalformedEnvelope, and nothing else, if there is none."""
         fields: Json = None
         try:
-            if len(raw) <= limits.max_bytes:
+            size = len(raw)
+            if size <= limits.max_bytes:
                 # Each takes two bytes at least, so that most messages need no count.
-                if len(raw) >> 1 > limits.max_containers:
+                if size >> 1 > limits.max_containers:
                     check_containers(raw, limits.max_containers)
                 value = loads(raw)
                 # The same bytes again: no key occurs twice, no digit is lost (see strict_json).

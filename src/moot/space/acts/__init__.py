@@ -29,7 +29,8 @@ class Act(NamedTuple):
     check_limits: Callable[[], None] = _no_limits
 
 
-Prepare = Callable[[State, Session, Envelope], Act]
+# None: there is nothing to do but to relay the envelope.
+Prepare = Callable[[State, Session, Envelope], Act | None]
 
 
 def without_none(fields: dict[str, Json]) -> dict[str, Json]:

@@ -21,7 +21,10 @@ def prepare_request(state: State, session: Session, envelope: Envelope) -> Act:
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         # Only members can owe; the sender may address itself, and the gateway answers nothing.
-        owed = tuple(name for name in dict.fromkeys(record.to) if name in state.roster.members)
+        members = state.roster.members
+        owed = tuple([name for name in record.to if name in members])
+        if len(owed) > 1:
+            owed = tuple(dict.fromkeys(owed))
         for proposal in fulfilled:
             state.fulfil_proposal(proposal, envelope.id, record, owed, now)
             record.proposer = proposal.proposer

@@ -7,6 +7,7 @@ from moot.errors import (
     InvalidRequest,
     ParticipantNotFound,
     ResourceLimit,
+    StreamNotFound,
     TargetNotFound,
     Unauthorized,
 )
@@ -119,8 +120,14 @@ def _targets(state: State, value: Json) -> list[Name] | None:
     return members
 
 
-def prepare_close(state: State, session: Session, envelope: Envelope) -> Act:
-    stream = state.streams.named_by(envelope.payload, tuple(envelope.correlation_id))
+def prepare_close(state: State, session: Session, envelope: Envelope) -> Act | None:
+    try:
+        stream = state.streams.named_by(envelope.payload, tuple(envelope.correlation_id))
+    except StreamNotFound:
+        # D-10: existing clients close streams that the gateway never opened.
+        if state.config.reference_compat:
+            return None
+        raise
     if stream.owner != session.member.name:
         raise Unauthorized("only its owner or the gateway closes a stream", stream_id=stream.id)
 
