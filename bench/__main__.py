@@ -75,20 +75,20 @@ def main() -> None:
     chosen = parser.parse_args()
     wanted = chosen.only or names
     print("Absolute times mean little on a shared machine; read the ratios.")
-    texts: dict[str, str] = {}
     for name, (title, run) in SECTIONS.items():
         if name in wanted:
             print(f"\n{title}\n", flush=True)
-            texts[title] = _printed(run)
+            text = _printed(run)
+            # At once: whoever stops a run of half an hour keeps what it measured.
+            if chosen.write_docs:
+                report.update_docs({title: text})
     if GATEWAY not in wanted:
-        if chosen.write_docs:
-            report.update_docs(texts)
         return
     print("\nThe gateway, beside a bare relay and nats-server (some minutes)\n", flush=True)
     results = asyncio.run(_served())
     report.print_all(results)
     if chosen.write_docs:
-        report.write_docs(results, texts)
+        report.write_docs(results)
 
 
 if __name__ == "__main__":

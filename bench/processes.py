@@ -10,13 +10,14 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 SERVER_CORE, LOAD_CORE = 0, 1
+_CORES = os.sched_getaffinity(0)
 _TICKS = os.sysconf("SC_CLK_TCK")
 # No start, answer or end takes that long; if it does, the run fails and says which.
 _PATIENCE_SECONDS = 90.0
@@ -78,23 +79,29 @@ class Process:
             await self.child.wait()
 
 
+@contextmanager
+def on_core(core: int) -> Iterator[None]:
+    """Run on one core, if this machine has it; afterwards on those of before."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core} & _CORES or _CORES)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 @asynccontextmanager
 async def started(command: Sequence[str], core: int, errors: Path) -> AsyncIterator[Process]:
     """A process pinned to one core from its first instruction on; what it logs goes to a file."""
-    cores = os.sched_getaffinity(0)
-    with errors.open("ab") as log:
-        # Children inherit this, all their threads included.
-        os.sched_setaffinity(0, {core} & cores or cores)
-        try:
-            child = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-                cwd=ROOT,
-            )
-        finally:
-            os.sched_setaffinity(0, cores)
+    # Children inherit the core, all their threads included.
+    with errors.open("ab") as log, on_core(core):
+        child = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=log,
+            cwd=ROOT,
+        )
     process = Process(child, errors)
     try:
         yield process

@@ -9,7 +9,6 @@ signature check of the same events is measured; the share is the median over the
 from __future__ import annotations
 
 import asyncio
-import os
 import statistics
 import sys
 import tempfile
@@ -21,7 +20,7 @@ from typing import Final
 import uvloop
 from nacl.bindings import crypto_sign_open
 
-from bench.processes import LOAD_CORE, SERVER_CORE, Process, started
+from bench.processes import LOAD_CORE, SERVER_CORE, Process, on_core, started
 from moot.identity import base64url
 from moot.identity.keys import Identity
 from moot.net.websocket_client import ClientSocket, dial
@@ -115,15 +114,11 @@ def _verify_cost(events: list[SignedDirected], alice: Identity) -> float:
         for each in events
     ]
     key = alice.key.raw
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {SERVER_CORE} & cores or cores)
-    try:
+    with on_core(SERVER_CORE):
         start = time.process_time_ns()
         for signature, message in pairs:
             crypto_sign_open(signature + message, key)
         return (time.process_time_ns() - start) / len(pairs) / 1_000
-    finally:
-        os.sched_setaffinity(0, cores)
 
 
 async def _carried(relay: Process, url: str, events: list[SignedDirected], bob: Identity) -> float:
@@ -172,9 +167,8 @@ async def rounds(count: int = ROUNDS) -> list[Round]:
 
 
 def main() -> None:
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {LOAD_CORE} & cores or cores)
-    found = uvloop.run(rounds())
+    with on_core(LOAD_CORE):
+        found = uvloop.run(rounds())
     share = statistics.median(each.verified / each.relayed for each in found)
     relayed = statistics.median(each.relayed for each in found)
     verified = statistics.median(each.verified for each in found)

@@ -150,12 +150,12 @@ def svg(results: Results) -> str:
     )
 
 
-def write_docs(results: Results, texts: Mapping[str, str]) -> None:
-    """The page and its picture; what other benchmarks printed before stays unless it is printed anew."""
+def write_docs(results: Results) -> None:
+    """The page and its picture; what other benchmarks printed stays."""
     (DOCS / "performance.svg").write_text(svg(results), "utf-8")
     file = DOCS / "performance.md"
     kept: dict[str, str] = dict(_SECTION.findall(file.read_text("utf-8")))
-    file.write_text(page(results, {**kept, **texts}), "utf-8")
+    file.write_text(page(results, kept), "utf-8")
 
 
 def update_docs(texts: Mapping[str, str]) -> None:
