@@ -12,11 +12,18 @@ from collections.abc import Iterator
 import pytest
 
 from moot.gateway import gateway_metrics
+from moot.resilience.token_bucket import TokenBucket
 
 
 @pytest.fixture(autouse=True)
 def _fresh_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway_metrics, "_CHEAP_SECONDS", math.inf)
+
+
+@pytest.fixture
+def no_refill(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rates give nothing back: what a test counts is the same however slow the machine is."""
+    monkeypatch.setattr(TokenBucket, "_refill", lambda *_: None)
 
 
 @pytest.fixture(autouse=True)

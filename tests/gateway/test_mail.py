@@ -189,6 +189,7 @@ async def test_without_a_mail_server_the_inviter_still_gets_the_way_in(tmp_path:
         assert (await client.hear("system/welcome"))["payload"]["you"]["id"] == "zoe"
 
 
+@pytest.mark.usefixtures("no_refill")
 async def test_who_invites_in_a_loop_mails_no_more_than_its_rate_and_gets_the_tokens(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -100,6 +100,7 @@ async def test_an_administrator_makes_one_for_anybody_and_a_member_only_their_ow
         assert (await gateway.http.post(where, json={"seconds": 1}, headers=headers)).status_code == 403
 
 
+@pytest.mark.usefixtures("no_refill")
 async def test_tokens_are_made_at_a_rate_that_each_participant_has_for_itself(tmp_path: Path) -> None:
     async with running_gateway(tmp_path, PEOPLE, minted_tokens_per_minute=3) as gateway:
         made = [await mint(gateway, "alice", "t-alice", seconds=60) for _ in range(3)]

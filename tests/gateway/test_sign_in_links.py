@@ -97,6 +97,7 @@ async def test_a_link_leads_to_a_page_only(tmp_path: Path, page: object) -> None
         assert (await post(gateway, "sign-in-links", {"page": page}, "t-alice")).status_code == 400
 
 
+@pytest.mark.usefixtures("no_refill")
 async def test_links_are_made_at_a_rate_whichever_of_their_tokens_somebody_uses(tmp_path: Path) -> None:
     """Otherwise one member voids the links of all others: of too many, the oldest are void."""
     async with running_gateway(tmp_path, PEOPLE, sign_in_links_per_minute=3) as gateway:
@@ -109,6 +110,7 @@ async def test_links_are_made_at_a_rate_whichever_of_their_tokens_somebody_uses(
         assert (await post(gateway, "sign-in-links", {}, "t-alice")).status_code == 201
 
 
+@pytest.mark.usefixtures("no_refill")
 async def test_guessing_codes_is_limited_like_guessing_tokens(tmp_path: Path) -> None:
     async with running_gateway(tmp_path, PEOPLE, wrong_tokens_per_minute=3) as gateway:
         answers = [await post(gateway, "sign-in-links/redeem", {"code": f"x{n}"}) for n in range(5)]

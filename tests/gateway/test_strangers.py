@@ -232,6 +232,7 @@ async def test_a_trailer_behind_a_body_in_chunks_is_no_header(tmp_path: Path) ->
 # Wrong tokens
 
 
+@pytest.mark.usefixtures("no_refill")
 async def test_after_too_many_wrong_tokens_an_address_gets_429_and_the_right_token_still_gets_in(
     tmp_path: Path,
 ) -> None:
@@ -276,6 +277,7 @@ async def test_after_too_many_wrong_tokens_an_address_gets_429_and_the_right_tok
         assert "moot_wrong_tokens_total 15" in text
 
 
+@pytest.mark.usefixtures("no_refill")
 async def test_wrong_tokens_for_one_name_are_counted_from_all_addresses_together(tmp_path: Path) -> None:
     async with running_gateway(
         tmp_path, PEOPLE, wrong_tokens_per_minute=2, allowed_hosts=["127.0.0.1"]

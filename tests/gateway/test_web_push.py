@@ -513,6 +513,7 @@ async def test_no_member_makes_the_gateway_connect_to_its_own_network(tmp_path: 
             assert inside.connections == 0
 
 
+@pytest.mark.usefixtures("no_refill")
 async def test_devices_are_bounded_for_each_and_for_all(tmp_path: Path) -> None:
     async with receiver(status=201) as service:
         settings = quick(max_devices_per_participant=2, max_devices=3, max_subscribes_per_minute=4)
