@@ -64,6 +64,20 @@ async def test_a_name_that_no_machine_can_have() -> None:
     assert "http://gateway..example:8080 cannot be reached: unknown host" in str(fault)
 
 
+@pytest.mark.parametrize("token", ["two\nlines", "x\r\nX-Other: 1", "\ufefft", "\x00", "\ud800"])
+async def test_a_token_that_no_header_can_carry(tmp_path: Path, token: str) -> None:
+    """A line break began another header, and a lone surrogate was tried again until the time was over."""
+
+    async def join(source: str | Callable[[], str]) -> None:
+        async with bounded(), connect(gateway.url, "lab", source):
+            pass
+
+    async with gateway_with(tmp_path, alice=["*"]) as gateway:
+        for source in (token, lambda: token):
+            with pytest.raises(UsageError, match="line break or another character that cannot be sent"):
+                await join(source)
+
+
 async def test_tls_where_there_is_none(tmp_path: Path) -> None:
     async with gateway_with(tmp_path, alice=["*"]) as gateway:
         fault = await refusal(gateway.url.replace("http://", "https://"))

@@ -25,7 +25,7 @@ Echo = bool | Literal["unanswered"]
 
 @dataclass(frozen=True, slots=True)
 class ConnectOptions:
-    """The options of `connect`, checked. Raises UsageError for an unknown dialect or a wrong address."""
+    """The options of `connect`, checked. Raises UsageError for what cannot be right."""
 
     # Several, separated by commas, for the gateways of a cluster.
     url: str
@@ -50,10 +50,18 @@ class ConnectOptions:
             raise UsageError("the address of a gateway is missing")
         for url in self.urls:
             self.websocket_url(url)
+        if isinstance(self.token_source, str):
+            self.headers()
 
     @property
     def token(self) -> str | None:
-        return self.token_source() if callable(self.token_source) else self.token_source
+        token = self.token_source() if callable(self.token_source) else self.token_source
+        if token is not None and not token.isprintable():
+            # A line break would begin another header.
+            raise UsageError(
+                "the token has a line break or another character that cannot be sent: look where it is from"
+            )
+        return token
 
     @property
     def urls(self) -> tuple[str, ...]:
