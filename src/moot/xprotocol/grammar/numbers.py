@@ -180,7 +180,9 @@ def literal_number(value: int | float) -> Expr:
         whole, _, rest = plain.partition(".")
         zeros = Rep(Lit("0"), 0, None)
         tail = joined(Lit("." + rest.rstrip("0")), zeros) if rest.rstrip("0") else point_zeros()
-        spellings.append(joined(Lit(whole), tail))
+        # With one digit before the point, or none behind it, the forms below have an exponent of 0, too.
+        zeroth = [opt(exponents(0, 0))] if exponent and len(whole.lstrip("-")) > 1 else []
+        spellings.append(joined(Lit(whole), tail, *zeroth))
         if not exact:
             return joined(opt(Lit("-")), zero())
     # One digit before the point; and all digits there, before an exponent that is not negative.
