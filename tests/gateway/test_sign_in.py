@@ -24,6 +24,7 @@ from jwt.algorithms import ECAlgorithm
 from moot.cli import main
 from moot.config import hash_token, load
 from moot.config.oidc_config import OidcConfig
+from moot.errors import Unreachable
 from moot.gateway.oidc import provider_keys
 from moot.gateway.oidc.provider_keys import KeysUnavailable, ProviderKey, ProviderKeys
 from moot.gateway.oidc.sign_in_service import SignInService
@@ -606,6 +607,43 @@ async def test_a_key_that_is_asked_for_during_a_fetch_is_looked_for_behind_it() 
     await until(lambda: fetched == 3)
     await until(lambda: "new" in keys._keys)
     running.cancel()
+
+
+async def test_a_key_that_a_fetch_did_not_bring_is_wrong_however_seldom_somebody_comes_with_it() -> None:
+    """It was 503, "try again in a moment", each time."""
+    config = OidcConfig(issuer="https://id.example.org", audience=("moot",), people=(), keys_retry_seconds=10)
+    now, is_down = 0.0, False
+    known: dict[str | None, ProviderKey] = {
+        "old": ProviderKey("one", None),
+        "older": ProviderKey("another", None),
+    }
+    keys = ProviderKeys(config, clock=lambda: now)
+
+    async def fetch_keys() -> dict[str | None, ProviderKey]:
+        if is_down:
+            raise Unreachable("no answer")
+        return {**known}
+
+    keys._fetch_keys = fetch_keys  # type: ignore[method-assign]
+    await keys._refresh()
+    now = 1.0
+    with pytest.raises(KeysUnavailable):
+        keys.find("new")
+    is_down, now = True, 60.0
+    await keys._refresh()
+    with pytest.raises(KeysUnavailable):
+        keys.find("new")
+    is_down = False
+    await keys._refresh()
+    now = 61.0
+    assert keys.find("new") is None
+    now = 120.0
+    assert keys.find("new") is None
+    # And it was looked for again, so that it is found when it is there.
+    assert keys._wanted.is_set()
+    known["new"] = ProviderKey("the key", None)
+    await keys._refresh()
+    assert keys.find("new") == known["new"]
 
 
 async def test_a_provider_that_calls_itself_otherwise_is_not_believed(tmp_path: Path) -> None:

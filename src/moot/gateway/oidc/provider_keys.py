@@ -91,17 +91,20 @@ class ProviderKeys:
     def _is_looked_for(self, key_id: str | None, now: float) -> bool:
         """Whether somebody who brings an unknown key should try again."""
         seen = self._unknown.get(key_id)
-        if seen is not None and now - seen < self.config.keys_retry_seconds:
-            return self._began_at < seen
+        # A fetch after that did not bring it. It is looked for again, and wrong until it is there: whoever
+        # comes seldom would be asked to try again each time.
+        is_missing = seen is not None and self._began_at >= seen
+        # Strangers do not make us ask the provider again and again.
+        if now - self._looked_at >= self.config.keys_retry_seconds:
+            self._look_for(key_id, now)
+        return not is_missing
+
+    def _look_for(self, key_id: str | None, now: float) -> None:
+        self._unknown.pop(key_id, None)
         if len(self._unknown) >= _MAX_UNKNOWN:
             del self._unknown[next(iter(self._unknown))]
-        if now - self._looked_at < self.config.keys_retry_seconds:
-            # Looked a moment ago for another: strangers do not make us ask the provider again and again.
-            return True
-        self._unknown.pop(key_id, None)
         self._unknown[key_id] = self._looked_at = now
         self._wanted.set()
-        return True
 
     async def run(self) -> None:
         """Keep the keys current, until cancelled."""
