@@ -16,8 +16,10 @@ from moot.errors import EndpointUnavailable, UsageError
 from moot.store.event_query import EventQuery, EventReader, read_all
 from moot.store.event_store import EventStore, StoreLimits
 from moot.store.event_tables import connect_reading, ids_with_prefix
+from moot.store.worker_thread import WorkerThread
 from moot.xprotocol.event_composer import publish
 from moot.xprotocol.events import ANNOUNCE, DELEGATE, GRANT, REVOKE, Signed, decode
+from tests.waiting import bounded
 from tests.xprotocol.people import ALICE, BOB, CAROL, NOW, call, signed_by
 
 
@@ -274,3 +276,25 @@ async def test_whatever_an_event_says_it_is_stored_as_text_and_nothing_else(tmp_
         assert await found(store, correlation_ids=("'; DROP TABLE events; --",)) == [event.raw]
         assert await found(store, kinds=("a'b\"c%_",)) == [event.raw]
         assert await found(store, kind_prefix="a'b\"c_") == []
+
+
+async def test_a_fault_that_nobody_expected_is_told_and_the_writer_goes_on(tmp_path: Path) -> None:
+    async with store_in(tmp_path / "data") as store, bounded():
+        with pytest.raises(sqlite3.InternalError, match="no whole number"):
+            await store._run_on_writer(lambda _: _fail())
+        assert await store.put(call(now=NOW), now=NOW) == "stored"
+
+
+async def test_the_worker_tells_of_a_fault_that_nobody_expected_and_goes_on() -> None:
+    told: asyncio.Queue[OSError | UsageError | None] = asyncio.Queue()
+    worker = WorkerThread(asyncio.get_running_loop(), "tested")
+    worker.submit(_fail, told.put_nowait)
+    worker.submit(lambda: None, told.put_nowait)
+    async with bounded():
+        assert "no whole number" in str(await told.get())
+        assert await told.get() is None
+    worker.stop()
+
+
+def _fail() -> None:
+    raise ValueError("no whole number")

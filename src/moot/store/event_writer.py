@@ -217,9 +217,9 @@ class EventWriter:
                     if group.seen:
                         self._connection.executemany(_REMEMBER, group.seen)
                     results = [work(self._connection) for work, _ in group.works]
-            except sqlite3.Error as error:
-                log.error("events cannot be written", extra={"fault": str(error), "events": len(group.rows)})
-                fault = error
+            except Exception as error:  # noqa: BLE001  # whatever it was: somebody waits to be told
+                fault = error if isinstance(error, sqlite3.Error) else sqlite3.InternalError(repr(error))
+                log.error("events cannot be written", extra={"fault": str(fault), "events": len(group.rows)})
                 outcomes = [WriteOutcome("failed")] * len(group.rows)
                 results = [None] * len(group.works)
             # The loop may have been closed by now: nobody is left to be told.

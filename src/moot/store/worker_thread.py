@@ -48,8 +48,8 @@ class WorkerThread:
             fault: OSError | UsageError | None = None
             try:
                 work()
-            except (OSError, UsageError) as error:
-                fault = error
+            except Exception as error:  # noqa: BLE001  # whatever it was: somebody waits to be told
+                fault = error if isinstance(error, OSError | UsageError) else OSError(repr(error))
             # The loop may have been closed by now: nobody is left to be told.
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(done, fault)
