@@ -419,6 +419,18 @@ async def test_lists_with_cursors_are_followed_within_bounds(tmp_path: Path) -> 
         assert [tool["name"] for tool in await alice.list_all("bob", "tools")] == ["t0", "t1", "t2", "t3"]
 
 
+async def test_a_list_whose_last_page_repeats_its_cursor_is_listed(tmp_path: Path) -> None:
+    async with gateway_with(tmp_path, alice=["*"], bob=[]) as gateway:
+        alice, bob = await gateway.join("alice"), await gateway.join("bob")
+
+        async def handler(request: IncomingRequest) -> dict[str, Json]:
+            page = "last" if "cursor" in request.params else "first"
+            return {"tools": [{"name": page}], "nextCursor": "2"}
+
+        bob.server.use_handler(handler)
+        assert [tool["name"] for tool in await alice.list_all("bob", "tools")] == ["first", "last"]
+
+
 async def test_more_requests_than_a_host_takes_are_told_to_come_later(tmp_path: Path) -> None:
     """Bounded concurrency: some run, some wait, the rest is refused; all that run are answered."""
     limits = msgspec.structs.replace(QUICK, max_running_requests=2, max_queued_requests=3)

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, TypeVar, Unpack, overload
 
 from moot.errors import McpError, ToolFailed, UsageError
 from moot.mcp.eras import LISTS
+from moot.mcp.list_pages import list_pages
 from moot.participant.calls.call_options import ApproveOptions, PerformOptions, ProposeOptions, RequestOptions
 from moot.participant.calls.outcome import Outcome
 from moot.participant.connection.envelope_sender import Addressees, CloseReason, OwnPause, SentEnvelope
@@ -309,23 +310,18 @@ class JoinedSpace:
     async def list_all(
         self, member: str, what: str, *, timeout_seconds: float | None = None
     ) -> list[dict[str, Any]]:
-        """All tools, resources, resourceTemplates or prompts of a member; follows its cursors."""
+        """All tools, resources, resourceTemplates or prompts of a member, each name once.
+
+        Follows its cursors, for `max_list_pages` at most; a later page that it refuses ends the list.
+        """
         method = LIST_METHODS.get(what)
         if method is None:
             raise UsageError(f"a member lists {', '.join(LIST_METHODS)}; not {what!r}")
-        found: list[dict[str, Any]] = []
-        params: dict[str, Json] | None = None
-        for _ in range(self.limits.max_list_pages):
-            result = await self.request(member, method, params, timeout_seconds=timeout_seconds)
-            page = result.get(what)
-            found += [each for each in page if isinstance(each, dict)] if isinstance(page, list) else []
-            cursor = result.get("nextCursor")
-            if not isinstance(cursor, str):
-                return found
-            params = {"cursor": cursor}
-        raise UsageError(
-            f"{member} has more than {self.limits.max_list_pages} pages of {what} (max_list_pages)"
-        )
+
+        async def request(params: dict[str, Json]) -> dict[str, Any]:
+            return await self.request(member, method, params or None, timeout_seconds=timeout_seconds)
+
+        return await list_pages(request, method, max_pages=self.limits.max_list_pages, source=member)
 
     # Proposals
 

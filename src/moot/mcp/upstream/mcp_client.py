@@ -16,12 +16,13 @@ from typing import Any, Final
 
 from moot.errors import McpError
 from moot.mcp.eras import LIST_CHANGED, UNREACHABLE, Era, JsonObject, caller_of
+from moot.mcp.list_pages import list_pages
 from moot.mcp.stderr_tail import StderrTail
 from moot.mcp.upstream.call_runner import CallCounts, OutgoingCall
 from moot.mcp.upstream.change_watch import ChangeWatch
 from moot.mcp.upstream.connection import Listener
 from moot.mcp.upstream.era_routes import CallKey, EraRoutes, call_key
-from moot.mcp.upstream.server_channel import ServerChannel, list_pages
+from moot.mcp.upstream.server_channel import ServerChannel
 from moot.mcp.upstream.server_info import ServerInfo
 from moot.mcp.upstream.server_session import ServerSession
 from moot.mcp.upstream.server_settings import DEFAULT_OPTIONS, HttpServer, Server, UpstreamOptions
@@ -162,8 +163,13 @@ class Upstream:
         (await self._main.supervisor.wait_for_session()).connection.notify(method, params)
 
     async def list_all(self, method: str) -> list[JsonObject]:
-        """Every page of a list. Raises McpError; stops at `max_pages`."""
-        return await list_pages(lambda params: self.request(method, params), method, self.limits.max_pages)
+        """Every page of a list, each name once. Raises McpError; stops at `max_pages`."""
+        return await list_pages(
+            lambda params: self.request(method, params),
+            method,
+            max_pages=self.limits.max_pages,
+            source=self.server.label,
+        )
 
     # Watching resources
 

@@ -7,11 +7,12 @@ sends besides answers goes to the owner of the channel.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from moot.errors import McpError
-from moot.mcp.eras import HEADER_MISMATCH, LISTS, Era, JsonObject
+from moot.mcp.eras import HEADER_MISMATCH, Era, JsonObject
+from moot.mcp.list_pages import list_pages
 from moot.mcp.upstream.call_runner import CallCounts, CallRunner, OutgoingCall
 from moot.mcp.upstream.connection import RpcConnection, ServerRequest
 from moot.mcp.upstream.server_info import ServerInfo
@@ -102,7 +103,7 @@ class ServerChannel:
         async def request(params: JsonObject) -> JsonObject:
             return await self.run_call(session, OutgoingCall("tools/list", params))
 
-        return await list_pages(request, "tools/list", self._limits.max_pages)
+        return await list_pages(request, "tools/list", max_pages=self._limits.max_pages, source=self._label)
 
     async def request_about(self, session: ServerSession, method: str, uri: str) -> JsonObject:
         """A request of our own about a resource."""
@@ -147,20 +148,3 @@ class ServerChannel:
 
     def on_connection_lost(self, connection: RpcConnection) -> None:
         self.suspended.on_connection_lost(connection)
-
-
-async def list_pages(
-    request: Callable[[JsonObject], Awaitable[JsonObject]], method: str, max_pages: int
-) -> list[JsonObject]:
-    """Every page of a list: a server that always has another page is stopped at `max_pages`."""
-    found: list[JsonObject] = []
-    params: JsonObject = {}
-    for _ in range(max_pages):
-        result = await request(params)
-        items = result.get(LISTS[method])
-        found += [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-        cursor = result.get("nextCursor")
-        if not isinstance(cursor, str) or cursor == params.get("cursor"):
-            break
-        params = {"cursor": cursor}
-    return found
