@@ -37,8 +37,8 @@ mcp_sources:
   # Our own space, as an MCP server: `moot mcp` is the member `acme` there, with that member's rights.
   - name: warehouse
     transport: stdio
-    command: moot mcp --decision-seconds 100 --names-file none
-    pass_env: [MOOT_URL, MOOT_SPACE, MOOT_TOKEN]
+    command: moot
+    args: [mcp, --as, acme, --config, "{folder}/moot.yaml", --decision-seconds, "100", --names-file, none]
     xprotocol_namespace: org.beta.warehouse
     tool_allowlist: [get_stock, create_reservation, moot_status]
 access:
@@ -59,7 +59,9 @@ def main() -> None:
     relay = parser.parse_args().relay
     keys = {name: _key(HERE / name / "adapter.key") for name in ("acme", "beta")}
     for name, text in (("acme", ACME), ("beta", BETA)):
-        (HERE / name / "adapter.yml").write_text(text.format(relay=relay, **keys), "utf-8")
+        (HERE / name / "adapter.yml").write_text(
+            text.format(relay=relay, folder=HERE / name, **keys), "utf-8"
+        )
         print(f"{name}: {keys[name]}")  # noqa: T201
 
 

@@ -375,11 +375,49 @@ def test_in_the_folder_of_a_space_a_name_is_enough(folder: Path, capsys: pytest.
     assert Path(fixed[6]).is_file()
 
 
+@pytest.mark.parametrize("more", [[], ["--print-config", "claude-code"]])
+def test_a_client_never_gets_the_rights_of_a_person_because_a_name_was_left_out(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, more: list[str]
+) -> None:
+    """Its calls would run without approval."""
+    space = {"default_participant": "you", "participants": {"you": ["*"], "agent": ["mcp/proposal"]}}
+    (folder / "moot.yaml").write_text(yaml.safe_dump({"spaces": {"lab": space}}))
+    (folder / "moot.yaml").chmod(0o600)
+    load(folder / "moot.yaml", environ={})
+    assert main(["mcp", *more]) == 2
+    assert "say as whom it joins: --as NAME" in capsys.readouterr().err
+    # What a person's shell has is theirs as well.
+    monkeypatch.setenv("MOOT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("MOOT_TOKEN_FILE", str(folder / ".moot/tokens/you.token"))
+    assert main(["mcp", *more]) == 2
+    output = capsys.readouterr()
+    assert "say as whom it joins: --as NAME" in output.err
+    assert output.out == ""
+
+
+def test_an_assistant_that_decides_for_a_person_may_use_what_is_theirs(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = {"default_participant": "you", "participants": {"you": ["*"], "agent": ["mcp/proposal"]}}
+    (folder / "moot.yaml").write_text(yaml.safe_dump({"spaces": {"lab": space}}))
+    (folder / "moot.yaml").chmod(0o600)
+    load(folder / "moot.yaml", environ={})
+    for options, name in ((["--operator"], "you"), (["--as", "agent"], "agent")):
+        assert main(["mcp", *options, "--print-config", "generic"]) == 0
+        arguments = json.loads(capsys.readouterr().out)["args"]
+        assert arguments[arguments.index("--token-file") + 1] == str(folder / f".moot/tokens/{name}.token")
+
+
 @pytest.mark.parametrize(
     ("told", "words"),
     [
-        ([], "no space here"),
-        (["--gateway", "http://localhost:1"], "needs --token-file"),
+        ([], "say as whom it joins"),
+        (["--as", "bob"], "no space here"),
+        (["--token-file", "bob.token"], "no space here"),
+        (["--operator"], "no space here"),
+        (["--gateway", "http://localhost:1"], "say as whom it joins"),
+        (["--gateway", "http://localhost:1", "--as", "bob"], "leave --gateway out"),
+        (["--people", "--http", "127.0.0.1:0"], "say as whom it joins"),
         (["--gateway", "http://localhost:1", "--token-file", "missing"], "missing"),
         ([*TOLD, "--decision-seconds", "0"], "more than 0"),
         ([*TOLD, "--http", "8090"], "HOST:PORT"),

@@ -13,7 +13,7 @@ from moot.cli.program import RefuseToken
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
-    from moot.config.connect_settings import ConnectSettings
+    from moot.config.connect_settings import CliOverrides, ConnectSettings
 
 # For the end of a help text.
 MEMBER_HELP: Final = """\
@@ -43,13 +43,14 @@ def add_member_options(parser: argparse.ArgumentParser) -> None:
 
 
 def member_settings_of(options: argparse.Namespace) -> ConnectSettings:
-    """Where to join and with which token; raises UsageError that says what is missing.
+    """Where to join and with which token; raises UsageError that says what is missing."""
+    from moot.config.connect_settings import connect_settings
 
-    Variables such as MOOT_TOKEN_FILE do not count: they are a person's, whose rights an agent must not get
-    because somebody left an option out.
-    """
-    from moot.config.connect_settings import PERSONAL_VARIABLES, CliOverrides, connect_settings
+    return connect_settings(member_overrides(options), environ=member_environ(os.environ), folder=Path())
 
+
+def member_overrides(options: argparse.Namespace) -> CliOverrides:
+    """As whom a member joins, which has to be said; raises UsageError that says what is missing."""
     if options.participant is None and options.token_file is None:
         raise UsageError(
             "say as whom it joins: --as NAME, a participant of the space in this folder, or --gateway URL and"
@@ -57,15 +58,30 @@ def member_settings_of(options: argparse.Namespace) -> ConnectSettings:
         )
     if options.participant is not None and options.gateway is not None:
         raise UsageError("--as takes the gateway of the space in this folder: leave --gateway out")
-    overrides = CliOverrides(
+    return overrides_of(options)
+
+
+def member_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment without variables such as MOOT_TOKEN_FILE.
+
+    They are a person's, whose rights an agent must not get because somebody left an option out.
+    """
+    from moot.config.connect_settings import PERSONAL_VARIABLES
+
+    return {name: value for name, value in environ.items() if name not in PERSONAL_VARIABLES}
+
+
+def overrides_of(options: argparse.Namespace) -> CliOverrides:
+    """What the command line says about where to connect, and as whom."""
+    from moot.config.connect_settings import CliOverrides
+
+    return CliOverrides(
         gateway=options.gateway,
         space=options.space,
         token_file=options.token_file,
         name=options.participant,
         config=options.config,
     )
-    environ = {name: value for name, value in os.environ.items() if name not in PERSONAL_VARIABLES}
-    return connect_settings(overrides, environ=environ, folder=Path())
 
 
 def add_log_level(parser: argparse.ArgumentParser, default: str = "info") -> None:

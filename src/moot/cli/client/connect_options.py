@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from moot.cli.member_options import overrides_of
 from moot.cli.program import RefuseToken
 
 if TYPE_CHECKING:
@@ -33,15 +34,9 @@ def add_connect_options(parser: argparse.ArgumentParser) -> None:
 
 def connect_settings_of(options: argparse.Namespace) -> ConnectSettings:
     """Where to connect and with which token; raises UsageError that says what is missing."""
-    from moot.config.connect_settings import CliOverrides, connect_settings
+    from moot.config.connect_settings import connect_settings
 
-    overrides = CliOverrides(
-        gateway=options.gateway,
-        space=options.space,
-        token_file=options.token_file,
-        name=options.participant,
-        config=options.config,
-    )
+    overrides = overrides_of(options)
     return _signed_in(overrides) or connect_settings(overrides, environ=os.environ, folder=Path())
 
 

@@ -20,8 +20,7 @@ from moot.cli.mcp.defaults import (
     MAX_CONNECTIONS_PER_ADDRESS,
     MAX_PEOPLE,
 )
-from moot.cli.member_options import add_log_level
-from moot.cli.program import RefuseToken
+from moot.cli.member_options import add_log_level, add_member_options, member_settings_of, overrides_of
 from moot.cli.tls_options import add_tls_options
 from moot.errors import MootError, UsageError
 
@@ -64,8 +63,11 @@ For everybody who signs in at the provider of gateway.oidc, in one process:
 For your own assistant, to decide what agents may do:
   moot mcp --operator --gateway http://localhost:8080 --space lab --token-file you.token
 
---gateway, --space and --token-file default to MOOT_URL, MOOT_SPACE and MOOT_TOKEN_FILE; MOOT_TOKEN holds a
-token itself. Over stdio only MCP is written to stdout; errors go to stderr.
+In the folder of a moot.yaml or space.yaml, as a participant of the space there:
+  moot mcp --as agent --print-config claude-code
+
+Only with --operator are MOOT_URL, MOOT_SPACE, MOOT_TOKEN_FILE and MOOT_TOKEN used, and default_participant:
+they are a person's. Over stdio only MCP is written to stdout; errors go to stderr.
 """
 CLIENTS: Final = (
     "claude-code", "claude-desktop", "codex", "cursor", "gemini", "vscode", "windsurf", "zed", "generic",
@@ -81,11 +83,7 @@ def add_command(commands: Any, name: str) -> None:
         examples=_EXAMPLES,
     )
     add = parser.add_argument
-    add("--gateway", metavar="URL", help="the gateway, as http(s):// or ws(s)://")
-    add("--space", metavar="NAME", help="the space (default: the only one there)")
-    add("--token-file", type=Path, metavar="FILE", help="the file with this member's token")
-    add("--token", action=RefuseToken)
-    add("--as", dest="member", metavar="NAME", help="be this member of the space in the current folder")
+    add_member_options(parser)
     add("--http", metavar="HOST:PORT", help="serve HTTP at /mcp (old clients: /sse) instead of stdio")
     add("--http-token-file", type=Path, metavar="FILE", help="clients must send this as a bearer token")
     add_tls_options(parser)
@@ -201,16 +199,11 @@ def run(options: argparse.Namespace) -> int:
     if not options.operator and (options.assistant or options.skip_confirmation):
         raise UsageError("--assistant and --skip-confirmation are for --operator")
     # Here and not above: `moot --help` should not wait for servers to be imported.
-    from moot.config.connect_settings import CliOverrides, connect_settings
-
-    overrides = CliOverrides(
-        gateway=options.gateway, space=options.space, token_file=options.token_file, name=options.member
-    )
     if options.print_config:
         from moot.cli.mcp.print_config import print_config
 
-        return print_config(options, overrides, os.environ)
-    where = connect_settings(overrides, environ=os.environ, folder=Path.cwd())
+        return print_config(options, os.environ)
+    where = _operator_settings_of(options) if options.operator else member_settings_of(options)
     if options.people:
         from moot.cli.interruption import run_service
         from moot.cli.mcp.people_service import serve_people
@@ -229,6 +222,13 @@ def run(options: argparse.Namespace) -> int:
     from moot.cli.interruption import run_service
 
     return run_service(_serve(options, where, os.environ))
+
+
+def _operator_settings_of(options: argparse.Namespace) -> ConnectSettings:
+    """Where a person decides: as for their own commands, with what the environment and the folder say."""
+    from moot.config.connect_settings import connect_settings
+
+    return connect_settings(overrides_of(options), environ=os.environ, folder=Path())
 
 
 def _check_operator(options: argparse.Namespace) -> None:

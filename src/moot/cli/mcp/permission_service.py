@@ -28,7 +28,7 @@ def check_permission_tool(options: argparse.Namespace) -> None:
             "--operator, --people and --print-config"
         )
     # A person's token in the environment would allow everything that the person may do.
-    if options.member is None and options.token_file is None:
+    if options.participant is None and options.token_file is None:
         raise UsageError("--permission-tool needs --token-file FILE or --as NAME: the member of the agent")
 
 
@@ -39,7 +39,7 @@ async def serve_permission_tool(
     from moot import logs
 
     logs.set_up(options.log_level, "text", None)
-    of = str(options.member if options.token_file is None else options.token_file.resolve())
+    of = str(options.participant if options.token_file is None else options.token_file.resolve())
     state = state_folder(environ) / "moot" / "hook" / f"permission-{digest_of(where.url, where.space, of)}"
     use_folder(state, what="the state folder", option="XDG_STATE_HOME")
     member = HookMember(

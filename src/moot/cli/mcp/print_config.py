@@ -6,18 +6,15 @@ import argparse
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from moot.cli.client_config import HttpEntry, StdioEntry, format_config, where_to_put
 from moot.cli.mcp.defaults import DECISION_SECONDS, LISTED_BYTES
 from moot.cli.mcp.http_service import http_token, url_of
+from moot.cli.member_options import member_environ, member_overrides, overrides_of
 from moot.errors import UsageError
 
-if TYPE_CHECKING:
-    from moot.config.connect_settings import CliOverrides
 
-
-def print_config(options: argparse.Namespace, overrides: CliOverrides, environ: Mapping[str, str]) -> int:
+def print_config(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """Print the entry for one client, and on stderr where it belongs."""
     if options.http:
         # Read here only to find out that it is one: its text stands in no configuration.
@@ -27,15 +24,15 @@ def print_config(options: argparse.Namespace, overrides: CliOverrides, environ: 
         # An absolute path to this installation: clients start programs with their own PATH.
         program = Path(sys.executable).absolute().with_name("moot")
         command = [str(program)] if program.is_file() else [sys.executable, "-m", "moot.cli"]
-        entry = StdioEntry((*command, *_arguments(options, overrides, environ)))
+        entry = StdioEntry((*command, *_arguments(options, environ)))
     print(format_config(options.print_config, entry))
     print(where_to_put(options.print_config, entry), file=sys.stderr)
     return 0
 
 
-def _arguments(options: argparse.Namespace, overrides: CliOverrides, environ: Mapping[str, str]) -> list[str]:
+def _arguments(options: argparse.Namespace, environ: Mapping[str, str]) -> list[str]:
     """The arguments with which the client starts us: independent of its folder and environment."""
-    gateway, space, file = _find_settings(overrides, environ)
+    gateway, space, file = _find_settings(options, environ)
     made = ["mcp", "--gateway", gateway]
     if space:
         made += ["--space", space]
@@ -61,11 +58,18 @@ def _arguments(options: argparse.Namespace, overrides: CliOverrides, environ: Ma
     return made
 
 
-def _find_settings(overrides: CliOverrides, environ: Mapping[str, str]) -> tuple[str, str, Path]:
-    """Gateway, space and token file: as given, or of the space in the current folder."""
+def _find_settings(options: argparse.Namespace, environ: Mapping[str, str]) -> tuple[str, str, Path]:
+    """Gateway, space and token file: as given, or of the space in the current folder.
+
+    Of a person only with --operator: else the client would do everything in their name.
+    """
     from moot.config import load
     from moot.config.connect_settings import connect_settings, find_config
 
+    if options.operator:
+        overrides = overrides_of(options)
+    else:
+        overrides, environ = member_overrides(options), member_environ(environ)
     gateway, space = (
         overrides.gateway or environ.get("MOOT_URL"),
         overrides.space or environ.get("MOOT_SPACE", ""),
@@ -78,7 +82,9 @@ def _find_settings(overrides: CliOverrides, environ: Mapping[str, str]) -> tuple
             print(f"note: {file.resolve()} does not exist yet", file=sys.stderr)
         return gateway, space, file
     where = connect_settings(overrides, environ=environ, folder=Path.cwd())
-    config = find_config(Path.cwd())
+    if file is not None and overrides.name is None:
+        return where.url, where.space, file
+    config = overrides.config or find_config(Path.cwd())
     if config is not None and where.participant is not None:
         files = load(config, environ=environ, dry=True).spaces[where.space].token_files
         if where.participant in files:
