@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from moot.gateway.sign_in_links import MAX_LINKS_PER_TOKEN, SignInLinks, qr_rows
+from moot.protocol.operation import Json
 from tests.gateway.disk import everything_under
 from tests.gateway.running_gateway import LocalGateway, participants, running_gateway
 from tests.waiting import HANG_SECONDS
@@ -71,6 +72,26 @@ async def test_over_http_a_code_gives_the_token_and_leaves_no_trace(tmp_path: Pa
         assert again.status_code == 403
         assert "used already" in again.json()["message"]
     assert body["code"].encode() not in everything_under(tmp_path)
+
+
+async def test_a_link_of_a_gateway_on_every_address_opens_on_this_machine(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path, PEOPLE, host="0.0.0.0") as server:  # noqa: S104  # what is tested
+        page, _, code = server.gateway.make_sign_in_link("t-alice").partition("/#sign-in=")
+        assert page == f"http://127.0.0.1:{server.gateway.port}"
+        async with httpx.AsyncClient(trust_env=False, timeout=HANG_SECONDS) as client:
+            redeemed = await client.post(f"{page}/sign-in-links/redeem", json={"code": code})
+        assert redeemed.json() == {"token": "t-alice"}
+
+
+async def test_a_link_of_a_gateway_behind_a_proxy_leads_to_the_proxy(tmp_path: Path) -> None:
+    proxied: dict[str, Json] = {
+        "public_url": "https://moot.example.org/team/",
+        "allowed_hosts": ["moot.example.org"],
+    }
+    async with running_gateway(tmp_path, PEOPLE, **proxied) as server:
+        link = server.gateway.make_sign_in_link("t-alice")
+        assert link.startswith("https://moot.example.org/team/#sign-in=")
+        assert server.gateway.machine_url == server.gateway.url
 
 
 @pytest.mark.parametrize("token", [None, "t-nobody"])

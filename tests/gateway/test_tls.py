@@ -92,6 +92,15 @@ async def test_https_and_wss_are_served_on_the_port_and_plain_http_only_on_loopb
                 assert beside.me == "alice"
 
 
+async def test_a_sign_in_link_opens_on_this_machine_without_a_certificate(tmp_path: Path) -> None:
+    async with secure_gateway(tmp_path) as gateway:
+        page, _, code = gateway.make_sign_in_link("t-alice").partition("/#sign-in=")
+        assert page == gateway.local_url
+        async with httpx.AsyncClient(trust_env=False, timeout=HANG_SECONDS) as client:
+            redeemed = await client.post(f"{page}/sign-in-links/redeem", json={"code": code})
+        assert redeemed.json() == {"token": "t-alice"}
+
+
 async def test_refusals_and_closes_are_told_over_tls_and_the_connection_ends(tmp_path: Path) -> None:
     """TLS cannot close one direction: the answer has to arrive all the same."""
     async with secure_gateway(tmp_path, check_seconds=3600) as gateway:

@@ -143,7 +143,8 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     data: Path = Path(".moot")
     # D-55: administrator → {token_env: NAME}, {token: …} or {} to have one generated; here as SHA-256.
     admin_tokens: Mapping[str, str] = msgspec.field(default_factory=dict)
-    # Where people open the console, as https://moot.example.org: links in notifications begin with it.
+    # Where people open the console, as https://moot.example.org: links in notifications and the sign-in link
+    # of `moot up` begin with it.
     public_url: str | None = None
     # D-84: values of Host that are answered; by default the loopback names and `host`, with the port.
     allowed_hosts: Names = None

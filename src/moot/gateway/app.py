@@ -18,7 +18,7 @@ import uvicorn
 
 from moot import __version__
 from moot.config.configuration import Configuration
-from moot.config.gateway_config import GatewayConfig, TlsConfig, is_loopback, local_hosts
+from moot.config.gateway_config import GatewayConfig, TlsConfig, is_loopback, is_wildcard, local_hosts
 from moot.config.oidc_reader import without_people
 from moot.errors import MootError, Unreachable, UsageError
 from moot.gateway import fast_path
@@ -112,9 +112,20 @@ class Gateway:
         """Where programs on this machine need no certificate; None where the gateway speaks plain HTTP."""
         return None if self._local is None else f"http://127.0.0.1:{self._local.getsockname()[1]}"
 
+    @property
+    def machine_url(self) -> str:
+        """How this machine itself reaches the gateway; nobody can open the address of a wildcard."""
+        plain = f"http://127.0.0.1:{self.port}" if is_wildcard(self.config.host) else self.url
+        return self.local_url or plain
+
+    @property
+    def console_url(self) -> str:
+        """Where a person opens the console."""
+        return self.config.public_url or self.machine_url
+
     def make_sign_in_link(self, token: str) -> str:
         """The console's address with a code that signs the holder of this token in, once and for minutes."""
-        return f"{self.url}/#sign-in={self._sign_in_links.create(token, time.monotonic())}"
+        return f"{self.console_url}/#sign-in={self._sign_in_links.create(token, time.monotonic())}"
 
     async def start(self) -> None:
         """Listen, and bring every space back to where it was. Raises UsageError when that cannot be.

@@ -136,7 +136,7 @@ def _person_settings(
     return PersonSettings(
         url=gateway.own_url,
         description=exchange.describe(),
-        backend=BackendSettings(console=gateway.config.public_url or gateway.url),
+        backend=BackendSettings(console=gateway.console_url),
         limits=McpServerLimits(
             decision_seconds=config.decision_seconds, max_sessions=MAX_SESSIONS_PER_PERSON
         ),

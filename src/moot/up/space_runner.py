@@ -18,7 +18,7 @@ from pathlib import Path
 from moot.config import hash_token
 from moot.config.configuration import Configuration, MemberConfig
 from moot.config.connect_settings import tokens_of
-from moot.config.gateway_config import Secret, bracketed, is_wildcard
+from moot.config.gateway_config import Secret
 from moot.errors import UsageError
 from moot.gateway.app import Gateway
 from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy
@@ -101,11 +101,7 @@ class SpaceRunner:
     @property
     def url(self) -> str:
         """How members on this machine reach the gateway."""
-        if self.gateway.local_url is not None:
-            return self.gateway.local_url
-        host = self.configuration.gateway.host
-        reached = "127.0.0.1" if is_wildcard(host) else host
-        return f"http://{bracketed(reached)}:{self.gateway.port}"
+        return self.gateway.machine_url
 
     @property
     def other_urls(self) -> list[str]:
