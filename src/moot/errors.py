@@ -261,6 +261,7 @@ class ResourceLimit(Refused):
 #    │   ├── MemberLeft              the host is not here, and nothing was sent to it
 #    │   ├── CallOutcomeUnknown      whether it was carried out is not known: look before doing it again
 #    │   │   ├── HostLeft                the host left and has not answered; also a MemberLeft
+#    │   │   ├── ClosedWhileWaiting      we are out before the answer came; also a ConnectionClosed
 #    │   │   ├── AnswerTimedOut          no answer came in time; also a TimedOut
 #    │   │   └── FulfilmentCancelled     whoever fulfilled the proposal called it off
 #    │   ├── Interrupted             a restart ended it (MEW 3.9.9)
@@ -394,6 +395,17 @@ class HostLeft(CallOutcomeUnknown, MemberLeft):
             self, f"{member} left before it answered: the outcome is unknown, so check before doing it again"
         )
         self.member = member
+
+
+class ClosedWhileWaiting(CallOutcomeUnknown, ConnectionClosed):
+    """It was sent, and the connection ended before an answer came."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(code, reason)
+        self.args = (
+            f"the connection was closed ({f'{code} {reason}'.rstrip()}) before an answer came: "
+            "whether it was done is not known",
+        )
 
 
 class AnswerTimedOut(CallOutcomeUnknown, TimedOut):

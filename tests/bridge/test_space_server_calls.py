@@ -12,7 +12,8 @@ import mcp_types as types
 import pytest
 
 from mcp import MCPError
-from moot.errors import McpError
+from moot.bridge.space_server.error_text import describe_fault
+from moot.errors import CallOutcomeUnknown, ConnectionClosed, McpError
 from moot.participant import IncomingRequest, ParticipantLimits
 from tests.bridge.served_space import ServedSpace, offer_files, served_space, text_of
 from tests.bridge.test_space_server import ERAS, names_at
@@ -178,6 +179,33 @@ async def test_a_host_that_leaves_while_it_is_asked_is_told_of(tmp_path: Path) -
             group.start_soon(call)
             await until(lambda: host.requests)
             await files.close()
+
+
+@pytest.mark.parametrize("how", ["kick", "shutdown"])
+async def test_a_caller_that_is_removed_in_the_middle_of_a_call_is_not_told_that_it_was_not_sent(
+    tmp_path: Path, how: str
+) -> None:
+    """D-99: the host is at work on it. Only what comes after that was not sent."""
+    async with served_space(tmp_path) as served:
+        host = await raw_host(served)
+        alice = await served.join("alice")
+        shown = await served.serve("bob")
+        async with shown.client() as client, anyio.create_task_group() as group:
+
+            async def call() -> None:
+                text = text_of(await client.call_tool("wait", {}))
+                assert "OUTCOME UNKNOWN: you are not in the space any more" in text
+                assert "enough" in text
+                assert "was not sent" not in text
+
+            group.start_soon(call)
+            await until(lambda: host.requests)
+            remove = alice.admin.kick if how == "kick" else alice.admin.shutdown
+            await remove("bob", reason="enough")
+        with pytest.raises(ConnectionClosed) as caught:
+            await shown.space.call("files", "wait")
+        assert not isinstance(caught.value, CallOutcomeUnknown)
+        assert describe_fault(caught.value, "wait", "files").endswith("so wait was not sent.")
 
 
 async def test_a_paused_member_is_told_that_it_is(tmp_path: Path) -> None:

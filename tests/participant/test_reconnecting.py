@@ -377,7 +377,7 @@ async def test_leaving_in_the_middle_of_everything_leaves_nothing_behind(tmp_pat
             await bob.chat("hi")
             await until(lambda: alice.server.running == 1)
         results = await asyncio.gather(*calls, return_exceptions=True)
-        assert [type(each).__name__ for each in results] == ["ConnectionClosed"] * 3
+        assert [type(each).__name__ for each in results] == ["ClosedWhileWaiting"] * 3
         assert proposal.state in ("withdrawn", "lost")
         assert (await received.wait("mcp/withdraw")).correlation_id == [proposal.id]
         theirs.cancel()

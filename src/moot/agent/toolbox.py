@@ -19,6 +19,7 @@ from moot.agent.model_reply import Message, ToolCall
 from moot.errors import (
     CallFailed,
     CallOutcomeUnknown,
+    ConnectionClosed,
     ConnectionLost,
     MootError,
     NotAllowed,
@@ -157,6 +158,9 @@ class Toolbox:
             why = f"rejected by {rejection.by}: {rejection.reason}"
             text = f"R{why[1:]}." + await _explanation_of(rejection)
             return ToolResult(text, why)
+        except ConnectionClosed:
+            # We are out of the space: there is nobody to go on for, whatever came of the call.
+            raise
         except (CallOutcomeUnknown, ConnectionLost) as fault:
             return ToolResult(
                 f"Outcome unknown: {fault}. It may have been carried out: check before you call it again."

@@ -6,7 +6,7 @@
 3    somebody said no: the gateway refused it, or a proposal was rejected or withdrawn
 4    no answer in time
 5    no connection: nobody listens there, the token is wrong, or the gateway closed the connection
-6    whether it was done is not known: the host left, or the connection was lost while it was at work
+6    whether it was done is not known: the host left, or the connection ended while it was at work
 130  Ctrl-C
 141  whoever read the output has gone (`| head`); nothing is said, as other programs do it
 """

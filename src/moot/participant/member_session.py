@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from moot.errors import ConnectionClosed, ConnectionLost, MalformedEnvelope
+from moot.errors import ClosedWhileWaiting, ConnectionClosed, ConnectionLost, MalformedEnvelope
 from moot.net.websocket_client import ABNORMAL_CLOSE, ClientSocket
 from moot.participant.connection.envelope_sender import CloseReason
 from moot.participant.connection.history import fetch_history
@@ -189,7 +189,7 @@ class MemberSession:
         ended = self.link.leaving or reason
         parts = self._parts
         self.close_reason = parts.sender.close_reason = ended
-        parts.open_work.fail_all(lambda: ConnectionClosed(ended.code, ended.reason))
+        parts.open_work.fail_all(lambda: ClosedWhileWaiting(ended.code, ended.reason))
         parts.proposal_sync.fail_all(lambda: ConnectionClosed(ended.code, ended.reason))
         parts.owner_lookup.fail_all(lambda: ConnectionClosed(ended.code, ended.reason))
         parts.proposals.knowledge = "not_known"

@@ -6,6 +6,7 @@ from moot.errors import (
     BadAnswer,
     CallOutcomeUnknown,
     CapabilityViolation,
+    ClosedWhileWaiting,
     ConnectionClosed,
     ConnectionLost,
     Expired,
@@ -53,6 +54,12 @@ def describe_fault(fault: MootError, what: str, host: str) -> str:
             )
         case Paused():
             return f"You are {fault}. Nothing was sent; wait until you are resumed, then call again."
+        case ClosedWhileWaiting():
+            return (
+                f"OUTCOME UNKNOWN: you are not in the space any more ({fault.reason or fault.code}), and no "
+                f"answer had come. {what} of {host} may have been carried out. Do not call it again: look at "
+                "the result first."
+            )
         case CallOutcomeUnknown():
             return (
                 f"OUTCOME UNKNOWN: {fault}. {what} of {host} may have been carried out. Do not call it "
