@@ -222,6 +222,17 @@ class ExampleBackend:
                     "inputRequests": {"who": QUESTION},
                     "requestState": "again",
                 }
+            case "ask_model" | "ask_model_strictly" | "ask_model_anew":
+                given = call.params.get("inputResponses")
+                if given is None or call.params["name"] == "ask_model_anew":
+                    sampling = {
+                        "method": "sampling/createMessage",
+                        "params": {"messages": [], "maxTokens": 5},
+                    }
+                    return {"resultType": "input_required", "inputRequests": {"m": sampling}}
+                if call.params["name"] == "ask_model_strictly":
+                    raise McpError(INVALID_PARAMS, "inputResponses.m must be an object")
+                return text_result(f"went on with {given}")
             case "fail":
                 raise McpError(-32050, "the shop is closed", {"opens": "09:00"})
             case "hang":

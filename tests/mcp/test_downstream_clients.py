@@ -158,11 +158,30 @@ async def test_a_tools_question_reaches_the_person_and_the_answer_the_tool(way: 
 
 
 @pytest.mark.parametrize("way", ["stdio", "http", "sse"])
-async def test_a_handshake_client_that_cannot_be_asked_gets_a_result_that_says_so(way: str) -> None:
+async def test_a_tool_whose_dialog_a_handshake_client_cannot_show_is_told_and_goes_on(way: str) -> None:
     async with client(way, "legacy") as one:
-        result = await one.call_tool("ask_name", {})
+        assert text_of(await one.call_tool("ask_name", {})) == "Hello None, cancel"
+
+
+async def test_a_refusal_of_the_client_reaches_the_tool_which_answers_itself() -> None:
+    async def refuse(*_: Any) -> types.ErrorData:
+        return types.ErrorData(code=-1, message="User rejected sampling request")
+
+    async with client("http", "legacy", sampling_callback=refuse, elicitation_callback=refuse) as one:
+        assert text_of(await one.call_tool("ask_name", {})) == "Hello None, cancel"
+        assert text_of(await one.call_tool("ask_model", {})) == "went on with {'m': None}"
+        # Tools that know no refusals: one says so, one takes it for no answer.
+        for tool in ("ask_model_strictly", "ask_model_anew"):
+            result = await one.call_tool(tool, {})
+            assert result.is_error
+            assert "did not get it: User rejected sampling request" in text_of(result)
+
+
+async def test_a_handshake_client_that_cannot_be_asked_gets_a_result_that_says_so() -> None:
+    async with client("http", "legacy") as one:
+        result = await one.call_tool("ask_model_strictly", {})
         assert result.is_error
-        assert "did not declare elicitation" in text_of(result)
+        assert "did not declare sampling" in text_of(result)
 
 
 async def test_a_stateless_client_that_cannot_be_asked_is_told_what_to_declare() -> None:

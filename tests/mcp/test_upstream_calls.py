@@ -240,6 +240,13 @@ async def test_answers_of_the_wrong_shape_are_refused_or_handed_on_as_a_refusal(
         also = {"inputResponses": answers, "requestState": state}
         (answer,) = value_of(await call(server, "ask_name", also=also, owner="alice"))
         assert answer == {"code": INVALID_PARAMS, "message": "the caller's answer is not an object"}
+        asked = await call(server, "ask_name", owner="alice")
+        also = {
+            "inputResponses": dict.fromkeys(asked["inputRequests"]),
+            "requestState": asked["requestState"],
+        }
+        (answer,) = value_of(await call(server, "ask_name", also=also, owner="alice"))
+        assert answer["message"] == "the caller refused it, or cannot be asked"
 
 
 async def test_questions_are_bounded_in_number() -> None:

@@ -166,3 +166,13 @@ async def test_a_resource_is_watched_in_the_era_in_which_the_server_reports_chan
         assert "handshake resources/unsubscribe" not in hand_made.requests
         await server.unwatch("test://a", "bob")
         assert hand_made.requests.count("handshake resources/unsubscribe") == 1
+
+
+async def test_a_refusal_of_input_is_not_sent_to_a_server_of_the_stateless_era() -> None:
+    async with (
+        served() as (hand_made, url),
+        open_ready(HttpServer(url=url), limits=LIMITS) as server,
+    ):
+        with pytest.raises(McpError, match="cannot be told"):
+            await call(server, "many", also={"inputResponses": {"sampling-1": None}})
+        assert "stateless tools/call" not in hand_made.requests

@@ -194,21 +194,34 @@ class ClientRequests:
         for _ in range(self._limits.max_input_rounds):
             requests: Json = result.get("inputRequests")
             responses: JsonObject = {}
+            refusals: dict[str, McpError] = {}
             for key, request in (requests if isinstance(requests, dict) else {}).items():
                 try:
                     responses[key] = await self._ask_client(request, client)
                 except McpError as fault:
-                    return _input_refused(call, fault)
+                    refusals[key] = fault
+                    responses[key] = _refusal_of(request)
             params = {**call.params, "inputResponses": responses}
             params.pop("requestState", None)
             if isinstance(result.get("requestState"), str):
                 params["requestState"] = result["requestState"]
-            answer = await self._backend.perform(BackendCall(call.method, params, call.progress, call.log))
+            # Also after a refusal: the tool waits for an answer, and decides what to do without the input.
+            repetition = BackendCall(call.method, params, call.progress, call.log)
+            try:
+                answer = await self._backend.perform(repetition)
+            except McpError as fault:
+                if fault.code == INVALID_PARAMS and None in responses.values():
+                    # A server of the stateless era: it knows no refusals.
+                    return _input_refused(call, refusals)
+                raise
             if isinstance(answer, PendingCall):
                 return await self.wait_for_decision(answer, client)
             if not is_input_required(answer):
                 return answer
             result = answer
+            if refusals.keys() & (result.get("inputRequests") or {}).keys():
+                # It takes the refusal for no answer and requests the same again.
+                return _input_refused(call, refusals)
         raise McpError(NOT_DONE, f"gave up: the tool requested input {self._limits.max_input_rounds} times")
 
     async def _ask_client(self, request: Json, client: ClientChannel) -> JsonObject:
@@ -288,7 +301,14 @@ def _is_same_call(call: BackendCall, request: RpcRequest) -> bool:
     )
 
 
-def _input_refused(call: BackendCall, fault: McpError) -> JsonObject:
+def _refusal_of(request: Json) -> Json:
+    """What a tool gets in place of input. None refuses the request; only a dialog has a word for that."""
+    is_dialog = isinstance(request, dict) and request.get("method") == "elicitation/create"
+    return {"action": "cancel"} if is_dialog else None
+
+
+def _input_refused(call: BackendCall, refusals: dict[str, McpError]) -> JsonObject:
+    fault = next(iter(refusals.values()))
     text = f"The tool needs input from the person at the client, and did not get it: {fault.message}"
     if call.method == "tools/call":
         return text_result(text, is_error=True)

@@ -22,6 +22,7 @@ from moot.mcp.upstream.server_info import ServerInfo
 from moot.mcp.upstream.server_session import ServerSession
 from moot.mcp.upstream.server_settings import UpstreamOptions
 from moot.mcp.upstream.suspended_calls import SuspendedCalls
+from moot.protocol.rpc_codes import INVALID_PARAMS
 
 
 class OutgoingCall(NamedTuple):
@@ -187,6 +188,12 @@ class CallRunner:
     def _start(self, session: ServerSession, call: OutgoingCall) -> PendingExchange:
         connection, wanted = session.connection, call.caller.log_level
         if session.info.era == "stateless":
+            responses = call.params.get("inputResponses")
+            if isinstance(responses, dict) and None in responses.values():
+                text = (
+                    "a request for input was refused, which this server cannot be told in its version of MCP"
+                )
+                raise McpError(INVALID_PARAMS, text)
             params = with_caller(call.params, self.caller_info(session.info, call.caller))
         else:
             params = call.params

@@ -140,6 +140,8 @@ class SuspendedCalls:
             del exchange.server_requests[key]
             if isinstance(answer, dict):
                 connection.answer(request, answer)
+            elif answer is None:
+                connection.refuse(request, INVALID_REQUEST, "the caller refused it, or cannot be asked")
             else:
                 connection.refuse(request, INVALID_PARAMS, "the caller's answer is not an object")
         exchange.suspended = False
