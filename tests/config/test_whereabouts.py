@@ -110,8 +110,63 @@ def test_a_token_that_is_not_made_yet_says_so(tmp_path: Path) -> None:
 def test_a_token_that_carries_less_is_not_taken_for_the_participants_own(tmp_path: Path) -> None:
     text = "spaces: {lab: {participants: {a: {capabilities: ['*'], tokens: [{token: t, profile: initial}]}}}}"
     written(tmp_path, text)
-    with pytest.raises(UsageError, match="No token"):
+    with pytest.raises(UsageError, match="a has no token with all of its rights: give one with --token-file"):
         found(tmp_path)
+
+
+def test_a_token_that_is_never_made_is_not_promised(tmp_path: Path) -> None:
+    written(tmp_path, "spaces: {lab: {participants: {a: {capabilities: ['*'], tokens: []}}}}")
+    with pytest.raises(UsageError, match=r"a has no token, and none is made where tokens: is empty"):
+        found(tmp_path)
+
+
+SECRETS = """
+    gateway:
+      port: 8123
+      admin_tokens: {root: {token_env: MOOT_ADMIN_TOKEN}}
+      smtp: {host: mail.example, user: u, password_env: SMTP_PASSWORD, from: a@mail.example}
+      oidc:
+        issuer: https://id.example
+        audience: moot
+        people: [{match: {sub: "*"}, participant: "{sub}", profile: full, spaces: [lab]}]
+        introspection: {client_id: moot, client_secret_env: OIDC_SECRET}
+    spaces:
+      lab:
+        default_participant: you
+        participants:
+          you: {capabilities: ["*"], token_env: YOUR_TOKEN}
+          agent:
+            profile: initial
+            token_env: AGENT_TOKEN
+            tokens: [{token_env: READER_TOKEN, profile: initial}]
+"""
+OTHERS = {"MOOT_ADMIN_TOKEN": "r1", "SMTP_PASSWORD": "p1", "OIDC_SECRET": "s1", "YOUR_TOKEN": "y1"}
+OWN = {"AGENT_TOKEN": "a1", "READER_TOKEN": "a2"}
+
+
+def test_a_member_needs_no_secret_but_its_own(tmp_path: Path) -> None:
+    """Else people would give an agent's shell the token of a person."""
+    written(tmp_path, SECRETS)
+    settings = found(tmp_path, CliOverrides(name="agent"), AGENT_TOKEN="a1")
+    assert (settings.participant, settings.token.reveal()) == ("agent", "a1")
+    assert settings.url == "http://127.0.0.1:8123"
+    # One that is missing and one's own is named, the others are not.
+    for missing, name in (("AGENT_TOKEN", "agent"), ("YOUR_TOKEN", "you")):
+        environ = {key: value for key, value in (OTHERS | OWN).items() if key != missing}
+        with pytest.raises(
+            UsageError, match=f"{name}.token_env: the environment variable {missing} is not set"
+        ):
+            found(tmp_path, CliOverrides(name=name), **environ)
+
+
+@pytest.mark.parametrize("missing", [*OTHERS, *OWN])
+def test_a_gateway_needs_all_of_its_secrets(tmp_path: Path, missing: str) -> None:
+    path = written(tmp_path, SECRETS)
+    load(path, environ=OTHERS | OWN)
+    environ = {key: value for key, value in (OTHERS | OWN).items() if key != missing}
+    for dry in (False, True):
+        with pytest.raises(UsageError, match=f"variable {missing} is not set or empty"):
+            load(path, environ=environ, dry=dry)
 
 
 def test_what_is_said_outright_wins_over_the_environment(tmp_path: Path) -> None:

@@ -151,7 +151,9 @@ def _from_config(
             " or give --gateway URL and --token-file FILE"
         )
     secrets: dict[str, Secret] = {}
-    configuration = load(path, environ=environ, dry=True, secrets=secrets)
+    # Not the secrets of others: whoever starts an agent need not give it those of a person.
+    unset: dict[str, str] = {}
+    configuration = load(path, environ=environ, dry=True, secrets=secrets, unset=unset)
     name = _space(configuration, asked.space or environ.get(SPACE), path)
     settings = configuration.spaces[name]
     if token is not None:
@@ -161,9 +163,7 @@ def _from_config(
         raise UsageError(f"{path}: no participant {person}: {_names(settings.config.participants)}")
     own = token_of(settings, person, secrets)
     if own is None:
-        raise UsageError(
-            f'No token for "{person}" yet: it is made when the gateway starts for the first time (`moot up`)'
-        )
+        raise UsageError(_why_no_token(settings, person, unset, path))
     member = settings.members.get(person)
     return ConnectSettings(
         url=address_of(configuration.gateway),
@@ -172,6 +172,21 @@ def _from_config(
         participant=person,
         name=person,
         default_to=member.default_to if member is not None else (),
+    )
+
+
+def _why_no_token(settings: SpaceSettings, name: str, unset: Mapping[str, str], path: Path) -> str:
+    hashes = settings.config.participants[name].credentials
+    missing = [unset[hash] for hash in hashes if hash in unset]
+    if missing:
+        return f"{path}: {missing[0]}"
+    if name in settings.token_files:
+        return f'No token for "{name}" yet: it is made when the gateway starts for the first time (`moot up`)'
+    if hashes:
+        return f"{path}: {name} has no token with all of its rights: give one with --token-file FILE"
+    return (
+        f"{path}: {name} has no token, and none is made where tokens: is empty. Remove that line, or give a"
+        " token with --token-file FILE"
     )
 
 

@@ -37,6 +37,8 @@ from moot.space.config import SpaceConfig
 
 _MOOT_KEYS: Final = frozenset({"gateway", "spaces", "profiles"})
 _REFERENCE_KEYS: Final = frozenset({"space", "participants", "defaults"})
+# Services of the gateway with secrets of their own: nobody who connects needs them.
+_SERVICE_KEYS: Final = frozenset({"smtp", "notifications", "oidc", "mcp"})
 # What a space's section holds besides the rules of the space.
 _AROUND_KEYS: Final = frozenset(
     {"access", "admit", "defaults", "journal", "title", "description", "default_participant", "mcp_servers"}
@@ -58,15 +60,18 @@ def load(
     port: int | None = None,
     dry: bool = False,
     secrets: dict[str, Secret] | None = None,
+    unset: dict[str, str] | None = None,
 ) -> Configuration:
     """Read a configuration; raises UsageError that names what is wrong. Makes missing tokens, unless `dry`.
 
     `data` is taken from where the process stands, paths in the file from where the file stands. `secrets` is
-    filled with the tokens themselves by their hashes: for whoever hands them on, and nobody else.
+    filled with the tokens themselves by their hashes: for whoever hands them on, and nobody else. `unset` is
+    for whoever only connects, as one participant: what the gateway alone needs is not read, and tokens whose
+    variables are not set are no fault, but listed there.
     """
     try:
         options: dict[str, Json] = {"data": data, "host": host, "port": port}
-        return _load(path, environ, options, dry=dry, secrets=secrets)
+        return _load(path, environ, options, dry=dry, secrets=secrets, unset=unset)
     except UsageError as fault:
         raise UsageError(f"{path}: {fault}") from None
 
@@ -85,6 +90,7 @@ def _load(
     *,
     dry: bool,
     secrets: dict[str, Secret] | None,
+    unset: dict[str, str] | None,
 ) -> Configuration:
     document = mapping(_document(path), "")
     is_reference = not _MOOT_KEYS & set(document) and bool(_REFERENCE_KEYS & set(document))
@@ -95,13 +101,15 @@ def _load(
         if value is not None:
             section[key] = str(Path(value).absolute()) if key == "data" else value
             origins[f"gateway.{key}"] = f"--{key}"
+    if unset is not None:
+        section = {key: value for key, value in section.items() if key not in _SERVICE_KEYS}
     try:
         gateway = read_gateway(section, folder, environ)
     except UsageError as fault:
         raise blamed(fault, origins) from None
 
     reading = ReadContext(
-        tokens=TokenSource(gateway.data, environ, dry=dry, secrets=secrets),
+        tokens=TokenSource(gateway.data, environ, dry=dry, secrets=secrets, unset=unset),
         environ=environ,
         folder=folder,
         profiles=BUILT_IN if is_reference else read_profiles(document.get("profiles")),

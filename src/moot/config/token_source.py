@@ -42,10 +42,15 @@ def hash_token(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+class VariableUnset(UsageError):
+    """A variable that the configuration names is not in the environment."""
+
+
 class TokenSource:
     """Hashes of tokens, from wherever the configuration says. `dry` makes none and writes nothing.
 
-    `secrets` is filled with the tokens themselves, by their hashes.
+    `secrets` is filled with the tokens themselves, by their hashes. With `unset`, a variable that is not set
+    is no fault: its token has a hash that nothing matches, under which `unset` says what is missing.
     """
 
     def __init__(
@@ -55,11 +60,13 @@ class TokenSource:
         *,
         dry: bool = False,
         secrets: dict[str, Secret] | None = None,
+        unset: dict[str, str] | None = None,
     ) -> None:
         self.data = data
         self.dry = dry
         self._environ = environ
         self._secrets = secrets
+        self._unset = unset
         # The only space, whose tokens are in `tokens` itself.
         self._owner: str | None = None
 
@@ -69,7 +76,15 @@ class TokenSource:
 
     def named(self, variable: Json, path: str) -> str:
         """The hash of the token that an environment variable holds."""
-        return self._hashed(self.environment(variable, path), path)
+        try:
+            token = self.environment(variable, path)
+        except VariableUnset as fault:
+            if self._unset is None:
+                raise
+            hash = hash_token(secrets.token_hex(TOKEN_BYTES))
+            self._unset[hash] = str(fault)
+            return hash
+        return self._hashed(token, path)
 
     def environment(self, variable: Json, path: str) -> str:
         """What an environment variable holds, which must not be nothing."""
@@ -78,7 +93,7 @@ class TokenSource:
         if not value:
             # The name was written by the operator, but may be a token that was put into the wrong place.
             shown = f"variable {name}" if _VARIABLE.fullmatch(name) else "variable of that name"
-            raise UsageError(f"{path}: the environment {shown} is not set or empty")
+            raise VariableUnset(f"{path}: the environment {shown} is not set or empty")
         return value
 
     def kept(self, file: Path, path: str) -> str | None:

@@ -86,7 +86,7 @@ def _find_settings(options: argparse.Namespace, environ: Mapping[str, str]) -> t
         return where.url, where.space, file
     config = overrides.config or find_config(Path.cwd())
     if config is not None and where.participant is not None:
-        files = load(config, environ=environ, dry=True).spaces[where.space].token_files
+        files = load(config, environ=environ, dry=True, unset={}).spaces[where.space].token_files
         if where.participant in files:
             return where.url, where.space, files[where.participant]
     raise UsageError("a client's configuration needs a token file: give --gateway URL and --token-file FILE")
