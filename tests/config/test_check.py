@@ -115,7 +115,7 @@ def test_what_may_not_be_meant_is_noted(tmp_path: Path, text: str, note: str) ->
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "'::'", "192.0.2.7"])  # noqa: S104  # read, not bound
 def test_a_gateway_that_others_reach_without_tls_gets_a_loud_warning(tmp_path: Path, host: str) -> None:
-    settings = "host: " + host + ", allowed_hosts: [moot.example]"
+    settings = "host: " + host + ", allowed_hosts: [moot.example, localhost, 192.0.2.7]"
     shown = host.strip("'")
     exposed = f"WARNING: gateway.host: {shown} is reached from other machines, and there is no TLS: tokens"
     read = " and all messages can be read and changed on the way."
@@ -127,6 +127,28 @@ def test_a_gateway_that_others_reach_without_tls_gets_a_loud_warning(tmp_path: P
     public = "spaces: {lab: {access: public, anonymous: [chat], " + ALICE + "}}"
     notes = loaded(tmp_path, "{gateway: {" + settings + "}, " + public + "}").notes
     assert f"WARNING: space lab: whoever reaches {shown} comes in without a token" in notes
+
+
+@pytest.mark.parametrize(
+    ("settings", "missing"),
+    [
+        ("allowed_hosts: [moot.example]", "localhost"),
+        ("host: 0.0.0.0, allowed_hosts: ['127.0.0.1:9000']", "localhost"),
+        ("host: '::1', allowed_hosts: [127.0.0.1]", "localhost"),
+        ("host: 192.0.2.7, allowed_hosts: [localhost]", "192.0.2.7"),
+        ("allowed_hosts: [moot.example, Localhost]", None),
+        ("allowed_hosts: ['localhost:8080']", None),
+        ("host: '::1', allowed_hosts: [localhost]", None),
+        ("port: 0, allowed_hosts: [127.0.0.1]", None),
+        ("host: 192.0.2.7, allowed_hosts: [192.0.2.7]", None),
+    ],
+)
+def test_hosts_without_this_machine_are_noted(tmp_path: Path, settings: str, missing: str | None) -> None:
+    text = "{gateway: {" + settings + "}, spaces: {lab: {" + ALICE + "}}}"
+    found = [note for note in loaded(tmp_path, text).notes if "does not name this machine" in note]
+    assert [note.rpartition("; add ")[2] for note in found] == ([] if missing is None else [missing])
+    lines = check(tmp_path / "moot.yaml", environ=NO_ENVIRONMENT)
+    assert [line for line in lines if "does not name this machine" in line] == [f"note: {n}" for n in found]
 
 
 def test_a_gateway_that_names_no_hosts_is_told_who_is_answered(tmp_path: Path) -> None:

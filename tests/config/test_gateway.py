@@ -390,6 +390,18 @@ def test_listed_hosts_and_origins_stand_in_place_of_the_default() -> None:
     assert GatewayConfig(allowed_hosts=()).hosts(80) == frozenset()
 
 
+def test_localhost_among_the_hosts_stands_for_the_loopback_addresses_and_for_nothing_else() -> None:
+    """Commands in the folder and members of `moot up` say 127.0.0.1."""
+    names = {"localhost", "127.0.0.1", "[::1]"}
+    listed = GatewayConfig(allowed_hosts=("moot.example", "LocalHost")).hosts(8080)
+    assert listed == {
+        "moot.example", "moot.example:8080", *names, *(f"{name}:8080" for name in names)
+    }  # fmt: skip
+    assert GatewayConfig(allowed_hosts=("localhost:9000",)).hosts(8080) == {f"{name}:9000" for name in names}
+    for other in ("127.0.0.1", "localhost.example", "notlocalhost", "example:localhost"):
+        assert GatewayConfig(allowed_hosts=(other,)).hosts(80) == {other, f"{other}:80"}
+
+
 def test_in_a_cluster_the_names_and_pages_of_all_gateways_are_answered() -> None:
     cluster = ClusterConfig(
         servers=("nats://n",), addresses=("https://A.example:443/moot", "http://b.example:8081")

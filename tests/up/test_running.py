@@ -190,13 +190,6 @@ async def test_a_server_that_was_shut_down_stays_away(tmp_path: Path) -> None:
         assert "left the space" in ended.message
 
 
-async def test_a_gateway_that_local_members_cannot_reach_is_noted(tmp_path: Path) -> None:
-    text = "gateway: {allowed_hosts: [moot.example.org]}\nspaces: {lab: {participants: {a: ['*']}}}\n"
-    async with raised(tmp_path, text) as running:
-        assert any("does not name this machine" in note for note in running.up.notes)
-        assert running.up.url.startswith("http://127.0.0.1:")
-
-
 async def test_names_that_nothing_stands_behind_are_mistakes(tmp_path: Path) -> None:
     write_config(tmp_path, "spaces: {lab: {participants: {a: ['*']}}}")
     configuration, secrets = read(tmp_path)

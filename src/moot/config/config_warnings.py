@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from moot.config.configuration import SpaceSettings
-from moot.config.gateway_config import GatewayConfig, is_loopback
+from moot.config.gateway_config import LOOPBACK, GatewayConfig, bracketed, is_loopback, is_wildcard
 from moot.protocol.patterns import Capability
 from moot.protocol.patterns.capability_typos import empty_negations, misspelt_words
 from moot.space.config import SpaceConfig
@@ -28,6 +28,7 @@ def warnings_of(
             f"gateway.host: listens on {gateway.host}, but only requests that name this machine itself"
             " are answered; list other names under allowed_hosts"
         )
+    yield from _about_own_machine(gateway)
     if gateway.allow_query_token:
         yield "gateway.allow_query_token: tokens in URLs end up in logs and histories"
     if gateway.ping_timeout_seconds > gateway.ping_seconds > 0:
@@ -61,6 +62,16 @@ def _about_exposure(gateway: GatewayConfig, spaces: Mapping[str, SpaceSettings])
     for name, space in spaces.items():
         if space.access == "public":
             yield f"WARNING: space {name}: whoever reaches {gateway.host} comes in without a token"
+
+
+def _about_own_machine(gateway: GatewayConfig) -> Iterator[str]:
+    """Whether this machine's own programs reach the gateway; with TLS they have a port of their own."""
+    host = "127.0.0.1" if is_wildcard(gateway.host) else bracketed(gateway.host).lower()
+    if gateway.tls is None and f"{host}:{gateway.port}" not in gateway.hosts(gateway.port):
+        yield (
+            "gateway.allowed_hosts: does not name this machine, so commands in the folder and members that"
+            f" `moot up` starts cannot reach the gateway; add {'localhost' if host in LOOPBACK else host}"
+        )
 
 
 def _about_space(name: str, space: SpaceSettings) -> Iterator[str]:

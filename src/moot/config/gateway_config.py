@@ -147,6 +147,7 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     # of `moot up` begin with it.
     public_url: str | None = None
     # D-84: values of Host that are answered; by default the loopback names and `host`, with the port.
+    # Commands in the folder and members of `moot up` need `localhost` here; it includes `127.0.0.1` and `[::1]`.
     allowed_hosts: Names = None
     # D-84: values of Origin that are answered; by default the pages of this gateway itself.
     allowed_origins: Names = None
@@ -254,9 +255,10 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
         """The values of Host that are answered on the port that was bound, in lower case.
 
         An entry of `allowed_hosts` without a port stands for itself and for itself with this port.
+        `localhost` also stands for the loopback addresses: rebinding takes a name, so no page of others sends those.
         """
         own = self.allowed_hosts is None
-        names = self._own_names() if self.allowed_hosts is None else self.allowed_hosts
+        names = self._own_names() if self.allowed_hosts is None else _with_addresses(self.allowed_hosts)
         bare_too = not own or port == self._default_port
         answered = {name.lower() if _has_port(name) else f"{name.lower()}:{port}" for name in names}
         answered |= {name.lower() for name in names} if bare_too else set()
@@ -314,6 +316,13 @@ def is_loopback(host: str) -> bool:
 def bracketed(host: str) -> str:
     """A host as it stands in a URL."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def _with_addresses(names: Collection[str]) -> frozenset[str]:
+    """These names, with the loopback addresses beside `localhost`, at the same port if it has one."""
+    listed = {name.lower() for name in names}
+    ports = [name.removeprefix("localhost") for name in listed if name.partition(":")[0] == "localhost"]
+    return frozenset(listed | {f"{loopback}{port}" for port in ports for loopback in LOOPBACK})
 
 
 def _has_port(name: str) -> bool:

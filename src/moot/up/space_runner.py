@@ -149,7 +149,6 @@ class SpaceRunner:
         return serve_mcp(self.gateway)
 
     async def _run_parts(self, stop: asyncio.Event) -> None:
-        self._note_hosts()
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:
@@ -322,16 +321,6 @@ class SpaceRunner:
             pids = {f"{space}/{name}": part.pid for (space, name, _), part in self._parts.items()}
             pids |= {} if self._cluster is None else self._cluster.pids()
             self._run_file.write({name: pid for name, pid in pids.items() if pid is not None})
-
-    def _note_hosts(self) -> None:
-        gateway = self.configuration.gateway
-        if self.gateway.local_url is not None:
-            return
-        if self.url.removeprefix("http://") not in gateway.hosts(self.gateway.port):
-            self.notes.append(
-                "gateway.allowed_hosts does not name this machine, so members that are started here cannot"
-                f" reach the gateway; add {self.url.removeprefix('http://').rpartition(':')[0]}"
-            )
 
     def _statuses_of(self, space: str) -> Iterator[PartStatus]:
         present = self._present(space)
