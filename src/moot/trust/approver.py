@@ -56,6 +56,7 @@ from moot.trust.tripwires import (
     ProposalSeen,
     Suspension,
     check_tripwires,
+    names_tool,
 )
 
 log = logging.getLogger(__name__)
@@ -97,7 +98,11 @@ class Approver:
         # Messages from the gateway's history, which may be delivered to us once more.
         self._recalled: frozenset[str] = frozenset()
         self.tool_watcher = ToolWatcher(
-            space, store, on_change=self.trip, on_compared=self._apply_deferred_rules
+            space,
+            store,
+            on_change=self.trip,
+            on_late=self._announce_late_tool,
+            on_compared=self._apply_deferred_rules,
         )
         self.decider = RuleDecider(
             space,
@@ -138,7 +143,7 @@ class Approver:
         try:
             async with asyncio.TaskGroup() as group:
                 helpers = [group.create_task(self.suggester.run()), group.create_task(self._reload_rules())]
-                helpers.append(group.create_task(self.tool_watcher.run(self.store.rules)))
+                helpers.append(group.create_task(self.tool_watcher.run()))
                 async for envelope in reader:
                     if isinstance(envelope, MissedMessages):
                         log.warning("some envelopes were missed")
@@ -274,6 +279,14 @@ class Approver:
     def _apply_deferred_rules(self, host: str) -> None:
         self.decider.apply_deferred(host)
 
+    def _announce_late_tool(self, host: str, tool: str) -> None:
+        """Tell people of a definition that could not be compared with the one that they decided by."""
+        why = f"the definition of tool {tool} on {host} was not known before; it is taken as it is now"
+        for rule in self.store.rules:
+            is_about = rule.covers_host(host) and rule.tool is not None and names_tool(rule.tool, tool)
+            if is_about and rule.decision == "approve" and rule.name not in self.store.suspensions:
+                self.commands.announce_rule(rule.name, "active", why)
+
     def _announce_review(self, rule: Rule) -> None:
         self.commands.announce_review(rule)
 
@@ -310,8 +323,8 @@ class Approver:
         return None if decision is None else decision.rule or self.decider.deciding_rules.get(decision.id)
 
     def pin(self, rules: Iterable[Rule]) -> None:
-        """Pin the tools of these rules as they are: a person has just reviewed them."""
-        self.space.spawn(self.tool_watcher.pin(list(rules)))
+        """List the tools of these rules, which a person has just reviewed, before they decide anything."""
+        self.tool_watcher.pin(rules)
 
     async def _reload_rules(self) -> None:
         saved, saved_at = self.store.last_seen, self.uses_clock()

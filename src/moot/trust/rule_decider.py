@@ -54,7 +54,7 @@ class RuleDecider:
         wall_clock: Callable[[], float],
         uses_clock: Callable[[], float],
         draw: Callable[[], float],
-        is_compared: Callable[[str], bool],
+        is_compared: Callable[[str, str | None], bool],
         on_review_due: Callable[[Rule], None],
         send: Send,
     ) -> None:
@@ -124,8 +124,12 @@ class RuleDecider:
         )
 
     def _uncompared_hosts(self, case: Case) -> list[str]:
-        """D-87: a host that has just joined may offer something else under a known name."""
-        return [host for host in case.to if not self._is_compared(host)]
+        """D-87: a host that has just joined may offer something else under a known name.
+
+        What an agent wants to do itself (decision 0104) is in no list of tools.
+        """
+        tools = {host: None if host == case.proposer else case.tool for host in case.to}
+        return [host for host, tool in tools.items() if not self._is_compared(host, tool)]
 
     def apply_deferred(self, host: str) -> None:
         """The tools of a host have been compared: rules decide what waited for that."""

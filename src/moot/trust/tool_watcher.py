@@ -2,7 +2,8 @@
 
 A host is *compared* when its tools have been listed and compared with the stored definitions since it last
 joined or said that its list changed. Until then no rule decides about it: what has joined under a known name
-may be something else. A host that cannot be listed stays uncompared, and people are asked.
+may be something else. A host that cannot be listed stays uncompared, and people are asked. So it is with a
+tool that a rule approves and that was never listed; its first definition is stored as the known one.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ MAX_SCHEMA_HOSTS: Final = 20
 class ToolWatcher:
     """Lists the tools of hosts when these may have changed; needs a capability for `tools/list`.
 
-    `on_change` is called for each tool that changed, and then `on_compared` for its host.
+    `on_change` is called for each tool that changed, and then `on_compared` for its host. `on_late` is called
+    for each tool that a rule approved for some time before anybody knew its definition.
     """
 
     def __init__(
@@ -46,11 +48,13 @@ class ToolWatcher:
         store: RuleStore,
         *,
         on_change: Callable[[ToolChanged], object],
+        on_late: Callable[[str, str], None],
         on_compared: Callable[[str], None],
     ) -> None:
         self._space = space
         self._store = store
         self._on_change = on_change
+        self._on_late = on_late
         self._on_compared = on_compared
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         # In the queue, or being compared.
@@ -58,44 +62,43 @@ class ToolWatcher:
         self._compared: set[str] = set()
         # How often each host may have changed: a comparison counts only if it is the same before and after.
         self._versions: Counter[str] = Counter()
+        # Hosts that rules named for some time before their tools could be listed.
+        self._unlisted: set[str] = set()
         # The schemas of arguments by host and tool, as they were last listed, and the hosts that were listed.
         self.schemas: dict[tuple[str, str], Json] = {}
         self._listed: set[str] = set()
         space.roster.on_change(self._observe_presence)
         space.on_reconnected(self._expire_all)
 
-    def is_compared(self, host: str) -> bool:
-        """Whether rules may decide about this host; it is listed again if not."""
-        if host in self._compared or host not in self._known_hosts():
+    def is_compared(self, host: str, tool: str | None) -> bool:
+        """Whether rules may decide about this tool of a host; the host is listed again if not."""
+        is_current = host in self._compared or host not in self._known_hosts()
+        is_pinned = tool is None or f"{host}/{tool}" in self._store.definitions
+        if is_current and (is_pinned or not self._is_approved(host, tool)):
             return True
         self._enqueue(host)
         return False
 
-    async def run(self, rules: Iterable[Rule]) -> None:
-        """Compare known hosts with their stored definitions, pin the tools of the others as they are, and
-        compare whatever may have changed, until cancelled.
+    async def run(self) -> None:
+        """Compare the hosts that are known or that rules name, and whatever may have changed, until
+        cancelled.
         """
-        known = self._known_hosts()
-        for host in known:
+        known, named = self._known_hosts(), self._named_hosts()
+        self._unlisted |= named - known
+        for host in known | named:
             self._enqueue(host)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.pin([rule for rule in rules if not known & set(rule.to or ())]))
             while True:
                 # Each on its own: one that does not answer holds nobody up.
                 group.create_task(self._compare(await self._queue.get()))
 
-    async def pin(self, rules: Iterable[Rule]) -> None:
-        """Store the tools of these rules as they are now, since a person has just reviewed them."""
-        listed = [rule for rule in rules if rule.tool is not None]
-        for host in sorted({host for rule in listed for host in rule.to or ()}):
-            version = self._versions[host]
-            tools = await self._tools(host)
-            for name, digests in tools.items():
-                key = f"{host}/{name}"
-                is_reviewed = any(rule.covers_host(host) and names_tool(rule.tool, name) for rule in listed)
-                if is_reviewed or key not in self._store.definitions:
-                    self._store.definitions[key] = digests.sorted
-            self._apply(host, tools, version)
+    def pin(self, rules: Iterable[Rule]) -> None:
+        """List the tools of these new rules before they decide anything.
+
+        What changed unnoticed suspends the new rules, too: people looked at a rule, not at its tool.
+        """
+        for host in sorted({host for rule in rules if rule.tool is not None for host in rule.to or ()}):
+            self._expire(host)
 
     async def load_schemas(self, hosts: Iterable[str]) -> None:
         """List the tools of hosts whose schemas are not known; one that does not answer is asked once."""
@@ -113,14 +116,19 @@ class ToolWatcher:
             version = None
             while version != self._versions[host]:
                 version = self._versions[host]
-                if host in self._known_hosts():
+                if host in self._known_hosts() or self._is_approved(host):
                     self._apply(host, await self._tools(host), version)
         finally:
             self._pending.discard(host)
 
     def _apply(self, host: str, now: dict[str, Digests], version: int) -> None:
-        """Report what differs from the stored definitions. A host without tools has not been compared."""
+        """Report what differs from the stored definitions, and store those of tools that are new to rules.
+
+        A host without tools has not been compared.
+        """
         if not now:
+            if host in self._named_hosts():
+                self._unlisted.add(host)
             return
         for key, digest in list(self._store.definitions.items()):
             owner, _, name = key.partition("/")
@@ -135,6 +143,14 @@ class ToolWatcher:
                 self._store.definitions[key] = found.sorted
                 if digest not in found:
                     self._on_change(ToolChanged(host, name, "its definition changed"))
+        for name in now:
+            key = f"{host}/{name}"
+            if key not in self._store.definitions and self._is_approved(host, name):
+                self._store.definitions[key] = now[name].sorted
+                log.info("tool pinned as it is", extra={"host": host, "tool": name})
+                if host in self._unlisted:
+                    self._on_late(host, name)
+        self._unlisted.discard(host)
         self._store.save()
         if self._versions[host] == version:
             self._compared.add(host)
@@ -143,13 +159,27 @@ class ToolWatcher:
     def _known_hosts(self) -> set[str]:
         return {key.partition("/")[0] for key in self._store.definitions}
 
+    def _named_hosts(self) -> set[str]:
+        """The hosts in rules that approve calls of tools; some may be patterns, and then nobody's name."""
+        return {host for rule in self._approving_rules() for host in rule.to or ()}
+
+    def _is_approved(self, host: str, tool: str | None = None) -> bool:
+        """Whether a rule approves calls of this tool, or of any tool, of the host."""
+        return any(
+            rule.covers_host(host) and (tool is None or names_tool(rule.tool, tool))
+            for rule in self._approving_rules()
+        )
+
+    def _approving_rules(self) -> list[Rule]:
+        return [rule for rule in self._store.rules if rule.decision == "approve" and rule.tool is not None]
+
     def _observe_presence(self, event: PresenceEvent) -> None:
         if event.event == "join" and event.member is not None:
             self._expire(event.member.name)
 
     def _expire_all(self) -> None:
         """We were away: any host may be another one now."""
-        for host in self._known_hosts():
+        for host in self._known_hosts() | self._named_hosts():
             self._expire(host)
 
     def _expire(self, host: str) -> None:
@@ -165,7 +195,10 @@ class ToolWatcher:
 
     async def _tools(self, host: str) -> dict[str, Digests]:
         """Hashes of each definition by name; empty if they cannot be listed."""
-        if host not in self._space.roster or not self._space.may_request(host, "tools/list"):
+        if host not in self._space.roster:
+            return {}
+        if not self._space.may_request(host, "tools/list"):
+            log.info("tools not listed", extra={"host": host, "why": "no right to request tools/list"})
             return {}
         self._listed.add(host)
         try:

@@ -36,7 +36,7 @@ _EXAMPLES: Final = """\
 
 Rules are in STATE/rules.yaml, in their order; edit it and it is read again. What its participant needs:
   {kind: mcp/request, to: [HOSTS], payload: {method: tools/call}}    what it may approve at most
-  {kind: mcp/request, payload: {method: tools/list}}                 to notice that a tool changed
+  {kind: mcp/request, payload: {method: tools/list}}                 to compare tools, or nothing is approved
   {kind: mcp/reject}, {kind: chat}, {kind: "trust/*"}, {kind: mcp/response}
 and never capability/grant.
 """
