@@ -147,7 +147,8 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     # of `moot up` begin with it.
     public_url: str | None = None
     # D-84: values of Host that are answered; by default the loopback names and `host`, with the port.
-    # Commands in the folder and members of `moot up` need `localhost` here; it includes `127.0.0.1` and `[::1]`.
+    # Commands in the folder and members of `moot up` need `localhost` here; it includes `127.0.0.1` and
+    # `[::1]`.
     allowed_hosts: Names = None
     # D-84: values of Origin that are answered; by default the pages of this gateway itself.
     allowed_origins: Names = None
@@ -255,7 +256,8 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
         """The values of Host that are answered on the port that was bound, in lower case.
 
         An entry of `allowed_hosts` without a port stands for itself and for itself with this port.
-        `localhost` also stands for the loopback addresses: rebinding takes a name, so no page of others sends those.
+        `localhost` also stands for the loopback addresses: rebinding takes a name, so no page of
+        others sends those.
         """
         own = self.allowed_hosts is None
         names = self._own_names() if self.allowed_hosts is None else _with_addresses(self.allowed_hosts)
