@@ -302,13 +302,32 @@ async def test_a_handshake_that_fails_leaves_no_session() -> None:
         assert len(example.http.sessions) == 0
 
 
-async def test_sessions_have_a_limit_and_idle_ones_make_room() -> None:
-    async with http(McpServerLimits(max_sessions=2)) as (example, client):
+async def test_sessions_have_a_limit_and_the_one_that_was_idle_longest_makes_room() -> None:
+    """`max_sessions`. Many clients never send a DELETE."""
+    async with http(McpServerLimits(max_sessions=2, silence_seconds=0.01)) as (example, client):
+        first = await opened(example, client)
+        second = await opened(example, client)
+        ping = body("ping", id="p")
+        assert (await client.post(example.url, json=ping, headers=first)).status_code == 200
+        third = await opened(example, client)
+        assert (await client.post(example.url, json=ping, headers=second)).status_code == 404
+        assert (await client.post(example.url, json=ping, headers=first)).status_code == 200
+        # Sessions at work stay: a call runs in one, the other listens.
+        hang = body("tools/call", {"name": "hang"}, id="h")
+        async with (
+            client.stream("POST", example.url, json=hang, headers=first),
+            client.stream("GET", example.url, headers=third),
+        ):
+            answer = await client.post(example.url, json=body("initialize", HELLO), headers=TYPES)
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "30")
+            assert len(example.http.sessions) == 2
+
+
+async def test_a_session_that_nobody_uses_ends() -> None:
+    """`session_seconds`."""
+    async with http() as (example, client):
         await opened(example, client)
-        await opened(example, client)
-        answer = await client.post(example.url, json=body("initialize", HELLO), headers=TYPES)
-        assert answer.status_code == 503
-        # As if they had been idle for long enough.
+        # As if it had been idle for long enough.
         example.server.limits = msgspec.structs.replace(example.server.limits, session_seconds=1e-9)
         await opened(example, client)
         assert len(example.http.sessions) == 1

@@ -67,6 +67,8 @@ _NAME_PARAMS: Final = {
 _INTERRUPTED: Final = (
     "this server has just ended, and what became of the request is not known: look before you try again"
 )
+# For a client that finds all sessions at work.
+_RETRY_AFTER_SECONDS: Final = 30
 _MAX_KNOWN_TOOLS: Final = 10_000
 _UNIQUE_HEADERS: Final = (_VERSION, "mcp-method", "mcp-name")
 
@@ -309,7 +311,10 @@ class McpHttpServer:
         session = self.sessions.open(one_stream=one_stream)
         if session is None:
             raise HttpAccessDenied(
-                503, f"{self._server.limits.max_sessions} sessions are open; try again later"
+                503,
+                f"{self._server.limits.max_sessions} sessions are open, and all are at work: end one (DELETE), "
+                "or try again later",
+                (b"retry-after", str(_RETRY_AFTER_SECONDS).encode()),
             )
         return session
 

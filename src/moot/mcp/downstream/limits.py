@@ -35,7 +35,8 @@ class McpServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     message_bytes: int = 4 << 20
     # Bytes that a client has not read, before its stream is given up.
     unread_bytes: int = 8 << 20
-    # Handshake sessions over HTTP, and how long one is kept without a request.
+    # Handshake sessions over HTTP, and how long one is kept without a request. Above that number a new one
+    # takes the place of the one that has been idle longest.
     max_sessions: int = 256
     session_seconds: float = 1800.0
     # What a session keeps for a client that lost its stream: events of one stream, streams that ended.

@@ -52,6 +52,11 @@ class HttpSession:
         return self._by_request.keys()
 
     @property
+    def is_idle(self) -> bool:
+        """No response is open, and nothing runs."""
+        return not self.open_responses and not len(self.running)
+
+    @property
     def server_stream_position(self) -> int:
         """From where on a reader without an event id gets the server stream."""
         return self.server_stream.last_read
@@ -102,11 +107,17 @@ class HttpSessions:
         return len(self._sessions)
 
     def open(self, *, one_stream: bool = False) -> HttpSession | None:
-        """A new session; None when there are too many, even after idle ones were ended."""
-        limits = self._server.limits
+        """A new session; None when there are too many and all of them are at work.
+
+        Otherwise it takes the place of the one that has been idle longest: many clients never say that they
+        are done.
+        """
         self.end_idle()
-        if len(self._sessions) >= limits.max_sessions:
-            return None
+        if len(self._sessions) >= self._server.limits.max_sessions:
+            idle = [session for session in self._sessions.values() if session.is_idle]
+            if not idle:
+                return None
+            self.end(min(idle, key=lambda each: each.used_at))
         session = HttpSession(self._server, one_stream=one_stream)
         self._sessions[session.id] = session
         self._server.counts.sessions = len(self._sessions)
@@ -124,7 +135,7 @@ class HttpSessions:
         """End sessions without a request for `session_seconds`."""
         oldest = asyncio.get_running_loop().time() - self._server.limits.session_seconds
         for session in tuple(self._sessions.values()):
-            if not session.open_responses and not len(session.running) and session.used_at < oldest:
+            if session.is_idle and session.used_at < oldest:
                 self.end(session)
 
     def close(self) -> None:
