@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from moot.config import Secret, load
+from moot.config import Secret, hash_token, load
 from moot.errors import UsageError
 from moot.participant import connect
 from moot.resilience.restart_loop import RestartPolicy
@@ -139,6 +139,28 @@ async def test_a_reload_ends_starts_and_spares(tmp_path: Path) -> None:
         assert pids[1] is not None
         assert not is_running(pids[1])
         assert [each.name for each in running.up.statuses()] == ["gateway", "steady", "young"]
+
+
+async def test_a_reload_ends_a_removed_member_that_was_named_at_the_start(tmp_path: Path) -> None:
+    lazy = "lazy: {capabilities: [chat], command: sleep, args: ['1000'], auto_start: false}"
+    left_out = "out: {capabilities: [chat], command: sleep, args: ['1000']}"
+    selection = StartSelection(also=frozenset({"lazy"}), without=frozenset({"out"}))
+    async with raised(tmp_path, lab(YOU, lazy, left_out), selection) as running:
+        pid = (await running.until("lazy", lambda each: each.state == "running")).pid
+        write_config(tmp_path, lab(YOU))
+        assert await running.up.reload(*read(tmp_path)) == [
+            f"no member or server is called {name} any more, as --start or --without says"
+            for name in ("lazy", "out")
+        ]
+        assert pid is not None
+        assert not is_running(pid)
+        assert [each.name for each in running.up.statuses()] == ["gateway"]
+        token = (tmp_path / ".moot/tokens/lazy.token").read_text().strip()
+        assert not running.up.gateway.admits("lab", "lazy", hash_token(token))
+        write_config(tmp_path, lab(YOU, lazy, left_out))
+        assert await running.up.reload(*read(tmp_path)) == []
+        await running.until("lazy", lambda each: each.state == "running")
+        assert running.status("out").state == "idle"
 
 
 async def test_a_fault_of_ours_in_one_part_is_not_the_others_end(

@@ -44,6 +44,10 @@ class StartSelection:
     also: frozenset[str] = frozenset()
     without: frozenset[str] = frozenset()
 
+    @property
+    def named(self) -> frozenset[str]:
+        return self.also | self.without
+
     def start(self, name: str, member: MemberConfig) -> bool:
         return name not in self.without and (member.auto_start or name in self.also)
 
@@ -180,8 +184,12 @@ class SpaceRunner:
 
     async def reload(self, configuration: Configuration, secrets: Mapping[str, Secret]) -> list[str]:
         """Apply a changed configuration: new members start, removed or changed ones end; returns notes."""
-        check_selection(configuration, self._selection)
         notes = self.gateway.reload(configuration)
+        # Whoever was removed must go, however it was named at the start.
+        notes += [
+            f"no member or server is called {name} any more, as --start or --without says"
+            for name in sorted(self._selection.named - _startable(configuration))
+        ]
         self._secrets = secrets
         # New spaces need a restart, and a note says so; until then nobody can join them.
         spaces = {
@@ -364,16 +372,20 @@ class SpaceRunner:
 
 def check_selection(configuration: Configuration, selection: StartSelection) -> None:
     """Raises UsageError for a name that is neither a member nor a server."""
-    startable = {
+    startable = _startable(configuration)
+    unknown = sorted(selection.named - startable)
+    if unknown:
+        those = f"choose from {', '.join(sorted(startable))}" if startable else "the configuration has none"
+        raise UsageError(f"no member or server is called {', '.join(unknown)}: {those}")
+
+
+def _startable(configuration: Configuration) -> frozenset[str]:
+    return frozenset(
         name
         for settings in configuration.spaces.values()
         for name, member in settings.members.items()
         if any(_kinds(member))
-    }
-    unknown = sorted((selection.also | selection.without) - startable)
-    if unknown:
-        those = f"choose from {', '.join(sorted(startable))}" if startable else "the configuration has none"
-        raise UsageError(f"no member or server is called {', '.join(unknown)}: {those}")
+    )
 
 
 def _kinds(member: MemberConfig) -> Iterator[str]:
