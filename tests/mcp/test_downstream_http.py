@@ -377,9 +377,53 @@ async def test_a_client_that_lost_its_stream_reads_on_where_it_stopped() -> None
             "GET", example.url, headers=headers | {"last-event-id": answer["id"]}
         ) as rest:
             assert [each["data"] for each in await events(rest, 9)] == [""]
-        for nonsense in ("x", "99-1", "1-x", ""):
+        for nonsense in ("x", "99-1", "1-x", "", "0-" + "9" * 4500):
             answered = await client.get(example.url, headers=headers | {"last-event-id": nonsense})
-            assert answered.status_code == 404
+            # 404 would say that the session has ended.
+            assert answered.status_code == 400
+            assert "what became of the request is not known" in answered.text
+
+
+async def test_a_result_that_was_not_sent_is_kept_longer_than_those_that_were() -> None:
+    """`max_kept_streams`."""
+    limits = McpServerLimits(silence_seconds=0.01, max_kept_streams=3)
+    async with http(limits) as (example, client):
+        headers = await opened(example, client)
+        call = body("tools/call", {"name": "decide"}, id="d")
+        async with client.stream("POST", example.url, json=call, headers=headers) as response:
+            (priming,) = await events(response, 1)
+        await example.backend.until(lambda: example.backend.decisions)
+        (session,) = [example.http.sessions.get(headers["mcp-session-id"])]
+        assert session is not None
+        await until(lambda: session.open_responses == 0)
+        example.backend.decisions[0].approve()
+        await until(lambda: "d" not in session.pending_ids)
+        for id in range(10):
+            await client.post(example.url, json=body("ping", id=id), headers=headers)
+        again = headers | {"last-event-id": priming["id"]}
+        async with client.stream("GET", example.url, headers=again) as response:
+            _, answer = await events(response, 2)
+            assert json.loads(answer["data"])["result"]["content"][0]["text"] == "done as agreed"
+        await until(lambda: session.open_responses == 0)
+        # Now it was sent, and goes with the others.
+        for id in range(10):
+            await client.post(example.url, json=body("ping", id=id), headers=headers)
+        assert (await client.get(example.url, headers=again)).status_code == 400
+
+
+async def test_true_is_no_request_id_to_cancel() -> None:
+    async with http(McpServerLimits(silence_seconds=0.01)) as (example, client):
+        headers = await opened(example, client)
+        hang = body("tools/call", {"name": "hang"}, id=1)
+        async with client.stream("POST", example.url, json=hang, headers=headers) as response:
+            for id, answered in ((True, False), (1, True)):
+                params = {"requestId": id}
+                note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+                await client.post(example.url, json=note, headers=headers)
+                # The next request is answered after whatever the notification did.
+                await client.post(example.url, json=body("ping", id="p"), headers=headers)
+                assert (example.backend.given_up == 1) is answered
+            await events(response, 2)
 
 
 async def test_what_the_server_says_at_large_waits_for_a_reader_and_the_newest_reader_gets_it() -> None:

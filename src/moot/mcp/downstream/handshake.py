@@ -26,6 +26,7 @@ from moot.mcp.downstream.rpc import (
     RpcRequest,
     RpcResponse,
     error_of,
+    id_of,
     notification_of,
     request_of,
     result_of,
@@ -160,8 +161,8 @@ class HandshakeSession:
 
     def _notification(self, notification: RpcNotification) -> None:
         if notification.method == "notifications/cancelled":
-            id: Json = notification.params.get("requestId")
-            if isinstance(id, str | int):
+            id = id_of(notification.params.get("requestId"))
+            if id is not None:
                 reason: Json = notification.params.get("reason")
                 self._running.cancel(id, unwanted=not _is_timeout(reason))
         elif (

@@ -64,9 +64,8 @@ _NAME_PARAMS: Final = {
     "tasks/update": "taskId",
     "tasks/cancel": "taskId",
 }
-_INTERRUPTED: Final = (
-    "this server has just ended, and what became of the request is not known: look before you try again"
-)
+_UNKNOWN: Final = "what became of the request is not known: look before you try again"
+_INTERRUPTED: Final = "this server has just ended, and " + _UNKNOWN
 # For a client that finds all sessions at work.
 _RETRY_AFTER_SECONDS: Final = 30
 _MAX_KNOWN_TOOLS: Final = 10_000
@@ -270,9 +269,8 @@ class McpHttpServer:
         if (last := headers.get("last-event-id")) is not None:
             found = session.find_position(last)
             if found is None:
-                raise HttpAccessDenied(
-                    404, "nothing is kept from this Last-Event-ID on; send the request again"
-                )
+                # Not 404: that would say that the session has ended.
+                raise HttpAccessDenied(400, "nothing is kept from this Last-Event-ID on, and " + _UNKNOWN)
             stream, after = found
         await self._send_stream(session, stream, after, receive, send)
 
@@ -312,8 +310,8 @@ class McpHttpServer:
         if session is None:
             raise HttpAccessDenied(
                 503,
-                f"{self._server.limits.max_sessions} sessions are open, and all are at work: end one (DELETE), "
-                "or try again later",
+                f"{self._server.limits.max_sessions} sessions are open, and all are at work: "
+                "end one (DELETE), or try again later",
                 (b"retry-after", str(_RETRY_AFTER_SECONDS).encode()),
             )
         return session

@@ -54,6 +54,9 @@ class EventStream:
         self._events: deque[tuple[int, bytes]] = deque()
         self._last = 0
         self.last_read = 0
+        self._last_sent = 0
+        # Whether a client has an event id to come back with.
+        self._has_ids = False
         self._unread = 0
         self._wakeup = asyncio.Event()
         self._reader = 0
@@ -84,6 +87,19 @@ class EventStream:
         """End the stream, with or without a response."""
         self.ended = True
         self._wakeup.set()
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a client may come back for events that were not sent."""
+        return self._has_ids and self._last_sent < self._last
+
+    def begin_ids(self) -> None:
+        """The client is told an event id now."""
+        self._has_ids = True
+
+    def on_sent(self, number: int) -> None:
+        """Everything up to this event has gone out."""
+        self._last_sent = max(self._last_sent, number)
 
     async def wait_for_event(self, seconds: float) -> None:
         """Wait until something was put, or the time is over."""
@@ -205,6 +221,7 @@ async def send_events(
     with stream.attach_reader() as reader:
         await send({"type": "http.response.start", "status": 200, "headers": [*EVENT_HEADERS, *headers]})
         if with_ids:
+            stream.begin_ids()
             # MCP 2025-11-25: first an event without data, so that the client has an id to come back with.
             opening = f"id: {stream.name}-{after}\nretry: {_RETRY_MS}\ndata: \n\n".encode() + opening
         if opening:
@@ -220,6 +237,8 @@ async def send_events(
             await _send_chunk(
                 send, b"".join(_event(stream.name, *each, with_ids=with_ids) for each in events)
             )
+            if not disconnect.happened.is_set():
+                stream.on_sent(after)
     if not disconnect.happened.is_set():
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 

@@ -74,8 +74,7 @@ def message_of(value: Json) -> Message:
     if value.__class__ is not dict:
         what = "a batch: send messages one by one" if value.__class__ is list else "not an object"
         raise InvalidRpcMessage(INVALID_REQUEST, f"Invalid request: {what}")
-    id = value.get("id")
-    known = id if _is_id(id) else None
+    known = id_of(value.get("id"))
     if value.get("jsonrpc") != "2.0":
         raise InvalidRpcMessage(INVALID_REQUEST, 'Invalid request: "jsonrpc" must be "2.0"', known)
     method = value.get("method")
@@ -106,8 +105,9 @@ def _response(value: JsonObject, id: RequestId | None) -> RpcResponse:
     return RpcResponse(id, result, error)
 
 
-def _is_id(value: Json) -> bool:
-    return value.__class__ is str or value.__class__ is int
+def id_of(value: Json) -> RequestId | None:
+    """The id that a JSON value is, if it is one. `true` is none, though Python takes it for 1."""
+    return value if value.__class__ is str or value.__class__ is int else None
 
 
 def result_of(id: RequestId, result: Mapping[str, Json]) -> JsonObject:

@@ -10,6 +10,7 @@ import asyncio
 import secrets
 from collections import OrderedDict
 from collections.abc import Collection
+from typing import Final
 
 from moot.mcp.downstream.handshake import HandshakeSession
 from moot.mcp.downstream.mcp_server import McpServer
@@ -17,6 +18,9 @@ from moot.mcp.downstream.response_streams import EventStream
 from moot.mcp.downstream.rpc import Message, RequestId
 from moot.mcp.downstream.running_requests import RunningRequests
 from moot.mcp.eras import JsonObject
+
+# Of the number in an event id; Python reads no number of thousands of digits.
+_MAX_DIGITS: Final = 15
 
 
 class HttpSession:
@@ -69,7 +73,9 @@ class HttpSession:
         """The stream and the position that an event id names, if everything after it is still here."""
         name, _, number = last_event_id.partition("-")
         stream = self.server_stream if name == "0" else self._by_name.get(name)
-        if stream is None or not number.isdecimal() or not stream.has_all_after(int(number)):
+        if stream is None or not number.isdecimal() or len(number) > _MAX_DIGITS:
+            return None
+        if not stream.has_all_after(int(number)):
             return None
         return stream, int(number)
 
@@ -79,11 +85,13 @@ class HttpSession:
             stream.close()
 
     def _drop_oldest_ended(self) -> bool:
-        for name, stream in self._by_name.items():
-            if stream.ended:
-                del self._by_name[name]
-                return True
-        return False
+        ended = [stream for stream in self._by_name.values() if stream.ended]
+        if not ended:
+            return False
+        # A result that its client has not got may be the only word on what was done.
+        oldest = next((stream for stream in ended if not stream.is_awaited), ended[0])
+        del self._by_name[oldest.name]
+        return True
 
     def _send(self, message: JsonObject, about: RequestId | None) -> None:
         stream = None if about is None or self._one_stream else self._by_request.get(about)
