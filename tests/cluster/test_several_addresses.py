@@ -165,7 +165,7 @@ async def test_a_request_over_http_goes_to_the_next_gateway_and_is_made_once(sta
             a.gateway.readiness.phase = "starting"
             _, answer = await asyncio.to_thread(request_gateway, "GET", a.url, "spaces", "t-alice")
             assert answer.status_code == 503
-            with pytest.raises(UsageError, match=r"(?s)is not available.*no gateway answers"):
+            with pytest.raises(Unreachable, match=r"(?s)is not available.*connection refused"):
                 await asyncio.to_thread(request_gateway, "GET", f"{a.url},{nobody}", "spaces", "t-alice")
             a.gateway.readiness.phase = "running"
 

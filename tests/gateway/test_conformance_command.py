@@ -95,23 +95,28 @@ def test_a_space_with_others_in_it_is_left_alone(served: Served, capsys: pytest.
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "code", "words"),
     [
-        (["--space", "nowhere"], "does not let us in"),
-        (["--token-file", "{wrong}"], "does not let us in"),
-        (["--token-file", "{empty}"], "must hold one token"),
-        (["--token-file", "{missing}"], "no token can be read"),
+        (["--space", "nowhere"], 5, "does not let us in"),
+        (["--token-file", "{wrong}"], 5, "does not let us in"),
+        (["--token-file", "{empty}"], 2, "must hold one token"),
+        (["--token-file", "{missing}"], 2, "no token can be read"),
     ],
 )
 def test_what_keeps_a_run_from_starting_is_said(
-    served: Served, options: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    served: Served,
+    options: list[str],
+    code: int,
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     files = {name: tmp_path / name for name in ("wrong", "empty", "missing")}
     files["wrong"].write_text("t-nobody")
     files["empty"].write_text("\n")
     for name in ("wrong", "empty"):
         files[name].chmod(0o600)
-    assert served.run(*(option.format(**files) for option in options)) == 2
+    assert served.run(*(option.format(**files) for option in options)) == code
     assert words in capsys.readouterr().err
 
 
@@ -140,8 +145,8 @@ def test_nobody_listening_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
-        assert main(["conformance", url, "--token-file", str(token)]) == 1
-    assert "refused" in capsys.readouterr().err
+        assert main(["conformance", url, "--token-file", str(token)]) == 5
+    assert "connection refused. No gateway runs there" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,8 @@ def _request(url: str, token: str, *, compare: bool) -> dict[str, Any]:
     import httpx2
 
     from moot.errors import Unreachable
+    from moot.net.websocket_client import UpgradeRefused
+    from moot.participant.connection.connect_errors import explain_failed_request, explain_not_admitted
 
     # ws:// and wss:// name the same gateway.
     base = f"http{url[2:]}" if url.startswith("ws") else url
@@ -113,7 +115,9 @@ def _request(url: str, token: str, *, compare: bool) -> dict[str, Any]:
             timeout=15,
         )
     except (httpx2.HTTPError, httpx2.InvalidURL) as fault:
-        raise Unreachable(f"no gateway answers at {url} ({type(fault).__name__}); is it running?") from None
+        raise explain_failed_request(url, fault) from None
+    if answer.status_code == 401:
+        raise explain_not_admitted(url, UpgradeRefused(401, answer.content))
     try:
         body = answer.json()
     except ValueError:

@@ -12,7 +12,7 @@ from typing import Any
 from moot.cli import program
 from moot.cli.program import RefuseToken
 from moot.cli.table_output import print_table
-from moot.conformance.blocking_client import GatewayAddress
+from moot.conformance.blocking_client import GatewayAddress, NoReply
 from moot.conformance.manifest import load_manifest
 from moot.conformance.pure_driver import PureDriver
 from moot.conformance.remote_runner import run_all
@@ -21,6 +21,7 @@ from moot.conformance.runner import Failed, run_vector
 from moot.conformance.vectors import Vector, load_vectors
 from moot.errors import UsageError
 from moot.participant import token_from
+from moot.participant.connection.connect_errors import explain_unreachable
 from moot.tui.text_table import TextTable
 
 Vectors = Iterable[tuple[str, Vector]]
@@ -59,7 +60,12 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--token-file FILE is missing: the token of a participant that may do everything")
     address, token = GatewayAddress(options.url), token_from(options.token_file)
     running = run_all(address, token, _select(options.only), space=options.space)
-    return _remote(running, as_json=options.json)
+    try:
+        return _remote(running, as_json=options.json)
+    except NoReply as fault:
+        if isinstance(fault.__cause__, OSError):
+            raise explain_unreachable(address.url, fault) from None
+        raise
 
 
 def _select(only: str | None) -> Iterator[tuple[str, Vector]]:

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
-from moot.errors import MootError, UsageError
+from moot.errors import MootError, Unreachable, UsageError
 
 _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0x1, 0x2, 0x8, 0x9, 0xA
 # RFC 6455, 1.3.
@@ -31,7 +31,7 @@ _MAX_REFUSAL_BYTES: Final = 4_096
 _MAX_MESSAGE_BYTES: Final = 64 << 20
 
 
-class NoReply(MootError):
+class NoReply(Unreachable):
     """The gateway cannot be reached, or kept silent for too long."""
 
 

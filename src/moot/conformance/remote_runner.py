@@ -21,7 +21,7 @@ from moot.conformance.live_driver import LiveDriver
 from moot.conformance.row_verdicts import VectorOutcome
 from moot.conformance.runner import Failed, NotJudged, run_vector
 from moot.conformance.vectors import Vector, one_joining
-from moot.errors import InvalidPattern, InvalidRequest, UsageError
+from moot.errors import InvalidPattern, InvalidRequest, NotAdmitted, UsageError
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
 from moot.space.roster import logical_name
@@ -185,7 +185,7 @@ class RemoteRunner:
         self._own_id = _CONDUCTOR
 
     def check_alone(self) -> None:
-        """Raises UsageError when the token does not let us in, or others are in the space."""
+        """Raises NotAdmitted when the token does not let us in, UsageError when others are in the space."""
         with self._entered() as (_, welcome):
             payload = _object(welcome.get("payload"))
             own = _object(payload.get("you")).get("id")
@@ -232,7 +232,8 @@ class RemoteRunner:
             welcome = next((message for message in received if message.get("kind") == "system/welcome"), None)
             if welcome is None:
                 # An echo would show the token.
-                raise UsageError(f"{self._address.url}: {_why_unwelcome(received)}".replace(self._token, "…"))
+                why = f"{self._address.url}: {_why_unwelcome(received)}"
+                raise NotAdmitted(why.replace(self._token, "…"))
             yield driver, welcome
         finally:
             driver.close()
@@ -254,7 +255,7 @@ class RemoteRunner:
             return {name: driver.tokens[name] for name in people}, streams
 
     def _remove(self, names: Iterable[str]) -> None:
-        with suppress(NoReply, UsageError), self._entered() as (driver, _):
+        with suppress(NoReply, NotAdmitted), self._entered() as (driver, _):
             _kick(driver, names)
 
 
@@ -287,7 +288,10 @@ def _brief(received: list[Json]) -> str:
 def run_all(
     address: GatewayAddress, token: str, vectors: Iterable[tuple[str, Vector]], *, space: str | None
 ) -> Iterator[VectorOutcome]:
-    """One outcome a vector, as they come. Raises UsageError or NoReply when nothing can be run at all."""
+    """One outcome a vector, as they come.
+
+    Raises UsageError, NotAdmitted or NoReply when nothing can be run at all.
+    """
     runner = RemoteRunner(address, token, space)
     runner.check_alone()
     silent = 0
@@ -302,7 +306,7 @@ def run_all(
             runner.run(vector)
         except Failed as difference:
             yield VectorOutcome(source, vector, "failed", str(difference), difference.rows)
-        except (NotJudged, NoReply, UsageError) as fault:
+        except (NotJudged, NoReply, NotAdmitted, UsageError) as fault:
             silent = silent + 1 if isinstance(fault, NoReply) else 0
             yield VectorOutcome(source, vector, "not runnable", str(fault))
             continue

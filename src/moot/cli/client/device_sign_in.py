@@ -15,8 +15,10 @@ import httpx2
 
 from moot.config.gateway_config import is_loopback
 from moot.config.sign_in_store import SignInStore, StoredSignIn
-from moot.errors import Refused, Unauthorized, UsageError
+from moot.errors import Refused, Unauthorized, Unreachable, UsageError
+from moot.participant.connection.connect_errors import explain_failed_request
 
+_PROVIDER: Final = "a provider of OpenID Connect"
 _DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 _TIMEOUT_SECONDS: Final = 10.0
 # RFC 8628, 3.5: by so much the wait grows when the provider says slow_down.
@@ -56,16 +58,19 @@ def check_secure(url: str, what: str) -> None:
 
 
 def find_provider(gateway: str) -> Mapping[str, Any]:
-    """What the gateway, or the first that answers, says about where people sign in; raises UsageError."""
+    """What the gateway, or the first that answers, says about where people sign in.
+
+    Raises UsageError and Unreachable.
+    """
     *others, last = gateway.split(",")
     for each in others:
-        with suppress(UsageError):
+        with suppress(UsageError, Unreachable):
             return _provider_of(each)
     return _provider_of(last)
 
 
 def _provider_of(gateway: str) -> Mapping[str, Any]:
-    found = _get(f"{gateway}/oidc").get("providers")
+    found = _get(f"{gateway}/oidc", "a gateway").get("providers")
     if not isinstance(found, list) or not found:
         raise UsageError(f"{gateway} has no provider to sign in at: use a token (--token-file FILE)")
     provider = found[0]
@@ -196,14 +201,15 @@ def _stored(
     )
 
 
-def _get(url: str) -> Mapping[str, Any]:
+def _get(url: str, what: str = _PROVIDER) -> Mapping[str, Any]:
     try:
         answer = httpx2.get(url, timeout=_TIMEOUT_SECONDS, headers={"Accept": "application/json"})
         body = answer.json()
     except (httpx2.HTTPError, ValueError) as fault:
-        raise UsageError(f"no proper answer from {url} ({type(fault).__name__})") from None
+        raise explain_failed_request(url, fault, what=what) from None
     if answer.status_code != 200 or not isinstance(body, dict):
-        raise UsageError(f"{url} answered {answer.status_code}")
+        why = f": {_why(body)}" if isinstance(body, dict) else ""
+        raise UsageError(f"{url} answered {answer.status_code}{why}")
     return body
 
 
@@ -212,9 +218,11 @@ def _post(url: str, form: Mapping[str, Any]) -> tuple[int, Mapping[str, Any]]:
         answer = httpx2.post(url, data=dict(form), timeout=_TIMEOUT_SECONDS)
         body = answer.json()
     except (httpx2.HTTPError, ValueError) as fault:
-        raise UsageError(f"no proper answer from {url} ({type(fault).__name__})") from None
+        raise explain_failed_request(url, fault, what=_PROVIDER) from None
     return answer.status_code, body if isinstance(body, dict) else {}
 
 
 def _why(answer: Mapping[str, Any]) -> str:
-    return str(answer.get("error_description") or answer.get("error") or "no reason given")[:200]
+    return str(
+        answer.get("error_description") or answer.get("message") or answer.get("error") or "no reason given"
+    )[:200]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from moot.errors import UsageError
+from moot.errors import Unreachable, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ def request_gateway(
     body: Callable[[str], Json] | None = None,
     **more: Any,
 ) -> tuple[str, httpx2.Response]:
-    """The address that answered, and its answer. Raises UsageError when none does.
+    """The address that answered, and its answer. Raises Unreachable when none does, NotAdmitted for 401.
 
     Only if a gateway was not reached, or has refused as unavailable, is the next one asked: nothing is asked
     for twice. `body` makes what is sent as JSON from the address that it is sent to.
@@ -39,6 +39,8 @@ def request_gateway(
     import httpx2
 
     from moot.net.client_tls import verification_for
+    from moot.net.websocket_client import UpgradeRefused
+    from moot.participant.connection.connect_errors import explain_failed_request, explain_not_admitted
 
     headers = {"Authorization": f"Bearer {token}"}
     missed: list[str] = []
@@ -54,12 +56,18 @@ def request_gateway(
                 verify=verification_for(base),
                 **sent,
             )
+        except (httpx2.InvalidURL, httpx2.UnsupportedProtocol):
+            raise UsageError(
+                f"{base} is no address of a gateway; one looks like http://localhost:8080"
+            ) from None
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as fault:
-            missed.append(f"no gateway answers at {base} ({type(fault).__name__}); is it running?")
+            missed.append(str(explain_failed_request(base, fault)))
             continue
         except httpx2.HTTPError as fault:
-            raise UsageError(f"the gateway at {base} did not answer ({type(fault).__name__})") from None
+            raise explain_failed_request(base, fault) from None
+        if answer.status_code == 401:
+            raise explain_not_admitted(base, UpgradeRefused(401, answer.content))
         if answer.status_code != 503 or number == len(bases):
             return base, answer
         missed.append(f"the gateway at {base} is not available")
-    raise UsageError("\n".join(missed))
+    raise Unreachable("\n".join(missed))

@@ -83,7 +83,13 @@ def _ask_for_token(settings: ConnectSettings, options: argparse.Namespace) -> di
         token = token_from(options.admin_token_file)
         who = options.member or settings.participant or _own_name(settings)
         path = f"admin/participants/{quote(who, safe='')}/tokens"
-    return _request("POST", settings, path, token, params=params, json=body)
+    try:
+        return _request("POST", settings, path, token, params=params, json=body)
+    except Refused:
+        # An unknown token is refused there as that of somebody else is: ask whether it is known at all.
+        if options.admin_token_file is None and settings.participant is not None:
+            _own_name(settings)
+        raise
 
 
 def _own_name(settings: ConnectSettings) -> str:

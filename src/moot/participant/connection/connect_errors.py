@@ -19,17 +19,34 @@ _HINTS: Final = {
     404: "check the name of the space and the address",
     421: "the gateway does not know itself by this host name (gateway.allowed_hosts)",
 }
+# Of what the other side says.
+_MAX_CHARACTERS: Final = 300
 _SECURE: Final = {"https": "http", "wss": "ws"}
 
 
-def explain_unreachable(url: str, fault: Unreachable) -> Unreachable:
-    """An Unreachable that says what to try."""
+def explain_failed_request(url: str, fault: Exception, *, what: str = "a gateway") -> Unreachable:
+    """An Unreachable for an HTTP request that failed, by the error of the system that is behind `fault`."""
+    cause = fault.__cause__ or fault.__context__
+    while cause is not None and not isinstance(cause, OSError | UnicodeError):
+        cause = cause.__cause__ or cause.__context__
+    unreachable = Unreachable(type(fault).__name__)
+    unreachable.__cause__ = cause
+    return explain_unreachable(url, unreachable, what=what)
+
+
+def explain_unreachable(url: str, fault: Unreachable, *, what: str = "a gateway") -> Unreachable:
+    """An Unreachable that says what to try; `what` should be there."""
     cause, address = fault.__cause__, _without_query(url)
     start = f"{address} cannot be reached"
     match cause:
         case ConnectionRefusedError():
-            message = f"{start}: connection refused. No gateway runs there: start one with `moot up` or"
-            message += " `moot serve`, or check the address"
+            message = f"{start}: connection refused. "
+            if what == "a gateway":
+                message += (
+                    "No gateway runs there: start one with `moot up` or `moot serve`, or check the address"
+                )
+            else:
+                message += "Check the address"
         case socket.gaierror():
             message = f"{start}: unknown host ({cause.strerror}). Check the address"
         case UnicodeError():
@@ -43,7 +60,7 @@ def explain_unreachable(url: str, fault: Unreachable) -> Unreachable:
         case OSError() if cause.strerror:
             message = f"{start}: {cause.strerror}. Check the address"
         case None:
-            message = f"{address} is not a gateway. Check the address and the port ({fault})"
+            message = f"{address} is not {what}. Check the address and the port ({fault})"
         case _:
             message = f"{fault}"
     explained = Unreachable(message)
@@ -52,10 +69,11 @@ def explain_unreachable(url: str, fault: Unreachable) -> Unreachable:
 
 
 def explain_not_admitted(url: str, fault: UpgradeRefused) -> NotAdmitted:
-    """A NotAdmitted for what a gateway answered in place of a WebSocket."""
+    """A NotAdmitted for what a gateway answered in place of a WebSocket, or to a request over HTTP."""
     try:
-        error = orjson.loads(fault.body)["error"]
-    except (orjson.JSONDecodeError, KeyError, TypeError):
+        body = orjson.loads(fault.body)
+        error = str(body.get("message") or body["error"])[:_MAX_CHARACTERS]
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
         # A gateway answers errors in JSON.
         message = f"{_without_query(url)} is not a gateway (HTTP {fault.status})"
         return NotAdmitted(f"{message}. Check the address and the port", status=fault.status)
