@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Error, Page, expect
 
 from moot.gateway import http_routes
 from moot.gateway.console import Console
@@ -35,9 +35,19 @@ TAKEN_OVER = """navigator.serviceWorker.getRegistration().then(
   (found) => !found.installing && !found.waiting && found.active?.state === 'activated')"""
 
 
+def answer(page: Page, script: str) -> Any:
+    """What a script in the page finds; None if the page loaded itself anew meanwhile."""
+    try:
+        return page.evaluate(script)
+    except Error as fault:
+        if "context was destroyed" not in fault.message:
+            raise
+        return None
+
+
 def controlled(page: Page) -> None:
     """Wait until the service worker has kept everything."""
-    until_seen(lambda: page.evaluate(CONTROLLED))
+    until_seen(lambda: answer(page, CONTROLLED))
 
 
 def is_whole(kept: dict[str, list[str]], *, versions: int) -> bool:
@@ -45,8 +55,8 @@ def is_whole(kept: dict[str, list[str]], *, versions: int) -> bool:
 
 
 def kept_files(page: Page) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = page.evaluate(KEPT)
-    return found
+    found: dict[str, list[str]] | None = answer(page, KEPT)
+    return found or {}
 
 
 @pytest.fixture
@@ -160,7 +170,7 @@ def test_an_upgraded_gateway_shows_its_own_page_at_once_and_offline_too(
     page.reload()
     expect(page.get_by_text("Another version")).to_be_visible()
     until_seen(lambda: is_whole(kept_files(page), versions=2))
-    until_seen(lambda: page.evaluate(TAKEN_OVER))
+    until_seen(lambda: answer(page, TAKEN_OVER))
     gateway.stop()
     page.reload()
     expect(page.get_by_role("heading", name="Not connected")).to_be_visible()
