@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from moot.protocol.operation import Json
 from moot.trust.conditions import is_plain
 from moot.trust.decision_ledger import Decision
-from moot.trust.proposal_case import Case, Path, leaves, type_of
+from moot.trust.proposal_case import Case, Path, leaves, type_of, without_nulls
 from moot.trust.rules import call_key
 
 _Scope = tuple[tuple[str, ...], str, str | None]
@@ -84,6 +84,6 @@ def rejected_calls(decisions: Iterable[Decision]) -> set[bytes]:
 def note_rejection(rejected: set[bytes], decision: Decision) -> None:
     """Add the call of a rejection, or remove that of an approval."""
     if decision.lesson == "reject":
-        rejected.add(call_key(decision.case))
+        rejected |= {call_key(decision.case), call_key(without_nulls(decision.case))}
     elif decision.lesson == "approve":
         rejected.discard(call_key(decision.case))

@@ -16,7 +16,7 @@ from moot.trust.decision_ledger import Decision, Lesson
 from moot.trust.decision_tree import MAX_DEPTH, Axis, Split, best_split
 from moot.trust.generalisation import CaseKind, Example, Generalisation, Pools, generalise, kind_of
 from moot.trust.learning_settings import LearningSettings
-from moot.trust.proposal_case import Path
+from moot.trust.proposal_case import Case, Path, without_nulls
 from moot.trust.tool_schemas import ToolSchemas, formats_of
 from moot.trust.value_products import ranges_are_independent, split_touched, split_uneven
 
@@ -27,11 +27,16 @@ class Lessons:
 
     approve: list[Example] = field(default_factory=list)
     reject: list[Example] = field(default_factory=list)
+    # Rejections of the same calls with an argument that is null: who rejects one means the other, too.
+    implied: list[Example] = field(default_factory=list)
     # Shared by all kinds of one proposer and tool: the texts of each argument, by lesson.
     pools: dict[Lesson, dict[Path, list[str]]] = field(default_factory=dict)
 
     def of(self, lesson: Lesson) -> list[Example]:
         return self.approve if lesson == "approve" else self.reject
+
+    def against(self, lesson: Lesson) -> list[Example]:
+        return self.approve if lesson == "reject" else [*self.reject, *self.implied]
 
 
 # What an unexplained rejection can concern: the same call of the same host, whoever proposes it.
@@ -54,19 +59,30 @@ def scope_of(kind: CaseKind) -> Scope:
 def group_by_kind(history: Iterable[Decision], schemas: ToolSchemas) -> dict[CaseKind, Lessons]:
     kinds: dict[CaseKind, Lessons] = {}
     pools: dict[tuple[str, Scope], dict[Lesson, dict[Path, list[str]]]] = {}
-    for decision in history:
-        lesson = decision.lesson
-        known = kind_of(decision.case) if lesson is not None else None
-        if lesson is None or known is None:
-            continue
+
+    def lessons_like(case: Case) -> tuple[Lessons, Example] | None:
+        known = kind_of(case)
+        if known is None:
+            return None
         kind, example = known
         if kind not in kinds and schemas:
             kind = replace(kind, formats=formats_of(kind, schemas))
         pool = pools.setdefault((kind.proposer, scope_of(kind)), {"approve": {}, "reject": {}})
-        kinds.setdefault(kind, Lessons(pools=pool)).of(lesson).append(example)
-        for path, value in example.values.items():
-            if isinstance(value, str):
-                pool[lesson].setdefault(path, []).append(value)
+        return kinds.setdefault(kind, Lessons(pools=pool)), example
+
+    for decision in history:
+        case, lesson = decision.case, decision.lesson
+        if lesson is None:
+            continue
+        if (known := lessons_like(case)) is not None:
+            lessons, example = known
+            lessons.of(lesson).append(example)
+            for path, value in example.values.items():
+                if isinstance(value, str):
+                    lessons.pools[lesson].setdefault(path, []).append(value)
+        bare = without_nulls(case)
+        if lesson == "reject" and bare is not case and (known := lessons_like(bare)) is not None:
+            known[0].implied.append(known[1])
     return kinds
 
 
@@ -74,10 +90,12 @@ def search_cells(kinds: dict[CaseKind, Lessons], settings: LearningSettings) -> 
     search = CellSearch()
     for kind, lessons in kinds.items():
         approving = list(
-            CellFinder(kind, lessons.pools["approve"], "approve").of(lessons.approve, lessons.reject)
+            CellFinder(kind, lessons.pools["approve"], "approve").of(
+                lessons.approve, lessons.against("approve")
+            )
         )
         rejecting = list(
-            CellFinder(kind, lessons.pools["reject"], "reject").of(lessons.reject, lessons.approve)
+            CellFinder(kind, lessons.pools["reject"], "reject").of(lessons.reject, lessons.against("reject"))
         )
         mixed = [leaf for leaf in approving if isinstance(leaf, MixedDecisions)]
         search.approved[scope_of(kind)] += sum(leaf.these for leaf in mixed)
@@ -161,9 +179,11 @@ class CellFinder:
             rule = general.rule
             taken = [example for example in against if rule.covers_call(example.case, example.case.at)]
             if not taken:
-                split = split_uneven(kind, these, exact=exact, pools=pools) if depth < MAX_DEPTH else None
+                split = split_uneven(kind, these, exact=exact, pools=pools)
                 if split is not None:
-                    yield from within(split)
+                    # Too deep: the rule would cover pairs that nobody has seen.
+                    if depth < MAX_DEPTH:
+                        yield from within(split)
                 elif ranges_are_independent(kind, these):
                     yield Cell(general, axes, exact)
                 return

@@ -19,7 +19,7 @@ examples support that.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -95,9 +95,21 @@ def kind_of(case: Case) -> tuple[CaseKind, Example] | None:
         return None
     if any(is_wild(key) or key.startswith("$") for path in values for key in path):
         return None
+    if _are_ambiguous(values):
+        return None
     shape = tuple(sorted((path, _type(case, path, value)) for path, value in values.items()))
     kind = CaseKind(case.proposer, case.to, case.method, case.tool, shape)
     return kind, Example(case, values, minute_of_day(case.at))
+
+
+def _are_ambiguous(paths: Collection[Path]) -> bool:
+    """Whether words cannot tell arguments apart: `{"a.b": …}` from `{"a": {"b": …}}`, or or from a."""
+    if not any("." in key for path in paths for key in path):
+        return False
+    texts = {path_text(path) for path in paths}
+    return len(texts) < len(paths) or any(
+        text[:at] in texts for text in texts for at, sign in enumerate(text) if sign == "."
+    )
 
 
 def _type(case: Case, path: Path, value: Json) -> str:

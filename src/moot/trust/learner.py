@@ -59,7 +59,7 @@ def suggest(
     cells = deque((kind, lesson, cell, known) for kind, lesson, cell in search.cells)
     while cells:
         kind, lesson, cell, known = cells.popleft()
-        these, those = kinds[kind].of(lesson), kinds[kind].of("reject" if lesson == "approve" else "approve")
+        these, those = kinds[kind].of(lesson), kinds[kind].against(lesson)
         rule = cell.rule
         covered = [example for example in these if rule.matches(example.case, example.case.at)]
         # Parts are narrowed one by one, and a narrower part can be a wider pattern: check all again.

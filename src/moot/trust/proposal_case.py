@@ -8,7 +8,7 @@ nobody has agreed to.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from moot.protocol.operation import CONTEXT_PATHS, Json, Payload, context_of
@@ -77,6 +77,21 @@ def _leaves(value: Mapping[str, Json], path: Path, depth: int) -> Iterator[tuple
             yield from _leaves(inner, (*path, key), depth - 1)
         else:
             yield (*path, key), inner
+
+
+def without_nulls(case: Case) -> Case:
+    """The case without its arguments that are null: to most tools they are as if left out."""
+    if not any(value is None for _, value in leaves(case.arguments)):
+        return case
+    return replace(case, arguments=_without_nulls(case.arguments, MAX_LEAF_DEPTH))
+
+
+def _without_nulls(value: Mapping[str, Json], depth: int) -> dict[str, Json]:
+    return {
+        key: _without_nulls(inner, depth - 1) if isinstance(inner, dict) and inner and depth > 1 else inner
+        for key, inner in value.items()
+        if inner is not None
+    }
 
 
 def type_of(value: Json) -> str:

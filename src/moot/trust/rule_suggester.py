@@ -6,7 +6,7 @@ Nothing becomes active here: `trust/suggestion` shows a rule to everybody, and a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -14,7 +14,7 @@ from moot.participant.connection.roster import PresenceEvent
 from moot.participant.joined_space import JoinedSpace
 from moot.trust.approver_settings import ApproverSettings
 from moot.trust.backtest import back_test
-from moot.trust.decision_ledger import DecisionLedger
+from moot.trust.decision_ledger import Decision, DecisionLedger
 from moot.trust.learner import suggest
 from moot.trust.learning_settings import LearningSettings
 from moot.trust.people import people_among
@@ -24,8 +24,8 @@ from moot.trust.tool_watcher import ToolWatcher
 
 # How long learning waits after a decision: people decide several in a row.
 LEARN_SECONDS: Final = 0.5
-# How many of the latest decisions are learned from; takes some 100 ms.
-MAX_LEARNED_DECISIONS: Final = 5_000
+# Of what rules decided, the suggestions tell of this many of the latest decisions; takes some 100 ms.
+MAX_LATEST_DECISIONS: Final = 5_000
 
 
 class RuleSuggester:
@@ -81,7 +81,7 @@ class RuleSuggester:
 
     async def suggest_now(self) -> None:
         store, now = self._store, self._wall_clock()
-        history = list(self._ledger)[-MAX_LEARNED_DECISIONS:]
+        history = _learned_from(list(self._ledger))
         rules, unwanted = store.rules, store.unwanted
         await self._tool_watcher.load_schemas(
             dict.fromkeys(host for each in history for host in each.case.to)
@@ -113,3 +113,9 @@ class RuleSuggester:
                 store.suggestions[id] = payload
                 self._send("trust/suggestion", payload)
         store.save()
+
+
+def _learned_from(decisions: Sequence[Decision]) -> list[Decision]:
+    """All that people decided, however much rules decided since, and the latest of the rest."""
+    older, latest = decisions[:-MAX_LATEST_DECISIONS], decisions[-MAX_LATEST_DECISIONS:]
+    return [*(decision for decision in older if decision.lesson is not None), *latest]

@@ -67,7 +67,11 @@ def _argument_texts(rule: Rule, parts: Mapping[str, str]) -> Iterable[str]:
         yield f"{name} exactly {canonical(rule.equals[name]).decode(errors='replace')[:80]}"
 
 
-_SLOT_WORDS = {"<prose>": "any words of a language", "<text>": "any text (not checked)"}
+_SLOT_WORDS = {
+    "<prose>": "any words of a language",
+    "<lines>": "any words of a language, on several lines",
+    "<text>": "any text (not checked)",
+}
 
 
 def template_text(values: ValuePattern) -> str:

@@ -26,7 +26,7 @@ from moot.protocol.patterns import read_capability
 from moot.protocol.patterns.globs import glob
 from moot.protocol.patterns.pattern import Fields, Node, NotText, OneOf, Pattern, Regex, Text
 from moot.trust.conditions import Hours, Range, canonical, is_plain, is_same_json
-from moot.trust.proposal_case import Case, Path, path_text
+from moot.trust.proposal_case import Case, Path, path_text, without_nulls
 from moot.trust.values.kinds import ValuePattern
 
 RuleDecision = Literal["approve", "reject", "ask"]
@@ -125,11 +125,14 @@ class Rule:
         return next(self._iter_mismatches(case, now), None) is None
 
     def covers_call(self, case: Case, now: float) -> bool:
-        """Whether it would match this proposal at another time of day, too.
+        """Whether it would match this proposal at another time of day, or without what is null in it.
 
         `hours` are a condition that people decided by; `seen_hours` only say when there was one to decide.
         """
-        return all(part == "seen_hours" for part in self._iter_mismatches(case, now))
+        if all(part == "seen_hours" for part in self._iter_mismatches(case, now)):
+            return True
+        bare = without_nulls(case)
+        return bare is not case and self.covers_call(bare, now)
 
     def mismatches(self, case: Case, now: float) -> tuple[str, ...]:
         """The parts of the proposal that do not match; empty if the rule matches."""
@@ -333,7 +336,7 @@ def evaluate(
             if stricter is not None:
                 why = f"rule {stricter.name} rejects and is as broad as rule {rule.name}, which would approve"
                 return RuleVerdict("reject", stricter, why)
-            if call_key(case) in rejected:
+            if call_key(case) in rejected or call_key(without_nulls(case)) in rejected:
                 return RuleVerdict(
                     "ask", rule, f"rule {rule.name} matches, but people rejected this very call"
                 )

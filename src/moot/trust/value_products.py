@@ -138,7 +138,10 @@ def _listed(kind: CaseKind, examples: Sequence[Example], *, exact: bool, pools: 
     for path, type in kind.shape:
         if type == "text":
             texts = [example.values[path] for example in examples]
-            cover = cover_texts(texts, name=path[-1], tool=kind.tool, exact=exact, pool=pools.get(path))
+            schema = {"format": kind.format_of(path)}
+            cover = cover_texts(
+                texts, name=path[-1], tool=kind.tool, schema=schema, exact=exact, pool=pools.get(path)
+            )
             if cover is not None and cover.alternatives > 1:
                 found.append(partial(_alternative, _Alternatives(cover), path))
         elif type in ("boolean", "null", "number"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
@@ -189,7 +189,9 @@ def _slots(texts: Sequence[str], atom: Atom, *, is_file: bool) -> list[str | Slo
             return [Slot("choice", options=tuple(sorted(set(texts))))]
         case "digits":
             return [_digits(texts)]
-        case "hex" | "uuid" | "date" | "prose" | "text":
+        case "prose":
+            return [_prose(texts)]
+        case "hex" | "uuid" | "date" | "text":
             return [Slot(atom.role)]
     return _numbered(texts) or _dotted(texts, "file" if is_file else "name") or [Slot("name")]
 
@@ -226,6 +228,11 @@ def _numbered(texts: Sequence[str]) -> list[str | Slot] | None:
     return parts
 
 
+def _prose(texts: Iterable[str]) -> Slot:
+    """Words; a second line, which can be a header of its own, only where there was one."""
+    return Slot("lines" if any("\n" in text or "\t" in text for text in texts) else "prose")
+
+
 def _cover_texts(rows: Sequence[Row], *, stored: bool) -> list[TemplateCover]:
     """Free text: prose, any text where a tool only stores it, or the same texts again."""
     counts = Counter(row[0].text for row in rows)
@@ -236,7 +243,7 @@ def _cover_texts(rows: Sequence[Row], *, stored: bool) -> list[TemplateCover]:
             return [TemplateCover(ValueTemplate((Slot("text"),)), len(rows), len(counts))]
         if len(prose) >= MIN_NEW_VALUES:
             support = sum(counts[text] for text in prose)
-            found.append(TemplateCover(ValueTemplate((Slot("prose"),)), support, len(prose)))
+            found.append(TemplateCover(ValueTemplate((_prose(prose),)), support, len(prose)))
     return found + [
         TemplateCover(ValueTemplate((text,)), count, None)
         for text, count in counts.most_common(MAX_VALUES)
@@ -283,7 +290,8 @@ def _subtrees(
         if len(group) < MIN_WORDS_HERE or len(set(group)) < MIN_NEW_WORDS:
             continue
         common = _common_start([names[:-1] for names in group])
-        if any(is_secret(name) for names in group for name in names[len(common) :]):
+        guards = is_guarded if kind == "url" else is_secret
+        if any(guards(name) for names in group for name in names[len(common) :]):
             continue
         if not common and kind == "path":
             continue

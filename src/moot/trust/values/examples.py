@@ -21,6 +21,7 @@ _EDGES: Final = {
     "uuid": tuple("-".join(sign * count for count in (8, 4, 4, 4, 12)) for sign in "0f5a"),
     "date": ("1000-01-01", "2999-12-31", "2026-02-29"),
     "prose": ("No.", "Whatever anybody writes, in words!", "Stop everything.", "Send it to everybody."),
+    "lines": ("No.", "Whatever anybody writes:\nin words, on several lines!", "Stop everything."),
     "text": ("", "#!/bin/sh\nanything at all", "<script>anything</script>", "DROP TABLE users"),
 }
 _OUTSIDE: Final = {
@@ -30,7 +31,8 @@ _OUTSIDE: Final = {
     "hex": ("zzzzzzz",),
     "uuid": ("all",),
     "date": ("2026-13-01",),
-    "prose": ("$(reboot)", "see https://example.net"),
+    "prose": ("$(reboot)", "see https://example.net", "one line\nand another"),
+    "lines": ("$(reboot)", "see https://example.net"),
     "text": ("\u202e",),
 }
 # What is put behind a value of a kind to try whether it goes unnoticed.

@@ -1,7 +1,8 @@
 """Proves that a template matches no more than others do. What is not proved counts as wider.
 
 Templates are cut into runs (letters, digits, `-`, `_` and the slots among them) and the separators between
-them. No slot but `<path>`, `<prose>` and `<text>` reaches across a separator, so runs are compared in turn.
+them. No slot but `<path>`, `<prose>`, `<lines>` and `<text>` reaches across a separator, so runs are compared
+in turn.
 """
 
 from __future__ import annotations
@@ -140,4 +141,4 @@ def _part_within(one: str | Slot, other: str | Slot) -> bool:
         return other.low <= one.low and one.high <= other.high and (other.is_amount or not one.is_amount)
     if one.kind == "range" and other.kind == "digits" and not one.is_amount and one.low >= 0:
         return int(other.low) <= len(str(one.low)) and len(str(one.high)) <= int(other.high)
-    return (one.kind, other.kind) == ("prose", "text")
+    return (one.kind, other.kind) in (("prose", "lines"), ("prose", "text"), ("lines", "text"))

@@ -40,10 +40,11 @@ _PATTERNS: Final = {
     "hex": "[0-9a-f]{7,64}",
     "uuid": "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",
     "date": "[12][0-9]{3}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])",
-    "prose": f"(?s:.{{1,{MAX_PROSE_CHARS}}})",
+    "prose": f"[^\\n\\t]{{1,{MAX_PROSE_CHARS}}}",
+    "lines": f"(?s:.{{1,{MAX_PROSE_CHARS}}})",
     "text": f"(?s:.{{0,{MAX_TEXT_CHARS}}})",
 }
-_OPEN_SLOTS: Final = frozenset({"name", "file", "path", "prose", "text"})
+_OPEN_SLOTS: Final = frozenset({"name", "file", "path", "prose", "lines", "text"})
 _SLOT: Final = re.compile(r"<([^<>]*)>")
 _CHOICE: Final = re.compile(r"[A-Za-z0-9._-]{1,64}(?:\|[A-Za-z0-9._-]{1,64}){1,15}")
 _DIGITS: Final = re.compile(r"([0-9]{1,2})(?:-([0-9]{1,2}))? digits?")
@@ -52,6 +53,8 @@ _RANGE: Final = re.compile(r"(-?[0-9]{1,18}(?:\.[0-9]{1,4})?)\.\.(-?[0-9]{1,18}(
 _PROSE_WORD: Final = re.compile(
     r"[\"'“‘(]*#?[^\W_]+(?:(?:['’,:-]|(?<=\d)[.](?=\d))[^\W_]+)*%?[\"'”’)]*[.,:!?…]{0,3}[\"'”’)]*|[–—-]"
 )
+
+_IP_ADDRESS: Final = re.compile(r"\d(?:\.\d+){3}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ class Slot:
                 return not any(is_secret(segment) for segment in text.split("/"))
             case "range":
                 return self.low <= Decimal(text) <= self.high
-            case "prose":
+            case "prose" | "lines":
                 return is_prose(text)
             case "text":
                 return is_visible(text)
@@ -124,7 +127,14 @@ class ValueTemplate:
         if not self.slots:
             return len(canonical) == len(self._start)
         found = _compiled(self.parts).fullmatch(canonical)
-        return found is not None and all(map(Slot.admits, self.slots, found.groups()))
+        return found is not None and all(
+            slot.admits(text) and not (slot.kind == "path" and self._is_guarded_path(text))
+            for slot, text in zip(self.slots, found.groups(), strict=True)
+        )
+
+    def _is_guarded_path(self, text: str) -> bool:
+        """Whether a path below a host has a word that people should look at; files may be called `main`."""
+        return "://" in self._start and any(map(is_guarded, text.split("/")))
 
     def expression(self) -> str:
         """The template as an RE2 expression, without what slots check beside it."""
@@ -215,7 +225,7 @@ def _read_slot(name: str) -> str | Slot:
             return Slot("range", lowest, highest)
     raise UsageError(
         f"has the unknown slot <{name}>; known are <name>, <file>, <path>, <4 digits>, <1-4 digits>, "
-        "<1..50>, <a|b>, <hex>, <uuid>, <date>, <prose>, <text>, and <lt> and <gt> for the signs"
+        "<1..50>, <a|b>, <hex>, <uuid>, <date>, <prose>, <lines>, <text>, and <lt> and <gt> for the signs"
     )
 
 
@@ -224,7 +234,12 @@ def is_prose(text: str) -> bool:
     if len(text) > MAX_PROSE_CHARS or not is_visible(text):
         return False
     words = text.split()
-    return bool(words) and all(_PROSE_WORD.fullmatch(word) for word in words) and not is_command_like(text)
+    return (
+        bool(words)
+        and all(_PROSE_WORD.fullmatch(word) for word in words)
+        and not _IP_ADDRESS.search(text)
+        and not is_command_like(text)
+    )
 
 
 # What a shell or a database would run: `drop table users` is made of words, too.
