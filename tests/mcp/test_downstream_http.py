@@ -459,6 +459,18 @@ async def test_what_is_no_message_is_answered_with_what_is_wrong() -> None:
             assert answer.json()["id"] is None
 
 
+async def test_a_request_id_is_the_same_number_with_a_point() -> None:
+    async with http() as (example, client):
+        headers = await opened(example, client)
+        for id, answered in (("1.0", 1), ("2e0", 2)):
+            content = b'{"jsonrpc":"2.0","id":%s,"method":"ping"}' % id.encode()
+            answer = await client.post(example.url, content=content, headers=headers)
+            assert (answer.status_code, answer.json()["id"]) == (200, answered)
+        for id in ("1.5", "1e300", "true", "null"):
+            content = b'{"jsonrpc":"2.0","id":%s,"method":"ping"}' % id.encode()
+            assert (await client.post(example.url, content=content, headers=headers)).status_code == 400
+
+
 async def test_closing_the_face_ends_every_stream() -> None:
     async with httpx.AsyncClient(timeout=HANG_SECONDS) as client:
         async with serve_example() as example:

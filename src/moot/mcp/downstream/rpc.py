@@ -26,6 +26,9 @@ MISSING_CAPABILITY: Final = -32021
 # Handshake era for "no such resource"; the stateless era uses invalid params.
 RESOURCE_NOT_FOUND: Final = -32002
 
+# Up to here every whole number is a float of its own.
+_MAX_EXACT: Final = 1 << 53
+
 
 @dataclass(frozen=True, slots=True)
 class RpcRequest:
@@ -106,7 +109,12 @@ def _response(value: JsonObject, id: RequestId | None) -> RpcResponse:
 
 
 def id_of(value: Json) -> RequestId | None:
-    """The id that a JSON value is, if it is one. `true` is none, though Python takes it for 1."""
+    """The id that a JSON value is, if it is one. `true` is none, though Python takes it for 1.
+
+    Some languages know only floats and write 1.0: that is the same number. Above 2**53 it may not be.
+    """
+    if value.__class__ is float and value.is_integer() and abs(value) <= _MAX_EXACT:
+        return int(value)
     return value if value.__class__ is str or value.__class__ is int else None
 
 

@@ -230,7 +230,7 @@ class RpcConnection:
             if message.get("id") is None:
                 self._process_notification(method, body)
             else:
-                self._process_request(ServerRequest(message["id"], method, body))
+                self._process_request(ServerRequest(_own_id(message["id"]), method, body))
         else:
             self._process_response(message)
 
@@ -274,15 +274,15 @@ class RpcConnection:
             self._handler.on_invalid_message(str(gone))
 
     def _process_response(self, message: JsonObject) -> None:
-        id = message.get("id")
-        exchange = self.exchanges.pop(id, None) if isinstance(id, int) and not isinstance(id, bool) else None
+        exchange = self.exchanges.pop(_as_id(message.get("id")), None)
         if exchange is None:
             self._spend_budget()
             self._handler.on_invalid_message("a response to no request")
             return
         self._forget_progress(exchange)
         result = message.get("result")
-        if isinstance(result, dict) and "error" not in message:
+        # Some servers write both members, the one that does not apply as null.
+        if isinstance(result, dict) and message.get("error") is None:
             exchange.settle(result)
         else:
             exchange.fail(_error_of(message))
@@ -292,7 +292,7 @@ class RpcConnection:
             self._task_progress.pop(exchange.progress_id, None)
 
     def _process_request(self, request: ServerRequest) -> None:
-        if not isinstance(request.id, str | int):
+        if not isinstance(request.id, str | int) or isinstance(request.id, bool):
             self._handler.on_invalid_message("a request whose id is neither a string nor a number")
         elif request.method == "ping":
             self.answer(request, {})
@@ -317,7 +317,7 @@ class RpcConnection:
                 del self.exchanges[exchange.id]
                 exchange.fail(McpError(UNREACHABLE, "the MCP server ended the subscription"))
             else:
-                self._handler.on_request_cancelled(params.get("requestId"))
+                self._handler.on_request_cancelled(_own_id(params.get("requestId")))
             return
         meta = params.get("_meta")
         if isinstance(meta, dict) and SUBSCRIPTION_ID_KEY in meta:
@@ -335,10 +335,17 @@ class RpcConnection:
 
 
 def _as_id(value: Json) -> int:
-    # `True` is an int to Python, and some servers return our number as a string.
+    # `True` is an int to Python, and some servers return our number as a string, or as 7.0.
     if isinstance(value, str) and value.isdecimal() and len(value) < 16:
         return int(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else -1
+
+
+def _own_id(value: Json) -> Json:
+    """The server's id of its own request: 7.0 is the number 7, whichever it writes next."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _error_of(message: JsonObject) -> McpError:
