@@ -39,6 +39,7 @@ from moot.mcp.tool_pins import PinChange, Pins
 from moot.mcp.upstream import Server, ServerInfo, Upstream, UpstreamCallbacks
 from moot.participant import Control, Controls, IncomingRequest, JoinedSpace, PresenceEvent
 from moot.protocol.hidden_text import MAX_NAME_CHARS, is_visible_name, show_hidden, show_hidden_in
+from moot.protocol.not_offered import mark_result
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 
@@ -208,7 +209,7 @@ class ServerMember:
     def can_run(self, method: str, params: Mapping[str, Json]) -> bool:
         """Whether a proposal for us could ever run: not if it is for a tool that the server does not have."""
         if method != "tools/call":
-            return True
+            return method not in SERVER_REQUESTS
         name = params.get("name")
         return is_visible_name(name) and (self._tools is None or name in self._tools)
 
@@ -230,7 +231,7 @@ class ServerMember:
             # Nobody waits for this server in particular.
             return None
         info = await self.upstream.wait_for_info()
-        nothing: JsonObject | None = None if request.is_broadcast else {LISTS[method]: []}
+        nothing: JsonObject | None = None if request.is_broadcast else mark_result({LISTS[method]: []})
         # A server without this feature: an empty list for who asks this server, no answer to everybody.
         # A server that declares no capabilities at all may still have it.
         if info.capabilities and not info.offers(FEATURES[method.partition("/")[0]]):

@@ -321,6 +321,8 @@ class MemberSocket:
         options = self._request.options
         if routing in ("all", "directed"):
             options = msgspec.structs.replace(options, routing=routing)
+        if body.get("answers") is False:
+            options = msgspec.structs.replace(options, answers=False)
         given = {"from": fields.get("from")} | dict(body)
         proposed = next((given[key] for key in _ID_KEYS if isinstance(given.get(key), str)), None)
         if proposed:
@@ -421,6 +423,7 @@ def _read_connect_request(query: str, headers: Mapping[str, str], settings: Sock
         echo_requests=asked.get("echo") != "unanswered",
         routing=routing,  # type: ignore[arg-type]  # one of the two words
         streams=asked.get("streams") == "1",
+        answers=asked.get("answers") != "0",
     )
     token = bearer(headers.get("authorization"))
     if token is None and settings.allow_query_token:

@@ -46,7 +46,7 @@ async def connect(
     implementation's makes one up otherwise.
     A connection that breaks is opened again, unless `reconnect` is false or the gateway says not to.
     `passive` sends and receives, but answers nothing by itself: for a second connection beside the one that
-    does.
+    does. Of several that do, one that does not offer what is asked for leaves the answer to the others.
     Without `echo` our own messages do not come back: half the traffic of a member that only answers, but
     nothing can be confirmed any more. With "unanswered" everything but plain requests comes back, which saves
     a member that calls others one wake-up per call. `tls` says which certificates to trust for https; by

@@ -40,6 +40,10 @@ class SeenEnvelope(msgspec.Struct, gc=False):
     translated: bool = True
     # Of a request to everybody: who has answered it.
     answered: tuple[Name, ...] = ()
+    # Of a request or proposal: how many sessions had joined by then (later ones did not hear it), and the
+    # numbers of those that said that they do not offer what it asks for.
+    sessions_joined: int = 0
+    not_offered: tuple[int, ...] = ()
 
 
 class IdWindow:

@@ -62,6 +62,7 @@ from moot.space.effects import Deliver, Effect, Mint, Reply, Result
 from moot.space.grant_limits import count_use, counted_rights, rights_at
 from moot.space.grant_table import GrantRecord
 from moot.space.id_window import SeenEnvelope
+from moot.space.last_word import ABOUT, is_left_to_others
 from moot.space.roster import Session
 from moot.space.state import State
 
@@ -134,6 +135,10 @@ def process_envelope(
         # 6
         if row.sender == "gateway" or row is UNKNOWN:
             _check_not_reserved(state, kind)
+        # No rung: another connection of this member has the word.
+        if kind in ABOUT and len(member.sessions) > 1 and is_left_to_others(state, session, envelope):
+            window.remember(id, session.seen_record(kind))
+            return []
         # 7 and 8
         held = state.grants
         to = state.resolve_names(envelope.to) if state.roster.aliases else envelope.to
@@ -199,6 +204,7 @@ def _accepted(
             proposer = requests.proposer_asked(state, envelope)
         else:
             operation = record.operation = operation_of(envelope.payload)
+            record.sessions_joined = state.sessions_joined
     state.forget_settled(envelope.id)
     state.window.remember(envelope.id, record)
     effects: list[Effect] = []

@@ -45,6 +45,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     limited_to: tuple[tuple[Notation, Any], ...] | None = None
     # SHA-256 of the token that admitted the connection; None: of a guest, or not known (journals of 0.1).
     token: str | None = None
+    # Whether it is asked what its member is asked, and says so where it does not offer it: what others of its
+    # member do not offer is left to it. False: it answers nothing by itself (or a journal of 0.1).
+    answers: bool = False
     # An HTTP post: it sends and is answered, but it is not present and receives nothing (D-40).
     injected: bool = False
 

@@ -106,7 +106,8 @@ export class Connection {
     this._buffered = [];
     let refusal = "";
     const welcomeTimer = setTimeout(() => (gateways.count > 1 ? this._giveUp(socket) : socket.close()), gateways.count > 1 ? NEXT_WELCOME_MILLISECONDS : WELCOME_MILLISECONDS);
-    socket.onopen = () => socket.send(JSON.stringify({ type: "join", space: this._target.space, token: this._target.token, dialect: "mew" }));
+    // A page offers no tools: what its member is asked is for another connection, which does not wait for it.
+    socket.onopen = () => socket.send(JSON.stringify({ type: "join", space: this._target.space, token: this._target.token, dialect: "mew", answers: false }));
     socket.onmessage = (message) => {
       if (this._socket !== socket) return;
       if (typeof message.data !== "string") this._receiveBinary(message.data);

@@ -78,6 +78,8 @@ class ConnectOptions:
             query = {"topic": self.space, "dialect": self.dialect, "streams": "1"}
         if self.echo is not True:
             query["echo"] = self.echo or "0"
+        if self.passive:
+            query["answers"] = "0"
         return websocket_url(url, "/ws", query)
 
     def history_url(self, url: str, participant: str, since: float) -> str:

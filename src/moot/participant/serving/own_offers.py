@@ -1,6 +1,7 @@
 """What a member offers as an MCP server (MEW 8.2, MCPx 2.1): tools, resources, prompts, and lists of them.
 
-A member that offers nothing answers with empty lists. Lists are in the order of registration. Registering
+A member that offers nothing answers with empty lists; what one connection does not offer is left to the
+others of its member (`moot.protocol.not_offered`). Lists are in the order of registration. Registering
 or removing something sends `…/list_changed`, if our rights allow it.
 """
 
@@ -17,9 +18,11 @@ from typing import Any, Final, TypedDict, Unpack
 
 from moot import __version__
 from moot.errors import McpError, UsageError
+from moot.mcp.eras import LISTS
 from moot.participant.connection.envelope_sender import EnvelopeSender
 from moot.participant.serving.request_server import IncomingRequest, RequestServer
 from moot.participant.serving.tools import Tool, ToolError
+from moot.protocol.not_offered import mark_result
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 
@@ -92,12 +95,19 @@ class OwnOffers:
             raise McpError(METHOD_NOT_FOUND, f"no method {request.method[:128]!r} here")
         if request.is_broadcast and not self._has_any():
             return None
-        return await method(request)
+        result = await method(request)
+        is_empty = request.method in LISTS and not result[LISTS[request.method]]
+        return mark_result(result) if is_empty or not self._has_any() else result
 
     def can_run(self, method: str, params: Mapping[str, Json]) -> bool:
         """Whether a proposed operation could run here at all (MEW 3.3.2)."""
+        name, uri = params.get("name"), params.get("uri")
         if method == "tools/call":
-            return params.get("name") in self.tools
+            return isinstance(name, str) and name in self.tools
+        if method == "prompts/get":
+            return isinstance(name, str) and name in self.prompts
+        if method in ("resources/read", "resources/subscribe"):
+            return isinstance(uri, str) and self._find(uri)[0] is not None
         return method in self._methods
 
     def _has_any(self) -> bool:

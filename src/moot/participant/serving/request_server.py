@@ -25,6 +25,7 @@ from moot.participant.connection.message_feed import Spawn
 from moot.participant.decisions.proposal_list import ProposalList
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import CANCELLED, NOTIFICATION_PREFIX
+from moot.protocol.not_offered import NOT_OFFERED, mark_error
 from moot.protocol.operation import Json, operation_of
 from moot.protocol.rpc_codes import INTERNAL_ERROR
 
@@ -152,7 +153,8 @@ class RequestServer:
 
         The handler's result is sent as it is; McpError becomes an error with its code, message and data; None
         gives no answer. It is called for requests that name us, and for list methods that name nobody.
-        `can_run` says whether a proposal for us could ever run; one that could not is rejected at once.
+        `can_run` says whether a proposal for us could ever run; one that could not is rejected at once. An
+        error of a request that could not is left to another connection of this member, if there is one.
         """
         self._handler = handler
         self._notification_handler = notifications
@@ -198,7 +200,7 @@ class RequestServer:
             return
         payload = envelope.payload
         if not self._can_run(payload["method"], payload.get("params", {})):
-            body = {"reason": "incapable"}
+            body = {"reason": "incapable", NOT_OFFERED: True}
             if self._sender.may("mcp/reject", body, envelope.sender):
                 self._try_send("mcp/reject", body, to=envelope.sender, about=envelope.id)
 
@@ -242,12 +244,16 @@ class RequestServer:
             request._task.add_done_callback(lambda _: self._done(request))
 
     async def _run(self, request: IncomingRequest, handler: RequestHandler) -> None:
+        could_run = True
         try:
             try:
+                # As it is now: a tool that is removed while it runs was there.
+                could_run = self._can_run is None or self._can_run(request.method, request.params)
                 result = await handler(request)
                 body = None if result is None else {"result": result}
             except McpError as fault:
-                body = {"error": _error(fault.code, fault.message, fault.data)}
+                data = fault.data if could_run else mark_error(fault.data)
+                body = {"error": _error(fault.code, fault.message, data)}
             except Exception:
                 # A request's task: the caller gets no detail.
                 self._sender.counts.failed_handlers += 1

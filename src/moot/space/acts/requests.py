@@ -114,7 +114,7 @@ def check_may_answer(state: State, session: Session, envelope: Envelope) -> None
             continue
         if asked.to and name not in asked.to:
             raise Unauthorized(f"request {id!r} was addressed to somebody else", request_id=id)
-        if not _expects_answer(asked, name):
+        if not expects_answer(asked, name):
             raise AlreadyAnswered(f"request {id!r} expects no answer of yours (any more)", request_id=id)
         answers = True
     if not answers:
@@ -124,7 +124,8 @@ def check_may_answer(state: State, session: Session, envelope: Envelope) -> None
         )
 
 
-def _expects_answer(asked: SeenEnvelope, name: str) -> bool:
+def expects_answer(asked: SeenEnvelope, name: str) -> bool:
+    """Whether this member, who was asked, has not answered yet."""
     if asked.to:
         return name in asked.owed or name in asked.late
     method = asked.operation.method if asked.operation is not None else None
