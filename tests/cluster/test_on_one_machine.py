@@ -44,10 +44,7 @@ async def test_up_runs_a_cluster_on_one_machine(tmp_path: Path) -> None:
 
         async def status() -> str:
             """Nothing while something is wrong, as it may be for a moment on a busy machine."""
-            token = str(up.data / "admin" / "cluster.token")
-            code, told = await run_moot(
-                tmp_path, "cluster", "status", "--gateway", url, "--admin-token-file", token
-            )
+            code, told = await run_moot(tmp_path, "cluster", "status")
             return told if code == 0 else ""
 
         assert "gateway-1  serving" in await until_told(status)

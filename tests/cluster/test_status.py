@@ -270,16 +270,15 @@ async def test_the_command_says_what_to_do_when_it_cannot(
 ) -> None:
     for name in ("MOOT_URL", "MOOT_ADMIN_TOKEN_FILE"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir("/")
 
     async def said(*words: str) -> tuple[int, str]:
         code = await asyncio.to_thread(main, ["cluster", "status", *words])
         return code, capsys.readouterr().err
 
     async with running_gateway(tmp_path, PEOPLE) as alone:
-        assert await said() == (
-            2,
-            "moot: --gateway URL is missing: the address of a gateway, or set MOOT_URL\n",
-        )
+        code, words = await said()
+        assert (code, "--gateway URL is missing" in words) == (2, True)
         code, words = await said("--gateway", alone.url)
         assert (code, "--admin-token-file FILE is missing" in words) == (2, True)
         code, words = await said("--gateway", alone.url, "--admin-token-file", token_file)
@@ -288,4 +287,4 @@ async def test_the_command_says_what_to_do_when_it_cannot(
         code, words = await said("--gateway", alone.url, "--admin-token-file", token_file)
         assert (code, "an administrator's token is needed" in words) == (3, True)
         code, words = await said("--gateway", "http://127.0.0.1:9", "--admin-token-file", token_file)
-        assert (code, "no gateway answers at http://127.0.0.1:9" in words) == (5, True)
+        assert (code, "http://127.0.0.1:9 cannot be reached: connection refused" in words) == (5, True)

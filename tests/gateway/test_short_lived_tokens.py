@@ -152,5 +152,34 @@ async def test_the_command_prints_a_token_or_writes_it_for_its_owner_alone(
         assert "--admin-token-file" in capsys.readouterr().err
 
 
+async def test_an_administrator_needs_to_be_nobody_in_the_space(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the address and the space are looked for, not as whom somebody would join."""
+    for name in ("MOOT_URL", "MOOT_SPACE", "MOOT_TOKEN", "MOOT_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    root = tmp_path / "root.token"
+    root.write_text("t-root")
+    root.chmod(0o600)
+    command = ["member", "token", "bob", "--for", "8h", "--admin-token-file", str(root)]
+    assert main(command) == 2
+    assert "--gateway URL is missing" in capsys.readouterr().err
+    async with running_gateway(tmp_path, PEOPLE, admin_tokens={"root": {"token": "t-root"}}) as gateway:
+        assert await asyncio.to_thread(main, [*command, "--gateway", gateway.url, "--space", "lab"]) == 0
+        port = gateway.url.rpartition(":")[2]
+        (folder / "moot.yaml").write_text(
+            f"gateway: {{port: {port}}}\nspaces: {{lab: {{participants: {{alice: ['*'], bob: ['*']}}}}}}\n"
+        )
+        assert await asyncio.to_thread(main, command) == 0
+        for made in capsys.readouterr().out.split():
+            assert (await enter(gateway, made)).received[0]["payload"]["you"]["id"] == "bob"
+        # A token that is for this folder's gateway does not go to another one.
+        monkeypatch.setenv("MOOT_URL", "http://127.0.0.1:9")
+        assert await asyncio.to_thread(main, command) == 0
+
+
 def lines_of(path: Path) -> list[bytes]:
     return [line for line in path.read_bytes().splitlines() if line.startswith(b"{")]

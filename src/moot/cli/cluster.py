@@ -26,6 +26,8 @@ The exit code is 0 if nothing is wrong, and 1 if something is; the problems are 
 """
 _EXAMPLES = """\
   moot cluster status --gateway https://a.example,https://b.example --admin-token-file root.token
+
+In the folder of a moot.yaml, such as that of `moot up --cluster 3`, they are found:
   moot cluster status --compare              hash all states now, at one message of the log
   moot cluster status --json | jq .problems
 """
@@ -47,12 +49,16 @@ def add_command(commands: Any, name: str) -> None:
         examples=_EXAMPLES,
     )
     add = parser.add_argument
-    add("--gateway", metavar="URL", help="one or several, separated by commas (default: MOOT_URL)")
+    add(
+        "--gateway",
+        metavar="URL",
+        help="one or several, separated by commas (default: MOOT_URL, or that of this folder)",
+    )
     add(
         "--admin-token-file",
         type=Path,
         metavar="FILE",
-        help="the token of an administrator (default: MOOT_ADMIN_TOKEN_FILE)",
+        help="the token of an administrator (default: MOOT_ADMIN_TOKEN_FILE, or of this folder)",
     )
     add("--token", action=RefuseToken)
     add("--compare", action="store_true", help="hash the states of all gateways now, at one message")
@@ -76,15 +82,23 @@ def run(options: argparse.Namespace) -> int:
 
 def _ask(options: argparse.Namespace) -> dict[str, Any]:
     """Raises UsageError, Refused, or Unreachable when no gateway answers."""
-    from moot.config.connect_settings import URL
+    from moot.config.connect_settings import URL, cluster_settings
     from moot.errors import Unreachable
     from moot.private_files import token_from
 
     given = options.gateway or os.environ.get(URL) or ""
+    file = options.admin_token_file or os.environ.get("MOOT_ADMIN_TOKEN_FILE")
+    if not given:
+        here = cluster_settings(environ=os.environ, folder=Path())
+        if here is not None:
+            # The token of this folder goes to the gateways of this folder and nowhere else.
+            given, file = here[0], file or here[1]
     urls = [each for url in given.split(",") if (each := url.strip())]
     if not urls:
-        raise UsageError("--gateway URL is missing: the address of a gateway, or set MOOT_URL")
-    file = options.admin_token_file or os.environ.get("MOOT_ADMIN_TOKEN_FILE")
+        raise UsageError(
+            "--gateway URL is missing: the address of a gateway; or set MOOT_URL, or run this in the folder"
+            " of its moot.yaml"
+        )
     if not file:
         raise UsageError("--admin-token-file FILE is missing: the token of an administrator of the gateway")
     token = token_from(file)

@@ -30,6 +30,8 @@ from moot.private_files import name_from, token_from
 CONFIG_NAMES: Final = ("moot.yaml", "space.yaml", ".mew/space.yaml")
 # What `moot up` writes while it runs, under the data folder: its address and its process.
 RUN_FILE: Final = Path("run/up.json")
+# That of the administrator whom `moot up --cluster` adds, under the data folder.
+CLUSTER_TOKEN_FILE: Final = Path("admin/cluster.token")
 
 URL: Final = "MOOT_URL"
 SPACE: Final = "MOOT_SPACE"
@@ -98,6 +100,42 @@ def connect_settings(asked: CliOverrides, *, environ: Mapping[str, str], folder:
     if asked.gateway is not None:
         raise UsageError("--gateway needs --token-file FILE: the token that it let you have")
     return _from_config(asked, environ, folder, token)
+
+
+def admin_settings(
+    asked: CliOverrides, token: Secret, *, environ: Mapping[str, str], folder: Path
+) -> ConnectSettings:
+    """For a request of an administrator, who is no participant; raises UsageError saying what is missing."""
+    has_token = environ.get(TOKEN) or environ.get(TOKEN_FILE)
+    path = asked.config or find_config(folder)
+    # Without a token of its own, MOOT_URL does not change where something of this folder goes.
+    url = asked.gateway or (environ.get(URL) if has_token or path is None else None)
+    space = asked.space or environ.get(SPACE)
+    if url is not None:
+        return ConnectSettings(url=url, space=space or "", token=token)
+    if path is None:
+        raise UsageError(
+            "--gateway URL is missing: the address of the gateway; or run this in the folder of its moot.yaml"
+        )
+    configuration = load(path, environ=environ, dry=True, unset={})
+    url = address_of(configuration.gateway)
+    return ConnectSettings(url=url, space=_space(configuration, space, path), token=token)
+
+
+def cluster_settings(*, environ: Mapping[str, str], folder: Path) -> tuple[str, Path | None] | None:
+    """The addresses of the cluster in this folder, and the file of an administrator's token if it has one.
+
+    None: there is no configuration.
+    """
+    path = find_config(folder)
+    if path is None:
+        return None
+    configuration = load(path, environ=environ, dry=True, unset={})
+    gateway = configuration.gateway
+    files = [*configuration.admin_token_files.values(), gateway.data / CLUSTER_TOKEN_FILE]
+    file = next((each for each in files if each.is_file()), None)
+    others = gateway.cluster.addresses if gateway.cluster is not None else ()
+    return ",".join((address_of(gateway), *others)), file
 
 
 def tokens_of(settings: SpaceSettings, name: str, secrets: Mapping[str, Secret]) -> Iterator[Secret]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moot.cli import program
 from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
+from moot.cli.member_options import overrides_of
 from moot.cli.time_argument import parse_duration
 from moot.errors import Refused, UsageError
 
@@ -50,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     from moot.errors import MootError
 
     try:
-        settings = connect_settings_of(options)
+        settings = _settings_of(options)
         made = _ask_for_token(settings, options)
         if options.token_out is None:
             print(made["token"], flush=True)
@@ -62,6 +64,18 @@ def run(options: argparse.Namespace) -> int:
     carries = ", ".join(options.only or ()) or "all of its rights"
     print(f"{made['participant_id']}: {carries}, for {options.seconds:g} s", file=sys.stderr)
     return 0
+
+
+def _settings_of(options: argparse.Namespace) -> ConnectSettings:
+    """For an administrator who names a member the address and the space alone; for others as whom as well."""
+    if options.admin_token_file is None or options.member is None:
+        return connect_settings_of(options)
+    from moot.config.connect_settings import admin_settings
+    from moot.config.secret import Secret
+    from moot.private_files import token_from
+
+    token = Secret(token_from(options.admin_token_file))
+    return admin_settings(overrides_of(options), token, environ=os.environ, folder=Path())
 
 
 def _ask_for_token(settings: ConnectSettings, options: argparse.Namespace) -> dict[str, Json]:
