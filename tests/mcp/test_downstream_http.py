@@ -471,6 +471,16 @@ async def test_a_request_id_is_the_same_number_with_a_point() -> None:
             assert (await client.post(example.url, content=content, headers=headers)).status_code == 400
 
 
+async def test_what_a_client_accepts_may_be_on_several_lines() -> None:
+    """RFC 9110 5.3."""
+    async with http() as (example, client):
+        accepts = [("accept", "application/json"), ("accept", "text/event-stream")]
+        for lines, status in ((accepts, 200), (accepts[::-1], 200), (accepts[:1] * 2, 406)):
+            headers = [("content-type", "application/json"), *lines]
+            answer = await client.post(example.url, json=body("initialize", HELLO), headers=headers)
+            assert answer.status_code == status
+
+
 async def test_closing_the_face_ends_every_stream() -> None:
     async with httpx.AsyncClient(timeout=HANG_SECONDS) as client:
         async with serve_example() as example:

@@ -104,6 +104,9 @@ class McpHttpServer:
         # RFC 9110: blanks around a value are not part of it, and not every server removes them.
         pairs = [(n.decode("latin-1"), v.decode("latin-1").strip(" \t")) for n, v in scope["headers"]]
         headers = dict(pairs)
+        if "accept" in headers:
+            # A list may be on several lines.
+            headers["accept"] = ", ".join(value for name, value in pairs if name == "accept")
         try:
             if self._access is not None:
                 self._access.check(headers)
