@@ -19,11 +19,11 @@ from moot.participant import connect
 from moot.resilience.restart_loop import RestartPolicy
 from moot.up.part_status import PartStatus
 from moot.up.space_runner import SpaceRunner, StartSelection
-from moot.up.supervised_process import SupervisedProcess
+from moot.up.supervised_process import LAST_LINE_CHARS, SupervisedProcess
 from tests.up.moot_up import MOOT, environment, is_running, write_config
 from tests.waiting import HANG_SECONDS, bounded, until, until_told
 
-QUICK = RestartPolicy(first_seconds=0.02, max_seconds=0.05)
+QUICK = RestartPolicy(first_seconds=0.02, max_seconds=0.05, steady_seconds=HANG_SECONDS)
 YOU = 'you: {capabilities: [{kind: "*"}]}'
 
 
@@ -48,7 +48,11 @@ class Raised:
 
 @asynccontextmanager
 async def raised(
-    folder: Path, text: str, selection: StartSelection | None = None, **environ: str
+    folder: Path,
+    text: str,
+    selection: StartSelection | None = None,
+    restart: RestartPolicy = QUICK,
+    **environ: str,
 ) -> AsyncIterator[Raised]:
     write_config(folder, text)
     configuration, secrets = read(folder)
@@ -59,7 +63,7 @@ async def raised(
         folder=folder,
         environ=environment,
         selection=selection or StartSelection(),
-        restart=QUICK,
+        restart=restart,
     )
     stop = asyncio.Event()
     work = asyncio.create_task(up.run(stop))
@@ -161,6 +165,50 @@ async def test_a_reload_ends_a_removed_member_that_was_named_at_the_start(tmp_pa
         assert await running.up.reload(*read(tmp_path)) == []
         await running.until("lazy", lambda each: each.state == "running")
         assert running.status("out").state == "idle"
+
+
+async def test_a_member_that_fails_says_why(tmp_path: Path) -> None:
+    """Its last line, and only of this run; who ends well has nothing to explain."""
+    long = "echo first; printf 'x%.0s' $(seq 300) >&2; exit 3"
+    failing = f'failing: {{capabilities: [chat], restart: never, command: sh, args: [-c, "{long}"]}}'
+    once = "if [ -e once ]; then exit 3; fi; touch once; echo first; exit 3"
+    silent = f'silent: {{capabilities: [chat], command: sh, args: [-c, "{once}"]}}'
+    well = "well: {capabilities: [chat], command: echo, args: [bye]}"
+    async with raised(tmp_path, lab(YOU, failing, silent, well)) as running:
+        failed = await running.until("failing", lambda each: each.state == "ended")
+        assert failed.message == f"ended with exit code 3: {'x' * LAST_LINE_CHARS}"
+        assert (await running.until("well", lambda each: each.state == "ended")).message == (
+            "ended with exit code 0"
+        )
+        second = "ended with exit code 3; restart in"
+        await running.until("silent", lambda each: each.restarts > 0 and each.message.startswith(second))
+
+
+async def test_a_command_of_ours_that_lacks_something_says_so_and_waits_for_a_reload(tmp_path: Path) -> None:
+    """`moot init coder` without a key: nothing but an edit helps, and SIGHUP tells of one."""
+    arguments = "[agent, --base-url, 'http://127.0.0.1:9/v1', --model, m, --api-key-env, MODEL_KEY]"
+    coder = f"coder: {{capabilities: [chat], command: moot, args: {arguments}}}"
+    async with raised(tmp_path, lab(YOU, coder)) as running:
+        ended = await running.until("coder", lambda each: each.state == "ended")
+        assert ended.message == (
+            "ended with exit code 2: moot: --api-key-env: the variable MODEL_KEY is not set"
+        )
+        assert ended.restarts == 0
+        assert await running.up.reload(*read(tmp_path)) == []
+        again = await running.until("coder", lambda each: each.since > ended.since and each.state == "ended")
+        assert again.message == ended.message
+
+
+async def test_a_command_of_ours_that_ends_with_2_later_or_is_always_restarted_is_started_again(
+    tmp_path: Path,
+) -> None:
+    """After steady work it is a disk or a file that another program mends."""
+    member = "{capabilities: [chat], command: moot, args: [no-such-command]"
+    steady_at_once = RestartPolicy(first_seconds=0.02, max_seconds=0.05, steady_seconds=0)
+    async with raised(tmp_path, lab(YOU, f"later: {member}}}"), restart=steady_at_once) as running:
+        await running.until("later", lambda each: each.restarts > 0)
+    async with raised(tmp_path, lab(YOU, f"stubborn: {member}, restart: always}}")) as running:
+        await running.until("stubborn", lambda each: each.restarts > 0)
 
 
 async def test_a_fault_of_ours_in_one_part_is_not_the_others_end(

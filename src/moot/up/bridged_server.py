@@ -36,6 +36,7 @@ class BridgedServer:
     """One MCP server. `run` keeps it in the space until cancelled; `status` says how it is doing."""
 
     kind: Final = "server"
+    gave_up: Final = False
 
     def __init__(
         self,

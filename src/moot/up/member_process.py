@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from moot.config import connect_settings
 from moot.config.configuration import MemberConfig
@@ -11,8 +12,11 @@ from moot.resilience.child_process import ChildExit, ChildProcess, start_child
 from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy
 from moot.up.member_command import resolve_command
 from moot.up.member_log import MemberLog
-from moot.up.supervised_process import SupervisedProcess
+from moot.up.supervised_process import RunEnd, SupervisedProcess
 from moot.up.template_vars import TemplateVars
+
+# The exit code of our own commands for a mistake in the call; only an edit mends it.
+_MISUSED: Final = 2
 
 
 def member_process(
@@ -47,6 +51,11 @@ def member_process(
             case "on-failure":
                 return ended is None or ended.code != 0
 
+    def gives_up(end: RunEnd) -> bool:
+        # At its start that is a mistake in its arguments or a missing key; later it may be a disk or a file.
+        is_misused = config.command == "moot" and end.exit == ChildExit(_MISUSED)
+        return is_misused and config.restart == "on-failure" and end.seconds < restart.steady_seconds
+
     return SupervisedProcess(
         variables.name,
         start,
@@ -55,6 +64,7 @@ def member_process(
         on_change=on_change,
         space=variables.space,
         should_restart=should_restart,
+        gives_up=gives_up,
         restart=restart,
     )
 

@@ -211,7 +211,9 @@ class SpaceRunner:
             gone = [
                 key
                 for key in self._parts
-                if wanted.get(key) != self._configs[key] or self._token(*key[:2]) != self._tokens[key]
+                if wanted.get(key) != self._configs[key]
+                or self._token(*key[:2]) != self._tokens[key]
+                or self._parts[key].gave_up
             ]
             for key in gone:
                 self._tasks[key].cancel()

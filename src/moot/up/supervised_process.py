@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
 
 from moot.errors import UsageError
 from moot.resilience.child_process import ChildExit, ChildProcess
@@ -18,9 +20,27 @@ log = logging.getLogger(__name__)
 Start = Callable[[], Awaitable[tuple[ChildProcess, str]]]
 
 
+# As much of its last line as a row of the status has room for; the log has the rest.
+LAST_LINE_CHARS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """How one run ended: None if it could not be started, after how long, and that as text."""
+
+    exit: ChildExit | None
+    seconds: float
+    message: str
+
+
 def always(_ended: ChildExit | None) -> bool:
     """Restart it however it ended."""
     return True
+
+
+def never(_ended: RunEnd) -> bool:
+    """No end is one that only a person can mend."""
+    return False
 
 
 class SupervisedProcess:
@@ -36,6 +56,7 @@ class SupervisedProcess:
         on_change: Callable[[], None],
         space: str = "",
         should_restart: Callable[[ChildExit | None], bool] = always,
+        gives_up: Callable[[RunEnd], bool] = never,
         restart: RestartPolicy = DEFAULT_RESTART,
     ) -> None:
         self.name = name
@@ -45,6 +66,9 @@ class SupervisedProcess:
         self._kind: Kind = kind
         self._start = start
         self._should_restart = should_restart
+        self._gives_up = gives_up
+        # It ended, and would end in the same way until a person has changed something.
+        self.gave_up = False
         self._restart = restart
         self._state = PartState(on_change)
 
@@ -64,24 +88,28 @@ class SupervisedProcess:
     async def run(self) -> None:
         """Run until cancelled, or until it has ended and is not to be restarted. Leaves no process behind."""
         try:
-            _, reason = await keep_running(
+            end = await keep_running(
                 self._run_once,
                 self._restart,
-                should_restart=lambda end: self._should_restart(end[0]),
-                on_delay=lambda end, seconds: self._state.wait_for_restart(end[1], seconds),
+                should_restart=lambda end: not self._gives_up(end) and self._should_restart(end.exit),
+                on_delay=lambda end, seconds: self._state.wait_for_restart(end.message, seconds),
             )
-            self._state.change("ended", reason)
+            self.gave_up = self._gives_up(end)
+            self._state.change("ended", end.message)
         finally:
             self.log.close()
 
-    async def _run_once(self) -> tuple[ChildExit | None, str]:
-        """One run of the process; how it ended, and that as text."""
+    async def _run_once(self) -> RunEnd:
         self._state.start()
+        # What an earlier run wrote is not why this one ends.
+        self.log.last_line = ""
+        clock = asyncio.get_running_loop().time
+        started_at = clock()
         try:
             child, message = await self._start()
         except UsageError as fault:
             self.log.note(f"cannot be started: {fault}")
-            return None, str(fault)
+            return RunEnd(None, 0.0, str(fault))
         self.pid = child.pid
         self._state.change("running", message)
         facts = {"space": self.space, "participant": self.name}
@@ -98,6 +126,8 @@ class SupervisedProcess:
             self.log.flush()
             self.pid = None
         ended = child.ended.result()
+        last_line = self.log.last_line if ended.code != 0 else ""
         self.log.note(str(ended))
         log.info("%s ended", self._kind, extra=facts | {"how": str(ended)})
-        return ended, str(ended)
+        message = f"{ended}: {last_line[:LAST_LINE_CHARS]}" if last_line else str(ended)
+        return RunEnd(ended, clock() - started_at, message)
