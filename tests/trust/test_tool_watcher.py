@@ -122,3 +122,44 @@ async def test_what_an_agent_wants_to_do_itself_needs_no_list_of_tools(tmp_path:
         now = scene.approver.wall_clock()
         verdict = scene.approver.decider.verdict
         assert verdict(case_of("p1", "agent", ("agent",), call, at=now)).decision == "approve"
+
+
+async def test_approvals_of_what_a_tool_was_before_it_changed_support_no_rule(tmp_path: Path) -> None:
+    async with approver_scene(tmp_path) as scene:
+        host = ChangingHost(scene, [DRAFT])
+        await host.join()
+        scene.mood = "reject"
+        assert await scene.write("secrets/key.md") == "no, alice: unsafe"
+        # Listed before anybody approved anything.
+        await until(lambda: ("files", "write_file") in scene.approver.tool_watcher.schemas)
+        scene.mood = "approve"
+        old = await scene.taught()
+        await until(lambda: "files/write_file" in scene.store.definitions)
+        host.tools = [SEND]
+        await host.join()
+        await until(lambda: scene.store.suggestions == {})
+        await scene.alice.send("trust/accept", {"suggestion": old["suggestion"]}, confirm=True)
+        await scene.wait_for_chat("not accepted")
+        await scene.away()
+        await scene.back()
+        await until(lambda: len(scene.approver.ledger) == 11)
+        await scene.approver.suggester.suggest_now()
+        assert scene.store.suggestions == {}
+        # Those of what it is now do.
+        scene.trust.clear()
+        assert (await scene.taught())["decisions"] == 10
+
+
+async def test_a_tool_that_changed_before_a_rule_was_accepted_suspends_it(tmp_path: Path) -> None:
+    async with approver_scene(tmp_path) as scene:
+        host = ChangingHost(scene, [DRAFT])
+        await host.join()
+        suggestion = await scene.taught()
+        await until(lambda: "files/write_file" in scene.store.definitions)
+        done = list(scene.written)
+        # It changes and tells nobody.
+        host.tools, scene.mood = [SEND], "reject"
+        await scene.alice.send("trust/accept", {"suggestion": suggestion["suggestion"]}, confirm=True)
+        await until(lambda: len(announced(scene, "its definition changed")) == 1)
+        assert await scene.write("reports/day-29.md") == "no, alice: unsafe"
+        assert scene.written == done

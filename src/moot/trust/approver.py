@@ -55,6 +55,7 @@ from moot.trust.tripwires import (
     PersonDecided,
     ProposalSeen,
     Suspension,
+    ToolChanged,
     check_tripwires,
     names_tool,
 )
@@ -100,7 +101,7 @@ class Approver:
         self.tool_watcher = ToolWatcher(
             space,
             store,
-            on_change=self.trip,
+            on_change=self._observe_tool_change,
             on_late=self._announce_late_tool,
             on_compared=self._apply_deferred_rules,
         )
@@ -214,6 +215,8 @@ class Approver:
         )
 
     def _load_past_decisions(self) -> None:
+        for decision in self.ledger:
+            self._note_approval(decision)
         self.decider.count_past(self.ledger)
         self.decider.rejected = rejected_calls(self.ledger)
         # An agent that fulfils what another proposes does not make it usual.
@@ -255,6 +258,7 @@ class Approver:
             return
         if decision.automated:
             self.reviews.object_to(decision.id)
+        self._note_approval(decision)
         if decision.by in self.store.people:
             self._accepted.add(decision)
         note_rejection(self.decider.rejected, decision)
@@ -278,6 +282,30 @@ class Approver:
 
     def _apply_deferred_rules(self, host: str) -> None:
         self.decider.apply_deferred(host)
+
+    def _note_approval(self, decision: Decision) -> None:
+        """An approval counts for its tool as it is, unless the tool has changed since."""
+        case, changes = decision.case, self.store.tool_changes
+        changed_at = max((changes.get(f"{host}/{case.tool}", 0.0) for host in case.to), default=0.0)
+        if decision.lesson == "approve" and decision.at is not None:
+            decision.outdated = decision.at <= changed_at
+        if decision.lesson == "approve":
+            self.tool_watcher.note_approved(case)
+
+    def _observe_tool_change(self, event: ToolChanged) -> None:
+        """Suspend the rules about a tool, and learn from none of the approvals before its change."""
+        about = [
+            each
+            for each in self.ledger
+            if each.lesson == "approve" and each.case.tool == event.tool and event.host in each.case.to
+        ]
+        if about:
+            self.store.tool_changes[f"{event.host}/{event.tool}"] = self.wall_clock()
+            log.info("approvals before a change of their tool no longer count", extra={"count": len(about)})
+        for decision in about:
+            decision.outdated = True
+        self.trip(event)
+        self.suggester.wake()
 
     def _announce_late_tool(self, host: str, tool: str) -> None:
         """Tell people of a definition that could not be compared with the one that they decided by."""

@@ -77,6 +77,8 @@ class Decision:
     # Who said what came of it, where its host never answered; and in which words.
     settled_by: str | None = None
     note: str | None = None
+    # Whether the tool has changed since: what was approved was another.
+    outdated: bool = False
 
     @property
     def outcome(self) -> Literal["done", "failed", "unknown"] | None:
@@ -106,12 +108,13 @@ class Decision:
     def lesson(self) -> Lesson | None:
         """What people decided. An automatic decision counts for nothing, or a rule would confirm itself.
 
-        An approval that anyone had rejected counts as a rejection: where people disagree, ask.
+        An approval that anyone had rejected counts as a rejection: where people disagree, ask. Nor does an
+        approval of what a tool was before it changed.
         """
         if any(rejection.rule is None for rejection in self.rejections):
             return "reject"
         if self.status == "fulfilled" and not self.automated and self.by != self.case.proposer:
-            return "approve"
+            return None if self.outdated else "approve"
         return None
 
     def as_json(self) -> dict[str, Json]:

@@ -2,9 +2,9 @@
 
     rules.yaml    the rules in their order; whoever can write this file can change them, and it is read again
     state.json    suspensions, suggestions (open, half accepted, dismissed, granted), pinned tool definitions,
-                  whether all rules are stopped, who wants to resume what, who is known as a person, when a
-                  person last reviewed each rule, which rules have expired, and the last messages that the
-                  approver saw
+                  when tools changed, whether all rules are stopped, who wants to resume what, who is known
+                  as a person, when a person last reviewed each rule, which rules have expired, and the last
+                  messages that the approver saw
 
 Both are replaced as a whole, so a crash leaves the previous version. A rules.yaml that cannot be read stops
 all rules: half of somebody's rules may be the wrong half.
@@ -105,6 +105,8 @@ class RuleStore:
     expired: dict[str, float] = field(default_factory=dict)
     # `host/tool` → hash of the definition that people decided by.
     definitions: dict[str, str] = field(default_factory=dict)
+    # When a tool that people had approved calls of changed last: earlier approvals no longer count.
+    tool_changes: dict[str, float] = field(default_factory=dict)
     stopped: RuleStop | None = None
     # Why the rules file cannot be used; None if it can.
     fault: str | None = None
@@ -255,6 +257,7 @@ class RuleStore:
             "last_seen": list(self.last_seen),
             "expired": self.expired,
             "definitions": self.definitions,
+            "tool_changes": self.tool_changes,
             "stopped": None if self.stopped is None else self.stopped.as_json(),
         }
         write_atomically(self.folder / STATE_NAME, json.dumps(state, ensure_ascii=False, indent=1).encode())
@@ -287,6 +290,7 @@ class RuleStore:
             self.last_seen = tuple(str(each) for each in state.get("last_seen", ()))
             self.expired = dict(state.get("expired", {}))
             self.definitions = dict(state["definitions"])
+            self.tool_changes = dict(state.get("tool_changes", {}))
             self.stopped = None if state["stopped"] is None else RuleStop(**state["stopped"])
         except (KeyError, TypeError, ValueError, AttributeError, UsageError) as fault:
             raise UsageError(f"{file} is damaged: {fault}. Move it away to start without it") from None

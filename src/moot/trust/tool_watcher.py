@@ -22,6 +22,7 @@ from moot.participant.joined_space import JoinedSpace
 from moot.protocol import strict_json
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
+from moot.trust.proposal_case import Case
 from moot.trust.rule_store import RuleStore
 from moot.trust.rules import Rule
 from moot.trust.tripwires import ToolChanged, names_tool
@@ -64,6 +65,8 @@ class ToolWatcher:
         self._versions: Counter[str] = Counter()
         # Hosts that rules named for some time before their tools could be listed.
         self._unlisted: set[str] = set()
+        # `host/tool` of the calls that people approved: a rule may come of them.
+        self._learned: set[str] = set()
         # The schemas of arguments by host and tool, as they were last listed, and the hosts that were listed.
         self.schemas: dict[tuple[str, str], Json] = {}
         self._listed: set[str] = set()
@@ -102,8 +105,19 @@ class ToolWatcher:
 
     async def load_schemas(self, hosts: Iterable[str]) -> None:
         """List the tools of hosts whose schemas are not known; one that does not answer is asked once."""
-        missing = [host for host in hosts if host not in self._listed][:MAX_SCHEMA_HOSTS]
-        await asyncio.gather(*(self._tools(host) for host in missing))
+        roster = self._space.roster
+        missing = [host for host in hosts if host in roster and host not in self._listed]
+        await asyncio.gather(*(self._load(host) for host in missing[:MAX_SCHEMA_HOSTS]))
+
+    def note_approved(self, case: Case) -> None:
+        """People approved a call: the definitions of its tool are stored from the next listing on, so that a
+        change before anybody accepts a rule is noticed.
+        """
+        for host in case.to if case.tool is not None else ():
+            key = f"{host}/{case.tool}"
+            if key not in self._learned:
+                self._learned.add(key)
+                self._listed.discard(host)
 
     def observe(self, envelope: Envelope) -> None:
         if envelope.payload.get("method") == LIST_CHANGED:
@@ -121,8 +135,14 @@ class ToolWatcher:
         finally:
             self._pending.discard(host)
 
+    async def _load(self, host: str) -> None:
+        version = self._versions[host]
+        tools = await self._tools(host)
+        if self._versions[host] == version:
+            self._apply(host, tools, version)
+
     def _apply(self, host: str, now: dict[str, Digests], version: int) -> None:
-        """Report what differs from the stored definitions, and store those of tools that are new to rules.
+        """Report what differs from the stored definitions, and store those of tools that are new.
 
         A host without tools has not been compared.
         """
@@ -144,11 +164,11 @@ class ToolWatcher:
                 if digest not in found:
                     self._on_change(ToolChanged(host, name, "its definition changed"))
         for name in now:
-            key = f"{host}/{name}"
-            if key not in self._store.definitions and self._is_approved(host, name):
+            key, is_approved = f"{host}/{name}", self._is_approved(host, name)
+            if key not in self._store.definitions and (is_approved or key in self._learned):
                 self._store.definitions[key] = now[name].sorted
                 log.info("tool pinned as it is", extra={"host": host, "tool": name})
-                if host in self._unlisted:
+                if is_approved and host in self._unlisted:
                     self._on_late(host, name)
         self._unlisted.discard(host)
         self._store.save()
