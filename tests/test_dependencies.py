@@ -162,6 +162,12 @@ def test_without_any_extra_the_commands_of_a_space_work(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
+def test_the_install_page_has_a_row_for_each_extra() -> None:
+    page = (ROOT / "docs/install.md").read_text("utf-8")
+    rows = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
+    assert sorted(rows) == sorted([*EXTRAS, "all"])
+
+
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
@@ -177,7 +183,9 @@ def test_without_its_extra_a_command_says_what_to_type(entry: str, words: list[s
     done = run_without(EXTRAS["xprotocol"], f"{prefix}sys.exit(main({words!r}))")
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert done.stderr.endswith("Install it: pip install 'moot[xprotocol]'\n")
+    assert done.stderr.endswith(
+        "Install it: pip install '.[xprotocol]' in the clone of Moot (docs/install.md, Extras)\n"
+    )
     assert list(tmp_path.iterdir()) == []
     help = run_without(EXTRAS["xprotocol"], f"{prefix}main([*{words[:1]!r}, '--help'])")
     assert help.returncode == 0

@@ -117,7 +117,10 @@ async def test_an_adapter_without_the_extra_says_what_it_would_bring(tmp_path: P
     async with adapter_process(tmp_path, PATIENT, environ) as adapter:
         assert await adapter.kinds(QUERY) == []
         assert (await adapter.kinds("monthly loan"))[0] == FOUND
-        assert "lexical (with pip install 'moot[search]' tools" in await adapter.printed_status()
+        assert (
+            "lexical (with pip install '.[search]' in the clone of Moot, tools"
+            in await adapter.printed_status()
+        )
 
 
 @needs_vectors

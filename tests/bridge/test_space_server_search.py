@@ -87,7 +87,7 @@ async def test_without_the_extra_words_are_searched_and_status_says_what_is_miss
         async with Client(server(served.gateway.url, tmp_path, env=env)) as client:
             assert await find(client, QUERY, "lexical") == []
             assert await find(client, "monthly loan", "lexical") == ["loan_payment"]
-            assert "pip install 'moot[search]'" in (await status(client))[1]
+            assert "pip install '.[search]' in the clone" in (await status(client))[1]
 
 
 @needs_vectors

@@ -199,5 +199,5 @@ def test_without_the_extra_one_line_says_what_it_would_bring(monkeypatch: pytest
     monkeypatch.setattr(vector_search, "are_vectors_installed", lambda: False)
     assert (
         str(search_status(SearchSettings()))
-        == "lexical (with pip install 'moot[search]' tools are found by meaning, too)"
+        == "lexical (with pip install '.[search]' in the clone of Moot, tools are found by meaning, too)"
     )

@@ -325,7 +325,10 @@ def test_without_the_extra_commands_and_sql_are_compared_word_for_word() -> None
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=HANG_SECONDS, check=True
     )
     assert done.stdout.splitlines() == ["['git status']", "[]"]
-    assert "shell commands are only compared word for word: pip install 'moot[rules]'" in done.stderr
+    assert (
+        "shell commands are only compared word for word: pip install '.[rules]' in the clone of Moot"
+        in done.stderr
+    )
 
 
 def test_rules_with_templates_survive_being_written() -> None:

@@ -87,7 +87,7 @@ def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert "TERM" in capsys.readouterr().err
     monkeypatch.setattr(join, "find_spec", lambda _: None)
     assert not join._wants_full_screen(chosen())
-    assert "pip install 'moot[tui]'" in capsys.readouterr().err
+    assert "pip install '.[tui]' in the clone" in capsys.readouterr().err
 
 
 def test_lines_need_no_textual() -> None:

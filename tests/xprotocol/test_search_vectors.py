@@ -263,4 +263,4 @@ try:
 except UsageError as fault:
     print(fault)
 """
-    assert "pip install 'moot[search]'" in run(script)
+    assert "pip install '.[search]' in the clone" in run(script)

@@ -26,5 +26,5 @@ def check_installed(extra: str) -> None:
     if missing:
         raise MootError(
             f"this command needs the extra {extra!r}, and {', '.join(missing)} of it cannot be found. "
-            f"Install it: pip install 'moot[{extra}]'"
+            f"Install it: pip install '.[{extra}]' in the clone of Moot (docs/install.md, Extras)"
         )

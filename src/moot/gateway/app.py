@@ -243,7 +243,9 @@ class Gateway:
                 configuration, self.directory, database, url=self.url, on_mail=self._mailer.send
             )
         if find_spec("nats") is None:
-            raise UsageError("gateway.cluster needs an extra: pip install 'moot[cluster]'")
+            raise UsageError(
+                "gateway.cluster needs the extra 'cluster': pip install '.[cluster]' in the clone of Moot"
+            )
         # Only here: a gateway that is alone needs no NATS client.
         from moot.cluster.shared_values import SharedValues
         from moot.gateway.cluster_space_factory import ClusterSpaceFactory

@@ -10,7 +10,7 @@ from moot.config.gateway_config import Positive, Seconds
 class SearchSettings(msgspec.Struct, frozen=True, kw_only=True):
     """`search:` (*addition*): how tools are found by what they are for."""
 
-    # Whether word vectors count beside words, where `pip install 'moot[search]'` has brought them.
+    # Whether word vectors count beside words, where the extra `search` has brought them.
     word_vectors: bool = True
     # Tools, prompts and resources that get a vector: some 0.4 ms of CPU and 1 KiB each. Of a larger
     # number none has one, and the search is by words alone.

@@ -109,7 +109,7 @@ def search_status(
     if not settings.word_vectors:
         return SearchStatus(LEXICAL, "word vectors are turned off")
     if not are_vectors_installed():
-        return SearchStatus(LEXICAL, f"with {INSTALL} tools are found by meaning, too")
+        return SearchStatus(LEXICAL, f"with {INSTALL}, tools are found by meaning, too")
     if model.fault:
         return SearchStatus(LEXICAL, f"word vectors cannot be used: {model.fault}")
     if documents > settings.max_vector_tools:

@@ -115,7 +115,9 @@ def _wants_full_screen(options: argparse.Namespace) -> bool:
         _hint("lines of text, since the output is no terminal; --plain says so without this hint")
         return False
     if find_spec("textual") is None:
-        _hint("lines of text, since Textual is not installed: pip install 'moot[tui]' for the full screen")
+        _hint(
+            "lines of text: the full screen needs the extra 'tui' (pip install '.[tui]' in the clone of Moot)"
+        )
         return False
     if os.environ.get("TERM", "dumb") == "dumb":
         _hint("lines of text, since TERM says that this terminal can do no more")

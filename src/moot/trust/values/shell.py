@@ -122,7 +122,9 @@ def _parser() -> Any:
         import tree_sitter
         import tree_sitter_bash
     except ImportError:
-        log.warning("shell commands are only compared word for word: pip install 'moot[rules]'")
+        log.warning(
+            "shell commands are only compared word for word: pip install '.[rules]' in the clone of Moot"
+        )
         return None
     return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
 

@@ -68,7 +68,7 @@ def _library() -> Any:
     try:
         import sqlglot
     except ImportError:
-        log.warning("SQL is only compared word for word: pip install 'moot[rules]'")
+        log.warning("SQL is only compared word for word: pip install '.[rules]' in the clone of Moot")
         return None
     logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
     return sqlglot

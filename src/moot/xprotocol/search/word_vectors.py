@@ -1,6 +1,6 @@
 """Static word vectors beside BM25: what a question and a document mean, where they share no word.
 
-An extra (`pip install moot[search]`). The vectors are WordLlama's, 256 numbers for each of 32,000 pieces of
+The extra `search`. The vectors are WordLlama's, 256 numbers for each of 32,000 pieces of
 words, and come inside its wheel. They are read from there as they are: WordLlama's own loader looks for its
 tokenizer in the wrong folder and would go to the network for it. Nothing here ever does.
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _WEIGHTS: Final = Path("weights", "l2_supercat_256.safetensors")
 _TENSOR: Final = "embedding.weight"
 _TOKENIZER: Final = Path("tokenizers", "l2_supercat_tokenizer_config.json")
-INSTALL: Final = "pip install 'moot[search]'"
+INSTALL: Final = "pip install '.[search]' in the clone of Moot"
 
 # A name and a description say what a tool is for; the rest says what it takes.
 MAIN_WEIGHT: Final = 1.0
