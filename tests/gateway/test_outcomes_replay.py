@@ -7,6 +7,7 @@ import json
 import pytest
 
 from moot.gateway.space_records import replay
+from moot.protocol.not_offered import mark_error
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
 from moot.space.config import ParticipantConfig, SpaceConfig
@@ -72,3 +73,35 @@ def test_a_journal_of_0_1_gives_the_state_that_it_had(answered: bool) -> None:
     assert all(id in space.state.window for id in ("p1", "r1", "a0"))
     assert ("a2" in space.state.window) is answered
     assert not space.state.replaying
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_what_one_connection_does_not_offer_comes_out_as_it_did(older: bool) -> None:
+    """An older gateway took the word of the first connection for the member's, this one does not."""
+    space = Space(CONFIG)
+    told: dict[str, Json] = {} if older else {"options": {"answers": True}}
+    error: Json = {"code": -32602, "message": "unknown tool", "data": mark_error(None)}
+    answer: Json = {"kind": "mcp/response", "to": ["alice"], "correlation_id": ["r1"]}
+    for line in (
+        record("join", "alice", 1.0, mint=["m1", "m2"]),
+        record("join", "tool", 2.0, mint=["m3", "m4"], **told),
+        record("join", "tool", 3.0, mint=["m5"], **told | {"session": "s-second"}),
+        record(
+            "receive", "alice", 4.0, {"id": "p1", "kind": "mcp/proposal", "to": ["tool"], "payload": CALL}
+        ),
+        record(
+            "receive",
+            "alice",
+            5.0,
+            {"id": "r1", "kind": "mcp/request", "to": ["tool"], "correlation_id": ["p1"], "payload": CALL},
+        ),
+        record(
+            "receive", "tool", 6.0, answer | {"id": "a1", "payload": {"error": error}}, session="s-second"
+        ),
+    ):
+        replay(space, line, CONFIG)
+    proposal = space.state.ledger.get("p1")
+    assert proposal is not None
+    assert proposal.outcome == ("failed" if older else "pending")
+    replay(space, record("receive", "tool", 7.0, answer | {"id": "a2", "payload": {"result": {}}}), CONFIG)
+    assert proposal.outcome == ("failed" if older else "done")
