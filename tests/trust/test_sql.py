@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from moot.trust.values.examples import edge_texts
+from moot.trust.values.kinds import ValuePattern
 from moot.trust.values.sql import sql_atoms
 from tests.rows import for_each_row
 from tests.trust.test_values import approved, learned
@@ -158,3 +160,17 @@ def test_a_rule_of_before_does_not_reach_numbers() -> None:
     """`?` stood for any value once: now for a text, so that such a rule reaches less and never more."""
     assert summary("DELETE FROM sessions WHERE token = 0") != "delete from sessions where token = ?"
     assert summary("DELETE FROM sessions WHERE token = 'a'") == "delete from sessions where token = ?"
+
+
+@for_each_row(
+    "template",
+    [
+        "delete from cart where n = number and sku = ?",
+        "update set a, b = number, c = null, d = boolean of t where id = number",
+        "select columns from orders join customers on customers.id = orders.customer where limit",
+        "insert 2 into prices (id, price)",
+    ],
+)
+def test_a_rule_shows_a_statement_that_it_allows(template: str) -> None:
+    pattern = ValuePattern("sql", [template])
+    assert [pattern.admits(text) for text in edge_texts(pattern)] == [True]

@@ -129,7 +129,14 @@ def _statements(summary: str) -> Iterator[str]:
     else:
         sets, _, rest = rest.removeprefix("set ").rpartition(" of ") if verb == "update" else ("", "", rest)
         table, _, condition = rest.removeprefix("from ").partition(" where ")
-        filled = condition.replace("?", "'anything'")
-        changes = ", ".join(f"{name.strip()} = 'anything'" for name in sets.split(","))
+        filled = " and ".join(map(_comparison, condition.split(" and ")))
+        changes = ", ".join(map(_comparison, sets.split(", ")))
         change = f"UPDATE {table} SET {changes}" if verb == "update" else f"DELETE FROM {table}"  # noqa: S608
         yield f"{change} WHERE {filled}"
+
+
+def _comparison(words: str) -> str:
+    """`id = 0` for `id = number`; a name alone is that of a text."""
+    name, _, kind = words.partition(" = ")
+    values = {"number": "0", "null": "NULL", "boolean": "TRUE"}
+    return f"{name} = {values.get(kind, repr('anything'))}"
