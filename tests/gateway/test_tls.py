@@ -16,9 +16,11 @@ from typing import Any
 
 import httpx
 import pytest
+from cryptography import x509
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
+from moot.cli import main
 from moot.cli.tls_options import tls_files_of
 from moot.config import load
 from moot.errors import UsageError
@@ -261,6 +263,23 @@ def test_a_key_of_another_certificate_one_with_a_password_and_an_expired_one_are
     with pytest.raises(UsageError, match="not valid yet: check the clock"):
         ServerTls(TlsFiles(certificate=early[0], key=early[1]))
     assert certificate.exists()
+
+
+@pytest.mark.parametrize("hours", [13 * 24, 15 * 24])
+def test_check_tells_of_https_and_when_a_certificate_expires_soon(
+    tmp_path: Path, hours: int, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    certificate, key = pair(tmp_path, Authority(tmp_path, "ca", valid_hours=(-1, hours)))
+    tls = {"certificate": str(certificate), "key": str(key)}
+    lab = {"lab": space_settings(participants(alice=["*"]))}
+    file = write_config(tmp_path, gateway_settings(lab, port=8443, tls=tls))
+    assert main(["serve", str(file), "--check"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "gateway: https://127.0.0.1:8443"
+    day = x509.load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc.date()
+    soon = [f"note: gateway.tls.certificate: {certificate} expires on {day}: renew it"]
+    assert [line for line in lines if "expires" in line] == (soon if hours < 14 * 24 else [])
+    assert caplog.records == []
 
 
 def test_a_gateway_that_others_reach_is_warned_about_without_tls_and_not_with_it(tmp_path: Path) -> None:

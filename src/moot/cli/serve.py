@@ -48,7 +48,8 @@ def run(options: argparse.Namespace) -> int:
         places = {"data": options.data, "host": options.host, "port": options.port}
         for line in check(options.config, environ=os.environ, **places):
             print(line)
-        _check_certificate(load(options.config, environ=os.environ, dry=True, **places))
+        for note in _certificate_notes(load(options.config, environ=os.environ, dry=True, **places)):
+            print(f"note: {note}")
         return 0
     # Without a bound: what members said is written down first.
     return run_service(serve(options), grace_seconds=None)
@@ -96,13 +97,14 @@ def _mcp_of(gateway: Gateway) -> AbstractAsyncContextManager[None]:
     return serve_mcp(gateway)
 
 
-def _check_certificate(configuration: Configuration) -> None:
+def _certificate_notes(configuration: Configuration) -> list[str]:
     """Raises UsageError when the gateway could not use its certificate."""
-    if configuration.gateway.tls is not None:
-        from moot.gateway.part_settings import tls_files
-        from moot.net.server_tls import ServerTls
+    if configuration.gateway.tls is None:
+        return []
+    from moot.gateway.part_settings import tls_files
+    from moot.net.server_tls import check_files
 
-        ServerTls(tls_files(configuration.gateway.tls))
+    return check_files(tls_files(configuration.gateway.tls))
 
 
 def _read(options: argparse.Namespace) -> Configuration:

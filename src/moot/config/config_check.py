@@ -38,7 +38,7 @@ def _lines(configuration: Configuration) -> Iterator[str]:
 def _about_gateway(configuration: Configuration) -> Iterator[str]:
     gateway, files = configuration.gateway, configuration.admin_token_files
     port = gateway.port or "(any free port)"
-    yield f"gateway: http://{bracketed(gateway.host)}:{port}"
+    yield f"gateway: {gateway.scheme}://{bracketed(gateway.host)}:{port}"
     yield f"  data in {gateway.data}, journal {gateway.journal.mode}"
     if gateway.http.admin:
         for admin in sorted({*gateway.admin_tokens, *files}):

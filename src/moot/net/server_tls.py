@@ -79,9 +79,17 @@ class ServerTls:
         self._warn(time.time())
 
     def _warn(self, now: float) -> None:
-        if self.expires_at - now < _WARN_SECONDS and now >= self._warn_from:
+        if _expires_soon(self.expires_at, now) and now >= self._warn_from:
             self._warn_from = now + _WARN_EVERY_SECONDS
             log.warning("the certificate expires soon", extra={"expires": _day(self.expires_at)})
+
+
+def check_files(files: TlsFiles) -> list[str]:
+    """What to note about files that a server could use; raises UsageError when it could not. Logs nothing."""
+    _, expires_at = _load(files)
+    if not _expires_soon(expires_at, time.time()):
+        return []
+    return [f"{files.setting}.certificate: {files.certificate} expires on {_day(expires_at)}: renew it"]
 
 
 @asynccontextmanager
@@ -212,6 +220,10 @@ def _why_not(fault: ssl.SSLCertVerificationError, path: Path) -> str:
     if fault.verify_code == _NOT_YET_VALID:
         return f"{path} is not valid yet: check the clock of this machine"
     return f"{path} cannot be used by a server: {fault.verify_message}"
+
+
+def _expires_soon(expires_at: float, now: float) -> bool:
+    return expires_at - now < _WARN_SECONDS
 
 
 def _day(seconds: float) -> str:
