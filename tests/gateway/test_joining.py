@@ -366,6 +366,28 @@ async def test_the_only_space_need_not_be_named(tmp_path: Path) -> None:
         assert answer.status_code == 200
 
 
+async def test_who_names_no_space_is_told_of_those_that_the_token_opens_and_of_no_others(
+    tmp_path: Path,
+) -> None:
+    people = participants(alice=["*"])
+    spaces = {
+        "lab": space_settings(people),
+        "shop": space_settings(people),
+        "secret": space_settings(participants(zoe=["*"])),
+        "closed": space_settings(people, access="restricted") | {"participants": participants(zoe=["*"])},
+    }
+    async with running_gateway(tmp_path, spaces=spaces) as gateway:
+        answers = {}
+        for token in ("t-alice", "t-zoe", "t-nobody"):
+            with pytest.raises(websockets.InvalidStatus) as refused:
+                await gateway.open("/ws", token=token)
+            assert refused.value.response.status_code == 404
+            answers[token] = bytes(refused.value.response.body or b"")
+        assert b'name a space: this token opens lab, shop"' in answers["t-alice"]
+        assert b'this token opens secret, closed"' in answers["t-zoe"]
+        assert b"no space 'default' on this gateway" in answers["t-nobody"]
+
+
 async def test_a_refused_upgrade_says_why_in_json(tmp_path: Path) -> None:
     async with running_gateway(tmp_path) as gateway:
         with pytest.raises(websockets.InvalidStatus) as refused:

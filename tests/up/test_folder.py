@@ -177,6 +177,10 @@ async def test_the_server_tells_its_tools_and_what_is_denied(root: Path) -> None
         ({"path": "a.txt", "first_line": 1.5}, "error: Expected `int`, got `float` - at `$.first_line`"),
     ):
         assert await said(server, "read_file", **denied) == words
+    for method in ("resources/read", "prompts/get"):
+        with pytest.raises(McpError, match=f"Method not found: {method}") as refused:
+            await server.perform(BackendCall(method, {"uri": "file:///a.txt"}))
+        assert refused.value.code == -32601
     with pytest.raises(McpError, match="Unknown tool: remove"):
         await said(server, "remove", path="a.txt")
 

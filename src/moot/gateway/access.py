@@ -6,7 +6,7 @@ import hmac
 import math
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
@@ -14,6 +14,9 @@ from moot.config import hash_token
 from moot.gateway.space_host import SpaceHost
 from moot.space.config import Name
 from moot.space.temporary_tokens import SignIn
+
+# In an answer to somebody who named none.
+_MAX_NAMED_SPACES: Final = 20
 
 
 class AccessDenied(msgspec.Struct, frozen=True):
@@ -104,7 +107,7 @@ class SpaceDirectory:
         if isinstance(host, AccessDenied):
             host = self._create_for(space, token) or host
         if isinstance(host, AccessDenied):
-            return host
+            return host if space or token is None else self._ask_for_space(token) or host
         if token is None:
             if self.access.get(host.name) != "public":
                 return AccessDenied(401, "a token is needed: send Authorization: Bearer …")
@@ -117,6 +120,11 @@ class SpaceDirectory:
         if any(other.space.find_token_owner(hashed) for other in self.hosts.values()):
             return AccessDenied(403, "this token is for another space")
         return AccessDenied(401, "unknown token")
+
+    def _ask_for_space(self, token: str) -> AccessDenied | None:
+        """What whoever named no space is told: the spaces that its own token opens, and no others."""
+        names = [each.host.name for each in self.identify_everywhere(token)[0]][:_MAX_NAMED_SPACES]
+        return AccessDenied(404, f"name a space: this token opens {', '.join(names)}") if names else None
 
     def identify_everywhere(self, token: str) -> tuple[list[TokenIdentity], AccessDenied]:
         """Whom a token identifies in which spaces; and what to answer if that is nobody.

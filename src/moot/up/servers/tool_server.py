@@ -19,7 +19,7 @@ from moot.mcp.downstream import stdio_server
 from moot.mcp.downstream.backend import BackendCall, Change, ServerDescription, text_result
 from moot.mcp.downstream.mcp_server import McpServer
 from moot.mcp.eras import JsonObject, OfferKind
-from moot.protocol.rpc_codes import INVALID_PARAMS
+from moot.protocol.rpc_codes import INVALID_PARAMS, METHOD_NOT_FOUND
 
 A = TypeVar("A", bound=msgspec.Struct)
 
@@ -53,7 +53,9 @@ class ToolBackend:
         return None if found is None else found.definition
 
     async def perform(self, call: BackendCall) -> JsonObject:
-        tool = self._tools.get(str(call.params.get("name"))) if call.method == "tools/call" else None
+        if call.method != "tools/call":
+            raise McpError(METHOD_NOT_FOUND, f"Method not found: {call.method[:128]}")
+        tool = self._tools.get(str(call.params.get("name")))
         if tool is None:
             raise McpError(INVALID_PARAMS, f"Unknown tool: {str(call.params.get('name'))[:128]}")
         try:
