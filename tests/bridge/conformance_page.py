@@ -60,7 +60,9 @@ where it speaks that, so that all members of a space share one state.
 - The experimental tasks of 2025-11-25 as tasks: 2026-07-28 replaced them by an extension, and the official Python SDK
   dropped them. A tool that runs only as such a task is [called like any other](decisions/0075-tools-that-run-as-tasks.md),
   and the bridge waits for its task. A member of a space that asks for the task itself gets it.
-- JSON-RPC batches of 2025-03-26, which later versions took back.
+- JSON-RPC batches of 2025-03-26, which later versions took back, as batches: a client that agreed on that version may
+  send up to 64 messages in one and gets the answers one by one. Servers are asked for 2025-11-25; one that answers
+  2025-03-26 gets no batches, and those that it sends are read over stdio, not over HTTP.
 - `notifications/tasks` for a task that a bridged server made; polling it works.
 
 ## Other clients and servers

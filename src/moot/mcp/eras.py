@@ -22,6 +22,8 @@ Era = Literal["handshake", "stateless"]
 
 STATELESS_VERSIONS: Final = ("2026-07-28",)
 HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+# The only version with JSON-RPC batches: clients may send them.
+BATCH_VERSION: Final = "2025-03-26"
 STATELESS_VERSION: Final = STATELESS_VERSIONS[-1]
 HANDSHAKE_VERSION: Final = HANDSHAKE_VERSIONS[-1]
 

@@ -32,7 +32,7 @@ from moot.mcp.downstream.rpc import (
     result_of,
 )
 from moot.mcp.downstream.running_requests import RunningRequests
-from moot.mcp.eras import HANDSHAKE_VERSION, HANDSHAKE_VERSIONS, LOG_LEVELS, JsonObject
+from moot.mcp.eras import BATCH_VERSION, HANDSHAKE_VERSION, HANDSHAKE_VERSIONS, LOG_LEVELS, JsonObject
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_PARAMS
 
@@ -66,6 +66,10 @@ class HandshakeSession:
         self.capabilities: JsonObject = {}
         self.log_level: str | None = None
         self.initialized = False
+
+    @property
+    def takes_batches(self) -> bool:
+        return self.initialized and self.version == BATCH_VERSION
 
     def receive(self, message: Message) -> None:
         if isinstance(message, RpcRequest):

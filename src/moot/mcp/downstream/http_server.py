@@ -42,13 +42,16 @@ from moot.mcp.downstream.rpc import (
     Message,
     RpcNotification,
     RpcRequest,
+    batch_of,
     error_of,
-    parse_message,
+    message_of,
+    parse_value,
 )
 from moot.mcp.downstream.running_requests import RunningRequests
 from moot.mcp.downstream.sessions import HttpSession, HttpSessions
 from moot.mcp.eras import HANDSHAKE_VERSIONS, HEADER_MISMATCH, PROTOCOL_VERSION_KEY, JsonObject
 from moot.protocol import strict_json
+from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INTERNAL_ERROR
 
 log = logging.getLogger(__name__)
@@ -66,6 +69,7 @@ _NAME_PARAMS: Final = {
 }
 _UNKNOWN: Final = "what became of the request is not known: look before you try again"
 _INTERRUPTED: Final = "this server has just ended, and " + _UNKNOWN
+_ID_IN_USE: Final = "this id names a request that is still being answered"
 # For a client that finds all sessions at work.
 _RETRY_AFTER_SECONDS: Final = 30
 _MAX_KNOWN_TOOLS: Final = 10_000
@@ -161,11 +165,15 @@ class McpHttpServer:
     ) -> None:
         check_json(headers)
         check_accept(headers, "application/json", "text/event-stream")
-        message = parse_message(await read_body(receive, headers, self._server.limits.message_bytes))
-        if self._check is not None:
-            self._check(scope, message)
+        value = parse_value(await read_body(receive, headers, self._server.limits.message_bytes))
         version = headers.get(_VERSION)
         newer = version is not None and version not in HANDSHAKE_VERSIONS
+        if value.__class__ is list and not newer:
+            await self._batch(scope, value, headers, receive, send)
+            return
+        message = message_of(value)
+        if self._check is not None:
+            self._check(scope, message)
         has_stateless_keys = (
             isinstance(message, RpcRequest)
             and message.method != "initialize"
@@ -243,12 +251,41 @@ class McpHttpServer:
             await respond(send, 202, b"", ())
             return
         if message.id in session.pending_ids:
-            raise HttpAccessDenied(400, "this id names a request that is still being answered")
+            raise HttpAccessDenied(400, _ID_IN_USE)
         stream = session.open(message.id)
         session.receive(message)
         if opening and not session.session.initialized:
             # The handshake failed, so there is nothing to keep.
             self.sessions.end(session)
+        await self._respond(session, stream, receive, send)
+
+    async def _batch(
+        self, scope: Scope, values: list[Json], headers: dict[str, str], receive: Receive, send: Send
+    ) -> None:
+        """A batch of 2025-03-26: everything in it is allowed, or nothing runs."""
+        session = self._session(headers)
+        messages = self._messages_of(values, session)
+        if self._check is not None:
+            for message in messages:
+                self._check(scope, message)
+        ids = [message.id for message in messages if isinstance(message, RpcRequest)]
+        if not session.pending_ids.isdisjoint(ids):
+            raise HttpAccessDenied(400, _ID_IN_USE)
+        stream = session.open(*ids) if ids else None
+        for message in messages:
+            session.receive(message)
+        if stream is None:
+            await respond(send, 202, b"", ())
+        else:
+            await self._respond(session, stream, receive, send)
+
+    def _messages_of(self, value: Json, session: HttpSession) -> list[Message]:
+        """One message, or those of a batch where the session's version has batches."""
+        if value.__class__ is list and session.session.takes_batches:
+            return batch_of(value, max_messages=self._server.limits.max_batch_messages)
+        return [message_of(value)]
+
+    async def _respond(self, session: HttpSession, stream: EventStream, receive: Receive, send: Send) -> None:
         # A disconnect does not cancel in this era: the client may come back for the rest.
         session.open_responses += 1
         try:
@@ -371,8 +408,9 @@ class McpHttpServer:
         session = self.sessions.get(ids[0])
         if session is None:
             raise HttpAccessDenied(404, "no such session: open /sse first")
-        message = parse_message(await read_body(receive, headers, self._server.limits.message_bytes))
-        session.receive(message)
+        value = parse_value(await read_body(receive, headers, self._server.limits.message_bytes))
+        for message in self._messages_of(value, session):
+            session.receive(message)
         await respond(send, 202, b"", ())
 
 

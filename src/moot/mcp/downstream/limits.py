@@ -28,6 +28,8 @@ class McpServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     task_poll_seconds: float = 2.0
     # Requests of one connection that are being answered at the same time.
     max_requests: int = 256
+    # Messages of one batch (2025-03-26).
+    max_batch_messages: int = 64
     # Open `subscriptions/listen` streams, and subscribed resources of one client.
     max_listeners: int = 64
     max_subscriptions: int = 256

@@ -1,4 +1,5 @@
 """JSON-RPC 2.0 as MCP uses it: one object a message, an id is a string or an integer and never null.
+One version, 2025-03-26, has batches.
 
 Values stay plain JSON from end to end, so unknown fields are kept.
 """
@@ -65,11 +66,31 @@ class InvalidRpcMessage(McpError):
 
 def parse_message(raw: bytes) -> Message:
     """Parse one message; raises InvalidRpcMessage."""
+    return message_of(parse_value(raw))
+
+
+def parse_value(raw: bytes) -> Json:
+    """Parse what is a message or a batch; raises InvalidRpcMessage."""
     try:
-        value = strict_json.parse(raw)
+        return strict_json.parse(raw)
     except InvalidJson as fault:
         raise InvalidRpcMessage(PARSE_ERROR, f"Parse error: {fault.message}") from None
-    return message_of(value)
+
+
+def batch_of(values: list[Json], *, max_messages: int) -> list[Message]:
+    """The messages of a batch, all or none; raises InvalidRpcMessage.
+
+    Only 2025-03-26 has batches. An id may come once, and `initialize` stands alone there.
+    """
+    if not 0 < len(values) <= max_messages:
+        raise InvalidRpcMessage(INVALID_REQUEST, f"Invalid request: a batch has 1 to {max_messages} messages")
+    messages = [message_of(value) for value in values]
+    requests = [message for message in messages if isinstance(message, RpcRequest)]
+    if any(request.method == "initialize" for request in requests):
+        raise InvalidRpcMessage(INVALID_REQUEST, "Invalid request: initialize is not part of a batch")
+    if len({request.id for request in requests}) < len(requests):
+        raise InvalidRpcMessage(INVALID_REQUEST, "Invalid request: two requests of a batch have the same id")
+    return messages
 
 
 def message_of(value: Json) -> Message:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import KeysView
 from typing import Final
 
 from moot.mcp.downstream.handshake import HandshakeSession
@@ -41,17 +41,18 @@ class HttpSession:
         self.running = running
         self.session = HandshakeSession(server, running, self._send, always_answers=not one_stream)
 
-    def open(self, id: RequestId) -> EventStream:
-        """A stream for the answer to this request."""
+    def open(self, *ids: RequestId) -> EventStream:
+        """A stream for the answers to these requests; several came in a batch."""
         self._numbers += 1
         stream = EventStream(str(self._numbers), self._limits)
-        self._by_request[id] = self._by_name[stream.name] = stream
+        self._by_name[stream.name] = stream
+        self._by_request |= dict.fromkeys(ids, stream)
         while len(self._by_name) > self._limits.max_kept_streams and self._drop_oldest_ended():
             pass
         return stream
 
     @property
-    def pending_ids(self) -> Collection[RequestId]:
+    def pending_ids(self) -> KeysView[RequestId]:
         """Requests that have no answer yet."""
         return self._by_request.keys()
 
@@ -98,10 +99,11 @@ class HttpSession:
         if stream is None:
             self.server_stream.put(message)
             return
-        last = "method" not in message
-        stream.put(message, last=last)
-        if last and about is not None:
-            del self._by_request[about]
+        if "method" in message or about is None:
+            stream.put(message)
+            return
+        del self._by_request[about]
+        stream.put(message, last=stream not in self._by_request.values())
 
 
 class HttpSessions:

@@ -20,11 +20,14 @@ from moot.mcp.downstream.handshake import HandshakeSession
 from moot.mcp.downstream.mcp_server import McpServer
 from moot.mcp.downstream.rpc import (
     InvalidRpcMessage,
+    Message,
     RequestId,
     RpcRequest,
+    batch_of,
     error_of,
+    message_of,
     notification_of,
-    parse_message,
+    parse_value,
 )
 from moot.mcp.downstream.running_requests import RunningRequests
 from moot.mcp.eras import JsonObject
@@ -56,19 +59,27 @@ class StdioConnection:
         if not line.strip():
             return
         try:
-            message = parse_message(line)
+            value = parse_value(line)
+            if value.__class__ is list and self._session.takes_batches:
+                messages = batch_of(value, max_messages=self._server.limits.max_batch_messages)
+            else:
+                messages = [message_of(value)]
         except InvalidRpcMessage as fault:
             self._write(error_of(fault.id, fault))
             return
-        try:
-            if isinstance(message, RpcRequest) and stateless.is_stateless(message.params):
-                self._answer_stateless(message)
-            else:
-                # Notifications too: both eras cancel in the same way here, and share their ids.
-                self._session.receive(message)
-        except Exception:
-            # A connection's task: one message must not end it.
-            log.exception("a message could not be processed")
+        for message in messages:
+            try:
+                self._process(message)
+            except Exception:
+                # A connection's task: one message must not end it.
+                log.exception("a message could not be processed")
+
+    def _process(self, message: Message) -> None:
+        if isinstance(message, RpcRequest) and stateless.is_stateless(message.params):
+            self._answer_stateless(message)
+        else:
+            # Notifications too: both eras cancel in the same way here, and share their ids.
+            self._session.receive(message)
 
     def close(self) -> None:
         self._session.close()
