@@ -261,6 +261,7 @@ class ResourceLimit(Refused):
 #    │   ├── MemberLeft              the host is not here, and nothing was sent to it
 #    │   ├── CallOutcomeUnknown      whether it was carried out is not known: look before doing it again
 #    │   │   ├── HostLeft                the host left and has not answered; also a MemberLeft
+#    │   │   ├── HostDoesNotKnow         the host answered that it cannot tell; also an McpError
 #    │   │   ├── ClosedWhileWaiting      we are out before the answer came; also a ConnectionClosed
 #    │   │   ├── AnswerTimedOut          no answer came in time; also a TimedOut
 #    │   │   └── FulfilmentCancelled     whoever fulfilled the proposal called it off
@@ -395,6 +396,10 @@ class HostLeft(CallOutcomeUnknown, MemberLeft):
             self, f"{member} left before it answered: the outcome is unknown, so check before doing it again"
         )
         self.member = member
+
+
+class HostDoesNotKnow(CallOutcomeUnknown, McpError):
+    """The host passed it on and got no readable answer; it says so in `data` (`moot/outcome`: `unknown`)."""
 
 
 class ClosedWhileWaiting(CallOutcomeUnknown, ConnectionClosed):

@@ -382,3 +382,50 @@ def test_what_waits_in_any_space_is_one_queue(page_as: PageAs, member: MemberAs)
     elsewhere.click()
     expect(page.get_by_role("button", name="Space: attic")).to_be_visible()
     shown(page, "tidy")
+
+
+def test_a_host_that_does_not_know_what_came_of_a_call_has_not_failed() -> None:
+    """Without a page: the answer comes before the gateway says that the outcome is unknown."""
+    call = {"method": "tools/call", "params": {"name": "slow", "arguments": {}}}
+    unsure = {"code": -32004, "message": "it ended", "data": {"moot/outcome": "unknown"}}
+    envelopes = [
+        {"id": "p1", "from": "agent", "kind": "mcp/proposal", "to": ["files"], "payload": call},
+        {
+            "id": "r1",
+            "from": "human",
+            "kind": "mcp/request",
+            "to": ["files"],
+            "correlation_id": ["p1"],
+            "payload": call,
+        },
+        {
+            "id": "a1",
+            "from": "files",
+            "kind": "mcp/response",
+            "correlation_id": ["r1"],
+            "payload": {"error": unsure},
+        },
+        {
+            "id": "o1",
+            "from": "system:gateway",
+            "kind": "moot/outcome",
+            "payload": {"proposal_id": "p1", "outcome": "unknown", "reason": "host_does_not_know"},
+        },
+    ]
+    states = in_node(
+        """async (bring, envelopes) => {
+            const { Proposals } = await bring("core/state-proposals.js");
+            const { recordText } = await bring("views/proposal-decisions.js");
+            const proposals = new Proposals();
+            const states = envelopes.map((envelope, at) => {
+                const { id, from, to = [], correlation_id: about = [] } = envelope;
+                proposals.receive(envelope, { id, from, to, about, at, raw: JSON.stringify(envelope) });
+                return proposals.byId.get("p1").status;
+            });
+            const told = { state: "fulfilled", outcome: "unknown", reason: "host_does_not_know" };
+            return [...states, recordText(told)];
+        }""",
+        envelopes,
+    )
+    assert states[:4] == ["open", "fulfilled", "fulfilled", "unknown"]
+    assert "got no answer that it could read" in states[4]

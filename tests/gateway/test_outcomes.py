@@ -204,6 +204,31 @@ async def test_a_failure_is_what_the_host_says_and_nothing_else(tmp_path: Path) 
         assert (await fetched(gateway, "agent", "/p1"))["outcome"] == "failed"
 
 
+async def test_a_host_that_does_not_know_what_came_of_it_leaves_that_to_a_person(tmp_path: Path) -> None:
+    """A bridge whose MCP server died in the middle of a call answers with an error that is no failure."""
+    data: Json = {"moot/outcome": "unknown", "else": 1}
+    unsure: Json = {"error": {"code": -32004, "message": "ended before it answered", "data": data}}
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        alice, agent, tool = await fulfilled(gateway)
+        # Nobody says so but whoever was asked.
+        assert await alice.refused("mcp/response", unsure, to=["alice"], about=["r1"]) == "unauthorized"
+        assert (await fetched(gateway, "agent", "/p1"))["outcome"] == "pending"
+        assert await tool.refused("mcp/response", unsure, to=["alice"], about=["r1"]) is None
+        assert (await alice.hear("mcp/response"))["payload"]["error"]["data"] == data
+        told = (await agent.hear("moot/outcome"))["payload"]
+        assert (told["proposal_id"], told["outcome"]) == ("p1", "unknown")
+        assert told["reason"] == "host_does_not_know"
+        # It has answered, once.
+        assert await tool.refused("mcp/response", RESULT, to=["alice"], about=["r1"]) is not None
+    async with running_gateway(tmp_path, PEOPLE) as gateway:
+        known = await fetched(gateway, "agent", "/p1")
+        assert (known["outcome"], known["reason"]) == ("unknown", "host_does_not_know")
+        alice = await gateway.join("alice")
+        assert await alice.refused("mcp/request", CALL, to=["tool"], about=["p1"]) == "proposal_settled"
+        assert await alice.refused("moot/settle", {"outcome": "done"}, about=["p1"]) is None
+        assert (await fetched(gateway, "agent", "/p1"))["outcome"] == "done"
+
+
 async def test_a_cancelled_fulfilment_is_unknown_because_no_answer_will_come(tmp_path: Path) -> None:
     async with running_gateway(tmp_path, PEOPLE) as gateway:
         alice, agent, tool = await fulfilled(gateway)

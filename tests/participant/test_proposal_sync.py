@@ -9,9 +9,19 @@ from typing import Any
 
 import pytest
 
-from moot.errors import CallOutcomeUnknown, HostLeft, ProposalSettled, Refused, TargetAbsent, UsageError
-from moot.participant import connect
+from moot.errors import (
+    CallOutcomeUnknown,
+    HostDoesNotKnow,
+    HostLeft,
+    ProposalSettled,
+    Refused,
+    TargetAbsent,
+    UsageError,
+)
+from moot.participant import IncomingRequest, connect
 from moot.participant.decisions import proposal_list
+from moot.protocol.operation import Json
+from moot.protocol.unknown_outcome import unknown_outcome
 from moot.resilience.steady_clock import SteadyClock
 from moot.tui.operations.decision_operations import OPERATIONS
 from moot.tui.operations.operation import ClientContext
@@ -179,6 +189,31 @@ async def test_a_gap_is_closed_by_asking(tmp_path: Path) -> None:
         assert withdrawn is not None
         assert (decided.status, decided.outcome, decided.fulfilled_by) == ("fulfilled", "done", "other")
         assert withdrawn.status == "withdrawn"
+
+
+async def test_a_host_that_does_not_know_is_no_failure_for_approver_and_proposer(tmp_path: Path) -> None:
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        agent, human, host = [await gateway.join(name) for name in ("agent", "human", "host")]
+
+        async def handle(request: IncomingRequest) -> dict[str, Json]:
+            raise HostDoesNotKnow(-32004, "it ended before it answered", unknown_outcome())
+
+        host.server.use_handler(handle)
+        proposal = await agent.propose("host", "tools/call", CALL["params"])
+        await settled(human)
+        with pytest.raises(HostDoesNotKnow, match="ended before it answered") as caught:
+            await human.approve(proposal.id)
+        assert (caught.value.code, caught.value.data) == (-32004, {"moot/outcome": "unknown"})
+        with pytest.raises(HostDoesNotKnow):
+            await proposal.outcome()
+        assert proposal.state == "unknown"
+        await settled(human)
+        seen = human.proposals.get(proposal.id)
+        assert seen is not None
+        assert human.proposals.unknown_outcomes() == [seen]
+        await human.settle(proposal.id, "failed", note="nothing is there")
+        await settled(human)
+        assert (seen.outcome, seen.note) == ("failed", "nothing is there")
 
 
 async def test_a_host_that_dies_makes_the_outcome_unknown_for_approver_and_proposer(tmp_path: Path) -> None:

@@ -68,6 +68,18 @@ def test_a_tool_that_fails_was_still_approved(answer: dict[str, object]) -> None
     assert (decision.result, decision.error, decision.lesson) == ("error", "disk full", "approve")
 
 
+def test_a_host_that_does_not_know_has_not_failed() -> None:
+    error = {"code": -32004, "message": "it ended", "data": {"moot/outcome": "unknown"}}
+    ledger = _after(
+        proposal("p1"),
+        fulfilment("r1", "p1"),
+        envelope_of("mcp/response", "a1", "files", {"jsonrpc": "2.0", "id": 1, "error": error}, about=["r1"]),
+    )
+    assert (_only(ledger).outcome, _only(ledger).error) == ("unknown", None)
+    ledger.observe(envelope_of("moot/settle", "s1", "alice", {"outcome": "done"}, about=["p1"]), START + 9)
+    assert (_only(ledger).outcome, _only(ledger).settled_by) == ("done", "alice")
+
+
 def test_a_rejection_keeps_its_reason_when_the_proposer_then_withdraws() -> None:
     decision = _only(
         _after(

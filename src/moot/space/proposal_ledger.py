@@ -2,7 +2,8 @@
 
     open ──a matching mcp/request──▶ fulfilled, and its outcome:
       │                                pending ──every host answered───────────────────▶ done | failed
-      │                                   └──host left, time out, cancelled, restart──▶ unknown
+      │                                   ├──host left, time out, cancelled, restart──▶ unknown
+      │                                   └──the host says that it does not know──────▶ unknown
       │                                unknown ──the host's late answer, or moot/settle─▶ done | failed
       ├──withdrawn by its proposer───▶ withdrawn
       └──after proposal_seconds──────▶ expired
@@ -34,7 +35,9 @@ Settled = Literal["fulfilled", "withdrawn", "expired"]
 Decision = Literal["fulfilled", "rejected", "withdrawn", "expired"]
 # What came of a fulfilment.
 Execution = Literal["pending", "done", "failed", "unknown"]
-UnknownReason = Literal["host_left", "timed_out", "cancelled", "gateway_restarted", "host_removed"]
+UnknownReason = Literal[
+    "host_left", "timed_out", "cancelled", "gateway_restarted", "host_removed", "host_does_not_know"
+]
 
 
 class ProposalRecord(msgspec.Struct):

@@ -21,6 +21,7 @@ from typing import Final, Literal
 
 from moot.protocol.envelope import Envelope, rfc3339
 from moot.protocol.operation import Json
+from moot.protocol.unknown_outcome import says_unknown
 from moot.trust.proposal_case import Case, case_of
 
 Status = Literal["open", "fulfilled", "rejected", "withdrawn", "expired"]
@@ -268,9 +269,11 @@ class DecisionLedger:
         return next((self._rules[id] for id in envelope.correlation_id if id in self._rules), None)
 
     def _add_answer(self, envelope: Envelope) -> Decision | None:
+        # D-99: a host that does not know what came of it leaves that to a person.
+        unknown = says_unknown(envelope.payload.get("error"))
         for id in envelope.correlation_id:
             decision = self._requests.get(id)
-            if decision is None or decision.response is not None:
+            if decision is None or decision.response is not None or unknown:
                 continue
             decision.response = envelope.id
             decision.result, decision.error = _result_of(envelope.payload)

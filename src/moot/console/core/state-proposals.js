@@ -259,6 +259,8 @@ export class Proposals {
       if (!request || request.answer || (request.to.length > 0 && !request.to.includes(row.from))) continue;
       request.answer = { id: row.id, from: row.from, at: row.at, result: envelope.payload?.result, error: envelope.payload?.error };
       topic = topic ?? "requests";
+      // D-99: a host that does not know what came of it; `moot/outcome` follows.
+      if (request.answer.error?.data?.["moot/outcome"] === "unknown") continue;
       for (const proposal of this._proposalsOf(request)) {
         proposal.status = request.answer.error || request.answer.result?.isError === true ? "failed" : "done";
         topic = "proposals";

@@ -64,6 +64,7 @@ export function unknownReason(reason) {
   return {
     host_left: "its host disconnected before it answered", timed_out: "no answer came in time", cancelled: "it was cancelled",
     gateway_restarted: "the gateway restarted in between", host_removed: "its host was removed",
+    host_does_not_know: "its host got no answer that it could read",
   }[reason] ?? reason;
 }
 

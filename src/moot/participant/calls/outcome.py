@@ -9,9 +9,10 @@ from typing import Any, Final, Literal
 
 import orjson
 
-from moot.errors import McpError
+from moot.errors import HostDoesNotKnow, McpError
 from moot.protocol.operation import Json, Payload
 from moot.protocol.rpc_codes import INTERNAL_ERROR
+from moot.protocol.unknown_outcome import says_unknown
 
 # JSON-RPC's own, for whatever has no better one.
 
@@ -96,7 +97,8 @@ def error_of(payload: Payload) -> McpError | None:
     code, data = error.get("code"), error.get("data")
     if code.__class__ is not int:
         code, data = INTERNAL_ERROR, {"code": code} if data is None else {"code": code, "data": data}
-    return McpError(code, error["message"], data)
+    made = HostDoesNotKnow if says_unknown(error) else McpError
+    return made(code, error["message"], data)
 
 
 def text_of(result: Mapping[str, Json]) -> str:

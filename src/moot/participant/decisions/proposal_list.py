@@ -168,10 +168,14 @@ class ProposalList:
             if seen is None or seen.result is not None or (seen.asked and envelope.sender not in seen.asked):
                 continue
             seen.host = envelope.sender
+            fault = error_of(envelope.payload)
+            if isinstance(fault, CallOutcomeUnknown):
+                self._fail(id, seen, fault)
+                continue
             # A late answer counts more than what anybody said before.
             seen.told_outcome = None
-            seen.fault = error_of(envelope.payload)
-            if seen.fault is None:
+            seen.fault = fault
+            if fault is None:
                 seen.result = result_of(envelope.payload)
             del self._fulfilments[id]
             seen.notify_watchers()
@@ -396,5 +400,6 @@ def _describe_unknown(reason: Json) -> str:
         "timed_out": "its host did not answer in time",
         "cancelled": "the call was cancelled",
         "gateway_restarted": "the gateway restarted before its host answered",
+        "host_does_not_know": "its host got no answer that it could read",
     }.get(str(reason), "no answer came")
     return f"{why}: whether it was carried out is not known, so check before doing it again"

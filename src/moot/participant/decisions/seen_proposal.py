@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from moot.errors import BadAnswer, Expired, McpError, ProposalSettled
+from moot.errors import BadAnswer, CallOutcomeUnknown, Expired, McpError, ProposalSettled
 from moot.participant.calls.outcome import Rejection
 from moot.participant.decisions.call_risks import Risk, risks_of
 from moot.protocol.envelope import Envelope, rfc3339
@@ -118,8 +118,10 @@ class SeenProposal:
             return None
         if self.result is not None:
             return "failed" if self.result.get("isError") is True else "done"
-        if isinstance(self.fault, McpError | BadAnswer):
-            return "failed" if isinstance(self.fault, McpError) else "unknown"
+        if isinstance(self.fault, BadAnswer):
+            return "unknown"
+        if isinstance(self.fault, McpError) and not isinstance(self.fault, CallOutcomeUnknown):
+            return "failed"
         if self.told_outcome is not None:
             return self.told_outcome
         return "unknown" if self.fault is not None else "pending"

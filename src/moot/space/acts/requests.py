@@ -6,6 +6,7 @@ from moot.errors import AlreadyAnswered, RequestNotFound, ResourceLimit, Unautho
 from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import CANCELLED, NOTIFICATION_PREFIX, OBLIGED, SETTLES, WHILE_ASKED
 from moot.protocol.operation import Operation
+from moot.protocol.unknown_outcome import says_unknown
 from moot.space.acts import Act
 from moot.space.effects import Effect, Mint
 from moot.space.id_window import SeenEnvelope
@@ -43,6 +44,7 @@ def prepare_answer(state: State, session: Session, envelope: Envelope) -> Act:
     """Whatever ends an obligation: a response, a status, an acknowledgement."""
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
+        effects: list[Effect] = []
         for id in envelope.correlation_id:
             asked = state.window.get(id)
             if asked is not None and asked.kind in SETTLES[envelope.kind]:
@@ -52,24 +54,37 @@ def prepare_answer(state: State, session: Session, envelope: Envelope) -> Act:
                         result = envelope.payload.get("result")
                         method = asked.operation.method
                         state.offer_owners.announce(session.member.name, method, result, state.limits)
-                    _note_answer(state, id, asked, session, envelope, now)
-        return []
+                    effects += _note_answer(state, id, asked, session, envelope, now, mint)
+        return effects
 
     return Act(execute)
 
 
 def _note_answer(
-    state: State, id: str, asked: SeenEnvelope, session: Session, envelope: Envelope, now: float
-) -> None:
+    state: State,
+    id: str,
+    asked: SeenEnvelope,
+    session: Session,
+    envelope: Envelope,
+    now: float,
+    mint: Mint,
+) -> list[Effect]:
     name = session.member.name
     if not asked.to:
         asked.answered = (*asked.answered, name)
     elif asked.late:
         asked.late = tuple(other for other in asked.late if other != name)
-    if asked.proposer is not None:
-        failed = _says_failed(envelope)
-        for proposal in state.ledger.executed_by(id):
-            state.unpin(state.ledger.answer(proposal, name, failed=failed, now=now))
+    if asked.proposer is None:
+        return []
+    executed = state.ledger.executed_by(id)
+    if says_unknown(envelope.payload.get("error")):
+        # It was asked, and cannot tell (D-99): still waited for, so that nothing but a person settles it.
+        lost = [each for each in executed if not each.asked or name in each.waiting]
+        return state.lose_track(lost, "host_does_not_know", now, mint)
+    failed = _says_failed(envelope)
+    for proposal in executed:
+        state.unpin(state.ledger.answer(proposal, name, failed=failed, now=now))
+    return []
 
 
 def _says_failed(envelope: Envelope) -> bool:
