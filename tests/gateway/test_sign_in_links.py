@@ -94,6 +94,25 @@ async def test_a_link_of_a_gateway_behind_a_proxy_leads_to_the_proxy(tmp_path: P
         assert server.gateway.machine_url == server.gateway.url
 
 
+@pytest.mark.parametrize(
+    ("page", "opened"),
+    [
+        # What `moot open` knows, and what the page itself is opened at.
+        ("http://127.0.0.1:8080/", "https://moot.example.org/team/"),
+        ("https://Moot.example.org/other/", "https://Moot.example.org/other/"),
+    ],
+)
+async def test_a_link_leads_to_a_page_that_is_answered(tmp_path: Path, page: str, opened: str) -> None:
+    proxied: dict[str, Json] = {
+        "public_url": "https://moot.example.org/team",
+        "allowed_hosts": ["moot.example.org", "localhost"],
+        "allowed_origins": ["https://moot.example.org"],
+    }
+    async with running_gateway(tmp_path, PEOPLE, **proxied) as server:
+        body = (await post(server, "sign-in-links", {"page": page}, "t-alice")).json()
+        assert body["address"] == f"{opened}#sign-in={body['code']}"
+
+
 @pytest.mark.parametrize("token", [None, "t-nobody"])
 async def test_strangers_get_no_link(tmp_path: Path, token: str | None) -> None:
     async with running_gateway(tmp_path, PEOPLE) as gateway:

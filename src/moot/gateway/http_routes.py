@@ -102,6 +102,8 @@ class Endpoints:
             sign_in_links,
             identity.refuse_token,
             links_per_minute=settings.sign_in_links_per_minute,
+            public_url=settings.public_url,
+            origins=origin_policy.origins,
         )
         self._history = HistoryRoutes(
             identity,

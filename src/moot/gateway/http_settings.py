@@ -17,6 +17,8 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_minted_token_seconds: float = 86_400
     history_pages_per_second: float = 10
     sign_in_links_per_minute: float = 10
+    # Where people open the console, if somebody else serves it to them.
+    public_url: str | None = None
     # Addresses of all gateways of a cluster, as browsers reach them, and the origins of the pages there.
     gateways: tuple[str, ...] = ()
     page_origins: frozenset[str] = frozenset()

@@ -84,6 +84,7 @@ def http_settings(config: GatewayConfig) -> HttpSettings:
         max_minted_token_seconds=config.max_minted_token_seconds,
         history_pages_per_second=config.history_pages_per_second,
         sign_in_links_per_minute=config.sign_in_links_per_minute,
+        public_url=config.public_url,
         gateways=() if config.cluster is None else config.cluster.addresses,
         page_origins=frozenset() if config.cluster is None else config.cluster.origins,
     )

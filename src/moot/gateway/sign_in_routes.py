@@ -41,12 +41,16 @@ class SignInRoutes:
         refuse_token: RefuseToken,
         *,
         links_per_minute: float,
+        public_url: str | None = None,
+        origins: frozenset[str] = frozenset(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._directory = directory
         self._links = links
         self._refuse_token = refuse_token
         self._rates = token_buckets(links_per_minute / 60.0, max(1.0, links_per_minute), max_keys=_MAX_KEYS)
+        self._public_url = public_url
+        self._origins = origins
         self._clock = clock
 
     async def create(self, request: Request) -> Response:
@@ -65,6 +69,7 @@ class SignInRoutes:
         code = self._links.create(token, self._clock())
         body: dict[str, Json] = {"code": code, "valid_seconds": self._links.valid_seconds}
         if page is not None:
+            page = self._page_that_works(page)
             address = f"{page}#sign-in={code}"
             # It takes 30 ms, which nobody else should wait for.
             body |= {"address": address, "qr": await asyncio.to_thread(qr_rows, address)}
@@ -80,6 +85,12 @@ class SignInRoutes:
             return denied(self._refuse_token(wrong, request))
         log.info("signed in with a one-time link")
         return json_response(200, {"token": token})
+
+    def _page_that_works(self, page: str) -> str:
+        """Behind a proxy, `moot open` knows the gateway by an address whose page it would not answer."""
+        parts = urlsplit(page)
+        is_answered = f"{parts.scheme}://{parts.netloc}".lower() in self._origins
+        return page if is_answered or self._public_url is None else f"{self._public_url}/"
 
     def _holder_of(self, token: str) -> tuple[str, str] | None:
         """A space that this token opens, and whose it is there."""
