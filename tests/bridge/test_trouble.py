@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from moot.bridge.server_messages import CALL_BURST, CALL_PER_SECOND, CHANGE_SECONDS, TICK_SECONDS
-from moot.errors import McpError
+from moot.errors import CallOutcomeUnknown, HostDoesNotKnow, McpError
 from moot.mcp.upstream import UpstreamOptions
 from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
@@ -88,11 +88,33 @@ async def test_the_caller_is_told_and_nobody_else_notices(
         async def trouble() -> str:
             with pytest.raises(McpError) as caught:
                 await call(alice, tool, arguments)
+            # D-99: it was sent, so it may have been done.
+            assert isinstance(caught.value, CallOutcomeUnknown)
             return caught.value.message
 
         assert says in await _others_talk(space, trouble())
         await _stays(alice)
         assert [each.payload["event"] for each in left] == []
+
+
+async def test_a_person_settles_an_approved_call_whose_server_died(tmp_path: Path) -> None:
+    async with bridged_space(tmp_path) as space:
+        await space.bridge(script("odd"))
+        alice, carl = await space.join("alice"), await space.join("carl")
+        proposal = await carl.propose("host", "tools/call", {"name": "die", "arguments": {"code": 4}})
+        await until(lambda: alice.proposals.get(proposal.id) is not None)
+        for waiting in (alice.approve(proposal.id), proposal.outcome()):
+            with pytest.raises(HostDoesNotKnow, match="ended with exit code 4 before it answered"):
+                await waiting
+        assert proposal.state == "unknown"
+        # The gateway's word for it comes behind the answer.
+        known = await alice.look_up_proposal(proposal.id)
+        assert known is not None
+        assert (known.outcome, known.reason) == ("unknown", "host_does_not_know")
+        await alice.settle(proposal.id, "done", note="the file is there")
+        known = await alice.look_up_proposal(proposal.id)
+        assert known is not None
+        assert (known.outcome, known.note) == ("done", "the file is there")
 
 
 async def test_a_flood_of_notifications_arrives_as_a_trickle(tmp_path: Path) -> None:

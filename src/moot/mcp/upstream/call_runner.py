@@ -18,6 +18,7 @@ from moot.mcp.eras import (
     with_caller,
 )
 from moot.mcp.upstream.connection import Listener, PendingExchange, RpcConnection, TaskProgress
+from moot.mcp.upstream.lost_answers import lost_answer
 from moot.mcp.upstream.server_info import ServerInfo
 from moot.mcp.upstream.server_session import ServerSession
 from moot.mcp.upstream.server_settings import UpstreamOptions
@@ -128,11 +129,13 @@ class CallRunner:
         seconds = limits.call_seconds if call.seconds is None else call.seconds
         deadline = _Deadline(seconds, max(seconds, limits.max_call_seconds))
         lock = self._suspended.lock_for(call.method if call.tool_call is None else "tools/call")
+        sent = lock is None
         try:
             if lock is None:
                 return await self._run_until(deadline, session, call)
             async with asyncio.timeout(seconds):
                 await lock.acquire()
+            sent = True
             try:
                 return await self._run_until(deadline, session, call)
             finally:
@@ -141,7 +144,7 @@ class CallRunner:
             text = (
                 f"the MCP server did not answer {call.method} within {seconds:.3g} s; the call was cancelled"
             )
-            raise McpError(TIMED_OUT, text) from None
+            raise (lost_answer(TIMED_OUT, text) if sent else McpError(TIMED_OUT, text)) from None
 
     async def _run_until(self, deadline: _Deadline, session: ServerSession, call: OutgoingCall) -> JsonObject:
         """The result; raises McpError or TimeoutError."""

@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 
 from moot.errors import McpError
 from moot.mcp.eras import SUBSCRIPTION_ID_KEY, UNREACHABLE, JsonObject, progress_token, with_progress_token
+from moot.mcp.upstream.lost_answers import lost_answer
 from moot.mcp.upstream.server_settings import UpstreamLimits
 from moot.mcp.upstream.transport import Transport, TransportClosed
 from moot.protocol.operation import Json
@@ -241,7 +242,9 @@ class RpcConnection:
             self._handler.on_invalid_message(fault)
             return
         self._forget_progress(exchange)
-        exchange.fail(McpError(PARSE_ERROR, f"the MCP server sent a response that cannot be read: {fault}"))
+        exchange.fail(
+            lost_answer(PARSE_ERROR, f"the MCP server sent a response that cannot be read: {fault}")
+        )
 
     def close(self, reason: str) -> None:
         if self.ended.done():
@@ -251,7 +254,7 @@ class RpcConnection:
         self._task_progress.clear()
         for exchange in waiting:
             text = f"the MCP server {reason} before it answered; whether the call had any effect is not known"
-            exchange.fail(McpError(UNREACHABLE, text))
+            exchange.fail(lost_answer(UNREACHABLE, text))
 
     # Inside
 
@@ -355,4 +358,4 @@ def _error_of(message: JsonObject) -> McpError:
         if isinstance(code, int) and not isinstance(code, bool) and isinstance(text, str):
             return McpError(code, text, error.get("data"))
         return McpError(INTERNAL_ERROR, "the MCP server answered with an error that cannot be read", error)
-    return McpError(INTERNAL_ERROR, "the MCP server answered with neither a result object nor an error")
+    return lost_answer(INTERNAL_ERROR, "the MCP server answered with neither a result object nor an error")

@@ -33,10 +33,12 @@ from mcp_types import (
 
 from moot.mcp.eras import JsonObject
 from moot.mcp.upstream.json_lines import as_events, may_be_lines
+from moot.mcp.upstream.lost_answers import TOO_LONG, explain_sdk_error
 from moot.mcp.upstream.server_settings import HttpServer, RequestAuth, UpstreamLimits
 from moot.mcp.upstream.transport import MessageSink, Transport, TransportClosed, TransportName
+from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_REQUEST
-from moot.protocol.strict_json import nests_deeper
+from moot.protocol.strict_json import nests_deeper, parse_any_depth
 
 log = logging.getLogger(__name__)
 # They log every request with its whole URL and every fault with a traceback; we log what matters.
@@ -72,7 +74,7 @@ class _BoundedBody(httpx2.AsyncByteStream):
             size += len(chunk)
             if size > self._limit:
                 # The only error that makes the SDK's transport fail this response and not the connection.
-                raise httpx2.StreamError(f"an answer of more than {self._limit} bytes")
+                raise httpx2.StreamError(f"{TOO_LONG}{self._limit} bytes")
             yield chunk
 
     async def aclose(self) -> None:
@@ -134,6 +136,8 @@ class HttpTransport:
         self._closed = False
         # The last HTTP error status: the SDK's transport does not pass it on.
         self.refusal: str | None = None
+        # Of requests that were answered with a status from 500 on, until the SDK's transport says so.
+        self._server_faults: dict[Json, str] = {}
 
     def send(self, message: JsonObject, headers: Mapping[str, str] | None = None) -> None:
         if self._closed:
@@ -190,7 +194,8 @@ class HttpTransport:
             if error.get("code") == INVALID_REQUEST and error.get("message") == _SESSION_GONE:
                 self.close("ended the session")
                 return
-            self._sink.on_message({"id": message.id, "error": error})
+            explained = explain_sdk_error(error, self._server_faults.pop(message.id, None))
+            self._sink.on_message({"id": message.id, "error": explained})
         elif isinstance(message, JSONRPCRequest):
             self._sink.on_message({"id": message.id, "method": message.method, "params": message.params})
         elif isinstance(message, JSONRPCNotification):
@@ -199,6 +204,10 @@ class HttpTransport:
     async def record_refusal(self, response: httpx2.Response) -> None:
         if response.status_code >= httpx2.codes.BAD_REQUEST:
             self.refusal = f"HTTP {response.status_code} {response.reason_phrase}".strip()
+        if response.status_code >= httpx2.codes.INTERNAL_SERVER_ERROR and response.request.method == "POST":
+            asked = parse_any_depth(response.request.content)
+            if isinstance(asked, dict) and isinstance(asked.get("id"), int) and "method" in asked:
+                self._server_faults[asked["id"]] = self.refusal or ""
 
 
 @asynccontextmanager

@@ -12,6 +12,7 @@ from typing import Final
 import httpx2
 
 from moot.errors import InvalidJson
+from moot.mcp.upstream.lost_answers import TOO_LONG, lost_answer
 from moot.protocol.rpc_codes import PARSE_ERROR
 from moot.protocol.strict_json import encode, parse_any_depth
 
@@ -69,8 +70,9 @@ class _JsonLines(httpx2.AsyncByteStream):
     def _refusal(self) -> bytes:
         """The answer to the request instead of one that is too long."""
         message = parse_any_depth(self._request.content)
-        error = {"code": PARSE_ERROR, "message": f"an answer of more than {self._max_bytes} bytes"}
-        return encode({"jsonrpc": "2.0", "id": message.get("id"), "error": error})
+        error = lost_answer(PARSE_ERROR, f"{TOO_LONG}{self._max_bytes} bytes")
+        fields = {"code": error.code, "message": error.message, "data": error.data}
+        return encode({"jsonrpc": "2.0", "id": message.get("id"), "error": fields})
 
 
 def _is_json(line: bytes) -> bool:
