@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -63,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         return _remote(running, as_json=options.json)
     except NoReply as fault:
-        if isinstance(fault.__cause__, OSError):
+        if isinstance(fault.__cause__, ConnectionRefusedError | socket.gaierror):
             raise explain_unreachable(address.url, fault) from None
         raise
 
