@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from mcp_types import CONNECTION_CLOSED
-
 from moot.errors import McpError
 from moot.mcp.eras import JsonObject
 from moot.protocol.rpc_codes import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
@@ -17,6 +15,8 @@ from moot.protocol.unknown_outcome import unknown_outcome
 
 _NOT_KNOWN: Final = "whether the call had any effect is not known"
 _UNREADABLE: Final = "the answer of the MCP server could not be read"
+# The SDK's CONNECTION_CLOSED; importing it here would load the SDK for servers that need none of it.
+_CONNECTION_CLOSED: Final = -32000
 # Code and beginning of the SDK's text, and what it means.
 _SDK_ERRORS: Final = (
     (PARSE_ERROR, "Failed to parse JSON response: ", _UNREADABLE),
@@ -27,7 +27,7 @@ _SDK_ERRORS: Final = (
         "server answered a request with 202 Accepted",
         "the MCP server took the request and did not answer",
     ),
-    (CONNECTION_CLOSED, "SSE stream ", "the answer of the MCP server broke off"),
+    (_CONNECTION_CLOSED, "SSE stream ", "the answer of the MCP server broke off"),
 )
 _SDK_STATUS_ERROR: Final = "Server returned an error response"
 # A text of ours, from the limit of a body, inside one of the SDK's.
