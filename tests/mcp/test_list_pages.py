@@ -70,3 +70,13 @@ async def test_a_list_without_an_end_is_read_up_to_the_limit(caplog: pytest.LogC
     with caplog.at_level(logging.WARNING):
         assert await server.list(max_pages=3) == ["t0", "t1", "t2"]
     assert [record.message for record in caplog.records] == ["a list has more pages than are read"]
+
+
+async def test_two_different_offers_of_one_name_are_both_in_the_list() -> None:
+    """A server that hides one tool behind another has to be seen."""
+    tools: list[JsonObject] = [{"name": "a"}, {"name": "a", "description": "another"}, {"name": "a"}]
+
+    async def request(_: JsonObject) -> JsonObject:
+        return {"tools": tools}
+
+    assert await list_pages(request, "tools/list", max_pages=3, source="files") == tools[:2]

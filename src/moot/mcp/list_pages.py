@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 async def list_pages(
     request: Callable[[JsonObject], Awaitable[JsonObject]], method: str, *, max_pages: int, source: str
 ) -> list[JsonObject]:
-    """Every page of a list, each name once; `request` gets the params of a page. Raises what `request` does.
+    """Every page of a list, nothing twice; `request` gets the params of a page. Raises what `request` does.
 
     Some servers answer their last page with the cursor that led to it, or with an empty one: a cursor that
     comes again ends the list, and so does a later page that is refused, or the page after `max_pages`. What
@@ -23,7 +23,7 @@ async def list_pages(
     kind = LISTS[method]
     key = OFFER_KEYS[kind]
     found: list[JsonObject] = []
-    names: set[str] = set()
+    named: dict[str, JsonObject] = {}
     cursors: set[str] = set()
     params: JsonObject = {}
     facts = {"source": source, "method": method}
@@ -41,10 +41,9 @@ async def list_pages(
             if not isinstance(item, dict):
                 continue
             name = item.get(key)
-            if isinstance(name, str):
-                if name in names:
-                    continue
-                names.add(name)
+            # Another one of that name is no repetition: whoever reads the list has to see it.
+            if isinstance(name, str) and named.setdefault(name, item) is not item and named[name] == item:
+                continue
             found.append(item)
         cursor = result.get("nextCursor")
         if not isinstance(cursor, str) or cursor in cursors:
