@@ -18,6 +18,8 @@ from mcp import Client, StdioServerParameters
 from moot.bridge.space_server.names_file import NamesFile, names_path
 from moot.bridge.space_server.own_tools import OWN_NAMES
 from moot.cli import main
+from moot.cli.command_table import make_parser
+from moot.cli.mcp import _client_settings_of
 from moot.config import load
 from moot.offers.offer_table import OfferTable
 from moot.participant import connect
@@ -386,13 +388,26 @@ def test_a_client_never_gets_the_rights_of_a_person_because_a_name_was_left_out(
     load(folder / "moot.yaml", environ={})
     assert main(["mcp", *more]) == 2
     assert "say as whom it joins: --as NAME" in capsys.readouterr().err
-    # What a person's shell has is theirs as well.
+    # What a person's shell has is theirs as well: it goes into no file.
     monkeypatch.setenv("MOOT_URL", "http://127.0.0.1:9")
-    monkeypatch.setenv("MOOT_TOKEN_FILE", str(folder / ".moot/tokens/you.token"))
+    if more:
+        monkeypatch.setenv("MOOT_TOKEN_FILE", str(folder / ".moot/tokens/you.token"))
     assert main(["mcp", *more]) == 2
     output = capsys.readouterr()
     assert "say as whom it joins: --as NAME" in output.err
     assert output.out == ""
+
+
+@pytest.mark.parametrize("options", [[], ["--people", "--http", "127.0.0.1:0"]])
+def test_the_environment_of_a_client_says_whose_token_it_is(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, options: list[str]
+) -> None:
+    """So do the members of `moot up`."""
+    names = {"MOOT_URL": "http://127.0.0.1:9", "MOOT_SPACE": "lab", "MOOT_TOKEN": "t-agent"}
+    for name, value in names.items():
+        monkeypatch.setenv(name, value)
+    where = _client_settings_of(make_parser(["mcp"]).parse_args(["mcp", *options]))
+    assert [where.url, where.space, where.token.reveal()] == list(names.values())
 
 
 def test_an_assistant_that_decides_for_a_person_may_use_what_is_theirs(

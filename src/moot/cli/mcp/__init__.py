@@ -20,7 +20,7 @@ from moot.cli.mcp.defaults import (
     MAX_CONNECTIONS_PER_ADDRESS,
     MAX_PEOPLE,
 )
-from moot.cli.member_options import add_log_level, add_member_options, member_settings_of, overrides_of
+from moot.cli.member_options import add_log_level, add_member_options, member_overrides, overrides_of
 from moot.cli.tls_options import add_tls_options
 from moot.errors import MootError, UsageError
 
@@ -66,8 +66,9 @@ For your own assistant, to decide what agents may do:
 In the folder of a moot.yaml or space.yaml, as a participant of the space there:
   moot mcp --as agent --print-config claude-code
 
-Only with --operator are MOOT_URL, MOOT_SPACE, MOOT_TOKEN_FILE and MOOT_TOKEN used, and default_participant:
-they are a person's. Over stdio only MCP is written to stdout; errors go to stderr.
+--gateway, --space and --token-file default to MOOT_URL, MOOT_SPACE and MOOT_TOKEN_FILE, and MOOT_TOKEN holds
+a token itself: a client's configuration can set them. For --print-config they count only with --operator, as
+default_participant does always: they may be your own. Over stdio only MCP is written to stdout.
 """
 CLIENTS: Final = (
     "claude-code", "claude-desktop", "codex", "cursor", "gemini", "vscode", "windsurf", "zed", "generic",
@@ -203,7 +204,7 @@ def run(options: argparse.Namespace) -> int:
         from moot.cli.mcp.print_config import print_config
 
         return print_config(options, os.environ)
-    where = _operator_settings_of(options) if options.operator else member_settings_of(options)
+    where = _operator_settings_of(options) if options.operator else _client_settings_of(options)
     if options.people:
         from moot.cli.interruption import run_service
         from moot.cli.mcp.people_service import serve_people
@@ -222,6 +223,18 @@ def run(options: argparse.Namespace) -> int:
     from moot.cli.interruption import run_service
 
     return run_service(_serve(options, where, os.environ))
+
+
+def _client_settings_of(options: argparse.Namespace) -> ConnectSettings:
+    """Where a client joins, and as whom: that was said, it is never the person of the folder by default.
+
+    The environment says so, too: it is where clients keep tokens, and where `moot up` puts its members'.
+    """
+    from moot.config.connect_settings import TOKEN, TOKEN_FILE, connect_settings
+
+    if not (options.token_file or os.environ.get(TOKEN) or os.environ.get(TOKEN_FILE)):
+        member_overrides(options)
+    return connect_settings(overrides_of(options), environ=os.environ, folder=Path())
 
 
 def _operator_settings_of(options: argparse.Namespace) -> ConnectSettings:
