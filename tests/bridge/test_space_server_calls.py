@@ -12,9 +12,10 @@ import mcp_types as types
 import pytest
 
 from mcp import MCPError
-from moot.bridge.space_server.error_text import describe_fault
-from moot.errors import CallOutcomeUnknown, ConnectionClosed, McpError
+from moot.bridge.space_server.error_text import describe_fault, failure_result, host_error
+from moot.errors import CallOutcomeUnknown, ConnectionClosed, HostDoesNotKnow, McpError
 from moot.participant import IncomingRequest, ParticipantLimits
+from moot.protocol.unknown_outcome import unknown_outcome
 from tests.bridge.served_space import ServedSpace, offer_files, served_space, text_of
 from tests.bridge.test_space_server import ERAS, names_at
 from tests.waiting import HANG_SECONDS, bounded, until
@@ -206,6 +207,18 @@ async def test_a_caller_that_is_removed_in_the_middle_of_a_call_is_not_told_that
             await shown.space.call("files", "wait")
         assert not isinstance(caught.value, CallOutcomeUnknown)
         assert describe_fault(caught.value, "wait", "files").endswith("so wait was not sent.")
+
+
+def test_a_host_that_does_not_know_what_came_of_a_call_is_no_error_to_repeat() -> None:
+    fault = HostDoesNotKnow(-32004, "it ended before it answered", unknown_outcome())
+    error = host_error(fault, "wait", "files")
+    assert "OUTCOME UNKNOWN" in error.message
+    assert "Do not call it again" in error.message
+    assert (error.code, error.data) == (fault.code, fault.data)
+    plain = McpError(-32602, "no such file")
+    assert host_error(plain, "wait", "files") is plain
+    with pytest.raises(McpError, match="OUTCOME UNKNOWN"):
+        failure_result(fault, method="tools/call", what="wait", host="files")
 
 
 async def test_a_paused_member_is_told_that_it_is(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def record(input: str, who: str, at: float, envelope: Json = None, **more: Json)
     } | more
     if envelope is not None:
         given = {"protocol": "mew/v0.4", "ts": "2026-11-15T12:00:00Z", "from": who, "payload": {}} | envelope
-        fields |= {"out": "accepted", "raw": given}
+        fields = {"out": "accepted"} | fields | {"raw": given}
     return json.dumps(fields).encode()
 
 
@@ -96,7 +96,12 @@ def test_what_one_connection_does_not_offer_comes_out_as_it_did(older: bool) -> 
             {"id": "r1", "kind": "mcp/request", "to": ["tool"], "correlation_id": ["p1"], "payload": CALL},
         ),
         record(
-            "receive", "tool", 6.0, answer | {"id": "a1", "payload": {"error": error}}, session="s-second"
+            "receive",
+            "tool",
+            6.0,
+            answer | {"id": "a1", "payload": {"error": error}},
+            session="s-second",
+            out="accepted" if older else "left_to_others",
         ),
     ):
         replay(space, line, CONFIG)

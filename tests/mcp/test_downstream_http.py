@@ -323,6 +323,24 @@ async def test_sessions_have_a_limit_and_the_one_that_was_idle_longest_makes_roo
             assert len(example.http.sessions) == 2
 
 
+async def test_a_session_with_a_result_that_nobody_got_makes_room_last() -> None:
+    """It may be the only word on what was done."""
+    async with http(McpServerLimits(max_sessions=2)) as (example, client):
+        first, second = [await opened(example, client) for _ in range(2)]
+        session = example.http.sessions.get(first["mcp-session-id"])
+        assert session is not None
+        stream = session.open("c")
+        # The client was told an event id, and lost its connection.
+        stream.begin_ids()
+        session.receive(RpcRequest("c", "ping", {}))
+        await until(lambda: stream.is_awaited)
+        ping = body("ping", id="p")
+        assert (await client.post(example.url, json=ping, headers=second)).status_code == 200
+        await opened(example, client)
+        assert (await client.post(example.url, json=ping, headers=second)).status_code == 404
+        assert example.http.sessions.get(first["mcp-session-id"]) is session
+
+
 async def test_a_session_that_nobody_uses_ends() -> None:
     """`session_seconds`."""
     async with http() as (example, client):

@@ -9,6 +9,7 @@ import pytest
 from moot.errors import McpError
 from moot.mcp.eras import UNREACHABLE, JsonObject
 from moot.mcp.list_pages import list_pages
+from moot.protocol.unknown_outcome import unknown_outcome
 
 _FIRST = "the first page"
 
@@ -80,3 +81,15 @@ async def test_two_different_offers_of_one_name_are_both_in_the_list() -> None:
         return {"tools": tools}
 
     assert await list_pages(request, "tools/list", max_pages=3, source="files") == tools[:2]
+
+
+async def test_a_page_that_is_lost_makes_no_shorter_list() -> None:
+    """The server did not refuse it: an answer that could not be read, HTTP 502."""
+
+    async def request(params: JsonObject) -> JsonObject:
+        if params:
+            raise McpError(-32603, "HTTP 502", unknown_outcome())
+        return {"tools": [{"name": "a"}], "nextCursor": "2"}
+
+    with pytest.raises(McpError):
+        await list_pages(request, "tools/list", max_pages=3, source="files")

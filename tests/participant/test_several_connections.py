@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from moot.errors import McpError, Rejected
 from moot.participant import JoinedSpace
+from moot.trust.ledger_reader import read_ledger
 from tests.participant.gateway_with_members import (
     GatewayWithMembers,
     ReceivedEnvelopes,
@@ -90,6 +92,19 @@ async def test_an_approved_call_is_done_when_its_tool_has_run(tmp_path: Path) ->
         slow.may_end.set()
         assert (await approval).text == "1"
         assert (await proposal.outcome()).text == "1"
+        journal = gateway.gateway.journal()
+    # Whoever was not here reads the same: the words that were left to the other connection are nobody's.
+    async with gateway_with(tmp_path, **PEOPLE) as gateway:
+        alice = await gateway.join("alice")
+        answers = [each for each in await alice.history(0) if each.kind in ("mcp/response", "mcp/reject")]
+        assert [each.payload.get("result", {}).get("isError", False) for each in answers] == [False]
+        headers = {"Authorization": "Bearer t-alice"}
+        page = (await gateway.gateway.http.get("/spaces/lab/history", headers=headers)).json()["messages"]
+        assert [each["kind"] for each in page if each["kind"] in ("mcp/response", "mcp/reject")] == [
+            "mcp/response"
+        ]
+    (decision,) = read_ledger(journal, now=time.time())
+    assert (decision.status, decision.outcome, decision.lesson) == ("fulfilled", "done", "approve")
 
 
 async def test_what_no_connection_offers_is_answered_at_once(tmp_path: Path) -> None:

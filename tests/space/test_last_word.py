@@ -128,3 +128,38 @@ def test_a_rejection_by_a_person_is_never_left_to_others() -> None:
     assert not any(driver.received.values())
     assert driver.says("tool", "mcp/reject", {"reason": "incapable"}, to=["alice"], about=["p1"]) is None
     assert "mcp/reject" in driver.kinds("alice")
+
+
+def test_an_answer_that_is_not_this_members_to_give_is_refused() -> None:
+    """One of the requests was asked of somebody else: it was swallowed, and journaled as accepted."""
+    driver = SpaceDriver(participants={"alice": ["*"], "tool": [], "mallory": []})
+    for name in ("alice", "tool"):
+        driver.enter(name, answers=True)
+    for name in ("mallory", "mallory/2"):
+        driver.enter(name, **{"as": "mallory", "answers": True})
+    ask(driver)
+    assert driver.says("alice", "mcp/request", REQUEST, to=["mallory"], id="r2") is None
+    for about in (["r1"], ["r2", "r1"], ["r2", "nothing"], []):
+        refused = driver.says("mallory", "mcp/response", NOT_HERE, to=["alice"], about=about)
+        assert refused is not None, about
+    assert owed(driver) == ("tool",)
+
+
+def test_no_connection_rejects_without_the_right_to() -> None:
+    driver = SpaceDriver(participants={"alice": ["*"], "mallory": []})
+    driver.enter("alice", answers=True)
+    for name in ("mallory", "mallory/2"):
+        driver.enter(name, **{"as": "mallory", "answers": True})
+    assert driver.says("alice", "mcp/proposal", CALL, id="p1") is None
+    mark = {"reason": "incapable", **mark_error(None)}
+    assert driver.says("mallory", "mcp/reject", mark, about=["p1"]) == "capability_violation"
+
+
+def test_who_asks_its_own_member_and_does_not_hear_itself_is_not_waited_for() -> None:
+    driver = SpaceDriver(participants={"tool": ["*"]})
+    driver.enter("tool", answers=True, echo=False)
+    driver.enter("tool/2", **{"as": "tool", "answers": True})
+    assert driver.says("tool", "mcp/request", REQUEST, to=["tool"], id="r1") is None
+    driver.received.clear()
+    assert driver.says("tool/2", "mcp/response", NOT_HERE, to=["tool"], about=["r1"]) is None
+    assert "mcp/response" in driver.kinds("tool")

@@ -18,7 +18,17 @@ from moot.protocol.frames import Frame, is_frame, read_frame
 from moot.protocol.operation import Json
 from moot.protocol.payloads import GatewayNotice
 from moot.space.config import SessionId
-from moot.space.effects import Credential, Deliver, Disconnect, Effect, Mail, Reply, Result, Token
+from moot.space.effects import (
+    Credential,
+    Deliver,
+    Disconnect,
+    Effect,
+    LeftToOthers,
+    Mail,
+    Reply,
+    Result,
+    Token,
+)
 from moot.space.roster import Options
 from moot.space.space import Space
 
@@ -117,7 +127,7 @@ class PureDriver:
                         {"closed": effect.code, "reason": effect.reason}
                     )
                     self._present.pop(effect.session, None)
-                case Credential() | Mail() | Result():
+                case Credential() | Mail() | Result() | LeftToOthers():
                     pass
         return self._received
 

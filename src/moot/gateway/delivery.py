@@ -17,7 +17,7 @@ from moot.protocol.frames import Frame
 from moot.protocol.operation import Operation
 from moot.protocol.payloads import GatewayNotice
 from moot.space.config import SessionId
-from moot.space.effects import Credential, Deliver, Disconnect, Effect, Mail, Reply, Result
+from moot.space.effects import Credential, Deliver, Disconnect, Effect, LeftToOthers, Mail, Reply, Result
 
 # Presence and the like; a welcome is counted as long as it was.
 _NOTICE_BYTES: Final = 512
@@ -184,6 +184,8 @@ class Delivery:
                     self._on_mail(effect)
                 case Result():
                     results.append(effect)
+                case LeftToOthers():
+                    pass
                 case _:
                     assert_never(effect)
         return results

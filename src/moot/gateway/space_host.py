@@ -24,7 +24,7 @@ from moot.gateway.own_connections import invite_ack, tell_own_connections
 from moot.gateway.refusal_log import RefusalLimits
 from moot.gateway.rights_changes import RightsChanges
 from moot.gateway.space_records import RecordEncoder, encode_record, filled_id, outcome_of
-from moot.gateway.stored_input import ACCEPTED
+from moot.gateway.stored_input import ACCEPTED, LEFT_TO_OTHERS
 from moot.protocol.close_codes import REMOVED
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.dialects.translation import show_capabilities
@@ -298,6 +298,9 @@ class SpaceHost:
                 self.fast_paths.learn(session, envelope, encoder.common, clock, due)
             return
         out = outcome_of(effects)
+        if out == LEFT_TO_OTHERS:
+            self.journal.append(self._encoders[session].record(now, envelope, out, mint), data)
+            return
         if out != ACCEPTED:
             who = space_member(space, session)
             number = self.refusals.record_envelope(

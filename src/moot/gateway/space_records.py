@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 import msgspec
 from orjson import dumps
 
-from moot.errors import UsageError
+from moot.errors import AlreadyAnswered, UsageError
 from moot.gateway.mint import FreshMint, ReplayMint
 from moot.gateway.rights_reduction import reduce_rights
-from moot.gateway.stored_input import ACCEPTED, StoredInput, read_input
+from moot.gateway.stored_input import ACCEPTED, LEFT_TO_OTHERS, StoredInput, read_input
 from moot.protocol import strict_json
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope
@@ -24,7 +24,7 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capabilities
 from moot.space.config import SessionId, SpaceConfig
 from moot.space.config_json import load_config
-from moot.space.effects import Deliver, Effect, Mint, Reply, Token
+from moot.space.effects import Deliver, Effect, LeftToOthers, Mint, Reply, Token
 from moot.space.space import Space
 
 # A sender may make kinds up; this many are kept ready.
@@ -98,7 +98,7 @@ def recorded_time(line: bytes) -> float:
 def replay(space: Space, line: bytes, config: SpaceConfig) -> list[Effect]:
     """Replay one record; refused inputs changed nothing and are skipped."""
     record = read_input(line)
-    if record.out != ACCEPTED:
+    if record.out not in (ACCEPTED, LEFT_TO_OTHERS):
         return []
     space.state.set_replaying(True)
     try:
@@ -207,8 +207,8 @@ def _receive_again(
         accept_protocols=config.accept_protocols,
     )
     effects = space.receive(session, envelope, now, mint)
-    if (refusal := outcome_of(effects)) != ACCEPTED:
-        raise UsageError(f"it was accepted then, and now it is refused: {refusal}")
+    if (out := outcome_of(effects)) != record.out:
+        raise UsageError(f"it was {record.out} then, and now it is: {out}")
     return effects
 
 
@@ -218,4 +218,6 @@ def outcome_of(effects: list[Effect]) -> str:
         first = effects[0]
         if isinstance(first, Reply) and first.notice.kind == "system/error":
             return str(first.notice.payload["error"])
+        if isinstance(first, LeftToOthers):
+            return AlreadyAnswered.code if first.late else LEFT_TO_OTHERS
     return ACCEPTED

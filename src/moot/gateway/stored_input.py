@@ -13,6 +13,8 @@ from moot.space.roster import Options
 from moot.space.temporary_tokens import SignIn, TemporaryToken
 
 ACCEPTED: Final = "accepted"
+# Nobody got it, but the space has noted it: another connection of its sender has the word.
+LEFT_TO_OTHERS: Final = "left_to_others"
 
 
 class StoredInput(msgspec.Struct):

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from moot.errors import McpError
 from moot.mcp.eras import LISTS, OFFER_KEYS, TIMED_OUT, UNREACHABLE, JsonObject
+from moot.protocol.unknown_outcome import says_unknown
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,8 @@ async def list_pages(
             result = await request(params)
         except McpError as fault:
             # Somebody who is gone has refused nothing: what is missing may be there when it is back.
-            if not page or fault.code in (UNREACHABLE, TIMED_OUT):
+            lost = fault.code in (UNREACHABLE, TIMED_OUT) or says_unknown({"data": fault.data})
+            if not page or lost:
                 raise
             log.warning("a later page of a list was refused", extra=facts | {"page": page + 1})
             return found

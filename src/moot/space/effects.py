@@ -91,4 +91,13 @@ class Result(msgspec.Struct, frozen=True):
     fields: Mapping[str, Json]
 
 
-Effect = Deliver | Reply | Disconnect | Credential | Mail | Result
+class LeftToOthers(msgspec.Struct, frozen=True):
+    """Nobody gets the message: another connection of its sender has the word (`last_word`).
+
+    `late`: it has spoken; nothing was changed, and nobody needs to be told of a refusal.
+    """
+
+    late: bool = False
+
+
+Effect = Deliver | Reply | Disconnect | Credential | Mail | Result | LeftToOthers

@@ -58,13 +58,13 @@ from moot.space.acts import (
     streams,
 )
 from moot.space.config import SessionId
-from moot.space.effects import Deliver, Effect, Mint, Reply, Result
+from moot.space.effects import Deliver, Effect, LeftToOthers, Mint, Reply, Result
 from moot.space.grant_limits import count_use, counted_rights, rights_at
 from moot.space.grant_table import GrantRecord
 from moot.space.id_window import SeenEnvelope
-from moot.space.last_word import ABOUT, is_left_to_others
+from moot.space.last_word import ABOUT, is_late, is_left_to_others
 from moot.space.roster import Session
-from moot.space.state import State
+from moot.space.state import State, receives_own
 
 _ACTS: Final[Mapping[str, Prepare]] = {
     "mcp/request": requests.prepare_request,
@@ -135,10 +135,9 @@ def process_envelope(
         # 6
         if row.sender == "gateway" or row is UNKNOWN:
             _check_not_reserved(state, kind)
-        # No rung: another connection of this member has the word.
-        if kind in ABOUT and len(member.sessions) > 1 and is_left_to_others(state, session, envelope):
-            window.remember(id, session.seen_record(kind))
-            return []
+        several = kind in ABOUT and len(member.sessions) > 1
+        if several and is_late(state, session, envelope):
+            return [LeftToOthers(late=True)]
         # 7 and 8
         held = state.grants
         to = state.resolve_names(envelope.to) if state.roster.aliases else envelope.to
@@ -172,6 +171,12 @@ def process_envelope(
         # 12
         if (row.audited or used is not None) and not state.journal_writable:
             raise Unavailable("the journal cannot be written, so nothing that must be audited happens")
+        # No rung: another connection of this member has the word.
+        if several and is_left_to_others(state, session, envelope):
+            if known:
+                state.forget_settled(id)
+            window.remember(id, session.seen_record(kind))
+            return [LeftToOthers()]
         # 13
         if act is not None:
             act.check_limits()
@@ -204,7 +209,10 @@ def _accepted(
             proposer = requests.proposer_asked(state, envelope)
         else:
             operation = record.operation = operation_of(envelope.payload)
-            record.sessions_joined = state.sessions_joined
+            # What did not agree with its kind stays within its dialect: nobody is waited for.
+            record.sessions_joined = state.sessions_joined if agreed else 0
+            if session.member.name in record.to and not receives_own(session.options, envelope):
+                record.not_offered = (session.number,)
     state.forget_settled(envelope.id)
     state.window.remember(envelope.id, record)
     effects: list[Effect] = []

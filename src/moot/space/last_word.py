@@ -23,24 +23,41 @@ from moot.space.state import State
 ABOUT: Final = {"mcp/response": "mcp/request", "mcp/reject": "mcp/proposal"}
 
 
+def is_late(state: State, session: Session, envelope: Envelope) -> bool:
+    """Whether it says so after another connection has answered, for every request that it names.
+
+    Asked before the check of rights: an answer that is no longer owed would need one.
+    """
+    if envelope.kind != "mcp/response" or not says_not_offered(envelope.kind, envelope.payload):
+        return False
+    name = session.member.name
+    known = [state.window.get(id) for id in envelope.correlation_id]
+    return bool(known) and all(
+        asked is not None
+        and asked.kind == "mcp/request"
+        and name in asked.to
+        and not expects_answer(asked, name)
+        for asked in known
+    )
+
+
 def is_left_to_others(state: State, session: Session, envelope: Envelope) -> bool:
     """Whether this is no answer of the member, since another of its connections has the word; notes it."""
     kind = envelope.kind
     if not session.options.answers or not says_not_offered(kind, envelope.payload):
         return False
-    name, left = session.member.name, False
-    for id in envelope.correlation_id:
-        asked = state.window.get(id)
-        if asked is None or asked.kind != ABOUT[kind] or (asked.to and name not in asked.to):
-            continue
-        if kind == "mcp/response" and not expects_answer(asked, name):
-            # Another connection was faster: nobody has to be told of a refusal.
-            left = True
-        elif _others_may_answer(session, asked):
-            left = True
-            if _heard(session, asked) and session.number not in asked.not_offered:
-                asked.not_offered = (*asked.not_offered, session.number)
-    return left
+    known = [state.window.get(id) for id in envelope.correlation_id]
+    asked = [each for each in known if each is not None and _is_asked(session, each, ABOUT[kind])]
+    if not asked or len(asked) < len(known) or not all(_others_may_answer(session, each) for each in asked):
+        return False
+    for each in asked:
+        if _heard(session, each) and session.number not in each.not_offered:
+            each.not_offered = (*each.not_offered, session.number)
+    return True
+
+
+def _is_asked(session: Session, asked: SeenEnvelope, kind: str) -> bool:
+    return asked.kind == kind and (not asked.to or session.member.name in asked.to)
 
 
 def _others_may_answer(session: Session, asked: SeenEnvelope) -> bool:

@@ -10,6 +10,7 @@ from moot.errors import (
     ConnectionClosed,
     ConnectionLost,
     Expired,
+    HostDoesNotKnow,
     McpError,
     MemberLeft,
     MootError,
@@ -106,13 +107,20 @@ def describe_fault(fault: MootError, what: str, host: str) -> str:
     return f"{what} failed: {fault}"
 
 
+def host_error(fault: McpError, what: str, host: str) -> McpError:
+    """An error of the host, in other words only if it does not know what came of the call."""
+    if isinstance(fault, HostDoesNotKnow):
+        return McpError(fault.code, describe_fault(fault, what, host), fault.data)
+    return fault
+
+
 def failure_result(fault: MootError, *, method: str, what: str, host: str) -> JsonObject:
     """The result of a call that failed: for a tool a result that says why, for other methods an McpError.
 
     An error of the host itself is raised unchanged, with its code, message and data.
     """
     if isinstance(fault, McpError):
-        raise fault
+        raise host_error(fault, what, host)
     text = describe_fault(fault, what, host)
     if method == "tools/call":
         is_done = isinstance(fault, ResultMissed) and fault.outcome == "done"

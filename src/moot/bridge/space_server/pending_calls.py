@@ -25,7 +25,7 @@ from moot.bridge.space_server.call_text import (
     who_can_approve,
 )
 from moot.bridge.space_server.calls_file import CallsFile, RecordedCall
-from moot.bridge.space_server.error_text import failure_result
+from moot.bridge.space_server.error_text import failure_result, host_error
 from moot.bridge.space_server.person_decisions import PersonDecisions
 from moot.errors import ConnectionClosed, ConnectionLost, McpError, MootError, Rejected, TimedOut, Withdrawn
 from moot.mcp.downstream.backend import BackendCall, PendingCall, PersonDecision, text_result
@@ -235,7 +235,9 @@ class PendingCalls:
         try:
             outcome = await proposal.outcome()
         except McpError as fault:
-            pending.settle(fault, f"{host} answered with an error: {fault.message}")
+            error = host_error(fault, what, host)
+            note = "answered with an error" if error is fault else "does not know what came of it"
+            pending.settle(error, f"{host} {note}: {fault.message}")
         except ConnectionClosed as fault:
             _settle_left(pending, what, fault.reason or str(fault.code))
         except MootError as fault:

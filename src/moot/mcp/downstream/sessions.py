@@ -62,6 +62,11 @@ class HttpSession:
         return not self.open_responses and not len(self.running)
 
     @property
+    def is_awaited(self) -> bool:
+        """It has a result that its client has not got, perhaps the only word on what was done."""
+        return any(stream.is_awaited for stream in self._by_name.values())
+
+    @property
     def server_stream_position(self) -> int:
         """From where on a reader without an event id gets the server stream."""
         return self.server_stream.last_read
@@ -103,6 +108,7 @@ class HttpSession:
             stream.put(message)
             return
         del self._by_request[about]
+        self.used_at = asyncio.get_running_loop().time()
         stream.put(message, last=stream not in self._by_request.values())
 
 
@@ -127,7 +133,7 @@ class HttpSessions:
             idle = [session for session in self._sessions.values() if session.is_idle]
             if not idle:
                 return None
-            self.end(min(idle, key=lambda each: each.used_at))
+            self.end(min(idle, key=lambda each: (each.is_awaited, each.used_at)))
         session = HttpSession(self._server, one_stream=one_stream)
         self._sessions[session.id] = session
         self._server.counts.sessions = len(self._sessions)
