@@ -29,7 +29,7 @@ from bench.trust_people import EXPRESSIBLE, INEXPRESSIBLE, NOISY, World
 from bench.trust_run import SimulationRun
 from bench.trust_worlds import READABLE, UNKNOWABLE
 from moot.protocol.operation import Json
-from moot.trust.accepted_calls import note_rejection
+from moot.trust.accepted_calls import RejectedCalls
 from moot.trust.budgets import UseTally
 from moot.trust.decision_ledger import OBJECTION, Decision, RejectionRecord
 from moot.trust.learner import add_rule, suggest
@@ -75,7 +75,7 @@ class Simulation:
         self.suggested: dict[str, Suggestion] = {}
         self.acts: dict[str, list[bool]] = {}
         self.automatic: list[bool] = []
-        self.rejected: set[bytes] = set()
+        self.rejected = RejectedCalls()
         self.shown = 0
         self.after_contradiction = 0
         self.wrong_approvals = self.wrong_rejections = self.approvals = 0
@@ -147,7 +147,7 @@ class Simulation:
 
     def _learn_from(self, decision: Decision, at: float) -> None:
         self.history.append(decision)
-        note_rejection(self.rejected, decision)
+        self.rejected.note(decision)
         for rule in self.rules:
             suspension = check_tripwires(rule, PersonDecided(decision), at)
             if suspension is not None:

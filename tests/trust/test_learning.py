@@ -8,7 +8,7 @@ import pytest
 
 from moot.protocol.operation import Json
 from moot.protocol.patterns import read_capability
-from moot.trust.accepted_calls import rejected_calls
+from moot.trust.accepted_calls import RejectedCalls
 from moot.trust.backtest import back_test
 from moot.trust.bounds import decisions_needed, percent, upper_bound
 from moot.trust.decision_ledger import Decision
@@ -332,10 +332,10 @@ def test_a_call_that_was_rejected_word_for_word_is_not_approved_at_another_hour(
         for each in payments
         if each.lesson == "reject" and evaluate(rules, each.case, noon).decision == "approve"
     )
-    verdict = evaluate(rules, no.case, noon, rejected=rejected_calls([no]))
+    verdict = evaluate(rules, no.case, noon, rejected=RejectedCalls([no]))
     assert (verdict.decision, "people rejected this very call" in verdict.why) == ("ask", True)
     again = decided(no.case, approved=True)
-    assert evaluate(rules, no.case, noon, rejected=rejected_calls([no, again])).decision == "approve"
+    assert evaluate(rules, no.case, noon, rejected=RejectedCalls([no, again])).decision == "approve"
 
 
 def test_shapes_that_were_never_seen_together_are_not_approved() -> None:

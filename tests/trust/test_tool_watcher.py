@@ -163,3 +163,32 @@ async def test_a_tool_that_changed_before_a_rule_was_accepted_suspends_it(tmp_pa
         await until(lambda: len(announced(scene, "its definition changed")) == 1)
         assert await scene.write("reports/day-29.md") == "no, alice: unsafe"
         assert scene.written == done
+
+
+async def test_a_resource_is_in_no_list_of_tools(tmp_path: Path) -> None:
+    rule = (
+        "{name: read, decision: approve, proposer: agent, to: files, method: resources/read, tool: 'f:///a'}"
+    )
+    async with approver_scene(tmp_path) as scene:
+        scene.mood = "leave"
+        await ChangingHost(scene, [DRAFT]).join()
+        await written(scene, FIRST, rule)
+        # The host is compared for the tool that another rule is about.
+        assert await scene.write("a/one.md") == "by approver"
+        read = {"method": "resources/read", "params": {"uri": "f:///a"}}
+        case = case_of("p1", "agent", ("files",), read, at=scene.approver.wall_clock())
+        verdict = scene.approver.decider.verdict(case)
+        assert (verdict.decision, verdict.why) == ("approve", "rule read matches")
+
+
+async def test_what_was_decided_waits_for_no_comparison(tmp_path: Path) -> None:
+    async with approver_scene(tmp_path) as scene:
+        scene.mood = "leave"
+        await ChangingHost(scene).join()
+        await written(scene, FIRST)
+        proposing = asyncio.create_task(scene.write("a/one.md"))
+        deferred = scene.approver.decider.deferred
+        await until(lambda: len(deferred) == 1)
+        await scene.alice.approve(next(iter(deferred)))
+        assert await proposing == "by alice"
+        await until(lambda: not deferred)

@@ -278,6 +278,16 @@ def test_what_an_approved_call_had_is_not_unusual() -> None:
     assert check_tripwires(rule, ProposalSeen(case), START) is not None
 
 
+def test_what_was_approved_before_its_tool_changed_is_not_unusual() -> None:
+    """Nothing is learned of it any more, but people have seen it: a resumed rule goes on."""
+    approved = decided(call({"path": "/srv/reports/a.txt", "mode": "w"}), approved=True)
+    approved.outdated = True
+    assert approved.lesson is None
+    case = call({"path": "/srv/reports/b.txt", "mode": "w"})
+    assert check_tripwires(REPORTS, ProposalSeen(case, None), START) is not None
+    assert check_tripwires(REPORTS, ProposalSeen(case, AcceptedCalls([approved])), START) is None
+
+
 def test_what_is_left_of_the_budget_is_told_and_decisions_are_counted_beyond_its_memory() -> None:
     tally = UseTally()
     budget = Budget(3, 60.0)

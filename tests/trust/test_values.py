@@ -359,6 +359,8 @@ def test_rules_with_templates_survive_being_written() -> None:
         ("<name>-<name>", "nothing between them that tells where one ends"),
         ("<path>/<name>", "nothing between them that tells where one ends"),
         ("<prose> and <prose>", "nothing between them that tells where one ends"),
+        ("<lines>, <lines>", "nothing between them that tells where one ends"),
+        ("<lines>, <name>", "nothing between them that tells where one ends"),
     ],
 )
 def test_a_template_that_cannot_be_read_is_said_with_its_place(template: str, message: str) -> None:

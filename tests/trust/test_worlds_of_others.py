@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 
 from moot.protocol.operation import Json
-from moot.trust.accepted_calls import rejected_calls
+from moot.trust.accepted_calls import RejectedCalls
 from moot.trust.decision_ledger import Decision
 from moot.trust.learner import suggest
 from moot.trust.rule_suggester import MAX_LATEST_DECISIONS, _learned_from
@@ -128,11 +128,42 @@ def test_a_call_that_was_rejected_is_asked_about_with_and_without_a_null(given: 
     rules = learned(approved)
     case = call(given, tool="read_file")
     assert evaluate(rules, case, NOW).decision == "approve"
-    assert evaluate(rules, case, NOW, rejected=rejected_calls(rejected)).decision == "ask"
+    assert evaluate(rules, case, NOW, rejected=RejectedCalls(rejected)).decision == "ask"
     # An approval takes back what it is about, and nothing else.
     later = [*rejected, decided(call({"path": NOTE}, tool="read_file"), approved=True)]
     expected = "ask" if "encoding" in given else "approve"
-    assert evaluate(rules, case, NOW, rejected=rejected_calls(later)).decision == expected
+    assert evaluate(rules, case, NOW, rejected=RejectedCalls(later)).decision == expected
+
+
+BARE: dict[str, Json] = {"path": NOTE}
+NULL: dict[str, Json] = {"path": NOTE, "encoding": None}
+OTHER: dict[str, Json] = {"path": NOTE, "head": None}
+
+
+@pytest.mark.parametrize(
+    ("said", "rejected"),
+    [
+        ([(NULL, False)], [BARE, NULL, OTHER]),
+        ([(NULL, False), (NULL, True)], []),
+        ([(NULL, False), (BARE, True)], [NULL]),
+        ([(NULL, False), (OTHER, True)], [BARE, NULL]),
+        ([(BARE, False), (NULL, True)], [BARE, OTHER]),
+        ([(BARE, False), (BARE, True)], []),
+        # Only what was approved since counts.
+        ([(NULL, True), (BARE, False)], [BARE, NULL, OTHER]),
+        ([(BARE, False), (NULL, True), (OTHER, False)], [BARE, NULL, OTHER]),
+    ],
+)
+def test_an_approval_takes_back_the_rejection_of_its_very_call(
+    said: list[tuple[dict[str, Json], bool]], rejected: list[dict[str, Json]]
+) -> None:
+    past = [decided(call(arguments, tool="read_file"), approved=yes) for arguments, yes in said]
+    # Also that of a tool that has changed since.
+    for decision in past:
+        decision.outdated = True
+    known = RejectedCalls(past)
+    assert [each for each in (BARE, NULL, OTHER) if call(each, tool="read_file") in known] == rejected
+    assert call({"path": "notes/n-14.md"}, tool="read_file") not in known
 
 
 def test_a_rejection_with_a_null_contradicts_a_rule_for_the_call_without() -> None:

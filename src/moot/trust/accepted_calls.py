@@ -37,7 +37,7 @@ class AcceptedCalls:
 
     def add(self, decision: Decision) -> None:
         """Count a decision, if people approved it."""
-        if decision.lesson != "approve":
+        if decision.people_decided != "approve":
             return
         known = self._arguments.setdefault(_scope(decision.case), {})
         for path, value in leaves(decision.case.arguments):
@@ -73,17 +73,50 @@ def _scope(case: Case) -> _Scope:
     return case.to, case.method, case.tool
 
 
-def rejected_calls(decisions: Iterable[Decision]) -> set[bytes]:
-    """The calls that people rejected word for word, unless they approved the same call later."""
-    found: set[bytes] = set()
-    for decision in decisions:
-        note_rejection(found, decision)
-    return found
+@dataclass(slots=True)
+class _Family:
+    """Calls (`call_key`) that differ by null arguments alone."""
+
+    rejected: set[bytes] = field(default_factory=set)
+    # Since the last rejection.
+    approved: set[bytes] = field(default_factory=set)
 
 
-def note_rejection(rejected: set[bytes], decision: Decision) -> None:
-    """Add the call of a rejection, or remove that of an approval."""
-    if decision.lesson == "reject":
-        rejected |= {call_key(decision.case), call_key(without_nulls(decision.case))}
-    elif decision.lesson == "approve":
-        rejected.discard(call_key(decision.case))
+class RejectedCalls:
+    """The calls that people rejected word for word, unless they approved the same call later.
+
+    Who rejects a call rejects it without its null arguments and with others, too. An approval takes back what
+    it is about: of the very call that was rejected all of that, of the call without nulls what was not
+    rejected itself, and otherwise that one call.
+    """
+
+    def __init__(self, decisions: Iterable[Decision] = ()) -> None:
+        self._families: dict[bytes, _Family] = {}
+        for decision in decisions:
+            self.note(decision)
+
+    def note(self, decision: Decision) -> None:
+        """Add the call of a rejection, or take that of an approval back."""
+        key, bare = _keys(decision.case)
+        if decision.people_decided == "reject":
+            family = self._families.setdefault(bare, _Family())
+            family.rejected.add(key)
+            family.approved.clear()
+        elif decision.people_decided == "approve" and (known := self._families.get(bare)):
+            known.rejected.discard(key)
+            known.approved.add(key)
+            if not known.rejected:
+                del self._families[bare]
+
+    def __contains__(self, case: object) -> bool:
+        if not self._families or not isinstance(case, Case):
+            return False
+        key, bare = _keys(case)
+        family = self._families.get(bare)
+        return family is not None and (key in family.rejected or not family.approved & {key, bare})
+
+
+def _keys(case: Case) -> tuple[bytes, bytes]:
+    """Of the call as it is, and without its null arguments."""
+    key, bare = call_key(case), without_nulls(case)
+    return key, key if bare is case else call_key(bare)

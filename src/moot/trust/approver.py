@@ -35,7 +35,7 @@ from moot.participant.joined_space import JoinedSpace
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
 from moot.resilience.steady_clock import SteadyClock
-from moot.trust.accepted_calls import AcceptedCalls, note_rejection, rejected_calls
+from moot.trust.accepted_calls import AcceptedCalls, RejectedCalls
 from moot.trust.approver_settings import ApproverSettings
 from moot.trust.approver_status import ApproverStatus, is_decided
 from moot.trust.decision_ledger import Decision, DecisionLedger
@@ -218,7 +218,7 @@ class Approver:
         for decision in self.ledger:
             self._note_approval(decision)
         self.decider.count_past(self.ledger)
-        self.decider.rejected = rejected_calls(self.ledger)
+        self.decider.rejected = RejectedCalls(self.ledger)
         # An agent that fulfils what another proposes does not make it usual.
         self._accepted = AcceptedCalls(each for each in self.ledger if each.by in self.store.people)
 
@@ -254,6 +254,8 @@ class Approver:
     def _observe_decision(self, decision: Decision) -> None:
         """Somebody decided, or a result arrived."""
         self._count(decision)
+        if decision.status != "open":
+            self.decider.forget_deferred(decision.id)
         if decision.status == "open" or (decision.automated and decision.lesson is None):
             return
         if decision.automated:
@@ -261,7 +263,7 @@ class Approver:
         self._note_approval(decision)
         if decision.by in self.store.people:
             self._accepted.add(decision)
-        note_rejection(self.decider.rejected, decision)
+        self.decider.rejected.note(decision)
         if not self._recalling:
             self._compare_with_rules(decision, at=None)
         self.shadow.compare(decision)

@@ -107,15 +107,17 @@ class Decision:
 
     @property
     def lesson(self) -> Lesson | None:
-        """What people decided. An automatic decision counts for nothing, or a rule would confirm itself.
+        """What is learned of it: not that people approved what a tool was before it changed."""
+        decided = self.people_decided
+        return None if self.outdated and decided == "approve" else decided
 
-        An approval that anyone had rejected counts as a rejection: where people disagree, ask. Nor does an
-        approval of what a tool was before it changed.
-        """
+    @property
+    def people_decided(self) -> Lesson | None:
+        """What people decided: a no counts before a yes. No rule is people, or it would confirm itself."""
         if any(rejection.rule is None for rejection in self.rejections):
             return "reject"
         if self.status == "fulfilled" and not self.automated and self.by != self.case.proposer:
-            return None if self.outdated else "approve"
+            return "approve"
         return None
 
     def as_json(self) -> dict[str, Json]:

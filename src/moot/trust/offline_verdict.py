@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from moot.trust.accepted_calls import rejected_calls
+from moot.trust.accepted_calls import RejectedCalls
 from moot.trust.budgets import UseTally
 from moot.trust.decision_ledger import Decision
 from moot.trust.rule_store import RuleStore
@@ -54,7 +54,7 @@ def _verdict_now(
         _everybody(store.rules),
         tally.times(),
         suspended=suspension_reasons(store.suspensions),
-        rejected=rejected_calls(history),
+        rejected=RejectedCalls(history),
         expired=store.expired_names(),
     )
 
@@ -69,7 +69,7 @@ def _asked_because(decision: Decision, rules: Sequence[Rule], history: Sequence[
     tally = UseTally()
     tally.record_past(earlier)
     found = evaluate(
-        there, decision.case, at, _everybody(there), tally.times(), rejected=rejected_calls(earlier)
+        there, decision.case, at, _everybody(there), tally.times(), rejected=RejectedCalls(earlier)
     )
     if found.decision == "ask":
         return found.why

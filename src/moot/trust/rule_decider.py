@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from moot.errors import ApprovalRequired, MootError, NotAllowed, ProposalSettled, TargetAbsent
 from moot.participant.joined_space import JoinedSpace
 from moot.protocol.operation import Json
+from moot.trust.accepted_calls import RejectedCalls
 from moot.trust.approver_settings import ApproverSettings
 from moot.trust.budgets import UseTally
 from moot.trust.decision_ledger import RULE_CONTEXT, Decision
@@ -61,8 +62,7 @@ class RuleDecider:
         self.tally = UseTally()
         # The rule that decided each proposal, for our decisions alone.
         self.deciding_rules: dict[str, str] = {}
-        # Calls that people rejected, as `evaluate` takes them.
-        self.rejected: set[bytes] = set()
+        self.rejected = RejectedCalls()
         self._space = space
         self._store = store
         self._settings = settings
@@ -78,7 +78,7 @@ class RuleDecider:
         # Why people were asked, by proposal.
         self._asked: dict[str, str] = {}
         # Proposals that wait for the comparison of their hosts' tools, each with its draw.
-        self._deferred: dict[str, tuple[Case, float]] = {}
+        self.deferred: dict[str, tuple[Case, float]] = {}
 
     def verdict(self, case: Case, *, draw: float = 1.0) -> RuleVerdict:
         """What the rules say now; `draw` below 1 leaves the share of checks to people."""
@@ -126,23 +126,28 @@ class RuleDecider:
     def _uncompared_hosts(self, case: Case) -> list[str]:
         """D-87: a host that has just joined may offer something else under a known name.
 
-        What an agent wants to do itself (decision 0104) is in no list of tools.
+        What an agent wants to do itself (decision 0104) is in no list of tools, nor is a resource or prompt.
         """
-        tools = {host: None if host == case.proposer else case.tool for host in case.to}
+        listed = case.tool if case.method == "tools/call" else None
+        tools = {host: None if host == case.proposer else listed for host in case.to}
         return [host for host, tool in tools.items() if not self._is_compared(host, tool)]
 
     def apply_deferred(self, host: str) -> None:
         """The tools of a host have been compared: rules decide what waited for that."""
-        waiting = [id for id, (case, _) in self._deferred.items() if host in case.to]
-        for case, draw in [self._deferred.pop(id) for id in waiting]:
+        waiting = [id for id, (case, _) in self.deferred.items() if host in case.to]
+        for case, draw in [self.deferred.pop(id) for id in waiting]:
             if self.is_open(case.id):
                 self.apply(case, draw)
+
+    def forget_deferred(self, id: str) -> None:
+        """A proposal was decided: it waits for no comparison."""
+        self.deferred.pop(id, None)
 
     def apply(self, case: Case, draw: float | None = None) -> None:
         draw = self._draw() if draw is None else draw
         verdict = self.verdict(case, draw=draw)
-        if self._uncompared_hosts(case) and len(self._deferred) < MAX_DEFERRED:
-            self._deferred[case.id] = (case, draw)
+        if self._uncompared_hosts(case) and len(self.deferred) < MAX_DEFERRED:
+            self.deferred[case.id] = (case, draw)
             return
         if self._settings.shadow:
             self._note_asked(case.id, "the approver runs in shadow mode and decides nothing")
@@ -199,8 +204,8 @@ class RuleDecider:
             self.deciding_rules.pop(case.id, None)
             self._reviews.forget(case.id)
             self._note_asked(case.id, f"rule {rule.name} would approve this, but its host is not connected")
-            if len(self._deferred) < MAX_DEFERRED:
-                self._deferred[case.id] = (case, draw)
+            if len(self.deferred) < MAX_DEFERRED:
+                self.deferred[case.id] = (case, draw)
         except (ProposalSettled, ApprovalRequired) as fault:
             # Somebody else decided first, or several votes are required (D-28).
             self._reviews.forget(case.id)

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
-from moot.trust.accepted_calls import note_rejection
+from moot.trust.accepted_calls import RejectedCalls
 from moot.trust.budgets import UseTally
 from moot.trust.decision_ledger import Decision
 from moot.trust.rules import Rule, RuleVerdict, evaluate
@@ -62,14 +62,14 @@ def replay(rules: Sequence[Rule], decisions: Iterable[Decision]) -> list[Replaye
     history = list(decisions)
     present = {name for rule in rules for name in rule.limits.while_present}
     tally = UseTally()
-    rejected: set[bytes] = set()
+    rejected = RejectedCalls()
     settled = sorted((each for each in history if each.at is not None), key=lambda each: each.at or 0.0)
     known = 0
     found: list[ReplayedDecision] = []
     for decision in sorted(history, key=lambda each: each.case.at):
         case = decision.case
         while known < len(settled) and (settled[known].at or 0.0) <= case.at:
-            note_rejection(rejected, settled[known])
+            rejected.note(settled[known])
             known += 1
         verdict = evaluate(rules, case, case.at, present, tally.times(), rejected=rejected)
         if verdict.rule is not None and verdict.decision != "ask":

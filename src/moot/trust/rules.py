@@ -312,7 +312,7 @@ def evaluate(
     me: str | None = None,
     draw: float = 1.0,
     times_now: float | None = None,
-    rejected: Container[bytes] = frozenset(),
+    rejected: Container[Case] = (),
     expired: Container[str] = frozenset(),
     paused: Mapping[str, str] = _NO_REASONS,
 ) -> RuleVerdict:
@@ -321,7 +321,7 @@ def evaluate(
     `present` are the members who are present, `times` when each rule decided, `suspended` the reasons by
     rule, `me` who would decide (nobody approves their own proposals), `draw` a random number below 1 for spot
     checks (1.0: no spot check), `times_now` the time by the clock that `times` go by, if that is another one,
-    `rejected` the calls (`call_key`) that people rejected word for word and did not approve since, `expired`
+    `rejected` the calls that people rejected word for word and did not approve since, `expired`
     the rules that expired before, whatever the clock says now, `paused` why rules wait for a review.
     """
     for position, rule in enumerate(rules):
@@ -336,7 +336,7 @@ def evaluate(
             if stricter is not None:
                 why = f"rule {stricter.name} rejects and is as broad as rule {rule.name}, which would approve"
                 return RuleVerdict("reject", stricter, why)
-            if call_key(case) in rejected or call_key(without_nulls(case)) in rejected:
+            if case in rejected:
                 return RuleVerdict(
                     "ask", rule, f"rule {rule.name} matches, but people rejected this very call"
                 )

@@ -113,7 +113,7 @@ class ToolWatcher:
         """People approved a call: the definitions of its tool are stored from the next listing on, so that a
         change before anybody accepts a rule is noticed.
         """
-        for host in case.to if case.tool is not None else ():
+        for host in case.to if case.tool is not None and case.method == "tools/call" else ():
             key = f"{host}/{case.tool}"
             if key not in self._learned:
                 self._learned.add(key)

@@ -7,7 +7,8 @@
     <1..50>          a whole number in this range; <0.50..20.00> an amount
     <.csv|.txt>      one of these
     <hex> <uuid> <date>
-    <prose>          words of a language and punctuation: no signs of code, options, addresses
+    <prose>          words of a language and punctuation in one line: no signs of code, options, addresses
+    <lines>          the same on several lines
     <text>           any text without invisible characters, up to 20,000 characters
     <lt> <gt>        the signs themselves
 
@@ -180,7 +181,7 @@ def _check_slots(parts: Sequence[str | Slot]) -> None:
         kinds = {part.kind for part in (parts[one], parts[other]) if isinstance(part, Slot)}
         inside = (
             r"[\s\S]"
-            if kinds & {"prose", "text"}
+            if kinds & {"prose", "lines", "text"}
             else "[A-Za-z0-9_/-]"
             if "path" in kinds
             else "[A-Za-z0-9_-]"
