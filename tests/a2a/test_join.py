@@ -17,7 +17,9 @@ from jwt import PyJWK
 from jwt.algorithms import ECAlgorithm
 
 from moot.a2a.a2a_member import A2aMember
+from moot.a2a.agent_card import find_card
 from moot.a2a.join_settings import JoinLimits, JoinSettings
+from moot.cli.exit_codes import EXIT_NOT_CONNECTED, exit_code_of
 from moot.errors import Unreachable, UsageError
 from moot.participant import JoinedSpace, connect
 from tests.a2a.foreign_agent import Exchange, ForeignAgent, foreign_agent
@@ -296,6 +298,24 @@ async def test_a_card_may_not_lead_elsewhere(tmp_path: Path) -> None:
         assert "--card-keys" in await refusal(settings(agent, require_signature=True))
         with pytest.raises(Unreachable, match=r"no answer from 127\.0\.0\.1:1: .*Check the URL, and that"):
             await A2aMember(settings(agent, url="http://127.0.0.1:1")).start()
+
+
+@pytest.mark.parametrize(("status", "body"), [(429, ""), (503, ""), (502, "<html>"), (200, "<html>Starting")])
+async def test_a_server_that_has_no_card_yet_is_asked_again(tmp_path: Path, status: int, body: str) -> None:
+    """Exit code 5: for 2, a mistake in the call, `moot up` would give up."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        writer.write((head + body).encode())
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        with pytest.raises(Unreachable, match="no agent card") as caught:
+            await find_card(JoinSettings(url=url, gateway="", state_folder=tmp_path))
+    assert exit_code_of(caught.value) == EXIT_NOT_CONNECTED
 
 
 async def test_a_signature_is_checked_with_the_keys_that_were_given(tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ import yaml
 from nats.js.api import StreamInfo
 
 from moot import __version__
-from moot.cli import main
+from moot.cli import cluster, main
 from moot.cluster.stream_health import StreamHealth, read_stream_info
 from moot.config import load
+from moot.errors import Refused
 from moot.gateway import cluster_status
 from moot.gateway.cluster_metrics import CLUSTER_METRICS
 from moot.gateway.cluster_status import stream_problems
@@ -288,3 +289,30 @@ async def test_the_command_says_what_to_do_when_it_cannot(
         assert (code, "an administrator's token is needed" in words) == (3, True)
         code, words = await said("--gateway", "http://127.0.0.1:9", "--admin-token-file", token_file)
         assert (code, "http://127.0.0.1:9 cannot be reached: connection refused" in words) == (5, True)
+
+
+def test_a_token_of_the_environment_goes_to_no_host_that_a_file_names(
+    tmp_path: Path, token_file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def answer(url: str, token: str, *, compare: bool) -> dict[str, Any]:
+        asked.append((url, token))
+        raise Refused("enough")
+
+    monkeypatch.setattr(cluster, "_request", answer)
+    monkeypatch.setenv("MOOT_ADMIN_TOKEN_FILE", token_file)
+    monkeypatch.delenv("MOOT_URL", raising=False)
+    folder = tmp_path / "cloned"
+    folder.mkdir()
+    text = "gateway: {host: elsewhere.example, port: 80}\nspaces: {lab: {participants: {you: ['*']}}}\n"
+    (folder / "moot.yaml").write_text(text)
+    monkeypatch.chdir(folder)
+    assert main(["cluster", "status"]) == 2
+    assert "--admin-token-file FILE is missing" in capsys.readouterr().err
+    assert asked == []
+    # What is said outright goes there, and that of the environment where the environment says.
+    assert main(["cluster", "status", "--admin-token-file", token_file]) == 3
+    monkeypatch.setenv("MOOT_URL", "https://prod.example")
+    assert main(["cluster", "status"]) == 3
+    assert asked == [("http://elsewhere.example:80", ROOT), ("https://prod.example", ROOT)]

@@ -12,6 +12,7 @@ from moot.config import hash_token, load
 from moot.config.connect_settings import (
     CliOverrides,
     ConnectSettings,
+    admin_settings,
     connect_settings,
     find_config,
     token_of,
@@ -223,3 +224,17 @@ def test_secrets_are_handed_only_to_who_asks(tmp_path: Path) -> None:
     assert set(secrets) == set(settings.tokens)
     assert secrets[hash_token(made)].reveal() == made
     assert made not in repr(secrets)
+
+
+def test_an_administrator_goes_where_the_environment_says(tmp_path: Path) -> None:
+    """The token was named outright: it is nothing of this folder, unless its configuration was named, too."""
+    path = written(tmp_path, LAB)
+
+    def url(asked: CliOverrides, **environ: str) -> str:
+        return admin_settings(asked, Secret("root"), environ=environ, folder=tmp_path).url
+
+    there, here = "https://prod.example", "http://127.0.0.1:8123"
+    assert url(CliOverrides(), MOOT_URL=there) == there
+    assert url(CliOverrides()) == here
+    assert url(CliOverrides(config=path), MOOT_URL=there) == here
+    assert url(CliOverrides(gateway="https://other.example"), MOOT_URL=there) == "https://other.example"

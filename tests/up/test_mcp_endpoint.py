@@ -16,10 +16,12 @@ from mcp import Client
 from moot.config import load
 from moot.config.mcp_config import McpEndpointConfig
 from moot.errors import UsageError
+from moot.gateway.app import Gateway
 from moot.participant import JoinedSpace, connect
 from moot.protocol.operation import Json
 from moot.up import mcp_endpoint
 from moot.up.mcp_endpoint import serve_mcp
+from tests.authority import Authority
 from tests.bridge.people_space import LISTS, META, RULES
 from tests.bridge.served_space import HOST, PROPOSER, offer_files
 from tests.gateway.oidc_provider import AUDIENCE, Provider, running_provider
@@ -303,3 +305,22 @@ async def test_a_disk_that_was_full_for_a_moment_ends_nothing(
     async with endpoint(tmp_path, oidc=False) as served:
         assert await served.call("t-root", "write_file", path="a", text="b") == "wrote a"
     assert len(attempts) == 2
+
+
+async def test_links_for_people_lead_to_other_machines_under_tls_too(tmp_path: Path) -> None:
+    """Not to the port of this machine that needs no certificate."""
+    people = participants(root=["*"], mcp=LISTS)
+    certificate, key = Authority(tmp_path, "ca").issue("server")
+    key.chmod(0o600)
+    tls: Json = {"certificate": str(certificate), "key": str(key)}
+    spaces: Json = {"lab": space_settings(people)}
+    file = write_config(tmp_path, gateway_settings(spaces, tls=tls, mcp={"server": "mcp"}))
+    gateway = Gateway(load(file, environ={}))
+    await gateway.start()
+    try:
+        (config,) = gateway.config.mcp
+        exchange = mcp_endpoint.LocalExchange(gateway, config)
+        told = mcp_endpoint._person_settings(gateway, config, tmp_path, exchange)
+        assert (told.backend.console, gateway.url.startswith("https://")) == (gateway.url, True)
+    finally:
+        await gateway.stop()

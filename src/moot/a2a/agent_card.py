@@ -42,13 +42,15 @@ class FoundCard:
 async def find_card(settings: JoinSettings) -> FoundCard:
     """Fetch and check the card; raises UsageError or Unreachable with what to do."""
     origin_of(settings.url, settings)
-    faults: list[str] = []
+    faults: list[Unreachable | UsageError] = []
     for url in _places(settings.url):
         fields = await _fetch_json(url, settings, faults)
         if fields is not None:
             break
     else:
-        raise UsageError(f"no agent card: {'; '.join(faults)}. Give the URL of the card itself")
+        why = f"no agent card: {'; '.join(map(str, faults))}. Give the URL of the card itself"
+        # A server that starts, or a proxy before it, may have a card later; whoever asks for it tries again.
+        raise Unreachable(why) if any(isinstance(each, Unreachable) for each in faults) else UsageError(why)
     try:
         card = parse_agent_card(fields)
     except (ParseError, ValueError, TypeError, AttributeError, KeyError, RecursionError) as fault:
@@ -85,7 +87,9 @@ def _places(url: str) -> list[str]:
     return list(dict.fromkeys((base + WELL_KNOWN, root + WELL_KNOWN, base + _OLD_WELL_KNOWN)))
 
 
-async def _fetch_json(url: str, settings: JoinSettings, faults: list[str]) -> dict[str, Any] | None:
+async def _fetch_json(
+    url: str, settings: JoinSettings, faults: list[Unreachable | UsageError]
+) -> dict[str, Any] | None:
     limits = settings.limits
     headers = {"Authorization": f"Bearer {settings.agent_token}"} if settings.agent_token else {}
     try:
@@ -99,12 +103,15 @@ async def _fetch_json(url: str, settings: JoinSettings, faults: list[str]) -> di
     if 300 <= response.status < 400:
         raise UsageError(f"{url} redirects, and redirects are not followed: give the final URL")
     if response.status != 200:
-        faults.append(f"{url} answers with HTTP {response.status}")
+        is_passing = response.status == 429 or response.status >= 500
+        fault_type = Unreachable if is_passing else UsageError
+        faults.append(fault_type(f"{url} answers with HTTP {response.status}"))
         return None
     try:
         fields = strict_json.parse(response.body)
     except InvalidJson as fault:
-        raise UsageError(f"{url} is not JSON: {fault.message}") from None
+        faults.append(Unreachable(f"{url} is not JSON: {fault.message}"))
+        return None
     if not isinstance(fields, dict) or _depth(fields) > _MAX_DEPTH:
         raise UsageError(f"{url} is no agent card: it has to be an object, at most {_MAX_DEPTH} levels deep")
     return fields

@@ -58,7 +58,7 @@ def add_command(commands: Any, name: str) -> None:
         "--admin-token-file",
         type=Path,
         metavar="FILE",
-        help="the token of an administrator (default: MOOT_ADMIN_TOKEN_FILE, or of this folder)",
+        help="the token of an administrator (default: MOOT_ADMIN_TOKEN_FILE with a URL, or of this folder)",
     )
     add("--token", action=RefuseToken)
     add("--compare", action="store_true", help="hash the states of all gateways now, at one message")
@@ -91,8 +91,9 @@ def _ask(options: argparse.Namespace) -> dict[str, Any]:
     if not given:
         here = cluster_settings(environ=os.environ, folder=Path())
         if here is not None:
-            # The token of this folder goes to the gateways of this folder and nowhere else.
-            given, file = here[0], file or here[1]
+            # The token of this folder goes to the gateways of this folder and nowhere else, and that of the
+            # environment to none that only a file in this folder names.
+            given, file = here[0], options.admin_token_file or here[1]
     urls = [each for url in given.split(",") if (each := url.strip())]
     if not urls:
         raise UsageError(

@@ -106,10 +106,9 @@ def admin_settings(
     asked: CliOverrides, token: Secret, *, environ: Mapping[str, str], folder: Path
 ) -> ConnectSettings:
     """For a request of an administrator, who is no participant; raises UsageError saying what is missing."""
-    has_token = environ.get(TOKEN) or environ.get(TOKEN_FILE)
     path = asked.config or find_config(folder)
-    # Without a token of its own, MOOT_URL does not change where something of this folder goes.
-    url = asked.gateway or (environ.get(URL) if has_token or path is None else None)
+    # The token was named outright and is nothing of this folder, unless its configuration was, too.
+    url = asked.gateway or (environ.get(URL) if asked.config is None else None)
     space = asked.space or environ.get(SPACE)
     if url is not None:
         return ConnectSettings(url=url, space=space or "", token=token)

@@ -38,6 +38,7 @@ from moot.bridge.space_server.pending_calls import FOREVER_SECONDS
 from moot.bridge.space_server.shared_offers import SharedOffers
 from moot.bridge.space_server.space_backend import BackendSettings
 from moot.config import hash_token
+from moot.config.gateway_config import is_wildcard
 from moot.config.mcp_config import McpEndpointConfig
 from moot.errors import MootError, Refused, ResourceLimit, Unavailable
 from moot.gateway.access import AccessDenied, TokenIdentity
@@ -136,7 +137,7 @@ def _person_settings(
     return PersonSettings(
         url=gateway.own_url,
         description=exchange.describe(),
-        backend=BackendSettings(console=gateway.console_url),
+        backend=BackendSettings(console=_console_url(gateway)),
         limits=McpServerLimits(
             decision_seconds=config.decision_seconds, max_sessions=MAX_SESSIONS_PER_PERSON
         ),
@@ -144,6 +145,12 @@ def _person_settings(
         calls_file=calls_file,
         open_socket=gateway.open_own,
     )
+
+
+def _console_url(gateway: Gateway) -> str:
+    """Where people open the console who may be on other machines: not where this one needs no certificate."""
+    config = gateway.config
+    return config.public_url or (gateway.machine_url if is_wildcard(config.host) else gateway.url)
 
 
 def _kept_secret(file: Path) -> str:
