@@ -176,9 +176,10 @@ async def test_an_administrator_needs_to_be_nobody_in_the_space(
         assert await asyncio.to_thread(main, command) == 0
         for made in capsys.readouterr().out.split():
             assert (await enter(gateway, made)).received[0]["payload"]["you"]["id"] == "bob"
-        # A token that is for this folder's gateway does not go to another one.
+        # What the environment says comes before the folder, as for every command, but not before a name.
         monkeypatch.setenv("MOOT_URL", "http://127.0.0.1:9")
-        assert await asyncio.to_thread(main, command) == 0
+        assert await asyncio.to_thread(main, command) == 5
+        assert await asyncio.to_thread(main, [*command, "--config", "moot.yaml"]) == 0
 
 
 def lines_of(path: Path) -> list[bytes]:
