@@ -28,6 +28,7 @@ import { parseTime } from "./time.js";
  * @property {string} root the conversation
  * @property {boolean} failed a refusal, a failed result, a rejection
  * @property {boolean} [canLoad] of a gap: what is missing is in the journal
+ * @property {boolean} [isOlder] read from the journal: shown, and nothing else
  */
 
 // Twice the number that the console must be able to scroll; when it is full, the oldest fiftieth is dropped.
@@ -125,6 +126,7 @@ export class Envelopes {
     const added = older.filter((row) => !this._byId.has(row.id)).slice(-Math.max(0, this.max - this.size)).map((row) => ({ ...row }));
     if (added.length === 0) return 0;
     added.forEach((row, index) => {
+      row.isOlder = true;
       row.n = this.first - added.length + index;
       this._byId.set(row.id, row.n);
       this.characters += row.raw.length;

@@ -51,8 +51,9 @@ export class OlderMessages {
     try {
       if (!(await this._align())) return 0;
       for (let count = 0; count < MAX_PAGES_AT_ONCE; count += 1) {
+        const isNewest = this._before === null;
         const page = await this._fetch({}, this._before);
-        const added = this._state.addOlder(page.raws);
+        const added = this._state.addOlder(isNewest ? this._untilKnown(page.raws) : page.raws);
         this._before = page.before;
         if (page.raws.length > 0 && added === 0 && this._state.envelopes.size >= this._state.envelopes.max) {
           this._set("end", "full");
@@ -69,6 +70,12 @@ export class OlderMessages {
       else this._set("failed", fault instanceof Error ? fault.message : "no answer");
     }
     return 0;
+  }
+
+  /** Those before the first that is here: the newest page has what is about to arrive, too. @param {string[]} raws */
+  _untilKnown(raws) {
+    const at = raws.findIndex((raw) => this._state.envelopes.has(String(parseJson(raw)?.id ?? "")));
+    return at < 0 ? raws : raws.slice(0, at);
   }
 
   /** The oldest messages of the page were dropped: begin again at the oldest that is left. */

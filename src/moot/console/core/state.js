@@ -76,7 +76,10 @@ export class State {
     if (envelope === null || typeof envelope !== "object" || typeof envelope.kind !== "string" || typeof envelope.id !== "string") return null;
     const known = this.envelopes.byId(envelope.id);
     // D-94: in some spaces a sender that was restarted may use an id again, at another time.
-    if (known && (known.from !== envelope.from || parseTime(envelope.ts, known.at) === known.at)) return null;
+    const isKnown = known !== undefined && (known.from !== envelope.from || parseTime(envelope.ts, known.at) === known.at);
+    // What was read from the journal before it arrived here is shown, and what it does is still to be done.
+    const isDue = isKnown && known.isOlder === true && known.from === envelope.from && !options.past;
+    if (isKnown && !isDue) return null;
     // The welcome of an earlier connection is outdated and contains nothing else.
     if (options.past && envelope.kind === "system/welcome") return null;
     // The answer to a question of this page, not a message of the space.
@@ -85,8 +88,9 @@ export class State {
       return envelope;
     }
     const redacted = envelope.kind === "space/invite-ack" ? withoutToken(envelope) : null;
-    const row = this.envelopes.add(redacted ?? envelope, redacted ? JSON.stringify(redacted) : raw, Date.now());
-    if (!isHousekeeping(row, this.isOwnQuestion, this._keepsRules)) this.activity.addCopy(row);
+    const row = isDue ? known : this.envelopes.add(redacted ?? envelope, redacted ? JSON.stringify(redacted) : raw, Date.now());
+    row.isOlder = false;
+    if (!isDue && !isHousekeeping(row, this.isOwnQuestion, this._keepsRules)) this.activity.addCopy(row);
     this.changes.publish("envelopes");
     if (row.kind.startsWith("trust/")) {
       this.hasRules ||= row.kind === "trust/rule" || row.kind === "trust/suggestion";

@@ -1,0 +1,62 @@
+"""Messages that a page reads from the journal while others arrive."""
+
+from __future__ import annotations
+
+import json
+
+from moot.protocol.operation import Json
+from tests.console.in_node import in_node
+
+CALL: Json = {"method": "tools/call", "params": {"name": "read_file", "arguments": {}}}
+
+
+def _message(number: int, kind: str = "chat", payload: Json = None) -> str:
+    fields: dict[str, Json] = {"protocol": "mew/v0.4", "id": f"m{number}", "from": "agent", "kind": kind}
+    fields |= {"ts": f"2026-11-17T14:00:0{number}.000Z", "payload": payload or {"text": str(number)}}
+    return json.dumps(fields, separators=(",", ":"))
+
+
+# The page of the journal comes with what is still under way on the socket; some of that is here by then.
+LOAD = """async (bring, { messages, early }) => {
+  globalThis.addEventListener = () => {};
+  const { State } = await bring("core/state.js");
+  const { OlderMessages } = await bring("core/older-messages.js");
+  const state = new State("lab", { publish() {} });
+  const page = `{"messages":[${messages.join(",")}],"before":null,"end":"beginning"}`;
+  globalThis.fetch = async () => {
+    for (const raw of messages.slice(0, early)) state.receive(raw);
+    return new Response(page);
+  };
+  await new OlderMessages(new URL("http://localhost/"), { space: "lab", token: "t" }, state).load();
+  for (const raw of messages.slice(early)) state.receive(raw);
+  const order = [];
+  for (let n = state.envelopes.first; n < state.envelopes.next; n += 1) order.push(state.envelopes.at(n).id);
+  const idsOf = (rows) => rows.map((each) => each.id);
+  return { order, open: idsOf(state.proposals.open()), chats: idsOf(state.chats.all) };
+}"""
+
+
+def test_what_arrives_while_the_first_page_is_read_stays_in_order_and_takes_effect() -> None:
+    """A page that was opened on an empty space: a proposal was shown, and not among those that wait."""
+    messages = [_message(1), _message(2, "mcp/proposal", CALL), _message(3), _message(4)]
+    for early in range(len(messages) + 1):
+        found = in_node(LOAD, {"messages": messages, "early": early})
+        assert found == {"order": ["m1", "m2", "m3", "m4"], "open": ["m2"], "chats": ["m1", "m3", "m4"]}, (
+            early
+        )
+
+
+FORGE = """async (bring, { message, forged }) => {
+  globalThis.addEventListener = () => {};
+  const { State } = await bring("core/state.js");
+  const state = new State("lab", { publish() {} });
+  state.addOlder([message]);
+  state.receive(forged);
+  return [state.proposals.open().length, state.envelopes.size, state.envelopes.byId("m1").from];
+}"""
+
+
+def test_an_id_from_the_journal_lends_its_author_to_nobody() -> None:
+    message = _message(1, "mcp/proposal", CALL)
+    forged = message.replace('"agent"', '"mallory"')
+    assert in_node(FORGE, {"message": message, "forged": forged}) == [0, 1, "agent"]
