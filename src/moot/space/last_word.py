@@ -26,9 +26,14 @@ ABOUT: Final = {"mcp/response": "mcp/request", "mcp/reject": "mcp/proposal"}
 def is_late(state: State, session: Session, envelope: Envelope) -> bool:
     """Whether it says so after another connection has answered, for every request that it names.
 
-    Asked before the check of rights: an answer that is no longer owed would need one.
+    Asked before the check of rights: an answer that is no longer owed would need one. What an older version
+    took is taken again when its journal is played.
     """
-    if envelope.kind != "mcp/response" or not says_not_offered(envelope.kind, envelope.payload):
+    if (
+        state.replaying
+        or envelope.kind != "mcp/response"
+        or not says_not_offered(envelope.kind, envelope.payload)
+    ):
         return False
     name = session.member.name
     known = [state.window.get(id) for id in envelope.correlation_id]
