@@ -23,6 +23,9 @@ from moot.a2a import callers, task_book
 from moot.a2a.serve_settings import ServeLimits
 from moot.a2a.task_book import TaskBook
 from moot.a2a.task_tracker import TaskTracker
+from moot.errors import TimedOut
+from moot.participant.connection.envelope_sender import EnvelopeSender, SentEnvelope
+from moot.protocol.envelope import Envelope
 from tests.a2a.served_space import ServedSpace, answering, collect, request, served_space
 from tests.waiting import HANG_SECONDS, bounded, until
 
@@ -302,3 +305,33 @@ async def test_who_speaks_the_old_protocol_gets_the_whole_task_pushed(tmp_path: 
         assert got[-1]["id"] == task["id"]
         assert got[-1]["status"]["state"] == "completed"
         assert got[-1]["artifacts"][0]["parts"] == [{"kind": "text", "text": "Gone."}]
+
+
+async def test_what_the_space_may_have_taken_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gateway's word on a proposal is lost: a task that had ended would be carried out all the same."""
+
+    async def hear_nothing(sender: EnvelopeSender, sent: SentEnvelope) -> Envelope:
+        if sent.kind in ("chat", "mcp/proposal") and sender.me == "acme":
+            raise TimedOut("the gateway's answer did not come within 10 s")
+        return await wait_for_echo(sender, sent)
+
+    wait_for_echo = EnvelopeSender.wait_for_echo
+    monkeypatch.setattr(EnvelopeSender, "wait_for_echo", hear_nothing)
+    async with served_space(tmp_path) as served:
+        client = await served.client(streaming=False)
+        chat = (await collect(client, request("Hello?", configuration=NOW)))[0].task
+        told = await served.task(client, chat.id, TaskState.TASK_STATE_SUBMITTED)
+        assert "is not known" in told.status.message.parts[0].text
+        write = {"tool": "write", "arguments": {"name": "a.txt", "lines": 3}}
+        call = (await collect(client, request(data=write)))[0].task
+        assert call.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
+        assert served.written == []
+        await served.alice.approve(_id_of(served, "mcp/proposal"))
+        done = await served.task(client, call.id, TaskState.TASK_STATE_COMPLETED)
+        assert done.artifacts[0].parts[0].text == "written"
+        await served.coder.chat("Here.", to="acme", about=_id_of(served, "chat"))
+        await served.task(client, chat.id, TaskState.TASK_STATE_COMPLETED)
+
+
+def _id_of(served: ServedSpace, kind: str) -> str:
+    return next(each.id for each in served.heard if each.kind == kind and each.sender == "acme")

@@ -58,13 +58,15 @@ from moot.a2a.push_sender import PushSender
 from moot.a2a.serve_settings import ServeSettings
 from moot.a2a.task_book import ServedTask, TaskBook, TaskEvent
 from moot.a2a.task_tracker import TaskTracker
-from moot.errors import MootError
+from moot.errors import ConnectionClosed, ConnectionLost, MootError, OutcomeUnknown, TimedOut
 from moot.participant.connection.envelope_writer import new_id
 from moot.resilience.task_set import TaskSet, end_tasks
 
 log = logging.getLogger(__name__)
 
 _PAGE_SIZE: Final = 50
+# Faults behind which the gateway may have taken what was sent.
+_NO_WORD: Final = (TimedOut, ConnectionLost, ConnectionClosed, OutcomeUnknown)
 _OLD_METHODS: Final = ("message/", "tasks/")
 
 
@@ -189,7 +191,19 @@ class MemberRequestHandler(RequestHandler):
                 confirm=True,
             )
         except MootError as fault:
-            self._refuse(served, f"The space did not take the message: {fault}")
+            self._not_taken(served, "message", fault)
+
+    def _not_taken(self, served: ServedTask, what: str, fault: MootError) -> None:
+        """Only the gateway's word ends a task: without that the space may have taken it all the same."""
+        state = served.task.status.state
+        if not isinstance(fault, _NO_WORD):
+            self._refuse(served, f"The space did not take the {what}: {fault}")
+        elif what == "message" or state == TaskState.TASK_STATE_SUBMITTED:
+            text = (
+                f"Whether the space took the {what} is not known: {fault}. If it did, this goes on by "
+                "itself; look there before you send it again."
+            )
+            self._book.set_state(served, state, text)
 
     def _refuse(self, served: ServedTask, text: str) -> None:
         self._book.set_state(served, TaskState.TASK_STATE_REJECTED, text)
@@ -220,7 +234,7 @@ class MemberRequestHandler(RequestHandler):
                     timeout_seconds=limits.task_seconds,
                 )
             except MootError as fault:
-                self._refuse(served, f"The space did not take the proposal: {fault}")
+                self._not_taken(served, "proposal", fault)
         else:
             self._save_message(served)
             self._refuse(served, f"{caller.name} may neither call nor propose {params['name']}.")

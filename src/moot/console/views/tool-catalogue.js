@@ -84,6 +84,7 @@ class ToolCatalogue {
     this._put(member, { status: "asking", tools: before?.tools ?? [], error: "" });
     /** @type {Tool[]} */
     const tools = [];
+    const cursors = new Set();
     try {
       let cursor;
       for (let page = 0; page < MAX_PAGES && tools.length < MAX_TOOLS; page += 1) {
@@ -91,7 +92,9 @@ class ToolCatalogue {
         const result = await this._context.call(member, "tools/list", cursor === undefined ? undefined : { cursor }, { within: LIST_MILLISECONDS, background: true });
         tools.push(...toolsOf(result));
         cursor = result?.nextCursor;
-        if (typeof cursor !== "string" || cursor === "") break;
+        // A cursor that was given before would bring the same pages again.
+        if (typeof cursor !== "string" || cursors.has(cursor)) break;
+        cursors.add(cursor);
       }
       return this._put(member, { status: "known", tools, error: "" });
     } catch (fault) {
@@ -125,7 +128,7 @@ class ToolCatalogue {
       } else if (row.kind.startsWith("mcp/response")) {
         const request = proposals.requests.get(row.about[0] ?? "");
         // Only the requester can join the pages of a list.
-        if (request?.call.method !== "tools/list" || request.answer?.id !== row.id || request.answer.result?.nextCursor || request.call.params?.cursor) continue;
+        if (request?.call.method !== "tools/list" || request.answer?.id !== row.id || typeof request.answer.result?.nextCursor === "string" || typeof request.call.params?.cursor === "string") continue;
         if (this._known.get(row.from)?.status !== "asking") this._put(row.from, { status: "known", tools: toolsOf(request.answer.result), error: "" });
       }
     }
