@@ -142,6 +142,19 @@ def envelope(kind: str, payload: Json, **more: Json) -> Envelope:
                      correlation_id=["r"]),
             'bob answers a: failed: {"isError": true, "content": []}',
         ),
+        (
+            envelope("mcp/response", {"id": 1, "error": {"code": -1, "message": "it ended",
+                     "data": {"moot/outcome": "unknown"}}}, correlation_id=["r"]),
+            "bob answers all: outcome unknown: it ended",
+        ),
+        (
+            envelope("moot/outcome", {"proposal_id": "p1", "outcome": "unknown", "reason": "timed_out"}),
+            "bob: the outcome of p1 is unknown: its host did not answer in time",
+        ),
+        (
+            envelope("moot/settle", {"outcome": "done", "note": "seen"}, correlation_id=["p1"]),
+            "bob settles p1 as done: seen",
+        ),
         (envelope("mcp/reject", {"reason": "unsafe"}, correlation_id=["p1"]), "bob rejects p1: unsafe"),
         (envelope("reasoning/thought", {"message": "hm"}, context="c"), "bob thinks: hm"),
         (envelope("participant/pause", {"reason": "wait"}, to=["a"]), "bob pauses a: wait"),
@@ -162,7 +175,15 @@ def test_what_only_programs_care_for_is_shown_only_when_asked_for() -> None:
 def test_whatever_a_payload_holds_becomes_a_line() -> None:
     """Members of this space need not be sensible."""
     for payload in ({}, {"text": None}, {"params": 3}, {"result": None}, {"participant": 1, "event": []}):
-        for kind in ("chat", "mcp/proposal", "mcp/response", "system/presence", "capability/grant"):
+        for kind in (
+            "chat",
+            "mcp/proposal",
+            "mcp/response",
+            "system/presence",
+            "capability/grant",
+            "moot/outcome",
+            "moot/settle",
+        ):
             sent = Envelope("mew", kind, "i", "nonsense", "bob", (), (), None, payload, b"{}")
             assert lines_of(sent)[0].startswith("--:--:--")
 

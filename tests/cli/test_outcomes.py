@@ -70,8 +70,14 @@ def test_an_unknown_outcome_is_listed_until_a_person_settles_it(lab: SpaceWithMe
     history = lab.output_of("proposal", "history", "--json", "--data", str(lab.folder / ".moot"))
     assert '"outcome":"done"' in history
     assert '"settled_by":"alice"' in history
-    explained = lab.output_of("proposal", "explain", id, "--data", str(lab.folder / ".moot"))
-    assert "alice says it is done (the file is there)" in explained
+    assert "done, says alice" in lab.output_of("proposal", "history", "--data", str(lab.folder / ".moot"))
+    # By the beginning of its id, as `moot proposals` shows it.
+    explained = lab.output_of("proposal", "explain", id[:8], "--data", str(lab.folder / ".moot"))
+    assert "alice settled it as done (the file is there)" in explained
+    for little in (id[:3], ""):
+        code, output = lab.fails("proposal", "explain", little, "--data", str(lab.folder / ".moot"))
+        assert code == 2
+        assert "`moot proposal history` lists them" in output
     code, output = lab.fails("proposal", "settle", id, "--outcome", "failed")
     assert code == 3
     assert "done already" in output

@@ -385,7 +385,7 @@ def test_what_waits_in_any_space_is_one_queue(page_as: PageAs, member: MemberAs)
 
 
 def test_a_host_that_does_not_know_what_came_of_a_call_has_not_failed() -> None:
-    """Without a page: the answer comes before the gateway says that the outcome is unknown."""
+    """Without a page; the history has what members said, and not that the gateway calls it unknown."""
     call = {"method": "tools/call", "params": {"name": "slow", "arguments": {}}}
     unsure = {"code": -32004, "message": "it ended", "data": {"moot/outcome": "unknown"}}
     envelopes = [
@@ -412,20 +412,57 @@ def test_a_host_that_does_not_know_what_came_of_a_call_has_not_failed() -> None:
             "payload": {"proposal_id": "p1", "outcome": "unknown", "reason": "host_does_not_know"},
         },
     ]
+    envelopes.append(
+        {
+            "id": "s1",
+            "from": "human",
+            "kind": "moot/settle",
+            "correlation_id": ["p1"],
+            "payload": {"outcome": "failed", "note": "no file is there"},
+        }
+    )
     states = in_node(
         """async (bring, envelopes) => {
             const { Proposals } = await bring("core/state-proposals.js");
             const { recordText } = await bring("views/proposal-decisions.js");
-            const proposals = new Proposals();
-            const states = envelopes.map((envelope, at) => {
-                const { id, from, to = [], correlation_id: about = [] } = envelope;
-                proposals.receive(envelope, { id, from, to, about, at, raw: JSON.stringify(envelope) });
-                return proposals.byId.get("p1").status;
-            });
+            const follow = (some) => {
+                const proposals = new Proposals();
+                return some.map((envelope, at) => {
+                    const { id, from, to = [], correlation_id: about = [] } = envelope;
+                    proposals.receive(envelope, { id, from, to, about, at, raw: JSON.stringify(envelope) });
+                    return proposals.byId.get("p1").status;
+                });
+            };
+            const without = (...ids) => follow(envelopes.filter((each) => !ids.includes(each.id)));
             const told = { state: "fulfilled", outcome: "unknown", reason: "host_does_not_know" };
-            return [...states, recordText(told)];
+            return [without(), without("o1"), without("a1", "o1"), recordText(told)];
         }""",
         envelopes,
     )
-    assert states[:4] == ["open", "fulfilled", "fulfilled", "unknown"]
-    assert "got no answer that it could read" in states[4]
+    assert states[:3] == [
+        ["open", "fulfilled", "unknown", "unknown", "failed"],
+        ["open", "fulfilled", "unknown", "failed"],
+        ["open", "fulfilled", "failed"],
+    ]
+    assert "got no answer that it could read" in states[3]
+    # In the timeline, too.
+    rows = in_node(
+        """async (bring, envelopes) => {
+            globalThis.addEventListener = () => {};
+            const { State } = await bring("core/state.js");
+            const { tagOf } = await bring("views/timeline-rows.js");
+            const state = new State("lab", { publish() {} });
+            return envelopes.map((envelope) => {
+                const sent = { protocol: "mew/v0.4", ts: "2026-11-17T14:00:00Z", ...envelope };
+                state.receive(JSON.stringify(sent));
+                const row = state.envelopes.byId(envelope.id);
+                return [tagOf(row).word, row.summary];
+            });
+        }""",
+        envelopes,
+    )
+    assert rows[2:] == [
+        ["unknown", "not known: it ended"],
+        ["outcome unknown", "its host got no answer that it could read"],
+        ["settled", "it was not done: no file is there"],
+    ]

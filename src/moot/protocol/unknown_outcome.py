@@ -13,12 +13,25 @@ from moot.protocol.operation import Json
 
 _KEY: Final = "moot/outcome"
 _UNKNOWN: Final = "unknown"
+_REASONS: Final = {
+    "host_left": "its host left before it answered",
+    "host_removed": "its host was removed before it answered",
+    "timed_out": "its host did not answer in time",
+    "cancelled": "the call was cancelled",
+    "gateway_restarted": "the gateway restarted before its host answered",
+    "host_does_not_know": "its host got no answer that it could read",
+}
 
 
 def unknown_outcome(data: Any = None) -> dict[str, Any]:
     """The data of an error with the mark, beside the data that it has otherwise."""
     others = data if isinstance(data, dict) else {} if data is None else {"data": data}
     return {**others, _KEY: _UNKNOWN}
+
+
+def unknown_reason(reason: Json) -> str:
+    """Why it is unknown, as `moot/outcome` and the gateway's record of a proposal name it, in words."""
+    return _REASONS.get(str(reason), "no answer came")
 
 
 def says_unknown(error: Json) -> bool:

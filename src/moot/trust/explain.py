@@ -120,8 +120,8 @@ def _outcome(decision: Decision, rules: Sequence[Rule]) -> str:
                 what += "; no answer of its host is known, so it may have been carried out or not."
             elif decision.settled_by is not None and decision.response is None:
                 note = f" ({decision.note})" if decision.note else ""
-                sentence = f"{decision.settled_by} says it is {decision.outcome}{note}"
-                what += f"; its host did not answer, and {sentence}."
+                settled = f"{decision.settled_by} settled it as {decision.outcome}{note}"
+                what += f"; its host did not answer, and {settled}."
             else:
                 what += f"; the result was {_result(decision)}."
         case "rejected":

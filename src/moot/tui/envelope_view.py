@@ -10,6 +10,7 @@ from typing import Final
 from moot.participant.conversation.contexts import reasoning_text
 from moot.protocol.envelope import Envelope
 from moot.protocol.operation import Json
+from moot.protocol.unknown_outcome import says_unknown, unknown_reason
 from moot.tui.capability_text import in_words
 from moot.tui.operations.operation import short_id
 
@@ -93,6 +94,12 @@ def _text_of(envelope: Envelope) -> str | None:
             return f" withdraws {_about(envelope)}: {payload.get('reason', 'no reason given')}"
         case "moot/approve":
             return f" votes for {_about(envelope)}"
+        case "moot/outcome":
+            which = short_id(str(payload.get("proposal_id")))
+            return f": the outcome of {which} is unknown: {unknown_reason(payload.get('reason'))}"
+        case "moot/settle":
+            note = f": {_cut(payload['note'])}" if isinstance(payload.get("note"), str) else ""
+            return f" settles {_about(envelope)} as {payload.get('outcome')}{note}"
         case "reasoning/start":
             return f" starts reasoning: {reasoning_text(payload)}  [{short_id(envelope.id)}]"
         case "reasoning/thought":
@@ -161,7 +168,8 @@ def _operation(envelope: Envelope) -> str:
 def _result(payload: Json) -> str:
     error = payload.get("error")
     if isinstance(error, dict):
-        return f"error {error.get('code')}: {error.get('message')}"
+        what = "outcome unknown" if says_unknown(error) else f"error {error.get('code')}"
+        return f"{what}: {error.get('message')}"
     result = payload.get("result")
     listed = _listed(result)
     if listed:

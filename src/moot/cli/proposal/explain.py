@@ -6,12 +6,15 @@ import argparse
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moot.cli import program
 from moot.cli.journal_folder import add_journal_options, journal_folder_of
 from moot.errors import UsageError
 from moot.tui.terminal_escape import printable
+
+if TYPE_CHECKING:
+    from moot.trust.decision_ledger import Decision, DecisionLedger
 
 
 def add_command(commands: Any, name: str) -> None:
@@ -21,15 +24,35 @@ def add_command(commands: Any, name: str) -> None:
         help="explain why a proposal was or was not carried out",
         about="Tells what became of a proposal, who or which rule decided it, and what the rules would "
         "decide now.",
-        examples="  moot proposal explain 3f1c-77    the id of a proposal, its fulfilment or its answer\n",
+        examples="  moot proposal explain 3f1c22ab   as `moot proposals` shows it\n",
     )
-    parser.add_argument("id", metavar="ID")
+    parser.add_argument(
+        "id", metavar="ID", help="of a proposal, or its beginning; or of its fulfilment or its answer"
+    )
     add_journal_options(parser)
     parser.add_argument(
         "--state", type=Path, metavar="DIR", help="of the approver (default .moot/trust/SPACE)"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object, for programs")
     parser.set_defaults(run=run)
+
+
+def _find(ledger: DecisionLedger, named: str) -> Decision:
+    """By an id, or by the beginning of a proposal's; raises UsageError."""
+    from moot.tui.operations.operation import MIN_PREFIX_CHARS
+
+    found = ledger.get(named)
+    like = [found] if found is not None else [each for each in ledger if each.id.startswith(named)]
+    if len(like) == 1 and (found is not None or len(named) >= MIN_PREFIX_CHARS):
+        return like[0]
+    if like and named:
+        raise UsageError(
+            f"{len(like)} proposals begin with {named}: type more of the id, at least {MIN_PREFIX_CHARS}"
+            " characters; `moot proposal history` lists them"
+        )
+    raise UsageError(
+        f"no proposal, request or response {named!r} in the journal; `moot proposal history` lists them"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -44,12 +67,7 @@ def run(options: argparse.Namespace) -> int:
     journal = journal_folder_of(options)
     now = time.time()
     ledger = read_ledger(journal, now=now)
-    decision = ledger.get(options.id)
-    if decision is None:
-        raise UsageError(
-            f"no proposal, request or response {options.id!r} in the journal; `moot proposal history` lists"
-            " them"
-        )
+    decision = _find(ledger, options.id)
     state = options.state or Path(".moot") / "trust" / journal.parent.name
     store = RuleStore.open(state) if state.is_dir() else None
     if store is None:

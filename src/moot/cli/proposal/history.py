@@ -115,8 +115,15 @@ def _row(decision: Decision) -> tuple[str, ...]:
         decision.by or "",
         "" if decision.duration_seconds is None else f"{decision.duration_seconds:.0f} s",
         decision.rule or "",
-        decision.result or decision.outcome or "",
+        _result(decision),
     )
+
+
+def _result(decision: Decision) -> str:
+    """What its host answered, or who said in its place what came of it."""
+    if decision.settled_by is not None and decision.response is None:
+        return f"{decision.outcome}, says {decision.settled_by}"
+    return decision.result or decision.outcome or ""
 
 
 def shares_table(days: Iterable[Any]) -> TextTable:

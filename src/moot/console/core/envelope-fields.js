@@ -6,6 +6,7 @@
  */
 
 import { hasFragileNumbers, membersOf, textAt } from "./json-text.js";
+import { saysUnknown, unknownReason } from "./unknown-outcome.js";
 
 /** @typedef {{base: string, method: string, name: string}} Operation */
 
@@ -89,7 +90,7 @@ export function summary(envelope, operation, raw = "") {
   const text = (/** @type {any} */ each) => (typeof each === "string" ? each : "");
   if (kind === "chat") return text(payload.text);
   if (kind.startsWith("reasoning/")) return reasoningText(payload);
-  if (kind === "mcp/response") return payload.error ? `error: ${text(payload.error.message) || payload.error.code}` : resultSummary(payload.result, raw);
+  if (kind === "mcp/response") return payload.error ? `${saysUnknown(payload.error) ? "not known" : "error"}: ${text(payload.error.message) || payload.error.code}` : resultSummary(payload.result, raw);
   if (kind.startsWith("mcp/") && operation.method && payload.params !== undefined) return argumentsSummary(payload.params, raw);
   if (/^mcp\/(request|proposal)/.test(kind) && operation.method) return "";
   if (kind === "system/presence") return `${payload.participant?.id ?? "someone"} ${{ join: "joined", leave: "left", invited: "was invited" }[String(payload.event)] ?? payload.event}${payload.reason ? `: ${text(payload.reason)}` : ""}`;
@@ -98,6 +99,8 @@ export function summary(envelope, operation, raw = "") {
   if (kind === "capability/grant" || kind === "capability/revoke") return `${payload.recipient ?? ""} ${JSON.stringify(payload.capabilities ?? payload.grant_id ?? "")}`;
   if (kind.startsWith("stream/")) return [payload.stream_id, payload.description, payload.reason].filter(Boolean).join(" · ");
   if (kind.startsWith("trust/")) return trustSummary(payload);
+  if (kind === "moot/outcome") return unknownReason(text(payload.reason));
+  if (kind === "moot/settle") return `${{ done: "it was done", failed: "it was not done" }[String(payload.outcome)] ?? ""}${payload.note ? `: ${text(payload.note)}` : ""}`;
   if (kind.startsWith("participant/") || kind.startsWith("space/")) return [payload.participant_id, payload.status, payload.reason].filter((each) => typeof each === "string").join(" · ");
   const first = payload.reason ?? payload.text ?? payload.message;
   return typeof first === "string" ? first : envelope.payload === undefined ? "" : exactText(payload, raw, ["payload"]).slice(0, 400);

@@ -10,6 +10,7 @@ import { trimMap } from "./bounded-map.js";
 import { addressees, correlations, operationOf, formatOperation, summary } from "./envelope-fields.js";
 import { parseEnvelope } from "./json-text.js";
 import { parseTime } from "./time.js";
+import { saysUnknown } from "./unknown-outcome.js";
 
 /**
  * @typedef {object} Row
@@ -26,7 +27,8 @@ import { parseTime } from "./time.js";
  * @property {string} summary one line; not escaped yet
  * @property {string} raw the text as it was received
  * @property {string} root the conversation
- * @property {boolean} failed a refusal, a failed result, a rejection
+ * @property {boolean} failed a refusal, a failed result, a rejection, or an answer that leaves the outcome unknown
+ * @property {boolean} isUnknown such an answer
  * @property {boolean} [canLoad] of a gap: what is missing is in the journal
  * @property {boolean} [isOlder] read from the journal: shown, and nothing else
  */
@@ -181,13 +183,14 @@ export class Envelopes {
       raw,
       root: "",
       failed: envelope.kind === "system/error" || envelope.kind === "mcp/reject" || Boolean(payload.error) || payload.result?.isError === true,
+      isUnknown: saysUnknown(payload.error),
     };
   }
 
   /** A place where something may be missing. @param {string} reason @param {number} at @param {boolean} canLoad */
   addGap(reason, at, canLoad) {
     /** @type {Row} */
-    const row = { n: this.next, type: "gap", id: `gap-${at}-${this.next}`, at, from: "", to: [], kind: "gap", operation: "", about: [], context: "", summary: reason, raw: "", root: `gap-${at}-${this.next}`, failed: true, canLoad };
+    const row = { n: this.next, type: "gap", id: `gap-${at}-${this.next}`, at, from: "", to: [], kind: "gap", operation: "", about: [], context: "", summary: reason, raw: "", root: `gap-${at}-${this.next}`, failed: true, isUnknown: false, canLoad };
     this._append(row);
     return row;
   }

@@ -14,6 +14,7 @@ import { trimMap } from "./bounded-map.js";
 import { callBodyText, membersOf, parseJson, textAt } from "./json-text.js";
 import { addressees, contextOf, correlations, operationOf } from "./envelope-fields.js";
 import { parseTime } from "./time.js";
+import { saysUnknown } from "./unknown-outcome.js";
 
 /**
  * @typedef {object} Call what a proposal or a request asks for
@@ -106,7 +107,8 @@ export class Proposals {
         this._settle(proposal, "withdrawn", row.at);
       } else if (kind === "mcp/reject") this._addRejection(proposal, reason, row);
       else if (kind === "moot/approve") this._addVote(proposal, row);
-      else if (kind === "moot/settle" && proposal.status === "unknown") this._assess(proposal, envelope.payload, row);
+      // The gateway takes it only where nobody knows; that it said so is not part of the history.
+      else if (kind === "moot/settle" && (proposal.status === "unknown" || proposal.status === "fulfilled")) this._assess(proposal, envelope.payload, row);
       else continue;
       return "proposals";
     }
@@ -219,10 +221,15 @@ export class Proposals {
     const proposal = typeof payload.proposal_id === "string" ? this.byId.get(payload.proposal_id) : undefined;
     if (!proposal || payload.outcome !== "unknown" || proposal.status === "done" || proposal.status === "failed") return null;
     if (proposal.status === "open") this._settle(proposal, "fulfilled", row.at);
-    proposal.status = "unknown";
-    proposal.reason = String(payload.reason ?? "");
-    proposal.outcomeAt = row.at;
+    this._setUnknown(proposal, String(payload.reason ?? ""), row.at);
     return "proposals";
+  }
+
+  /** @param {Proposal} proposal @param {string} reason @param {number} at */
+  _setUnknown(proposal, reason, at) {
+    proposal.status = "unknown";
+    proposal.reason = reason;
+    proposal.outcomeAt = at;
   }
 
   /** @param {Proposal} proposal @param {any} payload @param {import("./envelopes.js").Row} row */
@@ -259,10 +266,10 @@ export class Proposals {
       if (!request || request.answer || (request.to.length > 0 && !request.to.includes(row.from))) continue;
       request.answer = { id: row.id, from: row.from, at: row.at, result: envelope.payload?.result, error: envelope.payload?.error };
       topic = topic ?? "requests";
-      // D-99: a host that does not know what came of it; `moot/outcome` follows.
-      if (request.answer.error?.data?.["moot/outcome"] === "unknown") continue;
       for (const proposal of this._proposalsOf(request)) {
-        proposal.status = request.answer.error || request.answer.result?.isError === true ? "failed" : "done";
+        // D-99: `moot/outcome` follows, but not in the history.
+        if (saysUnknown(request.answer.error)) this._setUnknown(proposal, "host_does_not_know", row.at);
+        else proposal.status = request.answer.error || request.answer.result?.isError === true ? "failed" : "done";
         topic = "proposals";
       }
     }

@@ -4,6 +4,7 @@ import { button, el, replace } from "../core/dom.js";
 import { newEnvelopeId } from "../core/envelope-sender.js";
 import { textBlock, nameOf, oneLine } from "../core/text.js";
 import { formatTime } from "../core/time.js";
+import { saysUnknown } from "../core/unknown-outcome.js";
 import { answerView, progressOf, progressView } from "./call-result.js";
 import { settledText, errorText } from "./proposal-decisions.js";
 
@@ -98,6 +99,7 @@ class CallLog {
   /** @param {LoggedCall} one @param {any} proposal @param {any} request @returns {[string, string]} */
   _status(one, proposal, request) {
     if (one.fault) return ["refused", "bad"];
+    if (saysUnknown(request?.answer?.error)) return ["outcome unknown", "warn"];
     if (request?.answer) return request.answer.error || request.answer.result?.isError === true ? ["failed", "bad"] : ["done", "good"];
     if (one.cancelled) return ["cancelled", ""];
     if (one.way === "request") return request ? ["running", "accent"] : ["sending", "accent"];

@@ -112,6 +112,7 @@ function refusal(row, context) {
     );
   }
   if (row.kind === "mcp/reject") return el("section", { class: "explanation" }, el("h3", {}, icon("warning", 16), "Why was this rejected?"), el("p", {}, nameOf(row.from), ": ", escapeHidden(describeRejection(String(payload.reason ?? "")) || String(payload.reason ?? "no reason given")), "."), el("p", { class: "soft" }, "The proposal stays open: others can still approve it."));
+  if (row.isUnknown) return el("section", { class: "explanation" }, el("h3", {}, icon("warning", 16), "What came of it?"), el("p", {}, "Its host does not know: it may have been carried out or not."), el("p", { class: "explanation-message" }, escapeHidden(payload.error?.message ?? "")), el("p", { class: "soft" }, "Look before you do it again."));
   if (row.failed && row.kind.startsWith("mcp/response")) return el("section", { class: "explanation" }, el("h3", {}, icon("warning", 16), "Why did this fail?"), el("p", {}, payload.error ? escapeHidden(payload.error.message ?? "") : "The tool reported an error; see the payload below."));
   return null;
 }

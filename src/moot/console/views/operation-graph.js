@@ -6,7 +6,7 @@
 import { el, svg } from "../core/dom.js";
 import { hue, nameOf, oneLine } from "../core/text.js";
 import { duration } from "../core/time.js";
-import { familyOf, kindTag, operationText } from "./timeline-rows.js";
+import { kindTag, operationText, tagOf } from "./timeline-rows.js";
 
 /** @typedef {import("../core/envelopes.js").Row} Row */
 
@@ -101,12 +101,12 @@ function edge(from, to, isDownwards) {
 
 /** @param {Row} row @param {{x: number, y: number}} position @param {number} after @param {boolean} isCurrent @param {(id: string) => void} open */
 function box(row, position, after, isCurrent, open) {
-  const { family, word } = familyOf(row.kind);
+  const { family, word } = tagOf(row);
   const node = svg(
     "g",
-    { class: isCurrent ? "path-box here" : "path-box", transform: `translate(${position.x} ${position.y})`, tabindex: "0", role: "link", data: { family: row.failed ? "bad" : family, id: row.id } },
+    { class: isCurrent ? "path-box here" : "path-box", transform: `translate(${position.x} ${position.y})`, tabindex: "0", role: "link", data: { family, id: row.id } },
     svg("rect", { width: String(BOX.wide), height: String(BOX.high), rx: "8" }),
-    svg("text", { x: "10", y: "19", class: "path-kind" }, oneLine(row.failed && family === "response" ? "failed" : word, 18)),
+    svg("text", { x: "10", y: "19", class: "path-kind" }, oneLine(word, 18)),
     svg("text", { x: String(BOX.wide - 10), y: "19", "text-anchor": "end", class: "path-after" }, after > 0 ? `+${duration(after)}` : ""),
     svg("text", { x: "10", y: "35", class: `path-name hue-text-${hue(row.from)}` }, oneLine(row.from, 22)),
     svg("text", { x: "10", y: "50", class: "path-text" }, oneLine(row.kind === "mcp/response" || !row.operation ? row.summary : operationText(row.operation), 21)),
@@ -129,9 +129,10 @@ function statusLine(start, rows, context) {
     fulfilled: "approved, no result yet",
     done: "approved, done",
     failed: "approved, failed",
+    unknown: "approved, outcome unknown",
     withdrawn: "withdrawn",
     expired: "expired",
   }[proposed.status];
-  const tone = { open: "warn", fulfilled: "accent", done: "good", failed: "bad", withdrawn: "", expired: "" }[proposed.status];
+  const tone = { open: "warn", fulfilled: "accent", done: "good", failed: "bad", unknown: "warn", withdrawn: "", expired: "" }[proposed.status];
   return [nameOf(proposed.from), " proposed ", el("bdi", { class: "mono" }, oneLine(proposed.call.name || proposed.call.method, 60)), " ", el("span", { class: "tag", data: { tone } }, text), proposed.fulfilledBy && [" by ", nameOf(proposed.fulfilledBy)]];
 }

@@ -8,6 +8,7 @@
  */
 import { escapeHidden } from "../core/text.js";
 import { ago } from "../core/time.js";
+import { unknownReason } from "../core/unknown-outcome.js";
 import { Refused } from "../core/envelope-sender.js";
 import { describeError } from "./error-text.js";
 
@@ -57,15 +58,6 @@ export function settledText(proposal, me) {
     default:
       return `${by} approved it${when}`;
   }
-}
-
-/** Why the outcome of a call is unknown (docs/topics/proposals.md). @param {string} reason */
-export function unknownReason(reason) {
-  return {
-    host_left: "its host disconnected before it answered", timed_out: "no answer came in time", cancelled: "it was cancelled",
-    gateway_restarted: "the gateway restarted in between", host_removed: "its host was removed",
-    host_does_not_know: "its host got no answer that it could read",
-  }[reason] ?? reason;
 }
 
 /** A settled proposal as the gateway tells it, as text. @param {any} told */

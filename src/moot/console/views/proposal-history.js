@@ -3,8 +3,8 @@
 import { el } from "../core/dom.js";
 import { nameOf, escapeHidden } from "../core/text.js";
 import { duration, formatTime } from "../core/time.js";
+import { unknownReason } from "../core/unknown-outcome.js";
 import { answerView, progressOf, progressView } from "./call-result.js";
-import { unknownReason } from "./proposal-decisions.js";
 import { icon } from "./icons.js";
 
 /** @typedef {import("../core/state-proposals.js").Proposal} Proposal */

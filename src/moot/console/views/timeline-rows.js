@@ -13,7 +13,8 @@ const FAMILIES = [
   [/^mcp\/reject/, "bad", "reject"],
   [/^mcp\/withdraw/, "quiet", "withdraw"],
   [/^moot\/approve/, "response", "approve"],
-  [/^moot\/settle/, "response", "outcome"],
+  [/^moot\/settle/, "response", "settled"],
+  [/^moot\/outcome/, "unknown", "outcome unknown"],
   [/^moot\/list-proposals/, "quiet", "asks what is pending"],
   [/^moot\/roster/, "quiet", "asks who is here"],
   [/^chat$/, "chat", "chat"],
@@ -77,11 +78,17 @@ export function operationText(operation) {
   return operation.startsWith("tools/call:") ? operation.slice("tools/call:".length) : operation;
 }
 
+/** The colour and the word for a message: an answer may have failed, or leave it unknown. @param {import("../core/envelopes.js").Row} row @returns {{family: string, word: string, title: string}} */
+export function tagOf(row) {
+  const known = familyOf(row.kind);
+  if (!row.failed || known.family !== "response") return known;
+  return row.isUnknown ? { family: "unknown", word: "unknown", title: known.title } : { family: "bad", word: "failed", title: known.title };
+}
+
 /** @param {import("../core/envelopes.js").Row} row */
 export function kindTag(row) {
-  const { family, word, title } = familyOf(row.kind);
-  const bad = row.failed && family === "response";
-  return el("span", { class: "kind", data: { family: bad ? "bad" : family }, title }, bad ? "failed" : word);
+  const { family, word, title } = tagOf(row);
+  return el("span", { class: "kind", data: { family }, title }, word);
 }
 
 /**
@@ -142,7 +149,7 @@ export function drawRow(element, row, inGroup, me, more = "") {
     parts.fold = null;
   }
   const fromGateway = row.from === "system:gateway" || row.from === "gateway";
-  set(element, "class", ["vl-row", "tl-row", inGroup && "in-group", row.failed && "bad", fromGateway && "from-gateway", more].filter(Boolean).join(" "));
+  set(element, "class", ["vl-row", "tl-row", inGroup && "in-group", row.failed && !row.isUnknown && "bad", fromGateway && "from-gateway", more].filter(Boolean).join(" "));
   set(element, "data-deep", row.context ? String(Math.min(4, row.context.split("/").length)) : null);
   set(parts.when, "datetime", isoTime(row.at));
   setText(parts.time, formatTime(row.at));
@@ -151,11 +158,10 @@ export function drawRow(element, row, inGroup, me, more = "") {
     parts.names = names;
     replace(parts.who, nameOf(fromGateway ? "gateway" : row.from), row.to.length > 0 && [el("span", { class: "arrow", "aria-label": "to", role: "img" }, "→"), row.to.length === 1 ? nameOf(row.to[0], { class: row.to[0] === me ? "me" : "" }) : el("span", { class: "many" }, `${row.to.length} members`)]);
   }
-  const { family, word, title } = familyOf(row.kind);
-  const failed = row.failed && family === "response";
-  set(parts.tag, "data-family", failed ? "bad" : family);
+  const { family, word, title } = tagOf(row);
+  set(parts.tag, "data-family", family);
   set(parts.tag, "title", title);
-  setText(parts.tag, failed ? "failed" : word);
+  setText(parts.tag, word);
   if (parts.operation.hidden !== (row.operation === "")) parts.operation.hidden = row.operation === "";
   setText(parts.operation, oneLine(operationText(row.operation), 80));
   set(parts.operation, "title", oneLine(row.operation, 160));

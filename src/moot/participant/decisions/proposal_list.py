@@ -36,6 +36,7 @@ from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope, EnvelopeLimits, rfc3339
 from moot.protocol.fingerprint import fingerprint
 from moot.protocol.operation import Json
+from moot.protocol.unknown_outcome import unknown_reason
 from moot.resilience.steady_clock import SteadyClock
 
 # Whether the list has all that is open: the gateway said so, is being asked, or has not told.
@@ -394,12 +395,6 @@ class ProposalList:
 
 
 def _describe_unknown(reason: Json) -> str:
-    why = {
-        "host_left": "its host left before it answered",
-        "host_removed": "its host was removed before it answered",
-        "timed_out": "its host did not answer in time",
-        "cancelled": "the call was cancelled",
-        "gateway_restarted": "the gateway restarted before its host answered",
-        "host_does_not_know": "its host got no answer that it could read",
-    }.get(str(reason), "no answer came")
-    return f"{why}: whether it was carried out is not known, so check before doing it again"
+    return (
+        f"{unknown_reason(reason)}: whether it was carried out is not known, so check before doing it again"
+    )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # How much of an id is shown, and how much of one has to be typed.
 SHORT_ID_CHARS: Final = 8
-_MIN_PREFIX_CHARS: Final = 4
+MIN_PREFIX_CHARS: Final = 4
 # How many ambiguous matches are listed.
 _MAX_LISTED: Final = 8
 # Of a gateway that others wrote; asking again would not help.
@@ -86,7 +86,7 @@ class ClientContext:
         if found is not None:
             return found
         like = [seen for seen in ledger if seen.id.startswith(named)] if named else []
-        if len(like) == 1 and len(named) >= _MIN_PREFIX_CHARS:
+        if len(like) == 1 and len(named) >= MIN_PREFIX_CHARS:
             return like[0]
         if like:
             raise UsageError(_ambiguous_text(named, like))
@@ -102,7 +102,7 @@ class ClientContext:
         if not self.history:
             return named
         chats = [each.id for each in self.history if each.kind == "chat"]
-        like = [id for id in chats if id.startswith(named)] if len(named) >= _MIN_PREFIX_CHARS else []
+        like = [id for id in chats if id.startswith(named)] if len(named) >= MIN_PREFIX_CHARS else []
         if named in chats:
             return named
         if len(like) != 1:
@@ -149,7 +149,7 @@ def _ambiguous_text(named: str, like: Sequence[SeenProposal]) -> str:
     shown = sorted(like, key=lambda seen: seen.status != "pending")[:_MAX_LISTED]
     lines = [f"  {short_id(seen.id)}  {seen.status}  {_call_of(seen)}" for seen in shown]
     more = [f"  and {len(like) - len(shown)} more"] if len(like) > len(shown) else []
-    least = f"type more of the id, at least {_MIN_PREFIX_CHARS} characters"
+    least = f"type more of the id, at least {MIN_PREFIX_CHARS} characters"
     return "\n".join([f"{many} with {named}: {least}", *lines, *more])
 
 
