@@ -1,6 +1,6 @@
 // @ts-check
 /** All messages of the space, live. */
-import { el, newId, replace } from "../core/dom.js";
+import { el, replace } from "../core/dom.js";
 import { registerView } from "../core/router.js";
 import { inputDelay } from "../core/input-priority.js";
 import { Envelopes } from "../core/envelopes.js";
@@ -10,7 +10,7 @@ import { icon } from "./icons.js";
 import { isEmpty, includesHousekeeping, parseFilter, Search } from "./timeline-filter.js";
 import { OlderSearch, RowsWithOlder } from "./older-search.js";
 import { OlderBar } from "./older-bar.js";
-import { TimelineViews } from "./timeline-views.js";
+import { FILTER_ROUTE, TimelineBar } from "./timeline-bar.js";
 import { Grouping } from "./timeline-groups.js";
 import { drawHead, drawRow } from "./timeline-rows.js";
 import { VirtualList } from "./virtual-list.js";
@@ -20,7 +20,6 @@ import { VirtualList } from "./virtual-list.js";
 // Sorting the matches of a filter takes a few milliseconds, so it is not done in every frame.
 const MANY = 5_000;
 const MANY_MILLISECONDS = 200;
-const TYPING_MILLISECONDS = 120;
 // Fast lines cannot be read. From this many at a time on they are drawn ten times a second instead of sixty, and three
 // times when a screenful arrives at once, so that clicks are still handled.
 const RUSH = 4;
@@ -32,8 +31,6 @@ const MAX_LINKED = 100;
 const FILL_MILLISECONDS = 150;
 // So many lines from the top, the next older page is fetched.
 const NEAR_TOP_ROWS = 20;
-// The first step of an address that names a filter instead of a message.
-const FILTER_ROUTE = "~";
 
 class Timeline {
   /** @param {HTMLElement} outlet @param {import("../app.js").Context} context */
@@ -60,8 +57,6 @@ class Timeline {
     this._first = 0;
     this._next = 0;
     this._builtAt = 0;
-    /** @type {any} */
-    this._later = undefined;
     this._chosen = "";
     this.list = new VirtualList("Timeline", {
       length: () => (this._items === null ? this._next - this._first : this._items.length),
@@ -82,10 +77,9 @@ class Timeline {
     this._stops = [
       context.state.on("older", () => this._drawOlder()),
       context.state.on("envelopes", () => this._onEnvelopes()),
-      context.state.on("roster", () => this._drawMembers()),
+      context.state.on("roster", () => this._bar.drawMembers()),
       this._keys(),
     ];
-    this._drawMembers();
     this.rebuild();
     // A page that was just opened has what the gateway keeps in memory; that may be a few lines.
     if (this.store.size < NEAR_TOP_ROWS * 2) this._fillSoon();
@@ -93,39 +87,16 @@ class Timeline {
 
   /** @param {HTMLElement} outlet */
   _build(outlet) {
-    const id = newId("filter");
-    this._field = el("input", { id, class: "field", type: "search", placeholder: "Filter: text, from:agent, -kind:chat", autocomplete: "off", spellcheck: "false", on: { input: () => this._typed() } });
-    this._who = el("select", { class: "field", "aria-label": "Member", on: { change: () => this._picked("with", this._who) } });
-    this._kind = el("select", { class: "field", "aria-label": "Kind", on: { change: () => this._picked("kind", this._kind) } }, KINDS.map(([value, text]) => el("option", { value }, text)));
-    this._groupButton = el("button", { type: "button", class: "button quiet", "aria-pressed": "true", "aria-keyshortcuts": "c", on: { click: () => this.toggleGroups() } }, "Conversations");
-    this._collapseButton = el("button", { type: "button", class: "button quiet tl-collapse", "aria-pressed": "false", on: { click: () => this._collapseAll() } }, "Collapse");
-    this._allButton = el("button", { type: "button", class: "button quiet", "aria-pressed": "false", "aria-keyshortcuts": "b", title: "Joins and leaves, receipts, lists of tools, questions of this page (b)", on: { click: () => this.toggleAll() } }, "Background");
-    this._views = new TimelineViews(this.context.state.space, {
-      current: () => this._field.value.trim(),
-      choose: (text) => this.context.go("timeline", ...(text ? [FILTER_ROUTE, text] : [])),
-      link: (text) => this.context.link("timeline", ...(text ? [FILTER_ROUTE, text] : [])),
-      notify: this.context.notify,
-    });
-    this._count = el("span", { class: "faint tl-count", role: "status" });
+    this._bar = new TimelineBar(this.context, { apply: () => this._apply(), toggleGroups: () => this.toggleGroups(), collapseAll: () => this._collapseAll(), toggleAll: () => this.toggleAll() });
     this._newer = el("button", { type: "button", class: "button primary small tl-newer", hidden: true, on: { click: () => this._toEnd() } });
     this._empty = el("div", { class: "empty", hidden: true }, icon("timeline", 28), el("strong", {}, "Nothing has happened yet"), el("span", {}, "What people, agents and tools say and do in this space appears here, and stays: proposals, calls and their results, chat, permissions."));
     this._main = el("div", { class: "tl-main" }, this.list.node, this._empty, this._newer);
-    outlet.append(
-      el(
-        "div",
-        { class: "tl-bar" },
-        el("h1", { class: "sr" }, "Timeline"),
-        el("div", { class: "tl-search" }, icon("search", 16), el("label", { class: "sr", for: id }, "Filter the timeline"), this._field),
-        el("div", { class: "tl-picks" }, this._who, this._kind),
-        el("div", { class: "tl-modes" }, this._views.node, this._groupButton, this._collapseButton, this._allButton, this._count),
-      ),
-      el("div", { class: "tl-split" }, this._main, this._details),
-    );
+    outlet.append(this._bar.node, el("div", { class: "tl-split" }, this._main, this._details));
   }
 
   _keys() {
     return this.context.keys.add("Timeline", {
-      "/": ["Filter", () => this._field.focus()],
+      "/": ["Filter", () => this._bar.focus()],
       j: ["Next", () => this._move(1)],
       k: ["Previous", () => this._move(-1)],
       o: ["Open or collapse", () => this.list.selected >= 0 && this._choose(this.list.selected)],
@@ -135,48 +106,30 @@ class Timeline {
       "]": ["Jump to the result", () => this._jumpBy("effect")],
       G: ["Jump to end", () => this._toEnd()],
       b: ["Background messages on or off", () => this.toggleAll()],
-      x: ["Clear the filter", () => this.filter("")],
+      x: ["Clear the filter", () => this._bar.setFilter("")],
       Escape: ["Close details", () => this._closeDetails()],
     });
   }
 
   close() {
-    clearTimeout(this._later);
     clearTimeout(this._building);
     clearTimeout(this._older);
     clearTimeout(this._filling);
     this._search?.stop();
     this._olderSearch?.stop();
-    this._views.close();
+    this._bar.close();
     this.list.close();
     this._stops.forEach((stop) => stop());
   }
 
   // What is shown
 
-  /** @param {string} text */
-  filter(text) {
-    this._field.value = text;
-    this._apply();
-  }
-
-  _typed() {
-    clearTimeout(this._later);
-    this._later = setTimeout(() => this._apply(), TYPING_MILLISECONDS);
-  }
-
-  /** @param {string} field @param {HTMLSelectElement} select */
-  _picked(field, select) {
-    const rest = this._field.value.replace(new RegExp(`(^|\\s)${field}:("[^"]*"|\\S+)`, "g"), "").trim();
-    this.filter(select.value ? `${rest} ${field}:${/\s/.test(select.value) ? `"${select.value}"` : select.value}`.trim() : rest);
-  }
-
   _apply() {
     this._search?.stop();
     this._search = null;
     this._olderSearch?.stop();
     this._olderSearch = null;
-    const source = this._field.value;
+    const source = this._bar.filter;
     const root = /(?:^|\s)is-root:(\S+)/.exec(source);
     this._root = root?.[1] ?? "";
     const filter = parseFilter(source.replace(/(^|\s)is-root:\S+/, " "));
@@ -200,7 +153,7 @@ class Timeline {
 
   toggleAll() {
     this.showsAll = !this.showsAll;
-    this._allButton.setAttribute("aria-pressed", String(this.showsAll));
+    this._drawModes();
     this._apply();
     this.context.announce(this.showsAll ? "background messages shown" : "background messages hidden");
   }
@@ -273,8 +226,7 @@ class Timeline {
   toggleGroups() {
     const chosen = this.store.byId(this._chosen);
     this.grouped = !this.grouped;
-    this._groupButton.setAttribute("aria-pressed", String(this.grouped));
-    this._collapseButton.disabled = !this.grouped;
+    this._drawModes();
     this.rebuild();
     this.list.redraw();
     if (chosen) this._selectRow(chosen.n);
@@ -284,7 +236,7 @@ class Timeline {
   _collapseAll() {
     this._allCollapsed = !this._allCollapsed;
     this._toggled.clear();
-    this._collapseButton.setAttribute("aria-pressed", String(this._allCollapsed));
+    this._drawModes();
     this.rebuild();
     this.list.redraw();
   }
@@ -399,22 +351,14 @@ class Timeline {
     const total = formatNumber(this.store.size);
     const found = this._search ? this._search.count + (this._olderSearch?.store.size ?? 0) : this._root ? (this.store.conversations.get(this._root)?.rows.length ?? 0) : undefined;
     const text = found === undefined ? `${total} ${this.store.size === 1 ? "message" : "messages"}` : `${formatNumber(found)} of ${total}${this._search && !this._search.done ? "…" : ""}`;
-    if (this._count.textContent !== text) this._count.textContent = text;
+    this._bar.drawCount(text);
   }
 
   _seen = 0;
 
-  _drawMembers() {
-    const names = [...this.context.state.roster.members.keys()].sort((a, b) => a.localeCompare(b));
-    const key = names.join("\n");
-    if (key === this._names) return;
-    this._names = key;
-    const value = this._who.value;
-    replace(this._who, el("option", { value: "" }, "All members"), names.map((name) => el("option", { value: name }, name.slice(0, 64))));
-    this._who.value = value;
+  _drawModes() {
+    this._bar.drawModes({ grouped: this.grouped, collapsed: this._allCollapsed, all: this.showsAll });
   }
-
-  _names = "-";
 
   // The selected message
 
@@ -483,7 +427,7 @@ class Timeline {
     if (id === FILTER_ROUTE || (id === "" && this._isRouted)) {
       this._isRouted = id === FILTER_ROUTE;
       this._hide();
-      if (this._field.value !== (rest[1] ?? "")) this.filter(rest[1] ?? "");
+      if (this._bar.filter !== (rest[1] ?? "")) this._bar.setFilter(rest[1] ?? "");
       return;
     }
     this._chosen = id;
@@ -559,7 +503,7 @@ class Timeline {
       envelopeDetails(row, this.context, {
         jump: (id) => this.context.go("timeline", id),
         close: () => this._closeDetails(),
-        filter: (text) => this.filter(text),
+        filter: (text) => this._bar.setFilter(text),
         loadGap: (id) => void this._loadGap(id),
       }),
     );
@@ -599,23 +543,6 @@ class Timeline {
     this.rebuild(true);
   }
 }
-
-/** @type {[string, string][]} */
-const KINDS = [
-  ["", "All kinds"],
-  ["mcp/proposal", "Proposals"],
-  ["mcp/request", "Requests"],
-  ["mcp/response", "Responses"],
-  ["mcp/reject", "Rejections"],
-  ["chat", "Chat"],
-  ["reasoning", "Reasoning"],
-  ["capability", "Capabilities"],
-  ["space", "Invitations and removals"],
-  ["participant", "Member control"],
-  ["stream", "Streams"],
-  ["system/presence", "Joins and leaves"],
-  ["system/error", "Refusals"],
-];
 
 registerView({
   id: "timeline",
