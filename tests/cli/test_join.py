@@ -190,7 +190,7 @@ def test_on_a_terminal_what_others_say_stands_above_the_line_being_typed(lab: Sp
         screen.until(lambda shown: "bob          *" in shown and shown.endswith("> "))
         screen.type("\x04")
         assert process.wait(HANG_SECONDS) == 0
-    assert not bob.proposals.open()
+    lab.do(until(lambda: not bob.proposals.open()))
 
 
 async def until_heard(space: JoinedSpace, text: str) -> None:

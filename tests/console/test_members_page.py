@@ -27,12 +27,13 @@ class Telling(Controls):
         return {"tokens": 10, "max_tokens": 5, "model": HOSTILE, "deep": {"x": HOSTILE}}
 
 
-async def busy(space: JoinedSpace, over: asyncio.Event) -> None:
+async def busy(space: JoinedSpace, begun: asyncio.Event, over: asyncio.Event) -> None:
     async with space.reasoning(HOSTILE, stream=True) as reasoning:
         await reasoning.thought(HOSTILE)
         async with reasoning.sub("inner") as inner:
             await inner.conclude(HOSTILE)
         assert reasoning.stream is not None
+        begun.set()
         await over.wait()
 
 
@@ -49,8 +50,9 @@ def too_wide(page: Page) -> list[str]:
 def test_nothing_in_these_views_is_hard_to_use_or_dangerous(page_as: PageAs, member: MemberAs) -> None:
     """Every state of the three views with the most hostile words that a member can say (D-86)."""
     human, agent = member("human"), member("agent", controls=Telling())
-    over = asyncio.Event()
-    thinking = agent.start(lambda space: busy(space, over))
+    begun, over = asyncio.Event(), asyncio.Event()
+    thinking = agent.start(lambda space: busy(space, begun, over))
+    agent.run(lambda _: begun.wait())
     human.run(lambda space: space.admin.grant("agent", [READ, {"kind": "capability/grant"}], reason=HOSTILE))
     human.run(lambda space: space.admin.pause("agent", reason=HOSTILE, timeout_seconds=600))
     page = page_as("human", "members", "agent")
