@@ -107,7 +107,7 @@ async def test_a_client_that_can_be_told_by_no_means_asks_with_moot_status(tmp_p
             again = await client.call_tool(*CALL)
             assert again.meta is not None
             assert again.meta["moot/pending"]["handle"] == handle
-            assert len(alice.proposals.open()) == 1
+            await until(lambda: len(alice.proposals.open()) == 1)
             still = await client.call_tool("moot_status", {"handle": handle})
             assert text_of(still).startswith("PENDING")
             overview = await client.call_tool("moot_status", {})
