@@ -59,6 +59,20 @@ def offering_host(lab: SpaceWithMembers) -> JoinedSpace:
     return host
 
 
+def offering_wait(lab: SpaceWithMembers, member: JoinedSpace) -> asyncio.Event:
+    """A script that calls `wait` of this member goes on when the event is set, and has heard all before."""
+    event = asyncio.Event()
+
+    async def offer() -> None:
+        @member.tool
+        async def wait() -> str:
+            await event.wait()
+            return "now"
+
+    lab.do(offer())
+    return event
+
+
 def test_a_script_is_carried_out_line_by_line(lab: SpaceWithMembers) -> None:
     """Chat, an operation, a mistake that ends nothing, a slash that is none."""
     offering_host(lab)
@@ -71,6 +85,7 @@ def test_a_script_is_carried_out_line_by_line(lab: SpaceWithMembers) -> None:
     )
     code, output = piped(lab, script)
     assert lab.do(proposal.outcome(HANG_SECONDS)).text == "5"
+    lab.do(until(lambda: len(answer) == 3))
     assert answer == ["hello there", "just you", "/not a command"]
     # What went wrong was told, and is the script's exit code.
     assert "! unknown command /nonsense: /help lists the commands" in output
@@ -98,13 +113,15 @@ def test_as_json_everything_heard_is_an_envelope_and_every_operation_has_a_resul
 ) -> None:
     bob = lab.join("bob")
     lab.do(bob.chat("before"))
+    answered = offering_wait(lab, bob)
 
     async def answer() -> None:
         await until(lambda: bob.chats.pending())
         await bob.chat("\x1b[2Jheard you")
+        answered.set()
 
     answering = lab.begin(answer())
-    code, output = piped(lab, "hello\n/members\n/approve nothing\n", "--json", "--linger", "1")
+    code, output = piped(lab, "hello\n/call bob wait\n/members\n/approve nothing\n", "--json")
     answering.result(HANG_SECONDS)
     assert code == 1
     assert "\x1b" not in output
@@ -131,15 +148,17 @@ def test_streams_are_read_and_written(lab: SpaceWithMembers) -> None:
             written.set()
 
     handle = lab.do(open_stream(bob))
+    talked = offering_wait(lab, bob)
 
     async def talk() -> None:
         await bob.roster.wait_for("alice", timeout_seconds=HANG_SECONDS)
         await handle.write("from bob")
         await handle.write(b"\0\1\2")
+        talked.set()
 
     talking = lab.begin(talk())
     script = ["/streams", "/open my numbers", "/write - one two", "/writer let - bob", "/close -"]
-    code, output = piped(lab, "\n".join([*script, f"/close {handle.id}", ""]), "--linger", "0.5")
+    code, output = piped(lab, "\n".join([*script, "/call bob wait", f"/close {handle.id}", ""]))
     talking.result(HANG_SECONDS)
     lab.do(asyncio.wait_for(written.wait(), HANG_SECONDS))
     assert frames == ["one two"]
