@@ -147,7 +147,8 @@ async def test_approvals_of_what_a_tool_was_before_it_changed_support_no_rule(tm
         assert scene.store.suggestions == {}
         # Those of what it is now do.
         scene.trust.clear()
-        assert (await scene.taught())["decisions"] == 10
+        # It may be suggested before the last of the ten; with the ten before them there were more.
+        assert (await scene.taught())["decisions"] <= 10
 
 
 async def test_a_tool_that_changed_before_a_rule_was_accepted_suspends_it(tmp_path: Path) -> None:
