@@ -445,7 +445,8 @@ def test_a_host_that_does_not_know_what_came_of_a_call_has_not_failed() -> None:
         ["open", "fulfilled", "failed"],
     ]
     assert "got no answer that it could read" in states[3]
-    # In the timeline, too.
+    # In the timeline, too; and only an answer says so.
+    envelopes.append({"id": "c1", "from": "agent", "kind": "chat", "payload": {"text": "x", "error": unsure}})
     rows = in_node(
         """async (bring, envelopes) => {
             globalThis.addEventListener = () => {};
@@ -456,13 +457,14 @@ def test_a_host_that_does_not_know_what_came_of_a_call_has_not_failed() -> None:
                 const sent = { protocol: "mew/v0.4", ts: "2026-11-17T14:00:00Z", ...envelope };
                 state.receive(JSON.stringify(sent));
                 const row = state.envelopes.byId(envelope.id);
-                return [tagOf(row).word, row.summary];
+                return [tagOf(row).word, row.summary, row.isUnknown];
             });
         }""",
         envelopes,
     )
     assert rows[2:] == [
-        ["unknown", "not known: it ended"],
-        ["outcome unknown", "its host got no answer that it could read"],
-        ["settled", "it was not done: no file is there"],
+        ["unknown", "not known: it ended", True],
+        ["outcome unknown", "its host got no answer that it could read", False],
+        ["settled", "it was not done: no file is there", False],
+        ["chat", "x", False],
     ]

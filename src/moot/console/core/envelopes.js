@@ -183,7 +183,7 @@ export class Envelopes {
       raw,
       root: "",
       failed: envelope.kind === "system/error" || envelope.kind === "mcp/reject" || Boolean(payload.error) || payload.result?.isError === true,
-      isUnknown: saysUnknown(payload.error),
+      isUnknown: envelope.kind.startsWith("mcp/response") && saysUnknown(payload.error),
     };
   }
 
