@@ -99,7 +99,7 @@ class CallLog {
   /** @param {LoggedCall} one @param {any} proposal @param {any} request @returns {[string, string]} */
   _status(one, proposal, request) {
     if (one.fault) return ["refused", "bad"];
-    if (saysUnknown(request?.answer?.error)) return ["outcome unknown", "warn"];
+    if (saysUnknown(request?.answer?.error)) return proposal?.assessedBy ? [`${proposal.status === "done" ? "done" : "not done"}, says ${oneLine(proposal.assessedBy, 40)}`, ""] : ["outcome unknown", "warn"];
     if (request?.answer) return request.answer.error || request.answer.result?.isError === true ? ["failed", "bad"] : ["done", "good"];
     if (one.cancelled) return ["cancelled", ""];
     if (one.way === "request") return request ? ["running", "accent"] : ["sending", "accent"];
