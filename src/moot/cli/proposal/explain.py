@@ -48,8 +48,8 @@ def _find(ledger: DecisionLedger, named: str) -> Decision:
     if like and named:
         many = f"{len(like)} proposals begin" if len(like) > 1 else "a proposal begins"
         raise UsageError(
-            f"{many} with {named}: type more of the id, at least {MIN_PREFIX_CHARS} characters; `moot proposal"
-            " history` lists them"
+            f"{many} with {named}: type more of the id, at least {MIN_PREFIX_CHARS} characters;"
+            " `moot proposal history` lists them"
         )
     raise UsageError(
         f"no proposal, request or response {named!r} in the journal; `moot proposal history` lists them"
