@@ -185,7 +185,9 @@ def test_what_a_rule_decided_is_shown_and_confirmed_up_to_what_was_shown(
 
 
 def test_suggestions_are_a_table_with_what_speaks_for_each_below(approver_space: SpaceWithApprover) -> None:
-    assert approver_space.lab.output_of("rules", "suggestions") == "nothing is suggested\n"
+    assert approver_space.lab.output_of("rules", "suggestions") == (
+        "nothing is suggested\nno person approved a call yet that a rule could cover\n"
+    )
     name = approver_space.suggested()
     headings, row, *details = approver_space.lab.output_of("rules", "suggestions").splitlines()
     assert headings.split() == ["SUGGESTION", "RULE"]

@@ -11,7 +11,7 @@ from moot.participant import MissedMessages, SeenProposal, connect
 from moot.protocol.envelope import Envelope
 from tests.agent.endpoint import call, endpoint
 from tests.up.moot_up import environment, moot_up, run_moot, write_config
-from tests.waiting import HANG_SECONDS, bounded
+from tests.waiting import HANG_SECONDS, bounded, until
 
 
 async def wait_for_text(coming: AsyncIterator[Envelope | MissedMessages], sender: str, words: str) -> str:
@@ -55,6 +55,47 @@ async def test_the_filesystem_template_works_without_a_language_model(tmp_path: 
         # The agent reads by itself, and nobody gets out of the folder.
         code, output = await run_moot(tmp_path, "call", "files", "read_file", "path=../moot.yaml")
         assert (code, "leads outside of the shared folder" in output) == (1, True)
+
+
+async def test_the_approver_of_a_template_says_what_is_missing_and_then_suggests_a_rule(
+    tmp_path: Path,
+) -> None:
+    """As README says, in README's own space: nothing has to be added to it."""
+    assert main(["init", "filesystem", str(tmp_path), "--space", "lab"]) == 0
+    async with moot_up(tmp_path, "--without", "agent") as up:
+        await up.wait_for_state("files", "running", joined=True)
+        await up.wait_for_state("approver", "running", joined=True)
+        code, output = await run_moot(tmp_path, "rules", "list")
+        assert (code, output) == (0, "there are no rules\n")
+        code, output = await run_moot(tmp_path, "rules", "run")
+        assert (code, "you is a person here" in output, "--as approver" in output) == (2, True, True)
+        async with (
+            connect(up.url, "lab", up.token("you")) as you,
+            connect(up.url, "lab", up.token("agent")) as agent,
+        ):
+            coming = you.envelopes()
+
+            @you.on_proposal
+            async def approve(seen: SeenProposal) -> None:
+                await you.approve(seen)
+
+            async def write(day: int) -> None:
+                report = {"path": f"reports/day-{day}.md", "text": "quiet"}
+                await agent.call("files", "write_file", report, timeout_seconds=HANG_SECONDS)
+
+            for day in (10, 11, 12):
+                await write(day)
+            missing = "not suggested: write_file on files by agent: 3 of 10 decisions of this kind so far"
+            await until(lambda: missing in up.log("approver"))
+            code, output = await run_moot(tmp_path, "rules", "suggestions")
+            assert (code, output) == (0, f"nothing is suggested\n{missing}\n")
+            for day in range(13, 20):
+                await write(day)
+            async with bounded():
+                while (heard := await anext(coming)) and getattr(heard, "kind", "") != "trust/suggestion":
+                    pass
+        code, output = await run_moot(tmp_path, "rules", "suggestions")
+        assert (code, "reports/day-<2 digits>.md" in output, "not suggested" in output) == (0, True, False)
 
 
 async def test_the_servers_of_the_coder_template_work_and_share_no_token(tmp_path: Path) -> None:

@@ -138,8 +138,6 @@ class Approver:
         """Run until the connection ends or it is cancelled."""
         space = self.space
         reader = space.envelopes(own=True)
-        if space.may("capability/grant"):
-            log.warning("the approver holds capability/grant, which it never uses: remove that permission")
         await self._catch_up()
         try:
             async with asyncio.TaskGroup() as group:

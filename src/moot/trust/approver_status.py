@@ -70,8 +70,11 @@ class ApproverStatus:
 
         @space.tool
         def trust_suggestions() -> dict[str, Json]:
-            """Lists the suggested rules that a person can accept, narrow or dismiss."""
-            return {"suggestions": self._approver.store.open_suggestions()}
+            """Lists the suggested rules that a person can accept, and why others are not suggested yet."""
+            return {
+                "suggestions": self._approver.store.open_suggestions(),
+                "progress": [each.as_json() for each in self._approver.suggester.progress],
+            }
 
         @space.tool
         def trust_reviews() -> dict[str, Json]:

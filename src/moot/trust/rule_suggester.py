@@ -20,6 +20,7 @@ from moot.trust.learning_settings import LearningSettings
 from moot.trust.people import people_among
 from moot.trust.rule_decider import Send
 from moot.trust.rule_store import RuleStore
+from moot.trust.suggestion_progress import SuggestionProgress, suggestion_progress
 from moot.trust.tool_watcher import ToolWatcher
 
 # How long learning waits after a decision: people decide several in a row.
@@ -50,6 +51,9 @@ class RuleSuggester:
         self._wall_clock = wall_clock
         self._send = send
         self._evidence_changed = asyncio.Event()
+        # What was approved and is not suggested yet, and why; `on_progress` is called when it changes.
+        self.progress: list[SuggestionProgress] = []
+        self.on_progress: Callable[[list[SuggestionProgress]], None] = lambda _: None
         space.roster.on_change(self.update_people)
 
     def wake(self) -> None:
@@ -86,6 +90,7 @@ class RuleSuggester:
         await self._tool_watcher.load_schemas(
             dict.fromkeys(host for each in history for host in each.case.to)
         )
+        settings, schemas = self.learning_settings(), dict(self._tool_watcher.schemas)
         found = await asyncio.to_thread(
             suggest,
             history,
@@ -93,9 +98,11 @@ class RuleSuggester:
             dismissed=unwanted,
             suspended=frozenset(store.suspensions),
             now=now,
-            settings=self.learning_settings(),
-            schemas=dict(self._tool_watcher.schemas),
+            settings=settings,
+            schemas=schemas,
         )
+        known = (*rules, *unwanted, *(each.rule for each in found))
+        progress = await asyncio.to_thread(suggestion_progress, history, known, settings, schemas)
         if (store.rules, store.unwanted) != (rules, unwanted):
             # Somebody accepted or dismissed one meanwhile: it would be suggested again at once.
             self._evidence_changed.set()
@@ -113,6 +120,9 @@ class RuleSuggester:
                 store.suggestions[id] = payload
                 self._send("trust/suggestion", payload)
         store.save()
+        if progress != self.progress:
+            self.progress = progress
+            self.on_progress(progress)
 
 
 def _learned_from(decisions: Sequence[Decision]) -> list[Decision]:

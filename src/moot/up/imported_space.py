@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Container
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from moot.up.scaffold import CONFIGURATION, check_free, check_space_name, ignore
 AGENT: Final = "agent"
 PERSON: Final = "you"
 # Who cannot be called so: people and the client here, and what every space has.
-_RESERVED: Final = (AGENT, PERSON, "gateway", "system")
+_RESERVED: Final = (AGENT, PERSON, "approver", "gateway", "system")
 _SECRETS: Final = Path(".moot/secrets")
 _HEADER: Final = """\
 # MCP servers behind approval. The MCP client takes part as `agent`: it sees all tools, and each call that it
@@ -49,6 +50,16 @@ spaces:
           - {kind: mcp/withdraw}
         # When you have seen enough, let it call a tool by itself:
         #   moot member grant agent mcp/request:tools/call:TOOL
+
+      # Suggests a rule when you have approved ten calls of a kind (`moot rules suggestions`), and applies
+      # those that you accept. It cannot approve more than this, and grants nothing.
+      approver:
+        capabilities:
+          - {kind: mcp/request, to: [@SERVERS@], payload: {method: tools/call}}
+          - {kind: mcp/request, payload: {method: tools/list}}
+          - {kind: [mcp/reject, mcp/response, chat, trust/suggestion, trust/rule, trust/dismiss]}
+        command: moot
+        args: [rules, run]
 
     mcp_servers:
 """
@@ -113,4 +124,5 @@ def _yaml(servers: list[ImportedServer], space: str) -> str:
             entry["env_file"] = str(_env_path(server))
         entries[server.name] = entry
     dumped = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=100)
-    return _HEADER.replace("@SPACE@", space) + textwrap.indent(dumped, " " * 6)
+    header = _HEADER.replace("@SPACE@", space).replace("[@SERVERS@]", json.dumps(list(entries)))
+    return header + textwrap.indent(dumped, " " * 6)

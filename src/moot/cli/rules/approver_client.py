@@ -18,8 +18,8 @@ _LEAST_PREFIX: Final = 6
 def check_here(space: JoinedSpace, options: argparse.Namespace) -> None:
     if options.approver not in space.roster:
         raise MootError(
-            f"no member {options.approver} is here, so nothing was done: start `moot rules run`, or name"
-            " another one with --approver"
+            f"no member {options.approver} is here, so nothing was done. `moot up` starts the one in"
+            " moot.yaml; `moot rules run --help` shows its lines. --approver NAME names another one"
         )
 
 

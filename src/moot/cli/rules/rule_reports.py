@@ -20,7 +20,8 @@ async def print_suggestions(space: JoinedSpace, options: argparse.Namespace) -> 
     from moot.tui.rule_lines import suggestion_lines
     from moot.tui.trust_log import SuggestionEntry
 
-    found = (await ask_approver(space, options, "trust_suggestions"))["suggestions"]
+    answer = await ask_approver(space, options, "trust_suggestions")
+    found = answer["suggestions"]
     if not options.json:
         entries = [SuggestionEntry(each["suggestion"], each, options.approver, "") for each in found]
         if entries:
@@ -28,7 +29,19 @@ async def print_suggestions(space: JoinedSpace, options: argparse.Namespace) -> 
             print_table(TextTable(("SUGGESTION", "RULE"), rows, [suggestion_lines(each) for each in entries]))
         else:
             print("nothing is suggested")
+        _print_progress(answer)
     return [_renamed(each, suggestion="id", words="description") for each in found]
+
+
+def _print_progress(answer: dict[str, Any]) -> None:
+    """What was approved and is not suggested, and why; approvers of 0.2 do not tell."""
+    progress = answer.get("progress")
+    if progress is None:
+        return
+    for each in progress:
+        print(printable(f"not suggested: {each['call']}: {each['why']}"))
+    if not progress and not answer["suggestions"]:
+        print("no person approved a call yet that a rule could cover")
 
 
 async def print_rules(space: JoinedSpace, options: argparse.Namespace) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -16,17 +16,19 @@ from moot.cli.member_options import add_log_level
 from moot.errors import UsageError
 
 if TYPE_CHECKING:
+    from moot.participant import JoinedSpace
     from moot.trust.approver import Approver
     from moot.trust.approver_settings import ApproverSettings
     from moot.trust.budgets import Budget
     from moot.trust.decision_ledger import DecisionLedger
+    from moot.trust.suggestion_progress import SuggestionProgress
 
 _ABOUT: Final = """\
 Joins a space, watches proposals, and decides those that a rule covers; the rest stays with people. Every such
 act names its rule. From what people decide it suggests further rules, each with what it would allow, how many
 decisions it rests on and its error rate; nothing becomes active before a person accepts it (`moot rules
-accept`, the console or the terminal). A rejection, a complaint, a kick, a changed tool or an odd argument
-suspends a rule until a person resumes it.
+accept`, the console or the terminal). Until there is enough for one it says what is missing. A rejection, a
+complaint, a kick, a changed tool or an odd argument suspends a rule until a person resumes it.
 """
 
 _EXAMPLES: Final = """\
@@ -34,11 +36,17 @@ _EXAMPLES: Final = """\
   moot rules run --as approver --shadow                     predict and compare, and decide nothing
   moot rules run --gateway http://localhost:8080 --token-file approver.token --budget 100/1h
 
-Rules are in STATE/rules.yaml, in their order; edit it and it is read again. What its participant needs:
-  {kind: mcp/request, to: [HOSTS], payload: {method: tools/call}}    what it may approve at most
-  {kind: mcp/request, payload: {method: tools/list}}                 to compare tools, or nothing is approved
-  {kind: mcp/reject}, {kind: chat}, {kind: "trust/*"}, {kind: mcp/response}
-and never capability/grant.
+Rules are in STATE/rules.yaml, in their order; edit it and it is read again. Its participant in moot.yaml:
+  approver:
+    capabilities:
+      # What it may approve at most.
+      - {kind: mcp/request, to: [files], payload: {method: tools/call}}
+      # To compare tools; without it nothing is approved.
+      - {kind: mcp/request, payload: {method: tools/list}}
+      - {kind: [mcp/reject, mcp/response, chat, trust/suggestion, trust/rule, trust/dismiss]}
+    command: moot
+    args: [rules, run]
+Never give it capability/grant.
 """
 _UNIT_SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
@@ -111,10 +119,12 @@ async def _stay(options: argparse.Namespace) -> int:
     logs.set_up(options.log_level, "text")
     token, name = connection.token.reveal(), connection.name
     async with connect(connection.url, connection.space, token, name=name) as space:
+        _check_not_a_person(space)
         folder = options.state or Path(".moot") / "trust" / space.space
         store = RuleStore.open(folder)
         ledger = _history(options, space.space)
         approver = Approver(space, store, ledger, settings)
+        approver.suggester.on_progress = _print_progress
         doing = "watching, deciding nothing (--shadow)" if options.shadow else "deciding by rules"
         print(
             f"the approver is {space.name} in {space.space}: {doing}; "
@@ -126,6 +136,25 @@ async def _stay(options: argparse.Namespace) -> int:
         ending = await space.stay()
     print(f"left: {ending.reason or ending.code}")
     return 0 if ending.code == 1000 else 1
+
+
+def _check_not_a_person(space: JoinedSpace) -> None:
+    """Raises UsageError for the token of somebody who decides: their own approvals would teach nothing."""
+    decides = space.may("trust/accept") and not space.may("trust/suggestion")
+    if decides or space.may("capability/grant"):
+        raise UsageError(
+            f"{space.name} is a person here, and the approver has to be a participant of its own with few"
+            " rights. `moot up` starts the one that templates of `moot init` bring, and `moot rules run --as"
+            " approver` does it by hand. Without one, add the lines that `moot rules run --help` shows to"
+            " moot.yaml, then `moot reload`"
+        )
+
+
+def _print_progress(progress: Sequence[SuggestionProgress]) -> None:
+    from moot.tui.terminal_escape import printable
+
+    for each in progress:
+        print(f"not suggested: {printable(each.call)}: {each.why}", flush=True)
 
 
 @asynccontextmanager
