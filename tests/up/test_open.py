@@ -17,6 +17,14 @@ participants:
   ann: {capabilities: ["*"]}
   bob: {capabilities: [chat]}
 """
+PUBLIC = """\
+gateway: {public_url: https://moot.example.org}
+spaces:
+  lab:
+    default_participant: ann
+    participants: {ann: {capabilities: ["*"]}}
+"""
+EVERYWHERE = "0.0.0.0"  # noqa: S104
 LINK = re.compile(r"(http://\S+/)#sign-in=([\w-]+)")
 
 
@@ -80,3 +88,36 @@ async def test_moot_up_says_where_to_sign_in(tmp_path: Path) -> None:
         async with bounded():
             await process.wait()
             await reader
+
+
+async def test_an_invitation_has_a_link_for_a_browser_on_another_machine(tmp_path: Path) -> None:
+    """Of the public address, whatever address the command itself uses."""
+    (tmp_path / "moot.yaml").write_text(PUBLIC, "utf-8")
+    async with moot_up(tmp_path) as up:
+        code, output = await run_moot(tmp_path, "member", "invite", "ana", "chat", "mcp/request", "--link")
+        assert code == 0, output
+        found = re.search(r"a link for ana: (https://moot\.example\.org/)#sign-in=([\w-]+)\n", output)
+        assert found is not None, output
+        assert "within 10 minutes" in output
+        assert "only a browser on this machine" not in output
+        assert "█" in output
+        redeemed = (await redeem(f"{up.url}/", found[2])).json()
+        assert f"token (shown only once): {redeemed['token']}\n" in output
+
+
+async def test_a_link_that_only_this_machine_can_open_says_so(tmp_path: Path) -> None:
+    (tmp_path / "moot.yaml").write_text(SPACE, "utf-8")
+    async with moot_up(tmp_path, "--host", EVERYWHERE) as up:
+        code, output = await run_moot(
+            tmp_path, "member", "invite", "ana", "--link", "--token-out", "ana.token"
+        )
+        assert code == 0, output
+        assert EVERYWHERE not in output
+        assert LINK.search(output) is not None
+        assert (
+            "note: only a browser on this machine can open this link. For other machines set gateway."
+            in output
+        )
+        code, output = await run_moot(tmp_path, "open", "--qr", "--print")
+        assert "note: only a browser on this machine" in output
+        assert up.url.startswith("http://127.0.0.1:")

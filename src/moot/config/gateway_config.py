@@ -315,6 +315,11 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
+def is_local(host: str) -> bool:
+    """Whether an address with this host leads other machines nowhere."""
+    return is_loopback(host) or is_wildcard(host)
+
+
 def bracketed(host: str) -> str:
     """A host as it stands in a URL."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host

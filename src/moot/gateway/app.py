@@ -123,6 +123,11 @@ class Gateway:
         """Where a person opens the console."""
         return self.config.public_url or self.machine_url
 
+    @property
+    def _invitation_url(self) -> str:
+        """Where invitees are told to connect: never the address of a wildcard, which leads nowhere."""
+        return self.config.public_url or (self.machine_url if is_wildcard(self.config.host) else self.url)
+
     def make_sign_in_link(self, token: str) -> str:
         """The console's address with a code that signs the holder of this token in, once and for minutes."""
         return f"{self.console_url}/#sign-in={self._sign_in_links.create(token, time.monotonic())}"
@@ -240,7 +245,7 @@ class Gateway:
         configuration, cluster = self.configuration, self.config.cluster
         if cluster is None:
             return SpaceFactory(
-                configuration, self.directory, database, url=self.url, on_mail=self._mailer.send
+                configuration, self.directory, database, url=self._invitation_url, on_mail=self._mailer.send
             )
         if find_spec("nats") is None:
             raise UsageError(
@@ -254,7 +259,7 @@ class Gateway:
             configuration,
             self.directory,
             database,
-            url=self.url,
+            url=self._invitation_url,
             on_mail=self._mailer.send,
             cluster=cluster,
             port=self.port,

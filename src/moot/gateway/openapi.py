@@ -241,7 +241,11 @@ def _everything(version: str) -> Json:
                     "summary": "a one-time code that signs you in on another device",
                     "security": secured,
                     "responses": {
-                        "201": _answer("code and valid_seconds; with page also address and qr"),
+                        "201": _answer(
+                            "code and valid_seconds; with page also address, qr, and other_machines: whether"
+                            " browsers there can open it; with elsewhere: true, an address that they can"
+                            " open if there is one"
+                        ),
                         "400": _answer("page is no address of a page", _ERROR),
                         "401": _answer("no or unknown token", _ERROR),
                         "415": _answer("not application/json", _ERROR),

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
+from moot.config.gateway_config import is_local
 from moot.errors import InvalidRequest
 from moot.gateway.access import AccessDenied, SpaceDirectory
 from moot.gateway.http_replies import check_json, denied, json_response, object_of
@@ -65,14 +66,16 @@ class SignInRoutes:
             text = "more links than gateway.sign_in_links_per_minute allows: use the last one, or wait"
             return denied(AccessDenied(429, text, retry_after=wait))
         check_json(request)
-        page = _page_of(await object_of(request, _MAX_BODY_BYTES))
+        asked = await object_of(request, _MAX_BODY_BYTES)
+        page = _page_of(asked)
         code = self._links.create(token, self._clock())
         body: dict[str, Json] = {"code": code, "valid_seconds": self._links.valid_seconds}
         if page is not None:
-            page = self._page_that_works(page)
+            page = self._page_that_works(page, elsewhere=asked.get("elsewhere") is True)
             address = f"{page}#sign-in={code}"
             # It takes 30 ms, which nobody else should wait for.
             body |= {"address": address, "qr": await asyncio.to_thread(qr_rows, address)}
+            body["other_machines"] = not _is_local(page)
         return json_response(201, body)
 
     async def redeem(self, request: Request) -> Response:
@@ -86,16 +89,29 @@ class SignInRoutes:
         log.info("signed in with a one-time link")
         return json_response(200, {"token": token})
 
-    def _page_that_works(self, page: str) -> str:
-        """Behind a proxy, `moot open` knows the gateway by an address whose page it would not answer."""
+    def _page_that_works(self, page: str, *, elsewhere: bool) -> str:
+        """Behind a proxy, `moot open` knows the gateway by an address whose page it would not answer.
+
+        With `elsewhere`, for a browser on another machine, which cannot open addresses of this one.
+        """
         parts = urlsplit(page)
         is_answered = f"{parts.scheme}://{parts.netloc}".lower() in self._origins
-        return page if is_answered or self._public_url is None else f"{self._public_url}/"
+        if is_answered and not (elsewhere and _is_local(page)):
+            return page
+        if self._public_url is not None:
+            return f"{self._public_url}/"
+        others = sorted(origin for origin in self._origins if not _is_local(origin))
+        return f"{others[0]}/" if elsewhere and others else page
 
     def _holder_of(self, token: str) -> tuple[str, str] | None:
         """A space that this token opens, and whose it is there."""
         found, _ = self._directory.identify_everywhere(token)
         return (found[0].host.name, found[0].name) if found else None
+
+
+def _is_local(page: str) -> bool:
+    """Whether only browsers on this machine can open it."""
+    return is_local(urlsplit(page).hostname or "")
 
 
 def _page_of(body: dict[str, object]) -> str | None:

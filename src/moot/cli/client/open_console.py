@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from moot.cli import program
 from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
-from moot.errors import Refused, UsageError
-
-if TYPE_CHECKING:
-    from moot.config.connect_settings import ConnectSettings
-    from moot.protocol.operation import Json
 
 _ABOUT = f"""\
 Opens the console and signs you in with a link that works once, within ten minutes. The link is printed too,
@@ -40,36 +35,23 @@ def add_command(commands: Any, name: str) -> None:
 def run(options: argparse.Namespace) -> int:
     from moot.cli.browser import has_display, open_browser
     from moot.cli.client.operation_output import print_error
+    from moot.cli.client.sign_in_link import ask_for_link, qr_text
     from moot.errors import MootError
 
     try:
         settings = connect_settings_of(options)
-        link = _ask_for_link(settings)
+        link = ask_for_link(settings.url, settings.token.reveal(), elsewhere=options.qr)
     except MootError as fault:
         return print_error(fault, as_json=False)
-    minutes = round(float(link["valid_seconds"]) / 60)
-    print(f"{link['address']}\n(signs you in once, within {minutes} minutes)", flush=True)
+    print(link.address)
+    # Without --qr it is for this machine anyway.
+    for line in link.lines()[: None if options.qr else 1]:
+        print(line)
     if options.qr:
-        import segno
-
-        segno.make_qr(link["address"], error="m").terminal(compact=True)
+        print(qr_text(link.address))
+    sys.stdout.flush()
     if not options.only_print and has_display():
-        open_browser(link["address"])
+        open_browser(link.address)
     elif not options.only_print:
         print("There is no display here: open the link yourself.", file=sys.stderr)
     return 0
-
-
-def _ask_for_link(settings: ConnectSettings) -> dict[str, Json]:
-    from moot.cli.client.gateway_request import request_gateway
-
-    page, answer = request_gateway(
-        "POST", settings.url, "sign-in-links", settings.token.reveal(), body=lambda page: {"page": page}
-    )
-    if answer.status_code == 404:
-        raise UsageError(f"the gateway at {page} has no one-time links; sign in with your token instead")
-    body = answer.json() if answer.headers.get("content-type", "").startswith("application/json") else {}
-    if answer.status_code != 201:
-        raise Refused(str(body.get("message") or f"the gateway replied with HTTP {answer.status_code}"))
-    found: dict[str, Json] = body
-    return found

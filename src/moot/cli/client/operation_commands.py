@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Final
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from moot.cli import program
 from moot.cli.client.connect_options import CONNECT_HELP, add_connect_options, connect_settings_of
 from moot.cli.client.member_token import add_token_command
 from moot.tui.operations import OPERATIONS
 from moot.tui.operations.operation import UserOperation
+
+if TYPE_CHECKING:
+    from moot.tui.operations.operation import SignInLink
 
 # Group → its operations, in the order of the help. `moot proposal` has commands of other kinds, too.
 GROUPS: Final = {
@@ -21,6 +26,7 @@ GROUPS: Final = {
 }  # fmt: skip
 
 _MEMBER_EXAMPLES: Final = """\
+  moot member invite ana chat mcp/request mcp/reject --link    a link for a colleague's browser
   moot member invite bob chat mcp/proposal --token-out bob.token
   moot member grant agent mcp/request:tools/call:read_file
   moot member pause agent --for 300
@@ -119,9 +125,17 @@ async def _perform(options: argparse.Namespace) -> int:
             default_to=settings.default_to,
             timeout_seconds=options.timeout,
             on_proposed=lambda proposal: print_proposed(space, proposal, settings.url, options.timeout),
+            make_link=partial(_make_link, settings.url),
         )
         if operation.needs_history:
             context.history = await space.recall()
         result = await operation.run(context, options)
     print_result(result, as_json=options.json)
     return result.code
+
+
+async def _make_link(gateway: str, token: str) -> tuple[SignInLink, str]:
+    from moot.cli.client.sign_in_link import ask_for_link, qr_text
+
+    link = await asyncio.to_thread(ask_for_link, gateway, token, elsewhere=True)
+    return link, qr_text(link.address)

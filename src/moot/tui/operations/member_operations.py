@@ -15,6 +15,7 @@ from moot.tui.operations.operation import (
     CAPABILITIES,
     ClientContext,
     OperationResult,
+    SignInLink,
     UserOperation,
     list_result,
     no_arguments,
@@ -25,6 +26,8 @@ from moot.tui.operations.place_limits import limit_to_places
 from moot.tui.text_table import TextTable
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from moot.participant.conversation.transcript import Direction
 
 # A member that acknowledges grants does so at once; nothing depends on it.
@@ -71,9 +74,12 @@ def _invite_arguments(parser: argparse.ArgumentParser) -> None:
     add("--email", metavar="ADDRESS", help="let the gateway send the token by mail, if configured")
     add("--reason", metavar="TEXT", help="the reason, shown to everyone")
     add("--token-out", type=Path, metavar="FILE", help="write the token there instead of printing it")
+    add("--link", action="store_true", help="also print a link to the console for a person, and its QR code")
 
 
 async def _invite(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+    if args.link and context.make_link is None:
+        raise UsageError(f"links are made in a shell: moot member invite {args.name} --link")
     wanted = [read_capability_text(text) for text in args.capabilities or ("chat", "mcp/proposal")]
     file: Path | None = args.token_out
     # Before anybody is invited: a token that cannot be kept would be lost.
@@ -102,9 +108,29 @@ async def _invite(context: ClientContext, args: argparse.Namespace) -> Operation
         "connection_url": made.connection_url,
     }
     if file is not None:
-        return OperationResult(value | {"token_file": str(file)}, [*lines, f"token written to {file}"])
-    # Shown once, to whoever invited: that is what an invitation is for.
-    return OperationResult(value | {"token": made.token}, [*lines, f"token (shown only once): {made.token}"])
+        value["token_file"] = str(file)
+        lines.append(f"token written to {file}")
+    else:
+        # Shown once, to whoever invited: that is what an invitation is for.
+        value["token"] = made.token
+        lines.append(f"token (shown only once): {made.token}")
+    if args.link and context.make_link is not None:
+        await _add_link(context.make_link(made.token), args.name, value, lines)
+    return OperationResult(value, lines)
+
+
+async def _add_link(
+    asking: Awaitable[tuple[SignInLink, str]], name: str, value: dict[str, Json], lines: list[str]
+) -> None:
+    """Add the link to what is printed; the invitation holds without it, too."""
+    try:
+        link, qr = await asking
+    except MootError as fault:
+        lines.append(f"no link: {fault}")
+        value["link"] = None
+        return
+    value["link"] = link.address
+    lines += [f"a link for {name}: {link.address}", *link.lines(), qr]
 
 
 def _new_secret(file: Path) -> int:
@@ -310,8 +336,10 @@ OPERATIONS = (
     UserOperation(
         name="invite",
         help="invite a new participant and print its token",
-        description=f"Creates a new participant and prints its token.\n\n{CAPABILITIES}",
-        examples="  moot member invite bob chat mcp/proposal --token-out bob.token\n",
+        description="Creates a new participant and prints its token. For a person, --link also prints a link"
+        f" that signs them in to the console in their own browser.\n\n{CAPABILITIES}",
+        examples="  moot member invite ana chat mcp/request mcp/reject --link      a colleague who decides\n"
+        "  moot member invite bob chat mcp/proposal --token-out bob.token     a program that proposes\n",
         arguments=_invite_arguments,
         run=_invite,
     ),

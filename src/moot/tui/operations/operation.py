@@ -53,6 +53,27 @@ def list_result(value: Json, table: TextTable, empty: str) -> OperationResult:
     return OperationResult(value, table.lines(), table=table)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignInLink:
+    """A link to the console that signs somebody in, once."""
+
+    address: str
+    minutes: int
+    # Whether no browser on another machine can open it.
+    only_here: bool
+
+    def lines(self) -> list[str]:
+        """How long it works and where, for whoever passes it on."""
+        lines = [f"(signs in once, within {self.minutes} minutes)"]
+        if self.only_here:
+            lines.append(
+                "note: only a browser on this machine can open this link. For other machines set"
+                " gateway.public_url, or gateway.host to an address of this machine"
+                " (docs/how-to/work-as-a-team.md)"
+            )
+        return lines
+
+
 @dataclass(slots=True)
 class ClientContext:
     """A person's connection to a space, with their defaults and the numbers of listed proposals."""
@@ -70,6 +91,9 @@ class ClientContext:
     history: Sequence[Envelope] = ()
     # Called when a call was proposed and its decision is waited for; None where proposals are shown anyway.
     on_proposed: Callable[[Proposal], None] | None = None
+    # Asks for a link to the console for the holder of a token, and draws its QR code; None where that is not
+    # offered.
+    make_link: Callable[[str], Awaitable[tuple[SignInLink, str]]] | None = None
 
     def number(self, id: str) -> int:
         """The number of a proposal, assigned when it is first shown."""
