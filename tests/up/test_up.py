@@ -324,6 +324,21 @@ def test_on_a_terminal_a_table_stays_in_its_place(tmp_path: Path) -> None:
         assert process.wait(HANG_SECONDS) == 0
 
 
+def test_a_server_that_dies_shows_its_last_lines_uncut_and_where_its_log_is(tmp_path: Path) -> None:
+    """On a terminal of 80 columns, and once, however often it is started again."""
+    long = "no module named " + "m" * 90
+    (tmp_path / "broken.sh").write_text(f"echo 'loading \033[2J' >&2\necho '{long}' >&2\nexit 3\n")
+    broken = "mcp_servers: {broken: {command: sh, args: [broken.sh]}}"
+    write_config(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}}}, {broken}}}}}")
+    with terminal(tmp_path, "up", "--port", "0") as (screen, process):
+        shown = screen.until(lambda shown: long in shown and shown.count("RESTARTS") >= 4)
+        said = " ".join(shown.split())
+        assert f"(log: {tmp_path}/.moot/logs/broken.log): loading \\x1b[2J {long}" in said
+        assert shown.count(long) == 1
+        process.send_signal(signal.SIGINT)
+        screen.until(lambda shown: shown.rstrip().endswith("stopped"))
+
+
 @pytest.mark.parametrize("variables", [{"TERM": "dumb"}, {"COLUMNS": "20"}])
 def test_a_terminal_that_cannot_show_a_table_gets_lines(tmp_path: Path, variables: dict[str, str]) -> None:
     write_config(tmp_path, f"spaces: {{lab: {{participants: {{{YOU}, {STEADY}}}}}}}")

@@ -216,11 +216,13 @@ async def _reload(runner: SpaceRunner, read: Read) -> None:
 
 async def _show(runner: SpaceRunner, options: argparse.Namespace, *, table: bool) -> None:
     """Show what changes until cancelled."""
+    from moot.cli.failure_notes import FailureNotes
     from moot.cli.status_view import ChangeLines, LiveTable
 
     several = len(runner.configuration.spaces) > 1
     lines = ChangeLines(as_json=options.json, several=several)
     live = LiveTable(sys.stdout, colours="NO_COLOR" not in os.environ)
+    failures = FailureNotes(several=several)
     shown = 0
     await runner.ready.wait()
     if not options.json:
@@ -231,15 +233,14 @@ async def _show(runner: SpaceRunner, options: argparse.Namespace, *, table: bool
             print(line, flush=True)
     while True:
         fresh, shown = runner.notes[shown:], len(runner.notes)
+        fresh += ["\n".join(lines) for lines in failures.of(runner.statuses())]
+        if fresh and table:
+            live.forget()
+        for note in fresh:
+            _note(note, options)
         if table:
-            if fresh:
-                live.forget()
-            for note in fresh:
-                _note(note, options)
             live.draw(_table(runner, several=several))
         else:
-            for note in fresh:
-                _note(note, options)
             for line in lines.of(runner.statuses(), open_proposals=runner.open_proposals()):
                 print(line, flush=True)
         runner.changed.clear()
@@ -304,4 +305,8 @@ def _note(note: str, options: argparse.Namespace) -> None:
 
     from moot.tui.terminal_escape import printable
 
-    print(json.dumps({"note": note}) if options.json else f"note: {printable(note)}", flush=True)
+    if options.json:
+        print(json.dumps({"note": note}), flush=True)
+    else:
+        lines = [printable(line) for line in note.split("\n")]
+        print("\n".join([f"note: {lines[0]}", *lines[1:]]), flush=True)

@@ -19,7 +19,7 @@ from moot.net.websocket_client import should_reconnect
 from moot.protocol.close_codes import REPLACED
 from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy, keep_running
 from moot.up.member_command import resolve_command
-from moot.up.part_status import PartState, PartStatus
+from moot.up.part_status import LAST_LINES, PartState, PartStatus
 from moot.up.template_vars import TemplateVars
 
 if TYPE_CHECKING:
@@ -62,9 +62,11 @@ class BridgedServer:
         self._member: ServerMember | None = None
         # From its start on, before it has answered anything.
         self._upstream: Upstream | None = None
+        self._last_output: list[str] = []
 
     def status(self) -> PartStatus:
         state, message, restarts = self._state.state, self._state.message, self._state.restarts
+        output = self._last_output
         if state == "starting" and self._upstream is not None:
             message = self._starting_message(self._upstream)
         if self._member is not None and state == "running":
@@ -76,6 +78,7 @@ class BridgedServer:
                 state, message = "waiting", f"the server waits for {waits_for}"
             elif upstream.state == "down":
                 state, message = "waiting", f"the server {upstream.down_reason}; it is being restarted"
+                output = upstream.stderr.last_lines(LAST_LINES)
             elif self._member.changes:
                 message = f"changed tools are withheld: {', '.join(self._member.changes)}"
             else:
@@ -88,6 +91,8 @@ class BridgedServer:
             since=self._state.since,
             restarts=restarts,
             message=message,
+            output=tuple(output),
+            log_file=self._logs if self._server_config.url is None else None,
         )
 
     async def run(self) -> None:
@@ -132,6 +137,7 @@ class BridgedServer:
             log.warning("not bridged", extra={"space": self.space, "participant": self.name})
             return True, str(fault)
         finally:
+            self._last_output = [] if self._upstream is None else self._upstream.stderr.last_lines(LAST_LINES)
             self._member = self._upstream = None
         if ending.code == REPLACED:
             self._state.change("waiting", "a newer process has taken over: this one returns when it is gone")

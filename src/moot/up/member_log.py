@@ -13,12 +13,14 @@ FILE_BYTES: Final = 4 << 20
 # A line without an end is searched for the token in pieces of this size.
 _MAX_PARTIAL_BYTES: Final = 64 << 10
 _REDACTED: Final = b"[redacted]"
+_NOTE: Final = "-- "
 
 
 class MemberLog:
     """Takes the output of one member. `last_line` is the latest one that is not blank."""
 
     def __init__(self, file: Path, token: Secret, *, file_bytes: int = FILE_BYTES) -> None:
+        self.file = file
         self._tail = StderrTail(file, file_bytes=file_bytes)
         self._token = token.reveal().encode()
         self._partial = b""
@@ -39,10 +41,16 @@ class MemberLog:
             )
             self._keep(ready)
 
+    def last_lines(self, count: int) -> list[str]:
+        """The last lines since it was started, oldest first: escape them before they are shown."""
+        lines = self._tail.last_lines(count)
+        notes = [at for at, line in enumerate(lines) if line.startswith(_NOTE)]
+        return lines[notes[-1] + 1 :] if notes else lines
+
     def note(self, text: str) -> None:
         """A line of `moot up` itself."""
         self.flush()
-        self._keep(f"-- {text}\n".encode())
+        self._keep(f"{_NOTE}{text}\n".encode())
 
     def flush(self) -> None:
         """The member has ended: an unfinished line counts as a line too."""

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Final, Literal
 
 from moot.protocol.operation import Json
+
+# The end of a traceback.
+LAST_LINES: Final = 5
 
 Kind = Literal["gateway", "nats", "server", "member", "person"]
 # starting: started, not ready yet. running: at work. waiting: it failed and is restarted soon.
@@ -30,6 +34,9 @@ class PartStatus:
     # Whether the gateway sees it in the space.
     joined: bool = False
     message: str = ""
+    # The last lines that a part wrote which failed, and the file with all of them.
+    output: tuple[str, ...] = ()
+    log_file: Path | None = None
 
     def as_json(self) -> dict[str, Json]:
         return {

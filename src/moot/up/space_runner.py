@@ -365,6 +365,8 @@ class SpaceRunner:
             restarts=status.restarts,
             joined=joined,
             message="failed by a bug in moot; see logs/gateway.log" if broken else status.message,
+            output=status.output,
+            log_file=status.log_file,
         )
 
     def _present(self, space: str) -> set[str]:

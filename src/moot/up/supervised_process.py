@@ -12,7 +12,7 @@ from moot.errors import UsageError
 from moot.resilience.child_process import ChildExit, ChildProcess
 from moot.resilience.restart_loop import DEFAULT_RESTART, RestartPolicy, keep_running
 from moot.up.member_log import MemberLog
-from moot.up.part_status import Kind, PartState, PartStatus
+from moot.up.part_status import LAST_LINES, Kind, PartState, PartStatus
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +71,7 @@ class SupervisedProcess:
         self.gave_up = False
         self._restart = restart
         self._state = PartState(on_change)
+        self._last_output: tuple[str, ...] = ()
 
     def status(self) -> PartStatus:
         state, message = self._state.state, self._state.message
@@ -83,6 +84,8 @@ class SupervisedProcess:
             since=self._state.since,
             restarts=self._state.restarts,
             message=message or self.log.last_line if state == "running" else message,
+            output=self._last_output,
+            log_file=self.log.file,
         )
 
     async def run(self) -> None:
@@ -127,6 +130,7 @@ class SupervisedProcess:
             self.pid = None
         ended = child.ended.result()
         last_line = self.log.last_line if ended.code != 0 else ""
+        self._last_output = tuple(self.log.last_lines(LAST_LINES)) if last_line else ()
         self.log.note(str(ended))
         log.info("%s ended", self._kind, extra=facts | {"how": str(ended)})
         message = f"{ended}: {last_line[:LAST_LINE_CHARS]}" if last_line else str(ended)
