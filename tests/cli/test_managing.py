@@ -52,6 +52,23 @@ def test_tools_of_everybody_or_of_one(lab: SpaceWithMembers, host: JoinedSpace) 
     assert [(tool["member"], tool["name"]) for tool in everybody] == [("host", "add"), ("host", "fail")]
 
 
+def test_arguments_have_the_types_of_the_tool(lab: SpaceWithMembers, host: JoinedSpace) -> None:
+    assert lab.output_of("call", "host", "add", "a=1", "b=2") == "3\n"
+    code, words = lab.fails("call", "host", "add", "a=one", "b=2")
+    assert (code, words) == (2, "moot: the argument a is of type integer, not 'one'\n")
+    # Also where it is proposed, so that who decides reads what will run.
+    lab.value("call", "host", "add", "a=1", "b=2", "--propose", "--no-wait")
+    (pending,) = lab.value("proposals")
+    assert pending["params"]["arguments"] == {"a": 1, "b": 2}
+
+
+def test_a_tool_that_is_nearly_called_so_is_named(lab: SpaceWithMembers, host: JoinedSpace) -> None:
+    code, words = lab.fails("call", "host", "fial")
+    assert (code, words) == (1, "moot: unknown tool: 'fial'. host offers: add, fail (-32602)\n")
+    code, words = lab.fails("call", "host", "addd", "a=1", "--propose")
+    assert (code, words) == (2, "moot: host offers no tool addd. Did you mean add?\n")
+
+
 def test_a_tool_is_called_with_typed_arguments(lab: SpaceWithMembers, host: JoinedSpace) -> None:
     assert lab.output_of("call", "host", "add", "a:=1", "b:=2") == "3\n"
     value = lab.value("call", "host", "add", '{"a": 2, "b": 3}')
@@ -188,6 +205,7 @@ def test_rights_of_somebody_who_is_not_connected_are_revoked_unseen(lab: SpaceWi
         ("chatt", "did you mean chat?"),
         ("mcp/requests", "did you mean mcp/request?"),
         ("mcp/request:tools/cal:x", "did you mean tools/call?"),
+        ("write_file", "did you mean mcp/request:tools/call:write_file?"),
     ],
 )
 def test_a_capability_that_means_nothing_is_not_granted(lab: SpaceWithMembers, text: str, said: str) -> None:

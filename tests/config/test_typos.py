@@ -122,6 +122,13 @@ def test_known_kinds_patterns_and_kinds_of_ones_own_are_not(capability: str, tmp
     assert not [line for line in check(path, environ=NO_ENVIRONMENT) if "did you mean" in line]
 
 
+def test_the_name_of_a_tool_is_no_capability(tmp_path: Path) -> None:
+    path = written(tmp_path, "spaces: {lab: {participants: {you: {capabilities: [write_file]}}}}")
+    (said,) = [line for line in check(path, environ=NO_ENVIRONMENT) if "write_file" in line]
+    assert "so this allows no call" in said
+    assert said.endswith("{kind: mcp/request, payload: {method: tools/call, params: {name: write_file}}}")
+
+
 def test_rights_of_guests_of_tokens_and_of_the_invited_are_looked_at_too(tmp_path: Path) -> None:
     text = """
     spaces:

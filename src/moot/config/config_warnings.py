@@ -9,7 +9,7 @@ from pathlib import Path
 from moot.config.configuration import SpaceSettings
 from moot.config.gateway_config import LOOPBACK, GatewayConfig, bracketed, is_loopback, is_wildcard
 from moot.protocol.patterns import Capability
-from moot.protocol.patterns.capability_typos import empty_negations, misspelt_words
+from moot.protocol.patterns.capability_typos import empty_negations, misspelt_words, tool_like_kinds
 from moot.space.config import SpaceConfig
 
 _READABLE_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
@@ -114,6 +114,11 @@ def _misspelt(who: str, rights: Sequence[Capability]) -> Iterator[str]:
             yield (
                 f"{who}: no known kind or method is called {word!r}; did you mean {meant}?"
                 " (A kind of your own is fine.)"
+            )
+        for word in tool_like_kinds(right):
+            yield (
+                f"{who}: no known kind is called {word!r}, so this allows no call. To allow the tool: {{kind:"
+                f" mcp/request, payload: {{method: tools/call, params: {{name: {word}}}}}}}"
             )
 
 

@@ -82,10 +82,11 @@ def _ask_for_token(settings: ConnectSettings, options: argparse.Namespace) -> di
     from urllib.parse import quote
 
     from moot.private_files import token_from
+    from moot.tui.operations.operation import read_capability_text
 
     body: dict[str, Json] = {"seconds": options.seconds}
     if options.only:
-        body["only"] = options.only
+        body["only"] = [read_capability_text(text) for text in options.only]
     params = {"space": settings.space} if settings.space else {}
     if options.admin_token_file is None:
         if options.member is not None:

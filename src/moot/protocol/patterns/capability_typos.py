@@ -6,6 +6,7 @@ Kinds of one's own are allowed (D-08), so nothing here refuses: it only says wha
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -17,6 +18,9 @@ from moot.protocol.patterns.pattern import REQUEST_LIMIT, is_regex, negates_noth
 
 # A letter or two, not another word.
 _ALIKE: Final = 0.8
+
+# Not `chat/x`, `m3p.kind` or a pattern.
+_WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 # What the gateway only carries, but our own members send.
 _CARRIED: Final = ("trust/accept", "trust/dismiss", "trust/rule", "trust/stop", "trust/suggestion")
@@ -49,6 +53,11 @@ def misspelt_kind(kind: str) -> str | None:
     return _closest_name(kind, _NAMES, (*_NAMES, *_FAMILIES))
 
 
+def looks_like_tool(kind: str) -> bool:
+    """Whether a kind is one plain word that no kind is: the name of a tool, as people write it."""
+    return _WORD.fullmatch(kind) is not None and kind not in _NAMES
+
+
 def misspelt_method(method: str) -> str | None:
     """Likewise for the method of a request, a response or a proposal."""
     return _closest_name(method, _METHODS, (*_METHODS, *_METHOD_FAMILIES))
@@ -67,6 +76,14 @@ def misspelt_words(capability: Capability) -> Iterator[tuple[str, str]]:
             for method in _texts(payload.get("method")):
                 if meant := misspelt_method(method):
                     yield method, meant
+
+
+def tool_like_kinds(capability: Capability) -> Iterator[str]:
+    """Every kind of a capability that is probably the name of a tool."""
+    for pattern in capability.patterns:
+        for kind in _texts(pattern.source.get("kind")):
+            if looks_like_tool(kind) and not misspelt_kind(kind):
+                yield kind
 
 
 def empty_negations(capability: Capability) -> Iterator[str]:

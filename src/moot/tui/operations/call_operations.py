@@ -16,9 +16,9 @@ from moot.tui.operations.operation import (
     UserOperation,
     list_result,
     read_json,
-    read_tool_arguments,
     short_id,
 )
+from moot.tui.operations.tool_lookup import check_tool, list_tools, typed_arguments
 from moot.tui.text_table import TextTable
 
 # Members on the same machine answer in milliseconds; one far away or just starting needs a moment.
@@ -116,24 +116,38 @@ def _tool_call_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("member", metavar="MEMBER", help="who offers the tool")
     parser.add_argument("tool", metavar="TOOL", help="its name")
     parser.add_argument(
-        "arguments", nargs="*", metavar="ARGUMENT", help="name=text, name:=JSON, or one JSON object"
+        "arguments",
+        nargs="*",
+        metavar="ARGUMENT",
+        help="name=value (typed as the tool says), name:=JSON, or one JSON object",
     )
 
 
 async def _call(context: ClientContext, args: argparse.Namespace) -> OperationResult:
     # A proposal can wait for its host; a request cannot.
     context.check_member(args.member, may_join_later=args.propose)
+    tools = await list_tools(context, args.member)
+    check_tool(args.member, args.tool, tools)
+    arguments = typed_arguments(args.arguments, None if tools is None else tools.get(args.tool))
+    params: dict[str, Json] = {"name": args.tool, "arguments": arguments}
     if args.no_wait:
-        return await _propose_without_waiting(context, args)
-    outcome = await context.space.perform(
-        args.member,
-        "tools/call",
-        {"name": args.tool, "arguments": read_tool_arguments(args.arguments)},
-        timeout_seconds=context.timeout_seconds,
-        wait_for_others=args.wait_for_others,
-        propose="never" if args.direct else "always" if args.propose else "auto",
-        on_proposed=context.on_proposed,
-    )
+        return await _propose_without_waiting(context, args, params)
+    # Whoever lists its tools leaves out those that are withheld, so it is asked all the same.
+    unknown = "" if not tools or args.tool in tools else f"{args.member} offers: {', '.join(sorted(tools))}"
+    try:
+        outcome = await context.space.perform(
+            args.member,
+            "tools/call",
+            params,
+            timeout_seconds=context.timeout_seconds,
+            wait_for_others=args.wait_for_others,
+            propose="never" if args.direct else "always" if args.propose else "auto",
+            on_proposed=context.on_proposed,
+        )
+    except McpError as fault:
+        if not unknown:
+            raise
+        raise McpError(fault.code, f"{fault.message}. {unknown}", fault.data) from None
     value: Json = {
         "member": outcome.host,
         "how": outcome.how,
@@ -144,6 +158,8 @@ async def _call(context: ClientContext, args: argparse.Namespace) -> OperationRe
     lines = result_lines(outcome.result)
     if outcome.how == "fulfilled":
         lines = [f"{outcome.by} approved it", *lines]
+    if outcome.is_error and unknown:
+        lines.append(unknown)
     return OperationResult(value, lines, 1 if outcome.is_error else 0)
 
 
@@ -174,10 +190,11 @@ async def _propose(context: ClientContext, args: argparse.Namespace) -> Operatio
     return await _call(context, args)
 
 
-async def _propose_without_waiting(context: ClientContext, args: argparse.Namespace) -> OperationResult:
+async def _propose_without_waiting(
+    context: ClientContext, args: argparse.Namespace, params: dict[str, Json]
+) -> OperationResult:
     if not args.propose:
         raise UsageError("--no-wait needs --propose: a direct call waits for its result")
-    params: dict[str, Json] = {"name": args.tool, "arguments": read_tool_arguments(args.arguments)}
     # Not `propose`: that follows the proposal, and withdraws it when we leave.
     payload: dict[str, Json] = {"method": "tools/call", "params": params}
     sent = await context.space.send("mcp/proposal", payload, to=args.member, confirm=True)
@@ -242,7 +259,7 @@ OPERATIONS = (
         "the proposal.",
         examples="""\
   moot call files read_file path=notes.md
-  moot call calculator add a:=1 b:=2
+  moot call calculator add a=1 b=2
   moot call files write_file '{"path": "a.md", "text": "hello"}' --timeout 60
   moot call files write_file path=a.md text=hello --propose --no-wait
 """,

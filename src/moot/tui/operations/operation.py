@@ -290,13 +290,18 @@ def read_capability_text(text: str) -> Json:
         return read_json(text, "a capability")
     from moot.protocol.kinds import OPERATION_KINDS
     from moot.protocol.operation import CONTEXT_PATHS
-    from moot.protocol.patterns.capability_typos import misspelt_kind, misspelt_method
+    from moot.protocol.patterns.capability_typos import looks_like_tool, misspelt_kind, misspelt_method
 
     kind, *parts = text.split(":", 2)
     if not all((kind, *parts)) or _KIND.fullmatch(kind) is None:
         raise UsageError(f"{text!r} is not a capability. {CAPABILITIES}")
     if meant := misspelt_kind(kind):
         raise UsageError(_typo(text, "kind", kind, meant))
+    if looks_like_tool(kind):
+        raise UsageError(
+            f"{text!r} is no kind of message, so it would allow nothing. For the tool {kind}: did you mean"
+            f" mcp/request:tools/call:{kind}? If it is a kind of your own, write the capability as JSON"
+        )
     found: dict[str, Json] = {"kind": kind}
     if not parts:
         return found
