@@ -143,14 +143,13 @@ async def test_an_unsealed_batch_at_the_end_is_cut_off_whole(tmp_path: Path) -> 
     assert path.with_name(f"{path.name}.{first}.torn").read_bytes() == whole[first:-1]
 
 
-async def test_blocks_that_never_reached_the_disk_are_no_damage(tmp_path: Path) -> None:
+async def test_zeros_in_the_last_batch_are_blocks_that_never_reached_the_disk(tmp_path: Path) -> None:
     """After a power cut a file may hold zeros where its size came before its data."""
     folder = await batch_of(tmp_path)
-    await write(folder, [value_record(7)])
     path = segments(folder)[0]
     whole = path.read_bytes()
     start = whole.index(b'x":3')
-    path.write_bytes(whole[:start] + bytes(20) + whole[start + 20 :])
+    path.write_bytes(whole[:start] + bytes(20) + whole[start + 20 :] + bytes(512))
     assert not verify(folder).ok
     await write(folder, [value_record("next")])
     assert values_in(folder) == [1, "next"]
@@ -254,6 +253,74 @@ async def test_damage_that_no_crash_explains_is_not_written_over(tmp_path: Path)
     with pytest.raises(UsageError, match=r"000000000001\.jsonl line 3.*Record 2 is the last.*journal repair"):
         open_journal(folder, JournalSettings())
     assert segments(folder)[0].read_bytes() == before
+
+
+def damaged(whole: bytes, kind: str, place: int) -> bytes:
+    """The same bytes with one kind of damage at a place."""
+    text = bytearray(whole)
+    match kind:
+        case "zero byte":
+            text[place] = 0
+        case "zeros":
+            text[place : place + 40] = bytes(len(text[place : place + 40]))
+        case "flipped bit":
+            text[place] ^= 1 << place % 8
+        case "missing bytes":
+            del text[place : place + 7]
+        case "swapped":
+            text[place : place + 40], text[place + 40 : place + 80] = (
+                text[place + 40 : place + 80],
+                text[place : place + 40],
+            )
+    return bytes(text)
+
+
+@pytest.mark.parametrize("kind", ["zero byte", "flipped bit"])
+async def test_damage_before_the_last_batch_is_never_taken_for_a_torn_end(tmp_path: Path, kind: str) -> None:
+    """Wherever it is: in what a record says, in its number, in its seal, in the newline."""
+    folder = await journal_of(tmp_path, 4)
+    path = segments(folder)[0]
+    whole = path.read_bytes()
+    last = len(whole.splitlines(keepends=True)[-1])
+    for place in range(len(whole) - last):
+        path.write_bytes(damaged(whole, kind, place))
+        with pytest.raises(UsageError, match="whole records follow it.*journal repair"):
+            open_journal(folder, JournalSettings())
+        assert not verify(folder).ok
+    assert not list(folder.glob("*.torn"))
+    for place in range(len(whole) - last, len(whole)):
+        path.write_bytes(damaged(whole, kind, place))
+        await write(folder, [])
+        assert values_in(folder) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("kind", ["zeros", "missing bytes", "swapped"])
+async def test_no_larger_damage_before_the_last_two_batches_is_taken_for_a_torn_end(
+    tmp_path: Path, kind: str
+) -> None:
+    folder = await journal_of(tmp_path, 6)
+    path = segments(folder)[0]
+    whole = path.read_bytes()
+    last = sum(map(len, whole.splitlines(keepends=True)[-2:]))
+    for place in range(0, len(whole) - last - 80):
+        if (text := damaged(whole, kind, place)) == whole:
+            continue
+        path.write_bytes(text)
+        with pytest.raises(UsageError, match="whole records follow it.*journal repair"):
+            open_journal(folder, JournalSettings())
+
+
+async def test_a_large_batch_with_a_hole_and_its_seal_is_what_a_power_cut_left(tmp_path: Path) -> None:
+    folder = await journal_of(tmp_path, 3)
+    async with opened_journal(folder) as journal:
+        numbers = [journal.append(value_record("x" * 500)) for _ in range(40)]
+        await wait_durable(journal, numbers[-1])
+    path = segments(folder)[0]
+    whole = path.read_bytes()
+    for place in range(4096, len(whole) - 4096, 4096):
+        path.write_bytes(whole[:place] + bytes(4096) + whole[place + 4096 :])
+        await write(folder, [])
+        assert values_in(folder) == [1, 2, 3]
 
 
 async def test_a_missing_segment_is_not_written_over(tmp_path: Path) -> None:

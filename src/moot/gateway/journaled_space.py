@@ -173,7 +173,14 @@ class JournaledSpace:
         effects = act(now, mint)
         number = self.record(input, now, mint, **facts)
         self.snapshots.mark_rights_change(number)
-        return await self.carry_out_durably(effects, number, now, shrinks_rights=shrinks_rights)
+        done = await self.carry_out_durably(effects, number, now, shrinks_rights=shrinks_rights)
+        await self.wait_noted(number, done)
+        return done
+
+    async def wait_noted(self, number: int, done: CarriedOut) -> None:
+        """Before a change of rights is acknowledged: also if its record were lost, the loss would show."""
+        if done.on_disk:
+            await self.snapshots.wait_noted(number, self._sync_timeout_seconds)
 
     def record(self, input: str, now: float, mint: FreshMint, **facts: Json) -> int:
         return self.journal.append(encode_record(input, now, mint, **facts))

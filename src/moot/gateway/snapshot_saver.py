@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -43,6 +45,9 @@ class SnapshotSaver:
         self._waiting: tuple[int, dict[str, Json]] | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self._wanted = PositionMarker(journaled=journal.is_written)
+        # The newest record of a position that is on disk, and who waits for a later one.
+        self._noted = 0
+        self._noting: list[tuple[int, asyncio.Future[None]]] = []
         self.is_marking = False
         self._retry_timer: asyncio.TimerHandle | None = None
         # The newest record of a fulfilment, and when it will be noted.
@@ -73,6 +78,22 @@ class SnapshotSaver:
         self._fulfilled = number
         if self._gather_timer is None and self._journal.is_written:
             self._gather_timer = asyncio.get_running_loop().call_later(GATHER_SECONDS, self._mark_fulfilled)
+
+    async def wait_noted(self, number: int, seconds: float) -> None:
+        """Wait until the position knows of this record, or cannot be written, but no longer than this."""
+        if number <= self._noted or not self._journal.is_written:
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._noting.append((number, done))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await done
+
+    def _report_noted(self, through: float) -> None:
+        for number, done in self._noting:
+            if number <= through and not done.done():
+                done.set_result(None)
+        self._noting = [each for each in self._noting if not each[1].done()]
 
     def _mark_fulfilled(self) -> None:
         self._gather_timer = None
@@ -120,6 +141,7 @@ class SnapshotSaver:
     def stop(self) -> None:
         """Write nothing more by itself."""
         self._cancel_retry()
+        self._report_noted(inf)
         if self._gather_timer is not None:
             self._gather_timer.cancel()
             self._gather_timer = None
@@ -138,14 +160,18 @@ class SnapshotSaver:
         def finish(done: asyncio.Future[None]) -> None:
             self.is_marking = False
             if done.cancelled():
+                self._report_noted(inf)
                 return
             if (fault := done.exception()) is not None:
                 # It is the third witness; the journal and the snapshots are there.
                 if self.is_position_noted:
                     log.warning("position not noted", extra={"space": self._space, "why": str(fault)})
                 self.is_position_noted = False
+                self._report_noted(inf)
                 self._retry_timer = done.get_loop().call_later(RETRY_SECONDS, self._write_marker)
                 return
+            self._noted = writing.record
+            self._report_noted(self._noted)
             if not self.is_position_noted:
                 self.is_position_noted = True
                 log.info("position noted again", extra={"space": self._space})

@@ -49,11 +49,12 @@ _POLL_NOTED_SHARE: Final = 2 / 3
 
 
 class StartedPost(NamedTuple):
-    """An accepted post; `done` when it is on disk."""
+    """An accepted post; `done` when it is on disk. `noted`: its record, if the position has to know of it."""
 
     id: str
     kind: str
     done: asyncio.Future[CarriedOut]
+    noted: int = 0
 
 
 class SpaceHost:
@@ -317,13 +318,13 @@ class SpaceHost:
 
     def _mark(self, row: Kind, effects: list[Effect], number: int) -> bool:
         """Note how far the space has come if a loss of that would matter; whether it waits for the disk."""
-        if row.changes_verdict:
+        if row.changes_verdict or row.shrinks_rights:
             self.journaled.snapshots.mark_rights_change(number)
-        elif _waits_for_disk(effects):
+            return row.changes_verdict
+        if _waits_for_disk(effects):
             self.journaled.snapshots.mark_fulfilment(number)
-        else:
-            return False
-        return True
+            return True
+        return False
 
     def _has_no_room(self, session: SessionId, envelope: Envelope, data: bytes) -> bool:
         """Refuse what could be neither delivered nor kept: `strict` delivers only what is on disk."""
@@ -377,6 +378,7 @@ class SpaceHost:
         except OutcomeUnknown as unknown:
             unknown.details["id"] = started.id
             raise
+        await self.journaled.wait_noted(started.noted, done)
         if started.kind == "space/invite" and done.results:
             ack = invite_ack(done.results[0].fields, who, started.id)
             tell_own_connections(self.space, self.delivery, who, ack)
@@ -433,7 +435,7 @@ class SpaceHost:
         number = self.journal.append(head + b',"raw":', body, vital=vital)
         self._mark(row, effects, number)
         done = self.journaled.hold_until_durable(effects, number, now, shrinks_rights=vital)
-        return StartedPost(id, envelope.kind, done)
+        return StartedPost(id, envelope.kind, done, number if row.changes_verdict or vital else 0)
 
     def describe_roster(
         self, who: str, dialect: DialectName, options: Options, after: str | None

@@ -21,6 +21,7 @@ from moot.errors import UsageError
 from moot.protocol.operation import Json
 from moot.store.journal_segments import chain_start, segments_of
 from moot.store.record_chain import ChainCheck, What, follow, hash_in, is_record, is_sealed, number_in
+from moot.store.torn_end import is_torn_end
 
 _BLOCK: Final = 1 << 18
 
@@ -296,6 +297,9 @@ def verify(folder: Path) -> JournalCheck:
         if not followed.whole:
             last = position + 1 == len(segments)
             problem, torn = _diagnose(segment.path, followed, last=last)
+            if problem is None and not is_torn_end(segment.path, followed):
+                text = f"record {head.number} is not what was written, and whole records follow it"
+                problem = JournalProblem("changed", segment.path.name, followed.lines + 1, text)
             return JournalCheck(head.number - first, first, problem, torn)
     return JournalCheck(head.number - first, first)
 

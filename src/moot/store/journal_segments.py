@@ -25,8 +25,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from moot.errors import UsageError
-from moot.store.record_chain import ChainCheck, ChainHead, follow, hash_in, is_sealed
+from moot.store.record_chain import ChainCheck, ChainHead, follow, hash_in
 from moot.store.segment_check import BrokenSegment, follow_closed
+from moot.store.torn_end import is_torn_end
 
 log = logging.getLogger(__name__)
 
@@ -143,8 +144,8 @@ def find_tail(folder: Path, *, repair: bool, at_least: int = 0) -> SegmentTail:
             raise _broken_error(folder, broken, at_least) from None
         followed = follow(segment.path, head)
         is_torn = not followed.whole
-        if is_torn:
-            _check_torn(segment.path, followed)
+        if is_torn and not is_torn_end(segment.path, followed):
+            raise _damage_error(segment.path, followed)
         tail = SegmentTail(segment, followed.size, followed.head)
     last = tail.head.number - 1
     if last < at_least:
@@ -189,27 +190,10 @@ def _broken_error(folder: Path, broken: BrokenSegment, known: int) -> UsageError
     return UsageError(f"the journal of {folder.parent.name} is not whole: {why}. {repair_hint(folder)}")
 
 
-def _check_torn(path: Path, followed: ChainCheck) -> None:
-    """What a crash leaves is one batch that does not fit, with no sealed one behind it.
-
-    Zeros are blocks that never reached the disk, so no sync covered what stands behind them either.
-    """
-    seals = 0
-    with path.open("rb") as file:
-        file.seek(followed.size)
-        for line in file:
-            if b"\0" in line:
-                return
-            if seals:
-                raise _damage_error(path, followed, "whole records follow it")
-            seals += is_sealed(line)
-
-
-def _damage_error(path: Path, followed: ChainCheck, why: str) -> UsageError:
+def _damage_error(path: Path, followed: ChainCheck) -> UsageError:
     return UsageError(
-        f"the journal of {path.parent.parent.name} is damaged at {path} line {followed.lines + 1}: {why}, "
-        f"so no "
-        f"crash did this. Record {followed.head.number - 1} is the last that holds. "
+        f"the journal of {path.parent.parent.name} is damaged at {path} line {followed.lines + 1}: whole "
+        f"records follow it, so no crash did this. Record {followed.head.number - 1} is the last that holds. "
         f"{repair_hint(path.parent)}"
     )
 

@@ -21,7 +21,7 @@ from typing import Final, Literal, NamedTuple
 # `,"h":"` before the 64 digits, `"}` and the newline after them.
 _BEFORE: Final = b',"h":"'
 _AFTER: Final = b'"}\n'
-_TAIL: Final = len(_BEFORE) + 64 + len(_AFTER)
+SEAL_BYTES: Final = len(_BEFORE) + 64 + len(_AFTER)
 
 # As a number: for `b"\n" in members` CPython first raises a TypeError and catches it, six times the cost.
 _LINE_FEED: Final = 0x0A
@@ -74,7 +74,7 @@ def batch_hash(before: bytes, batch: Sequence[bytes]) -> bytes:
     digest = sha256(before)
     for each in batch[:-1]:
         digest.update(each)
-    digest.update(batch[-1][:-_TAIL] + b"}")
+    digest.update(batch[-1][:-SEAL_BYTES] + b"}")
     return digest.hexdigest().encode()
 
 
@@ -96,7 +96,7 @@ def is_record(line: bytes) -> bool:
 
 def is_sealed(line: bytes) -> bool:
     """Whether a line ends a batch. An envelope cannot pretend to: it stands inside a record's own braces."""
-    return line[-_TAIL:-67] == _BEFORE and line.endswith(_AFTER) and line.startswith(b'{"n":')
+    return line[-SEAL_BYTES:-67] == _BEFORE and line.endswith(_AFTER) and line.startswith(b'{"n":')
 
 
 def follow(path: Path, head: ChainHead) -> ChainCheck:
@@ -114,7 +114,7 @@ def follow(path: Path, head: ChainHead) -> ChainCheck:
             if not is_sealed(line):
                 digest.update(line)
                 continue
-            digest.update(line[:-_TAIL] + b"}")
+            digest.update(line[:-SEAL_BYTES] + b"}")
             stated = line[-67:-3]
             if digest.hexdigest().encode() != stated:
                 return ChainCheck(ChainHead(number, hash), size, lines, whole=False)
