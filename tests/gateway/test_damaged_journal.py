@@ -1,4 +1,4 @@
-"""Damage of the newest segment after a crash: nothing that was acknowledged and took something away is undone."""
+"""Damage of the newest segment after a crash: no kick, withdrawal or rejection is undone."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def newest(folder: Path) -> Path:
 
 
 async def post(gateway: GatewayUnderTest, who: str, envelope: object) -> None:
-    answer = await gateway.post(who, envelope)  # type: ignore[arg-type]
+    answer = await gateway.post(who, envelope)
     assert answer.status_code == 200, answer.text
 
 
 async def killed_space(folder: Path, *acts: str, chats: int = 0) -> Path:
-    """A gateway that was killed right after the last of these acts, or chats behind them, was acknowledged."""
+    """A gateway that was killed right after these acts, and chats behind them, were acknowledged."""
     file = write_config(folder, gateway_settings({"lab": space_settings(PEOPLE)}))
     gateway = await started(file)
     for id in ("withdrawn", "rejected"):
@@ -151,11 +151,10 @@ async def test_whatever_is_damaged_wherever_no_act_is_undone(tmp_path: Path) -> 
             assert await start(copy / file.name) == [], what
             outcomes["started"] += 1
         except UsageError as refusal:
-            assert "moot journal repair" in str(refusal)
-            outcomes["refused"] += 1
+            outcomes["refused" if "moot journal repair" in str(refusal) else str(refusal)] += 1
             plan = plan_repair(copy / "data", "lab")
             assert plan.problems, what
             carry_out_repair(plan)
         shutil.rmtree(copy)
-    assert outcomes["refused"] > 30
-    assert outcomes["started"]
+    assert outcomes.keys() == {"started", "refused"}
+    assert outcomes["refused"] > outcomes["started"]

@@ -284,7 +284,7 @@ async def test_damage_before_the_last_batch_is_never_taken_for_a_torn_end(tmp_pa
     last = len(whole.splitlines(keepends=True)[-1])
     for place in range(len(whole) - last):
         path.write_bytes(damaged(whole, kind, place))
-        with pytest.raises(UsageError, match="whole records follow it.*journal repair"):
+        with pytest.raises(UsageError, match=r"whole records follow it.*journal repair"):
             open_journal(folder, JournalSettings())
         assert not verify(folder).ok
     assert not list(folder.glob("*.torn"))
@@ -302,11 +302,11 @@ async def test_no_larger_damage_before_the_last_two_batches_is_taken_for_a_torn_
     path = segments(folder)[0]
     whole = path.read_bytes()
     last = sum(map(len, whole.splitlines(keepends=True)[-2:]))
-    for place in range(0, len(whole) - last - 80):
+    for place in range(len(whole) - last - 80):
         if (text := damaged(whole, kind, place)) == whole:
             continue
         path.write_bytes(text)
-        with pytest.raises(UsageError, match="whole records follow it.*journal repair"):
+        with pytest.raises(UsageError, match=r"whole records follow it.*journal repair"):
             open_journal(folder, JournalSettings())
 
 

@@ -67,5 +67,7 @@ def _resembles_seal(text: bytes) -> bool:
     """Whether most bytes are those of a seal."""
     digits = text[len(_PREFIX) : -len(_END)]
     fitting = sum(digit in _HEX for digit in digits)
-    fitting += sum(a == b for a, b in zip(text[: len(_PREFIX)] + text[-len(_END) :], _PREFIX + _END, strict=True))
+    fitting += sum(
+        a == b for a, b in zip(text[: len(_PREFIX)] + text[-len(_END) :], _PREFIX + _END, strict=True)
+    )
     return fitting >= SEAL_BYTES - _DAMAGED_BYTES
