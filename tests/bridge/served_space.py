@@ -54,6 +54,7 @@ class ServedMember:
     space: JoinedSpace
     backend: SpaceBackend
     server: McpServer
+    http: McpHttpServer
     url: str
 
     def client(self, mode: Any = "2026-07-28", **more: Any) -> Client:
@@ -75,7 +76,7 @@ async def serve_member(
     http = McpHttpServer(server, HttpAccessPolicy.of(port))
     stack.callback(http.close)
     await stack.enter_async_context(serve_http(http, listening))
-    return ServedMember(space, backend, server, f"http://127.0.0.1:{port}/mcp")
+    return ServedMember(space, backend, server, http, f"http://127.0.0.1:{port}/mcp")
 
 
 @asynccontextmanager

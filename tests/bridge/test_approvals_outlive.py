@@ -12,7 +12,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import mcp_types as types
 import msgspec
 import pytest
@@ -205,7 +204,8 @@ async def test_a_pending_call_is_found_again_after_client_and_gateway_were_kille
                 await until(lambda: len(alice.proposals.open()) == 1)
                 await alice.approve(handle)
                 done = await second.call("moot_status", {"handle": handle, "wait_seconds": 30})
-                assert words(done) == f"{handle}: approved by alice, answered by files.\nline 1"
+                assert words(done).startswith(f"{handle}: approved by alice, answered by files.\n")
+                assert words(done).endswith("carried out at most once.\nline 1")
                 assert writes == ["pay 7"]
 
 
@@ -434,22 +434,11 @@ async def test_without_the_persons_token_no_dialog_offers_to_approve(tmp_path: P
         assert "b" not in kept
 
 
-async def test_two_calls_at_once_are_two_calls(tmp_path: Path) -> None:
-    async with served_space(tmp_path, GUEST) as served:
-        _, alice, shown = await set_up(served)
-        async with shown.client() as client, anyio.create_task_group() as group:
-            for _ in range(2):
-                group.start_soon(client.call_tool, *CALL)
-            await until(lambda: len(alice.proposals.open()) == 2)
-            for seen in alice.proposals.open():
-                await alice.approve(seen)
-
-
 async def test_a_waiting_person_reads_the_exact_call_who_decides_and_where(tmp_path: Path) -> None:
     people = GUEST | {"carol": [LISTS], "dave": [{"kind": "mcp/request", "payload": {"method": "tools/*"}}]}
     async with served_space(tmp_path, people) as served:
         _, alice, shown = await set_up(served, limits=HASTY)
-        shown.backend.pending_calls._console = "http://gate.example"
+        shown.backend.pending_calls._text.console = "http://gate.example"
         async with shown.client() as client:
             result = await client.call_tool("write_file", {"path": "b", "text": "zero\u200bwidth"})
             (seen,) = alice.proposals.open()

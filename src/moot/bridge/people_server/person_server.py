@@ -20,7 +20,8 @@ from moot.bridge.people_server.people_settings import PersonGrant, ResourceDescr
 from moot.bridge.space_server.calls_file import CallsFile
 from moot.bridge.space_server.late_backend import LateBackend
 from moot.bridge.space_server.own_tools import FIND_TOOL, PARTICIPANTS_TOOL
-from moot.bridge.space_server.pending_calls import FOREVER_SECONDS, STATUS_TOOL
+from moot.bridge.space_server.pending_calls import FOREVER_SECONDS
+from moot.bridge.space_server.pending_text import STATUS_TOOL
 from moot.bridge.space_server.shared_offers import SharedOffers
 from moot.bridge.space_server.space_backend import BackendSettings, SpaceBackend
 from moot.errors import NotAdmitted, Unreachable

@@ -36,6 +36,8 @@ class RecordedCall(msgspec.Struct, frozen=True, kw_only=True):
     # The name or URI by which the client called, and its params.
     what: str
     params: dict[str, Any]
+    # The client's own key for this call; empty: none.
+    key: str = ""
 
     @property
     def handle(self) -> str:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from moot.bridge.space_server.call_text import show_arguments
 from moot.bridge.space_server.error_text import describe_fault
-from moot.bridge.space_server.pending_calls import STATUS_TOOL, PendingCalls
+from moot.bridge.space_server.pending_calls import PendingCalls
+from moot.bridge.space_server.pending_text import STATUS_TOOL
 from moot.errors import McpError, MootError
 from moot.mcp.downstream.backend import PendingCall, text_result
 from moot.mcp.eras import JsonObject, is_input_required

@@ -4,29 +4,31 @@ A proposal outlives the client that made it. `moot mcp` may be closed, killed an
 the gateway: what is open comes back from the gateway, and what became of the others too, with the arguments
 that were written down. Nothing here withdraws a proposal because time has passed.
 
-A call that is repeated is the same proposal while its outcome was not told to any client: models repeat a
-call whose result they did not see, and it must not be done twice.
+A call that is repeated is the same proposal while its outcome was not told to any client, whatever became of
+the first request: models and their clients repeat a call whose result they did not see, and it must not be
+done twice. A client that wants two gives each a key of its own (`moot/idempotency_key` in `_meta`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
-from moot.bridge.space_server.call_text import (
-    describe_deciders,
-    proposal_link,
-    show_arguments,
-    who_can_approve,
-)
 from moot.bridge.space_server.calls_file import CallsFile, RecordedCall
 from moot.bridge.space_server.error_text import failure_result, host_error
+from moot.bridge.space_server.pending_text import STATUS_TOOL, PendingText
 from moot.bridge.space_server.person_decisions import PersonDecisions
+from moot.bridge.space_server.same_calls import (
+    call_fingerprint,
+    call_fingerprint_of,
+    key_of,
+    record_of_seen,
+    without_meta,
+)
 from moot.errors import ConnectionClosed, ConnectionLost, McpError, MootError, Rejected, TimedOut, Withdrawn
 from moot.mcp.downstream.backend import BackendCall, PendingCall, PersonDecision, text_result
 from moot.mcp.downstream.running_requests import CALL_UNWANTED
@@ -39,7 +41,6 @@ from moot.protocol.rpc_codes import INTERNAL_ERROR
 
 log = logging.getLogger(__name__)
 
-STATUS_TOOL: Final = "moot_status"
 # Dropped oldest first; finished ones go before pending ones.
 MAX_KEPT: Final = 1_000
 # How long a result is kept for a client that comes back for it.
@@ -53,7 +54,6 @@ REFRESH_SECONDS: Final = 5.0
 # MEW 3.3.3: a rejection may be explained right after it; wait only briefly for that.
 _EXPLAIN_SECONDS: Final = 0.5
 _SETTLE_SECONDS: Final = 2.0
-_NOT_NEEDED: Final = {"reason": "no_longer_needed"}
 
 
 class PendingCalls:
@@ -76,12 +76,13 @@ class PendingCalls:
         self._wait_for_others = wait_for_others
         self._proposal_seconds = proposal_seconds
         self._file = file
-        self._console = console
-        self._space_name = space_name
+        self._text = PendingText(space, console, space_name)
         self._kept: dict[str, PendingCall] = {}
         self._records: dict[str, RecordedCall] = {}
         # The latest call of each kind: host, method and params.
         self._latest: dict[bytes, PendingCall] = {}
+        # Those that are being proposed.
+        self._proposing: dict[bytes, asyncio.Future[PendingCall]] = {}
         self._restored = asyncio.Event()
         self._refreshed_at = 0.0
         self._group = asyncio.TaskGroup()
@@ -109,9 +110,6 @@ class PendingCalls:
         await self.refresh()
         self._drop_expired()
         return list(self._kept.values())
-
-    def record_of(self, pending: PendingCall) -> RecordedCall:
-        return self._records[pending.handle]
 
     async def refresh(self) -> None:
         """Bring everything up to what the gateway knows, as far as it answers."""
@@ -143,34 +141,77 @@ class PendingCalls:
             async with asyncio.timeout(RESTORE_SECONDS):
                 await self._restored.wait()
 
+    def describe(self, pending: PendingCall) -> JsonObject:
+        """One call for programs: what it is, and where it is decided."""
+        return self._text.facts(pending, self._records[pending.handle])
+
     # Proposing
 
     async def propose(self, host: str, params: JsonObject, call: BackendCall, what: str) -> PendingCall:
         """Propose a call to the space; `params` use the host's own names. Raises what `propose` raises.
 
-        A repeated call is the earlier proposal, if no client waits for that now or was told its outcome.
+        A repeated call is the earlier proposal, if no client was told its outcome.
         """
-        await self._wait_restored()
-        self._drop_expired()
-        kind = _fingerprint(host, call.method, params)
-        known = self._latest.get(kind)
-        if known is not None and known.waiting == 0 and not known.delivered:
-            if known.finished.is_set():
-                known.add_text(
-                    "This is the result of your earlier call with the same arguments, which you had not "
-                    "seen. It was not done again."
-                )
+        known = await self._find_same(host, call.method, params)
+        if known is not None:
             return known
+        kind = call_fingerprint(host, call.method, params)
+        made = self._proposing.get(kind)
+        is_first = made is None
+        if made is None:
+            # In a task of its own: it goes on if this request is cancelled, and a repeated call finds it.
+            made = self._proposing[kind] = asyncio.get_running_loop().create_future()
+            made.add_done_callback(lambda made: self._on_proposed(kind, made))
+            self._spawn(self._make(made, host, params, call, what))
+        try:
+            pending = await asyncio.shield(made)
+        except asyncio.CancelledError as cancellation:
+            # Others may see it by now.
+            self._spawn(self._withdraw_made(made) if CALL_UNWANTED in cancellation.args else self._restore())
+            raise
+        if not is_first:
+            pending.note_repetition()
+        return pending
+
+    async def _make(
+        self,
+        made: asyncio.Future[PendingCall],
+        host: str,
+        params: JsonObject,
+        call: BackendCall,
+        what: str,
+    ) -> None:
+        try:
+            pending = await self._propose(host, params, call, what)
+            if not made.done():
+                made.set_result(pending)
+        except MootError as fault:
+            made.set_exception(fault)
+        finally:
+            made.cancel()
+
+    def _on_proposed(self, kind: bytes, made: asyncio.Future[PendingCall]) -> None:
+        del self._proposing[kind]
+        if not made.cancelled():
+            # Perhaps nobody waits for it any more, and that is no fault of anybody.
+            made.exception()
+
+    async def _withdraw_made(self, made: asyncio.Future[PendingCall]) -> None:
+        with suppress(MootError):
+            await (await asyncio.shield(made)).withdraw("cancelled by the client")
+
+    async def _propose(self, host: str, params: JsonObject, call: BackendCall, what: str) -> PendingCall:
         record = RecordedCall(
             proposal=RecordedProposal(
                 id=new_id(),
                 to=host,
                 method=call.method,
-                params=_without_meta(params),
+                params=without_meta(params),
                 proposed_at=time.time(),
             ),
+            key=key_of(params),
             what=what,
-            params=_without_meta(call.params),
+            params=without_meta(call.params),
         )
         # Before it is sent: from then on somebody may approve it, and we may be killed.
         if self._file is not None:
@@ -187,15 +228,8 @@ class PendingCalls:
                 progress=None if call.progress is None else _progress_params(call.progress),
                 log=None if call.log is None else _log_params(call.log),
             )
-        except asyncio.CancelledError as cancellation:
-            # Others may see it by now.
-            if CALL_UNWANTED in cancellation.args:
-                with suppress(MootError):
-                    await self._space.send("mcp/withdraw", _NOT_NEEDED, about=record.handle)
-            self._spawn(self._restore())
-            raise
         except (TimedOut, ConnectionLost):
-            # The same: whether it arrived is told by the gateway later.
+            # Others may see it by now: whether it arrived is told by the gateway later.
             self._spawn(self._restore())
             raise
         except MootError:
@@ -203,22 +237,63 @@ class PendingCalls:
             raise
         return self._keep(record, proposal, call)
 
+    async def resume_before_request(self, host: str, method: str, params: JsonObject) -> PendingCall | None:
+        """The proposal of a call that may be requested now, if that is done or being done.
+
+        One that nobody has decided on is withdrawn: its right came, and it need not wait for an approval.
+        """
+        known = await self._find_same(host, method, params)
+        if known is None or known.decided.is_set():
+            return known
+        await known.withdraw("may be requested now")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SETTLE_SECONDS):
+                await known.decided.wait()
+        return None if known.withdrawn else known
+
+    async def _find_same(self, host: str, method: str, params: JsonObject) -> PendingCall | None:
+        """The same call, made before, whose outcome no client was told; or with the same key, told or not."""
+        await self._wait_restored()
+        self._drop_expired()
+        kind = call_fingerprint(host, method, params)
+        known = self._latest.get(kind)
+        if known is None and any(self._is_ours(seen, kind) for seen in self._space.proposals.open()):
+            # Made by another client in our name.
+            await self._restore()
+            known = self._latest.get(kind)
+        if known is None or (known.delivered and not key_of(params)):
+            return None
+        if not known.finished.is_set():
+            known.note_repetition()
+        elif not known.delivered:
+            known.add_text(
+                "This is the result of your earlier call with the same arguments, which you may not have "
+                "seen; call again if you want it done again. It was not done again."
+            )
+        return known
+
+    def _is_ours(self, seen: SeenProposal, kind: bytes) -> bool:
+        is_one = seen.proposer == self._space.me and len(seen.to) == 1
+        return is_one and call_fingerprint(seen.to[0], seen.method, seen.params) == kind
+
     def _keep(self, record: RecordedCall, proposal: Proposal, call: BackendCall) -> PendingCall:
         host, what = record.proposal.to, record.what
+        if record.handle in self._kept:
+            return self._kept[record.handle]
         pending = PendingCall(
             record.handle,
             headline=f"{what} of {host} needs somebody's approval: it was proposed to the space.",
-            details=lambda: self._describe(record),
+            details=lambda: self._text.details(record),
             decide=None if self._person is None else lambda choice: self._decide(pending, choice),
             call=call,
             withdraw=lambda _reason: _withdraw(pending, proposal),
-            pending_result=lambda pending: self._pending_result(pending, record),
+            pending_result=lambda pending: self._text.pending_result(pending, record),
             kept_seconds=self._proposal_seconds + KEPT_SECONDS,
         )
         pending.on_delivered = lambda pending: self._forget(pending.handle)
         self._kept[record.handle] = pending
         self._records[record.handle] = record
-        self._latest[_fingerprint(host, record.proposal.method, record.proposal.params)] = pending
+        self._latest[call_fingerprint_of(record)] = pending
         proposal.on_change = lambda changed: _update_note(pending, changed)
         _update_note(pending, proposal)
         following = self._spawn(self._follow(pending, proposal, what, host))
@@ -290,9 +365,7 @@ class PendingCalls:
                 wait_for_others=self._wait_for_others,
             )
             for proposal in proposals:
-                if proposal.id in self._kept:
-                    continue
-                record = records.get(proposal.id) or _record_of(proposal.seen)
+                record = records.get(proposal.id) or record_of_seen(proposal.seen)
                 if record is not None:
                     self._keep(record, proposal, BackendCall(record.proposal.method, record.params))
             await self._let_settle()
@@ -304,70 +377,6 @@ class PendingCalls:
             log.exception("earlier calls could not be restored")
         finally:
             self._restored.set()
-
-    # What is told
-
-    def _describe(self, record: RecordedCall) -> str:
-        """The exact call, who can decide on it, and where."""
-        call = record.proposal
-        names = who_can_approve(self._space, call.to, call.method, call.params)
-        link = proposal_link(self._console, self._space_name, call.id)
-        arguments = show_arguments(call.method, call.params)
-        return f"The call: {record.what} with {arguments}. {describe_deciders(names, link, call.id)}"
-
-    def _pending_result(self, pending: PendingCall, record: RecordedCall) -> JsonObject:
-        """The result for a client that cannot wait: it says how to look the call up."""
-        what, host = record.what, record.proposal.to
-        if pending.decided.is_set():
-            head = f"PENDING, approved and not finished yet: {what} of {host} is {pending.note}."
-        else:
-            head = (
-                f"PENDING, not done yet: {what} of {host} needs somebody's approval and was proposed to the "
-                f"space. {pending.note[:1].upper()}{pending.note[1:]}."
-            )
-        withdraw = ', or "withdraw": true to withdraw it' if self._may_withdraw() else ""
-        text = (
-            f"{head} {pending.details()}\n"
-            f'For its result call {STATUS_TOOL} with {{"handle": "{pending.handle}"}}; add "wait_seconds" to '
-            f"wait{withdraw}. It stays valid when this client or the gateway is restarted. Do not do the "
-            "same in another way meanwhile; tell your user what is pending, with the address or command."
-        )
-        about: JsonObject = {"moot/pending": self.describe(pending)}
-        match pending.call.method:
-            case "prompts/get":
-                return {
-                    "messages": [{"role": "user", "content": {"type": "text", "text": text}}],
-                    "_meta": about,
-                }
-            case "resources/read":
-                uri = pending.call.params.get("uri")
-                content = {"uri": uri, "mimeType": "text/plain", "text": text}
-                return {"contents": [content], "_meta": about}
-            case "completion/complete":
-                return {"completion": {"values": []}, "_meta": about}
-        return text_result(text, _meta=about)
-
-    def describe(self, pending: PendingCall) -> JsonObject:
-        """One call for programs: what it is, and where it is decided."""
-        record = self._records[pending.handle]
-        call = record.proposal
-        made: JsonObject = {
-            "handle": pending.handle,
-            "host": call.to,
-            "method": call.method,
-            "name": record.what,
-            "arguments": call.params.get("arguments", {}),
-            "approve_command": f"moot approve {pending.handle}",
-        }
-        link = proposal_link(self._console, self._space_name, call.id)
-        if link:
-            made["url"] = link
-        if not pending.decided.is_set():
-            made["can_be_approved_by"] = who_can_approve(self._space, call.to, call.method, call.params)
-        return made
-
-    def _may_withdraw(self) -> bool:
-        return self._space.may("mcp/withdraw", _NOT_NEEDED)
 
     # Keeping
 
@@ -387,7 +396,7 @@ class PendingCalls:
     def _drop(self, handle: str) -> None:
         dropped = self._kept.pop(handle)
         record = self._records.pop(handle)
-        kind = _fingerprint(record.proposal.to, record.proposal.method, record.proposal.params)
+        kind = call_fingerprint_of(record)
         if self._latest.get(kind) is dropped:
             del self._latest[kind]
         if dropped.finished.is_set():
@@ -432,30 +441,9 @@ async def _withdraw(pending: PendingCall, proposal: Proposal) -> None:
             pending.set_note(f"it could not be withdrawn ({fault}), so it is still open")
 
 
-def _record_of(seen: SeenProposal) -> RecordedCall | None:
-    """A proposal of ours that nobody wrote down here, made elsewhere in our name."""
-    params = _without_meta(seen.params)
-    what = params.get("name", params.get("uri", seen.method))
-    if len(seen.to) != 1 or not isinstance(what, str):
-        return None
-    proposal = RecordedProposal(
-        id=seen.id, to=seen.to[0], method=seen.method, params=params, proposed_at=time.time()
-    )
-    return RecordedCall(proposal=proposal, what=what, params=params)
-
-
 def _progress_params(progress: Callable[[JsonObject], None]) -> Callable[[Json], None]:
     return lambda update: progress(dict(update.params))
 
 
 def _log_params(send_log: Callable[[JsonObject], None]) -> Callable[[Json], None]:
     return lambda message: send_log(dict(message))
-
-
-def _fingerprint(host: str, method: str, params: JsonObject) -> bytes:
-    """What makes two calls the same; the order of members does not matter."""
-    return json.dumps([host, method, _without_meta(params)], sort_keys=True).encode()
-
-
-def _without_meta(params: JsonObject) -> JsonObject:
-    return {key: value for key, value in params.items() if key != "_meta"}

@@ -345,6 +345,10 @@ class SpaceBackend:
                 await self._wait_for_member(owner)
             progress, send_log = call.progress, call.log
             try:
+                if space.may_request(owner, method, params):
+                    earlier = await self.pending_calls.resume_before_request(owner, method, params)
+                    if earlier is not None:
+                        return earlier
                 result = await space.request(
                     owner,
                     method,

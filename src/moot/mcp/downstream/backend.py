@@ -100,9 +100,15 @@ class PendingCall:
         self.decided = asyncio.Event()
         self.finished = asyncio.Event()
         self.watchers: list[Callable[[PendingCall], None]] = []
-        # Requests of clients that wait for it now, and whether any of them was given the result.
+        # Requests of clients that wait for it now, how many there were, when the last one came, and whether
+        # any of them was given the result.
         self.waiting = 0
-        self.delivered = False
+        self.requests = 0
+        self.requested_at = 0.0
+        # How often the same call was made again while it was pending.
+        self.repetitions = 0
+        self._delivered = False
+        self._doubted_until = 0.0
         self.on_delivered: Callable[[PendingCall], None] | None = None
         self._withdraw = withdraw
         self._pending_result = pending_result
@@ -135,25 +141,40 @@ class PendingCall:
             self._fault = answer
         else:
             self._result = answer
+        if self.repetitions:
+            self.add_text(
+                f"You made this call {self.repetitions + 1} times with the same arguments before its outcome "
+                "was known. It was one proposal, decided and carried out at most once."
+            )
         self.withdrawn = withdrawn
         self.decided.set()
         self.finished.set()
         self.set_note(note)
 
-    def result(self) -> JsonObject:
-        """The result for a client, which counts as delivered; raises McpError if the call failed.
+    def result(self, *, told: bool = True, doubt_seconds: float = 0.0) -> JsonObject:
+        """The result for a client, which counts as delivered if `told`; raises McpError if the call failed.
 
-        Only once `finished` is set.
+        Only once `finished` is set. `doubt_seconds`: it counts only after this, since it may not be read.
         """
-        if self.finished.is_set() and not self.delivered:
-            self.delivered = True
-            if self.on_delivered is not None:
+        if self.finished.is_set() and told:
+            is_first, self._delivered = not self._delivered, True
+            self._doubted_until = time.monotonic() + doubt_seconds
+            if is_first and self.on_delivered is not None:
                 self.on_delivered(self)
         if self._fault is not None:
             raise self._fault
         if self._result is None:
             raise RuntimeError("the call is still pending: it has no result")
         return self._result
+
+    @property
+    def delivered(self) -> bool:
+        """Whether a client was given the result, and must have read it."""
+        return self._delivered and time.monotonic() >= self._doubted_until
+
+    def note_repetition(self) -> None:
+        """The same call was made again while it is pending."""
+        self.repetitions += 1
 
     def add_text(self, text: str) -> None:
         """Put a text before the content of the result, where it has content."""

@@ -22,6 +22,14 @@ class ClientChannel(Protocol):
     @property
     def log_level(self) -> str | None: ...
 
+    @property
+    def is_read(self) -> bool:
+        """Whether an answer would reach the client now. False: its connection is gone."""
+
+    @property
+    def may_give_up_silently(self) -> bool:
+        """Whether it may be a client that does not say when it stops waiting."""
+
     def notify(self, method: str, params: JsonObject) -> None:
         """Notify it about this request. Never waits; a client that does not read loses its stream."""
 

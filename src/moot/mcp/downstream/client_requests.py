@@ -11,9 +11,10 @@ way that it supports, and never by an error or by hanging:
     elicitation the same in the handshake era; the dialog goes away when the decision comes
     pending     the call answers that it is pending, under which handle, and how to look it up
 
-Every request is answered within `answer_seconds`. A client that stops waiting, disconnects or is killed
-withdraws nothing: somebody may be about to decide. What it says outright withdraws: a cancellation that is no
-timeout, "withdraw" in a dialog, `tasks/cancel`.
+Every request is answered within `answer_seconds`, and sooner to clients that were seen to give up sooner
+(`client_patience`). A client that stops waiting, disconnects or is killed withdraws nothing: somebody may be
+about to decide. What it says outright withdraws: "withdraw" in a dialog, `tasks/cancel`, and a cancellation
+that is no timeout, if the same call is not made again soon.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable
+from contextlib import suppress
 from typing import Final
 
 from moot.errors import McpError
@@ -31,9 +33,10 @@ from moot.mcp.downstream.client_channel import (
     supports_forms,
     supports_tasks,
 )
+from moot.mcp.downstream.client_patience import ClientPatience
 from moot.mcp.downstream.limits import McpServerLimits
 from moot.mcp.downstream.rpc import MISSING_CAPABILITY, NOT_DONE, RpcRequest
-from moot.mcp.downstream.running_requests import CALL_UNWANTED
+from moot.mcp.downstream.running_requests import CALL_UNWANTED, TIME_IS_UP, Spawn
 from moot.mcp.downstream.task_extension import McpTasks
 from moot.mcp.eras import JsonObject, input_required, is_input_required, progress_token
 from moot.protocol import strict_json
@@ -55,7 +58,11 @@ class ClientRequests:
         counts: McpServerCounts,
         tasks: McpTasks,
         state_prefix: str,
+        *,
+        spawn: Spawn,
     ) -> None:
+        self._spawn = spawn
+        self._patience = ClientPatience()
         self._backend = backend
         self._limits = limits
         self._counts = counts
@@ -94,28 +101,51 @@ class ClientRequests:
         return await self._wait_or_withdraw(pending, client, int(round))
 
     async def _wait_or_withdraw(self, pending: PendingCall, client: ClientChannel, round: int) -> JsonObject:
+        started = asyncio.get_running_loop().time()
+        if pending.waiting:
+            # Its client has given up on the earlier request, whether it said so or not.
+            self._patience.learn(started - pending.requested_at)
         pending.waiting += 1
+        pending.requests += 1
+        pending.requested_at = started
         try:
-            return await self._decide(pending, client, round)
+            return await self._decide(pending, client, round, started)
         except asyncio.CancelledError as cancellation:
-            if CALL_UNWANTED in cancellation.args:
-                await _withdraw(pending, "cancelled by the client")
+            if TIME_IS_UP in cancellation.args:
+                self._patience.learn(asyncio.get_running_loop().time() - started)
+            elif CALL_UNWANTED in cancellation.args:
+                with suppress(McpError):
+                    self._spawn(self._withdraw_unless_repeated(pending))
             raise
         finally:
             pending.waiting -= 1
 
-    async def _decide(self, pending: PendingCall, client: ClientChannel, round: int) -> JsonObject:
+    async def _withdraw_unless_repeated(self, pending: PendingCall) -> None:
+        requests = pending.requests
+        try:
+            await asyncio.sleep(self._limits.cancel_seconds)
+        finally:
+            # Also when the server ends before.
+            if pending.requests == requests:
+                await _withdraw(pending, "cancelled by the client")
+
+    async def _decide(
+        self, pending: PendingCall, client: ClientChannel, round: int, started: float
+    ) -> JsonObject:
         limits = self._limits
-        end = asyncio.get_running_loop().time() + max(limits.answer_seconds, limits.decision_seconds)
+        patience = self._patience.answer_seconds
+        end = started + min(max(limits.answer_seconds, limits.decision_seconds), patience)
         forms = supports_forms(client.capabilities)
         # Whoever can decide at the client is asked soon, and once in any case.
         is_person_next = forms and round == 0 and pending.decide is not None
-        seconds = min(limits.person_seconds if is_person_next else math.inf, limits.decision_seconds)
+        seconds = min(
+            limits.person_seconds if is_person_next else math.inf, limits.decision_seconds, patience
+        )
         await self._wait(pending.decided, seconds, pending, client)
         if pending.decided.is_set():
             await self._wait_until(pending.finished, end, pending, client)
         if pending.finished.is_set():
-            return await self._finish(pending, client)
+            return await self._finish(pending, client, started)
         asks = forms and not pending.decided.is_set()
         if client.era == "stateless":
             has_tasks = supports_tasks(client.capabilities) and pending.call.method == "tools/call"
@@ -129,12 +159,17 @@ class ClientRequests:
         elif asks:
             self._counts.count_channel("elicitation")
             if await self._show_dialog(pending, client, end):
-                return await self._finish(pending, client)
+                return await self._finish(pending, client, started)
         self._counts.count_channel("pending")
         return pending.pending_result()
 
-    async def _finish(self, pending: PendingCall, client: ClientChannel) -> JsonObject:
-        result = pending.result()
+    async def _finish(self, pending: PendingCall, client: ClientChannel, started: float) -> JsonObject:
+        waited = asyncio.get_running_loop().time() - started
+        doubtful = client.may_give_up_silently and waited >= self._limits.silent_seconds
+        result = pending.result(
+            told=client.is_read and not self._patience.is_over(waited),
+            doubt_seconds=self._limits.doubt_seconds if doubtful else 0.0,
+        )
         return await self.collect_input(pending.call, result, client) if is_input_required(result) else result
 
     async def _show_dialog(self, pending: PendingCall, client: ClientChannel, end: float) -> bool:

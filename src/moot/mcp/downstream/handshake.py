@@ -31,7 +31,7 @@ from moot.mcp.downstream.rpc import (
     request_of,
     result_of,
 )
-from moot.mcp.downstream.running_requests import RunningRequests
+from moot.mcp.downstream.running_requests import CALL_UNWANTED, TIME_IS_UP, RunningRequests
 from moot.mcp.eras import BATCH_VERSION, HANDSHAKE_VERSION, HANDSHAKE_VERSIONS, LOG_LEVELS, JsonObject
 from moot.protocol.operation import Json
 from moot.protocol.rpc_codes import INVALID_PARAMS
@@ -44,6 +44,9 @@ _INITIALIZE_FIRST: Final = (
 )
 
 
+# The name that Python's SDK gives unless its user chooses one. Its versions before 2 do not cancel a request
+# whose time is up.
+_SILENT_CLIENT: Final = "mcp"
 _TIMEOUT: Final = re.compile(r"time[sd]?[ _-]?out|deadline", re.IGNORECASE)
 
 
@@ -51,9 +54,17 @@ class HandshakeSession:
     """One client, from `initialize` to the end of its connection."""
 
     def __init__(
-        self, server: McpServer, running: RunningRequests, send: Send, *, always_answers: bool = False
+        self,
+        server: McpServer,
+        running: RunningRequests,
+        send: Send,
+        *,
+        always_answers: bool = False,
+        is_read: Callable[[RequestId], bool] = lambda _id: True,
     ) -> None:
+        """`is_read`: whether an answer to this request would reach its client now."""
         self._server = server
+        self.is_read = is_read
         # Over HTTP a stream ends with a response, even if the request was cancelled.
         self._always_answers = always_answers
         self._running = running
@@ -64,6 +75,7 @@ class HandshakeSession:
         self._unwatch: Callable[[], None] | None = None
         self.version = HANDSHAKE_VERSION
         self.capabilities: JsonObject = {}
+        self.may_give_up_silently = False
         self.log_level: str | None = None
         self.initialized = False
 
@@ -121,6 +133,8 @@ class HandshakeSession:
             return error_of(request.id, McpError(INVALID_PARAMS, why))
         self.version = version if version in HANDSHAKE_VERSIONS else HANDSHAKE_VERSION
         self.capabilities = capabilities
+        info: Json = request.params.get("clientInfo")
+        self.may_give_up_silently = isinstance(info, dict) and info.get("name") == _SILENT_CLIENT
         self.initialized = True
         about = self._server.backend.about
         result: JsonObject = {
@@ -168,7 +182,7 @@ class HandshakeSession:
             id = id_of(notification.params.get("requestId"))
             if id is not None:
                 reason: Json = notification.params.get("reason")
-                self._running.cancel(id, unwanted=not _is_timeout(reason))
+                self._running.cancel(id, TIME_IS_UP if _is_timeout(reason) else CALL_UNWANTED)
         elif (
             notification.method == "notifications/initialized" and self._unwatch is None and self.initialized
         ):
@@ -238,6 +252,14 @@ class HandshakeRequest:
     @property
     def log_level(self) -> str | None:
         return self._session.log_level
+
+    @property
+    def is_read(self) -> bool:
+        return self._session.is_read(self._id)
+
+    @property
+    def may_give_up_silently(self) -> bool:
+        return self._session.may_give_up_silently
 
     def notify(self, method: str, params: JsonObject) -> None:
         self._session.notify(method, params, self._id)

@@ -289,14 +289,15 @@ class McpHttpServer:
         # A disconnect does not cancel in this era: the client may come back for the rest.
         session.open_responses += 1
         try:
-            await response_streams.send_response(
-                stream,
-                receive,
-                send,
-                limits=self._server.limits,
-                headers=((_SESSION.encode(), session.id.encode()),),
-                with_ids=True,
-            )
+            with stream.open_response():
+                await response_streams.send_response(
+                    stream,
+                    receive,
+                    send,
+                    limits=self._server.limits,
+                    headers=((_SESSION.encode(), session.id.encode()),),
+                    with_ids=True,
+                )
         finally:
             session.open_responses -= 1
             session.used_at = asyncio.get_running_loop().time()
@@ -326,16 +327,17 @@ class McpHttpServer:
     ) -> None:
         session.open_responses += 1
         try:
-            async with DisconnectWatch(receive) as disconnect:
-                await response_streams.send_events(
-                    stream,
-                    disconnect,
-                    send,
-                    after=after,
-                    headers=() if opening else ((_SESSION.encode(), session.id.encode()),),
-                    with_ids=not opening,
-                    opening=opening,
-                )
+            with stream.open_response():
+                async with DisconnectWatch(receive) as disconnect:
+                    await response_streams.send_events(
+                        stream,
+                        disconnect,
+                        send,
+                        after=after,
+                        headers=() if opening else ((_SESSION.encode(), session.id.encode()),),
+                        with_ids=not opening,
+                        opening=opening,
+                    )
         finally:
             session.open_responses -= 1
             session.used_at = asyncio.get_running_loop().time()

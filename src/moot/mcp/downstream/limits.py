@@ -18,6 +18,14 @@ class McpServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     # A call that needs a decision answers "pending" at the latest after this, also while a dialog is open or
     # the approved tool still runs: clients give up after 60 s, and then nobody reads the answer.
     answer_seconds: float = 50.0
+    # A call that its client cancels outright is withdrawn after this, unless it is made again: clients that
+    # give up and repeat cancel, too, and a person must not be asked twice.
+    cancel_seconds: float = 10.0
+    # Some clients give up without a word (Python's SDK 1.x; the shortest time limit that it is used with is
+    # 4 s). What such a client is told after this it may not have read, so for `doubt_seconds` the same call
+    # gets the same outcome once more.
+    silent_seconds: float = 4.0
+    doubt_seconds: float = 60.0
     # How often one call asks "wait or withdraw?". The SDKs' clients stop after 10 rounds with an error.
     max_dialogs: int = 5
     # How often a tool may request input in one call before a handshake client gets an error instead.

@@ -59,7 +59,9 @@ class McpServer:
         self.tasks = McpTasks(backend, limits, self.spawn)
         # Not to be guessed, so that the request states of a tool server never look like ours.
         prefix = f"moot-{state_key or secrets.token_hex(8)}:"
-        self.client_requests = ClientRequests(backend, limits, self.counts, self.tasks, prefix)
+        self.client_requests = ClientRequests(
+            backend, limits, self.counts, self.tasks, prefix, spawn=self.spawn
+        )
         self.open_subscriptions = 0
         self.is_ending = False
         self._group = asyncio.TaskGroup()

@@ -61,6 +61,8 @@ class EventStream:
         self._wakeup = asyncio.Event()
         self._reader = 0
         self._reading = 0
+        # Responses that are open for it, also before their first event.
+        self._responses = 0
         self.ended = False
         # The response, if it came before anything else: then no stream is needed.
         self.sole_message: JsonObject | None = None
@@ -112,6 +114,19 @@ class EventStream:
     def has_all_after(self, number: int) -> bool:
         """Whether everything after this event is still here."""
         return not self._events or self._events[0][0] <= number + 1
+
+    @property
+    def is_read(self) -> bool:
+        """Whether a client would get what is put now."""
+        return self._responses > 0
+
+    @contextmanager
+    def open_response(self) -> Iterator[None]:
+        self._responses += 1
+        try:
+            yield
+        finally:
+            self._responses -= 1
 
     @contextmanager
     def attach_reader(self) -> Iterator[int]:

@@ -15,8 +15,9 @@ from moot.protocol.rpc_codes import INTERNAL_ERROR, INVALID_REQUEST
 
 log = logging.getLogger(__name__)
 
-# The message of a cancellation by which the client gives up the call, not only the wait for it.
+# Messages of a cancellation: the client gives up the call, or its time for an answer is over.
 CALL_UNWANTED: Final = "call unwanted"
+TIME_IS_UP: Final = "time is up"
 
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 # None: the request was cancelled, so there is no response.
@@ -66,14 +67,14 @@ class RunningRequests:
 
         task.add_done_callback(ended)
 
-    def cancel(self, id: RequestId, *, unwanted: bool = False) -> None:
+    def cancel(self, id: RequestId, why: str | None = None) -> None:
         """Nobody waits for it any more. Unknown and finished ones are ignored (MCP: races).
 
-        `unwanted`: the client said that it does not want the call itself either.
+        `why`: what the client said, one of the messages above.
         """
         task = self._tasks.get(id)
         if task is not None:
-            task.cancel(CALL_UNWANTED if unwanted else None)
+            task.cancel(why)
 
     def cancel_all(self) -> None:
         for task in tuple(self._tasks.values()):

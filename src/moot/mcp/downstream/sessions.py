@@ -39,7 +39,9 @@ class HttpSession:
         self._by_name: OrderedDict[str, EventStream] = OrderedDict()
         running = RunningRequests(server.spawn, server.counts, max_requests=server.limits.max_requests)
         self.running = running
-        self.session = HandshakeSession(server, running, self._send, always_answers=not one_stream)
+        self.session = HandshakeSession(
+            server, running, self._send, always_answers=not one_stream, is_read=self._is_read
+        )
 
     def open(self, *ids: RequestId) -> EventStream:
         """A stream for the answers to these requests; several came in a batch."""
@@ -98,6 +100,11 @@ class HttpSession:
         oldest = next((stream for stream in ended if not stream.is_awaited), ended[0])
         del self._by_name[oldest.name]
         return True
+
+    def _is_read(self, id: RequestId) -> bool:
+        """On one stream for everything, a reader that goes ends the session."""
+        stream = self._by_request.get(id)
+        return self._one_stream or (stream is not None and stream.is_read)
 
     def _send(self, message: JsonObject, about: RequestId | None) -> None:
         stream = None if about is None or self._one_stream else self._by_request.get(about)

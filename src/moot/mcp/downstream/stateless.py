@@ -41,6 +41,9 @@ class StatelessRequest:
     __slots__ = ("_notify", "capabilities", "log_level")
 
     era: Final[Literal["stateless"]] = "stateless"
+    # Who disconnects cancels.
+    is_read: Final = True
+    may_give_up_silently: Final = False
 
     def __init__(self, capabilities: JsonObject, log_level: str | None, notify: Notify) -> None:
         self.capabilities = capabilities

@@ -100,12 +100,14 @@ class McpTasks:
         self._tasks: dict[str, McpTask] = {}
 
     def create(self, pending: PendingCall) -> JsonObject:
-        """The result of a call that continues as a task."""
-        task = McpTask(pending)
-        task.follow(pending)
-        while len(self._tasks) >= MAX_TASKS:
-            del self._tasks[next(iter(self._tasks))]
-        self._tasks[task.id] = task
+        """The result of a call that continues as a task; a repeated call is the same task."""
+        task = self.get(pending.handle)
+        if task is None:
+            task = McpTask(pending)
+            task.follow(pending)
+            while len(self._tasks) >= MAX_TASKS:
+                del self._tasks[next(iter(self._tasks))]
+            self._tasks[task.id] = task
         return {**self._status_fields(task, "working"), "resultType": "task"}
 
     def get(self, id: str) -> McpTask | None:
