@@ -29,6 +29,7 @@ FILES: Final = {
     "net/server_tls.py": "certificates expire by the wall clock",
     "trust/rule_store.py": STAMP,
     "bridge/space_server/pending_calls.py": "how far back the gateway is asked, with a margin of a minute",
+    "bridge/space_server/same_calls.py": "the same, for a proposal that another process made",
     "adapter/adapter.py": SIGNED,
     "adapter/discovery/announcer.py": SIGNED,
     "adapter/inbound/operation_runner.py": SIGNED,
