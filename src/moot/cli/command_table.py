@@ -18,7 +18,7 @@ SHORT_HELP: Final = """\
 usage: moot COMMAND ...      `moot COMMAND --help` explains each with examples
 run a space  init        make a space from a template
              up          run a whole space: gateway, members and MCP servers
-             serve       run only the gateway of a moot.yaml or space.yaml
+             serve       run only the gateway; `reload` applies a changed file
              demo        watch a scripted space; --live starts a real one
 take part    open        open the console in your browser, signed in
              join        chat, watch and decide in this terminal
@@ -55,6 +55,7 @@ COMMANDS: Final = {
     "init": "init",
     "up": "up",
     "serve": "serve",
+    "reload": "reload",
     "demo": "demo",
     "open": "client.open_console",
     "login": "client.login",

@@ -26,8 +26,9 @@ def add_command(commands: Any, name: str) -> None:
         help="run the gateway of a moot.yaml or space.yaml",
         about="Runs the gateway that a configuration describes: a moot.yaml with gateway: and spaces:, "
         "or the single-space space.yaml of the MEW reference implementation. Ctrl-C and SIGTERM stop it: "
-        "members are told and the journal is flushed. SIGHUP reads the file again: participants and "
-        "capabilities change; only who is no longer named, or whose token is void, is dropped.",
+        "members are told and the journal is flushed. `moot reload` (or SIGHUP) reads the file again: "
+        "participants and capabilities change; only who is no longer named, or whose token is void, is "
+        "dropped.",
         examples="  moot serve moot.yaml\n"
         "  moot serve space.yaml --port 9000 --data /var/lib/moot\n"
         "  moot serve moot.yaml --check                   only read the file and say what it means\n",
@@ -59,6 +60,7 @@ async def serve(options: argparse.Namespace) -> int:
     """Run until cancelled."""
     from moot import logs
     from moot.gateway.app import Gateway
+    from moot.up.reload_report import findable_gateway
 
     configuration = _read(options)
     log = configuration.gateway.log
@@ -67,7 +69,7 @@ async def serve(options: argparse.Namespace) -> int:
         print(f"note: {note}", flush=True)
     gateway = Gateway(configuration)
     await gateway.start()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, lambda: _reload(gateway, options))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, Reload(gateway, options, configuration))
     try:
         for admin, file in configuration.admin_token_files.items():
             print(f"token of administrator {admin}: {file}", flush=True)
@@ -81,8 +83,9 @@ async def serve(options: argparse.Namespace) -> int:
         if gateway.local_url is not None:
             print(f"for programs on this machine: {gateway.local_url}", flush=True)
         async with _mcp_of(gateway):
-            print(f"moot gateway listening on {gateway.url}", flush=True)
-            raise await gateway.wait_failed()
+            with findable_gateway(configuration.gateway.data):
+                print(f"moot gateway listening on {gateway.url}", flush=True)
+                raise await gateway.wait_failed()
     finally:
         await gateway.stop()
 
@@ -113,11 +116,34 @@ def _read(options: argparse.Namespace) -> Configuration:
     return load(options.config, environ=os.environ, data=options.data, host=options.host, port=options.port)
 
 
-def _reload(gateway: Gateway, options: argparse.Namespace) -> None:
-    try:
-        notes = gateway.reload(_read(options))
-    except UsageError as fault:
-        # The space goes on as it is: a typo must not stop anybody.
-        print(f"not reloaded: {fault}", flush=True)
-        return
-    print("reloaded", *notes, sep="\n", flush=True)
+class Reload:
+    """Applies the file as it is now; called at SIGHUP."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        options: argparse.Namespace,
+        configuration: Configuration,
+    ) -> None:
+        from moot.up.reload_report import ReloadReporter
+
+        self._gateway = gateway
+        self._options = options
+        self._configuration = configuration
+        self._reporter = ReloadReporter(configuration.gateway.data)
+
+    def __call__(self) -> None:
+        from moot.config.configuration_changes import describe_changes
+
+        try:
+            configuration = _read(self._options)
+            notes = self._gateway.reload(configuration)
+        except UsageError as fault:
+            # The space goes on as it is: a typo must not stop anybody.
+            print(f"not reloaded: {fault}", flush=True)
+            self._reporter.write([str(fault)], reloaded=False)
+            return
+        lines = [*describe_changes(self._configuration, configuration), *notes] or ["nothing changed"]
+        self._configuration = configuration
+        print("reloaded", *lines, sep="\n", flush=True)
+        self._reporter.write(lines, reloaded=True)

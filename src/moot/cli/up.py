@@ -20,6 +20,7 @@ from moot.resilience.task_set import end_tasks
 if TYPE_CHECKING:
     from moot.config import Configuration, Secret
     from moot.up.local_cluster import LocalCluster
+    from moot.up.reload_report import ReloadReporter
     from moot.up.space_runner import SpaceRunner
 
     Read = Callable[[], tuple[Configuration, dict[str, Secret]]]
@@ -34,7 +35,8 @@ there, and every MCP server under mcp_servers:. A member that fails is restarted
 its output is in .moot/logs/NAME.log. On a terminal a table shows the status of everything; elsewhere each
 change is one line.
 
-Ctrl-C and SIGTERM stop everything within seconds; a second one stops it at once. SIGHUP reloads the file.
+Ctrl-C and SIGTERM stop everything within seconds; a second one stops it at once. `moot reload`
+(or SIGHUP) applies a changed file.
 """
 _EXAMPLES = """\
   moot init filesystem lab && moot up lab     a space from nothing
@@ -193,24 +195,34 @@ def _log_to_file(configuration: Configuration) -> None:
 
 
 def _reload_on_hangup(runner: SpaceRunner, read: Read) -> None:
+    from moot.up.reload_report import ReloadReporter
+
     reloading: set[asyncio.Task[None]] = set()
+    reporter = ReloadReporter(runner.data)
 
     def reload() -> None:
-        task = asyncio.create_task(_reload(runner, read))
+        task = asyncio.create_task(_reload(runner, read, reporter))
         reloading.add(task)
         task.add_done_callback(reloading.discard)
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
 
 
-async def _reload(runner: SpaceRunner, read: Read) -> None:
+async def _reload(runner: SpaceRunner, read: Read, reporter: ReloadReporter) -> None:
+    from moot.config.configuration_changes import describe_changes
+
+    before = runner.configuration
     try:
-        notes = await runner.reload(*read())
+        configuration, secrets = read()
+        notes = await runner.reload(configuration, secrets)
     except UsageError as fault:
         # The space keeps running as it is: a typo must not stop it.
         runner.notes.append(f"not reloaded: {fault}")
+        reporter.write([str(fault)], reloaded=False)
     else:
-        runner.notes += ["reloaded", *notes]
+        lines = [*describe_changes(before, configuration), *notes] or ["nothing changed"]
+        runner.notes += ["reloaded", *lines]
+        reporter.write(lines, reloaded=True)
     runner.changed.set()
 
 

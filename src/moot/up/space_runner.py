@@ -27,6 +27,7 @@ from moot.up.local_cluster import LocalCluster
 from moot.up.member_process import member_process
 from moot.up.orphan_cleanup import RunFile, end_orphans, lock_data_folder
 from moot.up.part_status import PartStatus
+from moot.up.reload_report import findable_gateway
 from moot.up.supervised_process import SupervisedProcess
 from moot.up.template_vars import TemplateVars
 
@@ -114,7 +115,7 @@ class SpaceRunner:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set and leave no process behind; raises UsageError when it cannot start."""
-        with lock_data_folder(self.data):
+        with lock_data_folder(self.data), findable_gateway(self.data):
             for name in await end_orphans(self.data):
                 self.notes.append(f"{name}: ended, it was left over from an earlier `moot up`")
             self._run_file = RunFile(self.data)
