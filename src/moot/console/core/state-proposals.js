@@ -202,6 +202,9 @@ export class Proposals {
 
   /** @param {any} envelope @param {string} raw @param {number} at @returns {Proposal} */
   _insert(envelope, raw, at) {
+    // A link, the gateway's list and the history tell of the same one: whoever looks at it sees what becomes of it.
+    const known = this.byId.get(envelope.id);
+    if (known?.raw === raw) return known;
     /** @type {Proposal} */
     const proposal = {
       id: envelope.id, from: String(envelope.from ?? ""), to: addressees(envelope), call: callOf(envelope, raw), raw, at,
@@ -244,7 +247,8 @@ export class Proposals {
   /** @param {any} envelope @param {import("./envelopes.js").Row} row */
   _addRequest(envelope, row) {
     const proposal = row.about.map((id) => this.byId.get(id)).find((each) => each !== undefined);
-    this.requests.set(row.id, { id: row.id, from: row.from, to: row.to, call: callOf(envelope, row.raw), at: row.at, proposal: proposal?.id ?? "", answer: null });
+    const answer = this.requests.get(row.id)?.answer ?? null;
+    this.requests.set(row.id, { id: row.id, from: row.from, to: row.to, call: callOf(envelope, row.raw), at: row.at, proposal: proposal?.id ?? "", answer });
     trimMap(this.requests, MAX_REQUESTS);
     // One request may fulfil several proposals of the same call.
     for (const id of row.about) {
@@ -296,7 +300,8 @@ export class Proposals {
   _addRejection(proposal, reason, row) {
     /** @type {Proposal["rejections"][number]} */
     const rejection = { by: row.from, reason, at: row.at, id: row.id, comments: [] };
-    proposal.rejections.push(rejection);
+    // In place of what the gateway told of it, which has no reason.
+    proposal.rejections = [...proposal.rejections.filter((each) => each.id !== row.id && (each.by !== row.from || each.id !== proposal.id)), rejection];
     this._rejections.set(row.id, rejection);
     trimMap(this._rejections, MAX_SETTLED);
   }

@@ -118,6 +118,7 @@ class ApprovalsView {
     const at = waiting.findIndex((each) => each.id === this.selected);
     if (at >= 0) this._position = at;
     if (this._wanted && this._proposals.byId.has(this._wanted)) this.select(this._wanted, false);
+    else if (this._isReplaced()) this._reselect();
     // While the page still learns what is pending, the first that it heard of may have been decided long ago.
     else if (!this.selected && !this._wanted && waiting.length > 0 && this._context.openSpace.sync.knowledge !== "asking") this.select(waiting[0].id, false);
     else if (!this.selected && !this._wanted) this._drawEmpty();
@@ -151,6 +152,18 @@ class ApprovalsView {
     if (at >= 0) this._position = at;
     this._list.draw(this._listed(), id);
     this._drawHistory();
+  }
+
+  /** D-94: a sender that was restarted may use an id again; what is shown is then another proposal. */
+  _isReplaced() {
+    const now = this._proposals.byId.get(this.selected);
+    return this._shown !== null && now !== undefined && now !== this._shown.proposal;
+  }
+
+  _reselect() {
+    const id = this.selected;
+    this.selected = "";
+    this.select(id, false);
   }
 
   /** @param {number} count */
@@ -250,8 +263,8 @@ class ApprovalsView {
     const { proposal, history: historyNode } = this._shown;
     const request = this._proposals.requests.get(proposal.requestId);
     const progress = request && !request.answer ? this._context.state.envelopes.effectsOf(request.id).length : 0;
-    const text = proposal.rejections.reduce((sum, each) => sum + each.comments.length, 0);
-    const now = [proposal.status, proposal.rejections.length, text, proposal.approvals.length, Boolean(request?.answer), progress, proposal.votesNeeded].join(" ");
+    const rejections = proposal.rejections.map((each) => `${each.id}:${each.comments.length}`);
+    const now = [proposal.status, ...rejections, proposal.approvals.length, Boolean(request?.answer), progress, proposal.votesNeeded].join(" ");
     this._actions.draw();
     if (now === this._shown.drawnFor) return;
     const wasOpen = this._shown.drawnFor.startsWith("open");
