@@ -120,7 +120,7 @@ def test_another_proposal_under_the_same_id_is_not_what_was_shown() -> None:
     found = in_node(
         """async (bring) => {
         const { Proposals } = await bring("core/state-proposals.js");
-        const text = (tool) => JSON.stringify({id: "p", from: "agent", to: ["files"], ts: "2026-01-01T00:00:00Z",
+        const text = (tool) => JSON.stringify({id: "p", from: "agent", to: ["files"],
             kind: "mcp/proposal", payload: {method: "tools/call", params: {name: tool}}});
         const row = (raw) => ({id: "p", from: "agent", to: ["files"], about: [], at: 1, raw});
         const proposals = new Proposals();

@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from moot.participant import JoinedSpace
+from moot.protocol.operation import Json
 from tests.console.approvals_page import approve, detail, for_others, propose, row, shown, waiting
 from tests.console.conftest import MemberAs, NewPage, PageAs, Watched, sign_in
 from tests.console.gateway_and_members import PEOPLE, Driven, Loop, Running, offer_tools, spaces
@@ -382,6 +383,66 @@ def test_what_waits_in_any_space_is_one_queue(page_as: PageAs, member: MemberAs)
     elsewhere.click()
     expect(page.get_by_role("button", name="Space: attic")).to_be_visible()
     shown(page, "tidy")
+
+
+def test_what_a_removed_member_proposed_is_gone_at_once(page_as: PageAs, member: MemberAs) -> None:
+    """Decision 0015: removing an agent is the quick way out of a runaway."""
+    member("files")
+    agent, second = member("agent"), member("second")
+    for number in range(12):
+        propose(agent, "add", a=number)
+    mine = propose(second, "add", a=99)
+    page = page_as("human", "approvals")
+    expect(waiting(page)).to_have_count(13)
+    waiting(page).first.click()
+    second.run(lambda space: space.admin.kick("agent", "runaway"))
+    expect(waiting(page)).to_have_count(1)
+    expect(detail(page).locator(".settled-text")).to_contain_text("because agent was removed")
+    expect(detail(page).locator(".history-steps")).to_contain_text("Withdrawn, because agent was removed")
+    open_link(page, "approvals", mine.id)
+    expect(detail(page).get_by_role("button", name="Approve once")).to_be_enabled()
+
+
+AWAY: dict[str, Json] = {
+    "kind": "system/presence",
+    "payload": {"event": "leave", "participant": {"id": "agent-laptop"}},
+}
+REMOVALS: list[tuple[list[Json], int]] = [
+    ([AWAY], 2),
+    ([AWAY, {"kind": "space/kick", "payload": {"participant_id": "agent"}}], 0),
+    ([{"kind": "space/kick", "payload": {"participant_id": "agent-laptop"}}], 0),
+    ([AWAY | {"payload": {**AWAY["payload"], "reason": "no longer a participant"}}], 0),
+    ([{"kind": "space/kick", "payload": {"participant_id": "another"}}], 2),
+]
+
+
+def test_the_page_infers_a_removal_from_each_message_that_tells_of_it() -> None:
+    """Decision 0015: also of a member that is away, by its logical name or its runtime id (D-19)."""
+    found = in_node(
+        """async (bring, cases) => {
+        const { Proposals } = await bring("core/state-proposals.js");
+        const { Roster } = await bring("core/state-roster.js");
+        const agent = { id: "agent-laptop", name: "agent", capabilities: [] };
+        const welcome = { you: { id: "human" }, extensions: ["moot/list-proposals"], participants: [agent] };
+        const call = { method: "tools/call", params: { name: "add" } };
+        return cases.map((messages) => {
+            const state = { roster: new Roster(), proposals: new Proposals() };
+            const receive = ({ id = "e", from = "system:gateway", kind, payload }) => {
+                const raw = JSON.stringify({ id, from, payload });
+                const row = { id, from, to: [], about: [], at: 1, raw };
+                state.roster.receive({ id, from, kind, payload }, row);
+                state.proposals.receive({ id, from, kind, payload }, row, state);
+            };
+            receive({ kind: "system/welcome", payload: welcome });
+            const proposed = { from: agent.id, kind: "mcp/proposal", payload: call };
+            for (const id of ["p1", "p2"]) receive({ id, ...proposed });
+            messages.forEach(receive);
+            return state.proposals.open().length;
+        });
+        }""",
+        [messages for messages, _ in REMOVALS],
+    )
+    assert found == [left for _, left in REMOVALS]
 
 
 def test_a_host_that_does_not_know_what_came_of_a_call_has_not_failed() -> None:

@@ -150,6 +150,17 @@ def test_the_proposals_of_a_removed_member_are_withdrawn() -> None:
     assert (_only(ledger).status, _only(ledger).reason) == ("withdrawn", "removed")
 
 
+def test_who_leaves_with_a_reason_does_not_come_back_for_its_proposals() -> None:
+    """Decision 0015: taken out of the file, or a guest; a lost connection has no reason."""
+    gone: dict[str, Json] = {"event": "leave", "participant": {"id": "agent-laptop", "name": "agent"}}
+    lost = _after(proposal("p1"), envelope_of("system/presence", "s1", "system:gateway", gone))
+    assert _only(lost).status == "open"
+    removed = _after(
+        proposal("p1"), envelope_of("system/presence", "s1", "system:gateway", gone | {"reason": "removed"})
+    )
+    assert (_only(removed).status, _only(removed).reason) == ("withdrawn", "removed")
+
+
 def test_an_automated_act_names_its_rule_in_any_of_three_ways_and_teaches_nothing() -> None:
     rule = envelope_of("trust/rule", "t1", "alice", {"rule": {"name": "reports"}})
     by_correlation = _after(rule, proposal("p1"), fulfilment("r1", "p1", sender="bot", also=["t1"]))

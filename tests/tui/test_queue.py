@@ -44,6 +44,19 @@ async def test_it_opens_on_what_is_pending_with_the_arguments_in_the_list(tmp_pa
             await until(pilot, lambda: "Edit and call" not in key_text(app))
 
 
+async def test_what_a_removed_member_proposed_is_gone_at_once(tmp_path: Path) -> None:
+    """Decision 0015."""
+    async with terminal_space(tmp_path) as terminal:
+        await terminal.host()
+        agent = await terminal.join("agent")
+        for number in range(3):
+            await propose(agent, "text", path=f"docs/plan-{number}.md")
+        async with terminal.terminal() as (app, pilot):
+            await until(pilot, lambda: "plan-2" in pane_text(app.panes.approvals))
+            await app.space.admin.kick("agent", "runaway")
+            await until(pilot, lambda: "plan-" not in pane_text(app.panes.approvals))
+
+
 async def test_what_deserves_a_second_look_stands_in_the_list_and_above_the_arguments(tmp_path: Path) -> None:
     async with terminal_space(tmp_path) as terminal:
         await terminal.host()

@@ -46,6 +46,7 @@ class InboundRouter:
             "moot/approve": parts.proposals.handle_vote,
             "moot/settle": parts.proposals.handle_settlement,
             "moot/outcome": parts.proposals.handle_outcome,
+            "space/kick": parts.proposals.handle_kick,
             "chat": parts.proposals.handle_chat,
         }
         self._routes = self._make_routes(control_handler)
@@ -172,6 +173,7 @@ class InboundRouter:
             "capability/grant": self._route_grant,
             "capability/grant-ack": handle_answer,
             "space/invite-ack": handle_answer,
+            "space/kick": proposals.handle_kick,
             "participant/status": handle_answer,
             "participant/compact-done": handle_answer,
             "stream/request": streams.handle_request,
@@ -259,3 +261,6 @@ class InboundRouter:
         if event is not None and event.event == "leave" and event.member is not None:
             for part in (parts.requests, parts.proposals, parts.offers):
                 part.handle_member_left(event.member.id)
+            # Decision 0015: a gateway of Moot gives a reason for whoever does not come back.
+            if event.reason is not None and parts.proposal_sync.is_supported:
+                parts.proposals.handle_removal(event.member.id, event.member.name)

@@ -137,7 +137,9 @@ def remove_void_sessions(state: State, member: SpaceMember, now: float, mint: Mi
 
 
 def _announce_leave(state: State, member: SpaceMember, now: float, mint: Mint) -> list[Effect]:
-    gone = payloads.presence("leave", payloads.member(member.id, name=member.name))
+    # Decision 0015: who leaves with a reason does not come back, and its proposals are withdrawn.
+    reason = "guest left" if member.anonymous else None
+    gone = payloads.presence("leave", payloads.member(member.id, name=member.name), reason=reason)
     effects: list[Effect] = []
     # Writers lose their streams before the leave is told, so that nobody sees a writer who is gone.
     if member.anonymous:

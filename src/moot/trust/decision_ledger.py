@@ -207,6 +207,11 @@ class DecisionLedger:
                 return self._add_settlement(envelope, sender)
             case "space/kick":
                 self.withdraw_of(_word(envelope.payload.get("participant_id")), now, reason="removed")
+            case "system/presence" if envelope.payload.get("event") == "leave":
+                # A reason says that it does not come back: removed otherwise than by a message, or a guest.
+                gone = envelope.payload.get("participant")
+                if isinstance(gone, dict) and envelope.payload.get("reason") is not None:
+                    self.withdraw_of(_word(gone.get("name", gone.get("id"))), now, reason="removed")
             case kind if kind in RULE_KINDS:
                 rule = envelope.payload.get("rule")
                 name = rule.get("name") if isinstance(rule, dict) else rule

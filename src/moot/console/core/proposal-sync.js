@@ -86,7 +86,7 @@ export class ProposalSync {
       if (answer.status === 404) return {};
       if (!answer.ok) return { problem: `the gateway replied with HTTP ${answer.status}` };
       const text = await answer.text();
-      this._proposals.restorePage(`{"payload":{"proposals":[${text}]}}`);
+      this._proposals.restorePage(`{"payload":{"proposals":[${text}]}}`, false);
       this._changed();
       return { told: JSON.parse(text) };
     } catch (fault) {
@@ -129,7 +129,7 @@ export class ProposalSync {
   async _fetchWhole(id) {
     const answer = await this._fetchProposal(id);
     if (!answer.ok) throw new Error(`a large proposal could not be fetched (HTTP ${answer.status})`);
-    const missing = this._proposals.restorePage(`{"payload":{"proposals":[${await answer.text()}]}}`);
+    const missing = this._proposals.restorePage(`{"payload":{"proposals":[${await answer.text()}]}}`, false);
     if (missing.length > 0) throw new Error("a proposal could not be read");
     this._missing.delete(id);
     this._changed();

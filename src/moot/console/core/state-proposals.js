@@ -4,7 +4,7 @@
  *
  *     open ──fulfilled by a request──▶ fulfilled ──response──▶ done or failed
  *       │                                  └──its host went away──▶ unknown ──late response, or a person──▶ done or failed
- *       ├──withdrawn by its proposer─▶ withdrawn
+ *       ├──withdrawn by its proposer, or its proposer is removed─▶ withdrawn
  *       └──its time is over──────────▶ expired        a rejection is recorded and leaves it open
  *
  * Messages tell what changes. What was open before we joined, or changed while we were away, the gateway tells on
@@ -74,6 +74,8 @@ export class Proposals {
     this.requests = new Map();
     /** @type {Map<string, Proposal["rejections"][number]>} */
     this._rejections = new Map();
+    /** Whether the gateway tells what is pending, as those of Moot do. */
+    this._isTold = false;
   }
 
   /** @param {string} id */
@@ -91,13 +93,16 @@ export class Proposals {
     return this.open().filter((each) => !waitsForOthers(each, me));
   }
 
-  /** @param {any} envelope @param {import("./envelopes.js").Row} row */
-  receive(envelope, row) {
+  /** @param {any} envelope @param {import("./envelopes.js").Row} row @param {import("./state.js").State} [state] */
+  receive(envelope, row, state) {
     const kind = envelope.kind;
     if (kind === "mcp/proposal" || kind.startsWith("mcp/proposal:")) return this._addProposal(envelope, row);
     if (kind === "mcp/request" || kind.startsWith("mcp/request:")) return this._addRequest(envelope, row);
     if (kind === "mcp/response" || kind.startsWith("mcp/response:")) return this._addAnswer(envelope, row);
     if (kind === "chat") return this._addExplanation(envelope);
+    if (kind === "space/kick") return this._withdrawOf([envelope.payload?.participant_id], state, row.at);
+    if (kind === "system/presence") return this._withdrawOfGone(envelope.payload ?? {}, state, row.at);
+    if (kind === "system/welcome") this._isTold = strings(envelope.payload?.extensions).includes("moot/list-proposals");
     if (kind === "moot/outcome") return row.from === GATEWAY ? this._loseTrack(envelope.payload ?? {}, row) : null;
     const proposals = correlations(envelope).map((id) => this.byId.get(id)).filter((each) => each !== undefined);
     const reason = typeof envelope.payload?.reason === "string" ? envelope.payload.reason : "";
@@ -116,6 +121,22 @@ export class Proposals {
     return null;
   }
 
+  /** Decision 0015: of a gateway of Moot, who leaves with a reason does not come back. @param {any} payload @param {import("./state.js").State | undefined} state @param {number} at */
+  _withdrawOfGone(payload, state, at) {
+    if (payload.event !== "leave" || typeof payload.reason !== "string" || !this._isTold) return null;
+    return this._withdrawOf([payload.participant?.id, payload.participant?.name], state, at);
+  }
+
+  /** What a removed member proposed is withdrawn, without a message for each. @param {unknown[]} names runtime ids or logical names @param {import("./state.js").State | undefined} state @param {number} at */
+  _withdrawOf(names, state, at) {
+    const own = this.open().filter((each) => names.includes(each.from) || names.includes(state?.roster.get(each.from)?.name));
+    for (const proposal of own) {
+      proposal.reason = "removed";
+      this._settle(proposal, "withdrawn", at);
+    }
+    return own.length > 0 ? "proposals" : null;
+  }
+
   /** @param {Proposal} proposal @param {import("./envelopes.js").Row} row */
   _addVote(proposal, row) {
     this.countsVotes = true;
@@ -130,14 +151,14 @@ export class Proposals {
   /**
    * A page of the gateway's answer (D-96): it holds from here on in the order of the space. The text is needed to the
    * byte, because what is approved is what was proposed. Returns the ids of those whose envelope no page holds.
-   * @param {string} raw the `moot/proposals` envelope @returns {string[]}
+   * @param {string} raw the `moot/proposals` envelope @param {boolean} [isInOrder] false: over HTTP, out of the order of the space @returns {string[]}
    */
-  restorePage(raw) {
+  restorePage(raw, isInOrder = true) {
     const left = [];
     for (const { text } of membersOf(textAt(raw, ["payload", "proposals"]) ?? "[]")) {
       const told = parseJson(text);
       if (typeof told?.proposal_id !== "string") continue;
-      if (!this.restore(told, textAt(text, ["envelope"]) ?? "")) left.push(told.proposal_id);
+      if (!this.restore(told, textAt(text, ["envelope"]) ?? "", isInOrder)) left.push(told.proposal_id);
     }
     for (const { text } of membersOf(textAt(raw, ["payload", "not_known"]) ?? "[]")) {
       const forgotten = this.byId.get(parseJson(text));
@@ -149,9 +170,9 @@ export class Proposals {
 
   /**
    * Take over what the gateway says about one proposal.
-   * @param {any} told @param {string} raw its envelope, if it was told @returns {boolean} false if its envelope is still missing
+   * @param {any} told @param {string} raw its envelope, if it was told @param {boolean} [isInOrder] @returns {boolean} false if its envelope is still missing
    */
-  restore(told, raw) {
+  restore(told, raw, isInOrder = true) {
     let proposal = this.byId.get(told.proposal_id);
     if (!proposal) {
       const envelope = raw ? parseJson(raw) : null;
@@ -163,6 +184,8 @@ export class Proposals {
     this.setVotesNeeded(proposal, Number(told.approvals_needed) || 0);
     for (const by of strings(told.approved_by)) if (!proposal.approvals.some((each) => each.by === by)) proposal.approvals.push({ by, at: proposal.at, id: proposal.id });
     for (const by of strings(told.rejected_by)) if (!proposal.rejections.some((each) => each.by === by)) proposal.rejections.push({ by, reason: "", at: proposal.at, id: proposal.id, comments: [] });
+    // It was so by a removal that was older than it.
+    if (isInOrder && told.state === "open" && (proposal.status === "withdrawn" || proposal.status === "expired")) this._open(proposal);
     if (told.state === "fulfilled") this._restoreFulfilment(proposal, told);
     else if (proposal.status === "open" && (told.state === "withdrawn" || told.state === "expired")) this._settle(proposal, told.state, parseTime(told.settled_at, Date.now()));
     return true;
@@ -212,11 +235,19 @@ export class Proposals {
       rejections: [], approvals: [], fulfilledBy: "", requestId: "", reason: "", assessedBy: "", note: "", settledAt: 0, outcomeAt: 0,
     };
     this.byId.set(proposal.id, proposal);
+    this._open(proposal);
+    return proposal;
+  }
+
+  /** @param {Proposal} proposal */
+  _open(proposal) {
+    proposal.status = "open";
+    proposal.reason = "";
+    proposal.settledAt = 0;
     this.pending.set(proposal.id, proposal);
     // One that was told later but proposed earlier.
-    if (this._newestAt <= at) this._newestAt = at;
+    if (this._newestAt <= proposal.at) this._newestAt = proposal.at;
     else this.pending = new Map([...this.pending].sort(([, a], [, b]) => a.at - b.at));
-    return proposal;
   }
 
   /** D-99: the host went away, or never answered. @param {any} payload @param {import("./envelopes.js").Row} row */

@@ -50,6 +50,7 @@ export function settledText(proposal, me) {
     case "open":
       return "pending";
     case "withdrawn":
+      if (isOrphaned(proposal)) return `withdrawn${when}, because ${proposal.from} was removed`;
       return `${proposal.from === me ? "you" : proposal.from} withdrew it${when}${proposal.reason ? ` (${proposal.reason})` : ""}`;
     case "expired":
       return `it expired${when}`;
@@ -58,6 +59,11 @@ export function settledText(proposal, me) {
     default:
       return `${by} approved it${when}`;
   }
+}
+
+/** Whether it was withdrawn because its proposer is no longer a member (decision 0015). @param {Proposal} proposal */
+export function isOrphaned(proposal) {
+  return proposal.status === "withdrawn" && proposal.reason === "removed";
 }
 
 /** A settled proposal as the gateway tells it, as text. @param {any} told */

@@ -6,6 +6,7 @@ import { duration, formatTime } from "../core/time.js";
 import { unknownReason } from "../core/unknown-outcome.js";
 import { answerView, progressOf, progressView } from "./call-result.js";
 import { icon } from "./icons.js";
+import { isOrphaned } from "./proposal-decisions.js";
 
 /** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
 
@@ -19,7 +20,7 @@ export function proposalHistory(context, proposal, needed) {
   ].sort((a, b) => a.at - b.at);
   steps.push(...middle.map((each) => each.node()));
   if (proposal.status === "open" && needed > 0) steps.push(el("li", { class: "history-step", data: { tone: "wait" } }, el("span", { class: "history-dot" }), el("span", { class: "grow" }, `${voteCount(proposal)} of ${needed} ${needed === 1 ? "vote" : "votes"}`)));
-  if (proposal.status === "withdrawn") steps.push(step(context, "over", proposal.settledAt, proposal.id, [nameNode(context, proposal.from), ` withdrew it${proposal.reason ? `: ${escapeHidden(proposal.reason)}` : ""}`], proposal));
+  if (proposal.status === "withdrawn") steps.push(step(context, "over", proposal.settledAt, proposal.id, isOrphaned(proposal) ? ["Withdrawn, because ", nameNode(context, proposal.from), " was removed"] : [nameNode(context, proposal.from), ` withdrew it${proposal.reason ? `: ${escapeHidden(proposal.reason)}` : ""}`], proposal));
   else if (proposal.status === "expired") steps.push(step(context, "over", proposal.settledAt, proposal.id, ["Expired"], proposal));
   else if (proposal.status !== "open") steps.push(...decisionSteps(context, proposal));
   return el("section", { class: "proposal-history", "aria-label": "History" }, el("h3", {}, "History"), el("ol", { class: "history-steps" }, steps), resultView(state, proposal));

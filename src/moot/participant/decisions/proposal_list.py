@@ -2,7 +2,7 @@
 
     pending ── mcp/request that repeats it ──> fulfilled ── mcp/response to that request ──> it has a result
        │                                            └────── moot/outcome ──> unknown, until a late answer
-       ├────── mcp/withdraw by its proposer ─> withdrawn
+       ├────── mcp/withdraw by its proposer, or its proposer is removed ─> withdrawn
        └────── time ─────────────────────────> expired
 
 What happened before we joined or while we were away is asked of the gateway (`proposal_sync`).
@@ -115,10 +115,14 @@ class ProposalList:
     # What arrives. All of it has passed the checks.
 
     def add(self, envelope: Envelope, *, own: bool) -> SeenProposal:
-        self._bytes += len(envelope.raw)
-        self._make_room()
-        seen = SeenProposal(envelope, self._gateway_now() + self._limits.proposal_seconds)
-        self._seen[envelope.id] = seen
+        seen = self._seen.get(envelope.id)
+        # The history repeats what the gateway told: whoever holds it sees what becomes of it.
+        if seen is None or seen.envelope.raw != envelope.raw:
+            self._bytes += len(envelope.raw)
+            self._make_room()
+            seen = SeenProposal(envelope, self._gateway_now() + self._limits.proposal_seconds)
+            seen.proposer_name = self._roster.names_of([envelope.sender])[0]
+            self._seen[envelope.id] = seen
         if not own:
             self._incoming.put(seen)
             for handler in self._handlers:
@@ -239,9 +243,9 @@ class ProposalList:
             self._restore_fulfilment(seen, reported)
         elif reported.state != "open" and seen.status == "pending":
             seen.status = reported.state
-        elif reported.state == "open" and seen.status == "expired":
-            # It was so by our clock alone.
-            seen.status, seen.forgotten = "pending", False
+        elif reported.state == "open" and seen.status in ("expired", "withdrawn"):
+            # It was so by our clock alone, or by the removal of somebody who is back.
+            seen.status, seen.reason, seen.forgotten = "pending", None, False
         seen.notify_watchers()
 
     def _note_unreadable(self, reported: GatewayProposal) -> None:
@@ -282,6 +286,16 @@ class ProposalList:
             if seen is not None and seen.status == "pending":
                 seen.status = "withdrawn"
                 seen.reason = reason if isinstance(reason, str) else "other"
+                seen.notify_watchers()
+
+    def handle_kick(self, envelope: Envelope) -> None:
+        self.handle_removal(envelope.payload.get("participant_id"))
+
+    def handle_removal(self, *names: Json) -> None:
+        """Decision 0015: what a removed member proposed is withdrawn, without a message for each."""
+        for seen in self._seen.values():
+            if seen.status == "pending" and (seen.proposer in names or seen.proposer_name in names):
+                seen.status, seen.reason = "withdrawn", "removed"
                 seen.notify_watchers()
 
     def handle_rejection(self, envelope: Envelope) -> None:

@@ -65,7 +65,7 @@ class ProposalSync:
         Returns whether the list is known now.
         """
         proposals = self._proposals
-        if not self._is_supported:
+        if not self.is_supported:
             proposals.knowledge = "not_told"
             return False
         proposals.knowledge = "asking"
@@ -105,13 +105,13 @@ class ProposalSync:
             await self._ask({"ids": [id]})
 
     @property
-    def _is_supported(self) -> bool:
+    def is_supported(self) -> bool:
         """Whether the gateway's welcome said that it answers; others are sent nothing that is not in MEW."""
         return _KIND in self._sender.extensions
 
     async def look_up(self, id: str, url: str) -> GatewayProposal | None:
         """What the gateway says about one proposal, settled or not; raises Refused, TimedOut, …"""
-        if not self._is_supported:
+        if not self.is_supported:
             raise Refused("this gateway does not tell what became of proposals")
         page = await self._ask({"ids": [id]})
         answer = next((entry for entry in page.proposals if entry.proposal_id == id), None)

@@ -51,6 +51,8 @@ class SeenProposal:
     envelope: Envelope
     expires: float  # seconds since 1970
     status: Status = "pending"
+    # The proposer's logical name, by which it can be removed while it is away (D-19).
+    proposer_name: str = ""
     rejections: list[Rejection] = field(default_factory=list)
     # Who voted for it, where the space asks for several (D-28).
     votes: list[str] = field(default_factory=list)

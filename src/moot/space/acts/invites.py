@@ -148,7 +148,9 @@ def remove_member(state: State, member: SpaceMember, reason: str, now: float, mi
         state.roster.detach_session(session)
         effects.append(Disconnect(session.id, REMOVED, f"removed from the space: {reason}"))
     state.membership_changed()
-    if was_present:
+    orphaned = state.ledger.open_of(member.name)
+    # Decision 0015: clients learn from this that its proposals are withdrawn. A guest is told of elsewhere.
+    if was_present or (orphaned and not member.anonymous):
         gone = payloads.presence("leave", payloads.member(member.id, name=member.name), reason=reason)
         effects.append(state.announce("system/presence", gone, now, mint))
     member.kicked = True
@@ -157,7 +159,7 @@ def remove_member(state: State, member: SpaceMember, reason: str, now: float, mi
     state.roster.set_credentials(member, ())
     state.temporary_tokens.remove([token.hash for token in state.temporary_tokens.of(member.name)])
     effects.append(Credential(member.name, ()))
-    for proposal in state.ledger.open_of(member.name):
+    for proposal in orphaned:
         state.settle_proposal(proposal, "withdrawn", None, now)
     for proposal in state.ledger.all_open():
         for names in (proposal.approved_by, proposal.rejected_by):
