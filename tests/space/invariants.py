@@ -14,9 +14,10 @@ from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import Envelope
 from moot.protocol.frames import Frame
 from moot.protocol.kinds import KINDS, UNKNOWN
-from moot.protocol.patterns import Capability, covers
+from moot.protocol.patterns import Capability, covered_by, covers
 from moot.protocol.payloads import GatewayNotice
 from moot.space.effects import Deliver, Disconnect, Effect, Reply, Result
+from moot.space.roster import Session, load_capabilities
 
 from .client_encoding import body_of
 from .reference_model import Listener, ReferenceModel, Step
@@ -78,6 +79,12 @@ def every_right_has_a_chain(model: ReferenceModel) -> None:
         if not member.kicked
         for capability in model.static_capabilities[member.name]
     ]
+    known += [
+        (name, capability)
+        for (name, _), (_, given) in model.signed_in.items()
+        if name not in model.kicked
+        for capability in given
+    ]
     grants = [(g.granter, g.recipient, c) for g in state.grants.by_id.values() for c in g.capabilities]
     grown = True
     while grown:
@@ -92,6 +99,21 @@ def every_right_has_a_chain(model: ReferenceModel) -> None:
     for session in state.roster.sessions.values():
         guest = session.member.name if session.options.anonymous else None
         assert guest not in state.config.participants, f"guest {guest} bears a participant's name"
+        _check_own_token(model, session)
+
+
+def _check_own_token(model: ReferenceModel, session: Session) -> None:
+    """Beyond grants, a connection may do what its own token gave, and the newest one of its client."""
+    state, name = model.space.state, session.member.name
+    token = state.temporary_tokens.get(session.options.token or "")
+    if token is None or token.rights is None:
+        return
+    granted = [right for grant in state.grants.to(name) for right in grant.capabilities]
+    newest = model.signed_in[name, token.client][1]
+    for right in session.rights.capabilities:
+        is_common = right in model.static_capabilities[name] or right in granted
+        is_own = covered_by(right, load_capabilities(token.rights)) and covered_by(right, newest)
+        assert is_common or is_own, f"{name} has {right.original} by another token"
 
 
 def nobody_does_what_no_capability_allows(model: ReferenceModel) -> None:

@@ -38,6 +38,7 @@ def sign_in(model: ReferenceModel, draw: Draw) -> None:
         source="sign_in",
         keys=(draw.one((f"sub-{name}", f"sub-{name}", f"sub-{name}", "sub-mallory")), model.fresh("sid-")),
         issued_at=model.now - draw.one((0.0, 1.0, 30.0)),
+        client=draw.one(("console", "agent")),
     )
     rights = capability_pairs([read_capability(draw.one(RIGHTS)) for _ in range(draw.one((1, 2)))])
     who = SignIn(token=token, capabilities=draw.one((rights, rights, rights, None)))

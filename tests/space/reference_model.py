@@ -109,6 +109,8 @@ class ReferenceModel:
         self.kicked: set[str] = set()
         self.configured = {name: set(p.capabilities) for name, p in config.participants.items()}
         self.static_capabilities = {name: set(rights) for name, rights in self.configured.items()}
+        # Member and client → what the newest token gave, and when it was issued.
+        self.signed_in: dict[tuple[str, str], tuple[float, set[Capability]]] = {}
 
     # What the moves need
 
@@ -255,10 +257,17 @@ class ReferenceModel:
                 held = self.static_capabilities[self.name(name)]
                 held -= set(remove)
                 held |= set(add)
+                for (member_name, _), (_, given) in self.signed_in.items():
+                    if member_name == self.name(name):
+                        given -= set(remove)
             case "sign_in" if step.refusal is None:
                 who: SignIn = step.given.arguments[0]
                 if who.capabilities is not None:
-                    self.static_capabilities[who.token.member] = set(load_capabilities(who.capabilities))
+                    token = who.token
+                    self.static_capabilities.setdefault(token.member, set())
+                    key = (token.member, token.client)
+                    if key not in self.signed_in or token.issued_at >= self.signed_in[key][0]:
+                        self.signed_in[key] = (token.issued_at, set(load_capabilities(who.capabilities)))
             case "expire":
                 waiting = [id for id, proposal in self.proposals.items() if proposal.state == "open"]
                 for id in waiting:
@@ -276,6 +285,7 @@ class ReferenceModel:
                 for named, rights in answer.items():
                     if rights != self.configured.get(named):
                         self.static_capabilities[named] = set(rights)
+                    self._forget_sign_ins(named)
                 self.configured = answer
             case _:
                 pass
@@ -284,7 +294,11 @@ class ReferenceModel:
         self.pauses = {n: u for n, u in self.pauses.items() if u is None or u > self.now}
         for unknown in self.static_capabilities.keys() - self.space.state.roster.members.keys():
             self._gone(unknown)
+            self._forget_sign_ins(unknown)
             del self.static_capabilities[unknown]
+
+    def _forget_sign_ins(self, name: str) -> None:
+        self.signed_in = {key: given for key, given in self.signed_in.items() if key[0] != name}
 
     def _gone(self, name: str) -> None:
         """Kicked, or a guest that left: nothing of it stays."""
@@ -365,6 +379,7 @@ class ReferenceModel:
                 baseline = self.space.state.config.invite_baseline
                 member = self.space.state.roster.members[invitee]
                 self.configured.pop(invitee, None)
+                self._forget_sign_ins(invitee)
                 self.static_capabilities[invitee] = {
                     c for c in member.static_capabilities if covered_by(c, baseline)
                 }

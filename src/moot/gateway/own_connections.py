@@ -26,7 +26,8 @@ def tell_own_connections(space: Space, delivery: Delivery, who: str, notice: Gat
     member = state.roster.members.get(Name(who))
     if member is None or not state.config.reference_compat:
         return
-    full = [session.id for session in member.sessions.values() if session.options.limited_to is None]
+    held = member.rights.capabilities
+    full = [session.id for session in member.sessions.values() if session.rights.capabilities == held]
     delivery.carry_out([Reply(session, notice, kept=False) for session in full], time.time())
 
 

@@ -61,7 +61,13 @@ async def mint_token(
         left = max(0.0, parent.expires_at - now)
         raise InvalidRequest(f"your own token ends in {left:.0f} s: ask for a shorter time, or sign in again")
     limit = None if own_token is None else state.token_limit(own_token)
-    held = member.rights.capabilities if limit is None else limit
+    given = state.token_rights(own_token)
+    if limit is not None:
+        held: Sequence[Capability] = limit
+    elif given is not None:
+        held = (*member.common, *member.rights_of_token(given), *member.granted)
+    else:
+        held = member.rights.capabilities
     for right in only or ():
         if not covered_by(right, held):
             raise CapabilityViolation(f"{who} cannot hand on {right.original!r}, which is not theirs")
@@ -75,6 +81,8 @@ async def mint_token(
             limited_to=None if carried is None else capability_pairs(carried),
             keys=() if parent is None else parent.keys,
             issued_at=0.0 if parent is None else parent.issued_at,
+            rights=None if parent is None else parent.rights,
+            client="" if parent is None else parent.client,
         ),
         by,
     )

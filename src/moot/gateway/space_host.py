@@ -443,7 +443,9 @@ class SpaceHost:
         """A page of who is here; it changes nothing, so that nothing of it is journaled. Raises Refused."""
         state, now = self.space.state, self.journaled.clock()
         member = state.roster.find(who)
-        asking = Session(self.new_session(), member, dialect, self._check_token(who, options), 0)
+        options = self._check_token(who, options)
+        rights = self.space.state.token_rights(options.token)
+        asking = Session(self.new_session(), member, dialect, options, 0, rights)
         member.send_limiter.check_rate(0, now, state.send_rate)
         page = describe_page(state, asking, after)
         member.send_limiter.charge(page_bytes(state, page), now, state.send_rate)

@@ -83,7 +83,7 @@ def rights_at(state: State, session: Session, now: float, *, counted: bool = Tru
     ]
     if not held:
         return session.lasting_rights
-    return session.limited_by_token(Rights(dict.fromkeys([*member.lasting_rights.capabilities, *held])))
+    return session.rights_with([*member.lasting_granted, *held])
 
 
 def counted_rights(

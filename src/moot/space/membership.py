@@ -37,7 +37,7 @@ def join(
     was_present = member.present
     older = list(member.sessions.values()) if member.exclusive and not options.injected else []
     number = state.sessions_joined + (not options.injected)
-    session = Session(session_id, member, dialect, options, number)
+    session = Session(session_id, member, dialect, options, number, state.token_rights(options.token))
     state.roster.attach_session(session, max_sessions=state.limits.max_sessions_per_member)
     state.sessions_joined = number
     if options.anonymous:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from moot.errors import InvalidOperation, ParticipantNotFound
 from moot.protocol.close_codes import POLICY
 from moot.protocol.envelope import rfc3339
@@ -38,7 +40,7 @@ def reload(state: State, config: SpaceConfig, now: float, mint: Mint) -> list[Ef
             # Whoever signed in under it does not get the rights of a participant of the configuration.
             tokens = [token.hash for token in state.temporary_tokens.of(impostor.name)]
             effects += sign_in.end_tokens(state, tokens, f"the name {name} is taken now", now, mint)
-            impostor.subject = None
+            impostor.subject, impostor.signed_in = None, {}
         elif impostor.anonymous or impostor.name != name:
             effects += _disconnect_member(state, impostor, f"the name {name} is taken now", now, mint)
     effects += _configure_guests(state, config, now, mint)
@@ -136,10 +138,18 @@ def change_capabilities(
     old = member.rights.capabilities
     # By meaning, not by spelling: "*" in a configuration is {kind: "*"} (D-90).
     meant = [capability.view("mew") or capability.original for capability in remove]
-    kept = [held for held in member.static_capabilities if (held.view("mew") or held.original) not in meant]
-    there = [held.view("mew") or held.original for held in member.static_capabilities]
+    held_now = (*member.static_capabilities, *member.rights_by_sign_in)
+    there = [held.view("mew") or held.original for held in held_now]
     not_held = [c.original for c, meaning in zip(remove, meant, strict=True) if meaning not in there]
-    member.static_capabilities = tuple(dict.fromkeys([*kept, *add]))
+
+    def without(held: Sequence[Capability]) -> tuple[Capability, ...]:
+        return tuple(right for right in held if (right.view("mew") or right.original) not in meant)
+
+    member.static_capabilities = tuple(dict.fromkeys([*without(member.static_capabilities), *add]))
+    for client, signed_in in member.signed_in.items():
+        # Until they sign in again.
+        left = without(signed_in.capabilities)
+        member.signed_in[client] = msgspec.structs.replace(signed_in, capabilities=left)
     effects = welcome_again(state, state.revoke_unsupported(), now, mint)
     fields: dict[str, Json] = {
         "participantId": member.id,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -29,6 +29,9 @@ _RESERVED: Final = frozenset({"gateway", "system"})
 _KINDS_KEPT: Final = 64
 
 NO_RIGHTS: Final = Rights(())
+
+# Programs that one person signs in with; of more, the one that was used longest ago is forgotten.
+MAX_SIGN_IN_CLIENTS: Final = 64
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,19 +63,36 @@ class PauseRecord(msgspec.Struct, frozen=True):
     until: float | None
 
 
+class SignedInRights(msgspec.Struct, frozen=True):
+    """What the newest token gave that somebody signed in with by one client."""
+
+    issued_at: float
+    capabilities: tuple[Capability, ...]
+
+
+class TokenRights(NamedTuple):
+    """What one token of a provider gives, to the connections that it admitted and to no others."""
+
+    client: str
+    capabilities: tuple[Capability, ...]
+
+
 class SpaceMember:
     """One participant of the space, present or not."""
 
     __slots__ = (
         "anonymous",
+        "common",
         "configured",
         "credentials",
         "description",
         "description_bytes",
         "exclusive",
+        "granted",
         "id",
         "invited_by",
         "kicked",
+        "lasting_granted",
         "lasting_rights",
         "name",
         "open_requests",
@@ -82,6 +102,7 @@ class SpaceMember:
         "send_limiter",
         "sessions",
         "shut_down",
+        "signed_in",
         "static_capabilities",
         "subject",
     )
@@ -98,6 +119,8 @@ class SpaceMember:
         self.kicked = False
         # Hash of who signed in under this name first: nobody else ever gets it. None: not by signing in.
         self.subject: str | None = None
+        # By client. An older token gives no more than the newest one of its client: rules or groups changed.
+        self.signed_in: dict[str, SignedInRights] = {}
         self.credentials: tuple[str, ...] = ()
         self.pause: PauseRecord | None = None
         # D-26: until when it may still send; None unless it was shut down and has not rejoined.
@@ -110,6 +133,10 @@ class SpaceMember:
         self.rights = NO_RIGHTS
         # The same without grants that end by themselves.
         self.lasting_rights = NO_RIGHTS
+        # The parts of both: of every connection, whatever token it has; and what was granted.
+        self.common: tuple[Capability, ...] = ()
+        self.granted: tuple[Capability, ...] = ()
+        self.lasting_granted: tuple[Capability, ...] = ()
         # As welcomes show it; None after a change.
         self.description: dict[str, Json] | None = None
         self.description_bytes = 0
@@ -123,6 +150,31 @@ class SpaceMember:
     def is_reachable(self, now: float) -> bool:
         """Whether what is sent to it now is heard: by a connection, or by the next poll."""
         return self.present or self.polling_until > now
+
+    @property
+    def rights_by_sign_in(self) -> tuple[Capability, ...]:
+        """What whoever signed in as this member has, with one client or another."""
+        return tuple(right for each in self.signed_in.values() for right in each.capabilities)
+
+    def note_sign_in(self, token: TokenRights, issued_at: float) -> None:
+        """Whoever signs in with a client has what its newest token gives from now on."""
+        known = self.signed_in.get(token.client)
+        if known is not None and issued_at < known.issued_at:
+            return
+        self.signed_in[token.client] = SignedInRights(issued_at, token.capabilities)
+        if len(self.signed_in) > MAX_SIGN_IN_CLIENTS:
+            del self.signed_in[min(self.signed_in, key=lambda client: self.signed_in[client].issued_at)]
+
+    def rights_of_token(self, token: TokenRights) -> tuple[Capability, ...]:
+        """What a token gives that is not more than the newest one of its client."""
+        newest = self.signed_in.get(token.client)
+        if newest is None or newest.capabilities == token.capabilities:
+            return token.capabilities
+        mine, theirs = token.capabilities, newest.capabilities
+        return (
+            *(right for right in mine if covered_by(right, theirs)),
+            *(right for right in theirs if covered_by(right, mine)),
+        )
 
     def pause_is_over(self, now: float) -> bool:
         return self.pause is not None and self.pause.until is not None and self.pause.until <= now
@@ -138,6 +190,10 @@ class SpaceMember:
             "invited_by": self.invited_by,
             "kicked": self.kicked,
             "subject": self.subject,
+            "signed_in": {
+                client: [each.issued_at, [save_capability(right) for right in each.capabilities]]
+                for client, each in self.signed_in.items()
+            },
             "credentials": list(self.credentials),
             "pause": None if self.pause is None else msgspec.to_builtins(self.pause),
             "shut_down": self.shut_down,
@@ -154,6 +210,12 @@ class SpaceMember:
         member.invited_by = saved["invited_by"]
         member.kicked = saved["kicked"]
         member.subject = saved.get("subject")
+        if member.subject is not None and "signed_in" not in saved:
+            # Of 0.2, where all of a member's connections had what the last token gave.
+            member.signed_in = {"": SignedInRights(0.0, member.static_capabilities)}
+            member.static_capabilities = ()
+        for client, (issued_at, rights) in saved.get("signed_in", {}).items():
+            member.signed_in[client] = SignedInRights(issued_at, load_capabilities(rights))
         member.credentials = tuple(saved["credentials"])
         member.pause = None if saved["pause"] is None else PauseRecord(**saved["pause"])
         member.shut_down = saved["shut_down"]
@@ -176,10 +238,17 @@ class Session:
         "number",
         "options",
         "rights",
+        "token_rights",
     )
 
     def __init__(
-        self, id: SessionId, member: SpaceMember, dialect: DialectName, options: Options, number: int
+        self,
+        id: SessionId,
+        member: SpaceMember,
+        dialect: DialectName,
+        options: Options,
+        number: int,
+        token_rights: TokenRights | None = None,
     ) -> None:
         self.id = id
         # Greater than that of every session that joined before. A post has that of the last session.
@@ -189,6 +258,8 @@ class Session:
         self.dialect = dialect
         self.options = options
         self.limit = None if options.limited_to is None else load_capabilities(options.limited_to)
+        # Of a token of a provider: beside these, the connection has what was granted to its member.
+        self.token_rights = token_rights
         self.rights = self.lasting_rights = NO_RIGHTS
         self.refresh()
         # D-26: when a shut-down session is closed; None while it lives. A post is no way round a shutdown.
@@ -213,12 +284,26 @@ class Session:
         self.refresh()
         return True
 
-    def refresh(self) -> None:
-        """What this session may do: all that its member may, or as much of it as its token carries."""
-        member = self.member
-        self.rights = self.limited_by_token(member.rights)
-        is_same = member.lasting_rights is member.rights
-        self.lasting_rights = self.rights if is_same else self.limited_by_token(member.lasting_rights)
+    def refresh(self) -> bool:
+        """What this session may do: all that its member may, or as much of it as its token carries.
+
+        Tells whether that changed.
+        """
+        member, before = self.member, (self.rights.capabilities, self.lasting_rights.capabilities)
+        if self.token_rights is not None:
+            self.rights = self.rights_with(member.granted)
+            self.lasting_rights = self.rights_with(member.lasting_granted)
+        else:
+            self.rights = self.limited_by_token(member.rights)
+            is_same = member.lasting_rights is member.rights
+            self.lasting_rights = self.rights if is_same else self.limited_by_token(member.lasting_rights)
+        return (self.rights.capabilities, self.lasting_rights.capabilities) != before
+
+    def rights_with(self, granted: Sequence[Capability]) -> Rights:
+        """What this session may do where these are its member's grants."""
+        member, token = self.member, self.token_rights
+        signed_in = member.rights_by_sign_in if token is None else member.rights_of_token(token)
+        return self.limited_by_token(Rights(dict.fromkeys([*member.common, *signed_in, *granted])))
 
     def limited_by_token(self, held: Rights) -> Rights:
         """As much of these rights as the session's token carries."""

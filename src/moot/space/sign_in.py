@@ -14,7 +14,7 @@ from moot.protocol.close_codes import POLICY, REMOVED
 from moot.space import membership
 from moot.space.config import SessionId
 from moot.space.effects import Credential, Disconnect, Effect, Mint
-from moot.space.roster import SpaceMember, load_capabilities, logical_name
+from moot.space.roster import SpaceMember, TokenRights, load_capabilities, logical_name
 from moot.space.state import State
 from moot.space.temporary_tokens import SignIn, TemporaryToken
 from moot.space.welcome import welcome, welcome_again
@@ -64,10 +64,15 @@ def sign_in(state: State, sign_in: SignIn, now: float, mint: Mint) -> list[Effec
             state.roster.add(member)
             # What was said before is not for them: they are a member from now on.
             effects.append(Credential(member.name, ()))
-        rights = load_capabilities(sign_in.capabilities)
-        if rights != member.static_capabilities:
-            member.static_capabilities = rights
-            effects += welcome_again(state, state.revoke_unsupported(), now, mint)
+        token = msgspec.structs.replace(token, rights=sign_in.capabilities)
+        add_token(state, token)
+        given = TokenRights(token.client, load_capabilities(sign_in.capabilities))
+        member.note_sign_in(given, token.issued_at)
+        for session in member.sessions.values():
+            if session.options.token == token.hash:
+                # Other rules give the same token other rights.
+                session.token_rights = given
+        return effects + welcome_again(state, state.revoke_unsupported(), now, mint)
     add_token(state, token)
     return effects
 
@@ -115,7 +120,9 @@ def renew(state: State, session_id: SessionId, token_hash: str, now: float, mint
     if token.keys[:1] != before.keys[:1]:
         raise Unauthorized("this token is somebody else's")
     session.options = msgspec.structs.replace(session.options, token=token_hash)
+    session.token_rights = state.token_rights(token_hash)
     is_other = session.limit_to(None if token.limited_to is None else load_capabilities(token.limited_to))
+    is_other |= session.refresh()
     state.verdicts_changed()
     return welcome(state, session.member, [session.id], now, mint) if is_other else []
 

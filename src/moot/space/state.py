@@ -17,7 +17,7 @@ from moot.space.grant_table import GrantRecord, GrantTable
 from moot.space.id_window import IdWindow, SeenEnvelope
 from moot.space.offer_owners import OfferOwners
 from moot.space.proposal_ledger import ProposalLedger, ProposalRecord, Settled, UnknownReason
-from moot.space.roster import Options, Session, SpaceMember, SpaceRoster, load_capabilities
+from moot.space.roster import Options, Session, SpaceMember, SpaceRoster, TokenRights, load_capabilities
 from moot.space.send_rate import UNLIMITED, SendRate, SendRateLimiter
 from moot.space.stream_table import StreamRecord, StreamTable
 from moot.space.temporary_tokens import TemporaryTokens
@@ -99,22 +99,34 @@ class State:
         member = self.roster.members.get(name)
         if member is None or member.kicked:
             return ()
+        return (*self._common_of(member), *member.rights_by_sign_in)
+
+    def _common_of(self, member: SpaceMember) -> tuple[Capability, ...]:
+        """What a member holds without a grant, whichever token a connection of it has."""
+        if member.kicked:
+            return ()
         if self.config.reference_compat and _COMPAT_BASELINE not in member.static_capabilities:
             return (*member.static_capabilities, _COMPAT_BASELINE)
         return member.static_capabilities
 
     def refresh(self, member: SpaceMember) -> bool:
-        """Work out a member's rights anew; tells whether they changed."""
+        """Work out a member's rights anew; tells whether they changed, or those of a connection of it."""
         static = self.static_of(member.name)
-        held = tuple(dict.fromkeys([*static, *self.grants.held(member.name)]))
-        lasting = tuple(dict.fromkeys([*static, *self.grants.lasting(member.name)]))
-        if held == member.rights.capabilities and lasting == member.lasting_rights.capabilities:
+        member.common = self._common_of(member)
+        member.granted = tuple(self.grants.held(member.name))
+        member.lasting_granted = tuple(self.grants.lasting(member.name))
+        held = tuple(dict.fromkeys([*static, *member.granted]))
+        lasting = tuple(dict.fromkeys([*static, *member.lasting_granted]))
+        is_same = held == member.rights.capabilities and lasting == member.lasting_rights.capabilities
+        if is_same and not member.signed_in:
             return False
-        member.rights = Rights(held)
-        member.lasting_rights = member.rights if lasting == held else Rights(lasting)
-        member.description = None
-        for session in member.sessions.values():
-            session.refresh()
+        if not is_same:
+            member.rights = Rights(held)
+            member.lasting_rights = member.rights if lasting == held else Rights(lasting)
+            member.description = None
+        changed = [session for session in member.sessions.values() if session.refresh()]
+        if is_same and not changed:
+            return False
         self.verdicts_changed()
         return True
 
@@ -130,6 +142,13 @@ class State:
         if grant.id not in self.grants.by_id:
             self.cancel_pending_answers(grant.id)
             self.window.unpin(grant.id)
+
+    def token_rights(self, token_hash: str | None) -> TokenRights | None:
+        """What a token of a provider gives whoever came with it; None for every other token."""
+        token = None if token_hash is None else self.temporary_tokens.get(token_hash)
+        if token is None or token.rights is None:
+            return None
+        return TokenRights(token.client, load_capabilities(token.rights))
 
     def token_limit(self, token_hash: str) -> tuple[Capability, ...] | None:
         """What a token carries, where that is less than all rights of its member (MEW 5.1)."""

@@ -39,12 +39,14 @@ def load_state(config: SpaceConfig, saved: dict[str, Any]) -> State:
     for row in saved["members"]:
         state.roster.add(SpaceMember.load(row))
     state.roster.aliases = {member.id: member for member in state.roster if member.id != member.name}
+    state.temporary_tokens = TemporaryTokens.load(saved.get("temporary_tokens", {}))
     for row in saved["sessions"]:
         member = state.roster.members[row["member"]]
         # Without a number: saved by 0.1.
         number = row.get("number", 0)
         options = msgspec.convert(row["options"], Options)
-        session = Session(row["id"], member, row["dialect"], options, number)
+        rights = state.token_rights(options.token)
+        session = Session(row["id"], member, row["dialect"], options, number, rights)
         session.closing_at = row["closing_at"]
         member.sessions[session.id] = session
         state.roster.sessions[session.id] = session
@@ -55,7 +57,6 @@ def load_state(config: SpaceConfig, saved: dict[str, Any]) -> State:
     pinned = state.window.pinned
     for request in state.ledger.resume_executions(lambda name: pinned[name].owed if name in pinned else ()):
         state.window.pin(request, pinned[request])
-    state.temporary_tokens = TemporaryTokens.load(saved.get("temporary_tokens", {}))
     state.offer_owners = OfferOwners.load(saved.get("offer_owners", ()))
     state.journal_writable = saved["journal_able"]
     state.sessions_joined = saved.get("sessions_joined", 0)

@@ -43,6 +43,10 @@ class TemporaryToken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     keys: tuple[str, ...] = ()
     # When the provider issued it, by the wall clock.
     issued_at: float = 0.0
+    # What its rule gave whoever signed in with it; None: its member's rights are those of the configuration.
+    rights: Pairs | None = None
+    # With which program they signed in: a person's agent may have other rights than their console.
+    client: str = ""
 
     def admits(self, now: float) -> bool:
         return now < self.expires_at - self.grace_seconds

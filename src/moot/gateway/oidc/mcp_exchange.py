@@ -160,7 +160,7 @@ def scopes_in(claims: Mapping[str, Any]) -> frozenset[str]:
 
 def _rights_of(host: SpaceHost, name: Name, mapped: Pairs | None) -> list[Capability]:
     member = host.space.state.roster.members.get(name)
-    held = [] if member is None else list(member.rights.capabilities)
+    held = [] if member is None else [*member.common, *member.granted]
     return [*held, *(() if mapped is None else load_capabilities(mapped))]
 
 

@@ -161,6 +161,7 @@ class SignInService:
             source="sign_in",
             keys=tuple(keys_of(claims)),
             issued_at=verified.issued,
+            client=client_of(claims),
         )
         rights = mapped.rule.capabilities
         return SignIn(
@@ -265,10 +266,27 @@ def _key(kind: str, claims: Mapping[str, Any], name: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def client_of(claims: Mapping[str, Any]) -> str:
+    """With which program somebody signed in; where the provider does not say, for whom the token is."""
+    audience = claims.get("aud", ())
+    named = _named_client(claims)
+    return (
+        named
+        if named is not None
+        else "for " + " ".join(sorted({audience} if isinstance(audience, str) else audience))
+    )
+
+
+def _named_client(claims: Mapping[str, Any]) -> str | None:
+    """As RFC 9068, OpenID Connect, Entra and Okta call it."""
+    found = (claims.get(name) for name in ("client_id", "azp", "appid", "cid"))
+    return next((client for client in found if isinstance(client, str) and client), None)
+
+
 def _details(claims: Mapping[str, Any], mapped: MappedIdentity) -> dict[str, Json]:
-    client = claims.get("client_id") or claims.get("azp")
     details: dict[str, Json] = {"issuer": claims["iss"], "subject": claims["sub"], "rule": mapped.number}
-    if isinstance(client, str):
+    client = _named_client(claims)
+    if client is not None:
         details["client"] = client
     if mapped.rule.profile is not None:
         details["profile"] = mapped.rule.profile
