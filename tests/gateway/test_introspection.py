@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,10 @@ ENVIRON = {"ASK": "a secret: really"}
 
 
 @asynccontextmanager
-async def asking(folder: Path, provider: Provider, **asked: Json) -> AsyncIterator[LocalGateway]:
-    oidc = provider.rules(introspection=ASKED | asked)
+async def asking(
+    folder: Path, provider: Provider, *, rules: Sequence[Json] = (), **asked: Json
+) -> AsyncIterator[LocalGateway]:
+    oidc = provider.rules(*rules, introspection=ASKED | asked)
     spaces: Json = {"lab": space_settings(participants(root=["*"]))}
     gateway = Gateway(load(write_config(folder, gateway_settings(spaces, oidc=oidc)), environ=ENVIRON))
     await gateway.start()

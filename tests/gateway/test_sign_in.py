@@ -739,6 +739,6 @@ async def test_tokens_of_a_certified_provider_are_taken_its_id_tokens_are_not_an
                 while (await refusal(gateway, second))[0] == 503:
                     await asyncio.sleep(0.02)
             assert (await refusal(gateway, second))[0] == 101
-            # Of the key that was withdrawn; the connection that it made before stays until its token ends.
-            await gateway.post("builder", {"id": "e-9", "kind": "chat", "payload": {}}, token=first)
-            assert await builder.refused("chat", {"text": "here"}) is None
+            # Of the key that was withdrawn.
+            assert (await builder.closed())[0] == 4003
+            assert (await refusal(gateway, first))[0] != 101

@@ -79,6 +79,7 @@ async def test_https_and_wss_are_served_on_the_port_and_plain_http_only_on_loopb
             assert health.json()["status"] == "ok"
             page = await http.get(f"{gateway.url}/")
             assert "<html" in page.text
+            assert page.headers["Strict-Transport-Security"].startswith("max-age=")
             same = await http.get(f"{gateway.url}/health", headers={"Origin": gateway.url})
             assert same.status_code == 200
             # As a browser without https:// gets it, with a body that is larger than one packet too.

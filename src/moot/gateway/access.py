@@ -60,6 +60,13 @@ class TokenIdentity(msgspec.Struct, frozen=True):
 Access = Literal["private", "restricted", "public"]
 
 
+class SignedInAccount(msgspec.Struct, frozen=True):
+    """Who holds a token of a provider: by what a sign-out names them, and since when."""
+
+    keys: tuple[str, ...]
+    issued_at: float
+
+
 class SignInProvider(Protocol):
     """What knows the tokens that others issue."""
 
@@ -68,6 +75,8 @@ class SignInProvider(Protocol):
     def identify(self, host: SpaceHost, token: str, token_hash: str) -> TokenIdentity | AccessDenied: ...
 
     def administrator(self, token: str, token_hash: str) -> str | None: ...
+
+    def account_of(self, token: str, token_hash: str) -> SignedInAccount | None: ...
 
 
 class SpaceDirectory:
@@ -213,6 +222,12 @@ class SpaceDirectory:
         if found is None and self.sign_in is not None and self.sign_in.takes(token or ""):
             return self.sign_in.administrator(token or "", hashed)
         return found
+
+    def account_of(self, token: str | None) -> SignedInAccount | None:
+        """Who signed in with this token at a provider; None for every other token."""
+        if self.sign_in is None or not self.sign_in.takes(token or ""):
+            return None
+        return self.sign_in.account_of(token or "", hash_token(token or ""))
 
 
 def bearer(header: str | None) -> str | None:

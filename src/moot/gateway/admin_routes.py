@@ -91,7 +91,8 @@ class AdminRoutes:
         seconds, only = read_token_request(await object_of(request, MAX_TOKEN_REQUEST_BYTES))
         host, admin = self._identity.administered(request)
         most, who = self._max_minted_token_seconds, request.path_params["id"]
-        made = await mint_token(host, who, admin, seconds=seconds, only=only, max_seconds=most)
+        maker = self._identity.account_of(request)
+        made = await mint_token(host, who, admin, seconds=seconds, only=only, max_seconds=most, maker=maker)
         return json_response(201, made)
 
     async def connections(self, request: Request) -> Response:

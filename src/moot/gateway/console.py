@@ -105,6 +105,9 @@ class Console:
         etag = _etag(" ".join((found.etag, *connect_to)).encode()) if connect_to else found.etag
         headers = _headers(request.headers.get("host", ""), connect_to)
         headers |= {"ETag": etag, "Vary": "Accept-Encoding"}
+        if request.url.scheme == "https":
+            # Whoever was here once is not led to plain HTTP.
+            headers["Strict-Transport-Security"] = f"max-age={_YEAR_SECONDS}"
         if is_versioned:
             headers["Cache-Control"] = f"public, max-age={_YEAR_SECONDS}, immutable"
         if etag in _tags(request.headers.get("if-none-match", "")):

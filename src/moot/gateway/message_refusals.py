@@ -6,6 +6,7 @@ sender's budget goes (`refusal_log`).
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
 from typing import Final
@@ -16,6 +17,7 @@ from moot.gateway.journaled_space import JournaledSpace
 from moot.gateway.mint import FreshMint
 from moot.gateway.refusal_log import GUESTS, RefusalLimits, RefusalLog
 from moot.protocol.envelope import DialectName, Envelope
+from moot.protocol.operation import Json
 from moot.space.config import Name, SessionId
 from moot.space.space import Space
 
@@ -26,6 +28,12 @@ _TEXT: Final = rb'[^"\\\x00-\x1f]*+'
 _ID_AHEAD: Final = re.compile(
     rb'\s*+\{\s*+(?:(?!"id")"%b"\s*+:\s*+"%b"\s*+,\s*+)*+"id"\s*+:\s*+"(%b)"' % (_TEXT, _TEXT, _TEXT)
 )
+
+
+# Under this name the sign-ins that were refused are counted.
+_SIGN_INS: Final = "sign-ins"
+
+log = logging.getLogger(__name__)
 
 
 class MessageRefusals:
@@ -82,6 +90,16 @@ class MessageRefusals:
             self._budget_of(who), refusal.code, size, now, mint, "malformed", session=session, who=who
         )
         return self._journaled.journal.next_number - 1 if number is None else number
+
+    def record_sign_in(self, who: dict[str, Json], why: str) -> None:
+        """Journal and log that somebody was not let in whom a provider knows. All share one budget."""
+        code, now, mint = "sign_in_refused", self._journaled.clock(), self._journaled.next_mint()
+        self.counts[code] += 1
+        if (
+            self.log.record(_SIGN_INS, code, 0, now, mint, "sign_in_refused", sign_in=who, why=why)
+            is not None
+        ):
+            log.info("sign-in refused", extra={"space": self._journaled.name, "why": why} | who)
 
     def answer(self, session: SessionId, refusal: Refused, size: int) -> None:
         """Answer something that never became an envelope; its bytes are not journaled, only that it came."""

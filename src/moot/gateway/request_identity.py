@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from moot.errors import Unauthorized
-from moot.gateway.access import AccessDenied, SpaceDirectory, TokenIdentity, bearer
+from moot.gateway.access import AccessDenied, SignedInAccount, SpaceDirectory, TokenIdentity, bearer
 from moot.gateway.access_limiter import AccessLimiter
 from moot.gateway.http_replies import (
     RequestRefused,
@@ -69,6 +69,10 @@ class RequestIdentity:
             if wrong.retry_after is not None:
                 raise RequestRefused(wrong)
         return admin
+
+    def account_of(self, request: Request) -> SignedInAccount | None:
+        """Whose sign-in what this request makes depends on, if it comes with a token of a provider."""
+        return self._directory.account_of(bearer(request.headers.get("authorization")))
 
     def administered(self, request: Request) -> tuple[SpaceHost, str]:
         admin = self.administrator(request)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from moot.errors import CapabilityViolation, InvalidRequest
+from moot.gateway.access import SignedInAccount
 from moot.gateway.mint import FreshMint
 from moot.gateway.space_host import SpaceHost
 from moot.protocol.operation import Json
@@ -44,9 +45,11 @@ async def mint_token(
     only: Sequence[Capability] | None,
     max_seconds: float,
     own_token: str | None = None,
+    maker: SignedInAccount | None = None,
 ) -> dict[str, Json]:
     """A token for a member, shown once; `own_token` is the hash of theirs if they ask for it themselves.
 
+    It ends with the sign-in that made it: its own parent's, or that of the administrator who is the `maker`.
     Raises Refused.
     """
     check_lifetime(seconds, max_seconds)
@@ -72,6 +75,7 @@ async def mint_token(
         if not covered_by(right, held):
             raise CapabilityViolation(f"{who} cannot hand on {right.original!r}, which is not theirs")
     carried = only if only is not None else limit
+    made_by = parent if parent is not None else maker
     token = FreshMint().token()
     await host.rights.add_token(
         TemporaryToken(
@@ -79,8 +83,8 @@ async def mint_token(
             member=member.name,
             expires_at=now + seconds,
             limited_to=None if carried is None else capability_pairs(carried),
-            keys=() if parent is None else parent.keys,
-            issued_at=0.0 if parent is None else parent.issued_at,
+            keys=() if made_by is None else made_by.keys,
+            issued_at=0.0 if made_by is None else made_by.issued_at,
             rights=None if parent is None else parent.rights,
             client="" if parent is None else parent.client,
         ),

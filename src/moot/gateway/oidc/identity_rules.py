@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -13,6 +14,9 @@ _EMAIL: Final = "email"
 # Whatever stands in a name and may not: `ana@example.org` becomes `ana-example.org`.
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9._-]+", re.ASCII)
 _MAX_NAME_CHARS: Final = 64
+_MARK_CHARS: Final = 8
+# One `@`, no blank, nothing quoted: what is no plain address matches no rule about addresses.
+_ADDRESS: Final = re.compile(r"[^\s@\"(),:;<>\[\]\\]+@[^\s@\"(),:;<>\[\]\\]+")
 
 
 class MappedIdentity(NamedTuple):
@@ -39,6 +43,9 @@ def _matches(rule: SignInRule, claims: Mapping[str, Any], config: OidcConfig) ->
     uses_email = _EMAIL in rule.match or _EMAIL in claims_in(rule.participant)
     if uses_email and not config.trust_email and claims.get("email_verified") is not True:
         # Whoever may type an address into their profile could be anybody.
+        return False
+    if uses_email and _ADDRESS.fullmatch(str(claims.get(_EMAIL))) is None:
+        # `x@evil.org @corp.example` ends like an address of the company, and is none.
         return False
     return all(_holds(claim_of(claims, name), wanted) for name, wanted in rule.match.items())
 
@@ -92,5 +99,11 @@ def _name(template: str, claims: Mapping[str, Any]) -> str | None:
     values = {name: claim_of(claims, name) for name in claims_in(template)}
     if not all(isinstance(value, str) and value for value in values.values()):
         return None
-    filled = _NO_NAME.sub("-", fill_claims(template, values)).strip("-._")
-    return filled if 0 < len(filled) <= _MAX_NAME_CHARS else None
+    meant = fill_claims(template, values)
+    written = _NO_NAME.sub("-", meant)
+    name = written.strip("-._")
+    if name != written or not meant.isascii():
+        # Letters are lost, so that `bob` and `ébob.` would be one, and of `李雷` nothing were left.
+        mark = hashlib.sha256(meant.encode("utf-8", "surrogatepass")).hexdigest()[:_MARK_CHARS]
+        name = f"{name or 'user'}-{mark}"
+    return name if len(name) <= _MAX_NAME_CHARS else None

@@ -2,7 +2,7 @@
 
 A token is asked about when it comes, and then every `interval_seconds`. One that is not active any more is
 ended everywhere; a provider that does not answer ends nothing: its tokens end by themselves. Tokens are kept
-for that in memory alone, and only while a space knows them.
+for that in memory alone, until they end: also one that has joined no space opens `/admin`, or joins later.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _MAX_ASKED: Final = 8
 # Tokens that are asked about; of more, the oldest are not.
 _MAX_TOKENS: Final = 50_000
 
-# Whether a space still knows a token by this hash.
-IsInUse = Callable[[str], bool]
+# Whether a token has ended, or was signed out.
+IsOver = Callable[[VerifiedToken], bool]
 OnRevoked = Callable[[VerifiedToken], Awaitable[None]]
 
 
@@ -39,11 +39,11 @@ class Introspection:
     """The questions to one provider."""
 
     def __init__(
-        self, keys: ProviderKeys, config: IntrospectionConfig, is_in_use: IsInUse, on_revoked: OnRevoked
+        self, keys: ProviderKeys, config: IntrospectionConfig, is_over: IsOver, on_revoked: OnRevoked
     ) -> None:
         self._keys = keys
         self._config = config
-        self._is_in_use = is_in_use
+        self._is_over = is_over
         self._on_revoked = on_revoked
         # Hash under which a space knows it → the token of the provider, and what it says.
         self._tokens: dict[str, tuple[str, VerifiedToken]] = {}
@@ -71,16 +71,14 @@ class Introspection:
             except TimeoutError:
                 # Counted from its beginning: a round that takes long delays no other.
                 next_round = max(loop.time(), next_round + self._config.interval_seconds)
-                await self._ask_all(list(self._tokens), forget=True)
+                self._tokens = {key: each for key, each in self._tokens.items() if not self._is_over(each[1])}
+                await self._ask_all(list(self._tokens))
                 continue
             self._wanted.clear()
             asked, self._new = self._new, []
-            await self._ask_all(asked, forget=False)
+            await self._ask_all(asked)
 
-    async def _ask_all(self, hashes: list[str], *, forget: bool) -> None:
-        if forget:
-            for each in [each for each in hashes if not self._is_in_use(each)]:
-                del self._tokens[each]
+    async def _ask_all(self, hashes: list[str]) -> None:
         # Several hashes may stand for one token, and are asked about once.
         by_token = {self._tokens[each][0]: self._tokens[each][1] for each in hashes if each in self._tokens}
         results = await asyncio.gather(*(self._check(*each) for each in by_token.items()))

@@ -12,7 +12,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -35,6 +35,9 @@ _MIN_RSA_BITS: Final = 2_048
 _MAX_UNKNOWN: Final = 1_000
 _FIRST_RETRY_SECONDS: Final = 1.0
 _MAX_RETRY_SECONDS: Final = 60.0
+
+
+OnWithdrawn = Callable[[str, frozenset[str | None]], Awaitable[None]]
 
 
 class KeysUnavailable(Exception):
@@ -69,6 +72,8 @@ class ProviderKeys:
         self._tried_at = -float("inf")
         self._unknown: dict[str | None, float] = {}
         self._wanted = asyncio.Event()
+        # Told the ids of keys that the provider has no more: whatever they signed is not believed any longer.
+        self.on_withdrawn: OnWithdrawn | None = None
 
     def find(self, key_id: str | None) -> ProviderKey | None:
         """The key of that id; None for one that the provider does not have. Raises KeysUnavailable."""
@@ -129,7 +134,10 @@ class ProviderKeys:
             return False
         if set(keys) != set(self._keys):
             log.info("keys fetched", extra={"issuer": self.config.issuer, "keys": len(keys)})
+        withdrawn = frozenset(each for each, key in self._keys.items() if keys.get(each) != key)
         self._keys, self._fetched_at, self._began_at = keys, self._clock(), began
+        if withdrawn and self.on_withdrawn is not None:
+            await self.on_withdrawn(self.config.issuer, withdrawn)
         return True
 
     async def _fetch_keys(self) -> dict[str | None, ProviderKey]:

@@ -17,7 +17,7 @@ import msgspec
 
 from moot.config.oidc_config import OidcConfig
 from moot.errors import Refused, Unauthorized
-from moot.gateway.access import AccessDenied, TokenIdentity
+from moot.gateway.access import AccessDenied, SignedInAccount, TokenIdentity
 from moot.gateway.oidc.identity_rules import MappedIdentity, map_identity
 from moot.gateway.oidc.introspection import Introspection
 from moot.gateway.oidc.provider_keys import ProviderKeys
@@ -34,6 +34,10 @@ log = logging.getLogger(__name__)
 
 # Tokens whose claims are kept; of more, the oldest are asked for again when the rules change.
 _MAX_KNOWN: Final = 50_000
+# Of what a provider says, in the log and the journal.
+_MAX_AUDITED_CHARS: Final = 255
+# Of tokens that do not say of which session at the provider they are.
+_NO_SESSION: Final = "sub without sid"
 # The longest that `max_token_seconds` and twice `skew_seconds` can be.
 _MAX_LIFE_SECONDS: Final = 86_400 + 600.0
 
@@ -56,10 +60,12 @@ class SignInService:
         # By the hash of the token.
         self._known: dict[str, VerifiedToken] = {}
         self._introspections = {
-            keys.config.issuer: Introspection(keys, asked, self._is_in_use, self._revoke)
+            keys.config.issuer: Introspection(keys, asked, self._is_over, self._revoke)
             for keys in self.keys
             if (asked := keys.config.introspection) is not None
         }
+        for keys in self.keys:
+            keys.on_withdrawn = self._end_withdrawn
         self._tasks = TaskSet("keys of providers")
 
     def start(self) -> None:
@@ -94,11 +100,21 @@ class SignInService:
             self.refused += verified.status < 500
             return None
         mapped = map_identity(verified.claims, self._rules[verified.provider.issuer])
-        is_void = any(is_signed_out(host, verified) for host in self._hosts.values())
-        if mapped is None or not mapped.rule.administrator or is_void:
+        if mapped is None or not mapped.rule.administrator:
             return None
+        for host in self._hosts.values():
+            member = host.space.state.roster.members.get(Name(mapped.name))
+            is_removed = member is not None and member.kicked and host.name in mapped.rule.spaces
+            if is_removed or is_signed_out(host, verified):
+                return None
         # As it is written down: who it is at which provider, so that it is no name of `admin_tokens`.
         return f"{mapped.name} ({verified.claims['sub']} at {verified.provider.issuer})"
+
+    def account_of(self, token: str, token_hash: str) -> SignedInAccount | None:
+        verified = self._verify(token, token_hash)
+        if isinstance(verified, AccessDenied):
+            return None
+        return SignedInAccount(tuple(keys_of(verified.claims)), verified.issued)
 
     def verify_for(self, token: str, audience_of: AudienceOf) -> VerifiedToken | AccessDenied:
         """What a token for somebody else says; nothing is remembered of it, so it never lets anybody in."""
@@ -125,15 +141,16 @@ class SignInService:
 
     def map(self, host: SpaceHost, verified: VerifiedToken, token_hash: str) -> SignIn | AccessDenied:
         """Who somebody is in that space, under a token of this hash; checked, and nothing has happened."""
-        sign_in = self._map(host, verified, token_hash)
-        if isinstance(sign_in, AccessDenied):
+        found = self._map(host, verified, token_hash)
+        if not isinstance(found, AccessDenied):
+            try:
+                check_sign_in(host.space.state, found)
+            except Refused as refusal:
+                found = AccessDenied(403, refusal.message)
+        if isinstance(found, AccessDenied):
             self.refused += 1
-            return sign_in
-        try:
-            check_sign_in(host.space.state, sign_in)
-        except Refused as refusal:
-            return AccessDenied(403, refusal.message)
-        return sign_in
+            host.refusals.record_sign_in(_audited(verified.claims), found.message)
+        return found
 
     def _verify(self, token: str, token_hash: str) -> VerifiedToken | AccessDenied:
         known, now = self._known.get(token_hash), self._wall()
@@ -188,11 +205,30 @@ class SignInService:
         if isinstance(verified, AccessDenied):
             return verified
         claims = verified.claims
-        # With a session, that one alone; a person may be signed in on several devices.
-        keys = [_key("sid", claims, "sid")] if "sid" in claims else keys_of(claims)[:1]
+        if not isinstance(claims.get("sid"), str):
+            keys = keys_of(claims)[:1]
+        else:
+            # That session alone; a person may be signed in on several devices. Of tokens that name none,
+            # all of that person's.
+            keys = [_key("sid", claims, "sid")]
+            if isinstance(claims.get("sub"), str):
+                keys.append(_key(_NO_SESSION, claims, "sub"))
         # Until then, and no later: a logout token that comes again ends no newer session.
         await self._end(keys, verified.provider.issuer, verified, verified.issued)
+        if len(keys) == 1 and self._has_tokens_without_session(verified.provider.issuer, claims):
+            # Never "signed out" for what nobody knows.
+            return AccessDenied(
+                400, "tokens of this provider name no session (sid) here: let its logout tokens have a sub"
+            )
         return None
+
+    def _has_tokens_without_session(self, issuer: str, claims: Mapping[str, Any]) -> bool:
+        """Whether a logout that names a session alone may mean somebody whose token does not name it."""
+        live = (each for each in self._known.values() if self.seconds_left(each) > 0)
+        without = any(
+            each.provider.issuer == issuer and not isinstance(each.claims.get("sid"), str) for each in live
+        )
+        return without and not isinstance(claims.get("sub"), str)
 
     async def _end(self, keys: Sequence[str], by: str, verified: VerifiedToken, before: float) -> None:
         keep = verified.provider.max_token_seconds + 2 * verified.provider.skew_seconds
@@ -200,12 +236,20 @@ class SignInService:
             await host.rights.sign_out(keys, by, issued_before=before, keep_seconds=keep)
         log.info("signed out", extra={"issuer": verified.provider.issuer})
 
+    async def _end_withdrawn(self, issuer: str, keys: frozenset[str | None]) -> None:
+        """The provider has taken keys back: nothing that they signed is believed any longer."""
+        for token_hash, verified in list(self._known.items()):
+            if verified.provider.issuer == issuer and verified.key_id in keys:
+                del self._known[token_hash]
+                await self._revoke(verified)
+
     async def _revoke(self, verified: VerifiedToken) -> None:
         """The provider has taken a token back: end it, by the narrowest name that it has."""
         await self._end(keys_of(verified.claims)[-1:], verified.provider.issuer, verified, verified.issued)
 
-    def _is_in_use(self, token_hash: str) -> bool:
-        return any(host.space.state.temporary_tokens.get(token_hash) for host in self._hosts.values())
+    def _is_over(self, verified: VerifiedToken) -> bool:
+        has_ended = self.seconds_left(verified) <= 0
+        return has_ended or any(is_signed_out(host, verified) for host in self._hosts.values())
 
     # Other rules
 
@@ -253,9 +297,9 @@ def is_signed_out(host: SpaceHost, verified: VerifiedToken) -> bool:
 
 def keys_of(claims: Mapping[str, Any]) -> list[str]:
     """By what a sign-out finds a token: whose it is, of which session at the provider, which one it is."""
+    has_session = isinstance(claims.get("sid"), str)
     keys = [_key("sub", claims, "sub")]
-    if isinstance(claims.get("sid"), str):
-        keys.append(_key("sid", claims, "sid"))
+    keys.append(_key("sid", claims, "sid") if has_session else _key(_NO_SESSION, claims, "sub"))
     if isinstance(claims.get("jti"), str):
         keys.append(_key("jti", claims, "jti"))
     return keys
@@ -283,11 +327,18 @@ def _named_client(claims: Mapping[str, Any]) -> str | None:
     return next((client for client in found if isinstance(client, str) and client), None)
 
 
+def _audited(claims: Mapping[str, Any]) -> dict[str, Json]:
+    """Who it is, for the log and the journal."""
+    facts: dict[str, Json] = {"issuer": claims["iss"], "subject": claims["sub"]}
+    for fact, value in (("client", _named_client(claims)), ("account", claims.get("preferred_username"))):
+        if isinstance(value, str):
+            facts[fact] = value[:_MAX_AUDITED_CHARS]
+    return facts
+
+
 def _details(claims: Mapping[str, Any], mapped: MappedIdentity) -> dict[str, Json]:
-    details: dict[str, Json] = {"issuer": claims["iss"], "subject": claims["sub"], "rule": mapped.number}
-    client = _named_client(claims)
-    if client is not None:
-        details["client"] = client
+    details = _audited(claims) | {"rule": mapped.number}
+    details.pop("account", None)
     if mapped.rule.profile is not None:
         details["profile"] = mapped.rule.profile
     return details

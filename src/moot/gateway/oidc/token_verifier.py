@@ -42,6 +42,8 @@ class VerifiedToken(NamedTuple):
     claims: Mapping[str, Any]
     expires: float
     issued: float
+    # Which of the provider's keys has signed it.
+    key_id: str | None = None
 
 
 def looks_like_jwt(token: str) -> bool:
@@ -77,7 +79,14 @@ class TokenVerifier:
             return AccessDenied(401, f"the token is for somebody else: this {here} is {wanted[0]}")
         if (fault := _why_not_now(claims, now, config)) is not None:
             return AccessDenied(401, fault)
-        return VerifiedToken(config, claims, float(claims["exp"]), float(claims["iat"]))
+        key_id = header.get("kid")
+        return VerifiedToken(
+            config,
+            claims,
+            float(claims["exp"]),
+            float(claims["iat"]),
+            key_id if isinstance(key_id, str) else None,
+        )
 
     def verify_logout(self, token: str, now: float) -> VerifiedToken | AccessDenied:
         """OpenID Connect Back-Channel Logout 2.6: a logout token, with `sub` or `sid`."""
@@ -181,7 +190,11 @@ def _why_no_access_token(
     header: Mapping[str, Any], claims: Mapping[str, Any], config: OidcConfig
 ) -> str | None:
     if config.accept_id_tokens:
-        return "that is a logout token" if "events" in claims else None
+        if "events" in claims:
+            return "that is a logout token"
+        # OpenID Connect Core 3.1.3.7: an ID token for several is for the client that `azp` names.
+        is_others = claims.get("azp", config.client_id) != config.client_id and config.client_id is not None
+        return "the token was issued to another client" if is_others else None
     kind = _type_of(header)
     # JWT-SVID 2.3: it may be there, and then is one of two.
     types = ("", "JWT", "JOSE") if config.is_spiffe else config.token_types

@@ -1,0 +1,199 @@
+"""What ends a sign-in: a revoked token, a session that ended at the provider, a key that was withdrawn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moot.store.journal_reader import read_records
+from tests.gateway.oidc_provider import Key, person, running_provider
+from tests.gateway.running_gateway import LocalGateway, participants
+from tests.gateway.test_introspection import asking
+from tests.gateway.test_sign_in import enter, refusal, signing_in
+from tests.waiting import until, until_told
+
+
+async def _log_out(gateway: LocalGateway, logout_token: str) -> int:
+    form = {"logout_token": logout_token}
+    return (await gateway.http.post("/oidc/backchannel-logout", data=form)).status_code
+
+
+async def _administers(gateway: LocalGateway, token: str) -> int:
+    headers = {"Authorization": f"Bearer {token}"}
+    return (await gateway.http.get("/admin/connections", headers=headers)).status_code
+
+
+# Introspection
+
+
+async def test_a_token_that_joins_after_some_rounds_is_still_asked_about(tmp_path: Path) -> None:
+    """It was shown over HTTP long before: no space knew it when the next round came."""
+    async with running_provider() as provider, asking(tmp_path, provider) as gateway:
+        token = provider.token(jti="1", seconds=3_600)
+        headers = {"Authorization": f"Bearer {token}"}
+        assert (await gateway.http.get("/spaces", headers=headers)).status_code == 200
+        await until(lambda: len(provider.introspected) > 3)
+        client = await enter(gateway, token)
+        provider.revoked.add(token)
+        assert await client.closed() == (4003, "signed out")
+
+
+async def test_a_revoked_token_administers_nothing(tmp_path: Path) -> None:
+    """An administrator need not join any space."""
+    rule = person(match={"groups": "admins"}, administrator=True)
+    async with running_provider() as provider, asking(tmp_path, provider, rules=[rule]) as gateway:
+        token = provider.token(jti="1", groups=["admins"], seconds=3_600)
+        assert await _administers(gateway, token) == 200
+        await until(lambda: len(provider.introspected) > 3)
+        assert await _administers(gateway, token) == 200
+        provider.revoked.add(token)
+
+        async def is_closed() -> bool:
+            return await _administers(gateway, token) == 403
+
+        await until_told(is_closed)
+
+
+# Back-channel logout
+
+
+async def test_a_logout_with_a_session_ends_tokens_that_name_none(tmp_path: Path) -> None:
+    """As oidc-provider sends it: `sid` in the logout token, and none in its access tokens."""
+    async with signing_in(tmp_path) as (gateway, provider):
+        nameless, other = provider.token(), provider.token(sid="s2", seconds=61)
+        client, device = await enter(gateway, nameless), await enter(gateway, other)
+        eve = await enter(gateway, provider.token("u-eve"))
+        assert await _log_out(gateway, provider.logout_token(sub="u-ana", sid="s1")) == 200
+        assert await client.closed() == (4003, "signed out")
+        assert (await refusal(gateway, nameless))[0] == 403
+        assert await device.refused("chat", {"text": "another session"}) is None
+        assert await eve.refused("chat", {"text": "somebody else"}) is None
+
+
+async def test_a_logout_that_cannot_say_whom_it_means_is_not_called_done(tmp_path: Path) -> None:
+    async with signing_in(tmp_path) as (gateway, provider):
+        client = await enter(gateway, provider.token())
+        assert await _log_out(gateway, provider.logout_token(sid="s1")) == 400
+        assert await client.refused("chat", {"text": "still here"}) is None
+
+
+# Keys
+
+
+async def test_a_key_that_the_provider_withdraws_ends_what_it_signed(tmp_path: Path) -> None:
+    async with signing_in(tmp_path) as (gateway, provider):
+        old, new = provider.keys[0], Key()
+        token = provider.token(jti="1")
+        client = await enter(gateway, token)
+        provider.keys = [new]
+        # A token with the new key makes the gateway look for it.
+        kept = provider.token("u-eve", key=new, jti="2")
+
+        async def is_known() -> bool:
+            return (await refusal(gateway, kept))[0] == 101
+
+        await until_told(is_known)
+        assert (await client.closed())[0] == 4003
+        for withdrawn in (token, provider.token(key=old, jti="3")):
+
+            async def is_refused(withdrawn: str = withdrawn) -> bool:
+                status = (await refusal(gateway, withdrawn))[0]
+                assert status != 101
+                # Looked for once more, before it is refused for good.
+                return status != 503
+
+            await until_told(is_refused)
+
+
+# Administrators
+
+
+async def test_who_was_removed_administers_nothing_and_their_tokens_end_with_their_sign_in(
+    tmp_path: Path,
+) -> None:
+    rules = (person(match={"groups": "admins"}, administrator=True), person())
+    people = participants(root=["*"], builder=["chat"])
+    async with signing_in(tmp_path, *rules, people=people) as (gateway, provider):
+        root = await gateway.join("root")
+        token = provider.token(groups=["admins"])
+        headers = {"Authorization": f"Bearer {token}"}
+        made = await gateway.http.post(
+            "/admin/participants/builder/tokens", json={"seconds": 40}, headers=headers
+        )
+        assert made.status_code == 201, made.text
+        builder = await enter(gateway, made.json()["token"])
+        assert (await gateway.http.post("/oidc/sign-out", headers=headers)).status_code == 200
+        assert (await builder.closed())[0] == 4003
+        # Another administrator, who is removed from the space.
+        eve = provider.token("u-eve", groups=["admins"])
+        await enter(gateway, eve)
+        assert await _administers(gateway, eve) == 200
+        assert await root.refused("space/kick", {"participant_id": "eve", "reason": "left"}) is None
+
+        async def is_closed() -> bool:
+            return await _administers(gateway, eve) == 403
+
+        await until_told(is_closed)
+
+
+# Names and addresses
+
+
+@pytest.mark.parametrize(
+    ("account", "name"),
+    [
+        ("bob", "bob"),
+        ("ana@example.org", "ana-example.org"),
+        ("auth0|12", "auth0-12"),
+        ("ébob.", "bob-"),
+        ("bob.", "bob-"),
+        ("李雷", "user-"),
+    ],
+)
+async def test_a_name_that_cannot_be_written_here_is_nobody_elses(
+    tmp_path: Path, account: str, name: str
+) -> None:
+    async with signing_in(tmp_path) as (gateway, provider):
+        client = await enter(gateway, provider.token("u-1", preferred_username=account))
+        found = client.received[0]["payload"]["you"]["id"]
+        assert found == name or (
+            name.endswith("-") and found.startswith(name) and len(found) == len(name) + 8
+        )
+
+
+@pytest.mark.parametrize(
+    "address", ["x@evil.org @corp.example", '"x@evil.org"@corp.example', "a@b@corp.example"]
+)
+async def test_what_only_ends_like_an_address_of_the_company_is_none(tmp_path: Path, address: str) -> None:
+    rule = person(match={"email": "*@corp.example"}, participant="{sub}")
+    async with signing_in(tmp_path, rule) as (gateway, provider):
+        good: dict[str, Any] = {"email_verified": True, "email": "ana@corp.example"}
+        assert (await refusal(gateway, provider.token(**good)))[0] == 101
+        assert (await refusal(gateway, provider.token("u-x", **good | {"email": address})))[0] == 403
+
+
+async def test_an_id_token_of_another_client_lets_nobody_in(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"accept_id_tokens": True, "audience": "console"}
+    async with signing_in(tmp_path, settings=settings) as (gateway, provider):
+        claims: dict[str, Any] = {"aud": ["console", "other"], "header": {"typ": "JWT"}}
+        assert (await refusal(gateway, provider.token(azp="console", **claims)))[0] == 101
+        assert (await refusal(gateway, provider.token(azp="other", **claims)))[0] == 401
+
+
+async def test_a_refused_sign_in_is_in_the_journal_by_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with signing_in(tmp_path, person(match={"groups": "team"})) as (gateway, provider):
+        token = provider.token()
+        assert (await refusal(gateway, token))[0] == 403
+        logged = [each for each in caplog.records if each.getMessage() == "sign-in refused"]
+        assert [vars(each)["account"] for each in logged] == ["ana"]
+        folder = gateway.journal()
+    lines = [record.line.decode() for record in read_records(folder)]
+    (kept,) = [each for each in map(json.loads, lines) if each.get("in") == "sign_in_refused"]
+    assert kept["sign_in"]["subject"] == "u-ana"
+    assert "no rule" in kept["why"]
+    assert token not in "".join(lines)
