@@ -12,24 +12,31 @@ from typing import Any
 import anyio
 import pytest
 import yaml
+from mcp_types import ListToolsRequest, ListToolsResult
 
 from moot.bridge.people_server.people_settings import PeopleSettings
 from moot.bridge.space_server.own_tools import CALL_TOOL, OWN_NAMES
 from moot.bridge.space_server.space_backend import BackendSettings
 from moot.cli.mcp.defaults import IDLE_SECONDS, LISTED_BYTES, MAX_CONNECTIONS_PER_ADDRESS, MAX_PEOPLE
+from moot.mcp.downstream.limits import McpServerLimits
+from moot.mcp.stdio_child import Command
+from moot.mcp.upstream import StartFailed, StdioServer
 from moot.net.http_protocol import ConnectionLimits
 from moot.participant import IncomingRequest
 from moot.participant.discovery import offer_discovery
 from moot.tui.operations.call_operations import _tools
 from moot.tui.operations.operation import ClientContext
 from tests.agent.test_unanswered import tools_request
-from tests.bridge.served_space import HASTY, offer_files, served_space, text_of
+from tests.bridge.bridged_space import bridged_space, call
+from tests.bridge.served_space import HASTY, offer_files, serve_member, served_space, text_of
 from tests.bridge.test_approvals_outlive import mcp_process, words
 from tests.bridge.test_command import command, printed_line
 from tests.bridge.test_mcp_command import token_file
 from tests.bridge.test_space_server_decisions import CALL, GUEST, first_proposal, set_up
 from tests.gateway.served import served
 from tests.mcp.test_downstream_decisions import Person
+from tests.mcp.upstreams import script
+from tests.mcp.upstreams import text_of as text_of_result
 from tests.waiting import HANG_SECONDS, bounded, until
 
 ERAS = ["legacy", "2026-07-28"]
@@ -114,6 +121,97 @@ async def test_whose_tools_are_not_known_is_said_with_an_unknown_tool(
         async with shown.client() as client:
             with pytest.raises(Exception, match="not answered yet which tools they offer: files"):
                 await client.call_tool("write", {})
+
+
+@pytest.mark.parametrize("rights", [None, ["*"]], ids=["a host", "one that may call"])
+async def test_a_list_waits_for_all_pages_of_a_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rights: list[Any] | None
+) -> None:
+    """Seven pages that take longer than people at a console are waited for."""
+    hasten_lists(monkeypatch)
+    if rights is not None:
+        monkeypatch.setattr(offer_discovery, "FIRST_LIST_SECONDS", HANG_SECONDS)
+    people = {} if rights is None else {"files": rights}
+    async with served_space(tmp_path, people) as served:
+        files = await served.gateway.join("files")
+        limits = McpServerLimits(progress_seconds=0.01)
+        shown = await served.serve("bob", limits, BackendSettings(list_seconds=HANG_SECONDS))
+        told: list[str | None] = []
+        async with shown.client("legacy") as client:
+
+            async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+                told.append(message)
+
+            listing = asyncio.create_task(
+                client.session.send_request(
+                    ListToolsRequest(),
+                    ListToolsResult,
+                    progress_callback=on_progress,
+                )
+            )
+            for page in range(7):
+                asked = await tools_request(files, page + 1)
+                assert not listing.done()
+                if page == 1:
+                    # From here on only that it has begun to answer speaks for it.
+                    monkeypatch.setattr(offer_discovery, "FIRST_LIST_SECONDS", 0.01)
+                    await until(lambda: told)
+                result: dict[str, Any] = {"tools": [WRITE | {"name": f"write_{page}"}]}
+                result |= {"nextCursor": str(page)} if page < 6 else {}
+                body = {"jsonrpc": "2.0", "id": asked["payload"]["id"], "result": result}
+                await files.say("mcp/response", body, to=["bob"], about=[asked["id"]])
+            names = [tool.name for tool in (await listing).tools]
+        assert [name for name in names if name.startswith("write_")] == [f"write_{page}" for page in range(7)]
+        assert told[0] == "Some members have not told yet what they offer"
+
+
+async def test_a_list_says_whose_tools_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hasten_lists(monkeypatch)
+    async with served_space(tmp_path) as served:
+        await served.gateway.join("files")
+        await served.gateway.join("alice")
+        shown = await served.serve("bob", settings=BackendSettings(list_seconds=0.02))
+        async with shown.client() as client:
+            (find,) = (each for each in (await client.list_tools()).tools if each.name == "moot_find_tools")
+        assert (find.description or "").endswith("have not answered: the tools of files.")
+
+
+async def test_a_call_waits_for_a_server_that_is_starting(tmp_path: Path) -> None:
+    """It has joined before it is ready, so that those who call know of it."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    start = 'cat "$1" >/dev/null; shift; exec "$@"'
+    argv = ("sh", "-c", start, "sh", str(gate), *script("odd").command.argv)
+    async with bridged_space(tmp_path) as space:
+        bridging = asyncio.create_task(
+            space.bridge(StdioServer(command=Command(argv=argv), inherited=os.environ), must_start=True)
+        )
+        bob = await space.join("bob")
+        await bob.roster.wait_for("host", timeout_seconds=HANG_SECONDS)
+        shown = await serve_member(bob, space.stack)
+        async with shown.client() as client:
+            listing = asyncio.create_task(client.list_tools())
+            calling = asyncio.create_task(client.call_tool("sleep", {}))
+            asked = asyncio.create_task(call(bob, "sleep", {}))
+            await until(lambda: shown.backend.discovery.is_host("host"))
+            assert [task for task in (bridging, listing, calling, asked) if task.done()] == []
+            await asyncio.to_thread(gate.write_text, "go")
+            async with bounded():
+                assert text_of(await calling) == "slept"
+                assert "sleep" in [tool.name for tool in (await listing).tools]
+                await asked
+                await bridging
+
+
+async def test_a_server_that_does_not_start_leaves_the_one_that_serves_alone(tmp_path: Path) -> None:
+    async with bridged_space(tmp_path) as space:
+        await space.bridge(script("odd"))
+        alice = await space.join("alice")
+        with pytest.raises(StartFailed):
+            await space.bridge(
+                StdioServer(command=Command(argv=("false",)), inherited=os.environ), must_start=True
+            )
+        assert text_of_result(await call(alice, "sleep")) == "slept"
 
 
 # Very many tools

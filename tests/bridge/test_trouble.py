@@ -22,6 +22,7 @@ from moot.mcp.upstream import UpstreamOptions
 from moot.participant import JoinedSpace
 from moot.protocol.envelope import Envelope
 from tests.bridge.bridged_space import BridgedSpace, bridged_space, call
+from tests.bridge.served_space import serve_member
 from tests.mcp.upstreams import QUICK, script, text_of, value_of, wait_until_gone
 from tests.waiting import HANG_SECONDS, until, until_told
 
@@ -209,6 +210,29 @@ async def test_a_tool_that_changes_is_shown_and_withheld_until_somebody_consents
         assert bridge.accept() == ["echo"]
         assert "echo" in [tool["name"] for tool in await alice.list_all("host", "tools")]
         await call(alice, "echo")
+
+
+async def test_a_client_reads_why_a_tool_is_withheld(tmp_path: Path) -> None:
+    lists = {"kind": "mcp/request", "payload": {"method": "tools/list"}}
+    async with bridged_space(tmp_path, {"carl": ["mcp/proposal", lists]}) as space:
+        bridge = await space.bridge(script("odd"), pins_file=tmp_path / "pins.json")
+        alice = await space.join("alice")
+        served = {name: await serve_member(await space.join(name), space.stack) for name in ("bob", "carl")}
+        async with served["bob"].client() as bob, served["carl"].client() as carl:
+            for client in (bob, carl):
+                names = [tool.name for tool in (await client.list_tools()).tools]
+                assert "echo" in names, names
+            await call(alice, "change", {"to": "now evil", "tell": True})
+            await until(lambda: "echo" in bridge.changes)
+            for shown in served.values():
+                table = shown.backend.offer_table
+                await until(lambda table=table: table.find("tools", "echo") is None)  # type: ignore[misc]
+            with pytest.raises(Exception, match="is withheld until the operator of this bridge accepts"):
+                await bob.call_tool("echo", {})
+            # Who may only propose asks nobody for it.
+            refused = await carl.call_tool("echo", {})
+            assert refused.is_error
+            assert "host, which owns echo, does not offer it now" in str(refused.content)
 
 
 async def test_a_change_between_two_runs_is_found_before_the_first_call(tmp_path: Path) -> None:

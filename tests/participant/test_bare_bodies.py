@@ -49,6 +49,34 @@ async def test_a_request_without_an_id_is_answered_without_one(tmp_path: Path) -
         assert not alice.violations.count("caller")
 
 
+@pytest.mark.parametrize("dialect", ["mew", "mcpx"])
+async def test_a_request_that_is_none_of_mcps_is_refused_to_its_sender(tmp_path: Path, dialect: str) -> None:
+    """JSON-RPC 2.0, 5.1: nobody waits for the answer to an id that cannot be used."""
+    async with gateway_with(tmp_path, alice=["*"], caller=["*"], watcher=["*"]) as gateway:
+        alice = await gateway.join("alice", dialect=dialect)
+        caller, asking = await gateway.raw("caller"), await gateway.join("watcher")
+        alice.tool(add)
+        for more in ({"id": 1.5}, {"id": None}, {"id": True}, {"id": 7, "params": [1]}):
+            asked = await caller.say("mcp/request", ADD | more, to=["alice"])
+            answer = await caller.hear("mcp/response")
+            assert answer["correlation_id"] == [asked]
+            assert answer["payload"]["id"] is None
+            assert answer["payload"]["error"]["code"] == -32600
+            assert "payload." in answer["payload"]["error"]["message"]
+        assert alice.violations.count("caller") == 4
+        # Those who only hear it find nothing wrong with the answer.
+        assert (await asking.call("alice", "add", {"a": 1, "b": 1})).text == "2"
+        assert not asking.violations.count("alice")
+        # A notification has no answer, whatever it is like; nor has a request to everybody.
+        await caller.say("mcp/request", {"method": "notifications/x", "params": 5}, to=["alice"])
+        await caller.say("mcp/request", {"method": "tools/list", "id": 1.5})
+        asked = await caller.say("mcp/request", {"id": 8} | ADD, to=["alice"])
+        answer = await caller.hear(
+            lambda each: each["kind"] == "mcp/response" and each.get("to") == ["caller"]
+        )
+        assert answer["correlation_id"] == [asked]
+
+
 async def test_a_request_without_an_id_that_is_interrupted_is_told_so(tmp_path: Path) -> None:
     async with gateway_with(tmp_path, alice=["*"], caller=["*"]) as gateway:
         alice, caller = await gateway.join("alice"), await gateway.raw("caller")

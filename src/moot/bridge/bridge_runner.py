@@ -10,6 +10,7 @@ from dataclasses import replace
 from moot.bridge.bridge_settings import BridgeSettings
 from moot.bridge.server_member import ServerControls, ServerMember
 from moot.bridge.server_sign_in import ServerSignIn
+from moot.bridge.standby import is_absent
 from moot.errors import UsageError
 from moot.mcp.tool_pins import Pins
 from moot.mcp.upstream import HttpServer, StartFailed, Upstream, open_upstream
@@ -47,13 +48,11 @@ async def bridged(
     async with open_upstream(server, settings.upstream, member.callbacks()) as upstream:
         if on_opened is not None:
             on_opened(upstream)
-        try:
-            # So that members who see it join find its tools.
-            await upstream.wait_until_ready()
-        except StartFailed:
-            is_waiting = sign_in is not None and sign_in.credential.waits_for is not None
-            if settings.must_start and not is_waiting:
-                raise
+        # It joins while the server starts, so that callers know of it and wait. But whoever serves under this
+        # name goes on until the new server can, and is not thrown out by one that does not start.
+        join_first = await is_absent(settings)
+        if not join_first:
+            await _wait_until_ready(upstream, settings, sign_in)
         async with connect(
             settings.gateway,
             settings.space,
@@ -68,8 +67,22 @@ async def bridged(
             member.attach(upstream, space)
             work = asyncio.create_task(member.run())
             try:
+                if join_first:
+                    await _wait_until_ready(upstream, settings, sign_in)
                 yield member
             finally:
                 await end_tasks([work])
                 if sign_in is not None and sign_in.personal is not None:
                     await sign_in.personal.close()
+
+
+async def _wait_until_ready(
+    upstream: Upstream, settings: BridgeSettings, sign_in: ServerSignIn | None
+) -> None:
+    """Wait for the first attempt to start; raises StartFailed if the server has to and does not."""
+    try:
+        await upstream.wait_until_ready()
+    except StartFailed:
+        is_waiting = sign_in is not None and sign_in.credential.waits_for is not None
+        if settings.must_start and not is_waiting:
+            raise

@@ -50,8 +50,12 @@ class OfferScreen:
                 self._report(member, entry.get(_KEYS[member]) if isinstance(entry, dict) else None)
         return shown
 
+    def has_withheld(self, member: str, name: object) -> bool:
+        """Whether an entry of this name was withheld."""
+        return isinstance(name, str) and _reported_as(member, name) in self._reported
+
     def _report(self, member: str, name: object) -> None:
-        shown = f"{member}: {show_hidden(str(name))[:200]}"
+        shown = _reported_as(member, name)
         if shown not in self._reported and len(self._reported) < _MAX_REPORTED:
             self._reported.add(shown)
             log.warning(
@@ -61,6 +65,10 @@ class OfferScreen:
 
 
 _MAX_REPORTED: Final = 1_000
+
+
+def _reported_as(member: str, name: object) -> str:
+    return f"{member}: {show_hidden(str(name))[:200]}"
 
 
 def is_visible_offer(member: str, entry: JsonObject) -> bool:

@@ -290,14 +290,17 @@ class ServerMember:
             raise McpError(UNREACHABLE, "the MCP server does not list its tools, so none can be called")
         if not is_visible_name(name) or name not in self._tools:
             shown = show_hidden(str(name))[:MAX_NAME_CHARS]
+            if self._screen.has_withheld("tools", name):
+                text = f"the tool {shown!r} is withheld: its name or its arguments have hidden characters"
+                raise McpError(INVALID_PARAMS, text)
             raise McpError(INVALID_PARAMS, f"this server lists no tool {shown!r}: see tools/list")
         if self.pins.withholds(name):
             raise withheld_error(name)
 
     async def _wait_until_checked(self) -> None:
-        """Wait for the pin check of a server that just came up: as long as listing its tools takes."""
+        """Wait for the pin check of a server that just came up: listing its tools is part of its start."""
         try:
-            async with asyncio.timeout(self.upstream.limits.health_seconds):
+            async with asyncio.timeout(self.upstream.limits.start_seconds):
                 await self._checked.wait()
         except TimeoutError:
             log.warning("tools could not be checked", extra={"server": self.server.label})
@@ -348,8 +351,10 @@ class ServerMember:
                 log.info("tools not listed", extra={"server": self.server.label, "reason": fault.message})
             else:
                 visible = self._screen.withhold("tools", tools)
-                self._tools = frozenset(tool["name"] for tool in visible)
                 check = self.pins.check(visible)
+                # Those that are withheld too: a call of one is told why. Not what cannot be pinned.
+                callable_names = {tool["name"] for tool in check.shown} | set(self.pins.changes)
+                self._tools = frozenset(tool["name"] for tool in visible) & callable_names
                 if first and self._accept_changes:
                     log.warning("changes accepted", extra={"tools": ", ".join(self.pins.accept())})
                 else:

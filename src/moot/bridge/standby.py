@@ -61,6 +61,16 @@ async def wait_for_turn(
                 break
 
 
+async def is_absent(settings: BridgeSettings) -> bool:
+    """Whether a gateway says that nobody is connected under this name."""
+    options = ConnectOptions(settings.gateway, settings.space, settings.token)
+    for url in options.urls:
+        is_connected = await _is_connected(options, url)
+        if is_connected is not None:
+            return not is_connected
+    return False
+
+
 async def _is_connected(options: ConnectOptions, url: str) -> bool | None:
     """None when this gateway does not say."""
     try:

@@ -54,7 +54,7 @@ class InboundRouter:
     def route(self, envelope: Envelope) -> None:
         parts = self._parts
         parts.sender.counts.received += 1
-        if not self._is_valid(envelope):
+        if not self._is_valid(envelope, is_live=True):
             parts.sender.counts.dropped += 1
             return
         parts.correlations.add(envelope)
@@ -141,7 +141,7 @@ class InboundRouter:
         if route is not None:
             route(envelope)
 
-    def _is_valid(self, envelope: Envelope) -> bool:
+    def _is_valid(self, envelope: Envelope, *, is_live: bool = False) -> bool:
         violation = self._parts.validator.check(envelope)
         if violation is None:
             return True
@@ -149,6 +149,8 @@ class InboundRouter:
             # Whoever waits for this answer would wait in vain for a better one.
             self._parts.requests.handle_bad_answer(envelope, violation.message)
             self._parts.proposals.handle_bad_answer(envelope, violation.message)
+        elif is_live and envelope.kind == "mcp/request" and violation.fault == "bad_payload":
+            self._parts.server.refuse_malformed(envelope, violation.message)
         return False
 
     # Where each kind goes

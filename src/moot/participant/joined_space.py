@@ -308,18 +308,27 @@ class JoinedSpace:
         return await self._parts.requests.request_all(method, params, timeout_seconds)
 
     async def list_all(
-        self, member: str, what: str, *, timeout_seconds: float | None = None
+        self,
+        member: str,
+        what: str,
+        *,
+        timeout_seconds: float | None = None,
+        on_page: Callable[[], None] | None = None,
     ) -> list[dict[str, Any]]:
         """All tools, resources, resourceTemplates or prompts of a member, each name once.
 
-        Follows its cursors, for `max_list_pages` at most; a later page that it refuses ends the list.
+        Follows its cursors, for `max_list_pages` at most; a later page that it refuses ends the list. Each
+        page may take `timeout_seconds`, and `on_page` is called when one has come.
         """
         method = LIST_METHODS.get(what)
         if method is None:
             raise UsageError(f"a member lists {', '.join(LIST_METHODS)}; not {what!r}")
 
         async def request(params: dict[str, Json]) -> dict[str, Any]:
-            return await self.request(member, method, params or None, timeout_seconds=timeout_seconds)
+            page = await self.request(member, method, params or None, timeout_seconds=timeout_seconds)
+            if on_page is not None:
+                on_page()
+            return page
 
         return await list_pages(request, method, max_pages=self.limits.max_list_pages, source=member)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from moot.bridge.space_server.call_text import show_arguments
@@ -35,6 +35,8 @@ RESERVED_NAMES: Final = (*OWN_NAMES, CALL_TOOL)
 MAX_CHATS: Final = 200
 MAX_CHAT_CHARS: Final = 4_000
 MAX_FOUND: Final = 50
+# Members that are named as having told nothing yet.
+_MAX_SILENT: Final = 10
 # Clients give up on a call after about a minute.
 MAX_WAIT_SECONDS: Final = 50.0
 # Of the arguments of each call in an overview.
@@ -164,19 +166,25 @@ class OwnTools:
         self._chats: deque[JsonObject] = deque(maxlen=MAX_CHATS)
         space.on("chat", own=True)(self._on_chat)
 
-    def definitions(self, unlisted: int = 0) -> list[JsonObject]:
-        """The tools to list; `unlisted` is how many tools of members are not listed beside them."""
-        if not unlisted:
+    def definitions(self, unlisted: int = 0, silent: Sequence[str] = ()) -> list[JsonObject]:
+        """The tools to list; `unlisted` is how many tools of members are not listed beside them, `silent` who
+        has not told yet which it has."""
+        if not unlisted and not silent:
             return list_own_tools()
-        note = (
-            f" This space has {unlisted} tools, too many to list: find the one you need here, then call it "
-            f"with {CALL_TOOL}."
-        )
+        note = ""
+        if unlisted:
+            note = (
+                f" This space has {unlisted} tools, too many to list: find the one you need here, then call "
+                f"it with {CALL_TOOL}."
+            )
+        if silent:
+            names = ", ".join(silent[:_MAX_SILENT])
+            note += f" Not listed yet, since their servers have not answered: the tools of {names}."
         listed = [
             {**each, "description": each["description"] + note} if each["name"] == FIND_TOOL else each
             for each in _DEFINITIONS
         ]
-        return [*listed, _CALL_DEFINITION]
+        return [*listed, _CALL_DEFINITION] if unlisted else listed
 
     async def call(self, name: str, arguments: JsonObject) -> JsonObject:
         try:

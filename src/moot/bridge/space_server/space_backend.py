@@ -78,7 +78,8 @@ class BackendSettings(msgspec.Struct, frozen=True, kw_only=True):
     wait_for_others: bool = False
     # How long a call waits for a gateway or a host that is away.
     reconnect_seconds: float = 5.0
-    # How long a call of a tool that is not known waits for members that have not told yet what they offer.
+    # How long a list, and a call of a tool that is not known, wait for members that are here for what they
+    # offer and have not told it yet: a server may be starting. Clients give up after 30 s and more.
     list_seconds: float = 15.0
     # Tools whose definitions have more bytes than this together are not listed, but found and called with
     # moot_find_tools and moot_call_tool. 128 KiB of them are some 30,000 tokens in every conversation.
@@ -161,17 +162,21 @@ class SpaceBackend:
     # Lists
 
     async def offers(self, what: OfferKind) -> list[JsonObject]:
-        await self.discovery.wait_settled()
+        silent = await self.discovery.wait_settled(self._settings.list_seconds, kinds=[what])
         shown = [self._to_listed(offer) for offer in self.offer_table.all(what) if self._is_visible(offer)]
         if what != "tools":
             return shown
         if _is_longer(shown, self._settings.max_listed_bytes):
-            return self.own_tools.definitions(unlisted=len(shown))
-        return [*self.own_tools.definitions(), *shown]
+            return self.own_tools.definitions(unlisted=len(shown), silent=self._offering(silent))
+        return [*self.own_tools.definitions(silent=self._offering(silent)), *shown]
 
     def tool(self, name: str) -> JsonObject | None:
         offer = self.offer_table.find("tools", name)
         return None if offer is None else offer.item
+
+    def _offering(self, members: Sequence[str]) -> list[str]:
+        """Those of members, by their ids, that are here for what they offer; people never answer."""
+        return [member for member in members if self.discovery.is_host(member)]
 
     def _is_visible(self, offer: Offer) -> bool:
         return self._access.of(offer) != "none"
@@ -295,10 +300,15 @@ class SpaceBackend:
             names = self.offer_table.tool_names if what == "tools" else self.offer_table.prompt_names
             owned = names.binding_of(name)
             if owned is not None and offer is None and what == "tools":
-                text = (
-                    f"{owned.owner}, which owns {name}, is not in the space. moot_participants lists who is."
-                )
-                return text_result(text, is_error=True)
+                params = call.params | more | {"name": owned.name}
+                if self._space.roster.get(owned.owner) is None:
+                    why = "is not in the space. moot_participants lists who is."
+                elif self._space.may_request(owned.owner, call.method, params):
+                    # It does not list the tool: only the owner knows why, and says so.
+                    return await self._send_call(owned.owner, params, call, name)
+                else:
+                    why = "does not offer it now. A tool that has changed is withheld until that is accepted."
+                return text_result(f"{owned.owner}, which owns {name}, {why}", is_error=True)
             unknown = f"Unknown {what.removesuffix('s')}: {name[:128]}"
             if silent:
                 unknown += f". These have not answered yet which tools they offer: {', '.join(silent)[:256]}"

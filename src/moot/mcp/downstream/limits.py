@@ -13,7 +13,7 @@ class McpServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     decision_seconds: float = 20.0
     # Where the person at the client may decide, they are asked after this; rules decide faster.
     person_seconds: float = 1.0
-    # How often a client that asked for progress is told that the decision is still pending.
+    # How often a client that asked for progress is told what is waited for: a decision, a member's list.
     progress_seconds: float = 5.0
     # A call that needs a decision answers "pending" at the latest after this, also while a dialog is open or
     # the approved tool still runs: clients give up after 60 s, and then nobody reads the answer.

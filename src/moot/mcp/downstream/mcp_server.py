@@ -9,6 +9,7 @@ handshake era also with requests. Methods of one era only are in `handshake` and
 from __future__ import annotations
 
 import asyncio
+import itertools
 import secrets
 from collections.abc import Coroutine, Mapping
 from typing import Any, Final, Self
@@ -30,6 +31,7 @@ from moot.mcp.eras import (
     SERVER_INFO_KEY,
     Era,
     JsonObject,
+    OfferKind,
     at_least,
     handshake_result,
     is_input_required,
@@ -136,10 +138,32 @@ class McpServer:
         if request.params.get("cursor") is not None:
             # Everything is on one page: several clients never ask for a second.
             raise McpError(INVALID_PARAMS, "unknown cursor: this list has one page")
-        items = await self.backend.offers(LISTS[request.method])
+        items = await self._wait_for_offers(LISTS[request.method], request, client)
         if request.method == "tools/list" and client.era == "handshake":
             items = [_handshake_tool(item) for item in items]
         return {LISTS[request.method]: items}
+
+    async def _wait_for_offers(
+        self, kind: OfferKind, request: RpcRequest, client: ClientChannel
+    ) -> list[JsonObject]:
+        """The offers; a client that takes progress hears that they are waited for."""
+        token = progress_token(request.params)
+        if token is None:
+            return await self.backend.offers(kind)
+
+        async def report() -> None:
+            for count in itertools.count(1):
+                await asyncio.sleep(self.limits.progress_seconds)
+                message = "Some members have not told yet what they offer"
+                client.notify(
+                    "notifications/progress", {"progressToken": token, "progress": count, "message": message}
+                )
+
+        reporting = self.spawn(report())
+        try:
+            return await self.backend.offers(kind)
+        finally:
+            reporting.cancel()
 
     async def _run_call(self, request: RpcRequest, client: ClientChannel) -> JsonObject:
         check_params(request.method, request.params)

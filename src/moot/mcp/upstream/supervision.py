@@ -3,7 +3,8 @@
 How it works. `run` is the one task that owns the transport, since what the SDK opens must be closed in the
 task that opened it. A *run* of the server goes from its start to its end: `_run_transport` opens the
 transport, `_negotiate` agrees on an era, `_serve` waits for the end. Callers get the session of the present
-run (`wait_for_session`), or wait up to `reconnect_wait_seconds` for the next one.
+run (`wait_for_session`), or wait up to `reconnect_wait_seconds` for the next one (for the first one, up to
+`start_seconds`).
 
 After a call has timed out the server is checked (`check_health`); new calls wait for the result. A server
 that does not answer in `health_seconds` is ended, and the next run begins.
@@ -106,8 +107,10 @@ class Supervisor:
         self.check_signed_in()
         if (session := self.usable_session()) is not None:
             return session
+        limits = self._limits
+        starts = self.state == "starting"
         try:
-            async with asyncio.timeout(self._limits.reconnect_wait_seconds):
+            async with asyncio.timeout(limits.start_seconds if starts else limits.reconnect_wait_seconds):
                 while (session := self.usable_session()) is None:
                     if self.state == "stopped":
                         raise McpError(UNREACHABLE, "the MCP server was stopped")

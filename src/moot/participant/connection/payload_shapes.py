@@ -145,7 +145,8 @@ def _check_received_response(payload: Payload) -> None:
         error = payload["error"]
         if error.__class__ is not dict or error.get("message").__class__ is not str:
             raise PayloadShapeError("payload.error must hold a whole number `code` and a string `message`")
-    if payload.get("id", 0).__class__ not in (str, int):
+    # JSON-RPC 2.0, 5.1: the answer to a request whose id cannot be used.
+    if payload.get("id", 0).__class__ not in (str, int) and not (has_error and payload["id"] is None):
         raise PayloadShapeError("payload.id of a response must be that of the request")
 
 

@@ -43,8 +43,8 @@ _SETTLE_SECONDS: Final = 0.05
 # A question about names that failed is put again: a name must not pass to another because a gateway was busy.
 _OWNER_ATTEMPTS: Final = 5
 _OWNER_RETRY_SECONDS: Final = 1.0
-# One list of one member. A server that is still starting answers late, and announces a change then. Who did
-# not answer is asked once more: people at a console never do, but a busy machine keeps a server silent, too.
+# One page of a list of one member. A server that is still starting answers late, and announces a change then.
+# Who did not answer is asked once more: people at a console never do, but a server on a busy machine may.
 _LIST_SECONDS: Final = 20.0
 _LIST_ATTEMPTS: Final = 2
 _LIST_RETRY_SECONDS: Final = 1.0
@@ -88,6 +88,8 @@ class OfferDiscovery:
         self._tasks: set[asyncio.Task[None]] = set()
         # First lists that were requested and not answered yet, with the time of the request.
         self._waiting: dict[tuple[str, OfferKind], float] = {}
+        # Members that have answered a page of a list: more of them is on its way.
+        self._answering: set[str] = set()
         self._progress = asyncio.Event()
         # The lists of those who were here when we joined: learned together, so that a name which several
         # offer does not go to whoever answers first. None: learn at once.
@@ -123,9 +125,9 @@ class OfferDiscovery:
     ) -> list[str]:
         """Wait for the first lists of members, after our joining or theirs; returns who has not answered.
 
-        Nobody has more than `FIRST_LIST_SECONDS`, since people at a console never answer. But a member that
-        neither calls nor proposes is there for what it offers, and has `host_seconds`. `apart_from` is not
-        waited for.
+        Most have `FIRST_LIST_SECONDS`, since people at a console never answer. But a member that neither
+        calls nor proposes is there for what it offers, and has `host_seconds`; so has one that has begun to
+        answer. `apart_from` is not waited for.
         """
         loop = asyncio.get_running_loop()
         while True:
@@ -146,9 +148,14 @@ class OfferDiscovery:
                     await self._progress.wait()
 
     def _seconds_of(self, member: str, host_seconds: float) -> float:
+        return host_seconds if self.is_host(member) else min(host_seconds, FIRST_LIST_SECONDS)
+
+    def is_host(self, member: str) -> bool:
+        """Whether a member, by its id, is here for what it offers, or has begun to tell of it."""
+        if member in self._answering:
+            return True
         known = self._space.roster.get(member)
-        uses_others = known is None or known.may("mcp/proposal", _CALL) or known.may("mcp/request", _CALL)
-        return min(host_seconds, FIRST_LIST_SECONDS) if uses_others else host_seconds
+        return not (known is None or known.may("mcp/proposal", _CALL) or known.may("mcp/request", _CALL))
 
     def refresh(self, member: str, kinds: tuple[OfferKind, ...] = OFFER_KINDS) -> None:
         """Request the lists of a member, again if that is under way already."""
@@ -220,12 +227,13 @@ class OfferDiscovery:
     async def _request_once(self, member: str, kind: OfferKind) -> bool:
         """Request one list and learn it; False if it is worth asking again."""
         try:
-            async with asyncio.timeout(_LIST_SECONDS):
-                items = await self._space.list_all(member, kind)
-        except (MootError, TimeoutError) as fault:
+            items = await self._space.list_all(
+                member, kind, timeout_seconds=_LIST_SECONDS, on_page=lambda: self._answering.add(member)
+            )
+        except MootError as fault:
             # Most members offer nothing and say so, or do not answer; neither is worth a line.
             log.debug("no list", extra={"participant": member, "kind": kind, "why": type(fault).__name__})
-            return not isinstance(fault, TimeoutError | TimedOut | RateLimited | OutboxFull)
+            return not isinstance(fault, TimedOut | RateLimited | OutboxFull)
         except Exception:
             # A request's task: kind one member sends must not end the discovery of others.
             log.exception("a list could not be read", extra={"participant": member, "kind": kind})
@@ -330,6 +338,7 @@ class OfferDiscovery:
             self.refresh(event.member.id)
             self._expect(event.member.id)
         elif event.event == "leave":
+            self._answering.discard(event.member.id)
             changed = self._offers.remove_owner(event.member.name)
             if changed:
                 self._changed(changed)

@@ -27,7 +27,7 @@ from moot.protocol.envelope import Envelope
 from moot.protocol.kinds import CANCELLED, NOTIFICATION_PREFIX
 from moot.protocol.not_offered import NOT_OFFERED, mark_error
 from moot.protocol.operation import Json, operation_of
-from moot.protocol.rpc_codes import INTERNAL_ERROR
+from moot.protocol.rpc_codes import INTERNAL_ERROR, INVALID_REQUEST
 
 log = logging.getLogger(__name__)
 
@@ -179,6 +179,27 @@ class RequestServer:
             self._queue.append(request)
         elif not request.is_broadcast:
             self._refuse(request, BUSY, "busy: too many requests at once, come back later")
+
+    def refuse_malformed(self, envelope: Envelope, message: str) -> None:
+        """Answer a request to us that is none of MCP's, such as one whose id is null: its sender waits."""
+        if self._handler is None or self._sender.me not in envelope.to:
+            return
+        payload = envelope.payload
+        if "id" not in payload and str(payload.get("method")).startswith(NOTIFICATION_PREFIX):
+            return
+        try:
+            # JSON-RPC 2.0, 5.1: an id that is not usable is answered as null; the envelope correlates (D-95).
+            self._sender.send(
+                "mcp/response",
+                {"jsonrpc": "2.0", "id": None, "error": _error(INVALID_REQUEST, message)},
+                to=envelope.sender,
+                about=envelope.id,
+                check_rights=False,
+                request_operation=operation_of(payload),
+                to_bare_request=True,
+            )
+        except MootError as fault:
+            log.debug("not refused", extra={"envelope": envelope.id, "why": type(fault).__name__})
 
     def handle_notification(self, envelope: Envelope) -> None:
         """A cancellation stops a request; anything else goes to the notification handler."""
