@@ -95,7 +95,7 @@ async def test_the_old_protocol_works_at_the_same_address(tmp_path: Path) -> Non
 
 
 async def test_only_tokens_of_participants_are_served_and_only_cards_are_public(tmp_path: Path) -> None:
-    limits = ServeLimits(max_new_tokens_per_minute=5, max_body_bytes=1_000)
+    limits = ServeLimits(max_wrong_tokens_per_minute=5, max_body_bytes=1_000)
     async with (
         served_space(tmp_path, limits=limits) as served,
         httpx.AsyncClient(timeout=HANG_SECONDS) as http,
@@ -118,13 +118,34 @@ async def test_only_tokens_of_participants_are_served_and_only_cards_are_public(
         assert known["error"]["code"] == -32001
         assert (await http.post(rpc, content=b"x" * 2_000, headers=good)).status_code == 413
         assert (await http.post(f"{served.url}/alice/", json=body, headers=good)).status_code == 404
-        # Guessing ends; who is known is still served.
+        # Guessing ends; who is known is still served, and so is who comes for the first time.
         guesses = [
             (await http.post(rpc, json=body, headers={"Authorization": f"Bearer g{n}"})) for n in range(6)
         ]
         assert guesses[-1].status_code == 429
         assert "retry-after" in guesses[-1].headers
         assert (await http.post(rpc, json=body, headers=good)).json()["error"]["code"] == -32001
+        fresh = {"Authorization": "Bearer t-other", **version}
+        assert (await http.post(rpc, json=body, headers=fresh)).json()["error"]["code"] == -32001
+
+
+async def test_wrong_tokens_take_no_place_of_a_right_one(tmp_path: Path) -> None:
+    limits = ServeLimits(max_wrong_tokens_per_minute=1, max_callers=1)
+    async with (
+        served_space(tmp_path, limits=limits) as served,
+        httpx.AsyncClient(timeout=HANG_SECONDS) as http,
+    ):
+        body = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "x"}}
+
+        async def status_of(token: str) -> int:
+            headers = {"Authorization": f"Bearer {token}", "A2A-Version": "1.0"}
+            return (await http.post(f"{served.url}/coder/", json=body, headers=headers)).status_code
+
+        tokens = [*(f"wrong-{number}" for number in range(40)), "t-acme"]
+        statuses = await asyncio.gather(*map(status_of, tokens))
+        assert statuses[-1] == 200
+        assert sorted(statuses[:-1]) == [401] + [429] * 39
+        assert await status_of("t-other") == 503
 
 
 async def test_a_call_that_needs_approval_waits_for_input_and_a_restart_does_not_lose_it(

@@ -3,6 +3,9 @@
 The bearer token of a request is a participant's token. The gateway says whose it is, and what it may do; so a
 caller has exactly the rights of its participant, shows up in the space, and can be paused or removed there.
 Tokens are kept in memory only, as long as the connection.
+
+The gateway is always asked about a token: whoever has a right one is served, whatever others sent from the
+same address. Only what a wrong token gets is limited, and how many are tried at once: others wait their turn.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -29,6 +33,8 @@ log = logging.getLogger(__name__)
 MAX_ADDRESSES: Final = 10_000
 _MAX_TOKEN_CHARS: Final = 4_096
 _LOOK_SECONDS: Final = 5.0
+# Tokens that the gateway is asked about at once; each question is a connection to it.
+_MAX_ATTEMPTS: Final = 16
 
 
 class CallerDenied(MootError):
@@ -68,7 +74,9 @@ class Callers:
         self._connections: dict[str, _CallerConnection] = {}
         self._tasks = TaskSet("callers")
         limits = settings.limits
-        self._new_tokens = sliding_windows(limits.max_new_tokens_per_minute, 60.0, max_keys=MAX_ADDRESSES)
+        self._wrong_tokens = sliding_windows(limits.max_wrong_tokens_per_minute, 60.0, max_keys=MAX_ADDRESSES)
+        self._attempts = asyncio.Semaphore(_MAX_ATTEMPTS)
+        self._admitted = 0
         self._requests = sliding_windows(limits.max_requests_per_minute, 60.0, max_keys=MAX_ADDRESSES)
         # Whether a caller has something open; set by whoever knows.
         self.has_open_tasks: Callable[[str], bool] = lambda _: False
@@ -88,16 +96,13 @@ class Callers:
         digest = hashlib.sha256(token.encode()).hexdigest()
         connection = self._connections.get(digest)
         if connection is None:
-            limits, now = self._settings.limits, time.monotonic()
-            if wait := self._new_tokens.take(network_of(address), now):
-                text = "too many tokens (max_new_tokens_per_minute): try again later"
-                raise CallerDenied(429, text, retry_after_seconds=wait)
-            if len(self._connections) >= limits.max_callers:
-                raise CallerDenied(503, f"{limits.max_callers} callers are connected (max_callers): later")
             connection = _CallerConnection(asyncio.get_running_loop().create_future())
             self._connections[digest] = connection
             self._tasks.start(self._hold(digest, connection, token))
-        caller = await asyncio.shield(connection.ready)
+        try:
+            caller = await asyncio.shield(connection.ready)
+        except CallerDenied as fault:
+            raise self._count_wrong(fault, address) from None
         if wait := self._requests.take(digest, time.monotonic()):
             raise CallerDenied(429, "too many requests (max_requests_per_minute)", retry_after_seconds=wait)
         if caller.at_once >= self._settings.limits.max_requests_at_once:
@@ -106,19 +111,38 @@ class Callers:
             )
         return caller
 
+    def _count_wrong(self, fault: CallerDenied, address: str) -> CallerDenied:
+        """What to answer to a refused token."""
+        wait = 0.0
+        if fault.status in (401, 403):
+            wait = self._wrong_tokens.take(network_of(address), time.monotonic())
+        if not wait:
+            return CallerDenied(fault.status, str(fault), retry_after_seconds=fault.retry_after_seconds)
+        text = "too many wrong tokens (max_wrong_tokens_per_minute): try again later"
+        return CallerDenied(429, text, retry_after_seconds=wait)
+
     async def _hold(self, digest: str, connection: _CallerConnection, token: str) -> None:
         """One connection, from its beginning to its end."""
         settings, ready = self._settings, connection.ready
+        most = settings.limits.max_callers
         try:
-            async with connect(settings.gateway, settings.space, token, limits=settings.member) as space:
+            async with AsyncExitStack() as stack:
+                async with self._attempts:
+                    space = await stack.enter_async_context(
+                        connect(settings.gateway, settings.space, token, limits=settings.member)
+                    )
                 if space.name in self._refused_names:
                     raise CallerDenied(403, "this token is of a member that is published, or of this service")
+                if self._admitted >= most:
+                    raise CallerDenied(503, f"{most} callers are connected (max_callers): later")
                 caller = Caller(space.name, space, last_used=time.monotonic())
                 log.info("a caller joined", extra={"participant": space.name})
+                self._admitted += 1
                 ready.set_result(caller)
                 try:
                     await self._stay(caller, connection)
                 finally:
+                    self._admitted -= 1
                     caller.ended.set()
         except CallerDenied as fault:
             self._refuse(ready, fault)

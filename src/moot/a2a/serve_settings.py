@@ -21,8 +21,8 @@ class ServeLimits:
     # Callers that are connected, and how long one without open tasks stays connected.
     max_callers: int = 100
     idle_seconds: float = 600.0
-    # Tokens that are tried from one address within a minute, beside those that are known.
-    max_new_tokens_per_minute: int = 60
+    # Wrong tokens of one address that are told why within a minute; further ones get 429.
+    max_wrong_tokens_per_minute: int = 60
     # Cards that one address without a token may ask for within a minute: callers keep a card.
     max_cards_per_minute: int = 120
     # Tasks that are kept, those of one caller that are open, and how long ended ones are kept.
