@@ -151,6 +151,25 @@ async def test_a_reader_that_catches_up_in_time_loses_nothing(tmp_path: Path) ->
             await alice.fence()
 
 
+async def test_a_burst_within_the_default_limits_cuts_nobody_off(tmp_path: Path) -> None:
+    """Eight messages of a megabyte are what one member may say in a second; a slow line takes longer."""
+    async with running_gateway(tmp_path, PEOPLE, outbox_seconds=600, **QUIET) as gateway:
+        alice = await gateway.join("alice")
+        async with stalled(gateway) as bob:
+            said = [(await alice.ask("chat", {"text": "x" * 1_000_000}))["id"] for _ in range(8)]
+            bob.writer.transport.resume_reading()  # type: ignore[attr-defined]
+            received: list[str] = []
+            while len(received) < len(said):
+                one = await bob.frame()
+                assert one is not None
+                assert one.opcode == TEXT, one.reason
+                message = orjson.loads(one.payload)
+                if message["kind"] == "chat":
+                    received.append(message["id"])
+            assert received == said
+            await alice.fence()
+
+
 async def test_many_slow_readers_at_once_do_not_hold_up_the_others(tmp_path: Path) -> None:
     people = PEOPLE | participants(**{f"slow-{number}": ["chat"] for number in range(12)})
     async with (

@@ -206,11 +206,11 @@ class GatewayConfig(msgspec.Struct, frozen=True, kw_only=True):
     # One more interval; after it the other side is gone.
     ping_timeout_seconds: Seconds = 20
 
-    # 1 MiB, what centrifuge allows one connection before calling it slow.
-    outbox_bytes: Positive = 1 << 20
+    # Two seconds of the fastest member that the default limits allow; kept once for all that wait for it.
+    outbox_bytes: Positive = 16 << 20
     # Two seconds of the fastest member that the default limits allow.
     outbox_messages: Positive = 4_096
-    # A reader that took nothing for so long is stuck, not slow.
+    # A reader that took nothing for so long is stuck, not slow. Whoever makes progress has more time.
     outbox_seconds: Seconds = 10
     # Who is let go hears why once it has read up: the 256 KiB before that take 2 s at 1 Mbit/s.
     close_seconds: Seconds = 3

@@ -5,14 +5,16 @@ audience it joins that batch; anything else seals it. At the end of the tick eve
 what is pending for it, which for most of them is the same joined bytes.
 
 A connection whose transport is full keeps what comes meanwhile, within bounds of bytes, messages and
-seconds. Past any of them it is closed with the reason; nobody else waits for it.
+seconds. Past any of them it is closed with the reason; nobody else waits for it. What was kept goes out piece
+by piece, each when the one before it was taken: so the seconds count from the last progress, and what many
+slow readers wait for is kept once.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -20,9 +22,14 @@ import msgspec
 class OutboxLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How far behind one reader may be."""
 
-    max_bytes: int = 1 << 20
+    max_bytes: int = 16 << 20
     max_messages: int = 4_096
+    # Without any progress.
     max_seconds: float = 10.0
+
+
+# What is given to a transport at once. Joining small messages saves calls; more would only be copied early.
+_PIECE_BYTES: Final = 256 << 10
 
 
 class SocketWriter(Protocol):
@@ -91,7 +98,6 @@ class Outbox:
     def resume(self, now: float) -> None:
         """The transport has drained."""
         self._full_since = None
-        self.waiting_bytes = self.waiting_messages = self._counted = 0
         self.flush(now)
 
     def flush(self, now: float) -> None:
@@ -105,11 +111,24 @@ class Outbox:
         if self._full_since is not None:
             self._count_waiting(now)
             return
+        self.waiting_bytes = self.waiting_messages = self._counted = 0
         pending, self.pending = self.pending, []
-        parts = [part if part.__class__ is bytes else part.bytes_for(self.dialect) for part in pending]  # type: ignore[union-attr]
-        data = parts[0] if len(parts) == 1 else b"".join(parts)
-        if data:
-            self._writer.write(data)
+        piece: list[bytes] = []
+        size = 0
+        for index, part in enumerate(pending, 1):
+            data = part.bytes_for(self.dialect) if isinstance(part, Batch) else part
+            piece.append(data)
+            size += len(data)
+            if size < _PIECE_BYTES and index < len(pending):
+                continue
+            if size:
+                self._writer.write(piece[0] if len(piece) == 1 else b"".join(piece))
+            if self._full_since is not None and index < len(pending):
+                # `write` has filled the transport: the rest goes when it has drained.
+                self.pending = [*pending[index:], *self.pending]
+                self._count_waiting(now)
+                return
+            piece, size = [], 0
 
     def take(self, batch: Batch, now: float) -> None:
         """`flush` when this batch is all there is; a hundred members cost little else."""
