@@ -154,3 +154,23 @@ def _with_people(file: Path, people: Json) -> Json:
     settings = yaml.safe_load(file.read_text())
     settings["spaces"]["lab"]["participants"] = people
     return settings
+
+
+async def test_the_last_vote_makes_the_call_once_on_all_gateways(start: StartGateway) -> None:
+    """Also if two come at once: the log has one order, and every gateway comes to the same call."""
+    people = participants(alice=["*"], bob=["*"], carol=[], dave=["*"])
+    rules: Json = {"quorum": [{"approvals_needed": 2}]}
+    async with start("a", people, rules=rules) as a, start("b", people, rules=rules) as b:
+        alice, bob, carol = await a.join("alice"), await b.join("bob"), await b.join("carol")
+        assert await alice.refused("mcp/request", CALL, to=["carol"]) == "approval_required"
+        proposal = await alice.say("mcp/proposal", CALL, to=["carol"])
+        await bob.hear(lambda m: m["id"] == proposal)
+        assert await bob.refused("moot/approve", {}, about=[proposal]) is None
+        vote = {"kind": "moot/approve", "correlation_id": [proposal], "payload": {}}
+        assert (await a.post("dave", vote, space="lab")).status_code == 200
+        request = await carol.hear("mcp/request")
+        assert request["from"] == "dave"
+        assert await bob.refused("moot/approve", {}, about=[proposal]) == "proposal_settled"
+        await carol.fence()
+        assert carol.kinds().count("mcp/request") == 1
+        await alice.hear(lambda m: m["id"] == request["id"])

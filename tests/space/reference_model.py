@@ -311,6 +311,15 @@ class ReferenceModel:
                 if proposal.proposer == name:
                     self._settle(id, "withdrawn")
 
+    def _note_last_vote(self, id: str) -> None:
+        """D-103: the vote that completes a quorum makes the call, unless something else refuses it."""
+        record, known = self.space.state.ledger.get(id), self.proposals[id]
+        if record is None or record.state != "fulfilled" or record.settled_by is None:
+            return
+        assert len(known.approvals) >= known.needed > 0, f"{id} ran without its quorum"
+        self.requests[record.settled_by] = known.to
+        self._settle(id, "fulfilled")
+
     def _settle(self, id: str, state: str) -> None:
         self.proposals[id] = replace(self.proposals[id], state=state)
         self.settled.append(id)
@@ -350,6 +359,7 @@ class ReferenceModel:
             case "moot/approve":
                 for id, proposal in step.proposals.items():
                     self.proposals[id] = replace(proposal, approvals=proposal.approvals | {me})
+                    self._note_last_vote(id)
             case "participant/pause":
                 seconds = payload.get("timeout_seconds")
                 for name in meant:

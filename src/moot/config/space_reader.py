@@ -15,9 +15,11 @@ import msgspec
 from moot.config.section_reader import Reader, at, checked, mapping, one_of, probably, unknown_key
 from moot.errors import InvalidPattern, InvalidRequest, UsageError
 from moot.protocol.envelope import EnvelopeLimits
+from moot.protocol.kinds import NOTIFICATION_PREFIX
 from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, Notation, read_capability
-from moot.space.config import ParticipantConfig, Quorum, SpaceConfig, SpaceLimits
+from moot.space.config import Name, ParticipantConfig, Quorum, SpaceConfig, SpaceLimits
+from moot.space.quorum import UNBOUND_METHODS
 from moot.space.roster import logical_name
 
 _PARTICIPANT_KEYS: Final = frozenset({"capabilities", "exclusive"})
@@ -29,7 +31,13 @@ _WORDS: Final[Mapping[str, frozenset[str]]] = {
     "status_delivery": frozenset({"all", "requester"}),
 }
 _SWITCHES: Final = frozenset(
-    {"enforce_pause", "reference_compat", "violation_notice", "separation_of_duties"}
+    {
+        "enforce_pause",
+        "reference_compat",
+        "violation_notice",
+        "separation_of_duties",
+        "last_vote_carries_out",
+    }
 )
 _DIALECTS: Final = frozenset({"mew", "mcpx", "m3p"})
 
@@ -123,12 +131,32 @@ def _quorum(value: Json, path: str) -> tuple[Quorum, ...]:
         )
         if needed < 1:
             raise UsageError(f"{place}.approvals_needed: must be at least 1")
+        names = checked(entry.pop("exempt", []), list, "a list of participants", f"{place}.exempt")
+        exempt = [
+            participant_name(checked(each, str, "a name", f"{place}.exempt"), f"{place}.exempt")
+            for each in names
+        ]
         try:
             pattern = read_capability({"kind": "mcp/request"} | entry)
         except InvalidPattern as fault:
             raise UsageError(f"{place}: {fault.message}") from None
-        rules.append(Quorum(pattern=pattern, approvals_needed=needed))
+        _check_binds_calls(pattern, place)
+        rules.append(
+            Quorum(
+                pattern=pattern,
+                approvals_needed=needed,
+                exempt=tuple(Name(each) for each in dict.fromkeys(exempt)),
+            )
+        )
     return tuple(rules)
+
+
+def _check_binds_calls(pattern: Capability, place: str) -> None:
+    """Raises UsageError for a rule about what no quorum binds: it would look as if it did."""
+    payload = pattern.original.get("payload") if isinstance(pattern.original, dict) else None
+    method = payload.get("method") if isinstance(payload, dict) else None
+    if isinstance(method, str) and (method in UNBOUND_METHODS or method.startswith(NOTIFICATION_PREFIX)):
+        raise UsageError(f"{place}.payload.method: a quorum is about calls; {method} is open to all who may")
 
 
 def _limits(value: Json, path: str) -> SpaceLimits:

@@ -19,6 +19,7 @@ from moot.protocol.envelope import Envelope, fill_missing, rfc3339
 from moot.protocol.kinds import KINDS, UNKNOWN
 from moot.space.config import SpaceConfig
 from moot.space.effects import Deliver
+from moot.space.last_vote import read_made
 from moot.store.journal_reader import last_records
 
 
@@ -48,6 +49,8 @@ def restore_history(history: MessageHistory, folder: Path, config: SpaceConfig) 
                 history.hide_before(str(envelope.payload.get("participant_id")), stored.t)
             if is_for_everybody(envelope.kind, config):
                 history.add(stored.t, Deliver((), envelope), None)
+            for made in stored.made:
+                history.add(stored.t, Deliver((), read_made(bytes(made))), None)
 
 
 def _accepted_inputs(folder: Path, count: int) -> Iterator[StoredInput]:

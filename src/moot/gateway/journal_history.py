@@ -21,6 +21,7 @@ from moot.gateway.stored_input import ACCEPTED, read_input
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope
 from moot.space.config import SpaceConfig
+from moot.space.last_vote import read_made
 from moot.store.journal_backwards import first_number_from, records_before
 from moot.store.journal_reader import JournalRecord
 from moot.store.journal_segments import chain_start
@@ -95,8 +96,8 @@ def read_page(
             return HistoryPage(found[::-1], None, "not_a_member")
         scanned += len(record.line)
         last = place
-        raw = _message_of(record, matcher, reader, config)
-        if raw is not None:
+        # Newest first, as everything here.
+        for raw in reversed(_messages_of(record, matcher, reader, config)):
             found.append(raw)
             size += len(raw)
         is_full = is_full or bool(
@@ -115,27 +116,39 @@ def _microseconds(line: bytes) -> int:
     return round(recorded_time(line) * 1e6)
 
 
-def _message_of(
+def _messages_of(
     record: JournalRecord, matcher: _Matcher, reader: HistoryReader, config: SpaceConfig
-) -> bytes | None:
-    """What members heard of a record, in the reader's dialect; None: nothing, or nothing that is wanted."""
+) -> list[bytes]:
+    """What members heard of a record, in the reader's dialect, as far as it is wanted.
+
+    Most are one message; behind a vote stand the requests that the gateway made by it.
+    """
     if not matcher.may_match(record.line):
-        return None
+        return []
     try:
         stored = read_input(record.line)
         if stored.input not in ("receive", "post") or stored.out != ACCEPTED or not bytes(stored.raw):
-            return None
-        envelope = envelope_of(stored, config)
-        if envelope.kind in _PERHAPS_PRIVATE or not is_for_everybody(envelope.kind, config):
-            return None
-        if not matcher.matches(envelope):
-            return None
-        if envelope.dialect == reader.dialect:
-            return envelope.raw
-        return DIALECTS[reader.dialect].encode(envelope, operation=None, proposer=None)
+            return []
+        heard = [envelope_of(stored, config), *(read_made(bytes(each)) for each in stored.made)]
+        messages = [_encode(each, reader) for each in heard if _is_wanted(each, matcher, config)]
     except (MootError, msgspec.MsgspecError):
         # Under other rules than today's; whoever wants it finds it in the journal.
-        return None
+        return []
+    return [each for each in messages if each is not None]
+
+
+def _is_wanted(envelope: Envelope, matcher: _Matcher, config: SpaceConfig) -> bool:
+    return (
+        envelope.kind not in _PERHAPS_PRIVATE
+        and is_for_everybody(envelope.kind, config)
+        and matcher.matches(envelope)
+    )
+
+
+def _encode(envelope: Envelope, reader: HistoryReader) -> bytes | None:
+    if envelope.dialect == reader.dialect:
+        return envelope.raw
+    return DIALECTS[reader.dialect].encode(envelope, operation=None, proposer=None)
 
 
 class _Matcher:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 import msgspec
+import orjson
 
 from moot.errors import MalformedEnvelope, OutcomeUnknown, RateLimited, Refused, Unauthorized, Unavailable
 from moot.gateway.error_reply_limiter import ErrorReplyLimiter
@@ -35,6 +36,7 @@ from moot.protocol.operation import Json
 from moot.space.config import Name, SessionId, SpaceConfig
 from moot.space.config_json import save_config
 from moot.space.effects import Deliver, Disconnect, Effect, Reply
+from moot.space.last_vote import made_requests
 from moot.space.listing import describe_page, page_bytes
 from moot.space.roster import Options, Session, capability_pairs
 from moot.space.welcome import welcome
@@ -309,7 +311,7 @@ class SpaceHost:
             )
             journaled.carry_out(effects, number, now)
             return
-        head = self._encoders[session].record(now, envelope, out, mint)
+        head = self._encoders[session].record(now, envelope, out, mint, made_requests(envelope, effects))
         number = self.journal.append(head, data, vital=row.shrinks_rights)
         waits = self._mark(row, effects, number)
         journaled.carry_out(
@@ -431,6 +433,8 @@ class SpaceHost:
             assert isinstance(answer, Reply)  # noqa: S101  # that is how a refusal is known
             tell_own_connections(space, self.delivery, who, answer.notice)
             return answer
+        if made := made_requests(envelope, effects):
+            facts["made"] = [orjson.Fragment(each) for each in made]
         head = encode_record("post", now, mint, session=session, who=who, dialect=dialect, out=out, **facts)
         number = self.journal.append(head + b',"raw":', body, vital=vital)
         self._mark(row, effects, number)

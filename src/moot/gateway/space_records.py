@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
-from orjson import dumps
+from orjson import Fragment, dumps
 
 from moot.errors import AlreadyAnswered, UsageError
 from moot.gateway.mint import FreshMint, ReplayMint
@@ -58,12 +59,14 @@ class RecordEncoder:
         # By kind: all that stands between the id and the envelope.
         self._accepted: dict[str, bytes] = {}
 
-    def record(self, now: float, envelope: Envelope, out: str, mint: FreshMint) -> bytes:
+    def record(
+        self, now: float, envelope: Envelope, out: str, mint: FreshMint, made: Sequence[bytes] = ()
+    ) -> bytes:
         """The record of one envelope up to the envelope itself, which goes in verbatim behind it."""
         kind = envelope.wire_kind or envelope.kind
         middle = self._accepted.get(kind)
-        if middle is None or out != ACCEPTED or mint.ids or mint.tokens:
-            middle = self._middle(kind, out, mint)
+        if middle is None or out != ACCEPTED or mint.ids or mint.tokens or made:
+            middle = self._middle(kind, out, mint, made)
         id = envelope.id or filled_id(out, mint)
         # orjson writes a float twenty times quicker than repr.
         return b"".join((b'"t":', dumps(now), b',"id":', dumps(id), middle))
@@ -72,8 +75,10 @@ class RecordEncoder:
         """What accepted records of this kind, for which nothing was drawn, say between id and envelope."""
         return self._accepted.get(kind) or self._middle(kind, ACCEPTED, FreshMint())
 
-    def _middle(self, kind: str, out: str, mint: FreshMint) -> bytes:
+    def _middle(self, kind: str, out: str, mint: FreshMint, made: Sequence[bytes] = ()) -> bytes:
         facts: dict[str, Json] = {"kind": kind, "out": out}
+        if made:
+            facts["made"] = [Fragment(each) for each in made]
         if mint.ids:
             facts["mint"] = mint.ids
         if mint.tokens:
@@ -206,7 +211,7 @@ def _receive_again(
         msgspec.structs.replace(config.limits.envelope, max_containers=len(record.raw)),
         accept_protocols=config.accept_protocols,
     )
-    effects = space.receive(session, envelope, now, mint)
+    effects = space.receive(session, envelope, now, mint, made=[bytes(each) for each in record.made])
     if (out := outcome_of(effects)) != record.out:
         raise UsageError(f"it was {record.out} then, and now it is: {out}")
     return effects

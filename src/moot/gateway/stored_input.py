@@ -29,6 +29,8 @@ class StoredInput(msgspec.Struct):
     mint: list[str] = []
     tokens: list[str] = []
     raw: msgspec.Raw = msgspec.Raw()
+    # Of a vote: the requests that the gateway made by it.
+    made: list[msgspec.Raw] = []
     options: Options = Options()
     able: bool = True
     add: list[Json] = []

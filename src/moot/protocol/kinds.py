@@ -307,6 +307,14 @@ _ROWS: Final = (
         handler="proposals",
         audited=True,
     ),
+    # D-103: how many approvals a proposal has, from whoever counts them.
+    Kind(
+        name="moot/votes",
+        section="D-103",
+        changes_verdict=False,
+        sender="gateway",
+        answers=("mcp/proposal",),
+    ),
     Kind(
         name="moot/settle",
         section="D-99",

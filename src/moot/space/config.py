@@ -102,10 +102,12 @@ class ParticipantConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Quorum(msgspec.Struct, frozen=True, kw_only=True):
-    """D-28: proposals whose operation matches need this many approvals before they may be fulfilled."""
+    """D-103: a call that matches is made only by a proposal with this many approvals, whoever makes it."""
 
     pattern: Capability
     approvals_needed: int
+    # Members whom this rule does not bind.
+    exempt: tuple[Name, ...] = ()
 
 
 # D-23: what anyone who may invite can give an invitee, though they hold less themselves.
@@ -145,6 +147,8 @@ class SpaceConfig(msgspec.Struct, frozen=True, kw_only=True):
     violation_notice: bool = False  # D-32
     separation_of_duties: bool = False  # D-28: a proposer never fulfils its own
     quorum: tuple[Quorum, ...] = ()
+    # D-103: the vote that completes a quorum makes the call; otherwise somebody approves it once more.
+    last_vote_carries_out: bool = True
     # Where an invitee connects, `{id}` standing for its name (MEW 3.6.6); None leaves it out.
     connection_url: str | None = None
     limits: SpaceLimits = SpaceLimits()

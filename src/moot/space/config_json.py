@@ -56,6 +56,7 @@ _PLAIN: Final = (
     "status_delivery",
     "violation_notice",
     "separation_of_duties",
+    "last_vote_carries_out",
     "connection_url",
 )
 
@@ -71,7 +72,10 @@ def save_config(config: SpaceConfig) -> dict[str, Json]:
         "dialects": sorted(config.dialects),
         "accept_protocols": sorted(config.accept_protocols),
         "invite_baseline": [save_capability(c) for c in config.invite_baseline],
-        "quorum": [[save_capability(rule.pattern), rule.approvals_needed] for rule in config.quorum],
+        "quorum": [
+            [save_capability(rule.pattern), rule.approvals_needed, list(rule.exempt)]
+            for rule in config.quorum
+        ],
         "limits": msgspec.to_builtins(config.limits),
     }
 
@@ -80,6 +84,7 @@ def load_config(saved: dict[str, Any]) -> SpaceConfig:
     anonymous = saved["anonymous"]
     if "separation" in saved:
         saved = saved | {"separation_of_duties": saved["separation"]}
+    saved = {"last_vote_carries_out": True} | saved
     return SpaceConfig(
         **{name: saved[name] for name in _PLAIN},
         participants={name: load_participant(one) for name, one in saved["participants"].items()},
@@ -91,8 +96,13 @@ def load_config(saved: dict[str, Any]) -> SpaceConfig:
         accept_protocols=frozenset(saved["accept_protocols"]),
         invite_baseline=load_capabilities(saved["invite_baseline"]),
         quorum=tuple(
-            Quorum(pattern=load_capabilities([pattern])[0], approvals_needed=needed)
-            for pattern, needed in saved["quorum"]
+            Quorum(
+                pattern=load_capabilities([pattern])[0],
+                approvals_needed=needed,
+                # Not in those of 0.2.
+                exempt=tuple(exempt[0]) if exempt else (),
+            )
+            for pattern, needed, *exempt in saved["quorum"]
         ),
         limits=msgspec.convert(
             dict.fromkeys(_LATER_LIMITS, _NO_LIMIT) | _with_todays_names(saved["limits"]), SpaceLimits

@@ -102,8 +102,6 @@ _ACTS: Final[Mapping[str, Prepare]] = {
 # Kinds on which the gateway does something itself; the others are only relayed.
 EXECUTED: Final = frozenset(_ACTS)
 _LEDGER_KINDS: Final = frozenset({"mcp/request", "mcp/withdraw", "moot/approve", "moot/settle"})
-# They are about a proposal, or about nothing.
-_NEEDS_PROPOSAL: Final = frozenset({"moot/approve", "moot/settle"})
 # D-32: kinds that a space may deliver to one member only.
 _NARROWED: Final = frozenset({"chat/acknowledge", "participant/status"})
 
@@ -164,7 +162,7 @@ def process_envelope(
         if kind == "mcp/response":
             requests.check_may_answer(state, session, envelope)
         # 10
-        if (envelope.correlation_id and kind in _LEDGER_KINDS) or kind in _NEEDS_PROPOSAL:
+        if kind in _LEDGER_KINDS and (kind != "mcp/withdraw" or envelope.correlation_id):
             proposals.check_ledger(state, session, envelope, now)
         # 11
         act = None if prepare is None else prepare(state, session, envelope)

@@ -49,6 +49,8 @@ class ProposalRecord(msgspec.Struct):
     fingerprint: str
     expires: float
     approvals_needed: int = 0
+    # Who may carry it out without them.
+    exempt: tuple[Name, ...] = ()
     # 0: not known, of a snapshot from before this was kept.
     proposed_at: float = 0.0
     state: ProposalState = "open"
@@ -80,6 +82,12 @@ class ProposalRecord(msgspec.Struct):
 
     def state_at(self, now: float) -> ProposalState:
         return "expired" if self.state == "open" and now >= self.expires else self.state
+
+    def approvals_missing(self, fulfiller: Name | None = None) -> int:
+        """How many have to vote before this member, or anybody who is not exempt, may carry it out."""
+        if fulfiller in self.exempt:
+            return 0
+        return max(0, self.approvals_needed - len(self.approved_by))
 
     @property
     def is_over(self) -> bool:

@@ -16,6 +16,7 @@ from moot.errors import MalformedEnvelope
 from moot.protocol.dialects import DIALECTS
 from moot.protocol.envelope import DialectName, Envelope, EnvelopeLimits, readdress, rfc3339
 from moot.protocol.operation import Json
+from moot.space.acts.proposals import describe_votes
 from moot.space.proposal_ledger import ProposalRecord
 from moot.space.roster import SpaceMember
 from moot.space.state import State
@@ -116,8 +117,7 @@ def describe_proposal(
         "to": state.runtime_ids(proposal.to),
         "arguments_hash": proposal.fingerprint,
         "expires_at": rfc3339(proposal.expires),
-        "approvals_needed": proposal.approvals_needed,
-        "approved_by": state.runtime_ids(proposal.approved_by),
+        **describe_votes(state, proposal),
         "rejected_by": state.runtime_ids(proposal.rejected_by),
     }
     if proposal.proposed_at:

@@ -29,6 +29,7 @@ from moot.space.acts import control, proposals, streams
 from moot.space.config import Name, SessionId, SpaceConfig
 from moot.space.effects import Deliver, Disconnect, Effect, Mint, Reply, Token
 from moot.space.ladder import check_may_send, process_envelope
+from moot.space.last_vote import process_vote
 from moot.space.roster import Options, SpaceMember
 from moot.space.state import State
 from moot.space.state_json import load_state, save_state
@@ -73,11 +74,24 @@ class Space:
 
     # Messages
 
-    def receive(self, session_id: SessionId, envelope: Envelope, now: float, mint: Mint) -> list[Effect]:
-        """Process one envelope of one session. Never raises Refused: a refusal is an effect."""
+    def receive(
+        self,
+        session_id: SessionId,
+        envelope: Envelope,
+        now: float,
+        mint: Mint,
+        *,
+        made: Sequence[bytes] = (),
+    ) -> list[Effect]:
+        """Process one envelope of one session. Never raises Refused: a refusal is an effect.
+
+        `made`: of a vote that is replayed, the requests that were made by it (`last_vote`).
+        """
         session = self.state.roster.sessions.get(session_id)
         if session is None:
             raise UsageError(f"session {session_id} has not joined")
+        if envelope.kind == "moot/approve":
+            return process_vote(self.state, session, envelope, now, mint, made=made)
         return process_envelope(self.state, session, envelope, now, mint)
 
     def check_rate_ahead(self, who: str, now: float) -> None:

@@ -13,6 +13,7 @@ from moot.protocol.operation import Json
 from moot.protocol.patterns import Capability, covered_by, read_capabilities
 from moot.space.acts import Act, control
 from moot.space.acts.grants import check_delegation
+from moot.space.acts.proposals import announce_votes
 from moot.space.acts.streams import close_streams_of, drop_target, drop_writer
 from moot.space.config import Name
 from moot.space.effects import Credential, Deliver, Disconnect, Effect, Mail, Mint, Reply, Result
@@ -161,6 +162,7 @@ def remove_member(state: State, member: SpaceMember, reason: str, now: float, mi
     effects.append(Credential(member.name, ()))
     for proposal in orphaned:
         state.settle_proposal(proposal, "withdrawn", None, now)
+    voted_for = [each.id for each in state.ledger.all_open() if member.name in each.approved_by]
     for proposal in state.ledger.all_open():
         for names in (proposal.approved_by, proposal.rejected_by):
             if member.name in names:
@@ -176,4 +178,4 @@ def remove_member(state: State, member: SpaceMember, reason: str, now: float, mi
         state.grants.remove(grant.id)
         state.forget_grant(grant)
     effects += welcome_again(state, state.revoke_unsupported(), now, mint)
-    return effects
+    return effects + announce_votes(state, voted_for, now, mint)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from moot.errors import (
     ApprovalRequired,
     InvalidRequest,
@@ -14,12 +16,13 @@ from moot.errors import (
 )
 from moot.protocol.envelope import Envelope
 from moot.protocol.fingerprint import fingerprint
-from moot.protocol.operation import operation_of
+from moot.protocol.operation import Json, operation_of
 from moot.protocol.strict_json import has_more_decimals
-from moot.space.acts import Act
+from moot.space.acts import Act, requests
 from moot.space.effects import Effect, Mint
 from moot.space.id_window import SeenEnvelope
 from moot.space.proposal_ledger import ProposalRecord
+from moot.space.quorum import find_needed_approvals
 from moot.space.roster import Session
 from moot.space.state import State
 
@@ -30,7 +33,10 @@ def check_ledger(state: State, session: Session, envelope: Envelope, now: float)
     if envelope.kind in ("moot/approve", "moot/settle") and not named:
         raise InvalidRequest(f"{envelope.kind} must correlate to a proposal that this space knows")
     body = ""
-    if envelope.kind == "mcp/request" and named:
+    if envelope.kind == "mcp/request":
+        if not named:
+            _check_needs_no_proposal(state, session, envelope, now)
+            return
         # Once for all that are named: it reads the whole body.
         _check_decimals(state, envelope)
         body = fingerprint(envelope.raw)
@@ -47,6 +53,37 @@ def check_ledger(state: State, session: Session, envelope: Envelope, now: float)
             if proposal.proposer == session.member.name:
                 raise Unauthorized("nobody approves their own proposal", proposal_id=proposal.id)
             _check_open(proposal, now)
+
+
+def _check_needs_no_proposal(state: State, session: Session, envelope: Envelope, now: float) -> None:
+    """D-103: a right to make a call does not lift a quorum, and nobody goes round their own proposal.
+
+    What was accepted once, by a version that asked less, is accepted when it is replayed.
+    """
+    config, name = state.config, session.member.name
+    if state.replaying or not (config.quorum or config.separation_of_duties):
+        return
+    to = state.resolve_names(envelope.to)
+    needed = find_needed_approvals(config.quorum, envelope.payload, to)
+    if needed.approvals and name not in needed.exempt:
+        # Questions back and progress are part of a call that was approved.
+        if requests.is_obliged(state, session, envelope, now):
+            return
+        count = "1 approval is" if needed.approvals == 1 else f"{needed.approvals} approvals are"
+        raise ApprovalRequired(
+            f"propose it: {count} needed, also from those who may make this call",
+            approvals_needed=needed.approvals,
+        )
+    if config.separation_of_duties and (own := state.ledger.open_of(name)):
+        _check_decimals(state, envelope)
+        body = fingerprint(envelope.raw)
+        for proposal in own:
+            if proposal.fingerprint == body and not (proposal.to and to and set(proposal.to).isdisjoint(to)):
+                raise Unauthorized(
+                    "in this space nobody makes a call that they proposed: somebody else approves it, or you "
+                    "withdraw it first",
+                    proposal_id=proposal.id,
+                )
 
 
 def _check_decimals(state: State, envelope: Envelope) -> None:
@@ -107,7 +144,7 @@ def _check_fulfilment(
             f"the proposal is addressed to {', '.join(state.runtime_ids(proposal.to))}",
             proposal_id=proposal.id,
         )
-    missing = proposal.approvals_needed - len(proposal.approved_by)
+    missing = proposal.approvals_missing(session.member.name)
     if missing > 0:
         raise ApprovalRequired(
             f"{missing} more approval{'s' if missing > 1 else ''} needed (moot/approve)",
@@ -157,14 +194,7 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
 
     def execute(record: SeenEnvelope, now: float, mint: Mint) -> list[Effect]:
         expires = now + state.limits.proposal_seconds
-        needed = max(
-            (
-                quorum.approvals_needed
-                for quorum in state.config.quorum
-                if quorum.pattern.matches("mcp/request", envelope.payload, record.to)
-            ),
-            default=0,
-        )
+        needed = find_needed_approvals(state.config.quorum, envelope.payload, record.to)
         state.ledger.drop_unresolved_bytes(
             proposer.name, len(envelope.raw), state.limits.max_open_proposal_bytes
         )
@@ -175,7 +205,8 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
                 record.to,
                 fingerprint(envelope.raw),
                 expires,
-                approvals_needed=needed,
+                approvals_needed=needed.approvals,
+                exempt=needed.exempt,
                 proposed_at=now,
                 operation=operation_of(envelope.payload),
                 raw=envelope.raw,
@@ -185,7 +216,7 @@ def prepare_proposal(state: State, session: Session, envelope: Envelope) -> Act:
         )
         state.window.pin(envelope.id, record)
         state.deadlines.schedule(expires, "proposal", envelope.id)
-        return []
+        return announce_votes(state, [envelope.id] if needed.approvals else [], now, mint)
 
     return Act(execute, check_limits)
 
@@ -217,6 +248,29 @@ def prepare_approve(state: State, session: Session, envelope: Envelope) -> Act:
         return []
 
     return Act(execute)
+
+
+def announce_votes(state: State, ids: Iterable[str], now: float, mint: Mint, **facts: Json) -> list[Effect]:
+    """Tell everybody how many approvals these proposals have by now, in the gateway's own count."""
+    if state.replaying:
+        # An older version announced nothing, and drew no id for it.
+        return []
+    told = [proposal for id in ids if (proposal := state.ledger.get(id)) is not None]
+    return [
+        state.announce("moot/votes", describe_votes(state, each) | facts, now, mint, correlation_id=[each.id])
+        for each in told
+    ]
+
+
+def describe_votes(state: State, proposal: ProposalRecord) -> dict[str, Json]:
+    """How many approvals a proposal needs, who gave theirs, how many are missing, and for whom none are."""
+    return {
+        "proposal_id": proposal.id,
+        "approvals_needed": proposal.approvals_needed,
+        "approvals_missing": proposal.approvals_missing(),
+        "approved_by": state.runtime_ids(proposal.approved_by),
+        "exempt": state.runtime_ids(proposal.exempt),
+    }
 
 
 def prepare_settle(state: State, session: Session, envelope: Envelope) -> Act:

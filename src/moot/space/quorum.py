@@ -1,0 +1,82 @@
+"""Which calls need several approvals, and whom that does not bind (D-103).
+
+A capability that does not match gives nothing; a quorum that does not match binds nobody. So what cannot be
+judged (a text that is too long to be compared, a search that would take too long) matches here. A call to
+several members, or to everybody, is bound if it would be with any of them alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from moot.protocol.kinds import NOTIFICATION_PREFIX
+from moot.protocol.operation import Json, Payload
+from moot.protocol.patterns.globs import MAX_TEXT
+from moot.protocol.patterns.jsonpath import MAX_VISITS, MessageVisits
+from moot.protocol.patterns.pattern import Fields, Node, NotText, OneOf, Pattern, Regex, Search, Text
+from moot.space.config import Name, Quorum
+from moot.space.offer_owners import LIST_METHODS
+
+# What is there is no call of it: without its list nobody could propose a tool.
+UNBOUND_METHODS: Final = LIST_METHODS | {"initialize", "ping"}
+
+
+class NeededApprovals(NamedTuple):
+    """How many have to approve a call, and who may make it without them."""
+
+    approvals: int = 0
+    exempt: tuple[Name, ...] = ()
+
+
+def find_needed_approvals(rules: Iterable[Quorum], payload: Payload, to: Sequence[str]) -> NeededApprovals:
+    """The largest number of the rules that match (0011); exempt is who is so in all of them."""
+    method = payload.get("method")
+    if isinstance(method, str) and (method in UNBOUND_METHODS or method.startswith(NOTIFICATION_PREFIX)):
+        return NeededApprovals()
+    matching = [
+        rule for rule in rules if any(_binds(pattern, payload, to) for pattern in rule.pattern.patterns)
+    ]
+    if not matching:
+        return NeededApprovals()
+    exempt = [name for name in matching[0].exempt if all(name in rule.exempt for rule in matching)]
+    return NeededApprovals(max(rule.approvals_needed for rule in matching), tuple(exempt))
+
+
+def _binds(pattern: Pattern, payload: Payload, to: Sequence[str]) -> bool:
+    if pattern.to is not None and to and not any(g.matches(name) for g in pattern.to for name in to):
+        return False
+    return pattern.payload is None or _may_match(pattern.payload, payload)
+
+
+def _may_match(node: Node, value: Json) -> bool:
+    """Whether the node matches the value, or cannot tell."""
+    if isinstance(node, OneOf):
+        return any(_may_match(each, value) for each in node.alternatives)
+    if isinstance(node, Fields):
+        if not isinstance(value, dict):
+            return False
+        if not all(name in value and _may_match(inner, value[name]) for name, inner in node.literal):
+            return False
+        return all(_search_may_find(search, value) for search in node.searches)
+    if isinstance(node, Text | NotText | Regex) and isinstance(value, str) and len(value) > MAX_TEXT:
+        return True
+    return node.matches(value)
+
+
+def _search_may_find(search: Search, value: dict[str, Json]) -> bool:
+    visits = MessageVisits(MAX_VISITS)
+    return search.matches(value, visits) or visits.left <= 0 or _has_long_text(value)
+
+
+def _has_long_text(value: Json) -> bool:
+    level = [value]
+    while level:
+        each = level.pop()
+        if isinstance(each, dict):
+            level += each.values()
+        elif isinstance(each, list):
+            level += each
+        elif isinstance(each, str) and len(each) > MAX_TEXT:
+            return True
+    return False
