@@ -267,6 +267,7 @@ class ResourceLimit(Refused):
 #    │   │   └── FulfilmentCancelled     whoever fulfilled the proposal called it off
 #    │   ├── Interrupted             a restart ended it (MEW 3.9.9)
 #    │   ├── Rejected                somebody declined the proposal (MEW 3.3.2)
+#    │   ├── VoteCounted             our approval was a vote, and it was not the last one (D-103)
 #    │   ├── Withdrawn               the proposal was taken back (MEW 3.3.1)
 #    │   ├── Expired                 the proposal is too old (MEW 10.2)
 #    │   └── UnsupportedByRecipient  a control for somebody whose dialect has no such thing
@@ -437,6 +438,15 @@ class Rejected(CallFailed):
                 text: str | None = await rejection.explanation(timeout_seconds)
                 return text
         return None
+
+
+class VoteCounted(CallFailed):
+    """D-103: what we approved has our vote now, and was not carried out yet; `missing` votes are needed."""
+
+    def __init__(self, message: str, *, missing: int, needed: int) -> None:
+        super().__init__(message)
+        self.missing = missing
+        self.needed = needed
 
 
 class Withdrawn(CallFailed):

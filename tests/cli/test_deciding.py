@@ -104,17 +104,33 @@ def test_a_rejection_carries_its_reason_and_its_explanation(lab: SpaceWithMember
     assert lab.do(words()) == "not on a Friday"
 
 
-def test_where_two_have_to_agree_a_vote_alone_runs_nothing(lab: SpaceWithMembers, host: JoinedSpace) -> None:
-    """D-28: quorum."""
+def test_where_two_have_to_agree_the_last_approval_runs_it(lab: SpaceWithMembers, host: JoinedSpace) -> None:
+    """D-103: approving is voting where votes are missing, and everybody is told the gateway's count."""
     agent = lab.join("agent")
     proposal = proposed(lab, agent, "launch")
-    code, words = lab.fails("approve", proposal.id)
-    assert (code, f"`moot proposal vote {proposal.id[:8]}`" in words) == (3, True)
-    lab.output_of("proposal", "vote", proposal.id)
-    assert lab.fails("approve", proposal.id)[0] == 3
-    lab.output_of("proposal", "vote", proposal.id, "--as", "bob")
-    assert "votes: alice, bob" in lab.output_of("proposals")
-    assert "lift-off" in lab.output_of("approve", proposal.id)
+    assert "0 of 2 approvals, 2 more needed" in lab.output_of("proposals")
+    assert "your vote is counted: 1 of 2 approvals, 1 more needed" in lab.output_of("approve", proposal.id)
+    (row,) = lab.value("proposals")
+    assert (row["approvals_missing"], row["votes"], row["waits_for_you"]) == (1, ["alice"], False)
+    # Once each.
+    assert "1 more needed" in lab.output_of("approve", proposal.id)
+    assert lab.value("proposals", "--as", "bob")[0]["waits_for_you"] is True
+    assert "lift-off" in lab.output_of("approve", proposal.id, "--as", "bob")
+    assert outcome_of(lab, proposal).by == "bob"
+
+
+def test_who_may_make_the_call_proposes_it_where_two_have_to_agree(
+    lab: SpaceWithMembers, host: JoinedSpace
+) -> None:
+    """D-103: a right does not lift a quorum; `moot call` proposes then, as without the right."""
+    alice = lab.join("alice")
+    calling = lab.begin(alice.call("host", "launch"))
+    lab.do(until(lambda: bool(alice.proposals.open())))
+    (row,) = lab.value("proposals", "--as", "bob")
+    assert "1 of 2 approvals" in lab.output_of("proposal", "vote", row["id"], "--as", "bob")
+    assert not calling.done()
+    code, words = lab.fails("call", "--direct", "host", "launch")
+    assert (code, "propose it: 2 approvals are needed" in words) == (3, True)
 
 
 def test_one_takes_back_ones_own_proposal(lab: SpaceWithMembers, host: JoinedSpace) -> None:

@@ -16,8 +16,10 @@ from moot.errors import (
     NotAllowed,
     ProposalSettled,
     Rejected,
+    TargetAbsent,
     TimedOut,
     UsageError,
+    VoteCounted,
     Withdrawn,
 )
 from moot.participant import REJECT_REASONS, IncomingRequest, JoinedSpace, Progress, SeenProposal, ToolError
@@ -387,13 +389,41 @@ async def test_a_quorum_is_gathered_before_anybody_may_fulfil(tmp_path: Path) ->
         await host_of(host)
         call = asyncio.create_task(agent.call("host", "write", {"path": "a"}))
         seen = await next_proposal(human)
-        with pytest.raises(ApprovalRequired, match="2 more approvals"):
+        # What decides by rules does not vote.
+        with pytest.raises(ApprovalRequired):
+            await human.approve(seen, vote=False)
+        with pytest.raises(VoteCounted, match="1 of 2 approvals, 1 more needed") as counted:
             await human.approve(seen)
-        await human.vote(seen)
-        await other.vote(seen.id)
-        await until(lambda: seen.votes == ["human", "other"])
-        await third.approve((await next_proposal(third)).id)
-        assert (await call).by == "third"
+        assert (counted.value.missing, counted.value.needed, seen.votes) == (1, 2, ["human"])
+        done = await other.approve(seen.id)
+        assert (done.by, done.host, done.proposal_id) == ("other", "host", seen.id)
+        assert (await call).by == "other"
+        with pytest.raises(ProposalSettled):
+            await third.approve(seen.id)
+        # Whoever may make the call proposes it, too.
+        own = asyncio.create_task(third.call("host", "write", {"path": "b"}))
+        again = await next_proposal(human)
+        with pytest.raises(VoteCounted):
+            await human.approve(again)
+        assert (await other.approve(again.id)).result == (await own).result
+
+
+async def test_a_last_vote_that_makes_no_call_says_why(tmp_path: Path) -> None:
+    rules = {"quorum": [{"approvals_needed": 1}]}
+    people = PEOPLE | {"voter": ["moot/approve"]}
+    async with gateway_with(tmp_path, rules=rules, **people) as gateway:
+        agent, human, voter = [await gateway.join(name) for name in ("agent", "human", "voter")]
+        await agent.propose("host", "tools/call", {"name": "write", "arguments": {"path": "a"}})
+        seen = await next_proposal(human)
+        with pytest.raises(VoteCounted, match="somebody who may approves it") as counted:
+            await voter.approve(seen.id)
+        assert counted.value.missing == 0
+        await until(lambda: seen.vote_text == "1 of 1 approvals, complete: approve it now")
+        # It has its votes, but nobody is there to do it.
+        with pytest.raises(TargetAbsent):
+            await human.approve(seen)
+        await host_of(await gateway.join("host"))
+        assert (await human.approve(seen)).by == "human"
 
 
 async def test_without_the_right_to_ask_or_to_propose_there_is_a_clear_error(tmp_path: Path) -> None:

@@ -58,7 +58,14 @@ from moot.a2a.push_sender import PushSender
 from moot.a2a.serve_settings import ServeSettings
 from moot.a2a.task_book import ServedTask, TaskBook, TaskEvent
 from moot.a2a.task_tracker import TaskTracker
-from moot.errors import ConnectionClosed, ConnectionLost, MootError, OutcomeUnknown, TimedOut
+from moot.errors import (
+    ApprovalRequired,
+    ConnectionClosed,
+    ConnectionLost,
+    MootError,
+    OutcomeUnknown,
+    TimedOut,
+)
 from moot.participant.connection.envelope_writer import new_id
 from moot.resilience.task_set import TaskSet, end_tasks
 
@@ -211,7 +218,7 @@ class MemberRequestHandler(RequestHandler):
     # Calls of tools
 
     async def _call(self, caller: Caller, served: ServedTask, params: dict[str, Any]) -> None:
-        space, limits = caller.space, self._settings.limits
+        space = caller.space
         if self._member not in space.roster:
             self._save_message(served)
             self._refuse(served, f"{self._member} is not in the space at the moment.")
@@ -221,23 +228,26 @@ class MemberRequestHandler(RequestHandler):
             self._book.set_state(served, TaskState.TASK_STATE_WORKING)
             self._running[served.task.id] = self._calls.start(self._run_call(caller, served, params))
         elif space.may_propose(self._member, "tools/call", params):
-            id = new_id()
-            self._book.set_proposal(served, id)
-            self._save_message(served)
-            try:
-                await space.propose(
-                    self._member,
-                    "tools/call",
-                    params,
-                    id=id,
-                    stay_open=True,
-                    timeout_seconds=limits.task_seconds,
-                )
-            except MootError as fault:
-                self._not_taken(served, "proposal", fault)
+            await self._propose_call(caller, served, params)
         else:
             self._save_message(served)
             self._refuse(served, f"{caller.name} may neither call nor propose {params['name']}.")
+
+    async def _propose_call(self, caller: Caller, served: ServedTask, params: Mapping[str, Any]) -> None:
+        id = new_id()
+        self._book.set_proposal(served, id)
+        self._save_message(served)
+        try:
+            await caller.space.propose(
+                self._member,
+                "tools/call",
+                params,
+                id=id,
+                stay_open=True,
+                timeout_seconds=self._settings.limits.task_seconds,
+            )
+        except MootError as fault:
+            self._not_taken(served, "proposal", fault)
 
     async def _run_call(self, caller: Caller, served: ServedTask, params: Mapping[str, Any]) -> None:
         try:
@@ -248,6 +258,10 @@ class MemberRequestHandler(RequestHandler):
                 propose="never",
                 timeout_seconds=self._settings.limits.call_seconds,
             )
+        except ApprovalRequired:
+            # A right does not lift a quorum (D-103).
+            served.request_id = ""
+            await self._propose_call(caller, served, params)
         except MootError as fault:
             self._book.set_state(served, TaskState.TASK_STATE_FAILED, str(fault))
         else:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from moot import __version__
 from moot.acp import editor_view as view
 from moot.acp.json_rpc import IncomingCall, JsonRpcPeer, PeerError, PeerGone
-from moot.errors import MootError
+from moot.errors import MootError, VoteCounted
 from moot.participant import JoinedSpace, SeenProposal
 from moot.participant.connection.envelope_writer import new_id
 from moot.protocol.envelope import Envelope
@@ -347,6 +347,8 @@ class EditorServer:
                 self._show(_status(seen.id, "failed", "Rejected."))
             else:
                 self._show(_status(seen.id, "pending", "Not decided here. It is still pending in the space."))
+        except VoteCounted as voted:
+            self._show(_status(seen.id, "pending", f"Voted: {voted}."))
         except MootError as fault:
             self._show(_status(seen.id, "failed", str(fault)))
 

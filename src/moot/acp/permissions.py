@@ -30,6 +30,7 @@ from moot.acp.permission_options import PermissionOptions, choose_options
 from moot.acp.tool_calls import AgentToolCall
 from moot.acp.update_relay import UpdateRelay
 from moot.errors import (
+    ApprovalRequired,
     ConnectionLost,
     Expired,
     McpError,
@@ -153,9 +154,13 @@ class Permissions:
     async def _decide(self, permission: OpenPermission) -> None:
         space = self._space
         try:
-            if space.may_request(space.me, "tools/call", permission.params):
+            if not space.may_request(space.me, "tools/call", permission.params):
+                await self._propose(permission)
+                return
+            try:
                 await self._request_granted(permission)
-            else:
+            except ApprovalRequired:
+                # A right does not lift a quorum (D-103).
                 await self._propose(permission)
         except Rejected as rejected:
             text = await rejected.explanation(self._limits.explanation_seconds)

@@ -196,8 +196,15 @@ class RuleDecider:
         if not self._may_still_decide(case, rule):
             return
         try:
+            seen = self._space.proposals.get(case.id)
+            if seen is not None and seen.approvals_needed:
+                # Votes are for people, and so is what they decide together (D-103).
+                raise ApprovalRequired(seen.vote_text)
             await self._space.approve(
-                case.id, timeout_seconds=self._settings.call_seconds, context=RULE_CONTEXT + rule.name
+                case.id,
+                timeout_seconds=self._settings.call_seconds,
+                context=RULE_CONTEXT + rule.name,
+                vote=False,
             )
         except TargetAbsent:
             # It stays open (D-100): rules decide again when its host is back and its tools were compared.
@@ -209,6 +216,10 @@ class RuleDecider:
         except (ProposalSettled, ApprovalRequired) as fault:
             # Somebody else decided first, or several votes are required (D-28).
             self._reviews.forget(case.id)
+            if isinstance(fault, ApprovalRequired):
+                self._note_asked(
+                    case.id, f"rule {rule.name} matched, but this space asks for several approvals"
+                )
             log.info("not decided", extra={"proposal": case.id, "why": str(fault)})
         except NotAllowed as fault:
             self._reviews.forget(case.id)

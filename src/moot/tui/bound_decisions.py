@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from moot.errors import ApprovalRequired, MootError, ProposalSettled, UsageError
+from moot.errors import MootError, ProposalSettled, UsageError, VoteCounted
 from moot.participant import JoinedSpace
 from moot.tui.dialogs import GrantChoice, RejectChoice, ShownProposal
 from moot.tui.grant_term import local_time
@@ -34,8 +34,8 @@ async def approve(context: ClientContext, shown: ShownProposal, *, to: Sequence[
     seen = shown.seen
     try:
         outcome = await context.space.approve(seen, to=to, timeout_seconds=context.timeout_seconds)
-    except ApprovalRequired as refusal:
-        raise UsageError(f"{refusal.message}: press v to vote; others have to vote too") from None
+    except VoteCounted as voted:
+        return [f"✓ voted for {title_of(seen)} ({short_id(seen.id)}); {voted}"]
     word = "failed" if outcome.is_error else "answered"
     text = outcome.text or ("(no text)" if outcome.result else "(empty result)")
     return [f"✓ approved {title_of(seen)} ({short_id(seen.id)}); {outcome.host} {word}: {text}"]
@@ -49,8 +49,10 @@ async def reject(context: ClientContext, choice: RejectChoice) -> list[str]:
 
 
 async def approve_and_grant(context: ClientContext, choice: GrantChoice) -> list[str]:
-    """Approve first: nothing is granted if the approval fails."""
+    """Approve first: nothing is granted if the approval fails, or was a vote that others have to follow."""
     lines = await approve(context, choice.shown)
+    if choice.shown.seen.status == "pending":
+        return [*lines, "nothing was granted: a permission does not lift the vote"]
     proposer = choice.shown.seen.proposer
     now = local_time()
     try:
@@ -72,6 +74,8 @@ async def approve_and_grant(context: ClientContext, choice: GrantChoice) -> list
 
 
 async def vote(context: ClientContext, shown: ShownProposal) -> list[str]:
+    if shown.seen.approvals_needed:
+        return await approve(context, shown)
     check_unchanged(context.space, shown)
     await context.space.vote(shown.seen)
     return [f"✓ voted for {title_of(shown.seen)} ({short_id(shown.seen.id)})"]

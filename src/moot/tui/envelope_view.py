@@ -94,6 +94,8 @@ def _text_of(envelope: Envelope) -> str | None:
             return f" withdraws {_about(envelope)}: {payload.get('reason', 'no reason given')}"
         case "moot/approve":
             return f" votes for {_about(envelope)}"
+        case "moot/votes":
+            return f": {_votes(payload)}"
         case "moot/outcome":
             which = short_id(str(payload.get("proposal_id")))
             return f": the outcome of {which} is unknown: {unknown_reason(payload.get('reason'))}"
@@ -190,6 +192,16 @@ def _listed(result: Json) -> str:
             named = [str(each.get("name") or each.get("uri")) for each in items if isinstance(each, dict)]
             return f"{len(items)} {what}: {', '.join(named)}" if named else f"no {what}"
     return ""
+
+
+def _votes(payload: dict[str, Json]) -> str:
+    needed, missing = payload.get("approvals_needed"), payload.get("approvals_missing")
+    which = short_id(str(payload.get("proposal_id")))
+    if not isinstance(needed, int) or not isinstance(missing, int):
+        return f"votes for {which}"
+    refusal = payload.get("not_carried_out")
+    why = f"; not carried out: {_cut(str(refusal.get('message')))}" if isinstance(refusal, dict) else ""
+    return f"{which} has {needed - missing} of {needed} approvals{why}"
 
 
 def _presence(payload: Json) -> str:

@@ -75,7 +75,7 @@ def summary_lines(seen: SeenProposal, number: int, *, note: str = "") -> tuple[L
         state, tone = note, "dim"
     arguments = arguments_text(seen)
     rejections = f" · rejected by {', '.join(each.by for each in seen.rejections)}" if seen.rejections else ""
-    votes = f" · {_votes(len(seen.votes))}" if seen.votes else ""
+    votes = f" · {seen.vote_text or _votes(len(seen.votes))}" if seen.votes or seen.vote_text else ""
     worst = [each for each in seen.risks if each.severity == "bad"][:1]
     return (
         line((f"#{number} ", "dim"), (title_of(seen), "strong"), (" on ", "dim"), (host_of(seen), "name")),
@@ -118,6 +118,9 @@ def full_lines(seen: SeenProposal, texts: KnownTexts | None = None) -> list[Line
         lines += [line(("    ", "dim"), text) for text in each.explanations]
     if seen.votes:
         lines.append(line(("✓ ", "good"), "votes: ", (", ".join(seen.votes), "name")))
+    if seen.vote_text:
+        exempt = f"; exempt: {', '.join(seen.exempt)}" if seen.exempt else ""
+        lines.append(line(("? ", "warn"), f"{seen.vote_text}{exempt}"))
     lines += [(), line(("method  ", "dim"), seen.method)]
     if seen.envelope.context:
         lines.append(line(("context ", "dim"), seen.envelope.context))

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 def split_by_decider(
     space: JoinedSpace, proposals: Iterable[SeenProposal]
 ) -> tuple[list[SeenProposal], list[SeenProposal]]:
-    """Those that wait for us, and those that only others can still decide: our own, and what we rejected."""
+    """Those that wait for us, and those that only others can still decide: our own, what we rejected or
+    voted for."""
     mine: list[SeenProposal] = []
     others: list[SeenProposal] = []
     for seen in proposals:
@@ -27,4 +28,6 @@ def others_note(space: JoinedSpace, seen: SeenProposal) -> str:
         return "your own: others decide"
     if any(each.by in us for each in seen.rejections):
         return "rejected by you: others can still decide"
+    if seen.approvals_missing and space.me in seen.votes:
+        return "you voted: others vote, too"
     return ""

@@ -22,7 +22,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from moot.errors import MootError, NotAllowed, Rejected, TimedOut
+from moot.errors import ApprovalRequired, MootError, NotAllowed, Rejected, TimedOut
 from moot.participant import IncomingRequest, JoinedSpace, Proposal
 from moot.participant.connection.envelope_writer import new_id
 from moot.protocol.envelope import Envelope
@@ -52,7 +52,11 @@ class HookGate:
         """Who released the call; raises MootError if nobody did, and TimedOut after `wait_seconds`."""
         space = self._space
         if space.may_request(space.me, "tools/call", params):
-            return await self._use_grant(params)
+            try:
+                return await self._use_grant(params)
+            except ApprovalRequired:
+                # A right does not lift a quorum (D-103).
+                self._granted = None
         proposal = await self._find_open(params) or await self._propose(params)
         outcome = asyncio.ensure_future(proposal.outcome())
         try:

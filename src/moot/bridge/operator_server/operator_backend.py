@@ -38,7 +38,7 @@ from moot.bridge.operator_server.proposal_text import (
     result_text,
 )
 from moot.bridge.space_server.call_text import describe_deciders, proposal_link, who_can_approve
-from moot.errors import ApprovalRequired, McpError, MootError, UsageError
+from moot.errors import McpError, MootError, UsageError, VoteCounted
 from moot.mcp.downstream.backend import BackendCall, Change, PendingCall, ServerDescription, text_result
 from moot.mcp.downstream.client_channel import supports_forms
 from moot.mcp.eras import CLIENT_CAPABILITIES_KEY, JsonObject, OfferKind, input_required
@@ -213,7 +213,10 @@ class OperatorBackend:
             case "fulfilled":
                 return f"approved by {one_line(seen.fulfilled_by or 'somebody')}, outcome {seen.outcome}."
             case "pending":
-                return "it waits for a decision." + (" It was rejected, too." if seen.rejections else "")
+                votes = f" It has {seen.vote_text}." if seen.vote_text else ""
+                return f"it waits for a decision.{votes}" + (
+                    " It was rejected, too." if seen.rejections else ""
+                )
         return f"it is {seen.status}."
 
     def _describe_deciders(self, seen: SeenProposal) -> str:
@@ -295,8 +298,8 @@ class OperatorBackend:
         what = call_text(seen)
         try:
             outcome = await self._space.approve(seen, timeout_seconds=self._settings.call_seconds)
-        except ApprovalRequired as required:
-            text = await self._vote(seen, str(required))
+        except VoteCounted as voted:
+            text = f"VOTED ({how}), not carried out yet: {what}: {one_line(str(voted))}."
         except McpError as fault:
             text = f"APPROVED ({how}), and {what} failed:\n{data_line({'error': fault.message})}"
         except MootError as fault:
@@ -310,15 +313,6 @@ class OperatorBackend:
         while len(self._answers) >= self._settings.max_confirmations:
             del self._answers[next(iter(self._answers))]
         self._answers[seen.id] = text
-
-    async def _vote(self, seen: SeenProposal, why: str) -> str:
-        try:
-            await self._space.vote(seen)
-        except MootError as fault:
-            return f"NOT APPROVED: {one_line(why)}; the vote failed: {one_line(str(fault))}"
-        return (
-            f"VOTED, not approved yet: {one_line(why)}. Your person's vote counts; others have to vote too."
-        )
 
     async def _wait_for_answer(self, seen: SeenProposal, running: asyncio.Task[None]) -> JsonObject:
         await asyncio.wait({running}, timeout=self._settings.answer_seconds)

@@ -25,7 +25,7 @@ from moot.bridge.space_server.own_tools import CALL_TOOL, OWN_NAMES, RESERVED_NA
 from moot.bridge.space_server.pending_calls import PendingCalls
 from moot.bridge.space_server.person_decisions import PersonDecisions
 from moot.bridge.space_server.shared_offers import SharedOffers
-from moot.errors import McpError, MemberLeft, MootError, NotAllowed, TimedOut, Unreachable
+from moot.errors import ApprovalRequired, McpError, MemberLeft, MootError, NotAllowed, TimedOut, Unreachable
 from moot.mcp.downstream.backend import (
     BackendCall,
     Change,
@@ -367,8 +367,8 @@ class SpaceBackend:
                     progress=None if progress is None else lambda update: progress(dict(update.params)),
                     log=None if send_log is None else lambda message: send_log(dict(message)),
                 )
-            except NotAllowed:
-                # Our own rights, checked before anything is sent.
+            except (NotAllowed, ApprovalRequired):
+                # Our own rights, checked before anything is sent; or a quorum, which no right lifts.
                 if space.may_propose(owner, method, params):
                     return await self.pending_calls.propose(owner, params, call, what)
                 raise NotAllowed("no such right", missing=("mcp/request", "mcp/proposal")) from None

@@ -66,3 +66,5 @@ class ApproveOptions(CallOptions, total=False):
 
     # Who shall do it; only needed for a proposal that names no host.
     to: Addressees
+    # False: never vote, where votes are missing. For programs that decide by rules.
+    vote: bool

@@ -283,6 +283,18 @@ def _check_settlement(payload: Payload) -> None:
     _check_optional_text(payload, "note")
 
 
+def _check_votes(payload: Payload) -> None:
+    _check_texts(payload, "proposal_id")
+    for name in ("approvals_needed", "approvals_missing"):
+        if payload.get(name).__class__ is not int or payload[name] < 0:
+            raise PayloadShapeError(f"{name} must be a number of approvals")
+    for name in ("approved_by", "exempt"):
+        if payload.get(name).__class__ is not list or not all(
+            each.__class__ is str for each in payload[name]
+        ):
+            raise PayloadShapeError(f"{name} must be a list of members")
+
+
 def _check_proposals(payload: Payload) -> None:
     if payload.get("proposals").__class__ is not list:
         raise PayloadShapeError("proposals must be a list")
@@ -359,6 +371,7 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "stream/write-revoked": _WRITER,
     "stream/ownership-transferred": _TRANSFER,
     "moot/settle": _check_settlement,
+    "moot/votes": _check_votes,
     "moot/outcome": _fields("proposal_id", "outcome", optional=("reason", "request_id")),
     "moot/proposals": _check_proposals,
     "system/welcome": _check_welcome,

@@ -5,17 +5,28 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Unpack
 
 import msgspec
 import orjson
 
-from moot.errors import CapabilityViolation, MootError, NotAllowed, TimedOut, UsageError
+from moot.errors import (
+    ApprovalRequired,
+    CapabilityViolation,
+    MootError,
+    NotAllowed,
+    TimedOut,
+    UsageError,
+    VoteCounted,
+)
 from moot.participant.calls.call_options import ApproveOptions, CallOptions, PerformOptions, ProposeOptions
 from moot.participant.calls.outcome import Outcome
 from moot.participant.calls.request_client import RequestClient
 from moot.participant.connection.envelope_sender import Addressees, EnvelopeSender, SentEnvelope, addressees
+from moot.participant.connection.envelope_writer import new_id
 from moot.participant.connection.message_feed import Spawn
+from moot.participant.connection.refusals import refusal_of
 from moot.participant.decisions.own_proposal import Proposal, follow_proposal
 from moot.participant.decisions.proposal_list import ProposalList
 from moot.participant.decisions.seen_proposal import SeenProposal
@@ -63,8 +74,8 @@ class ProposalClient:
             try:
                 answer = await self._requests.request(to, method, params, **shared)
                 return Outcome(answer.result, "direct", self._sender.me, answer.host, answer.request_id)
-            except CapabilityViolation:
-                # The right was just revoked; the welcome that says so is on its way.
+            except (CapabilityViolation, ApprovalRequired):
+                # The right was just revoked, and the welcome that says so is on its way; or it needs votes.
                 if mode == "never" or not self.may_propose(to, method, params):
                     raise
         if mode == "never" or not self.may_propose(to, method, params):
@@ -187,11 +198,58 @@ class ProposalClient:
     async def approve(self, which: SeenProposal | str, **options: Unpack[ApproveOptions]) -> Outcome:
         """MEW 3.2.1: make the proposed request, exactly as it was proposed, and wait for its answer.
 
+        Where votes are missing, vote: the last vote makes the request (D-103), any other raises VoteCounted.
         Raises ProposalSettled, Expired, ApprovalRequired, NotAllowed, and what a request raises. The proposal
         is used up as soon as the gateway has accepted the request, even if the tool then fails (D-28).
         """
         seen = self.find(which)
         self._check_open(seen)
+        if not seen.missing_for(self._sender.me):
+            try:
+                return await self._fulfil(seen, options)
+            except ApprovalRequired:
+                if not options.get("vote", True):
+                    raise
+        elif not options.get("vote", True):
+            raise ApprovalRequired(seen.vote_text, proposal_id=seen.id)
+        return await self._approve_by_vote(seen, options)
+
+    async def _approve_by_vote(self, seen: SeenProposal, options: ApproveOptions) -> Outcome:
+        if self._sender.me in seen.votes and seen.approvals_missing:
+            raise _vote_counted(seen)
+        counted = asyncio.Event()
+        vote_id = new_id()
+
+        def watch() -> None:
+            if seen.counted_vote == vote_id:
+                counted.set()
+
+        seen.watchers.append(watch)
+        try:
+            await self._sender.wait_for_echo(self._sender.send("moot/approve", {}, about=seen.id, id=vote_id))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._sender.limits.confirm_seconds):
+                    await counted.wait()
+        finally:
+            seen.watchers.remove(watch)
+        if seen.counted_request is None:
+            if (
+                seen.not_carried_out is not None
+                and seen.not_carried_out.get("error") != "capability_violation"
+            ):
+                raise refusal_of(seen.not_carried_out)
+            raise _vote_counted(seen)
+        # The gateway has made the request in our name; its answer comes as to any request of ours.
+        given = options.get("timeout_seconds")
+        seconds = self._sender.limits.request_seconds if given is None else given
+        deadline = asyncio.get_running_loop().time() + seconds
+        made = Proposal(
+            seen, self._sender, self._withdraw, deadline=deadline, wait_for_others=True, stays_open=True
+        )
+        follow_proposal(made, self._spawn, lambda: None)
+        return await made.outcome()
+
+    async def _fulfil(self, seen: SeenProposal, options: ApproveOptions) -> Outcome:
         host = seen.to or addressees(options.get("to", ()))
         if not host:
             raise UsageError("the proposal names no host: say which member shall do it with to=")
@@ -222,7 +280,7 @@ class ProposalClient:
         return sent
 
     async def vote(self, which: SeenProposal | str) -> SentEnvelope:
-        """D-28: one vote for it, where the space requires several; somebody still has to approve it."""
+        """D-28: one vote for it, where the space requires several; the last one makes the call (D-103)."""
         id, _ = self._open_id(which)
         sent, _ = await self._sender.send_confirmed("moot/approve", {}, about=id)
         return sent
@@ -247,6 +305,15 @@ class ProposalClient:
     def _check_open(self, seen: SeenProposal) -> None:
         self._proposals.get(seen.id)  # may expire it
         seen.check_open()
+
+
+def _vote_counted(seen: SeenProposal) -> VoteCounted:
+    text = seen.vote_text or "others have to vote, too"
+    if not seen.approvals_missing and seen.not_carried_out is not None:
+        text = f"{text}: you may vote, but not make this call; somebody who may approves it"
+    return VoteCounted(
+        f"your vote is counted: {text}", missing=seen.approvals_missing, needed=seen.approvals_needed
+    )
 
 
 def _payload(method: str, params: Mapping[str, Json] | None) -> dict[str, Json]:

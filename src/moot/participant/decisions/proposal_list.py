@@ -237,6 +237,8 @@ class ProposalList:
             seen.expires = datetime.fromisoformat(reported.expires_at).timestamp()
         seen.uncertain = False
         seen.votes = list(reported.approved_by)
+        seen.approvals_needed, seen.approvals_missing = reported.approvals_needed, reported.approvals_missing
+        seen.exempt = list(reported.exempt)
         known = {each.by for each in seen.rejections}
         seen.rejections += [Rejection("", by, "other") for by in reported.rejected_by if by not in known]
         if reported.state == "fulfilled":
@@ -321,6 +323,21 @@ class ProposalList:
             if seen is not None and envelope.sender not in seen.votes:
                 seen.votes.append(envelope.sender)
                 seen.notify_watchers()
+
+    def handle_count(self, envelope: Envelope) -> None:
+        """`moot/votes`: how many votes the gateway has counted for a proposal."""
+        payload = envelope.payload
+        seen = self._seen.get(str(payload["proposal_id"]))
+        if seen is None:
+            return
+        seen.votes, seen.exempt = list(payload["approved_by"]), list(payload["exempt"])
+        seen.approvals_needed = payload["approvals_needed"]
+        seen.approvals_missing = payload["approvals_missing"]
+        seen.counted_vote = str(payload.get("vote_id", ""))
+        refusal, request = payload.get("not_carried_out"), payload.get("request_id")
+        seen.counted_request = request if isinstance(request, str) else None
+        seen.not_carried_out = refusal if isinstance(refusal, dict) else None
+        seen.notify_watchers()
 
     def handle_chat(self, envelope: Envelope) -> None:
         """MEW 3.3.3: a chat that refers to a rejection explains it, if its sender is the rejecter."""

@@ -30,6 +30,9 @@ class GatewayProposal(msgspec.Struct):
     method: str = ""
     name: str | None = None
     expires_at: str = ""
+    approvals_needed: int = 0
+    approvals_missing: int = 0
+    exempt: list[str] = []
     approved_by: list[str] = []
     rejected_by: list[str] = []
     settled_by: str | None = None
@@ -56,6 +59,14 @@ class SeenProposal:
     rejections: list[Rejection] = field(default_factory=list)
     # Who voted for it, where the space asks for several (D-28).
     votes: list[str] = field(default_factory=list)
+    # How many votes it needs and lacks, and for whom it needs none, in the gateway's own count (D-103).
+    approvals_needed: int = 0
+    approvals_missing: int = 0
+    exempt: list[str] = field(default_factory=list)
+    # The last vote that the gateway counted, the request that it made by that, or why it made none.
+    counted_vote: str = ""
+    counted_request: str | None = None
+    not_carried_out: dict[str, Json] | None = None
     # Who fulfilled it, with which request to whom; and why it was withdrawn.
     fulfilled_by: str | None = None
     request_id: str | None = None
@@ -112,6 +123,21 @@ class SeenProposal:
             params = self.params
             self._risks = risks_of(str(params.get("name", "")), params.get("arguments", params))
         return self._risks
+
+    def missing_for(self, member: str) -> int:
+        """How many votes are missing before this member can carry it out."""
+        return 0 if member in self.exempt else self.approvals_missing
+
+    @property
+    def vote_text(self) -> str:
+        """How far the vote on a pending one is, for people; empty where none is needed."""
+        if not self.approvals_needed or self.status != "pending":
+            return ""
+        given = self.approvals_needed - self.approvals_missing
+        more = (
+            f"{self.approvals_missing} more needed" if self.approvals_missing else "complete: approve it now"
+        )
+        return f"{given} of {self.approvals_needed} approvals, {more}"
 
     @property
     def outcome(self) -> ExecutionOutcome | None:

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from moot.errors import ApprovalRequired, UsageError
+from moot.errors import UsageError, VoteCounted
 from moot.protocol.envelope import rfc3339
 from moot.protocol.operation import Json
 from moot.tui.operations.operation import (
@@ -64,6 +64,9 @@ def record(seen: SeenProposal) -> dict[str, Json]:
         "fulfilled_by": seen.fulfilled_by,
         "rejections": [{"by": each.by, "reason": each.reason} for each in seen.rejections],
         "votes": list(seen.votes),
+        "approvals_needed": seen.approvals_needed,
+        "approvals_missing": seen.approvals_missing,
+        "exempt": list(seen.exempt),
         "risks": [{"severity": each.severity, "text": each.text} for each in seen.risks],
     }
 
@@ -76,6 +79,8 @@ def _row(context: ClientContext, seen: SeenProposal) -> tuple[str, ...]:
         status = note
     if seen.outcome is not None:
         status += f", outcome {seen.outcome}"
+    if seen.vote_text:
+        status += f", {seen.vote_text}"
     return (id, seen.proposer, ", ".join(seen.to) or "anyone", operation(seen), proposed, status)
 
 
@@ -86,6 +91,7 @@ def _details(seen: SeenProposal) -> list[str]:
         *argument_lines(seen.params),
         *(f"rejected by {each.by}: {each.reason}" for each in seen.rejections),
         *([f"votes: {', '.join(seen.votes)}"] if seen.votes else []),
+        *([f"exempt from the vote: {', '.join(seen.exempt)}"] if seen.exempt else []),
         *_outcome_lines(seen),
     ]
 
@@ -141,12 +147,10 @@ def _approve_arguments(parser: argparse.ArgumentParser) -> None:
 async def _approve(context: ClientContext, args: argparse.Namespace) -> OperationResult:
     seen = context.proposal(args.proposal)
     try:
-        to = (args.to,) if args.to else ()
+        to = (args.to,) if getattr(args, "to", None) else ()
         outcome = await context.space.approve(seen, to=to, timeout_seconds=context.timeout_seconds)
-    except ApprovalRequired as refusal:
-        raise ApprovalRequired(
-            f"{refusal.message}: `moot proposal vote {short_id(seen.id)}` adds your vote; others vote too"
-        ) from None
+    except VoteCounted as voted:
+        return _counted(seen, str(voted))
     lines = [f"approved {short_id(seen.id)}; {outcome.host} answered:", *outcome.text.split("\n")]
     value: Json = {"proposal_id": seen.id, "member": outcome.host, "result": outcome.result}
     return OperationResult(value, lines, 1 if outcome.is_error else 0)
@@ -156,8 +160,22 @@ def _one_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("proposal", metavar="ID", help=_ID)
 
 
+def _counted(seen: SeenProposal, text: str) -> OperationResult:
+    return OperationResult(
+        {
+            "proposal_id": seen.id,
+            "approvals_needed": seen.approvals_needed,
+            "approvals_missing": seen.approvals_missing,
+            "votes": list(seen.votes),
+        },
+        [f"voted for {short_id(seen.id)}; {text}"],
+    )
+
+
 async def _vote(context: ClientContext, args: argparse.Namespace) -> OperationResult:
     seen = context.proposal(args.proposal)
+    if seen.approvals_needed:
+        return await _approve(context, args)
     sent = await context.space.vote(seen)
     return OperationResult({"id": sent.id, "proposal_id": seen.id}, [f"voted for {short_id(seen.id)}"])
 
@@ -223,9 +241,9 @@ OPERATIONS = (
     ),
     UserOperation(
         name="approve",
-        help="approve a proposal and run it",
+        help="approve a proposal and run it, or vote for it",
         description="Sends exactly the request that was proposed and prints its result. It runs at most "
-        "once. In a space that requires several votes, `moot proposal vote` adds yours.",
+        "once. Where several approvals are needed, this is one of them: the last one runs it.",
         examples="  moot proposals\n  moot approve 3f1c22ab\n",
         arguments=_approve_arguments,
         run=_approve,
@@ -234,7 +252,8 @@ OPERATIONS = (
     UserOperation(
         name="vote",
         help="vote for a proposal, in spaces that require several votes",
-        description="Votes for a proposal. This runs nothing: with enough votes, somebody can approve it.",
+        description="Votes for a proposal, as `moot approve` does where votes are missing. The last vote "
+        "runs it, unless the space says `last_vote_carries_out: false`.",
         examples="  moot proposal vote 3f1c22ab\n",
         arguments=_one_arguments,
         run=_vote,
