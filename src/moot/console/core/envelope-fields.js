@@ -99,6 +99,7 @@ export function summary(envelope, operation, raw = "") {
   if (kind === "capability/grant" || kind === "capability/revoke") return `${payload.recipient ?? ""} ${JSON.stringify(payload.capabilities ?? payload.grant_id ?? "")}`;
   if (kind.startsWith("stream/")) return [payload.stream_id, payload.description, payload.reason].filter(Boolean).join(" · ");
   if (kind.startsWith("trust/")) return trustSummary(payload);
+  if (kind === "moot/votes") return `${Number(payload.approvals_needed) - Number(payload.approvals_missing)} of ${Number(payload.approvals_needed)} approvals${payload.not_carried_out ? `; not carried out: ${text(payload.not_carried_out.message)}` : ""}`;
   if (kind === "moot/outcome") return unknownReason(text(payload.reason));
   if (kind === "moot/settle") return `${{ done: "it was done", failed: "it was not done" }[String(payload.outcome)] ?? ""}${payload.note ? `: ${text(payload.note)}` : ""}`;
   if (kind.startsWith("participant/") || kind.startsWith("space/")) return [payload.participant_id, payload.status, payload.reason].filter((each) => typeof each === "string").join(" · ");

@@ -35,7 +35,9 @@ import { saysUnknown } from "./unknown-outcome.js";
  * @property {"open" | "fulfilled" | "done" | "failed" | "unknown" | "withdrawn" | "expired"} status
  * @property {boolean} uncertain it may have changed while we were away
  * @property {number} expiresAt by the gateway's clock; 0 if it was not told
- * @property {number} votesNeeded before it can be approved; 0 if none are needed or it was not told
+ * @property {number} votesNeeded before it can be carried out; 0 if none are needed or it was not told
+ * @property {number} votesMissing of these, in the gateway's own count
+ * @property {string[]} exempt members who need no votes of others
  * @property {{by: string, reason: string, at: number, id: string, comments: string[]}[]} rejections
  * @property {{by: string, at: number, id: string}[]} approvals of a quorum
  * @property {string} fulfilledBy
@@ -68,8 +70,6 @@ export class Proposals {
     this.pending = new Map();
     /** Of the pending ones, at least. */
     this._newestAt = -Infinity;
-    /** Whether this space asked for votes before. */
-    this.countsVotes = false;
     /** @type {Map<string, CallRequest>} */
     this.requests = new Map();
     /** @type {Map<string, Proposal["rejections"][number]>} */
@@ -103,6 +103,7 @@ export class Proposals {
     if (kind === "space/kick") return this._withdrawOf([envelope.payload?.participant_id], state, row.at);
     if (kind === "system/presence") return this._withdrawOfGone(envelope.payload ?? {}, state, row.at);
     if (kind === "system/welcome") this._isTold = strings(envelope.payload?.extensions).includes("moot/list-proposals");
+    if (kind === "moot/votes") return row.from === GATEWAY ? this._takeCount(envelope.payload ?? {}, row) : null;
     if (kind === "moot/outcome") return row.from === GATEWAY ? this._loseTrack(envelope.payload ?? {}, row) : null;
     const proposals = correlations(envelope).map((id) => this.byId.get(id)).filter((each) => each !== undefined);
     const reason = typeof envelope.payload?.reason === "string" ? envelope.payload.reason : "";
@@ -139,7 +140,6 @@ export class Proposals {
 
   /** @param {Proposal} proposal @param {import("./envelopes.js").Row} row */
   _addVote(proposal, row) {
-    this.countsVotes = true;
     proposal.approvals.push({ by: row.from, at: row.at, id: row.id });
   }
 
@@ -181,8 +181,7 @@ export class Proposals {
     }
     proposal.uncertain = false;
     proposal.expiresAt = parseTime(told.expires_at, 0);
-    this.setVotesNeeded(proposal, Number(told.approvals_needed) || 0);
-    for (const by of strings(told.approved_by)) if (!proposal.approvals.some((each) => each.by === by)) proposal.approvals.push({ by, at: proposal.at, id: proposal.id });
+    this._setCount(proposal, told, proposal.at);
     for (const by of strings(told.rejected_by)) if (!proposal.rejections.some((each) => each.by === by)) proposal.rejections.push({ by, reason: "", at: proposal.at, id: proposal.id, comments: [] });
     // It was so by a removal that was older than it.
     if (isInOrder && told.state === "open" && (proposal.status === "withdrawn" || proposal.status === "expired")) this._open(proposal);
@@ -191,10 +190,23 @@ export class Proposals {
     return true;
   }
 
-  /** @param {Proposal} proposal @param {number} count */
-  setVotesNeeded(proposal, count) {
-    proposal.votesNeeded = count;
-    this.countsVotes ||= count > 0;
+  /** The gateway has counted the votes. @param {any} told @param {import("./envelopes.js").Row} row */
+  _takeCount(told, row) {
+    const proposal = this.byId.get(String(told.proposal_id));
+    if (!proposal) return null;
+    this._setCount(proposal, told, row.at);
+    return "proposals";
+  }
+
+  /** Only its count is shown: a vote of a removed member counts no more. @param {Proposal} proposal @param {any} told @param {number} at */
+  _setCount(proposal, told, at) {
+    const voters = strings(told.approved_by);
+    proposal.votesNeeded = Number(told.approvals_needed) || 0;
+    proposal.votesMissing = Number(told.approvals_missing ?? Math.max(0, proposal.votesNeeded - voters.length)) || 0;
+    proposal.exempt = strings(told.exempt);
+    const known = proposal.approvals.filter((each) => voters.includes(each.by));
+    const others = voters.filter((by) => !known.some((each) => each.by === by));
+    proposal.approvals = [...known, ...others.map((by) => ({ by, at, id: proposal.id }))];
   }
 
   /** @param {Proposal} proposal @param {any} told */
@@ -231,7 +243,7 @@ export class Proposals {
     /** @type {Proposal} */
     const proposal = {
       id: envelope.id, from: String(envelope.from ?? ""), to: addressees(envelope), call: callOf(envelope, raw), raw, at,
-      context: typeof envelope.context === "string" ? envelope.context : "", about: correlations(envelope), status: "open", uncertain: false, expiresAt: 0, votesNeeded: 0,
+      context: typeof envelope.context === "string" ? envelope.context : "", about: correlations(envelope), status: "open", uncertain: false, expiresAt: 0, votesNeeded: 0, votesMissing: 0, exempt: [],
       rejections: [], approvals: [], fulfilledBy: "", requestId: "", reason: "", assessedBy: "", note: "", settledAt: 0, outcomeAt: 0,
     };
     this.byId.set(proposal.id, proposal);
@@ -362,8 +374,24 @@ export class Proposals {
  */
 export function waitsForOthers(proposal, me) {
   if (proposal.from === me || proposal.rejections.some((each) => each.by === me)) return true;
-  const voters = new Set(proposal.approvals.map((each) => each.by));
-  return voters.has(me) && voters.size < proposal.votesNeeded;
+  return proposal.votesMissing > 0 && hasVoted(proposal, me);
+}
+
+/** @param {Proposal} proposal @param {string} me */
+export function hasVoted(proposal, me) {
+  return proposal.approvals.some((each) => each.by === me);
+}
+
+/** How many votes are missing before this member can carry it out. @param {Proposal} proposal @param {string} me */
+export function votesMissingFor(proposal, me) {
+  return proposal.exempt.includes(me) ? 0 : proposal.votesMissing;
+}
+
+/** How far the vote on an open one is; empty where none is needed. @param {Proposal} proposal */
+export function voteText(proposal) {
+  const { votesNeeded: needed, votesMissing: missing } = proposal;
+  if (proposal.status !== "open" || needed === 0) return "";
+  return `${needed - missing} of ${needed} ${needed === 1 ? "vote" : "votes"}${missing > 0 ? `, ${missing} more needed` : ": complete, approve it now"}`;
 }
 
 /** @param {unknown} value @returns {string[]} */

@@ -9,6 +9,7 @@
  * Armed ends after a timeout, by Escape, when another proposal is shown, and when somebody else decides first.
  */
 import { button, el, replace } from "../core/dom.js";
+import { hasVoted, votesMissingFor, voteText } from "../core/state-proposals.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";
 import { isAllowed, callPermissions } from "./capability-match.js";
 import { approve, approveAndGrant, settledText, reject, reviewedProposal, titleOf, vote, obstacleText, withdraw } from "./proposal-decisions.js";
@@ -79,10 +80,11 @@ export class ApprovalActions {
     const { state } = this._context;
     const isOwn = proposal.from === state.me.id;
     const rights = this._hosts().length === 0 ? "no" : callPermissions(state.me.capabilities, state, this._hosts(), proposal.call).request;
-    const able = { approve: rights !== "no", reject: isAllowed(state, "mcp/reject", {}, [proposal.from]), grant: rights !== "no" && isAllowed(state, "capability/grant", { recipient: proposal.from }, [proposal.from]), vote: isAllowed(state, "moot/approve"), withdraw: isAllowed(state, "mcp/withdraw") };
+    const missing = votesMissingFor(proposal, state.me.id);
+    const able = { approve: missing > 0 ? isAllowed(state, "moot/approve") && !hasVoted(proposal, state.me.id) : rights !== "no", reject: isAllowed(state, "mcp/reject", {}, [proposal.from]), grant: rights !== "no" && isAllowed(state, "capability/grant", { recipient: proposal.from }, [proposal.from]), withdraw: isAllowed(state, "mcp/withdraw") };
     const hosts = proposal.to.length === 0 ? state.roster.present().filter((each) => each.id !== state.me.id).map((each) => each.id).join("\n") : "";
     const outcome = this._outcomes.get(proposal.id);
-    const now = JSON.stringify([proposal.id, proposal.status, this._armed?.for, this._sending.get(proposal.id), outcome?.message, able, hosts, this._host, proposal.status === "open" ? "" : settledText(proposal, state.me.id), state.proposals.toDecide(state.me.id).length > 0, state.proposals.countsVotes, this.isArmed && this._isPartlyHidden(), secondsLeft(this._context, proposal.id)]);
+    const now = JSON.stringify([proposal.id, proposal.status, this._armed?.for, this._sending.get(proposal.id), outcome?.message, able, hosts, this._host, proposal.status === "open" ? "" : settledText(proposal, state.me.id), state.proposals.toDecide(state.me.id).length > 0, voteText(proposal), this.isArmed && this._isPartlyHidden(), secondsLeft(this._context, proposal.id)]);
     if (now === this._drawnFor) return;
     this._drawnFor = now;
     const hadFocus = this.node.contains(document.activeElement);
@@ -105,8 +107,10 @@ export class ApprovalActions {
     if (seconds > 0) return el("div", { class: "action-row" }, el("p", { class: "grow soft" }, `Decided. It is sent in ${seconds} s, unless you close this page.`), button("Take back", () => takeBack(proposal.id), { class: "primary", shortcut: "z", data: { first: "true" } }));
     if (this._armed) return this._confirmation(proposal, this._armed.for);
     if (isOwn) return el("div", { class: "action-row" }, el("p", { class: "soft grow" }, "This is your own proposal; others decide."), button("Withdraw", () => this.withdraw(), { class: "danger", shortcut: "w", disabled: !able.withdraw, data: { first: "true" } }));
+    const missing = votesMissingFor(proposal, state.me.id);
     return [
-      !able.approve && el("p", { class: "soft" }, this._hosts().length === 0 ? "No host is named: choose who runs it." : "Your permissions do not allow this call, so you cannot approve it."),
+      missing > 0 && el("p", { class: "soft" }, hasVoted(proposal, state.me.id) ? `You voted: ${voteText(proposal)}.` : `Approving is a vote here: ${voteText(proposal)}.`),
+      !able.approve && missing === 0 && el("p", { class: "soft" }, this._hosts().length === 0 ? "No host is named: choose who runs it." : "Your permissions do not allow this call, so you cannot approve it."),
       el(
         "div",
         { class: "action-row decide" },
@@ -115,7 +119,7 @@ export class ApprovalActions {
         button("Approve and grant…", () => this.grant(), { shortcut: "A", disabled: !able.grant, title: able.grant ? undefined : "Your permissions do not allow this grant" }),
         button("Reject", () => this.rejectPlainly(), { class: "danger", shortcut: "n", disabled: !able.reject }),
         button("Reject because…", () => this.reject(), { class: "danger quiet", shortcut: "r", disabled: !able.reject }),
-        able.vote && state.proposals.countsVotes && button("Vote", () => this.vote(), { class: "quiet", shortcut: "v", title: "Counts where the space requires several votes before a proposal can be approved" }),
+        missing > 0 && able.approve && button("Vote", () => this.vote(), { class: "quiet", shortcut: "v", title: "The same as approving, while votes are missing" }),
       ),
     ];
   }
@@ -135,7 +139,7 @@ export class ApprovalActions {
   _confirmation(proposal, what) {
     const call = el("bdi", { class: "mono" }, oneLine(titleOf(proposal), 60));
     const question = {
-      approve: ["Run ", call, " on ", this._hosts().map((id, index) => [index > 0 && ", ", nameOf(id)]), " once, exactly as shown?"],
+      approve: votesMissingFor(proposal, this._context.state.me.id) > 1 ? ["Vote for ", call, " exactly as shown?"] : ["Run ", call, " on ", this._hosts().map((id, index) => [index > 0 && ", ", nameOf(id)]), " once, exactly as shown?"],
       reject: ["Reject ", call, "? Everyone sees it; others can still approve it."],
       vote: ["Vote for ", call, " exactly as shown?"],
       withdraw: ["Withdraw ", call, "?"],
@@ -188,7 +192,10 @@ export class ApprovalActions {
   approve(repeated) {
     if (repeated || !this._acceptsPress() || this._proposal?.from === this._context.state.me.id) return;
     const { state } = this._context;
-    if (this._hosts().length === 0 || callPermissions(state.me.capabilities, state, this._hosts(), /** @type {Proposal} */ (this._proposal).call).request === "no") return;
+    const proposal = /** @type {Proposal} */ (this._proposal);
+    if (votesMissingFor(proposal, state.me.id) > 0) {
+      if (!isAllowed(state, "moot/approve") || hasVoted(proposal, state.me.id)) return;
+    } else if (this._hosts().length === 0 || callPermissions(state.me.capabilities, state, this._hosts(), proposal.call).request === "no") return;
     const host = this._host;
     this._confirmThenRun("approve", "Approving", (shown) => approve(this._context, shown, host));
   }
@@ -243,7 +250,8 @@ export class ApprovalActions {
   }
 
   vote() {
-    if (!this._acceptsPress() || this._proposal?.from === this._context.state.me.id || !isAllowed(this._context.state, "moot/approve")) return;
+    const me = this._context.state.me.id;
+    if (!this._acceptsPress() || !this._proposal || this._proposal.from === me || hasVoted(this._proposal, me) || !isAllowed(this._context.state, "moot/approve")) return;
     this._confirmThenRun("vote", "Voting", (shown) => vote(this._context, shown));
   }
 
@@ -270,7 +278,6 @@ export class ApprovalActions {
     const outcome = await act(shown);
     this._sending.delete(shown.id);
     const proposal = this._context.state.proposals.byId.get(shown.id);
-    if (proposal && outcome.votesNeeded) this._context.state.proposals.setVotesNeeded(proposal, outcome.votesNeeded);
     this._outcomes.set(shown.id, outcome);
     // Shown beside the buttons: a notice would cover them.
     if (this._proposal?.id === shown.id && this.node.isConnected) this._context.announce(outcome.message);

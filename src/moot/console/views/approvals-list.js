@@ -6,10 +6,10 @@
 import { arrange, button, el, redraw, replace } from "../core/dom.js";
 import { membersOf, textAt } from "../core/json-text.js";
 import { routeAddress } from "../core/router.js";
+import { voteText } from "../core/state-proposals.js";
 import { nameOf, oneLine, escapeHidden } from "../core/text.js";
 import { ago } from "../core/time.js";
 import { settledText, titleOf } from "./proposal-decisions.js";
-import { voteCount } from "./proposal-history.js";
 import { icon } from "./icons.js";
 
 /** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
@@ -104,7 +104,7 @@ export class ProposalList {
       this._rows.set(proposal.id, row);
     }
     const isSelected = proposal.id === selected;
-    const drawnFor = [proposal.status, proposal.rejections.length, proposal.approvals.length, proposal.uncertain].join(" ");
+    const drawnFor = [proposal.status, proposal.rejections.length, proposal.approvals.length, voteText(proposal), proposal.uncertain].join(" ");
     if (drawnFor !== row.drawnFor) {
       row.drawnFor = drawnFor;
       row.state.replaceChildren(...this._state(proposal));
@@ -140,7 +140,8 @@ export class ProposalList {
     const me = this._context.state.me.id;
     const found = [];
     if (proposal.rejections.length > 0) found.push(el("span", { class: "tag", data: { tone: "bad" } }, rejectedBy(proposal, me)));
-    if (proposal.approvals.length > 0) found.push(el("span", { class: "tag", data: { tone: "accent" } }, `${voteCount(proposal)} ${voteCount(proposal) === 1 ? "vote" : "votes"}`));
+    const votes = voteText(proposal);
+    if (votes) found.push(el("span", { class: "tag", data: { tone: "accent" } }, votes));
     if (proposal.uncertain && proposal.status === "open") found.push(el("span", { class: "tag", data: { tone: "warn" } }, "status unknown"));
     if (proposal.status === "fulfilled") found.push(el("span", { class: "tag", data: { tone: "accent" } }, "running"));
     if (proposal.status === "done") found.push(el("span", { class: "tag", data: { tone: "good" } }, proposal.fulfilledBy === me ? "Approved" : `Approved by ${oneLine(proposal.fulfilledBy, 24)}`));

@@ -264,12 +264,12 @@ class ApprovalsView {
     const request = this._proposals.requests.get(proposal.requestId);
     const progress = request && !request.answer ? this._context.state.envelopes.effectsOf(request.id).length : 0;
     const rejections = proposal.rejections.map((each) => `${each.id}:${each.comments.length}`);
-    const now = [proposal.status, ...rejections, proposal.approvals.length, Boolean(request?.answer), progress, proposal.votesNeeded].join(" ");
+    const now = [proposal.status, ...rejections, proposal.approvals.length, Boolean(request?.answer), progress, proposal.votesNeeded, proposal.votesMissing].join(" ");
     this._actions.draw();
     if (now === this._shown.drawnFor) return;
     const wasOpen = this._shown.drawnFor.startsWith("open");
     this._shown.drawnFor = now;
-    replace(historyNode, proposalHistory(this._context, proposal, proposal.votesNeeded));
+    replace(historyNode, proposalHistory(this._context, proposal));
     if (wasOpen && proposal.status !== "open") {
       this._justDecided = true;
       const outcome = settledText(proposal, this._context.state.me.id);

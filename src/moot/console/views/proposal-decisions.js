@@ -8,6 +8,7 @@
  */
 import { escapeHidden } from "../core/text.js";
 import { ago } from "../core/time.js";
+import { votesMissingFor } from "../core/state-proposals.js";
 import { unknownReason } from "../core/unknown-outcome.js";
 import { Refused } from "../core/envelope-sender.js";
 import { describeError } from "./error-text.js";
@@ -25,7 +26,7 @@ import { describeError } from "./error-text.js";
  * @typedef {object} Outcome what became of a decision
  * @property {"done" | "settled" | "mismatch" | "approvals" | "refused" | "lost"} status
  * @property {string} message
- * @property {number} [votesNeeded] approvals that the space requires
+ * @property {boolean} [voted] it was a vote: others may have to vote, too
  * @property {boolean} [granted] a permission was granted with it
  */
 
@@ -94,11 +95,15 @@ export function obstacleText(context, shown) {
  * Send exactly the proposed request. `host` is only for a proposal that names none.
  * @param {import("../app.js").Context} context @param {ReviewedProposal} shown @param {string} [host] @returns {Promise<Outcome>}
  */
-export function approve(context, shown, host = "") {
-  return runDecision(context, shown, () =>
+export async function approve(context, shown, host = "") {
+  const proposal = context.state.proposals.byId.get(shown.id);
+  if (proposal && votesMissingFor(proposal, context.state.me.id) > 0) return vote(context, shown);
+  const outcome = await runDecision(context, shown, () =>
     // The proposer's own text of method and params: no digit of a number may change.
     context.send("mcp/request", null, { to: shown.to.length > 0 ? shown.to : [host], about: shown.id, payloadText: `{"jsonrpc":"2.0","id":${nextRequestId()},${shown.bodyText.slice(1)}` }),
   "Approved");
+  // The gateway's count is what counts, if ours is not known yet.
+  return outcome.status === "approvals" ? vote(context, shown) : outcome;
 }
 
 /** MEW 3.3.2: reject; the comment follows as a chat about the rejection. @param {import("../app.js").Context} context @param {ReviewedProposal} shown @param {string} reason @param {string} explanation @returns {Promise<Outcome>} */
@@ -109,9 +114,10 @@ export function reject(context, shown, reason, explanation) {
   }, `Rejected: ${reason}`);
 }
 
-/** Vote for it, where the space requires several approvals. @param {import("../app.js").Context} context @param {ReviewedProposal} shown @returns {Promise<Outcome>} */
-export function vote(context, shown) {
-  return runDecision(context, shown, () => context.send("moot/approve", {}, { about: shown.id }), "Vote recorded");
+/** Vote for it, where the space requires several approvals; the last vote carries it out. @param {import("../app.js").Context} context @param {ReviewedProposal} shown @returns {Promise<Outcome>} */
+export async function vote(context, shown) {
+  const outcome = await runDecision(context, shown, () => context.send("moot/approve", {}, { about: shown.id }), "Vote recorded");
+  return { ...outcome, voted: outcome.status === "done" };
 }
 
 /** @param {import("../app.js").Context} context @param {ReviewedProposal} shown @returns {Promise<Outcome>} */
@@ -126,6 +132,7 @@ export function withdraw(context, shown) {
 export async function approveAndGrant(context, shown, capability, term, host) {
   const outcome = await approve(context, shown, host);
   if (outcome.status !== "done") return outcome;
+  if (outcome.voted) return { ...outcome, message: "Vote recorded. Nothing was granted: a permission does not lift the vote" };
   const now = Date.now();
   const limits = Object.entries(term.limits(now)).map(([name, value]) => `,${JSON.stringify(name)}:${value}`).join("");
   const payloadText = `{"recipient":${JSON.stringify(shown.from)},"capabilities":[${capability}],"reason":${JSON.stringify(GRANT_REASON)}${limits}}`;
@@ -160,7 +167,7 @@ function outcomeOf(context, shown, fault) {
       return { status: "mismatch", message: `Not run: the gateway’s proposal differs from what was shown (${escapeHidden(fault.message)}).` };
     case "approval_required": {
       const needed = Number(fault.payload?.approvals_needed) || 0;
-      return { status: "approvals", votesNeeded: needed, message: `Not yet: this space requires ${needed || "more"} ${needed === 1 ? "vote" : "votes"} first (${escapeHidden(fault.message)}).` };
+      return { status: "approvals", message: `Not yet: this space requires ${needed || "more"} ${needed === 1 ? "vote" : "votes"} first (${escapeHidden(fault.message)}).` };
     }
     case "lost":
       return { status: "lost", message: `${escapeHidden(fault.message)}. Check the timeline before you decide again.` };

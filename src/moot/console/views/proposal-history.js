@@ -3,6 +3,7 @@
 import { el } from "../core/dom.js";
 import { nameOf, escapeHidden } from "../core/text.js";
 import { duration, formatTime } from "../core/time.js";
+import { voteText } from "../core/state-proposals.js";
 import { unknownReason } from "../core/unknown-outcome.js";
 import { answerView, progressOf, progressView } from "./call-result.js";
 import { icon } from "./icons.js";
@@ -10,8 +11,8 @@ import { isOrphaned } from "./proposal-decisions.js";
 
 /** @typedef {import("../core/state-proposals.js").Proposal} Proposal */
 
-/** @param {import("../app.js").Context} context @param {Proposal} proposal @param {number} needed approvals that the space asks for, if known */
-export function proposalHistory(context, proposal, needed) {
+/** @param {import("../app.js").Context} context @param {Proposal} proposal */
+export function proposalHistory(context, proposal) {
   const { state } = context;
   const steps = [step(context, "made", proposal.at, proposal.id, ["Proposed by ", nameNode(context, proposal.from)], proposal)];
   const middle = [
@@ -19,16 +20,12 @@ export function proposalHistory(context, proposal, needed) {
     ...proposal.approvals.map((each) => ({ at: each.at, node: () => step(context, "yes", each.at, each.id, [nameNode(context, each.by), " voted for it"], proposal) })),
   ].sort((a, b) => a.at - b.at);
   steps.push(...middle.map((each) => each.node()));
-  if (proposal.status === "open" && needed > 0) steps.push(el("li", { class: "history-step", data: { tone: "wait" } }, el("span", { class: "history-dot" }), el("span", { class: "grow" }, `${voteCount(proposal)} of ${needed} ${needed === 1 ? "vote" : "votes"}`)));
+  const votes = voteText(proposal);
+  if (votes) steps.push(el("li", { class: "history-step", data: { tone: "wait" } }, el("span", { class: "history-dot" }), el("span", { class: "grow" }, votes, proposal.exempt.length > 0 && ["; exempt: ", proposal.exempt.map((id, index) => [index > 0 && ", ", nameNode(context, id)])])));
   if (proposal.status === "withdrawn") steps.push(step(context, "over", proposal.settledAt, proposal.id, isOrphaned(proposal) ? ["Withdrawn, because ", nameNode(context, proposal.from), " was removed"] : [nameNode(context, proposal.from), ` withdrew it${proposal.reason ? `: ${escapeHidden(proposal.reason)}` : ""}`], proposal));
   else if (proposal.status === "expired") steps.push(step(context, "over", proposal.settledAt, proposal.id, ["Expired"], proposal));
   else if (proposal.status !== "open") steps.push(...decisionSteps(context, proposal));
   return el("section", { class: "proposal-history", "aria-label": "History" }, el("h3", {}, "History"), el("ol", { class: "history-steps" }, steps), resultView(state, proposal));
-}
-
-/** Each member counts once. @param {Proposal} proposal */
-export function voteCount(proposal) {
-  return new Set(proposal.approvals.map((each) => each.by)).size;
 }
 
 /** @param {import("../app.js").Context} context @param {string} id */
