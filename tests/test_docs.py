@@ -306,7 +306,8 @@ def test_every_ruling_has_one_row() -> None:
     rows = re.findall(
         r'^\| <a id="d-(\d{2,3})"></a>D-(\d{2,3}) \|', text_of("docs/decisions/rulings.md"), re.MULTILINE
     )
-    assert [name for name, _ in rows] == [f"{number:02}" for number in range(1, 103)]
+    assert [name for name, _ in rows] == [f"{number:02}" for number in range(1, len(rows) + 1)]
+    assert len(rows) >= 103
     assert all(anchor == name for anchor, name in rows)
 
 

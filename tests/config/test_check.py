@@ -95,6 +95,11 @@ ALICE = "participants: {a: {tokens: [t], profile: full}}"
             "space lab: members may hand on rights that they do not hold (delegation: unrestricted)",
         ),
         (
+            "{spaces: {lab: {" + ALICE + ", quorum: [{approvals_needed: 3, exempt: [a]}]}}}",
+            "space lab: quorum[0]: 3 approvals are needed for every call; since 0.3 nobody but a makes it"
+            " without them, whatever their capabilities",
+        ),
+        (
             "{gateway: {allow_query_token: true}, spaces: {lab: {" + ALICE + "}}}",
             "gateway.allow_query_token: tokens in URLs end up in logs and histories",
         ),

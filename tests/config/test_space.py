@@ -67,6 +67,13 @@ def test_every_setting_is_read() -> None:
         ({"dialects": ["klingon"]}, "space.dialects"),
         ({"delegation": "free"}, "space.delegation: must be one of covered, unrestricted"),
         ({"separation_of_duties": 1}, "space.separation_of_duties"),
+        ({"last_vote_carries_out": 1}, "space.last_vote_carries_out"),
+        ({"quorum": [{"approvals_needed": 1, "exempt": "a"}]}, r"space.quorum\[0\].exempt"),
+        ({"quorum": [{"approvals_needed": 1, "exempt": ["a b"]}]}, r"space.quorum\[0\].exempt"),
+        (
+            {"quorum": [{"approvals_needed": 1, "payload": {"method": "tools/list"}}]},
+            r"space.quorum\[0\].payload.method: a quorum is about calls",
+        ),
         ({"accept_protocols": [1]}, "space.accept_protocols"),
         ({"quorum": [{"approvals_needed": True}]}, r"space.quorum\[0\].approvals_needed"),
         ({"quorum": [{"approvals_needed": 1, "wat": 2}]}, r"space.quorum\[0\]"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -82,6 +83,7 @@ def _about_space(name: str, space: SpaceSettings) -> Iterator[str]:
         yield f"space {name}: has no participants"
     if config.delegation == "unrestricted":
         yield f"space {name}: members may hand on rights that they do not hold (delegation: unrestricted)"
+    yield from _about_quorum(name, config)
     for participant, settings in config.participants.items():
         if not settings.capabilities and participant not in space.output_logs:
             yield f"space {name}: {participant} has no capability and can only listen"
@@ -91,6 +93,20 @@ def _about_space(name: str, space: SpaceSettings) -> Iterator[str]:
     limited = {grant.participant: grant.capabilities for grant in space.tokens.values() if grant.capabilities}
     for participant, rights in limited.items():
         yield from _doubtful(f"space {name}: a token of {participant}", rights, config)
+
+
+def _about_quorum(name: str, config: SpaceConfig) -> Iterator[str]:
+    """D-103: whom a quorum binds, which until 0.2 were those only who had to propose."""
+    for index, rule in enumerate(config.quorum):
+        count = "1 approval is" if rule.approvals_needed == 1 else f"{rule.approvals_needed} approvals are"
+        call = {key: value for key, value in rule.pattern.original.items() if key != "kind"}
+        bound = f"nobody but {', '.join(rule.exempt)} makes" if rule.exempt else "nobody makes"
+        yield (
+            f"space {name}: quorum[{index}]: {count} needed for {json.dumps(call) if call else 'every call'};"
+            f" since 0.3 {bound} it without them, whatever their capabilities"
+        )
+        for unknown in [each for each in rule.exempt if each not in config.participants]:
+            yield f"space {name}: quorum[{index}].exempt: there is no participant {unknown}"
 
 
 def _doubtful(who: str, rights: Sequence[Capability], config: SpaceConfig) -> Iterator[str]:

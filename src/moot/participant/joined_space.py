@@ -390,8 +390,9 @@ class JoinedSpace:
     async def approve(self, proposal: SeenProposal | str, **options: Unpack[ApproveOptions]) -> Outcome:
         """Approve a proposal: make the proposed request, exactly as proposed, and wait for the result.
 
-        Where the space requires several votes first, see `vote`. Raises ProposalSettled, Expired,
-        ApprovalRequired, NotAllowed, and what `request` raises. The protocol calls this fulfilling.
+        Where the space requires several votes, this is one: the last vote makes the request, any other raises
+        VoteCounted. Raises ProposalSettled, Expired, NotAllowed, and what `request` raises, and with
+        `vote=False` ApprovalRequired. The protocol calls this fulfilling.
         """
         return await self._parts.proposal_client.approve(proposal, **options)
 
@@ -402,9 +403,9 @@ class JoinedSpace:
         return await self._parts.proposal_client.reject(proposal, reason, explanation=explanation)
 
     async def vote(self, proposal: SeenProposal | str) -> SentEnvelope:
-        """Vote for a proposal, where the space requires several votes before anybody may approve it.
+        """Vote for a proposal, where the space requires several votes; the last one makes the call.
 
-        A vote does nothing else: when there are enough, somebody approves.
+        `approve` does the same, and waits for the result.
         """
         return await self._parts.proposal_client.vote(proposal)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -194,7 +195,7 @@ def _listed(result: Json) -> str:
     return ""
 
 
-def _votes(payload: dict[str, Json]) -> str:
+def _votes(payload: Mapping[str, Json]) -> str:
     needed, missing = payload.get("approvals_needed"), payload.get("approvals_missing")
     which = short_id(str(payload.get("proposal_id")))
     if not isinstance(needed, int) or not isinstance(missing, int):
