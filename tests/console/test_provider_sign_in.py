@@ -39,7 +39,7 @@ def gateway(tmp_path: Path, loop: Loop, issuer: str, origin_port: int) -> Iterat
     rule: Json = {"match": {"groups": "staff"}, "participant": "{preferred_username}"}
     rule |= {"profile": "full", "spaces": ["lab"]}
     oidc: Json = {"issuer": issuer, "audience": AUDIENCE, "people": [rule], "client_id": "console"}
-    oidc |= {"resource": AUDIENCE, "scopes": ["openid", "offline_access"]}
+    oidc |= {"resource": AUDIENCE, "scopes": ["openid", "offline_access"], "prompt": "consent"}
     running = Running(tmp_path, loop, spaces(), port=origin_port, oidc=oidc)
     until_seen(lambda: "token_endpoint" in httpx.get(f"{running.url}/oidc", timeout=HANG_SECONDS).text)
     yield running

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from moot.cli import main
 from moot.store.journal_reader import read_records
 from tests.gateway.oidc_provider import Key, person, running_provider
-from tests.gateway.running_gateway import LocalGateway, participants
+from tests.gateway.running_gateway import (
+    LocalGateway,
+    gateway_settings,
+    participants,
+    space_settings,
+    write_config,
+)
 from tests.gateway.test_introspection import asking
 from tests.gateway.test_sign_in import enter, refusal, signing_in
 from tests.waiting import until, until_told
@@ -197,3 +205,87 @@ async def test_a_refused_sign_in_is_in_the_journal_by_name(
     assert kept["sign_in"]["subject"] == "u-ana"
     assert "no rule" in kept["why"]
     assert token not in "".join(lines)
+
+
+# Accounts
+
+
+async def test_an_account_is_one_person_with_every_client_though_its_sub_differs(tmp_path: Path) -> None:
+    """As of Entra: `sub` is another one for each application, `oid` is not."""
+    async with signing_in(tmp_path, settings={"subject_claim": "oid"}) as (gateway, provider):
+        console = provider.token("pairwise-1", oid="42", preferred_username="ana")
+        agent = provider.token("pairwise-2", oid="42", preferred_username="ana", client_id="agent")
+        first, second = await enter(gateway, console), await enter(gateway, agent)
+        assert {each.received[0]["payload"]["you"]["id"] for each in (first, second)} == {"ana"}
+        other = provider.token("pairwise-1", oid="43", preferred_username="ana")
+        assert "belongs to somebody else" in (await refusal(gateway, other))[1]
+        without = provider.token("pairwise-1", preferred_username="ana")
+        assert "lacks oid" in (await refusal(gateway, without))[1]
+        # The provider's logout tokens have the `sub` of a client.
+        assert await _log_out(gateway, provider.logout_token(sub="pairwise-2")) == 200
+        assert (await second.closed())[0] == 4003
+        assert await first.refused("chat", {"text": "still here"}) is None
+        headers = {"Authorization": f"Bearer {console}"}
+        assert (await gateway.http.post("/oidc/sign-out", headers=headers)).status_code == 200
+        assert (await first.closed())[0] == 4003
+
+
+async def test_agents_leave_room_for_the_console(tmp_path: Path) -> None:
+    """`max_sessions_per_member` is for each program that a person signed in with."""
+    async with signing_in(tmp_path) as (gateway, provider):
+        for number in range(10):
+            await enter(gateway, provider.token(client_id=f"agent-{number}"))
+        await enter(gateway, provider.token(client_id="console"))
+
+
+async def test_tokens_without_a_type_are_taken_where_jwt_is(tmp_path: Path) -> None:
+    """As Okta, Cognito and PingFederate send them."""
+    async with signing_in(tmp_path, settings={"token_types": ["JWT"]}) as (gateway, provider):
+        assert (await refusal(gateway, provider.token(header={"typ": None})))[0] == 101
+        assert (await refusal(gateway, provider.token(header={"typ": None}, nonce="n")))[0] == 401
+    async with signing_in(_made(tmp_path / "strict")) as (gateway, provider):
+        assert (await refusal(gateway, provider.token(header={"typ": None})))[0] == 401
+
+
+# Trying it
+
+
+async def test_check_says_whether_a_provider_answers_and_which_rule_means_a_token(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with running_provider() as provider:
+        rules = (
+            person(match={"groups": "admins"}, administrator=True),
+            person(match={"client_id": "console"}),
+        )
+        spaces: Any = {"lab": space_settings(participants(root=["*"]))}
+        file = write_config(tmp_path, gateway_settings(spaces, oidc=provider.rules(*rules)))
+        token = tmp_path / "ana.jwt"
+
+        async def check(*, given: str | None = None) -> tuple[int, str]:
+            if given is not None:
+                token.write_text(given)
+            options = [] if given is None else ["--token-file", str(token)]
+            command = ["serve", str(file), "--check", "--try-providers", *options]
+            code = await asyncio.to_thread(main, command)
+            shown = capsys.readouterr()
+            return code, shown.out + shown.err
+
+        code, said = await check(given=provider.token(groups=["team"]))
+        assert code == 0
+        assert f"provider {provider.issuer}\n  keys: {provider.keys[0].kid}" in said
+        assert "rule 1 does not match: groups has another value" in said
+        assert "rule 2 matches: ana in lab" in said
+        code, said = await check(given=provider.token(client_id="other"))
+        assert code != 0
+        assert "no rule lets this account in" in said
+        code, said = await check(given=provider.token(seconds=-90))
+        assert (code != 0, "expired" in said) == (True, True)
+        provider.is_down = True
+        code, said = await check()
+        assert (code != 0, "cannot be used" in said) == (True, True)
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder

@@ -31,7 +31,8 @@ def add_command(commands: Any, name: str) -> None:
         "dropped.",
         examples="  moot serve moot.yaml\n"
         "  moot serve space.yaml --port 9000 --data /var/lib/moot\n"
-        "  moot serve moot.yaml --check                   only read the file and say what it means\n",
+        "  moot serve moot.yaml --check                   only read the file and say what it means\n"
+        "  moot serve moot.yaml --check --try-providers --token-file ana.jwt    which rule lets her in\n",
     )
     add = parser.add_argument
     add("config", type=Path, metavar="CONFIG", help="a moot.yaml or space.yaml")
@@ -39,6 +40,13 @@ def add_command(commands: Any, name: str) -> None:
     add("--port", type=int, help="listen on this port; 0 takes a free one (default: 8080)")
     add("--data", type=Path, metavar="DIR", help="journal, snapshots and generated tokens (default: .moot)")
     add("--check", action="store_true", help="only read the configuration, say what it means, and exit")
+    add("--try-providers", action="store_true", help="with --check: ask the providers of gateway.oidc, too")
+    add(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help="with --try-providers: which rule means the holder of this token, and why others do not",
+    )
     parser.set_defaults(run=run)
 
 
@@ -51,7 +59,11 @@ def run(options: argparse.Namespace) -> int:
             print(line)
         for note in _certificate_notes(load(options.config, environ=os.environ, dry=True, **places)):
             print(f"note: {note}")
+        if options.try_providers:
+            asyncio.run(_try_providers(options))
         return 0
+    if options.try_providers or options.token_file is not None:
+        raise UsageError("--try-providers goes with --check, and --token-file with both")
     # Without a bound: what members said is written down first.
     return run_service(serve(options), grace_seconds=None)
 
@@ -88,6 +100,21 @@ async def serve(options: argparse.Namespace) -> int:
                 raise await gateway.wait_failed()
     finally:
         await gateway.stop()
+
+
+async def _try_providers(options: argparse.Namespace) -> None:
+    from moot.config import load
+    from moot.gateway.oidc.provider_check import check_providers
+
+    token = None
+    if options.token_file is not None:
+        try:
+            token = options.token_file.read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as fault:
+            raise UsageError(f"{options.token_file}: cannot be read: {fault}") from None
+    configuration = load(options.config, environ=os.environ, data=options.data, dry=True)
+    async for line in check_providers(configuration.gateway.oidc, token):
+        print(line)
 
 
 def _mcp_of(gateway: Gateway) -> AbstractAsyncContextManager[None]:

@@ -84,12 +84,16 @@ class OidcConfig(msgspec.Struct, frozen=True, kw_only=True):
     issuer: Text
     # Whom tokens are issued for: this gateway, by the name that the provider has for it. One or several.
     audience: Texts
+    # The claim that says whose account it is, the same for every client: `oid` for Entra, whose `sub` is not.
+    subject_claim: Text = "sub"
     # Who sees to it that somebody is let in, first match wins; whoever matches nothing is refused.
     people: tuple[SignInRule, ...]
     # The public client with which the console and `moot login` sign people in; without one they need tokens.
     client_id: str | None = None
     # What they ask the provider for.
     scopes: Texts = ("openid", "profile", "offline_access")
+    # Sent as `prompt`: consent, for providers that give refresh tokens only then (OpenID Connect Core 11).
+    prompt: Literal["consent", "login", "select_account"] | None = None
     # Sent as `resource` (RFC 8707) by those that sign in, for providers that decide on the audience by it.
     resource: str | None = None
     # MCP servers for many people, whose tokens this provider issues. One section, or a list of them.
@@ -98,7 +102,8 @@ class OidcConfig(msgspec.Struct, frozen=True, kw_only=True):
     introspection: IntrospectionConfig | None = None
     # How tokens may be signed; all of these are asymmetric.
     algorithms: tuple[Algorithm, ...] = ("RS256", "PS256", "ES256", "EdDSA")
-    # The `typ` of access tokens (RFC 9068). With JWT, as of Keycloak, what looks like an ID token is refused.
+    # The `typ` of access tokens (RFC 9068). JWT, as of Keycloak, also takes those without one, as of Okta and
+    # Cognito; what looks like an ID token is refused then.
     token_types: Texts = ("at+jwt",)
     # For providers whose access tokens are no JWTs (Google): take ID tokens. Their audience is client_id.
     accept_id_tokens: bool = False

@@ -28,6 +28,8 @@ class PendingSignIn:
     client: OAuthClient
     redirect_uri: str
     scopes: tuple[str, ...]
+    # What the provider is to ask its person for, such as `consent`.
+    prompt: str | None = None
     state: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     verifier: str = field(default_factory=lambda: secrets.token_urlsafe(48), repr=False)
 
@@ -53,9 +55,8 @@ class PendingSignIn:
             asked["resource"] = self.target.resource
         if self.scopes:
             asked["scope"] = " ".join(self.scopes)
-        if "offline_access" in self.scopes:
-            # OpenID Connect 11: without consent there is no refresh token.
-            asked["prompt"] = "consent"
+        if self.prompt is not None:
+            asked["prompt"] = self.prompt
         endpoint = self.target.provider.authorization_endpoint or ""
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(asked)}"
 

@@ -134,7 +134,11 @@ class ServerCredential:
         target = await self._find_target()
         scopes = self._scopes(target)
         client = await self._client(target, scopes)
-        return PendingSignIn(target=target, client=client, redirect_uri=redirect_uri, scopes=scopes)
+        # OpenID Connect 11: without consent there is no refresh token.
+        prompt = "consent" if _OFFLINE in scopes else None
+        return PendingSignIn(
+            target=target, client=client, redirect_uri=redirect_uri, scopes=scopes, prompt=prompt
+        )
 
     async def finish(self, pending: PendingSignIn, answer: Mapping[str, str]) -> None:
         """Take the code that came back; raises SignInFailed."""

@@ -22,7 +22,8 @@ class SpaceLimits(msgspec.Struct, frozen=True, kw_only=True):
     messages_per_second: float = 2_000
     # 8 MiB: eight of the largest envelopes.
     bytes_per_second: float = 8 << 20
-    # D-22: a browser tab, a terminal, a few more. In a cluster, at each gateway.
+    # D-22: a browser tab, a terminal, a few more. In a cluster, at each gateway; and of whoever signs in, for
+    # each program.
     max_sessions_per_member: int = 8
     # D-07: how far back a repeated id is noticed.
     max_recent_ids: int = 10_000

@@ -32,6 +32,8 @@ NO_RIGHTS: Final = Rights(())
 
 # Programs that one person signs in with; of more, the one that was used longest ago is forgotten.
 MAX_SIGN_IN_CLIENTS: Final = 64
+# As many of them may have all the connections that a member may have.
+_CLIENTS_AT_ONCE: Final = 16
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -265,6 +267,11 @@ class Session:
         # D-26: when a shut-down session is closed; None while it lives. A post is no way round a shutdown.
         self.closing_at: float | None = member.shut_down if options.injected else None
 
+    @property
+    def client(self) -> str | None:
+        """With which program its member signed in at a provider; None for every other token."""
+        return None if self.token_rights is None else self.token_rights.client
+
     def seen_record(self, kind: str) -> SeenEnvelope:
         """What the window keeps of an envelope that nobody has to answer: one record for all of a kind."""
         record = self._seen_records.get(kind)
@@ -396,13 +403,17 @@ class SpaceRoster:
         gateway = _gateway_of(session.id)
         # At this gateway of a cluster: those of one that was just killed are here for a while, and whoever
         # they belonged to comes back at once.
-        listening = sum(
-            not other.options.injected and _gateway_of(other.id) == gateway
+        listening = [
+            other
             for other in member.sessions.values()
-        )
-        if listening >= max_sessions and not member.exclusive and not session.options.injected:
+            if not other.options.injected and _gateway_of(other.id) == gateway
+        ]
+        # Of each program that somebody signed in with, so that agents leave room for the console.
+        alike = [other for other in listening if other.client == session.client]
+        is_full = len(alike) >= max_sessions or len(listening) >= max_sessions * _CLIENTS_AT_ONCE
+        if is_full and not member.exclusive and not session.options.injected:
             raise ResourceLimit(
-                f"{member.name} has {max_sessions} connections already: close one first",
+                f"{member.name} has {len(listening)} connections already: close one first",
                 limit="max_sessions_per_member",
             )
         if wanted is not None and wanted != member.id:

@@ -73,6 +73,7 @@ async def sign_in_with_browser(
             client=client,
             redirect_uri=receiver.redirect_uri,
             scopes=scopes_of(provider.get("scopes", ["openid"])),
+            prompt=provider.get("prompt"),
         )
         show(pending.link)
         try:

@@ -22,6 +22,7 @@ const SECRET_BYTES = 32;
  * @property {string} issuer
  * @property {string} client_id
  * @property {string[]} scopes
+ * @property {string} [prompt]
  * @property {string} [resource]
  * @property {string} authorization_endpoint
  * @property {string} token_endpoint
@@ -72,8 +73,7 @@ export async function beginSignIn(base, provider) {
     code_challenge_method: "S256",
     // In the fragment the code reaches no server and no log on its way back.
     ...(provider.response_modes?.includes("fragment") ? { response_mode: "fragment" } : {}),
-    // Without it providers give no refresh token (OpenID Connect Core 11).
-    ...(scopes.includes("offline_access") ? { prompt: "consent" } : {}),
+    ...(provider.prompt ? { prompt: provider.prompt } : {}),
     ...(provider.resource ? { resource: provider.resource } : {}),
   };
   for (const [name, value] of Object.entries(asked)) address.searchParams.set(name, value);

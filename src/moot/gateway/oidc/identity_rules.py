@@ -40,14 +40,25 @@ def map_identity(claims: Mapping[str, Any], config: OidcConfig) -> MappedIdentit
 
 
 def _matches(rule: SignInRule, claims: Mapping[str, Any], config: OidcConfig) -> bool:
+    return why_not(rule, claims, config) is None
+
+
+def why_not(rule: SignInRule, claims: Mapping[str, Any], config: OidcConfig) -> str | None:
+    """Why a rule does not mean whoever holds these claims; None if it does. Says no value of a claim."""
     uses_email = _EMAIL in rule.match or _EMAIL in claims_in(rule.participant)
     if uses_email and not config.trust_email and claims.get("email_verified") is not True:
         # Whoever may type an address into their profile could be anybody.
-        return False
+        return "email is not verified (email_verified)"
     if uses_email and _ADDRESS.fullmatch(str(claims.get(_EMAIL))) is None:
         # `x@evil.org @corp.example` ends like an address of the company, and is none.
-        return False
-    return all(_holds(claim_of(claims, name), wanted) for name, wanted in rule.match.items())
+        return "email is no plain address"
+    for name, wanted in rule.match.items():
+        value = claim_of(claims, name)
+        if value is None:
+            return f"the token has no claim {name}"
+        if not _holds(value, wanted):
+            return f"{name} has another value"
+    return None
 
 
 def claim_of(claims: Mapping[str, Any], name: str) -> Any:

@@ -75,6 +75,8 @@ class OidcRoutes:
             }
             if config.resource is not None:
                 entry["resource"] = config.resource
+            if config.prompt is not None:
+                entry["prompt"] = config.prompt
             entry |= _endpoints(keys)
             if keys.discovered.get("authorization_response_iss_parameter_supported") is True:
                 entry["names_issuer"] = True

@@ -111,6 +111,16 @@ class ProviderKeys:
         self._unknown[key_id] = self._looked_at = now
         self._wanted.set()
 
+    @property
+    def key_ids(self) -> list[str | None]:
+        return list(self._keys)
+
+    async def fetch_once(self) -> None:
+        """Ask the provider now; raises Unreachable or ValueError."""
+        began = self._clock()
+        self._keys = await self._fetch_keys()
+        self._fetched_at, self._began_at = self._clock(), began
+
     async def run(self) -> None:
         """Keep the keys current, until cancelled."""
         wait = _FIRST_RETRY_SECONDS

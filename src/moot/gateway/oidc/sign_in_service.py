@@ -108,13 +108,14 @@ class SignInService:
             if is_removed or is_signed_out(host, verified):
                 return None
         # As it is written down: who it is at which provider, so that it is no name of `admin_tokens`.
-        return f"{mapped.name} ({verified.claims['sub']} at {verified.provider.issuer})"
+        account = verified.claims[verified.provider.subject_claim]
+        return f"{mapped.name} ({account} at {verified.provider.issuer})"
 
     def account_of(self, token: str, token_hash: str) -> SignedInAccount | None:
         verified = self._verify(token, token_hash)
         if isinstance(verified, AccessDenied):
             return None
-        return SignedInAccount(tuple(keys_of(verified.claims)), verified.issued)
+        return SignedInAccount(tuple(keys_of(verified)), verified.issued)
 
     def verify_for(self, token: str, audience_of: AudienceOf) -> VerifiedToken | AccessDenied:
         """What a token for somebody else says; nothing is remembered of it, so it never lets anybody in."""
@@ -149,7 +150,7 @@ class SignInService:
                 found = AccessDenied(403, refusal.message)
         if isinstance(found, AccessDenied):
             self.refused += 1
-            host.refusals.record_sign_in(_audited(verified.claims), found.message)
+            host.refusals.record_sign_in(_audited(verified), found.message)
         return found
 
     def _verify(self, token: str, token_hash: str) -> VerifiedToken | AccessDenied:
@@ -176,7 +177,7 @@ class SignInService:
             expires_at=host.journaled.clock() + left + grace,
             grace_seconds=grace,
             source="sign_in",
-            keys=tuple(keys_of(claims)),
+            keys=tuple(keys_of(verified)),
             issued_at=verified.issued,
             client=client_of(claims),
         )
@@ -184,7 +185,7 @@ class SignInService:
         return SignIn(
             token=token,
             capabilities=None if rights is None else capability_pairs(rights),
-            details=_details(claims, mapped),
+            details=_details(verified, mapped),
         )
 
     # Out
@@ -196,7 +197,7 @@ class SignInService:
             return verified
         # A token of this very second is meant as well.
         before = max(self._wall(), verified.issued)
-        await self._end(keys_of(verified.claims)[:1], "themselves", verified, before)
+        await self._end(keys_of(verified)[:1], "themselves", verified, before)
         return None
 
     async def take_logout(self, logout_token: str) -> AccessDenied | None:
@@ -206,7 +207,7 @@ class SignInService:
             return verified
         claims = verified.claims
         if not isinstance(claims.get("sid"), str):
-            keys = keys_of(claims)[:1]
+            keys = [_key("sub", claims, "sub")]
         else:
             # That session alone; a person may be signed in on several devices. Of tokens that name none,
             # all of that person's.
@@ -245,7 +246,7 @@ class SignInService:
 
     async def _revoke(self, verified: VerifiedToken) -> None:
         """The provider has taken a token back: end it, by the narrowest name that it has."""
-        await self._end(keys_of(verified.claims)[-1:], verified.provider.issuer, verified, verified.issued)
+        await self._end(keys_of(verified)[-1:], verified.provider.issuer, verified, verified.issued)
 
     def _is_over(self, verified: VerifiedToken) -> bool:
         has_ended = self.seconds_left(verified) <= 0
@@ -286,7 +287,7 @@ class SignInService:
 
 def is_signed_out(host: SpaceHost, verified: VerifiedToken) -> bool:
     """Whether all that this person needs is to sign in again."""
-    keys, nobody = tuple(keys_of(verified.claims)), Name("")
+    keys, nobody = tuple(keys_of(verified)), Name("")
     token = TemporaryToken(hash="", member=nobody, expires_at=0, keys=keys, issued_at=verified.issued)
     try:
         host.space.state.temporary_tokens.check_valid(token)
@@ -295,10 +296,14 @@ def is_signed_out(host: SpaceHost, verified: VerifiedToken) -> bool:
     return False
 
 
-def keys_of(claims: Mapping[str, Any]) -> list[str]:
+def keys_of(verified: VerifiedToken) -> list[str]:
     """By what a sign-out finds a token: whose it is, of which session at the provider, which one it is."""
+    claims, subject = verified.claims, verified.provider.subject_claim
     has_session = isinstance(claims.get("sid"), str)
-    keys = [_key("sub", claims, "sub")]
+    keys = [_key(subject, claims, subject)]
+    if subject != "sub":
+        # A logout token has no other name for them.
+        keys.append(_key("sub", claims, "sub"))
     keys.append(_key("sid", claims, "sid") if has_session else _key(_NO_SESSION, claims, "sub"))
     if isinstance(claims.get("jti"), str):
         keys.append(_key("jti", claims, "jti"))
@@ -327,17 +332,18 @@ def _named_client(claims: Mapping[str, Any]) -> str | None:
     return next((client for client in found if isinstance(client, str) and client), None)
 
 
-def _audited(claims: Mapping[str, Any]) -> dict[str, Json]:
+def _audited(verified: VerifiedToken) -> dict[str, Json]:
     """Who it is, for the log and the journal."""
-    facts: dict[str, Json] = {"issuer": claims["iss"], "subject": claims["sub"]}
+    claims = verified.claims
+    facts: dict[str, Json] = {"issuer": claims["iss"], "subject": claims[verified.provider.subject_claim]}
     for fact, value in (("client", _named_client(claims)), ("account", claims.get("preferred_username"))):
         if isinstance(value, str):
             facts[fact] = value[:_MAX_AUDITED_CHARS]
     return facts
 
 
-def _details(claims: Mapping[str, Any], mapped: MappedIdentity) -> dict[str, Json]:
-    details = _audited(claims) | {"rule": mapped.number}
+def _details(verified: VerifiedToken, mapped: MappedIdentity) -> dict[str, Json]:
+    details = _audited(verified) | {"rule": mapped.number}
     details.pop("account", None)
     if mapped.rule.profile is not None:
         details["profile"] = mapped.rule.profile

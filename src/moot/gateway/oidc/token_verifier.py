@@ -77,6 +77,8 @@ class TokenVerifier:
         if not _is_for(claims["aud"], wanted):
             here = "gateway" if audience_of is None else "MCP server"
             return AccessDenied(401, f"the token is for somebody else: this {here} is {wanted[0]}")
+        if not _names_account(claims.get(config.subject_claim)):
+            return AccessDenied(401, f"the token does not name an account: it lacks {config.subject_claim}")
         if (fault := _why_not_now(claims, now, config)) is not None:
             return AccessDenied(401, fault)
         key_id = header.get("kid")
@@ -198,7 +200,11 @@ def _why_no_access_token(
     kind = _type_of(header)
     # JWT-SVID 2.3: it may be there, and then is one of two.
     types = ("", "JWT", "JOSE") if config.is_spiffe else config.token_types
-    if kind not in [each.lower() for each in types]:
+    allowed = {each.lower() for each in types}
+    if "jwt" in allowed:
+        # RFC 7519, 5.1: it says no more than its absence.
+        allowed.add("")
+    if kind not in allowed:
         expected = " or ".join(filter(None, types))
         return f"the token is no access token: its typ has to be {expected}"
     is_other = claims.get("typ") in _OTHER_TYPES or "events" in claims
@@ -211,8 +217,7 @@ def _why_not_now(claims: Mapping[str, Any], now: float, config: OidcConfig) -> s
     expires, issued, begins = claims["exp"], claims["iat"], claims.get("nbf", 0)
     if not (_is_time(expires) and _is_time(issued) and _is_time(begins)):
         return "the token has a time that is none"
-    subject = claims["sub"]
-    if not isinstance(subject, str) or not 0 < len(subject) <= _MAX_SUBJECT_CHARS:
+    if not _names_account(claims["sub"]):
         return "the token names nobody"
     skew = config.skew_seconds
     if expires + skew <= now:
@@ -222,6 +227,10 @@ def _why_not_now(claims: Mapping[str, Any], now: float, config: OidcConfig) -> s
     if expires - now > config.max_token_seconds + skew:
         return f"the token is valid for longer than max_token_seconds {config.max_token_seconds:g} allows"
     return None
+
+
+def _names_account(subject: Any) -> bool:
+    return isinstance(subject, str) and 0 < len(subject) <= _MAX_SUBJECT_CHARS
 
 
 def _is_time(value: Any) -> bool:
