@@ -230,6 +230,20 @@ async def test_an_account_is_one_person_with_every_client_though_its_sub_differs
         assert (await first.closed())[0] == 4003
 
 
+async def test_an_account_that_was_made_anew_gets_its_name_back_by_an_administrator(tmp_path: Path) -> None:
+    """Its `sub` is another one; an administrator removes the old member and restores it."""
+    async with signing_in(tmp_path) as (gateway, provider):
+        root = await gateway.join("root")
+        await enter(gateway, provider.token("old", preferred_username="ana"))
+        anew = provider.token("new", preferred_username="ana")
+        assert "belongs to somebody else" in (await refusal(gateway, anew))[1]
+        assert await root.refused("space/kick", {"participant_id": "ana", "reason": "left"}) is None
+        assert (await gateway.admin("POST", "participants/ana/restore")).status_code == 200
+        client = await enter(gateway, anew)
+        assert client.received[0]["payload"]["you"]["id"] == "ana"
+        assert (await refusal(gateway, provider.token("old", preferred_username="ana")))[0] == 403
+
+
 async def test_agents_leave_room_for_the_console(tmp_path: Path) -> None:
     """`max_sessions_per_member` is for each program that a person signed in with."""
     async with signing_in(tmp_path) as (gateway, provider):

@@ -252,6 +252,7 @@ class ReferenceModel:
                     self.static_capabilities[name] = set(self.space.state.config.anonymous or ())
             case "restore_member" if step.refusal is None:
                 self.kicked.discard(step.given.arguments[0])
+                self._forget_sign_ins(step.given.arguments[0])
             case "change_capabilities" if step.refusal is None:
                 name, add, remove = step.given.arguments[:3]
                 held = self.static_capabilities[self.name(name)]

@@ -15,7 +15,7 @@ from moot.space import membership, sign_in
 from moot.space.acts.invites import remove_member
 from moot.space.config import Name, ParticipantConfig, SpaceConfig
 from moot.space.effects import Credential, Disconnect, Effect, Mint, Result, Token
-from moot.space.roster import Session, SpaceMember
+from moot.space.roster import FREE_NAME, Session, SpaceMember
 from moot.space.send_rate import SendRateLimiter
 from moot.space.state import State
 from moot.space.welcome import welcome, welcome_again
@@ -172,6 +172,9 @@ def restore_member(state: State, name: str, mint: Mint) -> list[Effect]:
     if not member.kicked:
         raise InvalidOperation(f"{name} was not removed")
     member.kicked = member.anonymous = False
+    if member.subject is not None:
+        # Whoever signs in under the name next has it: the same account, or one that was made anew.
+        member.subject, member.signed_in = FREE_NAME, {}
     member.send_limiter = SendRateLimiter()
     token = mint.token()
     state.roster.set_credentials(member, (token.hash,))

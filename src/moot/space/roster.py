@@ -29,6 +29,8 @@ _RESERVED: Final = frozenset({"gateway", "system"})
 _KINDS_KEPT: Final = 64
 
 NO_RIGHTS: Final = Rights(())
+# Instead of an account: an administrator gave the name back, and it is the next one's who signs in under it.
+FREE_NAME: Final = ""
 
 # Programs that one person signs in with; of more, the one that was used longest ago is forgotten.
 MAX_SIGN_IN_CLIENTS: Final = 64
@@ -119,7 +121,7 @@ class SpaceMember:
         self.anonymous = False
         self.invited_by: Name | None = None
         self.kicked = False
-        # Hash of who signed in under this name first: nobody else ever gets it. None: not by signing in.
+        # Hash of who signed in under this name first: nobody else gets it. None: not by signing in.
         self.subject: str | None = None
         # By client. An older token gives no more than the newest one of its client: rules or groups changed.
         self.signed_in: dict[str, SignedInRights] = {}

@@ -14,7 +14,7 @@ from moot.protocol.close_codes import POLICY, REMOVED
 from moot.space import membership
 from moot.space.config import SessionId
 from moot.space.effects import Credential, Disconnect, Effect, Mint
-from moot.space.roster import SpaceMember, TokenRights, load_capabilities, logical_name
+from moot.space.roster import FREE_NAME, SpaceMember, TokenRights, load_capabilities, logical_name
 from moot.space.state import State
 from moot.space.temporary_tokens import SignIn, TemporaryToken
 from moot.space.welcome import welcome, welcome_again
@@ -38,7 +38,7 @@ def check_sign_in(state: State, sign_in: SignIn) -> None:
                 f"no participant {token.member!r} in this space", participant_id=token.member
             )
         return
-    if member is not None and member.subject != sign_in.subject:
+    if member is not None and member.subject not in (sign_in.subject, FREE_NAME):
         raise Unauthorized(f"the name {token.member} belongs to somebody else here")
     logical_name(token.member)
     if member is None and not state.replaying:
@@ -60,10 +60,10 @@ def sign_in(state: State, sign_in: SignIn, now: float, mint: Mint) -> list[Effec
                 # D-19: a runtime id that somebody made up for themselves gives way to a name.
                 effects += _disconnect(state, impostor, f"the name {token.member} is taken now", now, mint)
             member = SpaceMember(token.member)
-            member.subject = sign_in.subject
             state.roster.add(member)
             # What was said before is not for them: they are a member from now on.
             effects.append(Credential(member.name, ()))
+        member.subject = sign_in.subject
         token = msgspec.structs.replace(token, rights=sign_in.capabilities)
         add_token(state, token)
         given = TokenRights(token.client, load_capabilities(sign_in.capabilities))
