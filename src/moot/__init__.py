@@ -7,9 +7,12 @@ and `import moot.space` loads no server.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
 
+# As `typing` has it, which takes longer to load than all of this, for every command.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any, Final
+
     from moot.errors import MootError, Refused, UsageError
     from moot.participant.connect import connect
     from moot.protocol.dialects import DIALECTS

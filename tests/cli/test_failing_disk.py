@@ -93,3 +93,21 @@ def test_a_sign_in_that_cannot_be_kept_leaves_the_earlier_ones(tmp_path: Path) -
             store.save("ws://two", sign_in)
         assert (store.load("ws://one"), store.load("ws://two")) == (sign_in, None)
     assert sorted(path.name for path in store.folder.iterdir()) == ["sign-ins.json", "sign-ins.lock"]
+
+
+@pytest.mark.parametrize("target", ["alice.token", "moot.sqlite", "journal"])
+@pytest.mark.parametrize("start", [("up", "--plain"), ("serve", "moot.yaml")])
+async def test_a_gateway_says_at_its_start_that_the_disk_is_full(
+    tmp_path: Path, target: str, start: tuple[str, ...]
+) -> None:
+    """And not that permissions are wrong, or that a file should be moved away."""
+    (tmp_path / "moot.yaml").write_text(
+        "gateway: {port: 0}\nspaces: {lab: {participants: {alice: {capabilities: [chat]}}}}"
+    )
+    shim = FaultShim(tmp_path)
+    shim.aim(target)
+    shim.set(write_room=0, write_fault=errno.ENOSPC)
+    code, said = await command(*start, cwd=tmp_path, environ=shim.environ)
+    assert (code, "Traceback" in said) == (2, False), said
+    assert "is full: free some room and start again, or name a folder on another disk with --data" in said
+    assert "permission" not in said

@@ -19,8 +19,9 @@ import pytest
 
 from moot.cli.interruption import Interruption, run_errand
 from moot.resilience import task_set
+from tests.cli.terminals import terminal
 from tests.mcp.upstreams import wait_until_gone
-from tests.waiting import bounded, until
+from tests.waiting import HANG_SECONDS, bounded, until
 
 MOOT = (sys.executable, "-m", "moot.cli")
 # Writes its number down, says something, reads what it is told and answers nothing.
@@ -354,3 +355,43 @@ def test_a_task_that_loses_its_cancellation_keeps_no_command(monkeypatch: pytest
 
     assert run_errand(command()) == "done"
     assert left[0].done()
+
+
+async def test_ctrl_c_while_modules_are_loaded_ends_in_silence(tmp_path: Path) -> None:
+    """Where a module of ours is being imported; the signal is neither lost nor a traceback."""
+    (tmp_path / "sitecustomize.py").write_text(
+        dedent("""
+            import os, signal, sys
+
+            class Interrupt:
+                def find_spec(self, name, path=None, target=None):
+                    if name == "moot.cli.command_table":
+                        os.kill(os.getpid(), signal.SIGINT)
+
+            sys.meta_path.insert(0, Interrupt())
+        """)
+    )
+    process = await asyncio.create_subprocess_exec(
+        *MOOT, "up",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    async with bounded():
+        output, _ = await process.communicate()
+    assert (process.returncode, output) == (-signal.SIGINT, b"")
+
+
+def test_a_terminal_that_is_closed_ends_the_live_demo_and_leaves_nothing(tmp_path: Path) -> None:
+    with terminal(tmp_path, "demo", "--live", "--port", "0", "--no-browser", TMPDIR=str(tmp_path)) as (
+        screen,
+        process,
+    ):
+        screen.until(lambda shown: "Below is what everybody sees" in shown)
+        assert [path.name for path in tmp_path.iterdir()]
+        # As a terminal does that is closed: the signal, and nobody to write to.
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(HANG_SECONDS) == 0
+        assert "Traceback" not in screen.shown
+    assert list(tmp_path.iterdir()) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -97,3 +98,23 @@ def test_an_address_that_is_none_is_a_mistake_in_the_call(
     for url in ("localhost:8080", "http://localhost:port"):
         assert run(OPEN, url, token) == 2
         assert "is no address of a gateway; one looks like http://localhost:8080" in capsys.readouterr().err
+
+
+async def test_a_program_of_the_sdk_shows_one_short_error_where_nobody_listens(tmp_path: Path) -> None:
+    """What was refused is in the last line, and none of our own modules but the one that was called."""
+    with closed_port() as port:
+        program = (
+            "import asyncio\nfrom moot import connect\n\nasync def main():\n"
+            f"    async with connect('http://127.0.0.1:{port}', 'lab', 'x'):\n        pass\n\n"
+            "asyncio.run(main())\n"
+        )
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", program,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=tmp_path,
+        )  # fmt: skip
+        _, errors = await process.communicate()
+    lines = errors.decode().splitlines()
+    assert lines[-1].startswith(f"moot.errors.Unreachable: http://127.0.0.1:{port} cannot be reached: ")
+    assert not [line for line in lines if "the direct cause of" in line]
+    assert [line for line in lines if "/moot/" in line and "/participant/connect.py" not in line] == []

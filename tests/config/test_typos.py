@@ -122,6 +122,13 @@ def test_known_kinds_patterns_and_kinds_of_ones_own_are_not(capability: str, tmp
     assert not [line for line in check(path, environ=NO_ENVIRONMENT) if "did you mean" in line]
 
 
+@pytest.mark.parametrize("capabilities", ["[*]", "*", "[chat, {kind: *}]", "[*/list]"])
+def test_a_star_without_quotes_says_what_to_write(capabilities: str, tmp_path: Path) -> None:
+    path = written(tmp_path, f"spaces: {{lab: {{participants: {{you: {{capabilities: {capabilities}}}}}}}}}")
+    with pytest.raises(UsageError, match=r'not valid YAML: a \* has to stand in quotes: write "\*"'):
+        check(path, environ=NO_ENVIRONMENT)
+
+
 def test_the_name_of_a_tool_is_no_capability(tmp_path: Path) -> None:
     path = written(tmp_path, "spaces: {lab: {participants: {you: {capabilities: [write_file]}}}}")
     (said,) = [line for line in check(path, environ=NO_ENVIRONMENT) if "write_file" in line]

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, the same for every command.
+"""Ctrl-C, SIGTERM and a terminal that is closed, the same for every command.
 
 The first one cancels the command: it leaves its space, ends its children and returns. Every wait in it has a
 bound, and `grace_seconds` bounds the whole; what is still there then is killed. The second one kills children
@@ -27,7 +27,8 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+# SIGHUP: the terminal was closed. `moot up` and `moot serve` take it for a reload as soon as they run.
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 # Closing a connection to a gateway that does not answer (2 s), ending children that do not react (1.5 s),
 # one after the other, and half a second for a busy machine.
@@ -60,10 +61,11 @@ def run_errand(command: Coroutine[Any, Any, T]) -> T:
 
 
 def _run(command: Coroutine[Any, Any, T], interruption: Interruption) -> T:
+    interruption.install()
+    # From here on a signal is noted and nothing is raised in the middle of an import.
     from moot.net import event_loop
     from moot.resilience.task_set import end_other_tasks
 
-    interruption.install()
     try:
         with asyncio.Runner(loop_factory=event_loop.new_event_loop) as runner:
             try:
@@ -108,7 +110,9 @@ class Interruption:
             return
         # Not `loop.add_signal_handler`: a busy loop would not run the handler of the second one either.
         for number in SIGNALS:
-            self._before[number] = signal.signal(number, self.receive)
+            # Under `nohup` it stays ignored.
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self.receive)
 
     def remove(self) -> None:
         # After a signal ours stay: the process is about to end with its exit code, and one more, from a

@@ -10,6 +10,7 @@ import argparse
 import errno
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -212,6 +213,9 @@ def _run(
         # Help, the version, or a mistake in the call.
         code = _flush_output(name, ended.code if isinstance(ended.code, int) else 0)
         raise SystemExit(code) from None
+    if owns_process and signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        # All is loaded: from here on a command may have something to put away.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     _check_current_folder()
     try:
         if check is not None:

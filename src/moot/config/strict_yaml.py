@@ -38,6 +38,12 @@ def _is_indented_by_tab(text: str, line: int) -> bool:
     return "\t" in shown[: len(shown) - len(shown.lstrip())]
 
 
+def _is_bare_star(text: str, mark: yaml.Mark) -> bool:
+    """Whether it stops at `*` that names no alias, as in `capabilities: [*]`."""
+    lines = text.splitlines()
+    return mark.line < len(lines) and lines[mark.line][: mark.column].endswith("*")
+
+
 def read_yaml(text: str) -> Json:
     """The value of a YAML text; raises UsageError that says where it stops being YAML, without quoting it."""
     try:
@@ -51,6 +57,10 @@ def read_yaml(text: str) -> Json:
             problem = re.sub(r"'.*'|\".*\"", "…", problem, flags=re.DOTALL)
         if mark and _is_indented_by_tab(text, mark.line):
             problem = "it is indented with a tab; use spaces"
+        if mark and _is_bare_star(text, mark):
+            problem = 'a * has to stand in quotes: write "*"'
+        elif "constructor for the tag" in problem:
+            problem = "what begins with ! has to stand in quotes"
         raise UsageError(f"{where}not valid YAML: {problem}") from None
     except (yaml.YAMLError, ValueError, RecursionError):
         # ValueError: a date such as 2024-13-45.

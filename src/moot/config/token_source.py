@@ -23,6 +23,7 @@ from moot.errors import UsageError
 from moot.private_files import check_folder
 from moot.protocol.operation import Json
 from moot.resilience.atomic_file import write_atomically
+from moot.resilience.disk_room import FREE_IT, is_disk_full
 
 # 256 bits: nobody guesses one, and no stretching is needed when it is hashed.
 TOKEN_BYTES: Final = 32
@@ -112,6 +113,8 @@ class TokenSource:
                 self._record_owner()
             return self._hashed(token, path)
         except OSError as fault:
+            if is_disk_full(self.data, fault):
+                raise UsageError(f"the disk of {file} is full: {FREE_IT}") from None
             raise UsageError(
                 f"{path}: the token file {file} cannot be made or read: {fault.strerror}."
                 f" The data folder {self.data} has to be one that you can write:"

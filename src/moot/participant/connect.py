@@ -6,6 +6,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from moot.errors import NotAdmitted, Unreachable
 from moot.net.outbound import OpenSocket
 from moot.participant.connection.connect_options import ConnectOptions, Echo
 from moot.participant.control.controls import Controls
@@ -74,7 +75,11 @@ async def connect(
         used_controls.transcript = transcript
     parts = make_parts(options, used_controls)
     session = MemberSession(parts)
-    await session.join()
+    try:
+        await session.join()
+    except (Unreachable, NotAdmitted) as fault:
+        # Its message says what to do; how we got there is no help to whoever reads it.
+        raise fault.with_traceback(None) from None
     try:
         yield JoinedSpace(parts, session)
     finally:

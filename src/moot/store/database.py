@@ -20,6 +20,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from moot.errors import UsageError
+from moot.resilience.disk_room import FREE_IT, is_disk_full
 from moot.store.journal_segments import make_folder
 from moot.store.position_marker import PositionMarker, write_marker
 from moot.store.worker_thread import DaemonExecutor
@@ -67,6 +68,8 @@ class Database:
             os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
             return cls(path)
         except (OSError, sqlite3.Error) as fault:
+            if is_disk_full(path.parent, fault):
+                raise UsageError(f"the disk of {path} is full: {FREE_IT}") from fault
             raise UsageError(
                 f"cannot use {path}: {fault}. Free the disk or correct its rights, restore the file from a "
                 "copy, or move it away: the state is then rebuilt from the journal"

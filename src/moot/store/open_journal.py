@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from moot.errors import UsageError
+from moot.resilience.disk_room import FREE_IT, is_disk_full
 from moot.store.file_journal import FileJournal
 from moot.store.journal import Journal, JournalSettings
 from moot.store.journal_segments import find_tail
@@ -39,6 +40,8 @@ def _open_files(folder: Path, settings: JournalSettings, at_least: int) -> Segme
             return find_tail(folder, repair=False, at_least=at_least).head.number
         return SegmentWriter(folder, at_least=at_least)
     except OSError as fault:
+        if is_disk_full(folder, fault):
+            raise UsageError(f"the disk of the journal in {folder} is full: {FREE_IT}") from fault
         raise UsageError(
             f"cannot write the journal in {folder}: {fault.strerror}. "
             "Free the disk or correct the rights of that folder, or name another with --data"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import json
+import logging
 import os
 import signal
 from collections.abc import Iterator, Mapping
@@ -24,6 +25,8 @@ from moot.protocol.operation import Json
 from moot.resilience.child_process import TERMINATE_SECONDS
 from moot.resilience.descendants import end_marked, own_mark
 from moot.resilience.process_groups import signal_group
+
+log = logging.getLogger(__name__)
 
 _LOCK_FILE: Final = RUN_FILE.with_name("up.lock")
 _POLL_SECONDS: Final = 0.05
@@ -84,9 +87,13 @@ class RunFile:
         self._last = dict(pids)
         members = {name: {"pid": pid, "began": start_time_of(pid)} for name, pid in pids.items()}
         scratch = self._path.with_suffix(".new")
-        with open(scratch, "w", encoding="utf-8", opener=open_private) as opened:
-            opened.write(json.dumps(self._facts | {"members": members}) + "\n")
-        scratch.replace(self._path)
+        try:
+            with open(scratch, "w", encoding="utf-8", opener=open_private) as opened:
+                opened.write(json.dumps(self._facts | {"members": members}) + "\n")
+            scratch.replace(self._path)
+        except OSError as fault:
+            # Others find us by it, and no more: a full disk is no reason to end what runs.
+            log.warning("the run file was not written", extra={"why": fault.strerror})
 
     def remove(self) -> None:
         with suppress(OSError):
