@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -317,6 +318,31 @@ async def test_a_token_that_ends_is_renewed_by_the_next_one_on_the_same_connecti
         assert (await people.ask(people.token("ana", seconds=10, jti="old"), "tools/list")).status_code == 200
         assert first.grant.access_token == newest
         assert "ana" in root.roster
+
+
+async def test_a_session_outlives_its_token_for_the_same_person_and_client(tmp_path: Path) -> None:
+    """SDK clients of the handshake era know no way back from 404; usual tokens last for minutes."""
+    async with people_space(tmp_path, oidc={"skew_seconds": 0, "renew_grace_seconds": 0}) as people:
+        opened = await people.initialize(people.token("ana", seconds=2))
+        while opened.status_code == 401:
+            # It had expired before it was looked at.
+            opened = await people.initialize(people.token("ana", seconds=2))
+        session = opened.headers["mcp-session-id"]
+        (server,) = people.people.people.values()
+        await until(lambda: server._joined is None and asyncio.get_running_loop().time() > server._expires_at)
+        listing: Any = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+        headers = {"Mcp-Session-Id": session}
+        thief = people.token("ana", client_id="other")
+        assert (await people.post(thief, listing, **headers)).status_code == 404
+        answer = await people.post(people.token("ana"), listing, **headers)
+        assert answer.status_code == 200, answer.text
+        assert "moot_chat" in answer.text
+        # Signed out is another matter.
+        await people.gateway.http.post(
+            "/oidc/backchannel-logout",
+            data={"logout_token": people.provider.logout_token(sub="u-ana", iat=int(time.time()) + 1)},
+        )
+        await until(lambda: server.is_ended)
 
 
 async def test_idle_people_leave_the_space_and_come_back(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """One person at one client: a member of the space, and the MCP server that their client talks to.
 
 The connection to the space is opened with a token of the gateway that ends with the person's own. A newer
-token of theirs renews it; without one the gateway ends the connection, and this server with it.
+token of theirs renews it; without one the gateway ends the connection. The client's sessions stay until it is
+idle: with another token of the same person and client they go on, since many clients know no way back from
+an unknown session. Whoever was signed out or removed begins anew.
 """
 
 from __future__ import annotations
@@ -96,6 +98,7 @@ class PersonServer:
         self._joined: JoinedSpace | None = None
         self._http: McpHttpServer | None = None
         self._started = asyncio.Event()
+        self._renewed = asyncio.Event()
         # Not set while the space has not told what a wider token carries.
         self._knows_rights = asyncio.Event()
         self._knows_rights.set()
@@ -120,6 +123,7 @@ class PersonServer:
         if now < self._expires_at and not is_wider and not (is_as_wide and expires_at > self._expires_at):
             return
         self.grant, self._token, self._expires_at = grant, token, expires_at
+        self._renewed.set()
         if self._joined is not None:
             if not is_as_wide:
                 self._knows_rights.clear()
@@ -159,8 +163,11 @@ class PersonServer:
         while True:
             tried_at = loop.time()
             try:
+                self._renewed.clear()
                 if not await self._join(late):
-                    return
+                    if not await self._wait_renewed():
+                        return
+                    continue
             except NotAdmitted:
                 # The gateway was restarted, and asks who everybody is; or it does not want them any more.
                 log.debug("not admitted", extra={"participant": self.grant.participant_id})
@@ -173,9 +180,17 @@ class PersonServer:
                     return
                 self.grant = found
             elif found.status < 500:
-                return
+                if not await self._wait_renewed():
+                    return
             else:
                 await asyncio.sleep(found.retry_after or _RETRY_SECONDS)
+
+    async def _wait_renewed(self) -> bool:
+        """Wait for another token where this one has only expired; False where it was taken back."""
+        if asyncio.get_running_loop().time() < self._expires_at:
+            return False
+        await self._renewed.wait()
+        return True
 
     async def _join(self, late: LateBackend) -> bool:
         """Join and stay; whether to join again, under another token. Raises NotAdmitted and Unreachable."""
@@ -206,6 +221,7 @@ class PersonServer:
             finally:
                 self._joined = None
                 self._knows_rights.set()
+                late.detach()
         # After a restart the gateway asks who we are. Whoever was shut down, removed or signed out has to
         # come back by themselves.
         return end.code in (POLICY, ABNORMAL_CLOSE)

@@ -63,6 +63,15 @@ class LateBackend:
             for what in ("tools", "resources", "prompts"):
                 listener(ListChanged(what))
 
+    def detach(self) -> None:
+        """The space has been left: whoever asks waits for a while until it is joined again."""
+        self._backend = None
+        self._attached.clear()
+        for number, (listener, stop) in tuple(self._listeners.items()):
+            if stop is not None:
+                stop()
+            self._listeners[number] = (listener, None)
+
     def report_problem(self, problem: str) -> None:
         """An attempt to join failed: from now on clients are told why."""
         self.problem = problem
